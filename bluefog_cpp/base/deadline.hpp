@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+
+namespace bluefog {
+
+/// The moment at which a wait gives up. A value; never expires by default.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Deadline() = default;
+
+  /// Expires `timeout` from now; a timeout of zero or less means never.
+  static Deadline after(Clock::duration timeout) {
+    Deadline deadline;
+    if (timeout > Clock::duration::zero()) {
+      deadline.when_ = Clock::now() + timeout;
+    }
+    return deadline;
+  }
+
+  static Deadline never() { return {}; }
+
+  [[nodiscard]] bool expired() const { return is_set() && Clock::now() >= when_; }
+  [[nodiscard]] bool is_set() const noexcept { return when_ != Clock::time_point::max(); }
+  [[nodiscard]] Clock::time_point when() const noexcept { return when_; }
+
+ private:
+  Clock::time_point when_ = Clock::time_point::max();
+};
+
+}  // namespace bluefog

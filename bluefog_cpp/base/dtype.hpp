@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace bluefog {
+
+/// Element types that buffers may hold. The numeric values travel in message
+/// headers: never renumber them.
+enum class Dtype : std::uint8_t {
+  Float16 = 0,
+  BFloat16 = 1,
+  Float32 = 2,
+  Float64 = 3,
+  UInt8 = 4,
+  Int8 = 5,
+  Int16 = 6,
+  Int32 = 7,
+  Int64 = 8,
+  Bool = 9,
+};
+
+/// Bytes of one element.
+[[nodiscard]] std::size_t size_of(Dtype dtype) noexcept;
+
+/// The name users know: "float32", "bfloat16", …
+[[nodiscard]] std::string_view name_of(Dtype dtype) noexcept;
+
+/// True for float16, bfloat16, float32 and float64: what weighted averages accept.
+[[nodiscard]] bool is_floating(Dtype dtype) noexcept;
+
+}  // namespace bluefog

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/base/deadline.hpp"
+
+namespace bluefog {
+
+/// How ranks find each other: who they are, and exchange of small blobs.
+///
+/// It is all that the transports need to set up their own, faster paths. Its
+/// calls are collective: every rank makes them, in the same order. One thread
+/// at a time per object.
+class Bootstrap {
+ public:
+  using Blob = std::vector<std::byte>;
+
+  Bootstrap() = default;
+  Bootstrap(const Bootstrap&) = delete;
+  Bootstrap& operator=(const Bootstrap&) = delete;
+  virtual ~Bootstrap() = default;
+
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+
+  /// "mpi", "threads": for messages and `--verbose`.
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+
+  /// True if all ranks are threads of this process, so that addresses may be
+  /// exchanged as blobs.
+  [[nodiscard]] virtual bool in_process() const noexcept = 0;
+
+  /// Every rank's blob, by rank. Lengths may differ; 16 MiB each at most.
+  /// @throws TimeoutError when `deadline` passes, naming the ranks that are missing where known.
+  /// @throws PeerFailure when a rank is known to be gone.
+  [[nodiscard]] virtual std::vector<Blob> allgather(std::span<const std::byte> blob,
+                                                    Deadline deadline) = 0;
+
+  /// Returns when every rank has entered it. @throws as `allgather`.
+  virtual void barrier(Deadline deadline) = 0;
+
+  /// Collective. An independent bootstrap over the same ranks, whose calls may
+  /// run concurrently with this one's.
+  [[nodiscard]] virtual std::shared_ptr<Bootstrap> duplicate(Deadline deadline) = 0;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,26 @@
+# bluefog_add_library(NAME SOURCES … [PUBLIC …] [PRIVATE …])
+# Makes the library target bluefog_NAME with the alias bluefog::NAME.
+function(bluefog_add_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(bluefog_${name} ${arg_SOURCES})
+  add_library(bluefog::${name} ALIAS bluefog_${name})
+  target_include_directories(bluefog_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_link_libraries(bluefog_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+  bluefog_set_common_properties(bluefog_${name})
+endfunction()
+
+# What every target of ours shares: language level, warnings, floating-point
+# rules (products and sums round separately on every device), sanitizers.
+function(bluefog_set_common_properties target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+                                           -ffp-contract=off)
+  if(BLUEFOG_WARNINGS_AS_ERRORS)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(BLUEFOG_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${BLUEFOG_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${BLUEFOG_SANITIZE})
+  endif()
+endfunction()
