@@ -1,7 +1,32 @@
-# Every option a user may set, in one place.
-option(BLUEFOG_BUILD_TESTS "Build the test suites" ON)
-option(BLUEFOG_BUILD_EXAMPLES "Build the examples (needs LibTorch)" ON)
+# Every option a user may set, in one place. docs/building.md explains them.
+option(BLUEFOG_BUILD_TESTS "Build the test suites" ${PROJECT_IS_TOP_LEVEL})
+option(BLUEFOG_BUILD_EXAMPLES "Build the examples (needs LibTorch)" ${PROJECT_IS_TOP_LEVEL})
+option(BLUEFOG_INSTALL "Write install rules for the package" ON)
+option(BLUEFOG_CCACHE "Compile through ccache where it is installed" ON)
 option(BLUEFOG_WARNINGS_AS_ERRORS "Treat compiler warnings as errors (presets set it)" OFF)
 set(BLUEFOG_SANITIZE "" CACHE STRING "Sanitizers for every target: thread, or address,undefined")
-set(BLUEFOG_WITH_MPI "AUTO" CACHE STRING "MPI transport: ON, OFF or AUTO (when found)")
-set(BLUEFOG_WITH_TORCH "AUTO" CACHE STRING "Optimizers on LibTorch: ON, OFF or AUTO (when found)")
+
+# ON: must be there. OFF: not used. AUTO: used when found.
+set(BLUEFOG_WITH_MPI "AUTO" CACHE STRING "MPI transport: ON, OFF or AUTO")
+set(BLUEFOG_WITH_TORCH "AUTO" CACHE STRING "Optimizers on LibTorch: ON, OFF or AUTO")
+set(BLUEFOG_WITH_CUDA "AUTO" CACHE STRING "GPU transport: ON, OFF or AUTO")
+foreach(option BLUEFOG_WITH_MPI BLUEFOG_WITH_TORCH BLUEFOG_WITH_CUDA)
+  set_property(CACHE ${option} PROPERTY STRINGS ON OFF AUTO)
+  string(TOUPPER "${${option}}" value)
+  if(NOT value MATCHES "^(ON|OFF|AUTO)$")
+    message(FATAL_ERROR "${option} must be ON, OFF or AUTO, not '${${option}}'")
+  endif()
+  set(${option} ${value})
+endforeach()
+
+set(BLUEFOG_TORCH_ROOT "" CACHE PATH
+    "Folder of a LibTorch with include/ and lib/; empty: the one of BLUEFOG_VENV, or CMAKE_PREFIX_PATH")
+
+# The virtual environment that `make` sets up: torch, Open MPI, Python.
+set(venv "")
+foreach(candidate "$ENV{BLUEFOG_VENV}" "${PROJECT_SOURCE_DIR}/.venv" "$ENV{VIRTUAL_ENV}")
+  if(NOT venv AND candidate AND EXISTS "${candidate}/bin/python")
+    set(venv "${candidate}")
+  endif()
+endforeach()
+set(BLUEFOG_VENV "${venv}" CACHE PATH "Virtual environment to take torch, MPI and Python from")

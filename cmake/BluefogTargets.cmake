@@ -1,12 +1,16 @@
 # bluefog_add_library(NAME SOURCES … [PUBLIC …] [PRIVATE …])
-# Makes the library target bluefog_NAME with the alias bluefog::NAME.
+# Makes the library target bluefog_NAME with the alias bluefog::NAME, and
+# installs it as part of the package.
 function(bluefog_add_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(bluefog_${name} ${arg_SOURCES})
   add_library(bluefog::${name} ALIAS bluefog_${name})
-  target_include_directories(bluefog_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_include_directories(
+    bluefog_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                           $<INSTALL_INTERFACE:${BLUEFOG_INSTALL_INCLUDEDIR}>)
   target_link_libraries(bluefog_${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   bluefog_set_common_properties(bluefog_${name})
+  bluefog_install_library(${name})
 endfunction()
 
 # What every target of ours shares: language level, warnings, floating-point
@@ -20,7 +24,13 @@ function(bluefog_set_common_properties target)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
   if(BLUEFOG_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${BLUEFOG_SANITIZE} -fno-omit-frame-pointer)
+    target_compile_options(${target} PRIVATE -fsanitize=${BLUEFOG_SANITIZE} -fno-omit-frame-pointer
+                                             -fno-sanitize-recover=all)
     target_link_options(${target} PUBLIC -fsanitize=${BLUEFOG_SANITIZE})
+    if(BLUEFOG_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # gcc cannot instrument std::atomic_thread_fence and says so; code under
+      # ThreadSanitizer must not rely on fences alone.
+      target_compile_options(${target} PRIVATE -Wno-error=tsan)
+    endif()
   endif()
 endfunction()

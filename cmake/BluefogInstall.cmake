@@ -1,0 +1,42 @@
+# The installed package: libraries, headers, bfrun, bluefog_cppConfig.cmake.
+# Headers keep their paths from the root below include/bluefog_cpp, so that
+# "topology/…" and "ops/…" cannot collide with others in a shared prefix.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(BLUEFOG_INSTALL_INCLUDEDIR ${CMAKE_INSTALL_INCLUDEDIR}/bluefog_cpp)
+set(BLUEFOG_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/bluefog_cpp)
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+
+function(bluefog_install_library name)
+  set_target_properties(bluefog_${name} PROPERTIES EXPORT_NAME ${name})
+  if(BLUEFOG_INSTALL)
+    install(TARGETS bluefog_${name} EXPORT bluefog_cppTargets COMPONENT bluefog_cpp)
+  endif()
+endfunction()
+
+# Called once, after every target is known.
+function(bluefog_install_package)
+  if(NOT BLUEFOG_INSTALL)
+    return()
+  endif()
+  foreach(folder bluefog_cpp topology ops optimizers)
+    if(EXISTS "${PROJECT_SOURCE_DIR}/${folder}/CMakeLists.txt")
+      install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION ${BLUEFOG_INSTALL_INCLUDEDIR}
+              COMPONENT bluefog_cpp FILES_MATCHING PATTERN "*.hpp")
+    endif()
+  endforeach()
+  if(TARGET bfrun)
+    install(TARGETS bfrun COMPONENT bluefog_cpp)
+  endif()
+  install(EXPORT bluefog_cppTargets NAMESPACE bluefog:: DESTINATION ${BLUEFOG_INSTALL_CMAKEDIR}
+          COMPONENT bluefog_cpp)
+  configure_package_config_file(
+    "${PROJECT_SOURCE_DIR}/cmake/bluefog_cppConfig.cmake.in"
+    "${PROJECT_BINARY_DIR}/bluefog_cppConfig.cmake" INSTALL_DESTINATION ${BLUEFOG_INSTALL_CMAKEDIR})
+  write_basic_package_version_file("${PROJECT_BINARY_DIR}/bluefog_cppConfigVersion.cmake"
+                                   COMPATIBILITY SameMinorVersion)
+  install(FILES "${PROJECT_BINARY_DIR}/bluefog_cppConfig.cmake"
+                "${PROJECT_BINARY_DIR}/bluefog_cppConfigVersion.cmake"
+                "${PROJECT_SOURCE_DIR}/cmake/BluefogTorch.cmake"
+          DESTINATION ${BLUEFOG_INSTALL_CMAKEDIR} COMPONENT bluefog_cpp)
+endfunction()

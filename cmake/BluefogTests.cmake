@@ -1,0 +1,113 @@
+# How test programs are registered. Every rung of docs/architecture.md's ladder
+# is a label; a GoogleTest case that skips shows as skipped, never as passed.
+find_package(GTest REQUIRED)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+include(GoogleTest)
+
+# Deadlines are short, so that a stall ends with an error that names it.
+set(BLUEFOG_TEST_ENVIRONMENT
+    "BLUEFOG_TIMEOUT=5" "OMP_NUM_THREADS=1" "GTEST_COLOR=no"
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1"
+    "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1"
+    "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
+set(BLUEFOG_CASE_TIMEOUT 60)
+set(BLUEFOG_LAUNCH_TIMEOUT 300)
+if(BLUEFOG_SANITIZE)
+  list(REMOVE_ITEM BLUEFOG_TEST_ENVIRONMENT "BLUEFOG_TIMEOUT=5")
+  list(APPEND BLUEFOG_TEST_ENVIRONMENT "BLUEFOG_TIMEOUT=15")
+  set(BLUEFOG_CASE_TIMEOUT 240)
+endif()
+set(BLUEFOG_TEST_PATH "PATH=path_list_prepend:${BLUEFOG_VENV}/bin")
+
+# A test program RUNG_NAME; each rung links its own main.
+function(bluefog_add_test_program target)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${target} ${arg_SOURCES})
+  bluefog_set_common_properties(${target})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest GTest::gmock Threads::Threads)
+endfunction()
+
+function(bluefog_discover label name processors)
+  set(target ${label}_${name})
+  target_link_libraries(${target} PRIVATE GTest::gtest_main)
+  gtest_discover_tests(
+    ${target}
+    DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60
+    TEST_PREFIX "${label}.${name}."
+    PROPERTIES LABELS ${label} TIMEOUT ${BLUEFOG_CASE_TIMEOUT} PROCESSORS ${processors}
+               ENVIRONMENT "${BLUEFOG_TEST_ENVIRONMENT}"
+               ENVIRONMENT_MODIFICATION "${BLUEFOG_TEST_PATH}")
+endfunction()
+
+# bluefog_add_unit_test(NAME SOURCES … [LIBS …]): one rank; each case is a test.
+function(bluefog_add_unit_test name)
+  bluefog_add_test_program(unit_${name} ${ARGN})
+  bluefog_discover(unit ${name} 1)
+endfunction()
+
+# bluefog_add_fabric_test(NAME SOURCES … [LIBS …]): threads of one process are
+# the ranks; each case is a test and has the machine for itself.
+function(bluefog_add_fabric_test name)
+  bluefog_add_test_program(fabric_${name} ${ARGN})
+  bluefog_discover(fabric ${name} ${BLUEFOG_CORES})
+endfunction()
+
+# bluefog_add_mpi_test(NAME SOURCES … [LIBS …] [RANKS 1 2 3 4 8]): processes are
+# the ranks. One launch per number of ranks; its cases are counted one by one
+# (tests/run_ranks.py). The program brings its own main (SOURCES or LIBS).
+function(bluefog_add_mpi_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;RANKS" ${ARGN})
+  if(NOT BLUEFOG_HAVE_MPI)
+    if(NOT BLUEFOG_WITH_MPI STREQUAL "OFF")
+      bluefog_add_skipped_test(mpi.${name} mpi "no MPI was found")
+    endif()
+    return()
+  endif()
+  if(NOT arg_RANKS)
+    set(arg_RANKS 1 2 3 4 8)
+  endif()
+  if(TARGET bfrun)
+    set(launcher $<TARGET_FILE:bfrun>)
+  else()
+    set(launcher mpirun)
+  endif()
+  bluefog_add_test_program(mpi_${name} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+  foreach(ranks ${arg_RANKS})
+    bluefog_add_script_test(
+      mpi.${name}.np${ranks}
+      LABELS mpi
+      PROCESSORS ${ranks}
+      TIMEOUT ${BLUEFOG_LAUNCH_TIMEOUT}
+      COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tests/run_ranks.py"
+              --ranks ${ranks} --name mpi.${name}.np${ranks}
+              --results "${PROJECT_BINARY_DIR}/Testing/ranks"
+              --launcher "${launcher}"
+              -- $<TARGET_FILE:mpi_${name}>)
+  endforeach()
+endfunction()
+
+# bluefog_add_script_test(NAME LABELS … COMMAND … [TIMEOUT s] [PROCESSORS n] [ENV …])
+# Any command; exit code 77 means skipped, and it must print the reason in a
+# line that starts with "SKIPPED: ".
+function(bluefog_add_script_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT;PROCESSORS" "LABELS;COMMAND;ENV" ${ARGN})
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT ${BLUEFOG_LAUNCH_TIMEOUT})
+  endif()
+  if(NOT arg_PROCESSORS)
+    set(arg_PROCESSORS 1)
+  endif()
+  set_tests_properties(
+    ${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
+                       SKIP_RETURN_CODE 77 ENVIRONMENT "${BLUEFOG_TEST_ENVIRONMENT};${arg_ENV}"
+                       ENVIRONMENT_MODIFICATION "${BLUEFOG_TEST_PATH}")
+endfunction()
+
+# bluefog_add_skipped_test(NAME LABEL REASON): something that cannot run here.
+function(bluefog_add_skipped_test name label reason)
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED: ${reason}")
+  set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_REGULAR_EXPRESSION "SKIPPED: ")
+endfunction()

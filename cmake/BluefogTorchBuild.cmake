@@ -1,0 +1,43 @@
+# LibTorch for this build: BLUEFOG_HAVE_TORCH, bluefog::torch, one precompiled
+# header that all torch sources share.
+include(BluefogTorch)
+set(BLUEFOG_HAVE_TORCH OFF)
+set(BLUEFOG_TORCH_STATUS "off (BLUEFOG_WITH_TORCH=OFF)")
+if(NOT BLUEFOG_WITH_TORCH STREQUAL "OFF")
+  bluefog_find_torch()
+  if(BLUEFOG_TORCH_FOUND)
+    set(BLUEFOG_HAVE_TORCH ON)
+    set(BLUEFOG_TORCH_STATUS "LibTorch ${BLUEFOG_TORCH_VERSION} (CPU), ${BLUEFOG_TORCH_DIR}")
+  elseif(BLUEFOG_WITH_TORCH STREQUAL "ON" OR BLUEFOG_TORCH_ROOT)
+    message(FATAL_ERROR "LibTorch is wanted and cannot be used: ${BLUEFOG_TORCH_REASON}. Install "
+                        "it ('pip install torch==2.11.0' in ${PROJECT_SOURCE_DIR}/.venv), or point "
+                        "BLUEFOG_TORCH_ROOT at a folder with include/ and lib/, or set "
+                        "BLUEFOG_WITH_TORCH=OFF.")
+  else()
+    set(BLUEFOG_TORCH_STATUS "not found (${BLUEFOG_TORCH_REASON}): no optimizers, no examples")
+  endif()
+endif()
+
+# bluefog_use_torch_pch(TARGET): TARGET's sources compile with <torch/torch.h>
+# precompiled, in the pool for large compilations. Links bluefog::torch.
+# TARGET must have bluefog_set_common_properties (bluefog_add_library sets it).
+function(bluefog_use_torch_pch target)
+  if(NOT TARGET bluefog_torch_pch)
+    set(source "${PROJECT_BINARY_DIR}/torch_pch.cpp")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "// Carries the precompiled <torch/torch.h>.\n")
+    add_library(bluefog_torch_pch OBJECT "${source}")
+    bluefog_set_common_properties(bluefog_torch_pch)
+    bluefog_set_torch_properties(bluefog_torch_pch)
+    target_precompile_headers(bluefog_torch_pch PRIVATE <torch/torch.h>)
+  endif()
+  bluefog_set_torch_properties(${target})
+  target_precompile_headers(${target} REUSE_FROM bluefog_torch_pch)
+endfunction()
+
+# What must be equal wherever the precompiled header is used.
+function(bluefog_set_torch_properties target)
+  target_link_libraries(${target} PRIVATE bluefog::torch)
+  set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE bluefog_torch
+                                             POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+endfunction()
