@@ -19,6 +19,9 @@ class Bootstrap {
  public:
   using Blob = std::vector<std::byte>;
 
+  /// Largest blob of `allgather`.
+  static constexpr std::size_t kMaxBlobBytes = std::size_t{16} << 20;
+
   Bootstrap() = default;
   Bootstrap(const Bootstrap&) = delete;
   Bootstrap& operator=(const Bootstrap&) = delete;
@@ -34,7 +37,8 @@ class Bootstrap {
   /// exchanged as blobs.
   [[nodiscard]] virtual bool in_process() const noexcept = 0;
 
-  /// Every rank's blob, by rank. Lengths may differ; 16 MiB each at most.
+  /// Every rank's blob, by rank. Lengths may differ.
+  /// @throws InvalidArgument when `blob` is larger than `kMaxBlobBytes`, before anything moves.
   /// @throws TimeoutError when `deadline` passes, naming the ranks that are missing where known.
   /// @throws PeerFailure when a rank is known to be gone.
   [[nodiscard]] virtual std::vector<Blob> allgather(std::span<const std::byte> blob,

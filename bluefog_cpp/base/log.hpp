@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace bluefog {
+
+/// How much a message matters; `BLUEFOG_LOG_LEVEL` is the lowest that is shown.
+enum class LogLevel { Trace, Debug, Info, Warning, Error, Fatal };
+
+/// "trace", "debug", "info", "warning", "error", "fatal".
+[[nodiscard]] std::string_view to_string(LogLevel level) noexcept;
+
+/// What a `Logger` shows, and of whom it speaks.
+struct LogOptions {
+  LogLevel level = LogLevel::Warning;
+  /// True leaves the time out of each line (`BLUEFOG_LOG_HIDE_TIME`).
+  bool hide_time = false;
+  /// Rank in each line's prefix; negative leaves it out.
+  int rank = -1;
+};
+
+/// Writes lines `[time] [rank r] [level] message` to standard error.
+///
+/// A value that is cheap to copy: copies share one sink. It belongs to whoever
+/// made it; there is no process-wide logger. Any thread may call it. Nothing
+/// it does throws.
+class Logger {
+ public:
+  explicit Logger(const LogOptions& options = {});
+
+  /// True if messages of `level` are shown: ask before building a costly one.
+  [[nodiscard]] bool shows(LogLevel level) const noexcept;
+
+  void log(LogLevel level, std::string_view message) const noexcept;
+
+  void trace(std::string_view message) const noexcept { log(LogLevel::Trace, message); }
+  void debug(std::string_view message) const noexcept { log(LogLevel::Debug, message); }
+  void info(std::string_view message) const noexcept { log(LogLevel::Info, message); }
+  void warning(std::string_view message) const noexcept { log(LogLevel::Warning, message); }
+  void error(std::string_view message) const noexcept { log(LogLevel::Error, message); }
+  void fatal(std::string_view message) const noexcept { log(LogLevel::Fatal, message); }
+
+ private:
+  struct Sink;
+  std::shared_ptr<Sink> sink_;
+};
+
+}  // namespace bluefog

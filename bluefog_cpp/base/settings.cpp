@@ -1,0 +1,302 @@
+#include "bluefog_cpp/base/settings.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "bluefog_cpp/base/error.hpp"
+
+namespace bluefog {
+
+namespace {
+
+constexpr std::string_view kPrefix = "BLUEFOG_";
+
+[[noreturn]] void refuse(std::string_view name, std::string_view value, std::string_view expected) {
+  throw InvalidArgument(fmt::format("{}={}: expected {}", name, value, expected));
+}
+
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc{} || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+template <typename Integer>
+Integer parse_integer(std::string_view name, std::string_view value, Integer low, Integer high) {
+  const auto number = parse_number<Integer>(value);
+  if (!number || *number < low || *number > high) {
+    refuse(name, value, fmt::format("an integer from {} to {}", low, high));
+  }
+  return *number;
+}
+
+// `unit` is one of the value's units, as seconds or milliseconds.
+std::chrono::nanoseconds parse_duration(std::string_view name, std::string_view value,
+                                        std::chrono::nanoseconds unit, std::string_view unit_name,
+                                        double low) {
+  constexpr double kHigh = 1e9;
+  const auto number = parse_number<double>(value);
+  if (!number || !(*number >= low) || !(*number <= kHigh)) {
+    refuse(name, value, fmt::format("a number of {} from {} to {}", unit_name, low, kHigh));
+  }
+  return std::chrono::nanoseconds(std::llround(*number * static_cast<double>(unit.count())));
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return result;
+}
+
+bool parse_flag(std::string_view name, std::string_view value) {
+  const std::string text = lower(value);
+  if (text == "1" || text == "true" || text == "yes" || text == "on") {
+    return true;
+  }
+  if (text == "0" || text == "false" || text == "no" || text == "off") {
+    return false;
+  }
+  refuse(name, value, "1, true, yes or on; or 0, false, no or off");
+}
+
+LogLevel parse_log_level(std::string_view name, std::string_view value) {
+  const std::string text = lower(value);
+  for (const LogLevel level : {LogLevel::Trace, LogLevel::Debug, LogLevel::Info, LogLevel::Warning,
+                               LogLevel::Error, LogLevel::Fatal}) {
+    if (text == to_string(level)) {
+      return level;
+    }
+  }
+  refuse(name, value, "trace, debug, info, warning, error or fatal");
+}
+
+TransportChoice parse_transport(std::string_view name, std::string_view value) {
+  const std::string text = lower(value);
+  if (text == "auto") {
+    return TransportChoice::Auto;
+  }
+  if (text == "mpi") {
+    return TransportChoice::Mpi;
+  }
+  refuse(name, value, "auto or mpi");
+}
+
+std::int64_t parse_chunk(std::string_view name, std::string_view value) {
+  constexpr std::int64_t kLow = 4096;
+  constexpr std::int64_t kHigh = 1 << 30;
+  constexpr std::int64_t kStep = 64;  // a cache line: chunks then start on one
+  const auto bytes = parse_number<std::int64_t>(value);
+  if (!bytes || *bytes < kLow || *bytes > kHigh || *bytes % kStep != 0) {
+    refuse(name, value, fmt::format("a multiple of {} from {} to {}", kStep, kLow, kHigh));
+  }
+  return *bytes;
+}
+
+// One row per variable: what the documentation says, and how its value is read.
+struct Row {
+  SettingInfo info;
+  void (*read)(Settings&, std::string_view name, std::string_view value);
+};
+
+constexpr std::chrono::nanoseconds kSecond = std::chrono::seconds(1);
+constexpr std::chrono::nanoseconds kMillisecond = std::chrono::milliseconds(1);
+constexpr int kMaxCount = 1 << 20;
+
+constexpr std::array kRows{
+    Row{{"BLUEFOG_TIMEOUT", "number", "s", "600",
+         "A blocking wait that lasts longer ends in a TimeoutError. 0 is never."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.timeout = parse_duration(name, value, kSecond, "seconds", 0.0);
+        }},
+    Row{{"BLUEFOG_STALL_WARNING", "number", "s", "60",
+         "A blocking wait that lasts longer logs a warning that names the rank waited for. "
+         "0 is never."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.stall_warning = parse_duration(name, value, kSecond, "seconds", 0.0);
+        }},
+    Row{{"BLUEFOG_LOG_LEVEL", "trace, debug, info, warning, error, fatal", "", "warning",
+         "Lowest level of message that goes to standard error."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.log_level = parse_log_level(name, value);
+        }},
+    Row{{"BLUEFOG_LOG_HIDE_TIME", "flag", "", "0", "Leaves the time out of log lines."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.log_hide_time = parse_flag(name, value);
+        }},
+    Row{{"BLUEFOG_TIMELINE", "text", "", "",
+         "Prefix of the timeline files: each rank writes a Chrome trace to `<prefix><rank>.json`."},
+        [](Settings& s, std::string_view, std::string_view value) { s.timeline = value; }},
+    Row{{"BLUEFOG_FUSION_THRESHOLD", "integer", "bytes", "26214400",
+         "Size up to which parameters are fused into one bucket. The default is that of "
+         "PyTorch's DistributedDataParallel, 25 MiB. 0 gives each parameter its own bucket."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.fusion_threshold_bytes =
+              parse_integer<std::int64_t>(name, value, 0, std::numeric_limits<std::int64_t>::max());
+        }},
+    Row{{"BLUEFOG_HOST_ID", "text", "", "",
+         "Name of this rank's host. Ranks with different names never share memory. Unset, it is "
+         "found out."},
+        [](Settings& s, std::string_view, std::string_view value) { s.host_id = value; }},
+    Row{{"BLUEFOG_NODES_PER_MACHINE", "integer", "ranks", "0",
+         "Splits each host into virtual machines of that many ranks, for hierarchical runs on one "
+         "host. 0 is one machine per host."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.nodes_per_machine = parse_integer(name, value, 0, kMaxCount);
+        }},
+    Row{{"BLUEFOG_TRANSPORT", "auto, mpi", "", "auto",
+         "auto: shared memory inside a host and MPI between hosts; mpi: MPI everywhere."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.transport = parse_transport(name, value);
+        }},
+    Row{{"BLUEFOG_SHM_CHUNK_BYTES", "integer", "bytes", "131072",
+         "Size of one slot of the shared-memory transport. Equal on all ranks."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.shm_chunk_bytes = parse_chunk(name, value);
+        }},
+    Row{{"BLUEFOG_SHM_SLOTS", "integer", "slots", "16",
+         "Slots that each rank owns in the shared-memory transport."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.shm_slots = parse_integer(name, value, 2, kMaxCount);
+        }},
+    Row{{"BLUEFOG_MPI_CHUNK_BYTES", "integer", "bytes", "262144",
+         "Size of one message of the MPI transport. Equal on all ranks."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.mpi_chunk_bytes = parse_chunk(name, value);
+        }},
+    Row{{"BLUEFOG_MPI_DEPTH", "integer", "messages", "8",
+         "Messages in flight per pair of ranks and direction in the MPI transport. Equal on all "
+         "ranks."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.mpi_depth = parse_integer(name, value, 1, 1024);
+        }},
+    Row{{"BLUEFOG_POLL_PERIOD", "number", "ms", "1",
+         "How often the progress thread looks at the network while a window spans hosts."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.poll_period = parse_duration(name, value, kMillisecond, "milliseconds", 0.001);
+        }},
+};
+
+constexpr std::array<std::string_view, 15> kIgnored{
+    "BLUEFOG_ALLGATHER_BY_MPI",
+    "BLUEFOG_ALLREDUCE_BY_MPI",
+    "BLUEFOG_BROADCAST_BY_MPI",
+    "BLUEFOG_CYCLE_TIME",
+    "BLUEFOG_HIERARCHICAL_NEIGHBOR_ALLREDUCE_BY_MPI",
+    "BLUEFOG_MAX_WIN_SENT_LENGTH",
+    "BLUEFOG_NEIGHBOR_ALLGATHER_BY_MPI",
+    "BLUEFOG_NEIGHBOR_ALLREDUCE_BY_MPI",
+    "BLUEFOG_NUM_FINALIZER_THREADS",
+    "BLUEFOG_OPS_ON_CPU",
+    "BLUEFOG_PAIR_GOSSIP_BY_MPI",
+    "BLUEFOG_SLEEP_USEC_FOR_WIN_PASSIVE",
+    "BLUEFOG_WIN_ON_CPU",
+    "BLUEFOG_WIN_ON_GPU",
+    "BLUEFOG_WIN_OPS_BY_MPI",
+};
+
+// Number of one-character insertions, deletions and replacements between two names.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+std::string_view nearest_known(std::string_view name) {
+  const auto nearest =
+      std::min_element(kRows.begin(), kRows.end(), [&](const Row& a, const Row& b) {
+        return edit_distance(name, a.info.name) < edit_distance(name, b.info.name);
+      });
+  return nearest->info.name;
+}
+
+void read_variable(Settings& settings, const std::string& name, const std::string& value) {
+  const auto row =
+      std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.info.name == name; });
+  if (row != kRows.end()) {
+    row->read(settings, name, value);
+  } else if (std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end()) {
+    settings.notices.push_back(fmt::format("{} has no meaning here and is ignored", name));
+  } else {
+    settings.notices.push_back(
+        fmt::format("{} is not known; did you mean {}?", name, nearest_known(name)));
+  }
+}
+
+}  // namespace
+
+Settings Settings::from_variables(const std::map<std::string, std::string>& variables) {
+  Settings settings;
+  for (const auto& [name, value] : variables) {
+    if (name.starts_with(kPrefix) && !value.empty()) {
+      read_variable(settings, name, value);
+    }
+  }
+  return settings;
+}
+
+Settings Settings::from_environment() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (text.starts_with(kPrefix) && equals != std::string_view::npos) {
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return from_variables(variables);
+}
+
+std::vector<SettingInfo> setting_table() {
+  std::vector<SettingInfo> table;
+  std::transform(kRows.begin(), kRows.end(), std::back_inserter(table),
+                 [](const Row& row) { return row.info; });
+  return table;
+}
+
+std::vector<std::string_view> ignored_variables() { return {kIgnored.begin(), kIgnored.end()}; }
+
+std::string settings_markdown() {
+  std::string page =
+      "# Settings\n\n"
+      "Environment variables, read once when a context is made. An empty value counts as unset.\n"
+      "A value that cannot be read is an `InvalidArgument`; an unknown `BLUEFOG_*` name is a\n"
+      "warning.\n\n"
+      "| variable | type | unit | default | meaning |\n|---|---|---|---|---|\n";
+  for (const Row& row : kRows) {
+    page += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.info.name, row.info.type,
+                        row.info.unit, row.info.default_value, row.info.meaning);
+  }
+  page +=
+      "\nAccepted for scripts written for BlueFog, without effect; each is said to be ignored "
+      "once:\n\n";
+  for (const std::string_view name : kIgnored) {
+    page += fmt::format("- `{}`\n", name);
+  }
+  return page;
+}
+
+}  // namespace bluefog
