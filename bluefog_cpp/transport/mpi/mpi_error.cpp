@@ -1,0 +1,35 @@
+#include "bluefog_cpp/transport/mpi/mpi_error.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/mpi/process_failure.hpp"
+
+namespace bluefog::mpi {
+
+std::string error_text(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) {
+    return fmt::format("unknown MPI error {}", code);
+  }
+  return std::string(text.data(), static_cast<std::size_t>(length));
+}
+
+void check(int code, std::string_view what, MPI_Comm comm, int peer) {
+  if (code == MPI_SUCCESS) {
+    return;
+  }
+  if (is_process_failure(code)) {
+    const int failed = peer >= 0 ? peer : first_failed_rank(comm);
+    if (failed >= 0) {
+      throw PeerFailure(failed,
+                        fmt::format("{}: rank {} failed ({})", what, failed, error_text(code)));
+    }
+  }
+  throw MpiError(code, fmt::format("{}: {}", what, error_text(code)));
+}
+
+}  // namespace bluefog::mpi

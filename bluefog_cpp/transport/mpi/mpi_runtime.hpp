@@ -1,0 +1,18 @@
+#pragma once
+
+namespace bluefog::mpi {
+
+/// Makes sure that MPI is usable from more than one thread.
+///
+/// If nobody has initialised MPI, does so with MPI_THREAD_MULTIPLE, and
+/// finalises it when the process exits: MPI cannot be started twice, and
+/// contexts may come and go. MPI that others initialised is never finalised
+/// here.
+/// @throws UnsupportedError if MPI is already finalised, or its thread level is
+///         below MPI_THREAD_SERIALIZED. @throws MpiError.
+void require_runtime();
+
+/// True between MPI_Init and MPI_Finalize: handles may be freed.
+[[nodiscard]] bool is_running() noexcept;
+
+}  // namespace bluefog::mpi
