@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "bluefog_cpp/base/deadline.hpp"
+#include "bluefog_cpp/base/settings.hpp"
+#include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog {
 
@@ -50,6 +52,10 @@ class Bootstrap {
   /// Collective. An independent bootstrap over the same ranks, whose calls may
   /// run concurrently with this one's.
   [[nodiscard]] virtual std::shared_ptr<Bootstrap> duplicate(Deadline deadline) = 0;
+
+  /// Collective. The transport that reaches every rank, also on other hosts; null if there is none.
+  [[nodiscard]] virtual std::unique_ptr<Transport> make_transport(const Settings& settings,
+                                                                  Deadline deadline);
 };
 
 }  // namespace bluefog

@@ -1,0 +1,186 @@
+#include "bluefog_cpp/transport/context.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/shm/connect.hpp"
+
+namespace bluefog {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+/// Spinning only pays while every rank of the host has a core of its own.
+bool has_own_core(int local_size) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int allowed = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  const auto online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  const bool is_bound_to_one = allowed == 1;
+  return local_size <= (is_bound_to_one ? online : allowed);
+}
+
+std::vector<std::string> gather_host_ids(Bootstrap& bootstrap, const Settings& settings,
+                                         Deadline deadline) {
+  std::string id = settings.host_id;
+  if (id.empty()) {
+    // Ranks that are threads are on one host by definition.
+    id = bootstrap.in_process() ? "process" : shm::detect_host_id();
+  }
+  std::vector<std::string> ids;
+  for (const auto& blob : bootstrap.allgather(std::as_bytes(std::span(id)), deadline)) {
+    ids.emplace_back(reinterpret_cast<const char*>(blob.data()), blob.size());
+  }
+  return ids;
+}
+
+}  // namespace
+
+std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
+                                         const Settings& settings) {
+  const int rank = bootstrap->rank();
+  std::shared_ptr<Context> context(new Context(std::move(bootstrap), settings));
+  if (!settings.timeline.empty()) {
+    context->timeline_ = std::make_shared<Timeline>(settings.timeline, rank);
+  }
+  if (rank == 0) {
+    for (const std::string& notice : settings.notices) {
+      context->log_.warning(notice);
+    }
+  }
+  context->connect();
+  return context;
+}
+
+Context::Context(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings)
+    : bootstrap_(std::move(bootstrap)),
+      settings_(settings),
+      log_({.level = settings.log_level,
+            .hide_time = settings.log_hide_time,
+            .rank = bootstrap_->rank()}),
+      hosts_(MachineLayout::single(1)),
+      machines_(MachineLayout::single(1)) {}
+
+Context::~Context() { close(); }
+
+void Context::connect() {
+  const Deadline deadline = Deadline::after(settings_.timeout);
+  const int n = size();
+  std::vector<std::string> host_ids = gather_host_ids(*bootstrap_, settings_, deadline);
+  EngineParts parts;
+  parts.rank = rank();
+  parts.size = n;
+  parts.log = log_;
+  parts.routes.assign(static_cast<std::size_t>(n), nullptr);
+
+  const shm::ShmOptions shm_options{
+      .chunk_bytes = static_cast<std::size_t>(settings_.shm_chunk_bytes),
+      .slots = static_cast<std::size_t>(settings_.shm_slots)};
+  if (settings_.transport == TransportChoice::Auto) {
+    auto [transport, errors] = shm::connect(*bootstrap_, "shm", host_ids, shm_options, deadline);
+    // A host on which a rank could not share memory counts as several.
+    std::vector<std::string> failed_hosts;
+    for (std::size_t r = 0; r < errors.size(); ++r) {
+      if (!errors[r].empty()) {
+        failed_hosts.push_back(host_ids[r]);
+        if (static_cast<int>(r) == rank()) {
+          log_.warning(fmt::format("no shared memory on this host: {}", errors[r]));
+        }
+      }
+    }
+    for (std::size_t r = 0; r < host_ids.size(); ++r) {
+      if (std::ranges::find(failed_hosts, host_ids[r]) != failed_hosts.end()) {
+        host_ids[r] += fmt::format("#{}", r);
+      }
+    }
+    if (transport) {
+      parts.doorbell = &transport->doorbell();
+      for (int peer = 0; peer < n; ++peer) {
+        if (transport->reaches(peer)) {
+          parts.routes[static_cast<std::size_t>(peer)] = transport.get();
+        }
+      }
+      parts.transports.push_back(std::move(transport));
+    }
+  }
+  hosts_ = MachineLayout::from_host_ids(host_ids);
+  machines_ = settings_.nodes_per_machine > 0 ? hosts_.split(settings_.nodes_per_machine) : hosts_;
+
+  // Collective: all ranks see the same hosts, so all come here or none.
+  if (hosts_.machine_count() > 1 || (settings_.transport == TransportChoice::Mpi && n > 1)) {
+    std::unique_ptr<Transport> network = bootstrap_->make_transport(settings_, deadline);
+    if (!network && bootstrap_->in_process()) {
+      auto options = shm_options;
+      options.polled = true;
+      const std::vector<std::string> one_host(static_cast<std::size_t>(n), "network");
+      network = shm::connect(*bootstrap_, "threads", one_host, options, deadline).transport;
+    }
+    if (!network) {
+      throw UnsupportedError(
+          fmt::format("rank {}: the ranks are on {} hosts, but bootstrap '{}' offers no transport "
+                      "between hosts",
+                      rank(), hosts_.machine_count(), bootstrap_->name()));
+    }
+    for (int peer = 0; peer < n; ++peer) {
+      auto& route = parts.routes[static_cast<std::size_t>(peer)];
+      if (route == nullptr && peer != rank()) {
+        route = network.get();
+      }
+    }
+    parts.transports.push_back(std::move(network));
+  }
+
+  parts.policy.timeout = duration_cast<milliseconds>(settings_.timeout);
+  parts.policy.stall_warning = duration_cast<milliseconds>(settings_.stall_warning);
+  if (!has_own_core(static_cast<int>(hosts_.ranks_of(hosts_.machine_of(rank())).size()))) {
+    parts.policy.spins = 0;
+  }
+  parts.timeline = timeline_;
+  engine_ = std::make_shared<Engine>(std::move(parts));
+}
+
+int Context::rank() const noexcept { return bootstrap_->rank(); }
+
+int Context::size() const noexcept { return bootstrap_->size(); }
+
+int Context::local_size() const {
+  return static_cast<int>(machines_.ranks_of(machines_.machine_of(rank())).size());
+}
+
+std::string_view Context::transport_to(int peer) const {
+  if (peer == rank()) {
+    return "self";
+  }
+  (void)hosts_.machine_of(peer);  // checks the range
+  return engine_->transport_to(peer).name();
+}
+
+std::shared_ptr<Context> Context::duplicate() {
+  const Deadline deadline = Deadline::after(settings_.timeout);
+  std::shared_ptr<Context> copy(new Context(bootstrap_->duplicate(deadline), settings_));
+  copy->timeline_ = timeline_;
+  copy->connect();
+  return copy;
+}
+
+void Context::set_interrupt_check(std::function<void()> check) {
+  engine_->set_interrupt_check(std::move(check));
+}
+
+void Context::close() noexcept {
+  if (engine_) {
+    engine_->close();
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "bluefog_cpp/base/log.hpp"
+#include "bluefog_cpp/base/machine_layout.hpp"
+#include "bluefog_cpp/base/settings.hpp"
+#include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/transport/bootstrap.hpp"
+#include "bluefog_cpp/transport/engine.hpp"
+
+namespace bluefog {
+
+/// A group of ranks that communicate: all state of the runtime hangs from it.
+///
+/// Ranks make the same calls in the same order on a context. A program that
+/// communicates from several threads gives each its own: `duplicate`. Several
+/// contexts, also in one process (threads as ranks), do not disturb each
+/// other. Held by `shared_ptr`; work in flight keeps it alive.
+class Context : public std::enable_shared_from_this<Context> {
+ public:
+  /// Collective. The ranks of this launch (`bfrun`, `mpirun`, `srun`), or this
+  /// process alone when no launcher started it. Settings come from the environment.
+  /// @throws InvalidArgument for a malformed setting, UnsupportedError if a launcher started
+  ///   several ranks and MPI is not built in, TransportError, TimeoutError.
+  static std::shared_ptr<Context> create();
+  static std::shared_ptr<Context> create(const Settings& settings);
+
+  /// Collective over the ranks of `bootstrap`. Settings may differ between
+  /// ranks only in what concerns one rank (log, host identity).
+  static std::shared_ptr<Context> create(std::shared_ptr<Bootstrap> bootstrap,
+                                         const Settings& settings);
+
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+
+  /// Ranks by host: which ones share memory.
+  [[nodiscard]] const MachineLayout& hosts() const noexcept { return hosts_; }
+  /// Ranks by machine: hosts, or parts of them under `BLUEFOG_NODES_PER_MACHINE`.
+  [[nodiscard]] const MachineLayout& machines() const noexcept { return machines_; }
+  [[nodiscard]] int local_rank() const { return machines_.local_rank_of(rank()); }
+  [[nodiscard]] int local_size() const;
+
+  /// Name of the transport to `peer`: "shm", "mpi"; "self" for this rank.
+  [[nodiscard]] std::string_view transport_to(int peer) const;
+
+  /// Collective. An independent context over the same ranks, for another thread.
+  [[nodiscard]] std::shared_ptr<Context> duplicate();
+
+  /// Called about every 50 ms by threads that wait in this context; an
+  /// exception from it ends the wait (Ctrl-C in interpreters).
+  void set_interrupt_check(std::function<void()> check);
+
+  /// Leaves the group: calls in flight fail here, peers that wait for this
+  /// rank are told. Idempotent; the destructor does the same.
+  void close() noexcept;
+
+  [[nodiscard]] Engine& engine() noexcept { return *engine_; }
+  [[nodiscard]] const Settings& settings() const noexcept { return settings_; }
+  [[nodiscard]] const Logger& log() const noexcept { return log_; }
+  /// Null when no timeline is written.
+  [[nodiscard]] Timeline* timeline() const noexcept { return timeline_.get(); }
+  [[nodiscard]] Bootstrap& bootstrap() noexcept { return *bootstrap_; }
+
+ private:
+  Context(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings);
+  void connect();
+
+  std::shared_ptr<Bootstrap> bootstrap_;
+  Settings settings_;
+  Logger log_;
+  MachineLayout hosts_;
+  MachineLayout machines_;
+  std::shared_ptr<Timeline> timeline_;
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace bluefog

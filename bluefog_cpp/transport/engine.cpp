@@ -1,0 +1,352 @@
+#include "bluefog_cpp/transport/engine.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace bluefog {
+namespace {
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "unknown exception";
+  }
+}
+
+}  // namespace
+
+Engine::Engine(EngineParts parts)
+    : parts_(std::move(parts)),
+      doorbell_(parts_.doorbell != nullptr ? parts_.doorbell : &own_doorbell_),
+      refusals_(static_cast<std::size_t>(parts_.size)) {}
+
+Engine::~Engine() { close(); }
+
+Work Engine::submit(std::shared_ptr<Operation> operation) {
+  Lock lock(mutex_);
+  enqueue(operation);
+  while (step_all()) {
+  }
+  if (has_background_work()) {
+    start_progress_thread();
+    work_to_drive_.notify_one();
+  }
+  lock.unlock();
+  return {shared_from_this(), std::move(operation)};
+}
+
+void Engine::run(const std::shared_ptr<Operation>& operation) {
+  Lock lock(mutex_);
+  enqueue(operation);
+  drive(lock, *operation);
+}
+
+void Engine::wait(Operation& operation) {
+  if (operation.call_.phase.load(std::memory_order_acquire) == CallState::Phase::Complete) {
+    return;
+  }
+  Lock lock(mutex_);
+  drive(lock, operation);
+}
+
+bool Engine::is_done(const Operation& operation) noexcept {
+  const auto phase = operation.call_.phase.load(std::memory_order_acquire);
+  return phase == CallState::Phase::Complete || phase == CallState::Phase::Failed;
+}
+
+void Engine::enqueue(const std::shared_ptr<Operation>& operation) {
+  if (closed_) {
+    throw StateError(fmt::format("rank {}, {}: the context is closed", parts_.rank,
+                                 operation->envelope().describe()));
+  }
+  operation->call_.index = next_call_++;
+  for (const auto& transport : parts_.transports) {
+    transport->note_call(CallId::make(operation->call_.index, 0), operation->envelope().kind);
+  }
+  active_.push_back(operation);
+}
+
+void Engine::drive(Lock& lock, Operation& operation) {
+  struct DriverCount {
+    Engine& engine;
+    Operation& operation;
+    DriverCount(Engine& e, Operation& o) : engine(e), operation(o) {
+      ++engine.drivers_;
+      ++operation.call_.waiters;
+    }
+    ~DriverCount() {
+      --engine.drivers_;
+      --operation.call_.waiters;
+      if (engine.drivers_ == 0 && engine.has_background_work()) {
+        engine.start_progress_thread();
+        engine.work_to_drive_.notify_one();
+      }
+    }
+  };
+  {
+    const DriverCount count(*this, operation);
+    Waiter waiter(parts_.policy);
+    while (!is_done(operation)) {
+      if (step_all()) {
+        waiter.moved();
+      } else if (!is_done(operation)) {
+        pause(lock, waiter, &operation);
+      }
+    }
+  }
+  if (operation.call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Failed) {
+    std::rethrow_exception(operation.call_.error);
+  }
+}
+
+void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
+  switch (waiter.next()) {
+    case Waiter::Step::Spin:
+      relax();
+      return;
+    case Waiter::Step::Yield:
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+      break;
+    case Waiter::Step::Sleep: {
+      const std::uint32_t ticket = doorbell_->prepare();
+      if (step_all()) {
+        doorbell_->cancel();
+        waiter.moved();
+        return;
+      }
+      if (operation != nullptr && is_done(*operation)) {
+        doorbell_->cancel();
+        return;
+      }
+      const auto time = waiter.sleep_time(needs_polling());
+      ++sleepers_;
+      lock.unlock();
+      doorbell_->sleep(ticket, time);
+      lock.lock();
+      --sleepers_;
+      break;
+    }
+  }
+  if (!waiter.check_due(Waiter::Clock::now())) {
+    return;
+  }
+  fail_calls_on_dead_peers();
+  if (operation == nullptr || is_done(*operation)) {
+    return;
+  }
+  if (waiter.warning_due()) {
+    warn_of_stall(*operation, waiter.stalled());
+  }
+  if (waiter.timed_out()) {
+    fail(*operation, timeout_error(*operation));
+    return;
+  }
+  if (interrupt_check_) {
+    const auto check = interrupt_check_;
+    std::exception_ptr interruption;
+    lock.unlock();
+    try {
+      check();
+    } catch (...) {
+      interruption = std::current_exception();
+    }
+    lock.lock();
+    if (interruption && !is_done(*operation)) {
+      fail(*operation, interruption);
+    }
+  }
+}
+
+bool Engine::needs_polling() const noexcept {
+  return std::ranges::any_of(parts_.transports,
+                             [](const auto& transport) { return transport->needs_polling(); });
+}
+
+bool Engine::step_all() {
+  bool moved = hear_control();
+  for (const auto& transport : parts_.transports) {
+    moved |= transport->progress();
+  }
+  StepRights rights;
+  rights.oldest_call = next_call_;
+  for (const auto& operation : active_) {
+    if (!operation->call_.aborting) {
+      rights.oldest_call = operation->call_.index;
+      break;
+    }
+  }
+  bool some_finished = false;
+  for (const auto& operation : active_) {
+    CallState& call = operation->call_;
+    rights.waited_for = call.waiters > 0;
+    moved |= step(*operation, rights);
+    if (is_done(*operation) && !call.aborting) {
+      some_finished = true;
+    } else if (call.aborting || !call.last || !call.exchange.published()) {
+      rights.may_publish = false;
+    }
+  }
+  if (some_finished) {
+    remove_finished();
+  }
+  return moved;
+}
+
+bool Engine::step(Operation& operation, const StepRights& rights) {
+  CallState& call = operation.call_;
+  try {
+    if (call.aborting) {
+      // Abort marks go into the streams in the order of the calls, as data does.
+      call.aborting = !(rights.may_publish && call.exchange.abort(message_of(call.error)));
+      return !call.aborting;
+    }
+    if (is_done(operation)) {
+      return false;
+    }
+    bool moved = false;
+    if (call.phase.load(std::memory_order_relaxed) == CallState::Phase::Queued) {
+      call.phase.store(CallState::Phase::Running, std::memory_order_relaxed);
+      if (!start_next(operation)) {
+        complete(operation);
+        return true;
+      }
+    }
+    while (true) {
+      const bool stepped = call.exchange.step(rights, *this);
+      moved |= stepped;
+      if (!call.exchange.finished()) {
+        return moved;
+      }
+      if (call.last || !start_next(operation)) {
+        complete(operation);
+        return true;
+      }
+      moved = true;
+    }
+  } catch (...) {
+    fail(operation, std::current_exception());
+    return true;
+  }
+}
+
+bool Engine::start_next(Operation& operation) {
+  CallState& call = operation.call_;
+  ExchangeSpec spec;
+  call.last = false;
+  if (!operation.next(spec)) {
+    return false;
+  }
+  call.exchange.start(parts_.rank, spec, CallId::make(call.index, call.step), parts_.routes,
+                      operation);
+  ++call.step;
+  call.last = spec.last;
+  call.consumption = spec.consumption;
+  return true;
+}
+
+void Engine::complete(Operation& operation) {
+  CallState& call = operation.call_;
+  if (!pending_rejection_.empty()) {
+    call.error = std::make_exception_ptr(MismatchError(std::exchange(pending_rejection_, {})));
+    call.phase.store(CallState::Phase::Failed, std::memory_order_release);
+  } else {
+    call.phase.store(CallState::Phase::Complete, std::memory_order_release);
+  }
+  if (sleepers_ > 0) {
+    doorbell_->ring();
+  }
+}
+
+void Engine::fail(Operation& operation, std::exception_ptr error) {
+  CallState& call = operation.call_;
+  failed_calls_[failed_count_++ % failed_calls_.size()] = call.index;
+  call.error = std::move(error);
+  call.aborting = true;  // the next step takes back what was not sent
+  call.phase.store(CallState::Phase::Failed, std::memory_order_release);
+  doorbell_->ring();
+}
+
+void Engine::remove_finished() {
+  std::erase_if(active_, [](const std::shared_ptr<Operation>& operation) {
+    return is_done(*operation) && !operation->call_.aborting;
+  });
+}
+
+void Engine::set_interrupt_check(std::function<void()> check) {
+  const Lock lock(mutex_);
+  interrupt_check_ = std::move(check);
+}
+
+void Engine::close() noexcept {
+  {
+    const Lock lock(mutex_);
+    if (!std::exchange(closed_, true)) {
+      for (const auto& operation : active_) {
+        if (!is_done(*operation)) {
+          fail(*operation, std::make_exception_ptr(StateError(fmt::format(
+                               "rank {}, {}: the context was closed before it completed",
+                               parts_.rank, operation->envelope().describe()))));
+        }
+      }
+      step_all();  // one try to tell the peers
+      active_.clear();
+    }
+    work_to_drive_.notify_all();
+    doorbell_->ring();
+  }
+  if (progress_thread_.joinable() && progress_thread_.get_id() != std::this_thread::get_id()) {
+    progress_thread_.join();
+  }
+}
+
+bool Engine::has_background_work() const noexcept {
+  return std::ranges::any_of(active_, [](const auto& operation) {
+    const CallState& call = operation->call_;
+    const bool rests = call.consumption == Consumption::OnWait && call.waiters == 0 && call.last &&
+                       call.exchange.published();
+    return call.aborting || (!is_done(*operation) && !rests);
+  });
+}
+
+void Engine::start_progress_thread() {
+  if (!progress_thread_.joinable() && !closed_) {
+    progress_thread_ = std::thread([this] { run_progress_thread(); });
+  }
+}
+
+void Engine::run_progress_thread() {
+  Lock lock(mutex_);
+  Waiter waiter = Waiter::background(parts_.policy);
+  while (!closed_) {
+    if (drivers_ > 0 || !has_background_work()) {
+      work_to_drive_.wait(lock);
+      waiter = Waiter::background(parts_.policy);
+    } else if (step_all()) {
+      waiter = Waiter::background(parts_.policy);
+    } else {
+      pause(lock, waiter, nullptr);
+    }
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/base/deadline.hpp"
+#include "bluefog_cpp/base/log.hpp"
+#include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/transport/doorbell.hpp"
+#include "bluefog_cpp/transport/exchange.hpp"
+#include "bluefog_cpp/transport/operation.hpp"
+#include "bluefog_cpp/transport/waiter.hpp"
+#include "bluefog_cpp/transport/work.hpp"
+
+namespace bluefog {
+
+/// What an engine stands on.
+struct EngineParts {
+  int rank = 0;
+  int size = 1;
+  std::vector<std::unique_ptr<Transport>> transports{};
+  Routes routes{};
+  /// Rung by peers; null when no transport shares memory.
+  Doorbell* doorbell = nullptr;
+  WaitPolicy policy{};
+  Logger log{};
+  /// Null when no timeline is written.
+  std::shared_ptr<Timeline> timeline{};
+};
+
+/// Orders the calls of one context and drives their exchanges.
+///
+/// Calls run in the order of their submission. Whoever holds the mutex drives
+/// the transports: a caller that waits, or the progress thread for calls that
+/// nobody waits for; neither sleeps while it holds the mutex.
+///
+/// Every call has an index that counts the calls of this context on this rank,
+/// refused ones included, so that ranks stay in step when one of them refuses.
+///
+/// Thread-safe. Held by `shared_ptr`.
+class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
+ public:
+  explicit Engine(EngineParts parts);
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Starts a call; what can be done at once is done by the calling thread.
+  /// @throws StateError after `close`.
+  Work submit(std::shared_ptr<Operation> operation);
+
+  /// As `submit` and `Work::wait` in one, without a hand-over to the progress thread.
+  void run(const std::shared_ptr<Operation>& operation);
+
+  /// Blocks until the call is complete and rethrows its error.
+  void wait(Operation& operation);
+
+  [[nodiscard]] static bool is_done(const Operation& operation) noexcept;
+
+  /// Counts a call that was refused before anything moved, and tells the peers why.
+  void refuse(std::string_view reason);
+
+  /// `check` is called about every 50 ms by the user's threads while they wait, without the mutex;
+  /// an exception from it fails the call and leaves the wait.
+  void set_interrupt_check(std::function<void()> check);
+
+  /// The transport that leads to `peer`, another rank.
+  [[nodiscard]] const Transport& transport_to(int peer) const {
+    return *parts_.routes[static_cast<std::size_t>(peer)];
+  }
+
+  /// Calls in flight fail, later ones are refused. Idempotent.
+  void close() noexcept;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  struct Refusal {
+    std::uint64_t call = 0;
+    std::string reason;
+  };
+
+  [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
+
+  void enqueue(const std::shared_ptr<Operation>& operation);
+  void drive(Lock& lock, Operation& operation);
+  void pause(Lock& lock, Waiter& waiter, Operation* operation);
+  [[nodiscard]] bool needs_polling() const noexcept;
+
+  bool step_all();
+  bool step(Operation& operation, const StepRights& rights);
+  bool start_next(Operation& operation);
+  void complete(Operation& operation);
+  void fail(Operation& operation, std::exception_ptr error);
+  void remove_finished();
+
+  bool hear_control();
+  void hear(int source, ControlMessage message);
+  [[nodiscard]] Operation* find_active(std::uint64_t call) const noexcept;
+  [[nodiscard]] bool has_failed(std::uint64_t call) const noexcept;
+
+  void fail_calls_on_dead_peers();
+  [[nodiscard]] std::string awaited_text(const Operation& operation) const;
+  void warn_of_stall(const Operation& operation, std::chrono::milliseconds waited) const;
+  [[nodiscard]] std::exception_ptr timeout_error(const Operation& operation) const;
+
+  [[nodiscard]] bool has_background_work() const noexcept;
+  void start_progress_thread();
+  void run_progress_thread();
+
+  EngineParts parts_;
+  Doorbell own_doorbell_{};
+  Doorbell* doorbell_;
+
+  std::mutex mutex_;
+  std::condition_variable work_to_drive_;
+  std::vector<std::shared_ptr<Operation>> active_;
+  std::uint64_t next_call_ = 1;
+  int drivers_ = 0;
+  int sleepers_ = 0;
+  bool closed_ = false;
+  std::function<void()> interrupt_check_;
+  std::vector<Refusal> refusals_;
+  std::string pending_rejection_;
+  std::array<std::uint64_t, 64> failed_calls_{};
+  std::size_t failed_count_ = 0;
+  std::thread progress_thread_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,148 @@
+// What the engine hears of other ranks, and says when they do not come.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/engine.hpp"
+
+namespace bluefog {
+
+void Engine::refuse(std::string_view reason) {
+  const Lock lock(mutex_);
+  if (closed_) {
+    return;
+  }
+  const ControlMessage message{
+      .kind = ControlMessage::Kind::Refusal, .call = next_call_++, .text = std::string(reason)};
+  for (int peer = 0; peer < parts_.size; ++peer) {
+    if (peer != parts_.rank) {
+      parts_.routes[static_cast<std::size_t>(peer)]->send_control(peer, message);
+    }
+  }
+}
+
+const std::string* Engine::refusal(int rank, std::uint64_t call) const {
+  const Refusal& word = refusals_[static_cast<std::size_t>(rank)];
+  return word.call == call ? &word.reason : nullptr;
+}
+
+bool Engine::hear_control() {
+  bool moved = false;
+  for (const auto& transport : parts_.transports) {
+    while (auto word = transport->poll_control()) {
+      hear(word->first, std::move(word->second));
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+void Engine::hear(int source, ControlMessage message) {
+  if (message.kind == ControlMessage::Kind::Refusal) {
+    refusals_[static_cast<std::size_t>(source)] = {message.call, std::move(message.text)};
+    return;
+  }
+  if (has_failed(message.call)) {
+    return;  // both sides saw it
+  }
+  std::string text = fmt::format("rank {}, call {}: rank {} did not accept this rank's message: {}",
+                                 parts_.rank, message.call, source, message.text);
+  if (Operation* const operation = find_active(message.call)) {
+    fail(*operation, std::make_exception_ptr(MismatchError(text)));
+  } else if (pending_rejection_.empty()) {
+    pending_rejection_ = std::move(text);
+  }
+}
+
+Operation* Engine::find_active(std::uint64_t call) const noexcept {
+  const auto it = std::ranges::find_if(active_, [call](const auto& operation) {
+    return operation->call_.index == call && !is_done(*operation);
+  });
+  return it == active_.end() ? nullptr : it->get();
+}
+
+bool Engine::has_failed(std::uint64_t call) const noexcept {
+  return std::ranges::find(failed_calls_, call) != failed_calls_.end();
+}
+
+void Engine::fail_calls_on_dead_peers() {
+  const auto find_dead = [this](const Operation& operation) -> std::pair<int, std::string> {
+    for (auto ranks :
+         {operation.call_.exchange.awaited_sources(), operation.call_.exchange.awaited_readers()}) {
+      for (const int rank : ranks) {
+        if (auto obituary = parts_.routes[static_cast<std::size_t>(rank)]->obituary(rank)) {
+          return {rank, std::move(*obituary)};
+        }
+      }
+    }
+    return {-1, {}};
+  };
+  const auto is_running = [](const auto& operation) {
+    return operation->call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Running;
+  };
+  const auto some_dead = std::ranges::any_of(active_, [&](const auto& operation) {
+    return is_running(operation) && find_dead(*operation).first >= 0;
+  });
+  if (!some_dead) {
+    return;
+  }
+  // A peer may have sent its last message just before it went.
+  while (step_all()) {
+  }
+  for (const auto& operation : active_) {
+    if (!is_running(operation)) {
+      continue;
+    }
+    if (const auto [rank, obituary] = find_dead(*operation); rank >= 0) {
+      fail(*operation, std::make_exception_ptr(PeerFailure(
+                           rank, fmt::format("rank {}, call {}, {}: waited for rank {}, but {}",
+                                             parts_.rank, operation->call_.index,
+                                             operation->envelope().describe(), rank, obituary))));
+    }
+  }
+}
+
+std::string Engine::awaited_text(const Operation& operation) const {
+  // A call may stand behind earlier ones: what they wait for is what counts.
+  const Operation* blocked = &operation;
+  for (const auto& earlier : active_) {
+    if (earlier->call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Running) {
+      blocked = earlier.get();
+      break;
+    }
+  }
+  std::string text;
+  if (blocked != &operation) {
+    text =
+        fmt::format("behind call {}, {}, ", blocked->call_.index, blocked->envelope().describe());
+  }
+  const auto add = [&](std::string_view role, const std::vector<int>& ranks) {
+    for (const int rank : ranks) {
+      text +=
+          fmt::format("{}{} rank {} ({})", text.empty() || text.ends_with(", ") ? "" : "; ", role,
+                      rank, parts_.routes[static_cast<std::size_t>(rank)]->last_seen(rank));
+    }
+  };
+  add("no message from", blocked->call_.exchange.awaited_sources());
+  add("not taken by", blocked->call_.exchange.awaited_readers());
+  return text;
+}
+
+void Engine::warn_of_stall(const Operation& operation, std::chrono::milliseconds waited) const {
+  parts_.log.warning(fmt::format("call {}, {}, has been waiting for {:.1f} s: {}",
+                                 operation.call_.index, operation.envelope().describe(),
+                                 static_cast<double>(waited.count()) / 1000.0,
+                                 awaited_text(operation)));
+}
+
+std::exception_ptr Engine::timeout_error(const Operation& operation) const {
+  return std::make_exception_ptr(TimeoutError(fmt::format(
+      "rank {}, call {}, {}: nothing moved for {:.1f} s (BLUEFOG_TIMEOUT): {}", parts_.rank,
+      operation.call_.index, operation.envelope().describe(),
+      static_cast<double>(parts_.policy.timeout.count()) / 1000.0, awaited_text(operation))));
+}
+
+}  // namespace bluefog

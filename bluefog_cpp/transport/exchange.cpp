@@ -1,0 +1,303 @@
+#include "bluefog_cpp/transport/exchange.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+
+namespace bluefog {
+
+void Exchange::start(int rank, const ExchangeSpec& spec, CallId id, const Routes& routes,
+                     Receiver& receiver) {
+  spec_ = spec;
+  id_ = id;
+  rank_ = rank;
+  receiver_ = &receiver;
+  sendings_.clear();
+  sources_.clear();
+  split_readers_.clear();
+  used_ = 0;
+  for (const Outgoing& outgoing : spec.outgoing) {
+    add_sendings(outgoing, routes);
+  }
+  for (const Incoming& incoming : spec.incoming) {
+    sources_.push_back({.transport = routes[static_cast<std::size_t>(incoming.source.rank)],
+                        .rank = incoming.source.rank,
+                        .weight = incoming.source.weight,
+                        .bytes = incoming.bytes});
+  }
+  pieces_.resize(sources_.size());
+  missing_headers_ = sources_.size();
+  unfinished_sources_ = sources_.size();
+  published_ = sendings_.empty();
+  consumed_ = sources_.empty() && (spec.pace == Pace::Each || spec.bytes == 0);
+}
+
+void Exchange::add_sendings(const Outgoing& outgoing, const Routes& routes) {
+  if (outgoing.readers.empty()) {
+    return;
+  }
+  const auto route = [&](const WeightedRank& reader) {
+    return routes[static_cast<std::size_t>(reader.rank)];
+  };
+  const auto add = [&](Transport* transport, std::span<const WeightedRank> readers) {
+    Sending& sending = sendings_.emplace_back();
+    sending.transport = transport;
+    sending.departure.header.id = id_;
+    sending.departure.header.bytes = outgoing.bytes;
+    sending.departure.header.envelope = spec_.envelope;
+    sending.departure.data = outgoing.data;
+    sending.departure.readers = readers;
+    sending.departure.lane = spec_.lane;
+  };
+  Transport* const first = route(outgoing.readers.front());
+  if (std::ranges::all_of(outgoing.readers, [&](const auto& r) { return route(r) == first; })) {
+    add(first, outgoing.readers);
+    return;
+  }
+  boost::container::small_vector<Transport*, 2> transports;
+  for (const WeightedRank& reader : outgoing.readers) {
+    if (std::ranges::find(transports, route(reader)) == transports.end()) {
+      transports.push_back(route(reader));
+    }
+  }
+  for (Transport* const transport : transports) {
+    std::vector<WeightedRank> readers;
+    std::ranges::copy_if(outgoing.readers, std::back_inserter(readers),
+                         [&](const auto& r) { return route(r) == transport; });
+    add(transport, readers);
+    split_readers_.push_back(std::move(readers));  // moving keeps the elements where they are
+  }
+}
+
+bool Exchange::step(const StepRights& rights, const PeerWord& word) {
+  bool moved = false;
+  if (!published_ && rights.may_publish) {
+    moved = publish();
+  }
+  if (!consumed_ && (spec_.consumption == Consumption::AsItArrives || rights.waited_for)) {
+    moved |=
+        spec_.pace == Pace::Together ? consume_together(rights, word) : consume_each(rights, word);
+  }
+  return moved;
+}
+
+bool Exchange::publish() {
+  bool moved = false;
+  bool all_complete = true;
+  for (std::size_t i = 0; i < sendings_.size(); ++i) {
+    auto& [departure, transport] = sendings_[i];
+    if (departure.complete()) {
+      continue;
+    }
+    // Streams carry one message after the other.
+    const bool is_first_of_transport =
+        std::none_of(sendings_.begin(), sendings_.begin() + static_cast<std::ptrdiff_t>(i),
+                     [&](const Sending& earlier) {
+                       return earlier.transport == transport && !earlier.departure.complete();
+                     });
+    if (is_first_of_transport) {
+      moved |= transport->publish(departure);
+    }
+    all_complete = all_complete && departure.complete();
+  }
+  published_ = all_complete;
+  return moved;
+}
+
+std::size_t Exchange::copied_out() const noexcept {
+  std::size_t bytes = spec_.bytes;
+  for (const Sending& sending : sendings_) {
+    bytes = std::min(bytes, sending.departure.published);
+  }
+  return bytes;
+}
+
+bool Exchange::accept(Source& source, const StepRights& rights, const PeerWord& word) {
+  while (true) {
+    const MessageHeader* const header = source.transport->arrived(source.rank, spec_.lane);
+    if (header != nullptr && header->id == id_) {
+      check(source, *header);
+      source.weight *= header->weight;
+      source.accepted = true;
+      --missing_headers_;
+      return true;
+    }
+    if (header != nullptr && header->id < id_) {
+      const bool has_taker =
+          header->id.call() != id_.call() && header->id.call() >= rights.oldest_call;
+      if (has_taker || !drop_stale(source)) {
+        return false;
+      }
+      continue;
+    }
+    if (const std::string* const reason = word.refusal(source.rank, id_.call())) {
+      throw PeerFailure(source.rank, fmt::format("{}: rank {} refused this call: {}", call_text(),
+                                                 source.rank, *reason));
+    }
+    if (header == nullptr) {
+      return false;
+    }
+    throw MismatchError(fmt::format(
+        "{}: expected a message from rank {}, but that rank sent none in this call and has gone on "
+        "to call {}, {}; all ranks must make the same calls in the same order",
+        call_text(), source.rank, header->id.call(), header->envelope.describe()));
+  }
+}
+
+void Exchange::check(const Source& source, const MessageHeader& header) const {
+  if (header.envelope.matches(spec_.envelope) && header.bytes == source.bytes) {
+    return;
+  }
+  const std::string both = fmt::format(
+      "rank {} called {} and sent {} bytes, rank {} called {} and expected {} bytes", source.rank,
+      header.envelope.describe(), header.bytes, rank_, spec_.envelope.describe(), source.bytes);
+  source.transport->send_control(
+      source.rank,
+      {.kind = ControlMessage::Kind::Rejection, .call = header.id.call(), .text = both});
+  throw MismatchError(fmt::format("{}: mismatched calls: {}", call_text(), both));
+}
+
+bool Exchange::drop_stale(const Source& source) const {
+  Transport& transport = *source.transport;
+  while (const std::size_t here = transport.readable(source.rank, spec_.lane).size()) {
+    transport.consume(source.rank, spec_.lane, here);
+  }
+  if (!transport.at_end(source.rank, spec_.lane) &&
+      !transport.aborted(source.rank, spec_.lane).has_value()) {
+    return false;
+  }
+  transport.finish(source.rank, spec_.lane);
+  return true;
+}
+
+bool Exchange::consume_together(const StepRights& rights, const PeerWord& word) {
+  bool moved = false;
+  if (missing_headers_ > 0) {
+    for (Source& source : sources_) {
+      if (!source.accepted) {
+        moved |= accept(source, rights, word);
+      }
+    }
+    if (missing_headers_ > 0) {
+      return moved;
+    }
+  }
+  while (used_ < spec_.bytes) {
+    const std::size_t limit = spec_.overwrites_payload ? copied_out() : spec_.bytes;
+    std::size_t here = limit - used_;
+    for (std::size_t i = 0; i < sources_.size() && here > 0; ++i) {
+      const auto bytes = sources_[i].transport->readable(sources_[i].rank, spec_.lane);
+      pieces_[i] = {.data = bytes.data(), .weight = sources_[i].weight, .source_index = i};
+      if (bytes.empty()) {
+        throw_if_aborted(sources_[i]);
+      }
+      here = std::min(here, bytes.size());
+    }
+    if (here == 0) {
+      return moved;
+    }
+    receiver_->receive(used_, here, {pieces_.data(), pieces_.size()});
+    for (const Source& source : sources_) {
+      source.transport->consume(source.rank, spec_.lane, here);
+    }
+    used_ += here;
+    moved = true;
+  }
+  for (Source& source : sources_) {
+    finish(source);
+  }
+  consumed_ = true;
+  return true;
+}
+
+bool Exchange::consume_each(const StepRights& rights, const PeerWord& word) {
+  bool moved = false;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    Source& source = sources_[i];
+    if (source.finished) {
+      continue;
+    }
+    if (!source.accepted) {
+      if (!accept(source, rights, word)) {
+        continue;
+      }
+      moved = true;
+    }
+    while (source.used < source.bytes) {
+      const auto bytes = source.transport->readable(source.rank, spec_.lane);
+      if (bytes.empty()) {
+        throw_if_aborted(source);
+        break;
+      }
+      const Piece piece{.data = bytes.data(), .weight = source.weight, .source_index = i};
+      receiver_->receive(source.used, bytes.size(), {&piece, 1});
+      source.transport->consume(source.rank, spec_.lane, bytes.size());
+      source.used += bytes.size();
+      moved = true;
+    }
+    if (source.used == source.bytes) {
+      finish(source);
+    }
+  }
+  consumed_ = unfinished_sources_ == 0;
+  return moved;
+}
+
+void Exchange::finish(Source& source) {
+  source.transport->finish(source.rank, spec_.lane);
+  source.finished = true;
+  --unfinished_sources_;
+}
+
+void Exchange::throw_if_aborted(const Source& source) const {
+  if (const auto reason = source.transport->aborted(source.rank, spec_.lane)) {
+    throw PeerFailure(source.rank, fmt::format("{}: rank {} gave up in the middle of it: {}",
+                                               call_text(), source.rank, *reason));
+  }
+}
+
+bool Exchange::abort(std::string_view reason) {
+  bool all_done = true;
+  for (auto& [departure, transport] : sendings_) {
+    // What was never announced is not missed: its readers see the next call instead.
+    if (!departure.complete()) {
+      all_done = transport->abort(departure, reason) && all_done;
+    }
+  }
+  return all_done;
+}
+
+std::vector<int> Exchange::awaited_sources() const {
+  std::vector<int> ranks;
+  for (const Source& source : sources_) {
+    const bool waits = spec_.pace == Pace::Together
+                           ? source.transport->readable(source.rank, spec_.lane).empty()
+                           : !source.finished;
+    if (!source.finished && (!source.accepted || waits)) {
+      ranks.push_back(source.rank);
+    }
+  }
+  return ranks;
+}
+
+std::vector<int> Exchange::awaited_readers() const {
+  std::vector<int> ranks;
+  for (const Sending& sending : sendings_) {
+    if (!sending.departure.complete()) {
+      for (const WeightedRank& reader : sending.departure.readers) {
+        ranks.push_back(reader.rank);
+      }
+    }
+  }
+  return ranks;
+}
+
+std::string Exchange::call_text() const {
+  return fmt::format("rank {}, call {}, {}", rank_, id_.call(), spec_.envelope.describe());
+}
+
+}  // namespace bluefog

@@ -1,0 +1,170 @@
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/base/weighted_rank.hpp"
+#include "bluefog_cpp/transport/message.hpp"
+#include "bluefog_cpp/transport/transport.hpp"
+
+namespace bluefog {
+
+/// The transport that leads to each rank (null for the rank itself).
+using Routes = std::vector<Transport*>;
+
+/// Bytes that go to some ranks, the same to each; the weight travels along.
+struct Outgoing {
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  std::span<const WeightedRank> readers{};
+};
+
+/// A message that is expected. The weight is what this rank gives to it.
+struct Incoming {
+  WeightedRank source{};
+  std::size_t bytes = 0;
+};
+
+/// How the messages of several sources are used.
+enum class Pace : std::uint8_t {
+  /// Piece by piece at the same offset of all sources, which have the same length.
+  Together,
+  /// Each on its own, as it arrives.
+  Each,
+};
+
+/// When an exchange may use what has arrived.
+enum class Consumption : std::uint8_t {
+  AsItArrives,
+  /// Only once somebody waits for the work: what it writes may not change earlier.
+  OnWait,
+};
+
+/// One exchange: what this rank sends, and what it expects.
+///
+/// The spans and the memory they lead to stay valid until the exchange ends.
+struct ExchangeSpec {
+  Envelope envelope{};
+  std::span<const Outgoing> outgoing{};
+  std::span<const Incoming> incoming{};
+  Pace pace = Pace::Together;
+  Lane lane = Lane::Ordinary;
+  Consumption consumption = Consumption::AsItArrives;
+  /// True if arriving pieces are written over the (single) outgoing payload, at the same offset.
+  /// They then wait until that part of the payload has been copied out.
+  bool overwrites_payload = false;
+  /// With `Pace::Together`: bytes to combine; also runs without any source.
+  std::size_t bytes = 0;
+  /// No further exchange follows in the same call.
+  bool last = true;
+};
+
+/// Part of the message of one source.
+struct Piece {
+  const std::byte* data = nullptr;
+  /// Weight of the receiver times weight of the sender.
+  double weight = 1.0;
+  /// Index into `ExchangeSpec::incoming`.
+  std::size_t source_index = 0;
+};
+
+/// Takes the bytes of an exchange as they arrive.
+class Receiver {
+ public:
+  /// `bytes` bytes at `offset` of each piece's message. Called with rising offsets.
+  virtual void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) = 0;
+
+ protected:
+  ~Receiver() = default;
+};
+
+/// What other ranks said about calls: kept by the engine, read by exchanges.
+class PeerWord {
+ public:
+  virtual ~PeerWord() = default;
+  /// Reason why `rank` refused its call number `call`, or null.
+  [[nodiscard]] virtual const std::string* refusal(int rank, std::uint64_t call) const = 0;
+};
+
+/// What an exchange may do in a step, given the other exchanges in flight.
+struct StepRights {
+  /// All earlier calls have sent everything.
+  bool may_publish = true;
+  /// Somebody waits for this exchange.
+  bool waited_for = false;
+  /// Messages of calls before this one have no taker any more and are dropped.
+  std::uint64_t oldest_call = 0;
+};
+
+/// State machine of one exchange: publishes when there is room, combines when all pieces are here,
+/// never blocks. Whoever holds the engine's mutex steps it.
+class Exchange {
+ public:
+  /// @param rank this rank, for messages.
+  void start(int rank, const ExchangeSpec& spec, CallId id, const Routes& routes,
+             Receiver& receiver);
+
+  /// @return whether anything moved.
+  /// @throws MismatchError, PeerFailure: the exchange then has to be aborted.
+  bool step(const StepRights& rights, const PeerWord& word);
+
+  [[nodiscard]] bool published() const noexcept { return published_; }
+  [[nodiscard]] bool finished() const noexcept { return published_ && consumed_; }
+
+  /// Takes back what has not been sent. Call until it returns true.
+  bool abort(std::string_view reason);
+
+  /// Ranks whose message is still missing, in whole or in part.
+  [[nodiscard]] std::vector<int> awaited_sources() const;
+  /// Ranks that have not taken what this rank sends, while there is no room for more.
+  [[nodiscard]] std::vector<int> awaited_readers() const;
+
+ private:
+  struct Source {
+    Transport* transport = nullptr;
+    int rank = 0;
+    double weight = 1.0;
+    std::size_t bytes = 0;
+    std::size_t used = 0;
+    bool accepted = false;
+    bool finished = false;
+  };
+
+  struct Sending {
+    Departure departure{};
+    Transport* transport = nullptr;
+  };
+
+  void add_sendings(const Outgoing& outgoing, const Routes& routes);
+  bool publish();
+  [[nodiscard]] std::size_t copied_out() const noexcept;
+  bool accept(Source& source, const StepRights& rights, const PeerWord& word);
+  void check(const Source& source, const MessageHeader& header) const;
+  bool drop_stale(const Source& source) const;
+  bool consume_together(const StepRights& rights, const PeerWord& word);
+  bool consume_each(const StepRights& rights, const PeerWord& word);
+  void finish(Source& source);
+  void throw_if_aborted(const Source& source) const;
+  [[nodiscard]] std::string call_text() const;
+
+  ExchangeSpec spec_{};
+  CallId id_{};
+  int rank_ = 0;
+  Receiver* receiver_ = nullptr;
+  boost::container::small_vector<Sending, 2> sendings_;
+  boost::container::small_vector<Source, 4> sources_;
+  boost::container::small_vector<Piece, 4> pieces_;
+  std::vector<std::vector<WeightedRank>> split_readers_;
+  std::size_t missing_headers_ = 0;
+  std::size_t unfinished_sources_ = 0;
+  std::size_t used_ = 0;
+  bool published_ = false;
+  bool consumed_ = false;
+};
+
+}  // namespace bluefog

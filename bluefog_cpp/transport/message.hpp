@@ -1,0 +1,93 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "bluefog_cpp/base/dtype.hpp"
+
+namespace bluefog {
+
+/// What a call does. The values travel in messages: append only.
+enum class OpKind : std::uint8_t {
+  NeighborAllreduce = 0,
+  Allreduce = 1,
+  Broadcast = 2,
+  Allgather = 3,
+  Barrier = 4,
+  TopologyCheck = 5,
+};
+
+/// "neighbor_allreduce", "allreduce", …
+[[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
+
+/// Independent streams of messages between two ranks. Messages of one lane
+/// arrive in the order in which they were sent.
+enum class Lane : std::uint8_t {
+  Ordinary = 0,
+  /// Messages that are held as a whole until their reader comes for them.
+  Deep = 1,
+};
+inline constexpr std::size_t kLaneCount = 2;
+
+/// What a call is, as every rank of it must describe it: the fingerprint.
+struct Envelope {
+  /// Elements, or −1 where ranks may differ.
+  std::int64_t count = 0;
+  std::uint32_t name_hash = 0;
+  OpKind kind = OpKind::Barrier;
+  Dtype dtype = Dtype::UInt8;
+  /// The user's name for the tensor, cut to fit, zero-terminated.
+  std::array<char, 64> name{};
+
+  static Envelope make(OpKind kind, Dtype dtype, std::int64_t count, std::string_view name = {});
+
+  [[nodiscard]] bool matches(const Envelope& other) const noexcept {
+    return count == other.count && name_hash == other.name_hash && kind == other.kind &&
+           dtype == other.dtype;
+  }
+  /// "neighbor_allreduce(float32[1024], name 'w')".
+  [[nodiscard]] std::string describe() const;
+};
+
+/// Identifies one exchange of one call: the call's index in its context, and
+/// the step within the call. Compares in the order of issue.
+struct CallId {
+  std::uint64_t value = 0;
+
+  static CallId make(std::uint64_t call, std::uint32_t step) noexcept {
+    return {(call << 16U) | (step & 0xffffU)};
+  }
+  [[nodiscard]] std::uint64_t call() const noexcept { return value >> 16U; }
+  [[nodiscard]] std::uint32_t step() const noexcept {
+    return static_cast<std::uint32_t>(value & 0xffffU);
+  }
+  friend auto operator<=>(const CallId&, const CallId&) = default;
+};
+
+/// Travels ahead of the bytes of each message.
+struct MessageHeader {
+  CallId id{};
+  std::uint64_t bytes = 0;
+  /// Weight with which the writer sends its value.
+  double weight = 1.0;
+  Envelope envelope{};
+};
+
+/// A word between two ranks outside the streams of data.
+struct ControlMessage {
+  enum class Kind : std::uint8_t {
+    /// The sender's call was refused before it sent anything.
+    Refusal = 0,
+    /// The sender did not accept the receiver's message.
+    Rejection = 1,
+  };
+
+  Kind kind = Kind::Refusal;
+  std::uint64_t call = 0;
+  std::string text;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+
+#include "bluefog_cpp/transport/exchange.hpp"
+
+namespace bluefog {
+
+/// Where a call stands: the engine's notes on an `Operation`.
+struct CallState {
+  enum class Phase : std::uint8_t { Queued, Running, Complete, Failed };
+
+  std::atomic<Phase> phase{Phase::Queued};
+  /// Set before `phase` becomes Failed.
+  std::exception_ptr error{};
+  std::uint64_t index = 0;
+  std::uint32_t step = 0;
+  Exchange exchange{};
+  /// The exchange under way is the call's last.
+  bool last = false;
+  /// Failed, but peers still have to be told.
+  bool aborting = false;
+  Consumption consumption = Consumption::AsItArrives;
+  int waiters = 0;
+};
+
+/// A call as a sequence of exchanges, and what becomes of the bytes that arrive.
+///
+/// The operations of the `ops` layer derive from it. The engine asks for one
+/// exchange after the other; all calls come under the engine's mutex, from the
+/// caller's thread or the progress thread. An exception ends the call and
+/// reaches the user through `Work::wait`. The object keeps alive all memory
+/// that its exchanges use.
+class Operation : public Receiver {
+ public:
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  /// Kind, dtype, count and name of the call.
+  [[nodiscard]] virtual const Envelope& envelope() const noexcept = 0;
+
+  /// Fills `spec` with the next exchange. The previous one has ended by then.
+  /// @return false when there is none left: the call is complete. Not asked again after a spec
+  /// that was marked `last`.
+  virtual bool next(ExchangeSpec& spec) = 0;
+
+ private:
+  friend class Engine;
+  CallState call_{};
+};
+
+}  // namespace bluefog

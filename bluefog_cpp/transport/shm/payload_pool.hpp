@@ -1,0 +1,85 @@
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "bluefog_cpp/transport/shm/shared_region.hpp"
+
+namespace bluefog::shm {
+
+/// One reader's claim on a payload block: it is over when the reader has
+/// consumed that entry of the stream.
+struct Claim {
+  int peer = 0;
+  std::uint8_t lane = 0;
+  std::uint64_t entry = 0;
+};
+
+/// The writer's side of its payload memory: which blocks are free.
+///
+/// A block is written once, however many readers it has, and is free again
+/// when every reader's stream has moved past it. Only the writer looks at this,
+/// so that no counter is shared.
+class PayloadPool {
+ public:
+  struct Block {
+    std::size_t place = 0;
+    std::size_t bytes = 0;
+    boost::container::small_vector<Claim, 4> claims;
+  };
+
+  /// `slots` blocks of `chunk_bytes` each from `place` on; blocks of other sizes come after them.
+  PayloadPool(std::shared_ptr<SharedRegion> region, std::size_t place, std::size_t chunk_bytes,
+              std::size_t slots);
+
+  /// A free slot, or null. `is_over` tells whether a claim is.
+  template <typename IsOver>
+  Block* take_slot(const IsOver& is_over) {
+    for (std::size_t tries = 0; tries < slots_.size(); ++tries) {
+      Block& block = slots_[next_];
+      next_ = next_ + 1 == slots_.size() ? 0 : next_ + 1;
+      if (is_free(block, is_over)) {
+        return &block;
+      }
+    }
+    return nullptr;
+  }
+
+  /// A free block of at least `bytes`; grows the region when there is none.
+  /// @throws TransportError when memory is short.
+  template <typename IsOver>
+  Block* take_deep(std::size_t bytes, const IsOver& is_over) {
+    for (auto& block : deep_) {
+      if (block->bytes >= bytes && block->bytes / 2 <= bytes && is_free(*block, is_over)) {
+        return block.get();
+      }
+    }
+    return add_deep(bytes);
+  }
+
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
+
+ private:
+  template <typename IsOver>
+  static bool is_free(Block& block, const IsOver& is_over) {
+    while (!block.claims.empty() && is_over(block.claims.back())) {
+      block.claims.pop_back();
+    }
+    return block.claims.empty();
+  }
+  Block* add_deep(std::size_t bytes);
+
+  std::shared_ptr<SharedRegion> region_;
+  std::size_t chunk_bytes_;
+  std::vector<Block> slots_;
+  std::size_t next_ = 0;
+  std::vector<std::unique_ptr<Block>> deep_;
+  std::size_t end_;
+};
+
+}  // namespace bluefog::shm

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "bluefog_cpp/transport/doorbell.hpp"
+#include "bluefog_cpp/transport/message.hpp"
+
+namespace bluefog::shm {
+
+// What lies in a rank's shared region. All ranks of a host run the same build;
+// kLayoutVersion and the sizes are compared when regions are exchanged.
+
+inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::size_t kLine = 64;
+inline constexpr std::size_t kPage = 4096;
+/// Descriptors per stream; more than payload slots, so that a stream is never the bottleneck.
+inline constexpr std::uint64_t kStreamEntries = 256;
+inline constexpr std::uint64_t kControlEntries = 8;
+/// Bytes of a message that travel in the descriptor itself.
+inline constexpr std::size_t kInlineBytes = 72;
+
+enum class EntryKind : std::uint8_t {
+  /// First (and for short messages only) chunk of a message, with its header.
+  Head = 0,
+  Chunk = 1,
+  /// The writer gave up; the text says why.
+  Abort = 2,
+};
+
+/// Descriptor of one chunk. `turn` tells the reader that the rest is valid: it
+/// counts how often the ring has gone round. A message of up to 8 bytes needs
+/// only the first cache line.
+struct alignas(kLine) Entry {
+  std::atomic<std::uint32_t> turn;
+  EntryKind entry_kind;
+  OpKind op_kind;
+  Dtype dtype;
+  bool is_inline;
+  std::uint64_t id;
+  std::int64_t count;
+  std::uint64_t message_bytes;
+  double weight;
+  /// Offset of the chunk in the writer's region.
+  std::uint64_t place;
+  std::uint32_t chunk_bytes;
+  std::uint32_t name_hash;
+  std::array<std::byte, kInlineBytes> payload;
+  std::array<char, 64> text;
+};
+static_assert(sizeof(Entry) == 3 * kLine && offsetof(Entry, payload) == 56);
+
+/// Descriptors from one rank to another on one lane: single producer, single consumer.
+struct Stream {
+  /// Entries that the reader is done with. Written by the reader.
+  alignas(kLine) std::atomic<std::uint64_t> consumed;
+  alignas(kLine) std::array<Entry, kStreamEntries> entries;
+};
+
+/// One control message.
+struct alignas(kLine) ControlEntry {
+  std::atomic<std::uint32_t> turn;
+  ControlMessage::Kind kind;
+  std::uint64_t call;
+  std::array<char, 488> text;
+};
+
+struct ControlStream {
+  alignas(kLine) std::atomic<std::uint64_t> consumed;
+  alignas(kLine) std::array<ControlEntry, kControlEntries> entries;
+};
+
+/// Everything from the region's owner to one peer.
+struct PeerBlock {
+  std::array<Stream, kLaneCount> streams;
+  ControlStream control;
+};
+
+/// What the owner does, for its peers' error messages.
+struct alignas(kLine) Status {
+  std::atomic<std::uint64_t> call;
+  std::atomic<OpKind> kind;
+  std::atomic<bool> has_left;
+};
+
+/// Start of the region.
+struct RegionHead {
+  std::uint32_t version;
+  std::uint32_t local_size;
+  std::uint64_t chunk_bytes;
+  std::uint64_t slots;
+  Doorbell doorbell;
+  /// Control messages sent to the owner so far, by all peers.
+  alignas(kLine) std::atomic<std::uint64_t> control_bell;
+  Status status;
+};
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+/// Where the parts of a region with `local_size` ranks lie.
+struct RegionPlaces {
+  std::size_t blocks = 0;
+  std::size_t payload = 0;
+  std::size_t deep = 0;
+
+  static constexpr RegionPlaces of(std::size_t local_size, std::size_t chunk_bytes,
+                                   std::size_t slots) noexcept {
+    RegionPlaces places;
+    places.blocks = round_up(sizeof(RegionHead), kLine);
+    places.payload = round_up(places.blocks + local_size * sizeof(PeerBlock), kPage);
+    places.deep = places.payload + round_up(slots * chunk_bytes, kPage);
+    return places;
+  }
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+}  // namespace bluefog::shm

@@ -1,0 +1,396 @@
+#include "bluefog_cpp/transport/shm/shm_transport.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+
+namespace bluefog::shm {
+namespace {
+
+constexpr std::size_t kLeastChunk = std::size_t{16} << 10U;
+constexpr std::size_t kDeepChunk = std::size_t{1} << 20U;
+
+template <std::size_t N>
+void copy_text(std::array<char, N>& to, std::string_view from) {
+  const std::size_t length = std::min(from.size(), N - 1);
+  std::memcpy(to.data(), from.data(), length);
+  to[length] = '\0';
+}
+
+/// Texts come from peers: never trust them to end.
+template <std::size_t N>
+std::string text_of(const std::array<char, N>& from) {
+  return {from.data(), ::strnlen(from.data(), N)};
+}
+
+std::uint32_t turn_of(std::uint64_t position, std::uint64_t entries) {
+  return static_cast<std::uint32_t>(position / entries) + 1;
+}
+
+}  // namespace
+
+ShmTransport::ShmTransport(std::string_view name, int size, std::vector<Peer> peers,
+                           std::size_t own, const ShmOptions& options)
+    : name_(name),
+      peers_(std::move(peers)),
+      own_(own),
+      index_of_(static_cast<std::size_t>(size), -1),
+      places_(RegionPlaces::of(peers_.size(), options.chunk_bytes, options.slots)),
+      states_(peers_.size()),
+      pool_(peers_[own].region, places_.payload, options.chunk_bytes, options.slots),
+      is_polled_(options.polled) {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    index_of_[static_cast<std::size_t>(peers_[i].rank)] = static_cast<int>(i);
+    const RegionHead& theirs = head(i);
+    if (theirs.version != kLayoutVersion || theirs.local_size != peers_.size() ||
+        theirs.chunk_bytes != options.chunk_bytes || theirs.slots != options.slots) {
+      throw TransportError(fmt::format(
+          "shared memory: rank {} has layout {} with {} ranks, {} slots of {} bytes; rank {} "
+          "expected layout {} with {} ranks, {} slots of {} bytes: BLUEFOG_SHM_CHUNK_BYTES and "
+          "BLUEFOG_SHM_SLOTS must be the same on all ranks",
+          peers_[i].rank, theirs.version, theirs.local_size, theirs.slots, theirs.chunk_bytes,
+          peers_[own].rank, kLayoutVersion, peers_.size(), options.slots, options.chunk_bytes));
+    }
+    for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
+      states_[i].writing[lane].stream = &block(own_, i).streams[lane];
+      states_[i].reading[lane].stream = &block(i, own_).streams[lane];
+    }
+  }
+}
+
+ShmTransport::~ShmTransport() {
+  head(own_).status.has_left.store(true, std::memory_order_seq_cst);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    head(i).doorbell.ring();
+  }
+}
+
+std::size_t ShmTransport::region_bytes(std::size_t local_size, const ShmOptions& options) {
+  return RegionPlaces::of(local_size, options.chunk_bytes, options.slots).deep;
+}
+
+void ShmTransport::initialize(SharedRegion& region, std::size_t local_size,
+                              const ShmOptions& options) {
+  auto* const head = new (region.data()) RegionHead{};
+  head->version = kLayoutVersion;
+  head->local_size = static_cast<std::uint32_t>(local_size);
+  head->chunk_bytes = options.chunk_bytes;
+  head->slots = options.slots;
+}
+
+RegionHead& ShmTransport::head(std::size_t index) const noexcept {
+  return *std::launder(reinterpret_cast<RegionHead*>(peers_[index].region->data()));
+}
+
+PeerBlock& ShmTransport::block(std::size_t from, std::size_t to) const noexcept {
+  std::byte* const place = peers_[from].region->data() + places_.blocks + to * sizeof(PeerBlock);
+  return *std::launder(reinterpret_cast<PeerBlock*>(place));
+}
+
+bool ShmTransport::reaches(int rank) const noexcept {
+  return index_of_[static_cast<std::size_t>(rank)] >= 0 && rank != peers_[own_].rank;
+}
+
+// ---- writing
+
+bool ShmTransport::has_room(std::size_t reader, std::size_t lane) noexcept {
+  PeerState& state = states_[reader];
+  Writing& writing = state.writing[lane];
+  if (writing.next - writing.consumed < kStreamEntries || state.is_gone) {
+    return true;
+  }
+  writing.consumed = writing.stream->consumed.load(std::memory_order_seq_cst);
+  return writing.next - writing.consumed < kStreamEntries;
+}
+
+bool ShmTransport::all_have_room(const Departure& departure) noexcept {
+  return std::ranges::all_of(departure.readers, [&](const WeightedRank& reader) {
+    return has_room(index_of(reader.rank), static_cast<std::size_t>(departure.lane));
+  });
+}
+
+bool ShmTransport::is_over(const Claim& claim) noexcept {
+  PeerState& state = states_[static_cast<std::size_t>(claim.peer)];
+  Writing& writing = state.writing[claim.lane];
+  if (writing.consumed > claim.entry || state.is_gone) {
+    return true;
+  }
+  writing.consumed = writing.stream->consumed.load(std::memory_order_seq_cst);
+  return writing.consumed > claim.entry;
+}
+
+std::size_t ShmTransport::next_chunk_bytes(const Departure& departure) const noexcept {
+  const std::size_t bytes = departure.header.bytes;
+  std::size_t chunk = 0;
+  if (departure.lane == Lane::Deep) {
+    // Few, large chunks: the whole message has to fit into the stream.
+    chunk = round_up(std::max(kDeepChunk, bytes / (kStreamEntries / 4)), kPage);
+  } else {
+    // Several chunks let the reader begin before the writer has ended.
+    chunk = std::clamp(round_up(bytes / 4, kPage), std::min(kLeastChunk, pool_.chunk_bytes()),
+                       pool_.chunk_bytes());
+  }
+  return std::min(chunk, bytes - departure.published);
+}
+
+void ShmTransport::write_entry(const Departure& departure, const WeightedRank& reader,
+                               EntryKind kind, std::uint64_t place, std::size_t bytes) {
+  const std::size_t index = index_of(reader.rank);
+  if (states_[index].is_gone) {
+    return;
+  }
+  Writing& writing = states_[index].writing[static_cast<std::size_t>(departure.lane)];
+  Entry& entry = writing.stream->entries[writing.next % kStreamEntries];
+  entry.entry_kind = kind;
+  entry.place = place;
+  entry.chunk_bytes = static_cast<std::uint32_t>(bytes);
+  entry.is_inline = false;
+  if (kind == EntryKind::Head) {
+    const MessageHeader& header = departure.header;
+    entry.op_kind = header.envelope.kind;
+    entry.dtype = header.envelope.dtype;
+    entry.id = header.id.value;
+    entry.count = header.envelope.count;
+    entry.message_bytes = header.bytes;
+    entry.weight = reader.weight;
+    entry.name_hash = header.envelope.name_hash;
+    if (entry.name_hash != 0) {
+      entry.text = header.envelope.name;
+    }
+    if (header.bytes <= kInlineBytes) {
+      entry.is_inline = true;
+      if (header.bytes > 0) {
+        std::memcpy(entry.payload.data(), departure.data, header.bytes);
+      }
+    }
+  }
+  entry.turn.store(turn_of(writing.next, kStreamEntries), std::memory_order_seq_cst);
+  ++writing.next;
+  head(index).doorbell.ring();
+}
+
+bool ShmTransport::publish(Departure& departure) {
+  if (!all_have_room(departure)) {
+    return false;
+  }
+  const std::size_t bytes = next_chunk_bytes(departure);
+  const EntryKind kind = departure.announced ? EntryKind::Chunk : EntryKind::Head;
+  const auto is_claim_over = [this](const Claim& claim) { return is_over(claim); };
+  PayloadPool::Block* target = nullptr;
+  std::uint64_t place = 0;
+  if (departure.header.bytes > kInlineBytes) {
+    target = departure.lane == Lane::Deep ? pool_.take_deep(bytes, is_claim_over)
+                                          : pool_.take_slot(is_claim_over);
+    if (target == nullptr) {
+      return false;
+    }
+    place = target->place;
+    std::memcpy(peers_[own_].region->data() + place, departure.data + departure.published, bytes);
+  }
+  for (const WeightedRank& reader : departure.readers) {
+    if (target != nullptr) {
+      const std::size_t index = index_of(reader.rank);
+      const auto lane = static_cast<std::uint8_t>(departure.lane);
+      target->claims.push_back({.peer = static_cast<int>(index),
+                                .lane = lane,
+                                .entry = states_[index].writing[lane].next});
+    }
+    write_entry(departure, reader, kind, place, bytes);
+  }
+  departure.announced = true;
+  departure.published += bytes;
+  return true;
+}
+
+bool ShmTransport::abort(Departure& departure, std::string_view reason) {
+  if (departure.announced) {
+    if (!all_have_room(departure)) {
+      return false;
+    }
+    for (const WeightedRank& reader : departure.readers) {
+      const std::size_t index = index_of(reader.rank);
+      Writing& writing = states_[index].writing[static_cast<std::size_t>(departure.lane)];
+      copy_text(writing.stream->entries[writing.next % kStreamEntries].text, reason);
+      write_entry(departure, reader, EntryKind::Abort, 0, 0);
+    }
+  }
+  departure.announced = true;
+  departure.published = departure.header.bytes;
+  return true;
+}
+
+// ---- reading
+
+const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
+  Reading& in = reading(source, lane);
+  if (in.has_message) {
+    return &in.header;
+  }
+  const Entry& entry = in.stream->entries[in.position % kStreamEntries];
+  if (entry.turn.load(std::memory_order_seq_cst) != turn_of(in.position, kStreamEntries)) {
+    return nullptr;
+  }
+  in.header.id.value = entry.id;
+  in.header.bytes = entry.message_bytes;
+  in.header.weight = entry.weight;
+  in.header.envelope.count = entry.count;
+  in.header.envelope.name_hash = entry.name_hash;
+  in.header.envelope.kind = entry.op_kind;
+  in.header.envelope.dtype = entry.dtype;
+  if (entry.name_hash != 0) {
+    in.header.envelope.name = entry.text;
+    in.header.envelope.name.back() = '\0';
+  }
+  in.has_message = true;
+  in.used = 0;
+  open_next_entry(index_of(source), in);
+  return &in.header;
+}
+
+bool ShmTransport::open_next_entry(std::size_t writer, Reading& in) {
+  const Entry& entry = in.stream->entries[in.position % kStreamEntries];
+  if (entry.turn.load(std::memory_order_seq_cst) != turn_of(in.position, kStreamEntries)) {
+    return false;
+  }
+  in.entry_open = true;
+  if (entry.entry_kind == EntryKind::Abort) {
+    in.abort_reason = text_of(entry.text);
+    release_entry(writer, in);
+    return false;
+  }
+  const SharedRegion& region = *peers_[writer].region;
+  if (entry.chunk_bytes > in.header.bytes - in.used ||
+      (entry.is_inline ? entry.chunk_bytes > kInlineBytes
+                       : entry.place > region.reserved() - entry.chunk_bytes)) {
+    throw InternalError(fmt::format(
+        "shared memory: rank {} announced a chunk of {} bytes at {} where {} bytes were missing",
+        peers_[writer].rank, entry.chunk_bytes, entry.place, in.header.bytes - in.used));
+  }
+  in.chunk = entry.is_inline ? entry.payload.data() : region.data() + entry.place;
+  in.chunk_left = entry.chunk_bytes;
+  return true;
+}
+
+void ShmTransport::release_entry(std::size_t writer, Reading& in) {
+  in.entry_open = false;
+  ++in.position;
+  in.stream->consumed.store(in.position, std::memory_order_seq_cst);
+  head(writer).doorbell.ring();
+}
+
+std::span<const std::byte> ShmTransport::readable(int source, Lane lane) {
+  Reading& in = reading(source, lane);
+  if (in.chunk_left == 0 && in.used < in.header.bytes && !in.entry_open &&
+      !in.abort_reason.has_value()) {
+    open_next_entry(index_of(source), in);
+  }
+  return {in.chunk, in.chunk_left};
+}
+
+void ShmTransport::consume(int source, Lane lane, std::size_t bytes) {
+  Reading& in = reading(source, lane);
+  in.chunk += bytes;
+  in.chunk_left -= bytes;
+  in.used += bytes;
+  if (in.chunk_left == 0 && in.entry_open) {
+    release_entry(index_of(source), in);
+  }
+}
+
+bool ShmTransport::at_end(int source, Lane lane) const {
+  const Reading& in = states_[index_of(source)].reading[static_cast<std::size_t>(lane)];
+  return in.used == in.header.bytes;
+}
+
+std::optional<std::string> ShmTransport::aborted(int source, Lane lane) {
+  return reading(source, lane).abort_reason;
+}
+
+void ShmTransport::finish(int source, Lane lane) {
+  Reading& in = reading(source, lane);
+  if (in.entry_open) {
+    release_entry(index_of(source), in);
+  }
+  in.has_message = false;
+  in.abort_reason.reset();
+}
+
+// ---- words between ranks
+
+void ShmTransport::send_control(int rank, const ControlMessage& message) {
+  const std::size_t index = index_of(rank);
+  PeerState& state = states_[index];
+  ControlStream& stream = block(own_, index).control;
+  if (state.is_gone ||
+      state.control_written - stream.consumed.load(std::memory_order_acquire) >= kControlEntries) {
+    return;
+  }
+  ControlEntry& entry = stream.entries[state.control_written % kControlEntries];
+  entry.kind = message.kind;
+  entry.call = message.call;
+  copy_text(entry.text, message.text);
+  entry.turn.store(turn_of(state.control_written, kControlEntries), std::memory_order_release);
+  ++state.control_written;
+  head(index).control_bell.fetch_add(1, std::memory_order_seq_cst);
+  head(index).doorbell.ring();
+}
+
+std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
+  if (head(own_).control_bell.load(std::memory_order_seq_cst) == control_heard_) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    PeerState& state = states_[i];
+    ControlStream& stream = block(i, own_).control;
+    const ControlEntry& entry = stream.entries[state.control_read % kControlEntries];
+    if (entry.turn.load(std::memory_order_acquire) ==
+        turn_of(state.control_read, kControlEntries)) {
+      ControlMessage message{.kind = entry.kind, .call = entry.call, .text = text_of(entry.text)};
+      ++state.control_read;
+      ++control_heard_;
+      stream.consumed.store(state.control_read, std::memory_order_release);
+      return std::pair{peers_[i].rank, std::move(message)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> ShmTransport::obituary(int rank) {
+  const std::size_t index = index_of(rank);
+  if (head(index).status.has_left.load(std::memory_order_seq_cst)) {
+    states_[index].is_gone = true;
+    return fmt::format("that rank has closed its context ({})", last_seen(rank));
+  }
+  if (peers_[index].socket) {
+    pollfd state{.fd = peers_[index].socket.get(), .events = POLLRDHUP, .revents = 0};
+    if (::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+      states_[index].is_gone = true;
+      return fmt::format("that rank's process has ended ({})", last_seen(rank));
+    }
+  }
+  return std::nullopt;
+}
+
+std::string ShmTransport::last_seen(int rank) const {
+  const Status& status = head(index_of(rank)).status;
+  const std::uint64_t call = status.call.load(std::memory_order_relaxed);
+  if (call == 0) {
+    return "it has made no call yet";
+  }
+  return fmt::format("its last call was number {}, {}", call,
+                     bluefog::name_of(status.kind.load(std::memory_order_relaxed)));
+}
+
+void ShmTransport::note_call(CallId id, OpKind kind) {
+  Status& status = head(own_).status;
+  status.call.store(id.call(), std::memory_order_relaxed);
+  status.kind.store(kind, std::memory_order_relaxed);
+}
+
+}  // namespace bluefog::shm

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "bluefog_cpp/base/weighted_rank.hpp"
+#include "bluefog_cpp/transport/message.hpp"
+
+namespace bluefog {
+
+/// One outgoing message on its way to the readers that one transport reaches.
+struct Departure {
+  MessageHeader header{};
+  const std::byte* data = nullptr;
+  /// The ranks that read it; the weight goes into the header that each one sees.
+  std::span<const WeightedRank> readers{};
+  Lane lane = Lane::Ordinary;
+
+  /// Bytes that have been copied out, so that the caller may overwrite them.
+  std::size_t published = 0;
+  /// True once every reader has been (or will be, without further help) told the header.
+  bool announced = false;
+  /// First reader that has not been served yet; transports that send to one reader after the
+  /// other keep their place here.
+  std::size_t reader_cursor = 0;
+
+  [[nodiscard]] bool complete() const noexcept { return announced && published == header.bytes; }
+};
+
+/// Moves framed messages between ordered pairs of ranks, in chunks.
+///
+/// Messages of one (writer, reader, lane) arrive in the order of their
+/// publication. No call blocks. All calls are made under the engine's mutex.
+/// A message's bytes may become readable piece by piece; pieces start and end
+/// on multiples of 64 bytes except at the message's end.
+class Transport {
+ public:
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  virtual ~Transport() = default;
+
+  /// "shm", "mpi".
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  /// True if messages to and from `rank` may go through this transport.
+  [[nodiscard]] virtual bool reaches(int rank) const noexcept = 0;
+
+  /// Moves the next chunk of `departure` out, to all of its readers.
+  /// One departure is published to its end (or aborted) before the next one of the same lane
+  /// begins. @return whether anything moved.
+  virtual bool publish(Departure& departure) = 0;
+
+  /// Ends a departure early: readers that were told its header see the message end with
+  /// `aborted()`. Marks it complete. Call until it returns true.
+  virtual bool abort(Departure& departure, std::string_view reason) = 0;
+
+  /// Header of the oldest message of `source` on `lane` that is not finished, or null when none
+  /// has arrived. Stays valid until `finish`.
+  [[nodiscard]] virtual const MessageHeader* arrived(int source, Lane lane) = 0;
+
+  /// Bytes of that message, from the reading position on, that are here in one piece. Empty when
+  /// none are here yet, or the message is at its end.
+  [[nodiscard]] virtual std::span<const std::byte> readable(int source, Lane lane) = 0;
+
+  /// Moves the reading position on by `bytes`, at most what `readable` returned. The memory goes
+  /// back to the writer.
+  virtual void consume(int source, Lane lane, std::size_t bytes) = 0;
+
+  /// True when every byte of that message has been consumed.
+  [[nodiscard]] virtual bool at_end(int source, Lane lane) const = 0;
+
+  /// Reason why the writer ended the message before all of its bytes came, once known.
+  [[nodiscard]] virtual std::optional<std::string> aborted(int source, Lane lane) = 0;
+
+  /// Takes the message, all of whose bytes were consumed (or that was aborted), off the stream.
+  virtual void finish(int source, Lane lane) = 0;
+
+  /// Sends a control message; best effort, dropped if the peer is gone or does not read.
+  virtual void send_control(int rank, const ControlMessage& message) = 0;
+  /// Next control message with its sender.
+  [[nodiscard]] virtual std::optional<std::pair<int, ControlMessage>> poll_control() = 0;
+
+  /// Drives transfers that need the host. @return whether anything moved.
+  virtual bool progress() { return false; }
+
+  /// True while events of this transport cannot wake a sleeping waiter, so that it must be polled.
+  [[nodiscard]] virtual bool needs_polling() const noexcept { return false; }
+
+  /// Why `rank` will not come any more (it left, or its process ended), or nothing while it lives.
+  [[nodiscard]] virtual std::optional<std::string> obituary(int rank) = 0;
+
+  /// What `rank` last did, for messages about waits that took too long.
+  [[nodiscard]] virtual std::string last_seen(int rank) const = 0;
+
+  /// Tells what this rank does now, for peers' `last_seen`.
+  virtual void note_call(CallId id, OpKind kind) = 0;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+
+namespace bluefog {
+
+class Engine;
+class Operation;
+
+/// A call in flight. Copies refer to the same call.
+///
+/// It keeps alive all memory that the call uses. Dropping it does not cancel
+/// the call: the call goes on, and its buffers stay alive where their
+/// `owner` was given.
+class [[nodiscard]] Work {
+ public:
+  /// A call that has completed.
+  Work() = default;
+  Work(std::shared_ptr<Engine> engine, std::shared_ptr<Operation> operation);
+
+  /// Blocks until the call is complete and its result is in memory.
+  ///
+  /// The calling thread drives the transfers meanwhile. May be called again
+  /// and from any thread.
+  /// @throws MismatchError, PeerFailure, TimeoutError, TransportError: what went wrong in the call.
+  void wait() const;
+
+  /// As `wait`: for CPU tensors the host's memory is all there is.
+  void synchronize() const { wait(); }
+
+  /// True if `wait` would return (or throw) at once. Never blocks, never throws; does not start
+  /// what is only done on `wait`.
+  [[nodiscard]] bool done() const noexcept;
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Operation> operation_;
+};
+
+}  // namespace bluefog
