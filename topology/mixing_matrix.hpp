@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bluefog_cpp/base/weighted_rank.hpp"
+#include "topology/neighbor_plan.hpp"
+#include "topology/translation_pattern.hpp"
+
+namespace bluefog {
+
+/// An edge of a communication graph: `source` sends to `destination`, which
+/// gives the value the weight W(destination, source). An edge from a rank to
+/// itself holds its self weight.
+struct WeightedEdge {
+  int source = 0;
+  int destination = 0;
+  double weight = 1.0;
+
+  friend bool operator==(const WeightedEdge&, const WeightedEdge&) = default;
+};
+
+/// The weights of one averaging step: x ← W x, where W(i, j) is the weight
+/// that rank i gives to rank j's value. Row i is what rank i computes.
+///
+/// An immutable value; copies share memory, and every const member may be
+/// called from several threads. It is stored as sparse rows, or as one
+/// `TranslationPattern` where all rows are shifts of each other, so that
+/// regular graphs of 100,000 ranks stay small. An entry that was given with
+/// weight 0 is an edge: the value is sent and then counts for nothing.
+class MixingMatrix {
+ public:
+  /// Every rank keeps its own value.
+  /// @throws InvalidArgument if `size` < 1.
+  static MixingMatrix identity(int size);
+
+  /// @param rows `rows[i]` lists (j, W(i, j)) in any order, the self weight as j = i.
+  /// @throws InvalidArgument naming the row, if it names a rank twice or one
+  ///   outside 0 … rows.size() − 1, or has a weight that is not finite.
+  static MixingMatrix from_rows(std::vector<std::vector<WeightedRank>> rows);
+
+  /// @throws InvalidArgument naming the edge, as `from_rows`.
+  static MixingMatrix from_edges(int size, std::span<const WeightedEdge> edges);
+
+  /// @param row_major size · size values; zeros are no edges.
+  static MixingMatrix from_dense(int size, std::span<const double> row_major);
+
+  /// @throws InvalidArgument if an offset is outside the grid or a weight is
+  ///   not finite.
+  static MixingMatrix from_pattern(const TranslationPattern& pattern);
+
+  [[nodiscard]] int size() const noexcept;
+  /// Number of entries, the diagonal included.
+  [[nodiscard]] std::int64_t entry_count() const noexcept;
+  /// The row that all others are shifts of, or null where none is known.
+  [[nodiscard]] const TranslationPattern* pattern() const noexcept;
+
+  /// (j, W(rank, j)) by rising j, the self weight included.
+  /// @throws InvalidArgument if `rank` is outside 0 … size() − 1; so do all
+  ///   members below that take a rank.
+  [[nodiscard]] std::vector<WeightedRank> row(int rank) const;
+  /// (i, W(i, rank)) by rising i, the self weight included.
+  [[nodiscard]] std::vector<WeightedRank> column(int rank) const;
+  /// W(i, j); 0 where there is no entry.
+  [[nodiscard]] double weight(int i, int j) const;
+
+  /// Ranks that `rank` hears, rising, without itself.
+  [[nodiscard]] std::vector<int> in_neighbors(int rank) const;
+  /// Ranks that hear `rank`, rising, without itself.
+  [[nodiscard]] std::vector<int> out_neighbors(int rank) const;
+  /// This rank's part: sources with W(rank, j), destinations with weight 1.
+  [[nodiscard]] NeighborPlan plan_for(int rank) const;
+
+  /// Σ_j W(i, j) for every i.
+  [[nodiscard]] std::vector<double> row_sums() const;
+  /// Σ_i W(i, j) for every j.
+  [[nodiscard]] std::vector<double> column_sums() const;
+  /// True if every weight is at least 0 and every row sums to 1 ± tolerance.
+  [[nodiscard]] bool is_row_stochastic(double tolerance = 1e-9) const;
+  [[nodiscard]] bool is_column_stochastic(double tolerance = 1e-9) const;
+  [[nodiscard]] bool is_doubly_stochastic(double tolerance = 1e-9) const;
+  /// True if |W(i, j) − W(j, i)| ≤ tolerance everywhere.
+  [[nodiscard]] bool is_symmetric(double tolerance = 1e-14) const;
+
+  [[nodiscard]] MixingMatrix transposed() const;
+  /// The step `first`, then this one: the matrix product (*this) · first.
+  /// @throws InvalidArgument if the sizes differ.
+  [[nodiscard]] MixingMatrix after(const MixingMatrix& first) const;
+  /// y ← W x. @throws InvalidArgument unless both have size() values.
+  void apply(std::span<const double> x, std::span<double> y) const;
+  /// W in row-major order. @throws InvalidArgument beyond 20,000 ranks.
+  [[nodiscard]] std::vector<double> to_dense() const;
+
+  /// Equal sizes and entries, however they are stored.
+  friend bool operator==(const MixingMatrix& a, const MixingMatrix& b);
+
+ private:
+  struct Storage;
+  explicit MixingMatrix(std::shared_ptr<const Storage> storage);
+  void check_rank(int rank) const;
+
+  std::shared_ptr<const Storage> storage_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "topology/mixing_matrix.hpp"
+#include "topology/neighbor_plan.hpp"
+
+namespace bluefog {
+
+/// The mixing matrix of each step, W(0), W(1), …, repeating after a period.
+///
+/// A value; copies share memory, plans included. All members may be called
+/// from several threads. Made by the functions below.
+class Schedule {
+ public:
+  [[nodiscard]] int size() const noexcept;
+
+  /// Steps after which it repeats: W(t + period) = W(t).
+  [[nodiscard]] std::int64_t period_steps() const noexcept;
+
+  /// @param step 0 or more. @throws InvalidArgument if negative.
+  [[nodiscard]] MixingMatrix mixing_matrix(std::int64_t step) const;
+
+  /// What `rank` does in `step`. The first request of a rank and step makes
+  /// the plan, later ones (also a period later) return the same object without
+  /// an allocation. Up to 65,536 plans are kept.
+  /// @throws InvalidArgument if `rank` is out of range or `step` negative.
+  [[nodiscard]] std::shared_ptr<const NeighborPlan> plan_for(int rank, std::int64_t step) const;
+
+  /// How a schedule makes its steps; the extension point for other families.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    [[nodiscard]] virtual int size() const = 0;
+    [[nodiscard]] virtual std::int64_t period_steps() const = 0;
+    /// @param phase 0 … period_steps() − 1.
+    [[nodiscard]] virtual MixingMatrix mixing_matrix(std::int64_t phase) const = 0;
+    /// Equal to mixing_matrix(phase).plan_for(rank).
+    [[nodiscard]] virtual NeighborPlan plan_for(int rank, std::int64_t phase) const = 0;
+  };
+
+  explicit Schedule(std::unique_ptr<const Source> source);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+namespace topology {
+
+/// The same matrix in every step.
+[[nodiscard]] Schedule static_schedule(MixingMatrix matrix);
+
+/// The given matrices in turn.
+/// @throws InvalidArgument if there is none or their sizes differ.
+[[nodiscard]] Schedule cycle(std::vector<MixingMatrix> matrices);
+
+/// In step t rank i hears i − 2^(t mod τ) mod n and averages the two values;
+/// τ = ⌈log₂ n⌉. For n = 2^τ the product of τ steps is J exactly; other n only
+/// approach it (arXiv 2110.13363).
+[[nodiscard]] Schedule one_peer_exponential(int size);
+
+/// In step t each rank sends to one out-neighbour of `graph`, the (t mod
+/// out-degree)-th in clockwise order from itself, and gives the weight
+/// 1/(1 + number received) to itself and to each value that arrives. Rows sum
+/// to 1; columns only where everybody receives equally many. The period is the
+/// least common multiple of the out-degrees. Weights of `graph` are not read.
+/// Answers to BlueFog's `GetDynamicOnePeerSendRecvRanks`.
+/// @throws InvalidArgument if that period does not fit 64 bits.
+[[nodiscard]] Schedule one_peer(const MixingMatrix& graph);
+
+}  // namespace topology
+}  // namespace bluefog
