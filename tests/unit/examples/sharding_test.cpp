@@ -98,6 +98,17 @@ TEST(DirichletShardsTest, SmallAlphaIsSkewedAndLargeAlphaIsNot) {
   }
 }
 
+TEST(DirichletShardsTest, TinyAlphaDealsWholeClassesToSeveralRanks) {
+  const auto labels = ten_classes(100);
+  const Shards shards = dirichlet_shards(labels, 8, 1e-9, 2, 0);
+  int busy_ranks = 0;
+  for (const auto& shard : shards) {
+    EXPECT_EQ(shard.size() % 100, 0U);
+    busy_ranks += shard.empty() ? 0 : 1;
+  }
+  EXPECT_GE(busy_ranks, 4);
+}
+
 TEST(DirichletShardsTest, SeedDecides) {
   const auto labels = ten_classes(100);
   EXPECT_EQ(dirichlet_shards(labels, 4, 0.3, 1), dirichlet_shards(labels, 4, 0.3, 1));

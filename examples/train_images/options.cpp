@@ -1,0 +1,113 @@
+#include "examples/train_images/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <map>
+#include <sstream>
+
+namespace bluefog::examples {
+namespace {
+
+const std::map<std::string, ShardKind>& shard_kinds() {
+  static const std::map<std::string, ShardKind> kKinds{{"iid", ShardKind::Iid},
+                                                       {"dirichlet", ShardKind::Dirichlet}};
+  return kKinds;
+}
+
+const std::map<std::string, ProgressKind>& progress_kinds() {
+  static const std::map<std::string, ProgressKind> kKinds{{"auto", ProgressKind::Auto},
+                                                          {"live", ProgressKind::Live},
+                                                          {"lines", ProgressKind::Lines},
+                                                          {"off", ProgressKind::Off}};
+  return kKinds;
+}
+
+/// A number of at least `low`; CLI11's own ranges print their upper bound, which is no bound here.
+CLI::Validator at_least(double low, bool is_open = false) {
+  const std::string words = (is_open ? "more than " : "at least ") + CLI::detail::to_string(low);
+  return CLI::Validator(
+      [=](std::string& text) {
+        double value = 0.0;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        const bool fits = is_number && (is_open ? value > low : value >= low) &&
+                          value <= std::numeric_limits<double>::max();
+        return fits ? std::string() : "expected a number of " + words + ", found " + text;
+      },
+      "");
+}
+
+void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names) {
+  app.add_option("--model", options.model, "Model")->check(CLI::IsMember(names.models));
+  app.add_option("--algorithm", options.algorithm, "How ranks combine their models")
+      ->check(CLI::IsMember(names.algorithms));
+  app.add_option("--topology", options.topology, "Who averages with whom")
+      ->check(CLI::IsMember(names.topologies));
+  app.add_option("--optimizer", options.optimizer, "Optimizer that each rank steps with")
+      ->check(CLI::IsMember(names.optimizers));
+  app.add_option("--batch-size", options.batch_size, "Images per rank and step")
+      ->check(at_least(1));
+  app.add_option("--epochs", options.epochs, "Passes over the data")->check(at_least(1));
+  app.add_option("--max-batches", options.max_batches, "Steps per epoch at most; 0 is no limit")
+      ->check(at_least(0));
+  app.add_option("--period", options.period_steps, "Combine every so many steps")
+      ->check(at_least(1));
+  app.add_option("--lr", options.learning_rate, "Learning rate")->check(at_least(0.0, true));
+  app.add_option("--momentum", options.momentum, "Momentum of sgd and rmsprop")
+      ->check(at_least(0.0));
+  app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(at_least(0.0));
+  app.add_option("--seed", options.seed, "Seed of the model, the shards and the batches")
+      ->check(at_least(0));
+}
+
+void add_data(CLI::App& app, TrainOptions& options) {
+  app.add_option("--data", options.data,
+                 "Folder with MNIST, Fashion-MNIST (IDX), CIFAR-10 or CIFAR-100 (binary) files");
+  app.add_option("--shards", options.shards, "Split of the images: iid or dirichlet")
+      ->transform(CLI::Transformer(shard_kinds()).description(""))
+      ->type_name("TEXT:{iid,dirichlet}")
+      ->default_str("iid");
+  app.add_option("--alpha", options.alpha, "Dirichlet parameter; smaller is more skewed")
+      ->check(at_least(0.0, true));
+  app.add_flag("--augment", options.augments, "Crop and mirror training images at random");
+  app.add_option("--max-test-images", options.max_test_images,
+                 "Judge by so many test images; 0 is all")
+      ->check(at_least(0));
+}
+
+void add_files(CLI::App& app, TrainOptions& options) {
+  auto* checkpoint = app.add_option("--checkpoint", options.checkpoint,
+                                    "Folder that each epoch's state is saved in, one file a rank");
+  app.add_flag("--resume", options.resumes, "Go on from the state in the checkpoint folder")
+      ->needs(checkpoint);
+  app.add_option("--metrics", options.metrics, "File for metrics, one JSON object a line");
+  app.add_option("--threads", options.threads, "Threads per rank; 0 leaves it to the launcher")
+      ->check(at_least(0));
+  app.add_option("--progress", options.progress, "Progress: auto, live, lines or off")
+      ->transform(CLI::Transformer(progress_kinds()).description(""))
+      ->type_name("TEXT:{auto,live,lines,off}")
+      ->default_str("auto");
+}
+
+}  // namespace
+
+ParsedOptions parse_train_options(int argc, const char* const* argv, const OptionNames& names) {
+  ParsedOptions parsed;
+  CLI::App app("Trains an image classifier on every rank, each on its share of the images.",
+               "train_images");
+  app.option_defaults()->always_capture_default();
+  add_training(app, parsed.options, names);
+  add_data(app, parsed.options);
+  add_files(app, parsed.options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream text;
+    parsed.exit_code = app.exit(error, text, text);
+    parsed.text = text.str();
+  }
+  return parsed;
+}
+
+std::string to_string(ShardKind kind) { return kind == ShardKind::Iid ? "iid" : "dirichlet"; }
+
+}  // namespace bluefog::examples

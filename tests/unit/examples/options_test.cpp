@@ -1,0 +1,139 @@
+#include "examples/train_images/options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace bluefog::examples {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+ParsedOptions parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "train_images");
+  return parse_train_options(
+      static_cast<int>(arguments.size()), arguments.data(),
+      {{"cnn", "resnet18"}, {"none", "atc"}, {"ring", "exponential"}, {"sgd", "adam"}});
+}
+
+TEST(TrainOptionsTest, DefaultsAreThoseOfTheStruct) {
+  const ParsedOptions parsed = parse({});
+  EXPECT_FALSE(parsed.exit_code.has_value()) << parsed.text;
+  EXPECT_EQ(parsed.options.model, TrainOptions{}.model);
+  EXPECT_EQ(parsed.options.batch_size, TrainOptions{}.batch_size);
+  EXPECT_EQ(parsed.options.data, kDefaultDataFolder);
+  EXPECT_EQ(parsed.options.shards, ShardKind::Iid);
+  EXPECT_EQ(parsed.options.progress, ProgressKind::Auto);
+}
+
+TEST(TrainOptionsTest, EveryOptionIsRead) {
+  const ParsedOptions parsed = parse({"--model",
+                                      "resnet18",
+                                      "--algorithm",
+                                      "none",
+                                      "--topology",
+                                      "ring",
+                                      "--optimizer",
+                                      "adam",
+                                      "--batch-size",
+                                      "32",
+                                      "--epochs",
+                                      "7",
+                                      "--max-batches",
+                                      "5",
+                                      "--period",
+                                      "4",
+                                      "--lr",
+                                      "0.25",
+                                      "--momentum",
+                                      "0",
+                                      "--weight-decay",
+                                      "1e-4",
+                                      "--seed",
+                                      "18446744073709551615",
+                                      "--shards",
+                                      "dirichlet",
+                                      "--alpha",
+                                      "0.1",
+                                      "--augment",
+                                      "--data",
+                                      "/d",
+                                      "--checkpoint",
+                                      "/c",
+                                      "--resume",
+                                      "--metrics",
+                                      "/m",
+                                      "--threads",
+                                      "2",
+                                      "--max-test-images",
+                                      "100",
+                                      "--progress",
+                                      "lines"});
+  ASSERT_FALSE(parsed.exit_code.has_value()) << parsed.text;
+  const TrainOptions& options = parsed.options;
+  EXPECT_EQ(options.model, "resnet18");
+  EXPECT_EQ(options.algorithm, "none");
+  EXPECT_EQ(options.topology, "ring");
+  EXPECT_EQ(options.optimizer, "adam");
+  EXPECT_EQ(options.batch_size, 32);
+  EXPECT_EQ(options.epochs, 7);
+  EXPECT_EQ(options.max_batches, 5);
+  EXPECT_EQ(options.period_steps, 4);
+  EXPECT_EQ(options.learning_rate, 0.25);
+  EXPECT_EQ(options.momentum, 0.0);
+  EXPECT_EQ(options.weight_decay, 1e-4);
+  EXPECT_EQ(options.seed, 18446744073709551615ULL);
+  EXPECT_EQ(options.shards, ShardKind::Dirichlet);
+  EXPECT_EQ(options.alpha, 0.1);
+  EXPECT_TRUE(options.augments);
+  EXPECT_EQ(options.data, "/d");
+  EXPECT_EQ(options.checkpoint, "/c");
+  EXPECT_TRUE(options.resumes);
+  EXPECT_EQ(options.metrics, "/m");
+  EXPECT_EQ(options.threads, 2);
+  EXPECT_EQ(options.max_test_images, 100);
+  EXPECT_EQ(options.progress, ProgressKind::Lines);
+}
+
+TEST(TrainOptionsTest, HelpListsNamesAndDefaults) {
+  const ParsedOptions parsed = parse({"--help"});
+  EXPECT_EQ(parsed.exit_code, 0);
+  EXPECT_THAT(parsed.text, AllOf(HasSubstr("{cnn,resnet18}"), HasSubstr("{iid,dirichlet}"),
+                                 HasSubstr("=exponential"), HasSubstr("--max-batches")));
+}
+
+TEST(TrainOptionsTest, UnknownNamesAreRefusedWithTheKnownOnes) {
+  for (const char* option : {"--model", "--algorithm", "--topology", "--optimizer", "--shards"}) {
+    const ParsedOptions parsed = parse({option, "nonsense"});
+    ASSERT_TRUE(parsed.exit_code.has_value()) << option;
+    EXPECT_NE(parsed.exit_code, 0);
+    EXPECT_THAT(parsed.text, AllOf(HasSubstr(option), HasSubstr("nonsense"))) << option;
+  }
+  EXPECT_THAT(parse({"--model", "vgg"}).text, HasSubstr("cnn,resnet18"));
+}
+
+TEST(TrainOptionsTest, ValuesOutOfRangeAreRefused) {
+  const std::vector<std::pair<const char*, const char*>> cases{
+      {"--batch-size", "0"}, {"--epochs", "0"},        {"--max-batches", "-1"}, {"--lr", "0"},
+      {"--lr", "nan"},       {"--lr", "inf"},          {"--lr", "fast"},        {"--alpha", "0"},
+      {"--period", "0"},     {"--threads", "-1"},      {"--momentum", "-0.1"},  {"--seed", "-1"},
+      {"--epochs", "1.5"},   {"--weight-decay", "-1"}, {"--batch-size", "x"}};
+  for (const auto& [option, value] : cases) {
+    const ParsedOptions parsed = parse({option, value});
+    ASSERT_TRUE(parsed.exit_code.has_value()) << option << ' ' << value;
+    EXPECT_NE(parsed.exit_code, 0);
+    EXPECT_THAT(parsed.text, AllOf(HasSubstr(option), HasSubstr(value)));
+  }
+}
+
+TEST(TrainOptionsTest, ResumeNeedsACheckpoint) {
+  EXPECT_THAT(parse({"--resume"}).text, HasSubstr("--checkpoint"));
+}
+
+TEST(TrainOptionsTest, StrayArgumentsAreRefused) {
+  EXPECT_NE(parse({"stray"}).exit_code.value_or(0), 0);
+  EXPECT_NE(parse({"--frobnicate"}).exit_code.value_or(0), 0);
+}
+
+}  // namespace
+}  // namespace bluefog::examples
