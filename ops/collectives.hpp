@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/transport/work.hpp"
+#include "ops/options.hpp"
+
+namespace bluefog::ops {
+
+enum class Reduction : std::uint8_t { Sum, Average };
+
+/// Which ranks take part in a collective.
+enum class Scope : std::uint8_t {
+  Global,
+  /// Each machine for itself (`Context::machines`). Every rank calls it all the same.
+  Machine,
+};
+
+struct AllreduceOptions : OpOptions {
+  Reduction reduction = Reduction::Average;
+  Scope scope = Scope::Global;
+};
+
+/// Sum or average over all ranks of the scope, the same bits on each of them:
+///
+///     x_i ← Σ_j x_j   or   x_i ← (1/n) Σ_j x_j
+///
+/// Computed once per shard, in float32 (float64 for float64, the type itself for integers), by
+/// rising rank, then copied.
+/// @param buffer `count` elements on the CPU, the same count and dtype on all ranks. Sums take
+///   every dtype but bool (integers wrap around), averages the floating ones.
+/// Cost per rank: 2(n−1)/n of the buffer's bytes in 2(n−1) messages; small ones (up to 4 KiB) n−1
+/// messages of the whole.
+/// @throws InvalidArgument for an unsupported dtype or a null or negative buffer.
+[[nodiscard]] Work allreduce_nonblocking(Context& context, BufferView buffer,
+                                         const AllreduceOptions& options = {});
+void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options = {});
+
+/// Every rank's buffer becomes `root`'s. Any dtype.
+/// Cost: the root copies once into shared memory for its host, and sends along a binomial tree to
+/// one rank of each other host.
+/// @throws InvalidArgument if `root` is not a rank; on every rank that passed it.
+[[nodiscard]] Work broadcast_nonblocking(Context& context, BufferView buffer, int root,
+                                         const OpOptions& options = {});
+void broadcast(Context& context, BufferView buffer, int root, const OpOptions& options = {});
+
+/// Gives the memory for a result whose size is only known once the call is under way: called once
+/// with every rank's number of elements, by rank; returns room for their sum, of the input's dtype.
+using AllocateGathered = std::function<BufferView(const std::vector<std::int64_t>& counts)>;
+
+/// The ranks' inputs one after the other, by rank. Counts may differ, the dtype not.
+/// `allocate` is called before `Work::wait` returns, from the caller's or the progress thread; an
+/// exception from it ends the call.
+/// Cost per rank: n−1 messages of its own input, copied once inside a host.
+[[nodiscard]] Work allgather_nonblocking(Context& context, ConstBufferView input,
+                                         AllocateGathered allocate, const OpOptions& options = {});
+void allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
+               const OpOptions& options = {});
+
+/// Returns when every rank has entered it. Cost: ⌈log₂ n⌉ messages.
+[[nodiscard]] Work barrier_nonblocking(Context& context);
+void barrier(Context& context);
+
+}  // namespace bluefog::ops

@@ -1,0 +1,110 @@
+// Lanes of half precision in float32, for each instruction set: included once per Highway target.
+#if defined(BLUEFOG_OPS_HALF_LANES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef BLUEFOG_OPS_HALF_LANES_INL
+#undef BLUEFOG_OPS_HALF_LANES_INL
+#else
+#define BLUEFOG_OPS_HALF_LANES_INL
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace bluefog::ops::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// How an element type is stored, and what its sums are formed in.
+template <typename T>
+struct Plain {
+  using Stored = T;
+  using Sum = T;
+  template <class D>
+  static hn::Vec<D> load(D d, const T* from) {
+    return hn::LoadU(d, from);
+  }
+  template <class D>
+  static void store(hn::Vec<D> sum, D d, T* to) {
+    hn::StoreU(sum, d, to);
+  }
+};
+
+/// bfloat16: the upper half of a float32; stored rounded to nearest, ties to even.
+struct BFloat16Lanes {
+  using Stored = std::uint16_t;
+  using Sum = float;
+  template <class D>
+  static hn::Vec<D> load(D d, const std::uint16_t* from) {
+    const hn::Rebind<std::uint16_t, D> d16;
+    const hn::Rebind<std::uint32_t, D> d32;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, from))));
+  }
+  template <class D>
+  static void store(hn::Vec<D> sum, D /*d*/, std::uint16_t* to) {
+    const hn::Rebind<std::uint16_t, D> d16;
+    const hn::Rebind<std::uint32_t, D> d32;
+    const hn::Rebind<std::int32_t, D> di32;
+    const auto bits = hn::BitCast(d32, sum);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1U));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffU))));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d32, 0x40U));
+    const auto is_nan = hn::RebindMask(d32, hn::Ne(sum, sum));
+    const auto result = hn::IfThenElse(is_nan, quiet, rounded);
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, result)), d16, to);
+  }
+};
+
+/// float16 (IEEE binary16), subnormals included; stored rounded to nearest, ties to even. Written
+/// in integer and float32 operations, so that every instruction set gives the same bits.
+struct Float16Lanes {
+  using Stored = std::uint16_t;
+  using Sum = float;
+  template <class D>
+  static hn::Vec<D> load(D d, const std::uint16_t* from) {
+    const hn::Rebind<std::uint16_t, D> d16;
+    const hn::Rebind<std::uint32_t, D> d32;
+    const auto half = hn::PromoteTo(d32, hn::LoadU(d16, from));
+    const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(d32, 0x8000U)));
+    const auto magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(d32, 0x7fffU)));
+    // Multiplying by 2^112 moves the exponent's bias, of subnormals too.
+    const auto scaled = hn::BitCast(
+        d32, hn::Mul(hn::BitCast(d, magnitude), hn::BitCast(d, hn::Set(d32, 239U << 23U))));
+    const auto is_special = hn::Gt(hn::BitCast(hn::Rebind<std::int32_t, D>(), magnitude),
+                                   hn::Set(hn::Rebind<std::int32_t, D>(), 0x0f7fffff));
+    const auto special = hn::Or(magnitude, hn::Set(d32, 0x7f800000U));
+    const auto result = hn::IfThenElse(hn::RebindMask(d32, is_special), special, scaled);
+    return hn::BitCast(d, hn::Or(result, sign));
+  }
+  template <class D>
+  static void store(hn::Vec<D> sum, D d, std::uint16_t* to) {
+    const hn::Rebind<std::uint16_t, D> d16;
+    const hn::Rebind<std::uint32_t, D> d32;
+    const hn::Rebind<std::int32_t, D> di32;
+    const auto all = hn::BitCast(d32, sum);
+    const auto sign = hn::And(all, hn::Set(d32, 0x80000000U));
+    const auto bits = hn::Xor(all, sign);
+    const auto as_int = hn::BitCast(di32, bits);
+    // Too large for float16, infinite or not a number.
+    const auto special =
+        hn::IfThenElse(hn::RebindMask(d32, hn::Gt(as_int, hn::Set(di32, 0x7f800000))),
+                       hn::Set(d32, 0x7e00U), hn::Set(d32, 0x7c00U));
+    // Subnormal results: the addition of a power of two rounds at the right place.
+    const auto magic = hn::Set(d32, 126U << 23U);
+    const auto subnormal =
+        hn::Sub(hn::BitCast(d32, hn::Add(hn::BitCast(d, bits), hn::BitCast(d, magic))), magic);
+    const auto odd = hn::And(hn::ShiftRight<13>(bits), hn::Set(d32, 1U));
+    const auto normal = hn::ShiftRight<13>(hn::Add(hn::Add(bits, hn::Set(d32, 0xc8000fffU)), odd));
+    auto result = hn::IfThenElse(hn::RebindMask(d32, hn::Lt(as_int, hn::Set(di32, 113 << 23))),
+                                 subnormal, normal);
+    result = hn::IfThenElse(hn::RebindMask(d32, hn::Gt(as_int, hn::Set(di32, (143 << 23) - 1))),
+                            special, result);
+    result = hn::Or(result, hn::ShiftRight<16>(sign));
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, result)), d16, to);
+  }
+};
+
+}  // namespace bluefog::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

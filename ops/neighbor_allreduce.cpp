@@ -1,0 +1,132 @@
+#include "ops/neighbor_allreduce.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/container/small_vector.hpp>
+#include <cstring>
+#include <utility>
+
+#include "ops/combine.hpp"
+#include "ops/validation.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+constexpr OpKind kKind = OpKind::NeighborAllreduce;
+
+/// The exchange of one neighbour all-reduce; combines piece by piece as they arrive.
+class NeighborAllreduce final : public Operation {
+ public:
+  NeighborAllreduce(ConstBufferView input, BufferView output,
+                    std::shared_ptr<const NeighborPlan> plan,
+                    const NeighborAllreduceOptions& options)
+      : input_(std::move(input)),
+        output_(std::move(output)),
+        plan_(std::move(plan)),
+        completion_(options.completion),
+        envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)) {}
+
+  [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
+
+  bool next(ExchangeSpec& spec) override {
+    const auto* const in = static_cast<const std::byte*>(input_.data);
+    outgoing_ = {.data = in, .bytes = output_.bytes(), .readers = plan_->destinations};
+    incoming_.clear();
+    for (const WeightedRank& source : plan_->sources) {
+      incoming_.push_back({.source = source, .bytes = output_.bytes()});
+    }
+    operands_.resize(1 + incoming_.size());
+    spec.envelope = envelope_;
+    spec.outgoing = {&outgoing_, 1};
+    spec.incoming = {incoming_.data(), incoming_.size()};
+    spec.bytes = output_.bytes();
+    spec.overwrites_payload = input_.data == output_.data;
+    if (completion_ == Completion::OnWait) {
+      spec.lane = Lane::Deep;
+      spec.consumption = Consumption::OnWait;
+    }
+    return true;
+  }
+
+  void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
+    operands_[0] = {.data = static_cast<const std::byte*>(input_.data) + offset,
+                    .weight = plan_->self_weight};
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      operands_[i + 1] = {.data = pieces[i].data, .weight = pieces[i].weight};
+    }
+    weighted_sum(output_.dtype, static_cast<std::byte*>(output_.data) + offset,
+                 {operands_.data(), operands_.size()}, bytes);
+  }
+
+ private:
+  ConstBufferView input_;
+  BufferView output_;
+  std::shared_ptr<const NeighborPlan> plan_;
+  Completion completion_;
+  Envelope envelope_;
+  Outgoing outgoing_{};
+  boost::container::small_vector<Incoming, 4> incoming_;
+  boost::container::small_vector<Operand, 5> operands_;
+};
+
+void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
+                     const NeighborPlan* plan) {
+  check_buffer(context, kKind, input);
+  check_buffer(context, kKind, output);
+  check_floating(context, kKind, output.dtype);
+  check_plan(context, kKind, plan);
+  if (input.dtype != output.dtype || input.count != output.count) {
+    throw InvalidArgument(fmt::format("{}: expected an output like the input, {}[{}], found {}[{}]",
+                                      where(context, kKind), name_of(input.dtype), input.count,
+                                      name_of(output.dtype), output.count));
+  }
+  const auto* const in = static_cast<const std::byte*>(input.data);
+  const auto* const out = static_cast<const std::byte*>(output.data);
+  if (in != out && in < out + output.bytes() && out < in + input.bytes()) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected input and output to be the same memory or apart, found them overlapping",
+        where(context, kKind)));
+  }
+}
+
+std::shared_ptr<Operation> make_operation(Context& context, ConstBufferView input,
+                                          BufferView output,
+                                          std::shared_ptr<const NeighborPlan> plan,
+                                          const NeighborAllreduceOptions& options) {
+  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
+  return std::make_shared<NeighborAllreduce>(std::move(input), std::move(output), std::move(plan),
+                                             options);
+}
+
+}  // namespace
+
+Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, BufferView output,
+                                    std::shared_ptr<const NeighborPlan> plan,
+                                    const NeighborAllreduceOptions& options) {
+  return context.engine().submit(
+      make_operation(context, std::move(input), std::move(output), std::move(plan), options));
+}
+
+Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
+                                    std::shared_ptr<const NeighborPlan> plan,
+                                    const NeighborAllreduceOptions& options) {
+  ConstBufferView input = buffer;
+  return neighbor_allreduce_nonblocking(context, std::move(input), std::move(buffer),
+                                        std::move(plan), options);
+}
+
+void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
+                        std::shared_ptr<const NeighborPlan> plan,
+                        const NeighborAllreduceOptions& options) {
+  context.engine().run(
+      make_operation(context, std::move(input), std::move(output), std::move(plan), options));
+}
+
+void neighbor_allreduce(Context& context, BufferView buffer,
+                        std::shared_ptr<const NeighborPlan> plan,
+                        const NeighborAllreduceOptions& options) {
+  ConstBufferView input = buffer;
+  neighbor_allreduce(context, std::move(input), std::move(buffer), std::move(plan), options);
+}
+
+}  // namespace bluefog::ops

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/transport/work.hpp"
+#include "ops/options.hpp"
+#include "topology/neighbor_plan.hpp"
+
+namespace bluefog::ops {
+
+/// Whether senders and receivers of a step are compared before any data moves.
+enum class PlanCheck : std::uint8_t {
+  /// One all-gather of bitmaps; a plan that does not fit the others' is an error on every rank.
+  Checked,
+  /// For plans that are known to agree (static graphs, schedules): no message is spent.
+  Trusted,
+};
+
+/// When the result of a non-blocking call may be written.
+enum class Completion : std::uint8_t {
+  /// As soon as it can be computed.
+  AsItArrives,
+  /// Not before somebody waits for the work. The whole payload is copied out at the start (memory:
+  /// one more copy of it), so that peers never wait for this rank meanwhile.
+  OnWait,
+};
+
+struct NeighborAllreduceOptions : OpOptions {
+  PlanCheck check = PlanCheck::Trusted;
+  Completion completion = Completion::AsItArrives;
+};
+
+/// Weighted average with neighbours, in place:
+///
+///     x_i ← w_ii x_i + Σ_j w_ij · d_j(i) · x_j
+///
+/// with w from `plan.self_weight` and `plan.sources`, and d_j(i) the weight that rank j sends with
+/// (its `plan.destinations`). The sum is formed in float32 (float64 for float64), self first, then
+/// sources by rising rank; each product and sum rounds separately, so that results do not depend
+/// on the transport.
+///
+/// @param buffer `count` elements of float16, bfloat16, float32 or float64 on the CPU; the same
+///   count and dtype on all ranks; read and written until the work is complete. In case of an
+///   error that a mismatch of calls caused it is left as it was.
+/// @param plan this rank's part; all ranks' parts agree. Kept alive by the work.
+/// Every rank calls it, in the same order as its other calls.
+/// Cost per rank: one message of `count` elements to each destination; inside a host one copy
+/// into shared memory, whatever their number.
+/// @throws InvalidArgument for an unsupported dtype, a null or negative buffer, a plan of another
+///   rank or size. `Work::wait` throws MismatchError, PeerFailure, TimeoutError.
+/// Source: BlueFog's `neighbor_allreduce_nonblocking`; D-PSGD, arXiv 1705.09056.
+[[nodiscard]] Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
+                                                  std::shared_ptr<const NeighborPlan> plan,
+                                                  const NeighborAllreduceOptions& options = {});
+
+/// As above, out of place: `output` gets the result, `input` is left as it is. They have the same
+/// count and dtype and do not overlap.
+[[nodiscard]] Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input,
+                                                  BufferView output,
+                                                  std::shared_ptr<const NeighborPlan> plan,
+                                                  const NeighborAllreduceOptions& options = {});
+
+/// Blocking forms: return when the result is in memory.
+void neighbor_allreduce(Context& context, BufferView buffer,
+                        std::shared_ptr<const NeighborPlan> plan,
+                        const NeighborAllreduceOptions& options = {});
+void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
+                        std::shared_ptr<const NeighborPlan> plan,
+                        const NeighborAllreduceOptions& options = {});
+
+}  // namespace bluefog::ops

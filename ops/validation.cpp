@@ -1,0 +1,50 @@
+#include "ops/validation.hpp"
+
+#include <fmt/format.h>
+
+namespace bluefog::ops {
+
+std::string where(const Context& context, OpKind kind) {
+  return fmt::format("rank {}, {}", context.rank(), name_of(kind));
+}
+
+void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer) {
+  if (buffer.count < 0) {
+    throw InvalidArgument(fmt::format("{}: expected a count of 0 or more elements, found {}",
+                                      where(context, kind), buffer.count));
+  }
+  if (buffer.data == nullptr && buffer.count > 0) {
+    throw InvalidArgument(fmt::format("{}: expected memory for {} elements, found a null pointer",
+                                      where(context, kind), buffer.count));
+  }
+  if (buffer.device.kind != DeviceKind::Cpu) {
+    throw UnsupportedError(
+        fmt::format("{}: expected a buffer on the CPU, found one on a GPU, which this build does "
+                    "not support",
+                    where(context, kind)));
+  }
+}
+
+void check_floating(const Context& context, OpKind kind, Dtype dtype) {
+  if (!is_floating(dtype)) {
+    throw InvalidArgument(
+        fmt::format("{}: expected float16, bfloat16, float32 or float64 for an average, found {}",
+                    where(context, kind), name_of(dtype)));
+  }
+}
+
+void check_plan(const Context& context, OpKind kind, const NeighborPlan* plan) {
+  if (plan == nullptr) {
+    throw InvalidArgument(
+        fmt::format("{}: expected a plan, found a null pointer", where(context, kind)));
+  }
+  if (plan->rank != context.rank() || plan->size != context.size()) {
+    throw InvalidArgument(
+        fmt::format("{}: expected the plan of rank {} of {}, found that of rank "
+                    "{} of {}",
+                    where(context, kind), context.rank(), context.size(), plan->rank, plan->size));
+  }
+  plan->validate();
+}
+
+}  // namespace bluefog::ops

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+#include "topology/neighbor_plan.hpp"
+
+namespace bluefog::ops {
+
+/// "rank 1, neighbor_allreduce": how error messages of arguments begin.
+[[nodiscard]] std::string where(const Context& context, OpKind kind);
+
+/// @throws InvalidArgument for a null or negative buffer, UnsupportedError off the CPU.
+void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer);
+
+/// @throws InvalidArgument unless the buffer's dtype is one of the floating ones.
+void check_floating(const Context& context, OpKind kind, Dtype dtype);
+
+/// @throws InvalidArgument if the plan is null, another rank's, of another size, or malformed.
+void check_plan(const Context& context, OpKind kind, const NeighborPlan* plan);
+
+/// Runs the checks of a call's arguments. If they fail, the call counts as refused: peers that
+/// wait for this rank in it are told why.
+template <typename Checks>
+void validate(Context& context, Checks&& checks) {
+  try {
+    std::forward<Checks>(checks)();
+  } catch (const std::exception& e) {
+    context.engine().refuse(e.what());
+    throw;
+  }
+}
+
+}  // namespace bluefog::ops
