@@ -18,22 +18,6 @@ if(NOT BLUEFOG_WITH_TORCH STREQUAL "OFF")
   endif()
 endif()
 
-# bluefog_use_torch_pch(TARGET): TARGET's sources compile with <torch/torch.h>
-# precompiled, in the pool for large compilations. Links bluefog::torch.
-# TARGET must have bluefog_set_common_properties (bluefog_add_library sets it).
-function(bluefog_use_torch_pch target)
-  if(NOT TARGET bluefog_torch_pch)
-    set(source "${PROJECT_BINARY_DIR}/torch_pch.cpp")
-    file(CONFIGURE OUTPUT "${source}" CONTENT "// Carries the precompiled <torch/torch.h>.\n")
-    add_library(bluefog_torch_pch OBJECT "${source}")
-    bluefog_set_common_properties(bluefog_torch_pch)
-    bluefog_set_torch_properties(bluefog_torch_pch)
-    target_precompile_headers(bluefog_torch_pch PRIVATE <torch/torch.h>)
-  endif()
-  bluefog_set_torch_properties(${target})
-  target_precompile_headers(${target} REUSE_FROM bluefog_torch_pch)
-endfunction()
-
 # What must be equal wherever the precompiled header is used.
 function(bluefog_set_torch_properties target)
   target_link_libraries(${target} PRIVATE bluefog::torch)
@@ -41,3 +25,20 @@ function(bluefog_set_torch_properties target)
                                              POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${target} PRIVATE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endfunction()
+
+# bluefog_use_torch_pch(TARGET): TARGET's sources compile with <torch/torch.h>
+# precompiled, in the pool for large compilations. Links bluefog::torch.
+# TARGET must have bluefog_set_common_properties (bluefog_add_library sets it).
+function(bluefog_use_torch_pch target)
+  bluefog_set_torch_properties(${target})
+  target_precompile_headers(${target} REUSE_FROM bluefog_torch_pch)
+endfunction()
+
+if(BLUEFOG_HAVE_TORCH)
+  set(pch_source "${PROJECT_BINARY_DIR}/torch_pch.cpp")
+  file(CONFIGURE OUTPUT "${pch_source}" CONTENT "// Carries the precompiled <torch/torch.h>.\n")
+  add_library(bluefog_torch_pch OBJECT EXCLUDE_FROM_ALL "${pch_source}")
+  bluefog_set_common_properties(bluefog_torch_pch)
+  bluefog_set_torch_properties(bluefog_torch_pch)
+  target_precompile_headers(bluefog_torch_pch PRIVATE <torch/torch.h>)
+endif()

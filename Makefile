@@ -1,0 +1,26 @@
+# Two commands do everything; CMake presets do the work behind them.
+.DEFAULT_GOAL := help
+.PHONY: help setup train test clean
+export NP ARGS PRESETS CMAKE_ARGS
+
+help: ## List the targets
+	@echo 'make train    set up, build, and train on Fashion-MNIST over 2 ranks'
+	@echo '              make train NP=4 ARGS="--algorithm atc --epochs 2"'
+	@echo 'make test     set up, build, and run every test suite'
+	@echo '              make test PRESETS=release    one of: release debug tsan asan'
+	@echo 'make setup    install what is missing, and nothing more'
+	@echo 'make clean    remove build/ (the virtual environment stays)'
+	@echo
+	@echo 'Variables: BLUEFOG_VENV, BLUEFOG_TORCH_ROOT, MPI_HOME, CMAKE_ARGS; see docs/building.md.'
+
+setup:
+	@cmake/setup/install.sh
+
+train:
+	@cmake/setup/train.sh
+
+test:
+	@cmake/setup/test.sh
+
+clean:
+	rm -rf build

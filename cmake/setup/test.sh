@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# make test: installs, builds, runs every suite; the last line is the total.
+#   PRESETS     suites to run, default "release tsan asan"
+#   CMAKE_ARGS  further options of the configure step
+set -euo pipefail
+presets=${PRESETS:-release tsan asan}
+# shellcheck disable=SC2086
+set -- $presets
+export STEP_TOTAL=$((3 + 3 * $#))
+# shellcheck source=cmake/setup/steps.sh
+source "$(dirname "$0")/steps.sh"
+
+# Whoever reads only the last line must not take a set-up failure for nothing.
+"$setup_folder/install.sh" || {
+  echo '0 passed, 1 failed, 0 skipped'
+  exit 1
+}
+export PATH=$venv/bin:$PATH STEP_NUMBER=3
+cd "$root"
+exec "$venv/bin/python" tests/run_suites.py "$@"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# make train: installs, builds what training needs, trains on Fashion-MNIST.
+#   NP    ranks, default 2
+#   ARGS  further options of examples/train_images
+#   CMAKE_ARGS  further options of the configure step
+set -euo pipefail
+export STEP_TOTAL=6
+# shellcheck source=cmake/setup/steps.sh
+source "$(dirname "$0")/steps.sh"
+np=${NP:-2}
+[[ $np =~ ^[1-9][0-9]*$ ]] || stop "NP must be a number of ranks, not '$np'." "make train NP=4"
+
+"$setup_folder/install.sh"
+STEP_NUMBER=3
+export PATH=$venv/bin:$PATH
+cd "$root"
+
+step 'configure (CMake preset release)'
+# shellcheck disable=SC2086
+cmake --preset release ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORCH_ROOT"} \
+  ${CMAKE_ARGS:-} || stop 'CMake could not configure the build; its words are above.'
+step_end 'build/release'
+
+step 'build train_images and bfrun'
+cmake --build --preset release --target train_images bfrun ||
+  stop 'the build failed; the compiler says why above.'
+step_end 'built'
+
+step "train on $np ranks"
+# shellcheck disable=SC2086
+build/release/bluefog_cpp/bfrun/bfrun -np "$np" build/release/examples/train_images ${ARGS:-} ||
+  stop "training ended with exit code $?." \
+    'Its options: build/release/examples/train_images --help'
+step_end 'trained'
