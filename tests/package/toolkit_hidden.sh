@@ -28,9 +28,8 @@ for toolkit in /usr/local/cuda* /opt/cuda* /usr/lib/cuda* /usr/lib/nvidia-cuda-t
   [ -d "$toolkit" ] && [ ! -L "$toolkit" ] || continue
   mount --bind "$empty" "$toolkit" || skip "mounting over $toolkit is not permitted"
 done
-while nvcc=$(command -v nvcc); do
-  mount --bind /dev/null "$nvcc" || skip "mounting over $nvcc is not permitted"
-  hash -r
+for nvcc in $(type -aP nvcc); do
+  [ ! -x "$nvcc" ] || mount --bind /dev/null "$nvcc" || skip "mounting over $nvcc is not permitted"
 done
 unset CUDA_HOME CUDA_PATH CUDACXX CUDAToolkit_ROOT
 
