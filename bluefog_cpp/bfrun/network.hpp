@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace bluefog::launcher {
+
+/// A TCP port that nobody listens on now; 0 when there is none.
+[[nodiscard]] int free_port();
+
+/// The entries of a list separated by commas.
+[[nodiscard]] std::vector<std::string> split_list(const std::string& list);
+
+/// Whether this machine has a network interface of that name. Address ranges, which Open MPI also
+/// takes (`10.0.0.0/8`), are not looked up.
+[[nodiscard]] bool has_interface(const std::string& name);
+
+/// The first IPv4 address of a network interface of this machine, empty when it has none.
+[[nodiscard]] std::string interface_address(const std::string& name);
+
+}  // namespace bluefog::launcher

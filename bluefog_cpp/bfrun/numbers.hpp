@@ -1,0 +1,28 @@
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+namespace bluefog::launcher {
+
+/// The whole of `text` as a decimal number, or nothing when it is not one or does not fit.
+[[nodiscard]] inline std::optional<int> parse_int(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Whether a shell takes `name` as the name of a variable.
+[[nodiscard]] inline bool is_identifier(std::string_view name) {
+  const auto allowed = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bluefog::launcher {
+
+/// Exit codes that a shell uses for a program that cannot be started.
+inline constexpr int kNotFoundCode = 127;
+inline constexpr int kNotExecutableCode = 126;
+
+/// Folders of a `PATH`; an empty entry is the current folder.
+[[nodiscard]] std::vector<std::string> split_search_path(std::string_view search_path);
+
+/// Whether `path` is a file that may be executed.
+[[nodiscard]] bool is_program(const std::string& path);
+
+/// Folder of the running program, empty when unknown, and its path.
+[[nodiscard]] std::string own_path();
+[[nodiscard]] std::string own_folder();
+
+/// This machine's host name.
+[[nodiscard]] std::string host_name();
+
+/// 0 when `command` can be executed, else the code a shell ends with: 127 when there is no such
+/// file, 126 when there is one that cannot be executed. A name without '/' is looked up in PATH.
+[[nodiscard]] int check_program(const std::string& command, std::string_view search_path);
+
+/// Runs a program to its end and returns its standard output, at most 64 KiB of it; empty when it
+/// cannot be started.
+[[nodiscard]] std::string capture_output(const std::vector<std::string>& words);
+
+/// How a program ended.
+struct ExitStatus {
+  int code = 0;       ///< when it ended by itself
+  int killed_by = 0;  ///< signal, else 0
+
+  [[nodiscard]] static ExitStatus from_wait(int status);
+  /// The code a shell gives: 128 + signal when killed.
+  [[nodiscard]] int shell_code() const { return killed_by != 0 ? 128 + killed_by : code; }
+};
+
+/// Runs `words` as a child, with `environment`, to its end.
+///
+/// `on_stderr` gets what the child writes to standard error, piece by piece; standard input and
+/// output are the caller's. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 that reach the
+/// calling process are passed on, and `on_signal` hears of each; one that the terminal sent to the
+/// whole foreground group is not passed on again. The child gets SIGTERM if the caller dies.
+/// Blocks the signals above in the calling thread, for good: meant for a program's main thread.
+/// Errors: TransportError when the child cannot be started.
+[[nodiscard]] ExitStatus run_child(const std::vector<std::string>& words,
+                                   const std::vector<std::string>& environment,
+                                   const std::function<void(std::string_view)>& on_stderr,
+                                   const std::function<void(int)>& on_signal);
+
+/// `words` as exec wants them; valid as long as `words`.
+[[nodiscard]] std::vector<char*> to_pointers(const std::vector<std::string>& words);
+
+/// Opens /dev/null for each of standard input, output and error that is closed, so that no other
+/// descriptor gets their numbers.
+void open_missing_streams();
+
+/// Writes all of `text` to standard error; a closed one is no error.
+void write_to_stderr(std::string_view text);
+
+}  // namespace bluefog::launcher

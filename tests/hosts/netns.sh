@@ -1,0 +1,99 @@
+#!/bin/bash
+# Several hosts on one machine: network namespaces joined by a bridge, each with its own host name.
+#
+#   netns.sh [-n HOSTS] [-r RATE] [--] COMMAND...
+#
+#   -n HOSTS   how many hosts (2 to 200, default 2); they are named bfhost1, bfhost2, ...
+#   -r RATE    limit what each host can send, in tc's words (400mbit); default: no limit
+#
+# COMMAND runs on bfhost1. It finds the names of all hosts in BF_NETNS_HOSTS (separated by blanks),
+# and Open MPI finds its way to the other hosts through PRTE_MCA_plm_ssh_agent, so that this works:
+#
+#   netns.sh -n 2 -- bfrun -np 4 -H bfhost1:2,bfhost2:2 ./program
+#
+# The exit code is COMMAND's; 77 when the machine cannot do this (not root, no `ip`).
+# Everything lives in private network, mount and process namespaces: when this script ends, in
+# whatever way, interfaces, names and processes are gone. Addresses are of 198.18.0.0/24, a range
+# for benchmarks of network devices (RFC 2544), and never leave the private namespaces.
+set -euo pipefail
+
+readonly kSkipped=77
+# TBF wants at least this: a smaller bucket wakes the shaper so often that it eats the CPU.
+readonly kBurstBytes=262144
+
+hosts=2
+rate=""
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    -n) hosts="${2:?-n wants a number}"; shift 2 ;;
+    -r) rate="${2:?-r wants a rate such as 400mbit}"; shift 2 ;;
+    --) shift; break ;;
+    -*) echo "netns.sh: unknown option '$1'" >&2; exit 2 ;;
+    *) break ;;
+  esac
+done
+[[ "$hosts" =~ ^[0-9]+$ && "$hosts" -ge 2 && "$hosts" -le 200 ]] ||
+  { echo "netns.sh: -n wants a number from 2 to 200, found '$hosts'" >&2; exit 2; }
+[[ $# -gt 0 ]] || { echo "netns.sh: no command given" >&2; exit 2; }
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+
+if [[ -z "${BF_NETNS_INSIDE:-}" ]]; then
+  [[ "$(id -u)" == 0 ]] || { echo "netns.sh: SKIPPED: needs root" >&2; exit "$kSkipped"; }
+  for tool in ip unshare tc mount; do
+    command -v "$tool" >/dev/null ||
+      { echo "netns.sh: SKIPPED: '$tool' is not installed (Debian: iproute2, util-linux)" >&2
+        exit "$kSkipped"; }
+  done
+  private=(unshare --net --mount --uts --pid --fork --kill-child --mount-proc)
+  "${private[@]}" true 2>/dev/null ||
+    { echo "netns.sh: SKIPPED: this machine allows no new namespaces" >&2; exit "$kSkipped"; }
+  work="$(mktemp -d)"
+  trap 'rm -rf "$work"' EXIT
+  # In the background, so that a signal reaches the trap at once and is passed on. The redirection
+  # keeps standard input, which bash otherwise takes away from background commands.
+  BF_NETNS_INSIDE="$work" "${private[@]}" "$here/netns.sh" -n "$hosts" ${rate:+-r "$rate"} -- \
+    "$@" <&0 &
+  inside=$!
+  for signal in INT TERM HUP; do trap "kill -$signal $inside 2>/dev/null" "$signal"; done
+  status=0
+  wait "$inside" || status=$?
+  while kill -0 "$inside" 2>/dev/null; do status=0; wait "$inside" || status=$?; done
+  exit "$status"
+fi
+
+# From here on in the private namespaces.
+work="$BF_NETNS_INSIDE"
+unset BF_NETNS_INSIDE
+mkdir -p /run/netns
+mount -t tmpfs tmpfs /run/netns
+
+names=()
+for ((i = 1; i <= hosts; ++i)); do names+=("bfhost$i"); done
+{
+  echo "127.0.0.1 localhost"
+  for ((i = 1; i <= hosts; ++i)); do echo "198.18.0.$i bfhost$i"; done
+} >"$work/hosts"
+mount --bind "$work/hosts" /etc/hosts
+
+ip link set lo up
+ip link add bfbridge type bridge
+ip link set bfbridge up
+for ((i = 1; i <= hosts; ++i)); do
+  ip netns add "bfhost$i"
+  ip link add "bfport$i" type veth peer name eth0 netns "bfhost$i"
+  ip link set "bfport$i" master bfbridge up
+  ip -n "bfhost$i" address add "198.18.0.$i/24" dev eth0
+  ip -n "bfhost$i" link set lo up
+  ip -n "bfhost$i" link set eth0 up
+  if [[ -n "$rate" ]]; then
+    ip netns exec "bfhost$i" tc qdisc add dev eth0 root tbf rate "$rate" burst "$kBurstBytes" \
+      latency 100ms
+  fi
+done
+
+export BF_NETNS_HOSTS="${names[*]}"
+export PRTE_MCA_plm_ssh_agent="$here/netns_agent.sh"
+status=0
+"$here/netns_agent.sh" --exec bfhost1 "$@" || status=$?
+exit "$status"
