@@ -320,6 +320,10 @@ void Engine::close() noexcept {
 }
 
 bool Engine::has_background_work() const noexcept {
+  if (std::ranges::any_of(parts_.transports,
+                          [](const auto& transport) { return transport->has_pending(); })) {
+    return true;
+  }
   return std::ranges::any_of(active_, [](const auto& operation) {
     const CallState& call = operation->call_;
     const bool rests = call.consumption == Consumption::OnWait && call.waiters == 0 && call.last &&

@@ -88,6 +88,10 @@ class Transport {
   /// Drives transfers that need the host. @return whether anything moved.
   virtual bool progress() { return false; }
 
+  /// True while something of this rank is on its way that needs `progress` to get there, although
+  /// its departure is complete.
+  [[nodiscard]] virtual bool has_pending() { return false; }
+
   /// True while events of this transport cannot wake a sleeping waiter, so that it must be polled.
   [[nodiscard]] virtual bool needs_polling() const noexcept { return false; }
 

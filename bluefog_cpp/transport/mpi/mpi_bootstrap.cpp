@@ -9,6 +9,7 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_bootstrap_impl.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_error.hpp"
+#include "bluefog_cpp/transport/mpi/mpi_transport.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_wait.hpp"
 
 namespace bluefog::mpi {
@@ -165,6 +166,30 @@ UniqueComm MpiBootstrap::duplicate_comm(Deadline deadline) {
 
 std::shared_ptr<Bootstrap> MpiBootstrap::duplicate(Deadline deadline) {
   return std::make_shared<MpiBootstrap>(duplicate_comm(deadline));
+}
+
+std::unique_ptr<Transport> MpiBootstrap::make_transport(const Settings& settings,
+                                                        Deadline deadline) {
+  struct Sizes {
+    std::int64_t chunk_bytes;
+    std::int64_t depth;
+  };
+  const Sizes mine{settings.mpi_chunk_bytes, settings.mpi_depth};
+  const auto blobs = allgather(std::as_bytes(std::span(&mine, 1)), deadline);
+  for (int other = 0; other < size_; ++other) {
+    Sizes theirs{};
+    std::memcpy(&theirs, blobs[other].data(), std::min(sizeof theirs, blobs[other].size()));
+    if (theirs.chunk_bytes != mine.chunk_bytes || theirs.depth != mine.depth) {
+      throw InvalidArgument(fmt::format(
+          "MPI transport: rank {} has {} messages of {} bytes, rank {} has {} of {}: "
+          "BLUEFOG_MPI_CHUNK_BYTES and BLUEFOG_MPI_DEPTH must be the same on all ranks",
+          rank_, mine.depth, mine.chunk_bytes, other, theirs.depth, theirs.chunk_bytes));
+    }
+  }
+  return std::make_unique<MpiTransport>(
+      duplicate_comm(deadline),
+      MpiTransportOptions{.chunk_bytes = static_cast<std::size_t>(mine.chunk_bytes),
+                          .depth = static_cast<std::size_t>(mine.depth)});
 }
 
 bool is_built() noexcept { return true; }

@@ -28,6 +28,9 @@ class MpiBootstrap final : public Bootstrap {
   void barrier(Deadline deadline) override;
   [[nodiscard]] std::shared_ptr<Bootstrap> duplicate(Deadline deadline) override;
 
+  [[nodiscard]] std::unique_ptr<Transport> make_transport(const Settings& settings,
+                                                          Deadline deadline) override;
+
   /// Collective, as `duplicate`: a communicator over the same ranks in the same
   /// order, which returns errors.
   [[nodiscard]] UniqueComm duplicate_comm(Deadline deadline);

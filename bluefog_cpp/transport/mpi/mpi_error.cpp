@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/mpi/process_failure.hpp"
@@ -23,7 +24,8 @@ void check(int code, std::string_view what, MPI_Comm comm, int peer) {
     return;
   }
   if (is_process_failure(code)) {
-    const int failed = peer >= 0 ? peer : first_failed_rank(comm);
+    const std::vector<int> known = peer >= 0 ? std::vector{peer} : failed_ranks(comm);
+    const int failed = known.empty() ? -1 : known.front();
     if (failed >= 0) {
       throw PeerFailure(failed,
                         fmt::format("{}: rank {} failed ({})", what, failed, error_text(code)));

@@ -1,6 +1,8 @@
 #include "bluefog_cpp/transport/mpi/process_failure.hpp"
 
+#include <algorithm>
 #include <initializer_list>
+#include <numeric>
 
 // MPI ≥ 4.0 is required, its fault tolerance is not.
 #if __has_include(<mpi-ext.h>)
@@ -20,34 +22,35 @@ bool is_process_failure(int code) noexcept {
          error_class == MPIX_ERR_REVOKED;
 }
 
-int first_failed_rank(MPI_Comm comm) noexcept {
+std::vector<int> failed_ranks(MPI_Comm comm) {
+  std::vector<int> ranks;
   if (comm == MPI_COMM_NULL) {
-    return -1;
+    return ranks;
   }
   MPI_Group failed = MPI_GROUP_NULL;
   MPI_Group all = MPI_GROUP_NULL;
-  int rank = MPI_UNDEFINED;
+  int count = 0;
   if (MPIX_Comm_failure_ack(comm) == MPI_SUCCESS &&
-      MPIX_Comm_failure_get_acked(comm, &failed) == MPI_SUCCESS) {
-    int count = 0;
-    const int first = 0;
-    if (MPI_Group_size(failed, &count) == MPI_SUCCESS && count > 0 &&
-        MPI_Comm_group(comm, &all) == MPI_SUCCESS) {
-      MPI_Group_translate_ranks(failed, 1, &first, all, &rank);
-    }
+      MPIX_Comm_failure_get_acked(comm, &failed) == MPI_SUCCESS &&
+      MPI_Group_size(failed, &count) == MPI_SUCCESS && MPI_Comm_group(comm, &all) == MPI_SUCCESS) {
+    std::vector<int> places(static_cast<std::size_t>(count));
+    std::iota(places.begin(), places.end(), 0);
+    ranks.resize(places.size());
+    MPI_Group_translate_ranks(failed, count, places.data(), all, ranks.data());
+    std::sort(ranks.begin(), ranks.end());
   }
   for (MPI_Group* group : {&failed, &all}) {
     if (*group != MPI_GROUP_NULL && *group != MPI_GROUP_EMPTY) {
       MPI_Group_free(group);
     }
   }
-  return rank == MPI_UNDEFINED ? -1 : rank;
+  return ranks;
 }
 
 #else
 
 bool is_process_failure(int) noexcept { return false; }
-int first_failed_rank(MPI_Comm) noexcept { return -1; }
+std::vector<int> failed_ranks(MPI_Comm) { return {}; }
 
 #endif
 

@@ -2,13 +2,16 @@
 
 #include <mpi.h>
 
+#include <vector>
+
 namespace bluefog::mpi {
 
 /// True if `code` means that another process failed (ULFM). Always false where
 /// MPI was built without fault tolerance.
 [[nodiscard]] bool is_process_failure(int code) noexcept;
 
-/// Lowest rank of `comm` that is known to have failed, or −1.
-[[nodiscard]] int first_failed_rank(MPI_Comm comm) noexcept;
+/// Ranks of `comm` that are known to have failed, rising. Acknowledges them, so
+/// that receives from any source go on.
+[[nodiscard]] std::vector<int> failed_ranks(MPI_Comm comm);
 
 }  // namespace bluefog::mpi

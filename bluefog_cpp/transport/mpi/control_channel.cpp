@@ -1,0 +1,74 @@
+#include "bluefog_cpp/transport/mpi/control_channel.hpp"
+
+#include <algorithm>
+
+#include "bluefog_cpp/transport/mpi/cancel_receive.hpp"
+
+namespace bluefog::mpi {
+
+ControlChannel::ControlChannel(const StreamParts& parts)
+    : parts_(parts), place_(parts.table.add(*this)) {
+  post();
+}
+
+void ControlChannel::post() noexcept {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Irecv(&receiving_, sizeof receiving_, MPI_BYTE, MPI_ANY_SOURCE, kControlTag,
+                             parts_.comm, &request);
+  if (code != MPI_SUCCESS) {
+    parts_.failures.on_failure(-1, code);
+    return;
+  }
+  parts_.table.watch(place_, request);
+}
+
+void ControlChannel::on_ended(int code, int source, std::size_t bytes) noexcept {
+  if (code != MPI_SUCCESS) {
+    parts_.failures.on_failure(-1, code);
+    return;
+  }
+  if (bytes == sizeof receiving_) {
+    receiving_.text.back() = '\0';
+    heard_.emplace_back(source, receiving_);
+  }
+  post();
+}
+
+void ControlChannel::send(int rank, const ControlFrame& frame) {
+  reap();
+  if (sending_.size() >= kMaxSending) {
+    return;
+  }
+  auto sending = std::make_unique<Sending>();
+  sending->frame = frame;
+  const int code = MPI_Isend(&sending->frame, sizeof sending->frame, MPI_BYTE, rank, kControlTag,
+                             parts_.comm, &sending->request);
+  if (code != MPI_SUCCESS) {
+    parts_.failures.on_failure(rank, code);
+    return;
+  }
+  sending_.push_back(std::move(sending));
+}
+
+std::optional<std::pair<int, ControlFrame>> ControlChannel::poll() {
+  if (heard_.empty()) {
+    return std::nullopt;
+  }
+  auto oldest = heard_.front();
+  heard_.erase(heard_.begin());
+  return oldest;
+}
+
+void ControlChannel::reap() noexcept {
+  std::erase_if(sending_, [](const std::unique_ptr<Sending>& sending) {
+    int ended = 0;
+    return MPI_Test(&sending->request, &ended, MPI_STATUS_IGNORE) != MPI_SUCCESS || ended != 0;
+  });
+}
+
+bool ControlChannel::cancel() noexcept {
+  MPI_Request request = parts_.table.unwatch(place_);
+  return request == MPI_REQUEST_NULL || cancel_receive(request) != CancelOutcome::Running;
+}
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/transport/mpi/frame.hpp"
+#include "bluefog_cpp/transport/mpi/outgoing_stream.hpp"
+
+namespace bluefog::mpi {
+
+/// Small words between any two ranks, in the order of their sending. Best
+/// effort: dropped when too many are on their way.
+class ControlChannel final : private RequestOwner {
+ public:
+  explicit ControlChannel(const StreamParts& parts);
+  ControlChannel(const ControlChannel&) = delete;
+  ControlChannel& operator=(const ControlChannel&) = delete;
+
+  void send(int rank, const ControlFrame& frame);
+
+  /// Oldest frame that has come, with its sender.
+  [[nodiscard]] std::optional<std::pair<int, ControlFrame>> poll();
+
+  /// True while words of this rank are on their way.
+  [[nodiscard]] bool is_busy() const noexcept { return !sending_.empty(); }
+  /// Forgets sends that have ended.
+  void reap() noexcept;
+
+  /// Ends the receive that is posted. @return false if it would not end.
+  [[nodiscard]] bool cancel() noexcept;
+
+ private:
+  struct Sending {
+    MPI_Request request = MPI_REQUEST_NULL;
+    ControlFrame frame{};
+  };
+
+  void on_ended(int code, int source, std::size_t bytes) noexcept override;
+  void post() noexcept;
+
+  static constexpr std::size_t kMaxSending = 256;
+
+  StreamParts parts_;
+  std::size_t place_;
+  ControlFrame receiving_{};
+  std::vector<std::pair<int, ControlFrame>> heard_;
+  std::vector<std::unique_ptr<Sending>> sending_;
+};
+
+}  // namespace bluefog::mpi

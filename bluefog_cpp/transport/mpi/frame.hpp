@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "bluefog_cpp/transport/message.hpp"
+
+namespace bluefog::mpi {
+
+/// What one MPI message of a data stream is.
+enum class FrameKind : std::uint32_t {
+  Head = 1,   ///< first part of a message
+  Chunk = 2,  ///< a further part
+  Abort = 3,  ///< the message ends here; the payload says why
+};
+
+/// Precedes the payload of each MPI message: both travel as one.
+struct FrameHead {
+  FrameKind kind = FrameKind::Head;
+  std::uint32_t payload_bytes = 0;
+  /// Of a Head; others leave it at its default.
+  MessageHeader header{};
+};
+
+/// Room that a `FrameHead` takes: the payload after it starts on a cache line.
+inline constexpr std::size_t kFrameHeadBytes = 128;
+static_assert(sizeof(FrameHead) <= kFrameHeadBytes && std::is_trivially_copyable_v<FrameHead>);
+
+/// A word outside the streams of data.
+struct ControlFrame {
+  enum class Kind : std::uint32_t {
+    Refusal = 0,
+    Rejection = 1,
+    /// The sender leaves. `frames` says what it sent before.
+    Goodbye = 2,
+  };
+
+  Kind kind = Kind::Refusal;
+  std::uint64_t call = 0;
+  /// Number of data frames that the sender has sent to the receiver, by lane.
+  std::array<std::uint64_t, kLaneCount> frames{};
+  /// Zero-terminated.
+  std::array<char, 472> text{};
+};
+static_assert(std::is_trivially_copyable_v<ControlFrame>);
+
+/// Tags on the transport's own communicator: lanes, then control.
+[[nodiscard]] constexpr int tag_of(Lane lane) noexcept { return static_cast<int>(lane); }
+inline constexpr int kControlTag = static_cast<int>(kLaneCount);
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,349 @@
+#include "bluefog_cpp/transport/mpi/mpi_transport.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "bluefog_cpp/base/deadline.hpp"
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/mpi/mpi_error.hpp"
+#include "bluefog_cpp/transport/mpi/process_failure.hpp"
+
+namespace bluefog::mpi {
+
+namespace {
+
+constexpr std::size_t kLeastChunk = std::size_t{32} << 10U;
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+MpiTransport::MpiTransport(UniqueComm comm, const MpiTransportOptions& options)
+    : options_(options),
+      state_(std::make_unique<State>(options)),
+      parts_{comm.get(), state_->table, state_->pool, *this, options.chunk_bytes, options.depth} {
+  state_->comm = std::move(comm);
+  check(MPI_Comm_rank(parts_.comm, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(parts_.comm, &size_), "MPI_Comm_size");
+  state_->peers.resize(static_cast<std::size_t>(size_));
+  state_->control = std::make_unique<ControlChannel>(parts_);
+}
+
+OutgoingStream& MpiTransport::outgoing(int rank, Lane lane) {
+  auto& stream = peer(rank).outgoing[static_cast<std::size_t>(lane)];
+  if (!stream) {
+    stream = std::make_unique<OutgoingStream>(parts_, rank, lane);
+  }
+  return *stream;
+}
+
+IncomingStream& MpiTransport::incoming(int rank, Lane lane) {
+  auto& stream = peer(rank).incoming[static_cast<std::size_t>(lane)];
+  if (!stream) {
+    stream = std::make_unique<IncomingStream>(parts_, rank, lane);
+  }
+  return *stream;
+}
+
+// ---- failures
+
+void MpiTransport::on_failure(int rank, int code) noexcept {
+  try {
+    if (!is_process_failure(code)) {
+      failure_code_ = code;
+      return;
+    }
+    std::vector<int> failed = failed_ranks(parts_.comm);
+    if (failed.empty() && rank >= 0) {
+      failed.push_back(rank);
+    }
+    for (const int gone : failed) {
+      peer(gone).failure = "its process has failed (" + error_text(code) + ")";
+    }
+  } catch (...) {
+    failure_code_ = code;
+  }
+}
+
+void MpiTransport::throw_if_failed(int rank) const {
+  check(failure_code_, fmt::format("rank {}: MPI transport", rank_));
+  if (peer(rank).failure) {
+    throw PeerFailure(
+        rank, fmt::format("rank {}: rank {} is gone: {}", rank_, rank, *peer(rank).failure));
+  }
+}
+
+bool MpiTransport::is_gone(int rank) const {
+  return peer(rank).failure.has_value() || peer(rank).goodbye.has_value();
+}
+
+// True if everything that the peer sent before it left has come, as far as anybody asked for it.
+bool MpiTransport::has_said_all(const PeerState& state) const {
+  for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
+    if (state.incoming[lane] && state.incoming[lane]->received() < state.goodbye->frames[lane]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<std::string> MpiTransport::obituary(int rank) {
+  const PeerState& state = peer(rank);
+  if (state.failure) {
+    return fmt::format("{} ({})", *state.failure, last_seen(rank));
+  }
+  if (state.goodbye && has_said_all(state)) {
+    return fmt::format("that rank has closed its context ({})", last_seen(rank));
+  }
+  if (failure_code_ != MPI_SUCCESS) {
+    return fmt::format("MPI failed: {}", error_text(failure_code_));
+  }
+  return std::nullopt;
+}
+
+std::string MpiTransport::last_seen(int rank) const {
+  const PeerState& state = peer(rank);
+  if (state.seen_call == 0) {
+    return "no message of it has come yet";
+  }
+  return fmt::format("its last message here was of call {}, {}", state.seen_call,
+                     name_of(state.seen_kind));
+}
+
+// ---- writing
+
+bool MpiTransport::all_have_room(const Departure& departure) {
+  return std::ranges::all_of(departure.readers, [&](const WeightedRank& reader) {
+    return is_gone(reader.rank) || outgoing(reader.rank, departure.lane).has_room();
+  });
+}
+
+std::size_t MpiTransport::next_chunk_bytes(const Departure& departure) const noexcept {
+  // Several chunks let the reader begin before the writer has ended.
+  const std::size_t quarter = (departure.header.bytes / 4 + kPage - 1) / kPage * kPage;
+  const std::size_t chunk =
+      std::clamp(quarter, std::min(kLeastChunk, options_.chunk_bytes), options_.chunk_bytes);
+  return std::min(chunk, departure.header.bytes - departure.published);
+}
+
+// Readers with the same weight share one copy; only the first frame carries a weight.
+void MpiTransport::send_to_readers(const Departure& departure, FrameKind kind,
+                                   std::span<const std::byte> payload) {
+  StagedFrame* frame = nullptr;
+  double weight = 0.0;
+  for (const WeightedRank& reader : departure.readers) {
+    if (is_gone(reader.rank)) {
+      continue;
+    }
+    if (frame != nullptr && kind == FrameKind::Head && reader.weight != weight) {
+      state_->pool.release(*frame);
+      frame = nullptr;
+    }
+    if (frame == nullptr) {
+      MessageHeader header = departure.header;
+      header.weight = weight = reader.weight;
+      frame = &state_->pool.stage(kind, header, payload);
+    }
+    outgoing(reader.rank, departure.lane).send(*frame);
+  }
+  if (frame != nullptr) {
+    state_->pool.release(*frame);
+  }
+}
+
+bool MpiTransport::publish(Departure& departure) {
+  check(failure_code_, fmt::format("rank {}: MPI transport", rank_));
+  if (departure.lane == Lane::Ordinary && !all_have_room(departure)) {
+    return false;
+  }
+  const std::size_t bytes = next_chunk_bytes(departure);
+  send_to_readers(departure, departure.announced ? FrameKind::Chunk : FrameKind::Head,
+                  {departure.data + departure.published, bytes});
+  departure.announced = true;
+  departure.published += bytes;
+  return true;
+}
+
+bool MpiTransport::abort(Departure& departure, std::string_view reason) {
+  if (departure.announced) {
+    if (departure.lane == Lane::Ordinary && failure_code_ == MPI_SUCCESS &&
+        !all_have_room(departure)) {
+      return false;
+    }
+    const std::string_view text = reason.substr(0, options_.chunk_bytes);
+    send_to_readers(departure, FrameKind::Abort,
+                    std::as_bytes(std::span(text.data(), text.size())));
+  }
+  departure.announced = true;
+  departure.published = departure.header.bytes;
+  return true;
+}
+
+// ---- reading
+
+const MessageHeader* MpiTransport::arrived(int source, Lane lane) {
+  const MessageHeader* const header = incoming(source, lane).arrived();
+  if (header == nullptr) {
+    throw_if_failed(source);
+    return nullptr;
+  }
+  PeerState& state = peer(source);
+  state.seen_call = header->id.call();
+  state.seen_kind = header->envelope.kind;
+  return header;
+}
+
+std::span<const std::byte> MpiTransport::readable(int source, Lane lane) {
+  return incoming(source, lane).readable();
+}
+
+void MpiTransport::consume(int source, Lane lane, std::size_t bytes) {
+  incoming(source, lane).consume(bytes);
+}
+
+bool MpiTransport::at_end(int source, Lane lane) const {
+  const auto& stream = peer(source).incoming[static_cast<std::size_t>(lane)];
+  return !stream || stream->at_end();
+}
+
+std::optional<std::string> MpiTransport::aborted(int source, Lane lane) {
+  return incoming(source, lane).abort_reason();
+}
+
+void MpiTransport::finish(int source, Lane lane) { incoming(source, lane).finish(); }
+
+// ---- words between ranks
+
+void MpiTransport::send_control(int rank, const ControlMessage& message) {
+  if (is_gone(rank)) {
+    return;
+  }
+  ControlFrame frame{.kind = message.kind == ControlMessage::Kind::Refusal
+                                 ? ControlFrame::Kind::Refusal
+                                 : ControlFrame::Kind::Rejection,
+                     .call = message.call};
+  message.text.copy(frame.text.data(), frame.text.size() - 1);
+  state_->control->send(rank, frame);
+}
+
+std::optional<std::pair<int, ControlMessage>> MpiTransport::poll_control() {
+  while (auto heard = state_->control->poll()) {
+    const auto& [source, frame] = *heard;
+    if (frame.kind != ControlFrame::Kind::Goodbye) {
+      return std::pair{source, ControlMessage{.kind = frame.kind == ControlFrame::Kind::Refusal
+                                                          ? ControlMessage::Kind::Refusal
+                                                          : ControlMessage::Kind::Rejection,
+                                              .call = frame.call,
+                                              .text = frame.text.data()}};
+    }
+    PeerState& state = peer(source);
+    state.goodbye = frame;
+    for (auto& stream : state.outgoing) {
+      if (stream) {
+        stream->drop_waiting();
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+bool MpiTransport::progress() {
+  int code = MPI_SUCCESS;
+  const bool moved = state_->table.poll(code);
+  if (code != MPI_SUCCESS) {
+    on_failure(-1, code);
+  }
+  return moved;
+}
+
+bool MpiTransport::has_pending() {
+  const auto busy = [](const PeerState& state) {
+    return !state.failure && !state.goodbye &&
+           std::ranges::any_of(state.outgoing,
+                               [](const auto& stream) { return stream && stream->is_busy(); });
+  };
+  if (!std::ranges::any_of(state_->peers, busy)) {
+    return false;
+  }
+  progress();
+  return std::ranges::any_of(state_->peers, busy);
+}
+
+// ---- the end
+
+MpiTransport::~MpiTransport() {
+  if (!is_running()) {
+    return;  // MPI was finalised: it holds on to nothing any more
+  }
+  bool all_ended = false;
+  try {
+    say_goodbye();
+    linger();
+    all_ended = is_quiet();
+  } catch (...) {  // out of memory: leave everything as it is
+  }
+  if (!all_ended) {
+    // MPI may still read and write this memory, and a communicator whose
+    // messages have not all come must not be used again.
+    [[maybe_unused]] const State* left_to_mpi = state_.release();
+  }
+}
+
+void MpiTransport::say_goodbye() {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_ || peer(rank).failure) {
+      continue;
+    }
+    ControlFrame frame{.kind = ControlFrame::Kind::Goodbye};
+    for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
+      if (auto& stream = peer(rank).outgoing[lane]) {
+        if (!peer(rank).goodbye) {
+          stream->send_rest();
+        }
+        frame.frames[lane] = stream->sent();
+      }
+    }
+    state_->control->send(rank, frame);
+  }
+}
+
+// What peers have not taken yet goes on its way while this process still drives MPI.
+void MpiTransport::linger() {
+  constexpr std::chrono::seconds kLongest(1);
+  constexpr std::chrono::microseconds kPause(50);
+  const Deadline deadline = Deadline::after(kLongest);
+  while (has_pending() && !deadline.expired()) {
+    progress();
+    while (poll_control()) {
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+bool MpiTransport::is_quiet() {
+  progress();
+  while (poll_control()) {
+  }
+  bool quiet = state_->control->cancel();
+  state_->control->reap();
+  quiet = quiet && !state_->control->is_busy();
+  for (int rank = 0; rank < size_; ++rank) {
+    PeerState& state = peer(rank);
+    for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
+      if (state.incoming[lane]) {
+        quiet = state.incoming[lane]->cancel() && quiet;
+      }
+      quiet = quiet && !(state.outgoing[lane] && state.outgoing[lane]->is_busy());
+      const std::uint64_t received = state.incoming[lane] ? state.incoming[lane]->received() : 0;
+      quiet =
+          quiet && (rank == rank_ || (state.goodbye && state.goodbye->frames[lane] == received));
+    }
+  }
+  return quiet;
+}
+
+}  // namespace bluefog::mpi

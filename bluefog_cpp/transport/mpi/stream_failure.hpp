@@ -1,0 +1,14 @@
+#pragma once
+
+namespace bluefog::mpi {
+
+/// Hears of MPI calls that failed on the way to or from a rank.
+class FailureSink {
+ public:
+  virtual void on_failure(int rank, int code) noexcept = 0;
+
+ protected:
+  ~FailureSink() = default;
+};
+
+}  // namespace bluefog::mpi
