@@ -22,7 +22,7 @@ function(bluefog_install_package)
   foreach(folder bluefog_cpp topology ops optimizers)
     if(EXISTS "${PROJECT_SOURCE_DIR}/${folder}/CMakeLists.txt")
       install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION ${BLUEFOG_INSTALL_INCLUDEDIR}
-              COMPONENT bluefog_cpp FILES_MATCHING PATTERN "*.hpp")
+              COMPONENT bluefog_cpp FILES_MATCHING PATTERN "*.hpp" PATTERN "*-inl.hpp" EXCLUDE)
     endif()
   endforeach()
   if(TARGET bfrun)

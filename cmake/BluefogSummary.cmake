@@ -1,6 +1,9 @@
 # What configure found and chose, for the reader of its output.
 message(STATUS "bluefog_cpp ${PROJECT_VERSION}")
-message(STATUS "  build type  ${CMAKE_BUILD_TYPE}${BLUEFOG_SANITIZE}")
+message(STATUS "  build type  ${CMAKE_BUILD_TYPE}")
+if(BLUEFOG_SANITIZE)
+  message(STATUS "  sanitizers  ${BLUEFOG_SANITIZE}")
+endif()
 message(STATUS "  MPI         ${BLUEFOG_MPI_STATUS}")
 message(STATUS "  LibTorch    ${BLUEFOG_TORCH_STATUS}")
 message(STATUS "  CUDA        ${BLUEFOG_CUDA_STATUS}")

@@ -1,11 +1,13 @@
 # Every public header compiles alone: one source per header, which includes it
 # twice and nothing else. The objects are built by the test, not by default.
+# Files named *-inl.hpp are parts of one source and no headers in this sense.
 function(bluefog_add_header_check name)
   cmake_parse_arguments(arg "TORCH" "" "FOLDERS;LIBS" ${ARGN})
   set(sources "")
   foreach(folder ${arg_FOLDERS})
     file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
          "${PROJECT_SOURCE_DIR}/${folder}/*.hpp")
+    list(FILTER headers EXCLUDE REGEX "-inl\\.hpp$")
     foreach(header ${headers})
       set(source "${CMAKE_CURRENT_BINARY_DIR}/headers/${header}.cpp")
       file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
@@ -23,7 +25,6 @@ function(bluefog_add_header_check name)
   if(arg_TORCH)
     set_target_properties(headers_${name} PROPERTIES JOB_POOL_COMPILE bluefog_torch)
   endif()
-  list(LENGTH sources count)
   bluefog_add_script_test(
     package.headers.${name} LABELS package TIMEOUT 900 PROCESSORS ${BLUEFOG_CORES}
     COMMAND ${CMAKE_COMMAND} --build "${PROJECT_BINARY_DIR}" --target headers_${name})
