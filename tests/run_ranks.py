@@ -26,6 +26,7 @@ def parse_arguments():
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--launcher", required=True, help="bfrun, or mpirun")
     parser.add_argument("--launcher-args", default="", help="further options of the launcher")
+    parser.add_argument("--timeout", type=float, default=280, help="seconds for the whole launch")
     parser.add_argument("command", nargs="+")
     return parser.parse_args()
 
@@ -35,6 +36,20 @@ def launch_command(args, folder):
     if pathlib.Path(args.launcher).name == "mpirun":
         command += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     return command + args.launcher_args.split() + [str(WRAPPER), str(folder)] + args.command
+
+
+def run_launch(command, timeout):
+    """The launcher's exit code; None when it had to be ended, with its ranks."""
+    with subprocess.Popen(command) as process:
+        try:
+            return process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        return None
 
 
 def read_rank(path):
@@ -76,13 +91,15 @@ def main():
     folder.mkdir(parents=True)
     command = launch_command(args, folder)
     print("+", " ".join(command), flush=True)
-    code = subprocess.run(command, check=False).returncode
+    code = run_launch(command, args.timeout)
 
     cases, missing = merge(folder, args.ranks)
     problems = [f"rank {rank} wrote no results: it ended before its tests did" for rank in missing]
     if not cases:
         problems.append("no test case ran")
-    if code != 0 and not any(case["state"] == "failed" for case in cases.values()):
+    if code is None:
+        problems.append(f"the launch did not end within {args.timeout:.0f} s")
+    elif code != 0 and not any(case["state"] == "failed" for case in cases.values()):
         problems.append(f"the launcher ended with exit code {code}")
     if problems:
         cases["launch"] = {"state": "failed", "text": "\n".join(problems)}

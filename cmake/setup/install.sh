@@ -126,7 +126,7 @@ explain_pip() {
   local log=$1
   if grep -q 'No space left' "$log"; then
     stop 'the disk is full.' 'Make room (also in /tmp), then run the same command again.'
-  elif grep -qiE 'connection|temporary failure|timed out|name resolution|proxy' "$log"; then
+  elif grep -qiE 'from versions: none|connection|timed out|name resolution|proxy' "$log"; then
     stop 'pip cannot reach the package index.' \
       'Look at the network, or set PIP_INDEX_URL to a mirror that you can reach.'
   fi

@@ -1,0 +1,91 @@
+"""The counting behind `make test`: what passed, failed, was skipped, or is missing."""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import run_ranks  # noqa: E402
+import run_suites  # noqa: E402
+
+
+def case(text):
+    return ElementTree.fromstring(text)
+
+
+class ResultsTest(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def results(self, text):
+        return list(run_suites.results_of("release", case(text), self.folder))
+
+    def test_states_of_single_tests(self):
+        passed = '<testcase name="unit.a" status="run"/>'
+        failed = '<testcase name="unit.a" status="fail"><failure message=""/></testcase>'
+        not_run = '<testcase name="unit.a" status="notrun"><skipped message="no file"/></testcase>'
+        self.assertEqual([r.state for r in self.results(passed)], ["passed"])
+        self.assertEqual([r.state for r in self.results(failed)], ["failed"])
+        self.assertEqual(self.results(not_run)[0].state, "skipped")
+
+    def test_reasons_of_skipped_tests(self):
+        script = ('<testcase name="hosts.a" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
+                  "<system-out>SKIPPED: needs root\n</system-out></testcase>")
+        gtest = ('<testcase name="unit.a" status="notrun"><skipped message="regex"/><system-out>'
+                 "a_test.cpp:4: Skipped\nno GPU\n[  SKIPPED ] A.B (0 ms)\n</system-out></testcase>")
+        self.assertEqual(self.results(script)[0].text, "needs root")
+        self.assertEqual(self.results(gtest)[0].text, "no GPU")
+
+    def test_a_launch_counts_by_its_cases(self):
+        cases = {"A.B": {"state": "passed", "text": ""}, "A.C": {"state": "skipped", "text": "why"}}
+        (self.folder / "mpi.a.np2.json").write_text(json.dumps(cases))
+        found = self.results('<testcase name="mpi.a.np2" status="run"/>')
+        self.assertEqual([(r.name, r.state) for r in found],
+                         [("mpi.a.np2.A.B", "passed"), ("mpi.a.np2.A.C", "skipped")])
+
+    def test_a_launch_that_timed_out_fails_although_its_cases_passed(self):
+        cases = {"A.B": {"state": "passed", "text": ""}}
+        (self.folder / "mpi.a.np2.json").write_text(json.dumps(cases))
+        found = self.results('<testcase name="mpi.a.np2" status="fail"/>')
+        self.assertEqual([r.state for r in found], ["passed", "failed"])
+
+    def test_a_rung_without_tests_is_a_failure(self):
+        found = list(run_suites.missing_suites("tsan", []))
+        self.assertIn("unit", [r.name for r in found])
+        self.assertEqual({r.state for r in found}, {"failed"})
+
+
+class MergeTest(unittest.TestCase):
+    def merge(self, *ranks):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for rank, text in enumerate(ranks):
+                if text:
+                    (folder / f"rank{rank}.xml").write_text(f"<testsuites>{text}</testsuites>")
+            return run_ranks.merge(folder, len(ranks))
+
+    def test_one_failing_rank_fails_the_case(self):
+        passed = '<testcase classname="A" name="B" status="run"/>'
+        failed = '<testcase classname="A" name="B" status="run"><failure message="x"/></testcase>'
+        cases, missing = self.merge(passed, failed, passed)
+        self.assertEqual(cases["A.B"], {"state": "failed", "text": "rank 1: x\n"})
+        self.assertEqual(missing, [])
+
+    def test_a_rank_without_results_is_named(self):
+        _, missing = self.merge('<testcase classname="A" name="B" status="run"/>', "")
+        self.assertEqual(missing, [1])
+
+    def test_a_case_filtered_out_is_not_counted(self):
+        cases, _ = self.merge('<testcase classname="A" name="B" status="notrun"/>')
+        self.assertEqual(cases, {})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# setup_words.sh WORK_FOLDER: what cmake/setup/install.sh says when something
+# cannot be had. Stand-ins on PATH play the machines that lack it.
+set -euo pipefail
+source_folder=$(cd "$(dirname "$0")/../.." && pwd)
+work=$1
+rm -rf "$work"
+failures=0
+
+# stand_in CASE PROGRAM BODY: a program of that name for one case.
+stand_in() {
+  mkdir -p "$work/$1/bin"
+  printf '#!/bin/sh\n%s\n' "$3" >"$work/$1/bin/$2"
+  chmod +x "$work/$1/bin/$2"
+}
+
+# expect CASE WORDS [NAME=VALUE…]: install.sh fails and says WORDS.
+expect() {
+  local case=$1 words=$2 output code=0
+  shift 2
+  mkdir -p "$work/$case/bin"
+  output=$(env PATH="$work/$case/bin:$PATH" "$@" "$source_folder/cmake/setup/install.sh" 2>&1 \
+    </dev/null) || code=$?
+  if [ $code -eq 0 ] || ! grep -qF -- "$words" <<<"$output"; then
+    printf 'FAILED: %s: exit code %d, expected the words "%s" in:\n%s\n' "$case" "$code" \
+      "$words" "$output"
+    failures=$((failures + 1))
+  else
+    echo "ok: $case"
+  fi
+}
+
+stand_in not_root id 'echo 1000'
+stand_in not_root sudo 'exit 1'
+stand_in not_root dpkg-query 'exit 1'
+stand_in not_root apt-get 'exit 1'
+expect not_root 'apt-get install -y --no-install-recommends dataset-fashion-mnist g++'
+
+stand_in apt_fails id 'echo 0'
+stand_in apt_fails dpkg-query 'exit 1'
+stand_in apt_fails apt-get 'echo "E: Unable to fetch some archives"; exit 100'
+expect apt_fails 'Unable to fetch some archives'
+expect apt_fails 'apt-get could not install: dataset-fashion-mnist'
+
+expect no_compiler "there is no C++ compiler 'no-such-compiler'" \
+  BLUEFOG_SKIP_PACKAGES=1 CXX=no-such-compiler
+
+mkdir -p "$work/foreign/venv" && touch "$work/foreign/venv/something"
+expect foreign 'is no working virtual environment' \
+  BLUEFOG_SKIP_PACKAGES=1 BLUEFOG_VENV="$work/foreign/venv"
+[ -e "$work/foreign/venv/something" ] || { echo 'FAILED: a foreign folder was touched'; exit 1; }
+
+for name in python3 python3.10 python3.11 python3.12 python3.13; do
+  stand_in old_python $name '[ "$1" = --version ] && echo "Python 3.9.2"; exit 1'
+done
+expect old_python 'found: Python 3.9.2' \
+  BLUEFOG_SKIP_PACKAGES=1 BLUEFOG_VENV="$work/old_python/venv" PYTHON=
+
+python3 -m venv "$work/empty"
+stand_in no_disk df 'printf "filesystem\\n/dev/disk 9 9 2097152 0%% /\\n"'
+expect no_disk 'and '"$work"'/empty has 2 GiB' BLUEFOG_SKIP_PACKAGES=1 BLUEFOG_VENV="$work/empty"
+stand_in no_network df 'printf "filesystem\\n/dev/disk 9 9 99999999 0%% /\\n"'
+expect no_network 'pip cannot reach the package index' BLUEFOG_SKIP_PACKAGES=1 \
+  BLUEFOG_VENV="$work/empty" PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_RETRIES=0 PIP_CONFIG_FILE=
+
+rm -rf "$work"
+exit $((failures > 0))
