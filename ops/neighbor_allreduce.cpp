@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <boost/container/small_vector.hpp>
-#include <cstring>
+#include <string>
 #include <utility>
 
 #include "ops/combine.hpp"
@@ -24,7 +24,8 @@ class NeighborAllreduce final : public Operation {
         output_(std::move(output)),
         plan_(std::move(plan)),
         completion_(options.completion),
-        envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)) {}
+        name_(options.name),
+        envelope_(Envelope::make(kKind, output_.dtype, output_.count, name_)) {}
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 
@@ -63,6 +64,7 @@ class NeighborAllreduce final : public Operation {
   BufferView output_;
   std::shared_ptr<const NeighborPlan> plan_;
   Completion completion_;
+  std::string name_;
   Envelope envelope_;
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, 4> incoming_;
@@ -89,22 +91,14 @@ void check_arguments(const Context& context, const ConstBufferView& input, const
   }
 }
 
-std::shared_ptr<Operation> make_operation(Context& context, ConstBufferView input,
-                                          BufferView output,
-                                          std::shared_ptr<const NeighborPlan> plan,
-                                          const NeighborAllreduceOptions& options) {
-  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
-  return std::make_shared<NeighborAllreduce>(std::move(input), std::move(output), std::move(plan),
-                                             options);
-}
-
 }  // namespace
 
 Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, BufferView output,
                                     std::shared_ptr<const NeighborPlan> plan,
                                     const NeighborAllreduceOptions& options) {
-  return context.engine().submit(
-      make_operation(context, std::move(input), std::move(output), std::move(plan), options));
+  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
+  return context.engine().submit(std::make_shared<NeighborAllreduce>(
+      std::move(input), std::move(output), std::move(plan), options));
 }
 
 Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
@@ -118,8 +112,9 @@ Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
 void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
                         std::shared_ptr<const NeighborPlan> plan,
                         const NeighborAllreduceOptions& options) {
-  context.engine().run(
-      make_operation(context, std::move(input), std::move(output), std::move(plan), options));
+  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
+  NeighborAllreduce operation(std::move(input), std::move(output), std::move(plan), options);
+  context.engine().run(operation);
 }
 
 void neighbor_allreduce(Context& context, BufferView buffer,

@@ -42,7 +42,7 @@ Engine::~Engine() { close(); }
 
 Work Engine::submit(std::shared_ptr<Operation> operation) {
   Lock lock(mutex_);
-  enqueue(operation);
+  enqueue(*operation, operation);
   while (step_all()) {
   }
   if (has_background_work()) {
@@ -53,10 +53,10 @@ Work Engine::submit(std::shared_ptr<Operation> operation) {
   return {shared_from_this(), std::move(operation)};
 }
 
-void Engine::run(const std::shared_ptr<Operation>& operation) {
+void Engine::run(Operation& operation) {
   Lock lock(mutex_);
-  enqueue(operation);
-  drive(lock, *operation);
+  enqueue(operation, nullptr);
+  drive(lock, operation);
 }
 
 void Engine::wait(Operation& operation) {
@@ -72,16 +72,16 @@ bool Engine::is_done(const Operation& operation) noexcept {
   return phase == CallState::Phase::Complete || phase == CallState::Phase::Failed;
 }
 
-void Engine::enqueue(const std::shared_ptr<Operation>& operation) {
+void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
   if (closed_) {
     throw StateError(fmt::format("rank {}, {}: the context is closed", parts_.rank,
-                                 operation->envelope().describe()));
+                                 operation.envelope().describe()));
   }
-  operation->call_.index = next_call_++;
+  operation.call_.index = next_call_++;
   for (const auto& transport : parts_.transports) {
-    transport->note_call(CallId::make(operation->call_.index, 0), operation->envelope().kind);
+    transport->note_call(CallId::make(operation.call_.index, 0), operation.envelope().kind);
   }
-  active_.push_back(operation);
+  active_.push_back({&operation, std::move(owner)});
 }
 
 void Engine::drive(Lock& lock, Operation& operation) {
@@ -111,6 +111,7 @@ void Engine::drive(Lock& lock, Operation& operation) {
         pause(lock, waiter, &operation);
       }
     }
+    remove_finished();  // the operation may be on the stack
   }
   if (operation.call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Failed) {
     std::rethrow_exception(operation.call_.error);
@@ -188,21 +189,25 @@ bool Engine::step_all() {
     moved |= transport->progress();
   }
   StepRights rights;
+  if (!retractions_.empty()) {
+    moved |= send_retractions();
+    rights.may_publish = retractions_.empty();
+  }
   rights.oldest_call = next_call_;
-  for (const auto& operation : active_) {
-    if (!operation->call_.aborting) {
-      rights.oldest_call = operation->call_.index;
+  for (const Active& active : active_) {
+    if (!is_done(*active.operation)) {
+      rights.oldest_call = active.operation->call_.index;
       break;
     }
   }
   bool some_finished = false;
-  for (const auto& operation : active_) {
-    CallState& call = operation->call_;
+  for (const Active& active : active_) {
+    CallState& call = active.operation->call_;
     rights.waited_for = call.waiters > 0;
-    moved |= step(*operation, rights);
-    if (is_done(*operation) && !call.aborting) {
+    moved |= step(*active.operation, rights);
+    if (is_done(*active.operation)) {
       some_finished = true;
-    } else if (call.aborting || !call.last || !call.exchange.published()) {
+    } else if (!call.last || !call.exchange.published()) {
       rights.may_publish = false;
     }
   }
@@ -212,17 +217,18 @@ bool Engine::step_all() {
   return moved;
 }
 
+bool Engine::send_retractions() {
+  return std::erase_if(retractions_, [](PendingRetraction& pending) {
+           return pending.retraction.transport->abort(pending.retraction.departure, pending.reason);
+         }) > 0;
+}
+
 bool Engine::step(Operation& operation, const StepRights& rights) {
   CallState& call = operation.call_;
+  if (is_done(operation)) {
+    return false;
+  }
   try {
-    if (call.aborting) {
-      // Abort marks go into the streams in the order of the calls, as data does.
-      call.aborting = !(rights.may_publish && call.exchange.abort(message_of(call.error)));
-      return !call.aborting;
-    }
-    if (is_done(operation)) {
-      return false;
-    }
     bool moved = false;
     if (call.phase.load(std::memory_order_relaxed) == CallState::Phase::Queued) {
       call.phase.store(CallState::Phase::Running, std::memory_order_relaxed);
@@ -232,8 +238,7 @@ bool Engine::step(Operation& operation, const StepRights& rights) {
       }
     }
     while (true) {
-      const bool stepped = call.exchange.step(rights, *this);
-      moved |= stepped;
+      moved |= call.exchange.step(rights, *this);
       if (!call.exchange.finished()) {
         return moved;
       }
@@ -280,16 +285,16 @@ void Engine::complete(Operation& operation) {
 void Engine::fail(Operation& operation, std::exception_ptr error) {
   CallState& call = operation.call_;
   failed_calls_[failed_count_++ % failed_calls_.size()] = call.index;
+  for (Retraction& retraction : call.exchange.retract()) {
+    retractions_.push_back({std::move(retraction), message_of(error)});
+  }
   call.error = std::move(error);
-  call.aborting = true;  // the next step takes back what was not sent
   call.phase.store(CallState::Phase::Failed, std::memory_order_release);
   doorbell_->ring();
 }
 
 void Engine::remove_finished() {
-  std::erase_if(active_, [](const std::shared_ptr<Operation>& operation) {
-    return is_done(*operation) && !operation->call_.aborting;
-  });
+  std::erase_if(active_, [](const Active& active) { return is_done(*active.operation); });
 }
 
 void Engine::set_interrupt_check(std::function<void()> check) {
@@ -301,7 +306,7 @@ void Engine::close() noexcept {
   {
     const Lock lock(mutex_);
     if (!std::exchange(closed_, true)) {
-      for (const auto& operation : active_) {
+      for (const auto& [operation, owner] : active_) {
         if (!is_done(*operation)) {
           fail(*operation, std::make_exception_ptr(StateError(fmt::format(
                                "rank {}, {}: the context was closed before it completed",
@@ -320,15 +325,11 @@ void Engine::close() noexcept {
 }
 
 bool Engine::has_background_work() const noexcept {
-  if (std::ranges::any_of(parts_.transports,
-                          [](const auto& transport) { return transport->has_pending(); })) {
-    return true;
-  }
-  return std::ranges::any_of(active_, [](const auto& operation) {
-    const CallState& call = operation->call_;
+  return !retractions_.empty() || std::ranges::any_of(active_, [](const Active& active) {
+    const CallState& call = active.operation->call_;
     const bool rests = call.consumption == Consumption::OnWait && call.waiters == 0 && call.last &&
                        call.exchange.published();
-    return call.aborting || (!is_done(*operation) && !rests);
+    return !is_done(*active.operation) && !rests;
   });
 }
 

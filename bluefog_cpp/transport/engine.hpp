@@ -59,8 +59,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// @throws StateError after `close`.
   Work submit(std::shared_ptr<Operation> operation);
 
-  /// As `submit` and `Work::wait` in one, without a hand-over to the progress thread.
-  void run(const std::shared_ptr<Operation>& operation);
+  /// As `submit` and `Work::wait` in one, without a hand-over to the progress thread. The operation
+  /// may live on the stack.
+  void run(Operation& operation);
 
   /// Blocks until the call is complete and rethrows its error.
   void wait(Operation& operation);
@@ -92,7 +93,17 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
 
-  void enqueue(const std::shared_ptr<Operation>& operation);
+  struct Active {
+    Operation* operation = nullptr;
+    /// Null for calls that `run` keeps.
+    std::shared_ptr<Operation> owner{};
+  };
+  struct PendingRetraction {
+    Retraction retraction{};
+    std::string reason{};
+  };
+
+  void enqueue(Operation& operation, std::shared_ptr<Operation> owner);
   void drive(Lock& lock, Operation& operation);
   void pause(Lock& lock, Waiter& waiter, Operation* operation);
   [[nodiscard]] bool needs_polling() const noexcept;
@@ -103,6 +114,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   void complete(Operation& operation);
   void fail(Operation& operation, std::exception_ptr error);
   void remove_finished();
+  bool send_retractions();
 
   bool hear_control();
   void hear(int source, ControlMessage message);
@@ -124,7 +136,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   std::mutex mutex_;
   std::condition_variable work_to_drive_;
-  std::vector<std::shared_ptr<Operation>> active_;
+  std::vector<Active> active_;
+  std::vector<PendingRetraction> retractions_;
   std::uint64_t next_call_ = 1;
   int drivers_ = 0;
   int sleepers_ = 0;

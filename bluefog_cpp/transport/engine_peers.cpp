@@ -58,10 +58,10 @@ void Engine::hear(int source, ControlMessage message) {
 }
 
 Operation* Engine::find_active(std::uint64_t call) const noexcept {
-  const auto it = std::ranges::find_if(active_, [call](const auto& operation) {
-    return operation->call_.index == call && !is_done(*operation);
+  const auto it = std::ranges::find_if(active_, [call](const Active& active) {
+    return active.operation->call_.index == call && !is_done(*active.operation);
   });
-  return it == active_.end() ? nullptr : it->get();
+  return it == active_.end() ? nullptr : it->operation;
 }
 
 bool Engine::has_failed(std::uint64_t call) const noexcept {
@@ -80,11 +80,12 @@ void Engine::fail_calls_on_dead_peers() {
     }
     return {-1, {}};
   };
-  const auto is_running = [](const auto& operation) {
-    return operation->call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Running;
+  const auto is_running = [](const Active& active) {
+    return active.operation->call_.phase.load(std::memory_order_relaxed) ==
+           CallState::Phase::Running;
   };
-  const auto some_dead = std::ranges::any_of(active_, [&](const auto& operation) {
-    return is_running(operation) && find_dead(*operation).first >= 0;
+  const auto some_dead = std::ranges::any_of(active_, [&](const Active& active) {
+    return is_running(active) && find_dead(*active.operation).first >= 0;
   });
   if (!some_dead) {
     return;
@@ -92,10 +93,11 @@ void Engine::fail_calls_on_dead_peers() {
   // A peer may have sent its last message just before it went.
   while (step_all()) {
   }
-  for (const auto& operation : active_) {
-    if (!is_running(operation)) {
+  for (const Active& active : active_) {
+    if (!is_running(active)) {
       continue;
     }
+    Operation* const operation = active.operation;
     if (const auto [rank, obituary] = find_dead(*operation); rank >= 0) {
       fail(*operation, std::make_exception_ptr(PeerFailure(
                            rank, fmt::format("rank {}, call {}, {}: waited for rank {}, but {}",
@@ -108,9 +110,9 @@ void Engine::fail_calls_on_dead_peers() {
 std::string Engine::awaited_text(const Operation& operation) const {
   // A call may stand behind earlier ones: what they wait for is what counts.
   const Operation* blocked = &operation;
-  for (const auto& earlier : active_) {
+  for (const auto& [earlier, owner] : active_) {
     if (earlier->call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Running) {
-      blocked = earlier.get();
+      blocked = earlier;
       break;
     }
   }

@@ -260,15 +260,22 @@ void Exchange::throw_if_aborted(const Source& source) const {
   }
 }
 
-bool Exchange::abort(std::string_view reason) {
-  bool all_done = true;
-  for (auto& [departure, transport] : sendings_) {
+std::vector<Retraction> Exchange::retract() {
+  std::vector<Retraction> retractions;
+  for (const auto& [departure, transport] : sendings_) {
     // What was never announced is not missed: its readers see the next call instead.
-    if (!departure.complete()) {
-      all_done = transport->abort(departure, reason) && all_done;
+    if (departure.announced && !departure.complete()) {
+      auto& retraction = retractions.emplace_back();
+      retraction.transport = transport;
+      retraction.departure = departure;
+      retraction.readers.assign(departure.readers.begin(), departure.readers.end());
+      retraction.departure.readers = retraction.readers;
+      retraction.departure.data = nullptr;
     }
   }
-  return all_done;
+  sendings_.clear();
+  published_ = true;
+  return retractions;
 }
 
 std::vector<int> Exchange::awaited_sources() const {

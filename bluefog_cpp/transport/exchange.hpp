@@ -101,6 +101,14 @@ struct StepRights {
   std::uint64_t oldest_call = 0;
 };
 
+/// A message that its writer began and will not end.
+struct Retraction {
+  Transport* transport = nullptr;
+  Departure departure{};
+  /// What `departure.readers` refers to.
+  std::vector<WeightedRank> readers{};
+};
+
 /// State machine of one exchange: publishes when there is room, combines when all pieces are here,
 /// never blocks. Whoever holds the engine's mutex steps it.
 class Exchange {
@@ -110,14 +118,15 @@ class Exchange {
              Receiver& receiver);
 
   /// @return whether anything moved.
-  /// @throws MismatchError, PeerFailure: the exchange then has to be aborted.
+  /// @throws MismatchError, PeerFailure: the exchange then has to be retracted.
   bool step(const StepRights& rights, const PeerWord& word);
 
   [[nodiscard]] bool published() const noexcept { return published_; }
   [[nodiscard]] bool finished() const noexcept { return published_ && consumed_; }
 
-  /// Takes back what has not been sent. Call until it returns true.
-  bool abort(std::string_view reason);
+  /// Ends the exchange early. @return what its readers were told of but have not got in full: they
+  /// must be told that the rest does not come.
+  [[nodiscard]] std::vector<Retraction> retract();
 
   /// Ranks whose message is still missing, in whole or in part.
   [[nodiscard]] std::vector<int> awaited_sources() const;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace bluefog {
 
 std::string_view name_of(OpKind kind) noexcept {
@@ -35,8 +33,7 @@ Envelope Envelope::make(OpKind kind, Dtype dtype, std::int64_t count, std::strin
       hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
     }
     envelope.name_hash = hash == 0 ? 1 : hash;
-    std::copy_n(name.begin(), std::min(name.size(), envelope.name.size() - 1),
-                envelope.name.begin());
+    envelope.name = name.substr(0, kMaxNameBytes);
   }
   return envelope;
 }
@@ -47,7 +44,7 @@ std::string Envelope::describe() const {
     text += count < 0 ? fmt::format("({}[any]", name_of(dtype))
                       : fmt::format("({}[{}]", name_of(dtype), count);
     if (name_hash != 0) {
-      text += fmt::format(", name '{}'", name.data());
+      text += fmt::format(", name '{}'", name);
     }
     text += ')';
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -32,6 +31,9 @@ enum class Lane : std::uint8_t {
 };
 inline constexpr std::size_t kLaneCount = 2;
 
+/// Longest name that travels along with a message; longer ones are cut, their hash is of the whole.
+inline constexpr std::size_t kMaxNameBytes = 63;
+
 /// What a call is, as every rank of it must describe it: the fingerprint.
 struct Envelope {
   /// Elements, or −1 where ranks may differ.
@@ -39,9 +41,10 @@ struct Envelope {
   std::uint32_t name_hash = 0;
   OpKind kind = OpKind::Barrier;
   Dtype dtype = Dtype::UInt8;
-  /// The user's name for the tensor, cut to fit, zero-terminated.
-  std::array<char, 64> name{};
+  /// The user's name for the tensor; belongs to whoever made the envelope.
+  std::string_view name{};
 
+  /// @param name outlives the envelope.
   static Envelope make(OpKind kind, Dtype dtype, std::int64_t count, std::string_view name = {});
 
   [[nodiscard]] bool matches(const Envelope& other) const noexcept {

@@ -21,8 +21,6 @@ struct CallState {
   Exchange exchange{};
   /// The exchange under way is the call's last.
   bool last = false;
-  /// Failed, but peers still have to be told.
-  bool aborting = false;
   Consumption consumption = Consumption::AsItArrives;
   int waiters = 0;
 };

@@ -20,12 +20,14 @@ enum class FrameKind : std::uint32_t {
 struct FrameHead {
   FrameKind kind = FrameKind::Head;
   std::uint32_t payload_bytes = 0;
-  /// Of a Head; others leave it at its default.
+  /// Of a Head; others leave it at its default. Its envelope's name lies in `name`.
   MessageHeader header{};
+  /// Zero-terminated.
+  std::array<char, kMaxNameBytes + 1> name{};
 };
 
 /// Room that a `FrameHead` takes: the payload after it starts on a cache line.
-inline constexpr std::size_t kFrameHeadBytes = 128;
+inline constexpr std::size_t kFrameHeadBytes = 192;
 static_assert(sizeof(FrameHead) <= kFrameHeadBytes && std::is_trivially_copyable_v<FrameHead>);
 
 /// A word outside the streams of data.

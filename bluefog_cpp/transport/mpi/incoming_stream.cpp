@@ -75,7 +75,8 @@ bool IncomingStream::open_next_frame() {
   }
   if (is_first) {
     header_ = head.header;
-    header_.envelope.name.back() = '\0';
+    name_.assign(head.name.data(), ::strnlen(head.name.data(), head.name.size()));
+    header_.envelope.name = name_;
     has_message_ = true;
     used_ = 0;
   }

@@ -65,6 +65,7 @@ class IncomingStream final : private RequestOwner {
   std::uint64_t received_ = 0;  // ended receives
 
   MessageHeader header_{};
+  std::string name_;
   bool has_message_ = false;
   bool frame_open_ = false;
   const std::byte* chunk_ = nullptr;

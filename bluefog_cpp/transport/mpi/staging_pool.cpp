@@ -1,6 +1,7 @@
 #include "bluefog_cpp/transport/mpi/staging_pool.hpp"
 
 #include <cstring>
+#include <string_view>
 
 namespace bluefog::mpi {
 
@@ -15,8 +16,11 @@ StagedFrame& StagingPool::stage(FrameKind kind, const MessageHeader& header,
   }
   StagedFrame& frame = *free_.back();
   free_.pop_back();
-  const FrameHead head{
+  FrameHead head{
       .kind = kind, .payload_bytes = static_cast<std::uint32_t>(payload.size()), .header = header};
+  const std::string_view name = header.envelope.name;
+  name.copy(head.name.data(), head.name.size() - 1);
+  head.header.envelope.name = {};  // an address means nothing to the reader
   std::memcpy(frame.memory.data(), &head, sizeof head);
   if (!payload.empty()) {
     std::memcpy(frame.memory.data() + kFrameHeadBytes, payload.data(), payload.size());

@@ -49,7 +49,7 @@ struct alignas(kLine) Entry {
   std::uint32_t chunk_bytes;
   std::uint32_t name_hash;
   std::array<std::byte, kInlineBytes> payload;
-  std::array<char, 64> text;
+  std::array<char, kMaxNameBytes + 1> text;
 };
 static_assert(sizeof(Entry) == 3 * kLine && offsetof(Entry, payload) == 56);
 

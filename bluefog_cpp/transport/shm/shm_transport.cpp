@@ -161,7 +161,7 @@ void ShmTransport::write_entry(const Departure& departure, const WeightedRank& r
     entry.weight = reader.weight;
     entry.name_hash = header.envelope.name_hash;
     if (entry.name_hash != 0) {
-      entry.text = header.envelope.name;
+      copy_text(entry.text, header.envelope.name);
     }
     if (header.bytes <= kInlineBytes) {
       entry.is_inline = true;
@@ -243,9 +243,10 @@ const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
   in.header.envelope.name_hash = entry.name_hash;
   in.header.envelope.kind = entry.op_kind;
   in.header.envelope.dtype = entry.dtype;
+  in.header.envelope.name = {};
   if (entry.name_hash != 0) {
-    in.header.envelope.name = entry.text;
-    in.header.envelope.name.back() = '\0';
+    in.name = text_of(entry.text);
+    in.header.envelope.name = in.name;
   }
   in.has_message = true;
   in.used = 0;

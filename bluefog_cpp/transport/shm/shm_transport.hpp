@@ -85,6 +85,7 @@ class ShmTransport final : public Transport {
     Stream* stream = nullptr;
     std::uint64_t position = 0;
     MessageHeader header{};
+    std::string name{};
     const std::byte* chunk = nullptr;
     std::size_t chunk_left = 0;
     std::size_t used = 0;
