@@ -144,6 +144,9 @@ void Context::connect() {
   parts.policy.stall_warning = duration_cast<milliseconds>(settings_.stall_warning);
   if (!has_own_core(static_cast<int>(hosts_.ranks_of(hosts_.machine_of(rank())).size()))) {
     parts.policy.spins = 0;
+  } else {
+    // Nobody here waits for this core: a yield would only hand it to strangers.
+    parts.policy.yields = 0;
   }
   parts.timeline = timeline_;
   engine_ = std::make_shared<Engine>(std::move(parts));
