@@ -143,7 +143,10 @@ def main():
         results += missing_suites(preset, of_preset)
     print_summary(results)
     counts = collections.Counter(result.state for result in results)
-    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+    total = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+    (ROOT / "build").mkdir(exist_ok=True)
+    (ROOT / "build" / "test-total.txt").write_text(total + "\n")
+    print(total)
     return 1 if counts["failed"] or not counts["passed"] else 0
 
 

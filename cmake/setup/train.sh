@@ -26,9 +26,14 @@ cmake --build --preset release --target train_images bfrun ||
   stop 'the build failed; the compiler says why above.'
 step_end 'built'
 
-step "train on $np ranks"
+bfrun=$(find build/release -name bfrun -type f -perm -u+x | head -n 1)
+program=$(find build/release -name train_images -type f -perm -u+x | head -n 1)
+[ -n "$bfrun" ] && [ -n "$program" ] || stop 'the build made no bfrun or no train_images.' \
+  'What configure said of MPI and LibTorch, above, tells why.'
+
+step "train on $np ranks: bfrun -np $np $program ${ARGS:-}"
 # shellcheck disable=SC2086
-build/release/bluefog_cpp/bfrun/bfrun -np "$np" build/release/examples/train_images ${ARGS:-} ||
+"$bfrun" -np "$np" "$program" ${ARGS:-} ||
   stop "training ended with exit code $?." \
-    'Its options: build/release/examples/train_images --help'
+    "Its options: $program --help"
 step_end 'trained'
