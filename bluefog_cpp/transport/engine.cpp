@@ -21,6 +21,20 @@ void relax() noexcept {
 #endif
 }
 
+/// Row of the timeline: the tensor's name, or else the operation's.
+std::string_view lane_of(const Operation& operation) {
+  const Envelope& envelope = operation.envelope();
+  return envelope.name.empty() ? name_of(envelope.kind) : envelope.name;
+}
+
+std::string timeline_name(OpKind kind) {
+  std::string name(name_of(kind));
+  std::ranges::transform(name, name.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  return name;
+}
+
 std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -82,6 +96,9 @@ void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
     transport->note_call(CallId::make(operation.call_.index, 0), operation.envelope().kind);
   }
   active_.push_back({&operation, std::move(owner)});
+  if (parts_.timeline) {
+    parts_.timeline->begin(lane_of(operation), timeline_name(operation.envelope().kind));
+  }
 }
 
 void Engine::drive(Lock& lock, Operation& operation) {
@@ -254,6 +271,12 @@ bool Engine::step(Operation& operation, const StepRights& rights) {
   }
 }
 
+void Engine::end_span(const Operation& operation) {
+  if (parts_.timeline) {
+    parts_.timeline->end(lane_of(operation));
+  }
+}
+
 bool Engine::start_next(Operation& operation) {
   CallState& call = operation.call_;
   ExchangeSpec spec;
@@ -271,6 +294,7 @@ bool Engine::start_next(Operation& operation) {
 
 void Engine::complete(Operation& operation) {
   CallState& call = operation.call_;
+  end_span(operation);
   if (!pending_rejection_.empty()) {
     call.error = std::make_exception_ptr(MismatchError(std::exchange(pending_rejection_, {})));
     call.phase.store(CallState::Phase::Failed, std::memory_order_release);
@@ -285,6 +309,7 @@ void Engine::complete(Operation& operation) {
 void Engine::fail(Operation& operation, std::exception_ptr error) {
   CallState& call = operation.call_;
   failed_calls_[failed_count_++ % failed_calls_.size()] = call.index;
+  end_span(operation);
   for (Retraction& retraction : call.exchange.retract()) {
     retractions_.push_back({std::move(retraction), message_of(error)});
   }
@@ -303,25 +328,42 @@ void Engine::set_interrupt_check(std::function<void()> check) {
 }
 
 void Engine::close() noexcept {
-  {
-    const Lock lock(mutex_);
-    if (!std::exchange(closed_, true)) {
-      for (const auto& [operation, owner] : active_) {
-        if (!is_done(*operation)) {
-          fail(*operation, std::make_exception_ptr(StateError(fmt::format(
-                               "rank {}, {}: the context was closed before it completed",
-                               parts_.rank, operation->envelope().describe()))));
-        }
+  Lock lock(mutex_);
+  if (!std::exchange(closed_, true)) {
+    for (const auto& [operation, owner] : active_) {
+      if (!is_done(*operation)) {
+        fail(*operation, std::make_exception_ptr(StateError(
+                             fmt::format("rank {}, {}: the context was closed before it completed",
+                                         parts_.rank, operation->envelope().describe()))));
       }
-      step_all();  // one try to tell the peers
-      active_.clear();
     }
-    work_to_drive_.notify_all();
-    doorbell_->ring();
+    step_all();  // one try to tell the peers
+    active_.clear();
   }
+  work_to_drive_.notify_all();
+  doorbell_->ring();
+  while (drivers_ > 0) {  // they see that their calls have failed
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.lock();
+  }
+  lock.unlock();
   if (progress_thread_.joinable() && progress_thread_.get_id() != std::this_thread::get_id()) {
     progress_thread_.join();
   }
+  lock.lock();
+  doorbell_ = &own_doorbell_;
+  retractions_.clear();
+  std::ranges::fill(parts_.routes, nullptr);
+  parts_.transports.clear();  // peers that wait for this rank are told
+}
+
+const Transport& Engine::transport_to(int peer) {
+  const Lock lock(mutex_);
+  if (closed_) {
+    throw StateError(fmt::format("rank {}: the context is closed", parts_.rank));
+  }
+  return *parts_.routes[static_cast<std::size_t>(peer)];
 }
 
 bool Engine::has_background_work() const noexcept {

@@ -75,12 +75,10 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// an exception from it fails the call and leaves the wait.
   void set_interrupt_check(std::function<void()> check);
 
-  /// The transport that leads to `peer`, another rank.
-  [[nodiscard]] const Transport& transport_to(int peer) const {
-    return *parts_.routes[static_cast<std::size_t>(peer)];
-  }
+  /// The transport that leads to `peer`, another rank. @throws StateError after `close`.
+  [[nodiscard]] const Transport& transport_to(int peer);
 
-  /// Calls in flight fail, later ones are refused. Idempotent.
+  /// Leaves the group: calls in flight fail, later ones are refused, peers are told. Idempotent.
   void close() noexcept;
 
  private:
@@ -112,6 +110,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);
   void complete(Operation& operation);
+  void end_span(const Operation& operation);
   void fail(Operation& operation, std::exception_ptr error);
   void remove_finished();
   bool send_retractions();

@@ -30,6 +30,9 @@ class PayloadPool {
   struct Block {
     std::size_t place = 0;
     std::size_t bytes = 0;
+    /// Of a deep block: the message that it holds part of, and that message's name.
+    std::uint64_t message = 0;
+    std::uint32_t name_hash = 0;
     boost::container::small_vector<Claim, 4> claims;
   };
 
@@ -50,16 +53,29 @@ class PayloadPool {
     return nullptr;
   }
 
-  /// A free block of at least `bytes`; grows the region when there is none.
+  /// A free block of at least `bytes` for part of a message; grows the region when there is none.
+  /// Null while readers still hold an earlier message with the same name: so the memory stays at
+  /// one copy of each tensor.
   /// @throws TransportError when memory is short.
   template <typename IsOver>
-  Block* take_deep(std::size_t bytes, const IsOver& is_over) {
+  Block* take_deep(std::size_t bytes, std::uint64_t message, std::uint32_t name_hash,
+                   const IsOver& is_over) {
+    Block* found = nullptr;
     for (auto& block : deep_) {
-      if (block->bytes >= bytes && block->bytes / 2 <= bytes && is_free(*block, is_over)) {
-        return block.get();
+      if (is_free(*block, is_over)) {
+        if (found == nullptr && block->bytes >= bytes && block->bytes / 2 <= bytes) {
+          found = block.get();
+        }
+      } else if (name_hash != 0 && block->name_hash == name_hash && block->message != message) {
+        return nullptr;
       }
     }
-    return add_deep(bytes);
+    if (found == nullptr) {
+      found = add_deep(bytes);
+    }
+    found->message = message;
+    found->name_hash = name_hash;
+    return found;
   }
 
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }

@@ -14,7 +14,7 @@ namespace bluefog::shm {
 namespace {
 
 constexpr std::size_t kLeastChunk = std::size_t{16} << 10U;
-constexpr std::size_t kDeepChunk = std::size_t{1} << 20U;
+constexpr std::size_t kDeepChunk = std::size_t{8} << 20U;
 
 template <std::size_t N>
 void copy_text(std::array<char, N>& to, std::string_view from) {
@@ -130,7 +130,7 @@ std::size_t ShmTransport::next_chunk_bytes(const Departure& departure) const noe
   std::size_t chunk = 0;
   if (departure.lane == Lane::Deep) {
     // Few, large chunks: the whole message has to fit into the stream.
-    chunk = round_up(std::max(kDeepChunk, bytes / (kStreamEntries / 4)), kPage);
+    chunk = round_up(std::max(kDeepChunk, bytes / (kStreamEntries / 16)), kPage);
   } else {
     // Several chunks let the reader begin before the writer has ended.
     chunk = std::clamp(round_up(bytes / 4, kPage), std::min(kLeastChunk, pool_.chunk_bytes()),
@@ -185,8 +185,10 @@ bool ShmTransport::publish(Departure& departure) {
   PayloadPool::Block* target = nullptr;
   std::uint64_t place = 0;
   if (departure.header.bytes > kInlineBytes) {
-    target = departure.lane == Lane::Deep ? pool_.take_deep(bytes, is_claim_over)
-                                          : pool_.take_slot(is_claim_over);
+    target = departure.lane == Lane::Deep
+                 ? pool_.take_deep(bytes, departure.header.id.value,
+                                   departure.header.envelope.name_hash, is_claim_over)
+                 : pool_.take_slot(is_claim_over);
     if (target == nullptr) {
       return false;
     }
