@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -52,12 +53,27 @@ class EdgeListReader {
   EdgeListReader(std::string_view name, const EdgeListOptions& options)
       : name_(name), limit_(options.size > 0 ? options.size : kMaxRanks) {}
 
-  void read_line(std::string_view text) {
-    ++line_;
-    if (text.size() > kMaxLineLength) {
-      fail(
-          fmt::format("a line of {} characters, expected at most {}", text.size(), kMaxLineLength));
+  /// All of `text`, a line at a time: no more than one is ever held.
+  void read(std::istream& text) {
+    std::array<char, kMaxLineLength + 2> line;
+    while (text.getline(line.data(), line.size())) {
+      const auto consumed = static_cast<std::size_t>(text.gcount());
+      ++line_;
+      read_line({line.data(), text.eof() ? consumed : consumed - 1});
     }
+    if (text.bad()) throw InvalidArgument(fmt::format("edge list {}: cannot be read", name_));
+    if (!text.eof()) {
+      ++line_;
+      fail(fmt::format("more than {} characters", kMaxLineLength));
+    }
+  }
+
+  [[nodiscard]] const std::vector<WeightedEdge>& edges() const { return edges_; }
+  [[nodiscard]] bool weighted() const { return weighted_.value_or(false); }
+  [[nodiscard]] int highest_rank() const { return highest_rank_; }
+
+ private:
+  void read_line(std::string_view text) {
     const std::vector<std::string_view> words = words_of(text);
     if (words.empty()) return;
     if (words.size() != 2 && words.size() != 3) {
@@ -72,11 +88,6 @@ class EdgeListReader {
     add({rank_of(words[0]), rank_of(words[1]), has_weight ? weight_of(words[2]) : 1.0});
   }
 
-  [[nodiscard]] const std::vector<WeightedEdge>& edges() const { return edges_; }
-  [[nodiscard]] bool weighted() const { return weighted_.value_or(false); }
-  [[nodiscard]] int highest_rank() const { return highest_rank_; }
-
- private:
   [[noreturn]] void fail(const std::string& what) const {
     throw InvalidArgument(fmt::format("edge list {}, line {}: {}", name_, line_, what));
   }
@@ -175,8 +186,7 @@ MixingMatrix read_edge_list(std::istream& text, std::string_view name,
                     name, options.size, kMaxRanks));
   }
   EdgeListReader reader(name, options);
-  for (std::string line; std::getline(text, line);) reader.read_line(line);
-  if (text.bad()) throw InvalidArgument(fmt::format("edge list {}: cannot be read", name));
+  reader.read(text);
   if (reader.edges().empty()) throw InvalidArgument(fmt::format("edge list {}: no edges", name));
   const int size = options.size > 0 ? options.size : reader.highest_rank() + 1;
   if (reader.weighted()) return MixingMatrix::from_edges(size, reader.edges());

@@ -19,6 +19,7 @@ constexpr double kSumTolerance = 1e-6;
 constexpr int kMaxDenseRanks = 5000;
 /// Iterative solvers need a few dimensions to work in.
 constexpr int kMinIterativeRanks = 16;
+constexpr std::int64_t kMaxIterativeEntries = 200'000'000;
 
 bool sum_to_one(const std::vector<double>& sums) {
   return std::ranges::all_of(sums, [](double sum) { return std::abs(sum - 1.0) <= kSumTolerance; });
@@ -53,6 +54,10 @@ SpectralGap dense_or_iterative(const MixingMatrix& matrix, const GapOptions& opt
           fmt::format("dense spectral gap: {} ranks, expected at most {}", size, kMaxDenseRanks));
     }
     return detail::dense_gap(matrix);
+  }
+  if (matrix.entry_count() > kMaxIterativeEntries) {
+    throw InvalidArgument(fmt::format("iterative spectral gap: {} entries, expected at most {}",
+                                      matrix.entry_count(), kMaxIterativeEntries));
   }
   if (never_averages(matrix)) return disconnected_gap();
   return detail::iterative_gap(matrix, options);

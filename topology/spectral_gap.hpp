@@ -72,7 +72,8 @@ struct GapOptions {
 ///
 /// @throws InvalidArgument if neither rows nor columns sum to 1 ± 1e-6, naming
 ///   a row; if `options.method` is Fourier and W is not translation-invariant,
-///   Disconnected, or Dense beyond 5,000 ranks.
+///   Disconnected, Dense beyond 5,000 ranks, or Iterative beyond 200 million
+///   entries.
 [[nodiscard]] SpectralGap spectral_gap(const MixingMatrix& matrix, const GapOptions& options = {});
 
 }  // namespace bluefog::topology

@@ -95,7 +95,9 @@ TEST(EdgeList, NamesTheWrongLine) {
 TEST(EdgeList, RefusesTextsThatAreNoGraph) {
   EXPECT_EQ(refusal(""), "edge list graph.txt: no edges");
   EXPECT_EQ(refusal("# nothing\n\n"), "edge list graph.txt: no edges");
-  EXPECT_NE(refusal(std::string(5000, 'x')).find("a line of 5000 characters"), std::string::npos);
+  EXPECT_NE(refusal("0 1\n" + std::string(5000, 'x')).find("line 2: more than 1000 characters"),
+            std::string::npos);
+  EXPECT_EQ(read("0 1" + std::string(997, ' ') + "\n1 0").size(), 2);
   EXPECT_NE(refusal(std::string("\x7f"
                                 "ELF\x01\0\0",
                                 7))
@@ -104,6 +106,7 @@ TEST(EdgeList, RefusesTextsThatAreNoGraph) {
   EXPECT_NE(refusal(std::string("\x1b[2J 0\n")).find("'?[2J'"), std::string::npos);
   EXPECT_NE(refusal("0 1\n", {.size = -1, .rule = WeightRule::Uniform}), "");
   EXPECT_THROW((void)load_edge_list("no/such/graph.txt"), InvalidArgument);
+  EXPECT_THROW((void)load_edge_list("."), InvalidArgument);
 }
 
 TEST(EdgeList, RulesRefuseWrongEdges) {

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "bluefog_cpp/base/error.hpp"
-#include "topology/schedule.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::topology {
@@ -213,7 +212,6 @@ TEST(SpectralGap, DirectedGraphsThatAreNotNormal) {
 
 TEST(SpectralGap, NilpotentRemaindersAreNotGuessed) {
   // W² = J but W ≠ J: all eigenvalues of W − J are 0, in Jordan blocks.
-  const Schedule schedule = one_peer_exponential(4);
   const MixingMatrix shuffled = MixingMatrix::from_rows(
       {{{0, .5}, {1, .5}}, {{2, .5}, {3, .5}}, {{0, .5}, {1, .5}}, {{2, .5}, {3, .5}}});
   ASSERT_EQ(shuffled.after(shuffled), fully_connected(4));
@@ -259,6 +257,8 @@ TEST(SpectralGap, RefusesWrongMatricesAndMethods) {
   EXPECT_THROW((void)spectral_gap(star(5), options), InvalidArgument);
   options.method = GapMethod::Dense;
   EXPECT_THROW((void)spectral_gap(ring(6000), options), InvalidArgument);
+  options.method = GapMethod::Iterative;
+  EXPECT_THROW((void)spectral_gap(fully_connected(100'000), options), InvalidArgument);
 }
 
 }  // namespace
