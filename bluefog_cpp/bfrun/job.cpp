@@ -149,6 +149,7 @@ int run_job(const Options& options) {
   call.hosts = machines.hosts;
   call.other_hosts = machines.other_hosts;
   call.as_root = geteuid() == 0;
+  call.no_input = stdin_is_null();
   call.bfrun = own_path();
   call.mpirun = locate_mpirun(options);
   call.version = query_mpirun_version(call.mpirun);

@@ -15,7 +15,7 @@ struct MonitoredJob {
   int ranks = 1;
   bool fault_tolerant = false;
   bool announce_placement = false;  ///< say what the ranks got, once all have started
-  PlacementNotes notes;
+  PlacementNotes notes = {};
 };
 
 /// Follows the reports of one job: which lines to print, and what the job's exit code is.

@@ -75,6 +75,7 @@ std::vector<std::string> build_mpirun_command(const Options& options, const Mpir
   if (call.as_root) words.add("--allow-run-as-root");
   if (options.fault_tolerant) words.add("--with-ft", "ulfm");
   if (!options.prefix.empty()) words.add("--prefix", options.prefix);
+  if (call.no_input && !has_flag(call.extra_flags, "stdin")) words.add("--stdin", "none");
   add_mapping(options, call, words);
   add_network(options, call, words);
   if (call.other_hosts) {

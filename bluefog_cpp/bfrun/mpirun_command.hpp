@@ -15,8 +15,9 @@ struct MpirunCall {
   OpenMpiVersion version;
   std::string bfrun;  ///< path of this program, which watches each rank
   bool as_root = false;
-  bool other_hosts = false;              ///< a host that is not this machine takes part
-  std::vector<HostSlots> hosts;          ///< ranks of each host
+  bool no_input = false;         ///< standard input is empty: mpirun would never tell rank 0 so
+  bool other_hosts = false;      ///< a host that is not this machine takes part
+  std::vector<HostSlots> hosts;  ///< ranks of each host
   std::vector<std::string> extra_flags;  ///< `--extra-mpi-flags`, split
   std::vector<std::string> exported;     ///< names for -x, used when other hosts take part
 };

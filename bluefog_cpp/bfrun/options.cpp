@@ -92,8 +92,9 @@ std::vector<std::string> own_arguments(const CLI::App& app,
       own.push_back(argument);
       continue;
     }
-    if (next == arguments.size()) {
-      throw UsageError(fmt::format("{} wants a value, found the end of the line", argument));
+    if (next == arguments.size() || arguments[next].empty()) {
+      throw UsageError(fmt::format("{} wants a value, found {}", arguments[next - 1],
+                                   next == arguments.size() ? "the end of the line" : "''"));
     }
     const std::string& value = arguments[next++];
     if (argument.rfind("--", 0) == 0) {

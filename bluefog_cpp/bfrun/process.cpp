@@ -110,6 +110,13 @@ void open_missing_streams() {
   if (lowest >= 0) close(lowest);
 }
 
+bool stdin_is_null() {
+  struct stat input {};
+  struct stat null {};
+  return fstat(STDIN_FILENO, &input) == 0 && stat("/dev/null", &null) == 0 &&
+         S_ISCHR(input.st_mode) && input.st_rdev == null.st_rdev;
+}
+
 void write_to_stderr(std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(STDERR_FILENO, text.data(), text.size());

@@ -64,6 +64,9 @@ struct ExitStatus {
 /// descriptor gets their numbers.
 void open_missing_streams();
 
+/// Whether standard input is /dev/null.
+[[nodiscard]] bool stdin_is_null();
+
 /// Writes all of `text` to standard error; a closed one is no error.
 void write_to_stderr(std::string_view text);
 

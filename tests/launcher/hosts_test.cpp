@@ -1,0 +1,103 @@
+#include "bluefog_cpp/bfrun/hosts.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "bluefog_cpp/bfrun/options.hpp"
+
+namespace bluefog::launcher {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string usage_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string list_error(const std::string& text) {
+  return usage_error([&] { static_cast<void>(parse_host_list(text)); });
+}
+
+std::string file_error(const std::string& text) {
+  return usage_error([&] { static_cast<void>(parse_hostfile(text, "hosts.txt")); });
+}
+
+TEST(HostList, ReadsNamesAndSlots) {
+  EXPECT_THAT(parse_host_list("a:2,b,c.example-1.org:16"),
+              ElementsAre(HostSlots{"a", 2}, HostSlots{"b", 1}, HostSlots{"c.example-1.org", 16}));
+  EXPECT_THAT(parse_host_list("[2001:db8::1]:4,[::1]"),
+              ElementsAre(HostSlots{"2001:db8::1", 4}, HostSlots{"::1", 1}));
+}
+
+TEST(HostList, RefusesWhatNoHostIsCalled) {
+  EXPECT_THAT(list_error(""), HasSubstr("entry 1"));
+  EXPECT_THAT(list_error("a,,b"), HasSubstr("entry 2"));
+  EXPECT_THAT(list_error("a:2,"), HasSubstr("entry 2"));
+  EXPECT_THAT(list_error("-oProxyCommand=x:1"), HasSubstr("expected a host name"));
+  EXPECT_THAT(list_error("a b:1"), HasSubstr("'a b'"));
+  EXPECT_THAT(list_error("$(x)"), HasSubstr("expected a host name"));
+  EXPECT_THAT(list_error(std::string(254, 'a')), HasSubstr("expected a host name"));
+  EXPECT_THAT(list_error("2001:db8::1"), HasSubstr("[address]:slots"));
+  EXPECT_THAT(list_error("[2001:db8::1"), HasSubstr("missing ']'"));
+}
+
+TEST(HostList, RefusesSlotsOutOfRange) {
+  for (const char* slots : {"0", "-1", "65537", "x", "", "2 "}) {
+    EXPECT_THAT(list_error(std::string("a:") + slots),
+                HasSubstr("expected a number of slots from 1 to 65536"))
+        << slots;
+  }
+}
+
+TEST(HostList, RefusesAHostTwice) {
+  EXPECT_THAT(list_error("a:2,b:1,a:2"), AllOf(HasSubstr("entry 3"), HasSubstr("entry 1")));
+}
+
+TEST(Hostfile, ReadsBothFormsAndComments) {
+  EXPECT_THAT(parse_hostfile("# all machines\n\n a slots=2 max_slots=4\r\nb:3 # slow\nc\n", "f"),
+              ElementsAre(HostSlots{"a", 2}, HostSlots{"b", 3}, HostSlots{"c", 1}));
+}
+
+TEST(Hostfile, NamesLineAndContent) {
+  EXPECT_THAT(file_error("a\nb slots=zero\n"),
+              AllOf(HasSubstr("hosts.txt, line 2"), HasSubstr("b slots=zero")));
+  EXPECT_THAT(file_error("a\n\nb gpus=2\n"), AllOf(HasSubstr("line 3"), HasSubstr("gpus=2")));
+  EXPECT_THAT(file_error("a\nb\na\n"), AllOf(HasSubstr("line 3"), HasSubstr("line 1")));
+  EXPECT_THAT(file_error("# nothing\n"), HasSubstr("no host in this file"));
+  EXPECT_THAT(file_error(std::string((1 << 20) + 1, 'a')), HasSubstr("at most 1048576 bytes"));
+}
+
+TEST(Hostfile, ThatCannotBeReadIsAnError) {
+  for (const char* path : {"/nonexistent/hosts", "/"}) {
+    EXPECT_THAT(usage_error([&] { static_cast<void>(read_hostfile(path)); }), HasSubstr(path));
+  }
+}
+
+TEST(AssignRanks, FillsHostsInOrder) {
+  const std::vector<HostSlots> hosts{{"b", 2}, {"a", 4}, {"c", 2}};
+  EXPECT_THAT(assign_ranks(hosts, 8), ElementsAre(hosts[0], hosts[1], hosts[2]));
+  EXPECT_THAT(assign_ranks(hosts, 3), ElementsAre(HostSlots{"b", 2}, HostSlots{"a", 1}));
+  EXPECT_THAT(usage_error([&] { static_cast<void>(assign_ranks(hosts, 9)); }),
+              AllOf(HasSubstr("-np 9"), HasSubstr("8 slots")));
+}
+
+TEST(IsThisHost, KnowsOwnNames) {
+  for (const char* name : {"localhost", "127.0.0.1", "::1", "node7.cluster", "node7"}) {
+    EXPECT_TRUE(is_this_host(name, "node7.cluster")) << name;
+  }
+  for (const char* name : {"node8", "node", "node7.other"}) {
+    EXPECT_FALSE(is_this_host(name, "node7.cluster")) << name;
+  }
+}
+
+}  // namespace
+}  // namespace bluefog::launcher

@@ -1,0 +1,126 @@
+#include "bluefog_cpp/bfrun/options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace bluefog::launcher {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string usage_error(const std::vector<std::string>& arguments) {
+  try {
+    static_cast<void>(parse_options(arguments));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Options, UnderstandsEverySpellingOfTheNumberOfRanks) {
+  for (const std::vector<std::string>& spelling : {std::vector<std::string>{"-np", "4"},
+                                                   {"-np=4"},
+                                                   {"-n", "4"},
+                                                   {"--num-proc", "4"},
+                                                   {"--num-proc=4"}}) {
+    auto arguments = spelling;
+    arguments.push_back("program");
+    const auto options = parse_options(arguments);
+    EXPECT_EQ(options.num_proc, 4) << spelling.front();
+    EXPECT_THAT(options.command, ElementsAre("program")) << spelling.front();
+  }
+}
+
+TEST(Options, LeavesTheCommandUntouched) {
+  const auto options =
+      parse_options({"-np", "2", "program", "-np", "9", "--verbose", "-x", "--", "-H"});
+  EXPECT_EQ(options.num_proc, 2);
+  EXPECT_FALSE(options.verbose);
+  EXPECT_THAT(options.command, ElementsAre("program", "-np", "9", "--verbose", "-x", "--", "-H"));
+}
+
+TEST(Options, TwoDashesBeginTheCommand) {
+  const auto options = parse_options({"-np", "2", "--", "--strange-program", "1"});
+  EXPECT_THAT(options.command, ElementsAre("--strange-program", "1"));
+}
+
+TEST(Options, ReadsEveryOption) {
+  const auto options = parse_options({"-np",
+                                      "4",
+                                      "-H",
+                                      "a:2,b:2",
+                                      "-p",
+                                      "2222",
+                                      "--network-interface",
+                                      "eth0",
+                                      "--use-infiniband",
+                                      "--extra-mpi-flags",
+                                      "--prtemca plm_ssh_agent agent",
+                                      "--prefix",
+                                      "/opt",
+                                      "--timeline-filename",
+                                      "trace",
+                                      "-x",
+                                      "A",
+                                      "-x",
+                                      "B=1 2",
+                                      "--bind-to",
+                                      "core",
+                                      "--mpirun",
+                                      "/m",
+                                      "--fault-tolerant",
+                                      "--verbose",
+                                      "program"});
+  EXPECT_EQ(options.hosts, "a:2,b:2");
+  EXPECT_EQ(options.ssh_port, 2222);
+  EXPECT_EQ(options.network_interface, "eth0");
+  EXPECT_EQ(options.extra_mpi_flags, "--prtemca plm_ssh_agent agent");
+  EXPECT_EQ(options.prefix, "/opt");
+  EXPECT_EQ(options.timeline_filename, "trace");
+  EXPECT_THAT(options.environment, ElementsAre("A", "B=1 2"));
+  EXPECT_EQ(options.bind, BindPolicy::Core);
+  EXPECT_EQ(options.mpirun, "/m");
+  EXPECT_TRUE(options.fault_tolerant);
+  EXPECT_TRUE(options.verbose);
+  EXPECT_THAT(options.command, ElementsAre("program"));
+}
+
+TEST(Options, EnvironmentTakesOneValueEachAndNotTheCommand) {
+  const auto options = parse_options({"-np", "1", "-x", "A", "program", "B"});
+  EXPECT_THAT(options.environment, ElementsAre("A"));
+  EXPECT_THAT(options.command, ElementsAre("program", "B"));
+}
+
+TEST(Options, RefusesBadNumbersByName) {
+  for (const char* bad : {"0", "-1", "two", "2x", "", "99999999999"}) {
+    EXPECT_THAT(usage_error({"-np", bad, "program"}), HasSubstr("-np")) << bad;
+  }
+  for (const char* bad : {"0", "65536", "ssh"}) {
+    EXPECT_THAT(usage_error({"-np", "1", "-p", bad, "program"}), HasSubstr("-p wants a number"))
+        << bad;
+  }
+}
+
+TEST(Options, RefusesWhatIsMissingOrContradicts) {
+  EXPECT_THAT(usage_error({"program"}), HasSubstr("-np N is missing"));
+  EXPECT_THAT(usage_error({}), HasSubstr("-np N is missing"));
+  EXPECT_THAT(usage_error({"-np", "2"}), HasSubstr("no command given"));
+  EXPECT_THAT(usage_error({"-np", "2", "--"}), HasSubstr("no command given"));
+  EXPECT_THAT(usage_error({"-np"}), HasSubstr("-np"));
+  EXPECT_THAT(usage_error({"-np", "2", "-H", "a", "--hostfile", "f", "program"}),
+              HasSubstr("not both"));
+  EXPECT_THAT(usage_error({"-np", "2", "--bogus", "program"}), HasSubstr("--bogus"));
+  EXPECT_THAT(usage_error({"-np", "2", "--bind-to", "socket", "program"}), HasSubstr("'socket'"));
+  EXPECT_THAT(usage_error({"-np", "2", "-x", "1A=2", "program"}), HasSubstr("'1A=2'"));
+}
+
+TEST(Options, VersionAndBuildNeedNoCommand) {
+  EXPECT_TRUE(parse_options({"-v"}).show_version);
+  EXPECT_TRUE(parse_options({"--version"}).show_version);
+  EXPECT_TRUE(parse_options({"--check-build"}).check_build);
+  EXPECT_THAT(parse_options({"--help"}).help_text, HasSubstr("bfrun -np N"));
+}
+
+}  // namespace
+}  // namespace bluefog::launcher

@@ -1,0 +1,210 @@
+#!/bin/bash
+# run_test.sh CASE BFRUN AFFINITY: one run of bfrun with a real mpirun, and what must come of it.
+# Exit code 0: passed; 77: cannot run here; else failed, with the reason.
+set -u
+
+case_name="$1"
+bfrun="$2"
+affinity="$3"
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+unset OMP_NUM_THREADS MKL_NUM_THREADS MASTER_ADDR MASTER_PORT
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+code=0
+
+# Runs the words with both outputs caught; `code` is the exit code. A run that hangs is killed.
+run() { timeout -k 2 30 "$@" >"$work/out" 2>"$work/err" </dev/null; code=$?; }
+# Starts bfrun in the background; `job` is its pid.
+start() { "$bfrun" "$@" >"$work/out" 2>"$work/err" </dev/null & job=$!; }
+
+fail() {
+  echo "FAILED: $case_name: $*"
+  echo "--- exit code $code, standard output:"; cat "$work/out"
+  echo "--- standard error:"; cat "$work/err"
+  exit 1
+}
+expect_code() { [[ "$code" == "$1" ]] || fail "expected exit code $1, found $code"; }
+expect_error() { grep -qE -- "$1" "$work/err" || fail "expected '$1' on standard error"; }
+expect_no_error() { ! grep -qE -- "$1" "$work/err" || fail "found '$1' on standard error"; }
+expect_output() {  # the lines of standard output, sorted
+  [[ "$(sort "$work/out")" == "$1" ]] || fail "expected output '$1'"
+}
+# Waits until `$1` ranks have written their pid into $work/pids.
+wait_for_ranks() {
+  for _ in $(seq 200); do
+    [[ "$(cat "$work"/pid.* 2>/dev/null | wc -l)" == "$1" ]] && return
+    sleep 0.1
+  done
+  fail "the ranks did not start"
+}
+# Every process that wrote its pid must be gone soon.
+expect_no_orphan() {
+  for _ in $(seq 100); do
+    alive=""
+    for pid in $(cat "$work"/pid.*); do
+      [[ -d "/proc/$pid" && "$(cut -d' ' -f3 "/proc/$pid/stat")" != Z ]] && alive="$alive $pid"
+    done
+    [[ -z "$alive" ]] && return
+    sleep 0.1
+  done
+  fail "processes of the job are still there:$alive"
+}
+# A rank that leaves its pid and that of a child, and stays.
+stay="echo \$\$ >$work/pid.\$RANK; sleep 600 & echo \$! >>$work/pid.\$RANK; wait"
+cores="$("$affinity" | cut -d: -f2 | tr ',' '\n' | wc -l)"
+
+case "$case_name" in
+usage_errors)
+  run "$bfrun" -np 0 true; expect_code 2; expect_error "-np wants a number.*'0'"
+  run "$bfrun" -np -1 true; expect_code 2; expect_error "'-1'"
+  run "$bfrun" -np two true; expect_code 2; expect_error "'two'"
+  run "$bfrun" -np 2; expect_code 2; expect_error "no command"
+  run "$bfrun" -np 3 -H here:1,there:1 true; expect_code 2; expect_error "-np 3 .*2 slots"
+  printf 'a\nb slots=x\n' >"$work/hosts"
+  run "$bfrun" -np 1 --hostfile "$work/hosts" true; expect_code 2; expect_error "line 2 'b slots=x'"
+  run "$bfrun" -np 1 --extra-mpi-flags "'a" true; expect_code 2; expect_error "no closing '"
+  run "$bfrun" -np 1 --network-interface nonexistent7 true; expect_code 2
+  expect_error "no interface 'nonexistent7'"
+  run "$bfrun" -np 4096 --bind-to core true; expect_code 2; expect_error "a core for each rank"
+  ;;
+missing_command)
+  run "$bfrun" -np 2 "$work/nothing"; expect_code 127; expect_error "no such program"
+  run "$bfrun" -np 2 no-such-program-7; expect_code 127
+  echo text >"$work/text"
+  run "$bfrun" -np 2 "$work/text"; expect_code 126; expect_error "not an executable"
+  run "$bfrun" -np 2 "$work"; expect_code 126
+  ;;
+version_and_build)
+  run "$bfrun" --version; expect_code 0; grep -qE '^bfrun [0-9.]+$' "$work/out" || fail "no version"
+  run "$bfrun" --check-build; expect_code 0
+  for word in transports mpirun LibTorch CUDA SIMD; do
+    grep -q "$word" "$work/out" || fail "$word is missing"
+  done
+  ;;
+exit_code)
+  run "$bfrun" -np 2 true; expect_code 0; expect_no_error "exited"
+  run "$bfrun" -np 2 sh -c 'exit 3'; expect_code 3
+  ;;
+rank_variables)
+  run "$bfrun" -np 2 sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR'
+  expect_code 0; expect_output $'0/2 0/2 127.0.0.1\n1/2 1/2 127.0.0.1'
+  run "$bfrun" -np 2 sh -c 'echo $((MASTER_PORT > 0))'; expect_output $'1\n1'
+  run "$bfrun" -np 1 sh -c 'env | grep -E "^(BFRUN_|OMPI_ARGV)"'; expect_output "OMPI_ARGV=-c env | grep -E \"^(BFRUN_|OMPI_ARGV)\""
+  ;;
+killed_rank_is_named)
+  run "$bfrun" -np 3 sh -c '[ $RANK = 2 ] && kill -9 $$; sleep 600'
+  expect_code 137; expect_error '^bfrun: rank 2 on host .* \(pid [0-9]+\) was killed by signal 9 \(SIGKILL\)$'
+  expect_no_error 'bfrun: rank [01]'
+  ;;
+failed_rank_is_named)
+  run "$bfrun" -np 3 sh -c '[ $RANK = 1 ] && exit 3; sleep 600'
+  expect_code 3; expect_error '^bfrun: rank 1 on host .* exited with code 3$'
+  expect_no_error 'bfrun: rank [02]'
+  ;;
+term_ends_all | interrupt_ends_all)
+  if [[ "$case_name" == term_ends_all ]]; then signal=TERM; wanted=143; else signal=INT; wanted=130; fi
+  # A shell starts background jobs with SIGINT ignored; env puts it back.
+  env --default-signal=INT "$bfrun" -np 3 sh -c "$stay" >"$work/out" 2>"$work/err" </dev/null & job=$!
+  wait_for_ranks 6
+  kill -"$signal" "$job"; wait "$job"; code=$?
+  expect_code "$wanted"; expect_no_orphan
+  ;;
+kill_leaves_no_orphan)
+  start -np 3 sh -c "$stay"; wait_for_ranks 6
+  kill -KILL "$job"; wait "$job" 2>/dev/null; expect_no_orphan
+  rm "$work"/pid.*
+  start -np 3 sh -c "$stay"; wait_for_ranks 6
+  kill -KILL "$(cat "/proc/$job/task/$job/children" | tr -d ' ')"  # mpirun
+  wait "$job"; code=$?
+  expect_code 137; expect_no_orphan
+  ;;
+user_signal_reaches_ranks)
+  start -np 2 sh -c "trap 'echo usr \$RANK; exit 0' USR1; echo \$\$ >$work/pid.\$RANK; while :; do sleep 0.1; done"
+  wait_for_ranks 2
+  kill -USR1 "$job"; wait "$job"; code=$?
+  expect_code 0; expect_output $'usr 0\nusr 1'
+  ;;
+more_ranks_than_cores)
+  run "$bfrun" -np $((4 * cores)) sh -c 'echo $WORLD_SIZE'
+  expect_code 0; [[ "$(grep -c "^$((4 * cores))$" "$work/out")" == $((4 * cores)) ]] || fail "ranks"
+  expect_error "$((4 * cores)) ranks on 1 host, not bound"
+  ;;
+environment_is_exported)
+  export BF_TEST_HERE="from here"
+  run "$bfrun" -np 2 -x BF_TEST_A="a b=c" -x BF_TEST_MISSING --timeline-filename tl \
+    sh -c 'echo "$BF_TEST_HERE|$BF_TEST_A|$BLUEFOG_TIMELINE"'
+  expect_code 0; expect_output $'from here|a b=c|tl\nfrom here|a b=c|tl'
+  expect_error "-x BF_TEST_MISSING: not set"
+  ;;
+threads_are_set)
+  run "$bfrun" -np 1 sh -c 'echo $OMP_NUM_THREADS $MKL_NUM_THREADS'
+  threads="$(sed -nE 's/.* ([0-9]+) threads? per rank$/\1/p' "$work/err")"
+  [[ -n "$threads" ]] || fail "no thread count was printed"
+  expect_output "$threads $threads"
+  run "$bfrun" -np $((2 * cores)) sh -c 'echo $OMP_NUM_THREADS'
+  [[ "$(sort -u "$work/out")" == 1 ]] || fail "expected one thread for each rank"
+  OMP_NUM_THREADS=5 run "$bfrun" -np 1 sh -c 'echo $OMP_NUM_THREADS'
+  expect_output 5; expect_error "OMP_NUM_THREADS=5 as set"
+  ;;
+binding_is_true)
+  ((cores % 2 == 0)) || { echo "SKIPPED: needs an even number of cores, found $cores"; exit 77; }
+  run "$bfrun" -np 2 "$affinity"; expect_code 0
+  each="$(sed -nE 's/.* ([0-9]+) cores? each \(bound\).*/\1/p' "$work/err")"
+  [[ -n "$each" ]] || { expect_error "not bound"; echo "SKIPPED: a CPU quota forbids binding"; exit 77; }
+  all="$(cut -d: -f2 "$work/out" | tr ',' '\n')"
+  [[ "$(sort -u <<<"$all" | wc -l)" == "$(wc -l <<<"$all")" ]] || fail "shares overlap"
+  [[ "$(wc -l <<<"$all")" -ge $((2 * each)) ]] || fail "fewer cores than printed"
+  run "$bfrun" -np 2 --bind-to none "$affinity"; expect_error "not bound"
+  everything="$("$affinity" | cut -d: -f2)"
+  expect_output "0:$everything"$'\n'"1:$everything"
+  ;;
+narrow_mask_is_respected)
+  ((cores >= 2)) || { echo "SKIPPED: needs two cores"; exit 77; }
+  last="$("$affinity" | cut -d: -f2 | tr ',' '\n' | tail -1)"
+  run taskset -c "$last" "$bfrun" -np 1 "$affinity"; expect_output "0:$last"; expect_error "\(1 core\)"
+  run taskset -c "$last" "$bfrun" -np 1 --bind-to core "$affinity"; expect_output "0:$last"
+  ;;
+closed_input)
+  timeout -k 2 30 "$bfrun" -np 2 sh -c 'read x; echo "$RANK:$x"' <&- >"$work/out" 2>"$work/err"; code=$?
+  expect_code 0; expect_output $'0:\n1:'
+  run "$bfrun" -np 2 sh -c 'read x; echo "$RANK:$x"'; expect_code 0; expect_output $'0:\n1:'
+  ;;
+input_reaches_rank_zero)
+  echo hello | timeout -k 2 30 "$bfrun" -np 2 sh -c 'read x; echo "$RANK:$x"' >"$work/out" 2>"$work/err"; code=$?
+  expect_code 0; expect_output $'0:hello\n1:'
+  ;;
+fault_tolerant_names_rank)
+  run "$bfrun" --fault-tolerant -np 3 sh -c '[ $RANK = 2 ] && kill -9 $$; sleep 1; echo alive $RANK'
+  expect_code 137; expect_error 'bfrun: rank 2 .* killed by signal 9'; expect_output $'alive 0\nalive 1'
+  run "$bfrun" --fault-tolerant -np 2 true; expect_code 0
+  ;;
+fault_tolerant_watcher_killed)
+  run "$bfrun" --fault-tolerant -np 2 sh -c '[ $RANK = 1 ] && kill -9 $PPID; sleep 1; echo alive $RANK'
+  expect_code 1; expect_error 'bfrun: rank 1 .* ended without a word'; expect_output 'alive 0'
+  ;;
+missing_mpirun)
+  run "$bfrun" --mpirun "$work/none" -np 1 true; expect_code 2; expect_error "--mpirun.*$work/none"
+  BLUEFOG_MPIRUN=/bin/echo run "$bfrun" -np 1 true; expect_code 2; expect_error "not Open MPI"
+  ;;
+output_is_untouched)
+  run "$bfrun" -np 1 sh -c 'seq 20000 >&2; printf "no end" >&2'
+  expect_code 0
+  sed 1d "$work/err" | cmp -s - <(seq 20000; printf "no end") || fail "standard error was changed"
+  ;;
+two_hosts)
+  run "$here/../hosts/netns.sh" -n 2 -- "$bfrun" -np 4 -H bfhost2:2,bfhost1:2 \
+    -x BF_TEST_A="a b" --network-interface eth0 \
+    sh -c 'echo "$RANK/$WORLD_SIZE $(hostname) $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR $BF_TEST_A"'
+  [[ "$code" == 77 ]] && { sed -n 's/.*SKIPPED/SKIPPED/p' "$work/err"; exit 77; }
+  expect_code 0
+  expect_output $'0/4 bfhost2 0/2 bfhost2 a b\n1/4 bfhost2 1/2 bfhost2 a b\n2/4 bfhost1 0/2 bfhost2 a b\n3/4 bfhost1 1/2 bfhost2 a b'
+  expect_error "bfrun: 4 ranks on 2 hosts"
+  run "$here/../hosts/netns.sh" -n 2 -- "$bfrun" -np 2 -H bfhost1,bfhost2 \
+    sh -c '[ $RANK = 1 ] && kill -9 $$; sleep 600'
+  expect_code 137; expect_error 'bfrun: rank 1 on host bfhost2 .* killed by signal 9'
+  ;;
+*)
+  fail "unknown case"
+  ;;
+esac
+echo "passed"
