@@ -1,0 +1,49 @@
+#include "optimizers/adapt_with_combine.hpp"
+
+#include <utility>
+
+#include "optimizers/round_calls.hpp"
+
+namespace bluefog::optimizers {
+
+AdaptWithCombine::AdaptWithCombine(Context& context, std::vector<Bucket>& buckets)
+    : context_(context), buckets_(buckets), options_(buckets.size()), works_(buckets.size()) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    options_[b].name = buckets[b].name();
+    options_[b].completion = ops::Completion::OnWait;
+  }
+}
+
+void AdaptWithCombine::step(const Round& round, const StepBucket& step_bucket) {
+  run_round(context_, buckets_.size(), [&](std::size_t& issued) {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      combine(b);
+      step_bucket(buckets_[b]);
+      options_[b].check = b == 0 ? round.check : ops::PlanCheck::Trusted;
+      ++issued;
+      works_[b] = ops::neighbor_allreduce_nonblocking(context_, buckets_[b].values(), round.plan,
+                                                      options_[b]);
+    }
+  });
+}
+
+void AdaptWithCombine::step_alone(const StepBucket& step_bucket) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    combine(b);
+    step_bucket(buckets_[b]);
+  }
+}
+
+void AdaptWithCombine::combine(std::size_t bucket) {
+  std::exchange(works_[bucket], Work()).wait();
+  buckets_[bucket].note_change();
+}
+
+void AdaptWithCombine::drain() {
+  wait_all(works_);
+  for (const Bucket& bucket : buckets_) {
+    bucket.note_change();
+  }
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/transport/work.hpp"
+#include "optimizers/algorithm.hpp"
+
+namespace bluefog::optimizers {
+
+/// AWC, also decentralized gradient descent (DGD, D-PSGD): the average with the neighbours and the
+/// local step from the same parameters,
+///
+///     x ← W x − γ d(x).
+///
+/// After its step each bucket is published; the average of what the neighbours published is formed
+/// in place at the start of the next step, before the local step with the gradient of the old x.
+/// So a whole iteration of computing hides the transfer, and parameters change only inside `step`.
+/// The first step takes x for W x: start from equal parameters. `drain` forms the outstanding
+/// average; the next step then computes its gradient at that average.
+///
+/// Cost per rank and round: one neighbor_allreduce for each bucket; memory for the published copy
+/// of the model in shared memory.
+/// Source: D-PSGD, arXiv 1705.09056; BlueFog's `DistributedAdaptWithCombineOptimizer`.
+class AdaptWithCombine final : public Algorithm {
+ public:
+  /// @param context, buckets outlive this object.
+  AdaptWithCombine(Context& context, std::vector<Bucket>& buckets);
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "adapt_with_combine"; }
+  void step(const Round& round, const StepBucket& step_bucket) override;
+  void step_alone(const StepBucket& step_bucket) override;
+  void drain() override;
+
+ private:
+  void combine(std::size_t bucket);
+
+  Context& context_;
+  std::vector<Bucket>& buckets_;
+  std::vector<ops::NeighborAllreduceOptions> options_;
+  std::vector<Work> works_;
+};
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,160 @@
+#include "optimizers/bucket.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t aligned_count(std::int64_t count, std::int64_t element_bytes) {
+  const std::int64_t unit = kAlignment / element_bytes;
+  return (count + unit - 1) / unit * unit;
+}
+
+std::string name_of_bucket(int index, const std::vector<Segment>& segments) {
+  if (segments.size() == 1) {
+    return fmt::format("bucket {} ({})", index, segments.front().name);
+  }
+  return fmt::format("bucket {} ({} … {})", index, segments.front().name, segments.back().name);
+}
+
+}  // namespace
+
+Bucket::Bucket(int index, const NamedTensors& parameters) : index_(index) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : parameters) {
+    Segment segment{.name = name,
+                    .parameter = tensor,
+                    .offset = count_,
+                    .sizes = tensor.sizes().vec(),
+                    .strides = tensor.is_non_overlapping_and_dense()
+                                   ? tensor.strides().vec()
+                                   : at::empty(tensor.sizes(), tensor.options()).strides().vec()};
+    count_ += aligned_count(tensor.numel(), tensor.element_size());
+    segments_.push_back(std::move(segment));
+  }
+  name_ = name_of_bucket(index, segments_);
+  flat_ = at::zeros({count_}, parameters.front().tensor.options().requires_grad(false));
+  values_ = view_of(flat_);
+  for (Segment& segment : segments_) {
+    at::Tensor place = alias(flat_, segment.offset, segment);
+    place.copy_(segment.parameter);
+    segment.parameter.set_data(place);
+  }
+}
+
+// A storage of its own over part of `flat`, which it keeps alive.
+at::Tensor Bucket::alias(const at::Tensor& flat, std::int64_t offset,
+                         const Segment& segment) const {
+  auto* const data = static_cast<char*>(flat.data_ptr()) + offset * flat.element_size();
+  return at::from_blob(
+      data, segment.sizes, segment.strides, [flat](void* /*data*/) {}, flat.options());
+}
+
+bool Bucket::is_bound(const Segment& segment) const {
+  const at::Tensor& parameter = segment.parameter;
+  const auto* const place =
+      static_cast<const char*>(flat_.const_data_ptr()) + segment.offset * flat_.element_size();
+  return parameter.layout() == at::kStrided && parameter.scalar_type() == flat_.scalar_type() &&
+         parameter.sizes() == segment.sizes && parameter.strides() == segment.strides &&
+         (parameter.numel() == 0 || parameter.const_data_ptr() == place);
+}
+
+bool Bucket::is_bound() const {
+  return std::ranges::all_of(segments_,
+                             [this](const Segment& segment) { return is_bound(segment); });
+}
+
+std::vector<std::string> Bucket::rebind() {
+  const torch::NoGradGuard no_grad;
+  for (const Segment& segment : segments_) {
+    const at::Tensor& found = segment.parameter;
+    if (found.scalar_type() != flat_.scalar_type() || found.sizes() != segment.sizes ||
+        found.device() != flat_.device() || found.layout() != at::kStrided) {
+      throw InvalidArgument(fmt::format(
+          "parameter '{}': expected {}{} as when the distributed optimizer was made, found {}; "
+          "make a new distributed optimizer after changing a parameter's dtype, shape or device",
+          segment.name, name_of(values_.dtype), shape_text(segment.sizes), describe(found)));
+    }
+  }
+  std::vector<std::string> names;
+  for (Segment& segment : segments_) {
+    if (!is_bound(segment)) {
+      at::Tensor place = alias(flat_, segment.offset, segment);
+      place.copy_(segment.parameter);
+      segment.parameter.set_data(place);
+      names.push_back(segment.name);
+    }
+  }
+  return names;
+}
+
+void Bucket::note_change() const {
+  for (const Segment& segment : segments_) {
+    segment.parameter.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+void Bucket::add_gradients() {
+  const torch::NoGradGuard no_grad;
+  const auto parameter_count = static_cast<std::int64_t>(segments_.size());
+  flat_gradients_ = at::zeros({count_ + parameter_count}, flat_.options());
+  gradients_ = view_of(flat_gradients_);
+  gradient_tensors_.clear();
+  for (const Segment& segment : segments_) {
+    gradient_tensors_.push_back(alias(flat_gradients_, segment.offset, segment));
+  }
+  flag_tensors_.clear();
+  for (std::int64_t i = 0; i < parameter_count; ++i) {
+    flag_tensors_.push_back(flat_gradients_.select(0, count_ + i));
+  }
+}
+
+void Bucket::set_flag(std::size_t i, bool value) { flag_tensors_[i].fill_(value ? 1 : 0); }
+
+bool Bucket::flag(std::size_t i) const { return flag_tensors_[i].item<double>() > 0; }
+
+void Bucket::zero_gradients() { flat_gradients_.zero_(); }
+
+std::vector<Bucket> make_buckets(const NamedTensors& parameters, std::int64_t bucket_bytes) {
+  if (bucket_bytes < 1) {
+    throw InvalidArgument(
+        fmt::format("bucket_bytes: expected at least 1, found {}", bucket_bytes));
+  }
+  struct Group {
+    NamedTensors parameters;
+    std::int64_t bytes = 0;
+  };
+  std::vector<Group> groups;
+  std::map<at::ScalarType, std::size_t> open;
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    const at::Tensor& tensor = parameter->tensor;
+    const std::int64_t bytes =
+        aligned_count(tensor.numel(), tensor.element_size()) * tensor.element_size();
+    const auto found = open.find(tensor.scalar_type());
+    if (found == open.end() || groups[found->second].bytes + bytes > bucket_bytes) {
+      open[tensor.scalar_type()] = groups.size();
+      groups.emplace_back();
+    }
+    Group& group = groups[open[tensor.scalar_type()]];
+    group.parameters.push_back(*parameter);
+    group.bytes += bytes;
+  }
+  std::vector<Bucket> buckets;
+  buckets.reserve(groups.size());
+  for (const Group& group : groups) {
+    buckets.emplace_back(static_cast<int>(buckets.size()), group.parameters);
+  }
+  return buckets;
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "optimizers/parameter.hpp"
+
+namespace bluefog::optimizers {
+
+/// A parameter's place in a bucket.
+struct Segment {
+  std::string name;
+  /// The user's parameter: its memory is the segment.
+  at::Tensor parameter;
+  /// Element at which the segment starts; a multiple of 64 bytes.
+  std::int64_t offset = 0;
+  /// Size and strides that the parameter had when the bucket was made, and keeps.
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;
+
+  [[nodiscard]] std::int64_t count() const noexcept { return parameter.numel(); }
+};
+
+/// Parameters in one piece of memory, so that one operation serves all of them.
+///
+/// The parameters stay what they are for their owner; only their memory moves: each has a storage
+/// of its own that begins at its segment and ends with it, so that saving a parameter saves its
+/// own elements and no others. Between segments lie zeros.
+///
+/// Memory layout is kept (channels_last stays so); a parameter with holes or overlaps in memory
+/// becomes contiguous.
+///
+/// Cost: the parameters' memory, which replaces what they had before, and at most 63 bytes of
+/// padding for each.
+class Bucket {
+ public:
+  /// @param parameters dense, of one floating dtype, on the CPU; not empty.
+  Bucket(int index, const NamedTensors& parameters);
+
+  [[nodiscard]] int index() const noexcept { return index_; }
+  /// "bucket 3 (fc.bias … fc.weight)".
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
+
+  /// All parameters, padding included. Keeps the memory alive.
+  [[nodiscard]] const BufferView& values() const noexcept { return values_; }
+
+  /// True if every parameter still lies in this bucket.
+  [[nodiscard]] bool is_bound() const;
+
+  /// Takes back parameters whose memory was replaced (`torch::load`, `set_data`, a change of
+  /// memory format): the value goes into the bucket, in the bucket's layout, and the parameter
+  /// refers to the bucket again.
+  /// @return names of the parameters that were taken back.
+  /// @throws InvalidArgument naming the parameter if its dtype, shape or device has changed;
+  ///   nothing is bound again then.
+  std::vector<std::string> rebind();
+
+  /// Tells autograd that the parameters' values have changed, so that a backward pass over older
+  /// ones is refused.
+  void note_change() const;
+
+  /// Makes room for the gradients, in the layout of `values`, followed by one flag per parameter.
+  /// Zeros at first. Cost: as much memory as the parameters.
+  void add_gradients();
+
+  /// Gradients and flags; valid after `add_gradients`.
+  [[nodiscard]] const BufferView& gradients() const noexcept { return gradients_; }
+
+  /// The gradient of parameter `i` as it lies in `gradients`: a tensor like the parameter.
+  [[nodiscard]] const at::Tensor& gradient(std::size_t i) const { return gradient_tensors_[i]; }
+
+  /// A number per parameter that lies behind the gradients and travels with them: set to 1 or 0,
+  /// read as whether it is positive (after an average: whether any rank has set it).
+  void set_flag(std::size_t i, bool value);
+  [[nodiscard]] bool flag(std::size_t i) const;
+
+  /// All gradients and flags become zero.
+  void zero_gradients();
+
+ private:
+  [[nodiscard]] at::Tensor alias(const at::Tensor& flat, std::int64_t offset,
+                                 const Segment& segment) const;
+  [[nodiscard]] bool is_bound(const Segment& segment) const;
+
+  int index_;
+  std::string name_;
+  std::vector<Segment> segments_;
+  std::int64_t count_ = 0;
+  at::Tensor flat_;
+  BufferView values_;
+  at::Tensor flat_gradients_;
+  BufferView gradients_;
+  std::vector<at::Tensor> gradient_tensors_;
+  std::vector<at::Tensor> flag_tensors_;
+};
+
+/// Distributes parameters over buckets of at most `bucket_bytes` each (a larger parameter has one
+/// for itself), of one dtype each.
+///
+/// Buckets hold the parameters in reverse order, so that the first ones are ready first in a
+/// backward pass. The result depends on names, shapes, dtypes and order alone: it is the same on
+/// every rank of the same model.
+/// @throws InvalidArgument if `bucket_bytes` < 1.
+[[nodiscard]] std::vector<Bucket> make_buckets(const NamedTensors& parameters,
+                                               std::int64_t bucket_bytes);
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,193 @@
+#include "optimizers/checkpoint.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/agreement.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+NamedTensors tensors_of(const torch::nn::Module& module) {
+  NamedTensors tensors = named_parameters(module);
+  for (NamedTensor& buffer : named_buffers(module)) {
+    tensors.push_back({"buffer " + buffer.name, std::move(buffer.tensor)});
+  }
+  return tensors;
+}
+
+/// One rank's file, as far as every reader needs it.
+struct SavedPart {
+  int ranks = 0;
+  std::int64_t step_count = 0;
+  NamedTensors tensors;
+  torch::serialize::InputArchive optimizer;
+};
+
+c10::IValue read_value(torch::serialize::InputArchive& archive, const std::string& key) {
+  c10::IValue value;
+  archive.read(key, value);
+  return value;
+}
+
+SavedPart read_part(const std::string& file) {
+  if (!std::filesystem::exists(file)) {
+    throw InvalidArgument(fmt::format("checkpoint file '{}': expected it to exist", file));
+  }
+  try {
+    SavedPart part;
+    torch::serialize::InputArchive archive;
+    archive.load_from(file);
+    part.ranks = static_cast<int>(read_value(archive, "ranks").toInt());
+    part.step_count = read_value(archive, "step_count").toInt();
+    torch::serialize::InputArchive model;
+    archive.read("model", model);
+    const c10::List<std::string> names = read_value(model, "names").to<c10::List<std::string>>();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      at::Tensor tensor;
+      model.read(std::to_string(i), tensor);
+      part.tensors.push_back({names.get(i), tensor});
+    }
+    archive.read("optimizer", part.optimizer);
+    return part;
+  } catch (const c10::Error& error) {
+    throw InvalidArgument(
+        fmt::format("checkpoint file '{}': expected a whole checkpoint of this library, found {}",
+                    file, error.what_without_backtrace()));
+  }
+}
+
+void check_fits(const std::string& file, const SavedPart& part, const NamedTensors& model) {
+  if (part.tensors.size() != model.size()) {
+    throw InvalidArgument(fmt::format("checkpoint file '{}': expected {} tensors, found {}", file,
+                                      model.size(), part.tensors.size()));
+  }
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const auto& [name, tensor] = part.tensors[i];
+    if (name != model[i].name || tensor.sizes() != model[i].tensor.sizes() ||
+        tensor.scalar_type() != model[i].tensor.scalar_type()) {
+      throw InvalidArgument(fmt::format("checkpoint file '{}': expected '{}', {}, found '{}', {}",
+                                        file, model[i].name, describe(model[i].tensor), name,
+                                        describe(tensor)));
+    }
+  }
+}
+
+void check_same_moment(const std::string& file, const SavedPart& part, const SavedPart& first) {
+  if (part.ranks != first.ranks || part.step_count != first.step_count) {
+    throw InvalidArgument(fmt::format(
+        "checkpoint file '{}': expected step {} of {} ranks as in rank 0's, found step {} of {}",
+        file, first.step_count, first.ranks, part.step_count, part.ranks));
+  }
+}
+
+/// The mean of all ranks' models; what is not floating-point is the first's.
+NamedTensors mean_model(const std::string& prefix, const SavedPart& first,
+                        const NamedTensors& model) {
+  std::vector<at::Tensor> sums;
+  for (const NamedTensor& item : first.tensors) {
+    sums.push_back(item.tensor.is_floating_point() ? item.tensor.to(at::kDouble) : item.tensor);
+  }
+  for (int rank = 1; rank < first.ranks; ++rank) {
+    const std::string file = checkpoint_file(prefix, rank);
+    const SavedPart part = read_part(file);
+    check_same_moment(file, part, first);
+    check_fits(file, part, model);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      if (part.tensors[i].tensor.is_floating_point()) {
+        sums[i] = sums[i] + part.tensors[i].tensor.to(at::kDouble);
+      }
+    }
+  }
+  NamedTensors mean;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const bool is_floating = first.tensors[i].tensor.is_floating_point();
+    mean.push_back({first.tensors[i].name, is_floating ? sums[i] / first.ranks : sums[i]});
+  }
+  return mean;
+}
+
+}  // namespace
+
+std::string checkpoint_file(const std::string& prefix, int rank) {
+  return fmt::format("{}.rank{}.pt", prefix, rank);
+}
+
+void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
+                     DistributedOptimizer& optimizer) {
+  const torch::NoGradGuard no_grad;
+  torch::serialize::OutputArchive state;
+  optimizer.save(state);  // ends what is in flight, so that the parameters are final
+  torch::serialize::OutputArchive model;
+  c10::List<std::string> names;
+  for (const NamedTensor& item : tensors_of(module)) {
+    model.write(std::to_string(names.size()), item.tensor.detach());
+    names.push_back(item.name);
+  }
+  model.write("names", c10::IValue(names));
+  torch::serialize::OutputArchive archive;
+  archive.write("ranks", c10::IValue(std::int64_t{optimizer.context().size()}));
+  archive.write("step_count", c10::IValue(optimizer.step_count()));
+  archive.write("model", model);
+  archive.write("optimizer", state);
+
+  const std::string file = checkpoint_file(prefix, optimizer.context().rank());
+  const std::string part = file + ".part";
+  try {
+    archive.save_to(part);
+    std::filesystem::rename(part, file);
+  } catch (const std::exception& error) {
+    std::remove(part.c_str());
+    throw InvalidArgument(fmt::format("checkpoint file '{}': expected to write it, found: {}", file,
+                                      error.what()));
+  }
+}
+
+LoadedCheckpoint load_checkpoint(const std::string& prefix, torch::nn::Module& module,
+                                 DistributedOptimizer& optimizer) {
+  const torch::NoGradGuard no_grad;
+  const NamedTensors model = tensors_of(module);
+  Context& context = optimizer.context();
+  Statement statement;
+  LoadedCheckpoint loaded;
+  NamedTensors values;
+  std::optional<SavedPart> own;
+  try {
+    SavedPart first = read_part(checkpoint_file(prefix, 0));
+    check_fits(checkpoint_file(prefix, 0), first, model);
+    loaded = {.saved_ranks = first.ranks,
+              .step_count = first.step_count,
+              .has_optimizer_state = first.ranks == context.size()};
+    if (loaded.has_optimizer_state) {
+      const std::string file = checkpoint_file(prefix, context.rank());
+      own.emplace(read_part(file));
+      check_same_moment(file, *own, first);
+      check_fits(file, *own, model);
+      values = own->tensors;
+    } else {
+      values = mean_model(prefix, first, model);
+    }
+    statement.lines.push_back(
+        fmt::format("step {} of {} ranks", loaded.step_count, loaded.saved_ranks));
+  } catch (const Error& error) {
+    statement.problem = error.what();
+  }
+  check_ranks_agree(context, "load_checkpoint", statement);
+  optimizer.drain();
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    model[i].tensor.detach().copy_(values[i].tensor);
+  }
+  if (own) {
+    optimizer.load(own->optimizer);
+  }
+  return loaded;
+}
+
+}  // namespace bluefog::optimizers

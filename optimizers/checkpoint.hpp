@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "optimizers/distributed_optimizer.hpp"
+
+namespace bluefog::optimizers {
+
+/// The file of one rank: "<prefix>.rank<rank>.pt".
+[[nodiscard]] std::string checkpoint_file(const std::string& prefix, int rank);
+
+/// Writes this rank's part of a checkpoint: parameters and buffers of `module`, the wrapped
+/// optimizer's state and the position in the schedule. Every rank calls it after the same step; it
+/// ends what is in flight and does not communicate. A file appears whole or not at all.
+///
+/// A tensor costs its own elements in the file, although parameters lie in common buckets.
+/// @throws InvalidArgument if the file cannot be written, naming it.
+/// @throws StateError with gradient all-reduce between the steps of one round, whose sums of
+///   gradients would be lost.
+void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
+                     DistributedOptimizer& optimizer);
+
+/// What `load_checkpoint` found.
+struct LoadedCheckpoint {
+  /// Number of ranks that wrote it.
+  int saved_ranks = 0;
+  /// Steps that had been made.
+  std::int64_t step_count = 0;
+  /// False if it was written by another number of ranks: the optimizer then starts anew.
+  bool has_optimizer_state = false;
+};
+
+/// Collective. Reads a checkpoint into `module` and `optimizer`.
+///
+/// On as many ranks as wrote it, each reads its own file and goes on exactly as the run that wrote
+/// it does, bit for bit. On another number of ranks every rank starts from the mean of the saved
+/// models (sums in float64, by rising rank; buffers of integers are rank 0's), with the optimizer's
+/// state as it is; all files must then be readable by every rank.
+/// @throws InvalidArgument naming the file if one is missing, truncated, of another moment than
+///   rank 0's, or of another model (naming the tensor); nothing has changed then. PeerFailure on
+///   ranks whose own part was good.
+LoadedCheckpoint load_checkpoint(const std::string& prefix, torch::nn::Module& module,
+                                 DistributedOptimizer& optimizer);
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,356 @@
+#include "optimizers/distributed_optimizer.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <optional>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/adapt_then_combine.hpp"
+#include "optimizers/adapt_with_combine.hpp"
+#include "optimizers/agreement.hpp"
+#include "optimizers/algorithm.hpp"
+#include "optimizers/buffer_sync.hpp"
+#include "optimizers/gradient_allreduce.hpp"
+#include "optimizers/model_check.hpp"
+#include "optimizers/no_communication.hpp"
+#include "optimizers/round_calls.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+std::unique_ptr<Algorithm> make_algorithm(AlgorithmKind kind, Context& context,
+                                          std::vector<Bucket>& buckets) {
+  switch (kind) {
+    case AlgorithmKind::GradientAllreduce:
+      return std::make_unique<GradientAllreduce>(context, buckets);
+    case AlgorithmKind::AdaptThenCombine:
+      return std::make_unique<AdaptThenCombine>(context, buckets);
+    case AlgorithmKind::AdaptWithCombine:
+      return std::make_unique<AdaptWithCombine>(context, buckets);
+    case AlgorithmKind::None:
+      return std::make_unique<NoCommunication>(buckets);
+  }
+  throw InvalidArgument(fmt::format("algorithm: expected a value of AlgorithmKind, found {}",
+                                    static_cast<int>(kind)));
+}
+
+std::string why_invalid(const DistributedOptimizerOptions& options, const Context& context) {
+  if (options.num_steps_per_communication < 1) {
+    return fmt::format("num_steps_per_communication: expected at least 1, found {}",
+                       options.num_steps_per_communication);
+  }
+  if (options.bucket_bytes < 0) {
+    return fmt::format("bucket_bytes: expected 0 (the setting) or more, found {}",
+                       options.bucket_bytes);
+  }
+  if (options.schedule && options.schedule->size() != context.size()) {
+    return fmt::format("schedule: expected one for {} ranks, found one for {}", context.size(),
+                       options.schedule->size());
+  }
+  return {};
+}
+
+Statement statement_of(const ModelParameters& parameters,
+                       const DistributedOptimizerOptions& options, std::int64_t bucket_bytes) {
+  Statement statement;
+  statement.lines = {
+      fmt::format("algorithm {}", static_cast<int>(options.algorithm)),
+      fmt::format("num_steps_per_communication {}", options.num_steps_per_communication),
+      fmt::format("bucket_bytes {}", bucket_bytes),
+      fmt::format("buffer policy {}", static_cast<int>(options.buffers))};
+  for (const auto& [name, tensor] : parameters.trained) {
+    statement.lines.push_back(fmt::format("parameter '{}', {}, strides {}", name, describe(tensor),
+                                          shape_text(tensor.strides())));
+  }
+  for (const auto& [name, tensor] : parameters.frozen) {
+    statement.lines.push_back(fmt::format("frozen parameter '{}', {}", name, describe(tensor)));
+  }
+  return statement;
+}
+
+}  // namespace
+
+class DistributedOptimizer::State {
+ public:
+  State(std::shared_ptr<Context> context, torch::optim::Optimizer& optimizer,
+        NamedTensors parameters, const DistributedOptimizerOptions& options, NamedTensors buffers);
+  ~State();
+
+  void step();
+  at::Tensor step(const Closure& closure);
+  void drain();
+  void save(torch::serialize::OutputArchive& archive);
+  void load(torch::serialize::InputArchive& archive);
+  void set_next_plan(NeighborPlan plan, ops::PlanCheck check);
+
+  [[nodiscard]] bool communicates_next() const {
+    return (step_count_ + 1) % options_.num_steps_per_communication == 0;
+  }
+  /// Between the steps of one round of gradient all-reduce, gradients add up.
+  [[nodiscard]] bool sums_gradients() const {
+    return options_.algorithm == AlgorithmKind::GradientAllreduce &&
+           step_count_ % options_.num_steps_per_communication != 0;
+  }
+
+  std::shared_ptr<Context> context_;
+  torch::optim::Optimizer& optimizer_;
+  DistributedOptimizerOptions options_;
+  NamedTensors frozen_;
+  std::vector<Bucket> buckets_;
+  BufferSync buffers_;
+  std::optional<LocalStep> local_step_;
+  StepBucket step_bucket_;
+  std::unique_ptr<Algorithm> algorithm_;
+  std::int64_t step_count_ = 0;
+  std::int64_t round_count_ = 0;
+
+ private:
+  void check_before_step();
+  void take_back_parameters();
+  Round next_round();
+
+  std::optional<Round> next_round_;
+};
+
+DistributedOptimizer::State::State(std::shared_ptr<Context> context,
+                                   torch::optim::Optimizer& optimizer, NamedTensors parameters,
+                                   const DistributedOptimizerOptions& options,
+                                   NamedTensors buffers)
+    : context_(std::move(context)),
+      optimizer_(optimizer),
+      options_(options),
+      buffers_(*context_, std::move(buffers), options.buffers) {
+  parameters = without_repeats(std::move(parameters));
+  ModelParameters sorted = sort_parameters(parameters, optimizer);
+  const std::int64_t bucket_bytes = options.bucket_bytes > 0
+                                        ? options.bucket_bytes
+                                        : context_->settings().fusion_threshold_bytes;
+  Statement statement = statement_of(sorted, options, bucket_bytes);
+  statement.problem = why_invalid(options, *context_);
+  if (statement.problem.empty()) {
+    statement.problem = why_untrainable(parameters, sorted, optimizer);
+  }
+  check_ranks_agree(*context_, "DistributedOptimizer", statement);
+  frozen_ = std::move(sorted.frozen);
+  buckets_ = make_buckets(sorted.trained, bucket_bytes);
+  local_step_.emplace(optimizer, buckets_, options.stepping);
+  step_bucket_ = [this](const Bucket& bucket) { (*local_step_)(bucket); };
+  algorithm_ = make_algorithm(options.algorithm, *context_, buckets_);
+  if (algorithm_->averages_with_neighbors() && !options_.schedule) {
+    options_.schedule = topology::static_schedule(topology::exponential(context_->size()));
+  }
+  algorithm_->expect(communicates_next());
+}
+
+DistributedOptimizer::State::~State() {
+  try {
+    algorithm_->drain();
+  } catch (const std::exception& error) {
+    context_->log().error(
+        fmt::format("a distributed optimizer ended with work in flight: {}", error.what()));
+  }
+}
+
+void DistributedOptimizer::State::check_before_step() {
+  for (const NamedTensor& item : frozen_) {
+    if (item.tensor.requires_grad()) {
+      throw StateError(fmt::format(
+          "parameter '{}': expected it to stay frozen as when the distributed optimizer was made, "
+          "found it requiring gradients; make a new distributed optimizer",
+          item.name));
+    }
+  }
+  local_step_->check_unchanged();
+  take_back_parameters();
+}
+
+void DistributedOptimizer::State::take_back_parameters() {
+  bool is_bound = true;
+  for (const Bucket& bucket : buckets_) {
+    is_bound = is_bound && bucket.is_bound();
+  }
+  if (is_bound) {
+    return;
+  }
+  // What is in flight still writes into the buckets; the new values replace its result.
+  algorithm_->drain();
+  for (Bucket& bucket : buckets_) {
+    for (const std::string& name : bucket.rebind()) {
+      context_->log().debug(fmt::format(
+          "parameter '{}': its memory was replaced; its value is back in its bucket", name));
+    }
+  }
+}
+
+Round DistributedOptimizer::State::next_round() {
+  if (next_round_) {
+    return *std::exchange(next_round_, std::nullopt);
+  }
+  if (!algorithm_->averages_with_neighbors()) {
+    return {};
+  }
+  return {.plan = options_.schedule->plan_for(context_->rank(), round_count_)};
+}
+
+void DistributedOptimizer::State::step() {
+  const bool communicates = communicates_next();
+  const bool has_calls = communicates && options_.algorithm != AlgorithmKind::None;
+  run_round(*context_, has_calls ? buckets_.size() : 0, [&](std::size_t& issued) {
+    check_before_step();
+    issued = buckets_.size();  // from here on the algorithm accounts for its calls
+  });
+  if (communicates) {
+    algorithm_->step(next_round(), step_bucket_);
+    buffers_.after_round();
+    ++round_count_;
+  } else {
+    algorithm_->step_alone(step_bucket_);
+  }
+  ++step_count_;
+  algorithm_->expect(communicates_next());
+}
+
+at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
+  if (!local_step_->needs_closure()) {
+    const torch::AutoGradMode grad_mode(true);
+    at::Tensor loss = closure();
+    step();
+    return loss;
+  }
+  if (options_.algorithm == AlgorithmKind::GradientAllreduce ||
+      options_.algorithm == AlgorithmKind::AdaptWithCombine) {
+    throw UnsupportedError(fmt::format(
+        "rank {}: LBFGS evaluates the model several times a step and works with "
+        "adapt_then_combine and none, not with {}",
+        context_->rank(), algorithm_->name()));
+  }
+  local_step_->set_closure(closure);
+  step();
+  return local_step_->loss();
+}
+
+void DistributedOptimizer::State::drain() {
+  take_back_parameters();
+  algorithm_->drain();
+}
+
+void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive) {
+  if (sums_gradients()) {
+    throw StateError(fmt::format(
+        "rank {}: expected to save after a whole round of {} steps, found {} steps made; the sums "
+        "of gradients would be lost",
+        context_->rank(), options_.num_steps_per_communication, step_count_));
+  }
+  drain();
+  archive.write("algorithm", c10::IValue(std::string(algorithm_->name())));
+  archive.write("step_count", c10::IValue(step_count_));
+  archive.write("round_count", c10::IValue(round_count_));
+  torch::serialize::OutputArchive wrapped;
+  optimizer_.save(wrapped);
+  archive.write("wrapped", wrapped);
+}
+
+void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) {
+  c10::IValue algorithm;
+  c10::IValue step_count;
+  c10::IValue round_count;
+  torch::serialize::InputArchive wrapped;
+  try {
+    archive.read("algorithm", algorithm);
+    archive.read("step_count", step_count);
+    archive.read("round_count", round_count);
+    archive.read("wrapped", wrapped);
+  } catch (const c10::Error& error) {
+    throw InvalidArgument(
+        fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
+                    context_->rank(), error.what_without_backtrace()));
+  }
+  if (algorithm.toStringRef() != algorithm_->name()) {
+    throw InvalidArgument(fmt::format("rank {}: expected the saved state of {}, found that of {}",
+                                      context_->rank(), algorithm_->name(),
+                                      algorithm.toStringRef()));
+  }
+  drain();
+  optimizer_.load(wrapped);
+  step_count_ = step_count.toInt();
+  round_count_ = round_count.toInt();
+  algorithm_->expect(communicates_next());
+}
+
+void DistributedOptimizer::State::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
+  if (!algorithm_->averages_with_neighbors()) {
+    throw StateError(fmt::format("rank {}, set_next_plan: {} does not average with neighbours",
+                                 context_->rank(), algorithm_->name()));
+  }
+  plan.validate();
+  if (plan.rank != context_->rank() || plan.size != context_->size()) {
+    throw InvalidArgument(fmt::format(
+        "rank {}, set_next_plan: expected the plan of rank {} of {}, found that of rank {} of {}",
+        context_->rank(), context_->rank(), context_->size(), plan.rank, plan.size));
+  }
+  next_round_ = Round{std::make_shared<const NeighborPlan>(std::move(plan)), check};
+}
+
+DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Context> context,
+                                           torch::optim::Optimizer& optimizer,
+                                           const torch::nn::Module& module,
+                                           const DistributedOptimizerOptions& options)
+    : DistributedOptimizer(std::move(context), optimizer, named_parameters(module), options,
+                           named_buffers(module)) {}
+
+DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Context> context,
+                                           torch::optim::Optimizer& optimizer,
+                                           NamedTensors parameters,
+                                           const DistributedOptimizerOptions& options,
+                                           NamedTensors buffers)
+    : state_(std::make_unique<State>(std::move(context), optimizer, std::move(parameters), options,
+                                     std::move(buffers))) {}
+
+DistributedOptimizer::DistributedOptimizer(DistributedOptimizer&&) noexcept = default;
+DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) noexcept = default;
+DistributedOptimizer::~DistributedOptimizer() = default;
+
+void DistributedOptimizer::step() { state_->step(); }
+
+at::Tensor DistributedOptimizer::step(const Closure& closure) { return state_->step(closure); }
+
+void DistributedOptimizer::zero_grad() {
+  if (!state_->sums_gradients() && !state_->algorithm_->zero_gradients()) {
+    state_->optimizer_.zero_grad();
+  }
+}
+
+void DistributedOptimizer::drain() { state_->drain(); }
+
+void DistributedOptimizer::finish() {
+  state_->drain();
+  state_->buffers_.at_finish();
+}
+
+void DistributedOptimizer::save(torch::serialize::OutputArchive& archive) { state_->save(archive); }
+
+void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state_->load(archive); }
+
+void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
+  state_->set_next_plan(std::move(plan), check);
+}
+
+std::int64_t DistributedOptimizer::step_count() const noexcept { return state_->step_count_; }
+
+std::int64_t DistributedOptimizer::round_count() const noexcept { return state_->round_count_; }
+
+torch::optim::Optimizer& DistributedOptimizer::wrapped() const noexcept {
+  return state_->optimizer_;
+}
+
+Context& DistributedOptimizer::context() const noexcept { return *state_->context_; }
+
+const std::vector<Bucket>& DistributedOptimizer::buckets() const noexcept {
+  return state_->buckets_;
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bluefog_cpp/transport/context.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "optimizers/bucket.hpp"
+#include "optimizers/options.hpp"
+#include "optimizers/parameter.hpp"
+#include "topology/neighbor_plan.hpp"
+
+namespace torch::serialize {
+class InputArchive;
+class OutputArchive;
+}  // namespace torch::serialize
+
+namespace bluefog::optimizers {
+
+/// A torch optimizer whose steps are one rank's part of decentralized training.
+///
+/// The wrapped optimizer goes on to hold options, groups and state, and to compute every step;
+/// learning rates are changed there. Parameters that require gradients and belong to it are moved
+/// into flat buckets (`Bucket`) and exchanged by the chosen algorithm. Frozen parameters are not:
+/// they do not change, so they stay equal once `broadcast_parameters` made them so. A parameter
+/// without a gradient in some step keeps its value in the local step and takes part in averages.
+///
+/// All ranks make one for the same model with the same options, and call `step` equally often.
+/// One thread at a time. Steps allocate nothing of this library's own after the first one.
+/// Memory: parameters keep their size (`Bucket`); what an algorithm adds is said there.
+///
+/// @code
+/// DistributedOptimizer optimizer(context, sgd, *model);
+/// optimizer.zero_grad();
+/// loss(*model).backward();
+/// optimizer.step();
+/// @endcode
+class DistributedOptimizer {
+ public:
+  /// Collective. All parameters and buffers of `module`.
+  /// @param optimizer, module outlive this object; neither gains nor loses parameters meanwhile.
+  /// @throws InvalidArgument naming the parameter if one is sparse, not of a floating dtype, not on
+  ///   the CPU, shares memory with another, or is the optimizer's and not the module's; or for a
+  ///   schedule of another size. Ranks without such a problem get PeerFailure.
+  /// @throws MismatchError naming the first parameter or option that differs between ranks.
+  /// @throws StateError if another distributed optimizer holds the gradient hooks.
+  DistributedOptimizer(std::shared_ptr<Context> context, torch::optim::Optimizer& optimizer,
+                       const torch::nn::Module& module,
+                       const DistributedOptimizerOptions& options = {});
+
+  /// As above for the given parameters and buffers.
+  DistributedOptimizer(std::shared_ptr<Context> context, torch::optim::Optimizer& optimizer,
+                       NamedTensors parameters, const DistributedOptimizerOptions& options = {},
+                       NamedTensors buffers = {});
+
+  DistributedOptimizer(DistributedOptimizer&&) noexcept;
+  DistributedOptimizer& operator=(DistributedOptimizer&&) noexcept;
+  /// Ends what is in flight; logs what goes wrong in that. Parameters stay in their buckets' memory.
+  ~DistributedOptimizer();
+
+  /// One step of all ranks, with the gradients that are there.
+  ///
+  /// Parameters whose memory was replaced since the last step are taken back into their buckets
+  /// first. If it throws, some buckets may have been stepped or averaged and others not; the next
+  /// step may be tried.
+  /// @throws InvalidArgument naming the parameter if its dtype, shape or device has changed.
+  /// @throws StateError if the wrapped optimizer's groups have changed, or a frozen parameter
+  ///   now requires gradients.
+  /// @throws MismatchError, PeerFailure, TimeoutError: what went wrong between ranks, as when one
+  ///   of them has run out of batches.
+  void step();
+
+  /// The same with gradients from `closure`, which evaluates the model and its gradients and
+  /// returns the loss. It is called once; by LBFGS as often as that likes.
+  /// @return the loss.
+  /// @throws UnsupportedError for LBFGS with gradient all-reduce (ranks could evaluate unequally
+  ///   often) or with adapt-with-combine (its evaluations would follow the combination).
+  at::Tensor step(const Closure& closure);
+
+  /// Clears the gradients. With gradient all-reduce they keep their memory and become zero, and
+  /// between the steps of one round nothing happens; otherwise they become undefined.
+  void zero_grad();
+
+  /// Ends what is in flight, so that parameters hold all averages that they are due. Local.
+  void drain();
+
+  /// `drain`, and what the policy for buffers asks for: before evaluation, at the end. Collective
+  /// where that policy averages or broadcasts, else local.
+  void finish();
+
+  /// The plan of the next communication round, in place of the schedule's. All ranks call it.
+  /// @param check whether the ranks' plans are compared before any data moves.
+  /// @throws InvalidArgument for a plan of another rank or size, or a malformed one; StateError if
+  ///   the algorithm has no plans.
+  void set_next_plan(NeighborPlan plan, ops::PlanCheck check = ops::PlanCheck::Checked);
+
+  /// Writes the wrapped optimizer's state and the position in the schedule, after ending what is in
+  /// flight (a run goes on from there exactly as one that resumes does). Not the parameters: save
+  /// the model beside it, or use `save_checkpoint`.
+  /// @throws StateError with gradient all-reduce between the steps of one round.
+  void save(torch::serialize::OutputArchive& archive);
+
+  /// Reads what `save` wrote on the same rank of as many ranks. Parameters must have been loaded.
+  /// @throws InvalidArgument if it was written with another algorithm, or is incomplete.
+  void load(torch::serialize::InputArchive& archive);
+
+  /// Calls of `step` that succeeded; and those among them that communicated.
+  [[nodiscard]] std::int64_t step_count() const noexcept;
+  [[nodiscard]] std::int64_t round_count() const noexcept;
+
+  [[nodiscard]] torch::optim::Optimizer& wrapped() const noexcept;
+  [[nodiscard]] Context& context() const noexcept;
+  [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bluefog::optimizers

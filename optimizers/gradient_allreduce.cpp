@@ -1,0 +1,174 @@
+#include "optimizers/gradient_allreduce.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/round_calls.hpp"
+
+namespace bluefog::optimizers {
+
+GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buckets)
+    : context_(context),
+      buckets_(buckets),
+      options_(buckets.size()),
+      works_(buckets.size()),
+      ready_count_(buckets.size(), 0),
+      hooks_(buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    options_[b].name = "gradients of " + buckets[b].name();
+    buckets[b].add_gradients();
+    has_gradient_.emplace_back(buckets[b].segments().size(), 0);
+    is_ready_.emplace_back(buckets[b].segments().size(), 0);
+  }
+}
+
+void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
+  try {
+    if (communicates_ && phase_ != Phase::Backward) {
+      phase_ = Phase::Backward;
+      launched_ = 0;
+      std::ranges::fill(ready_count_, 0);
+      for (auto& ready : is_ready_) {
+        std::ranges::fill(ready, 0);
+      }
+      call_after_backward([this] { finish_round(); });
+    }
+    if (communicates_ && bucket < launched_) {
+      throw StateError(fmt::format(
+          "parameter '{}': its gradient changed after it had been sent; expected one backward pass "
+          "at a time, and none of them to fail in between",
+          buckets_[bucket].segments()[segment].name));
+    }
+    place_gradient(buckets_[bucket], segment);
+    has_gradient_[bucket][segment] = 1;
+    if (communicates_ && is_ready_[bucket][segment] == 0) {
+      is_ready_[bucket][segment] = 1;
+      ++ready_count_[bucket];
+      launch_ready();
+    }
+  } catch (const std::exception& error) {
+    fail_round(error.what());
+    throw;
+  }
+}
+
+// Makes the parameter's gradient lie in the bucket.
+void GradientAllreduce::place_gradient(Bucket& bucket, std::size_t segment) {
+  const at::Tensor& parameter = bucket.segments()[segment].parameter;
+  const at::Tensor& place = bucket.gradient(segment);
+  at::Tensor& gradient = parameter.mutable_grad();
+  if (gradient.layout() != at::kStrided) {
+    throw UnsupportedError(fmt::format(
+        "rank {}, parameter '{}': gradient all-reduce expects a dense gradient, found {}",
+        context_.rank(), bucket.segments()[segment].name, describe(gradient)));
+  }
+  if (gradient.numel() == 0 || gradient.const_data_ptr() != place.const_data_ptr()) {
+    const torch::NoGradGuard no_grad;
+    place.copy_(gradient);
+    gradient = place;
+  }
+}
+
+// What has no gradient here counts as zeros; the flags say which have one.
+void GradientAllreduce::fill_missing(std::size_t bucket) {
+  const torch::NoGradGuard no_grad;
+  Bucket& b = buckets_[bucket];
+  for (std::size_t i = 0; i < b.segments().size(); ++i) {
+    if (!b.segments()[i].parameter.grad().defined()) {
+      b.gradient(i).zero_();
+      b.set_flag(i, false);
+    } else {
+      place_gradient(b, i);
+      b.set_flag(i, has_gradient_[bucket][i] != 0);
+    }
+  }
+}
+
+void GradientAllreduce::launch(std::size_t bucket) {
+  fill_missing(bucket);
+  ++launched_;
+  works_[bucket] =
+      ops::allreduce_nonblocking(context_, buckets_[bucket].gradients(), options_[bucket]);
+}
+
+void GradientAllreduce::launch_ready() {
+  while (launched_ < buckets_.size() &&
+         ready_count_[launched_] == buckets_[launched_].segments().size()) {
+    launch(launched_);
+  }
+}
+
+void GradientAllreduce::finish_round() {
+  if (phase_ != Phase::Backward) {
+    return;
+  }
+  try {
+    while (launched_ < buckets_.size()) {
+      launch(launched_);
+    }
+  } catch (const std::exception& error) {
+    fail_round(error.what());
+    throw;
+  }
+  phase_ = Phase::Idle;
+  wait_all(works_);
+  apply_flags();
+  phase_ = Phase::Reduced;
+}
+
+// Peers issue one call for each bucket of this round: the ones that this rank will not make.
+void GradientAllreduce::fail_round(std::string_view reason) {
+  if (phase_ == Phase::Backward) {
+    for (; launched_ < buckets_.size(); ++launched_) {
+      context_.engine().refuse(reason);
+    }
+    phase_ = Phase::Idle;
+  }
+}
+
+void GradientAllreduce::apply_flags() {
+  for (Bucket& bucket : buckets_) {
+    for (std::size_t i = 0; i < bucket.segments().size(); ++i) {
+      at::Tensor& gradient = bucket.segments()[i].parameter.mutable_grad();
+      if (!bucket.flag(i)) {
+        gradient.reset();
+      } else if (!gradient.defined()) {
+        gradient = bucket.gradient(i);
+      }
+    }
+  }
+}
+
+void GradientAllreduce::step(const Round& /*round*/, const StepBucket& step_bucket) {
+  if (phase_ == Phase::Idle) {
+    // No backward pass here: this rank contributes what gradients there are.
+    launched_ = 0;
+    phase_ = Phase::Backward;
+  }
+  finish_round();
+  phase_ = Phase::Idle;
+  for (const Bucket& bucket : buckets_) {
+    step_bucket(bucket);
+  }
+}
+
+void GradientAllreduce::step_alone(const StepBucket& /*step_bucket*/) {}
+
+void GradientAllreduce::drain() {
+  if (phase_ == Phase::Backward) {
+    finish_round();
+  }
+}
+
+bool GradientAllreduce::zero_gradients() {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    buckets_[b].zero_gradients();
+    std::ranges::fill(has_gradient_[b], 0);
+  }
+  return true;
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/transport/work.hpp"
+#include "ops/collectives.hpp"
+#include "optimizers/algorithm.hpp"
+#include "optimizers/gradient_hooks.hpp"
+
+namespace bluefog::optimizers {
+
+/// Parallel SGD: the mean of all ranks' gradients, then the local step,
+///
+///     g ← (1/n) Σ_j g_j;   x ← x − γ d(g).
+///
+/// Gradients lie in flat buckets. A bucket travels as soon as the backward pass has finished its
+/// last gradient and all buckets before it have left; `backward` returns when the means are there,
+/// so that clipping and scaling between `backward` and `step` see them. A parameter without a
+/// gradient on this rank counts as zeros; without one on any rank it keeps none, so that every
+/// rank skips it alike.
+///
+/// With `num_steps_per_communication` k the gradients of k backward passes add up on each rank;
+/// the k-th `step` uses the mean of the sums, the others do nothing, and gradients are not cleared
+/// in between.
+///
+/// Each backward pass of a communicating step is a round in which all ranks take part.
+/// Cost per rank and round: one allreduce for each bucket; as much memory as the parameters, in
+/// place of the gradients. A gradient that autograd makes anew (after a `zero_grad` of the
+/// wrapped optimizer, which drops gradients) is copied once into its bucket.
+/// Source: Horovod, DDP (arXiv 2006.15704); BlueFog's `DistributedGradientAllreduceOptimizer`.
+class GradientAllreduce final : public Algorithm {
+ public:
+  /// @param context, buckets outlive this object.
+  /// @throws StateError if a parameter already has a post-accumulate hook.
+  GradientAllreduce(Context& context, std::vector<Bucket>& buckets);
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "gradient_allreduce"; }
+  [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
+  void step(const Round& round, const StepBucket& step_bucket) override;
+  void step_alone(const StepBucket& step_bucket) override;
+  void expect(bool communicates) override { communicates_ = communicates; }
+  void drain() override;
+  bool zero_gradients() override;
+
+ private:
+  enum class Phase {
+    /// No backward pass of this step has begun.
+    Idle,
+    /// A backward pass is under way; buckets leave.
+    Backward,
+    /// The gradients are means.
+    Reduced,
+  };
+
+  void on_ready(std::size_t bucket, std::size_t segment);
+  void place_gradient(Bucket& bucket, std::size_t segment);
+  void fill_missing(std::size_t bucket);
+  void launch(std::size_t bucket);
+  void launch_ready();
+  void finish_round();
+  void fail_round(std::string_view reason);
+  void apply_flags();
+
+  Context& context_;
+  std::vector<Bucket>& buckets_;
+  std::vector<ops::AllreduceOptions> options_;
+  std::vector<Work> works_;
+  /// By bucket and segment: a gradient has arrived since the last clearing; and in this backward.
+  std::vector<std::vector<char>> has_gradient_;
+  std::vector<std::vector<char>> is_ready_;
+  std::vector<std::size_t> ready_count_;
+  std::size_t launched_ = 0;
+  bool communicates_ = true;
+  Phase phase_ = Phase::Idle;
+  GradientHooks hooks_;
+};
+
+}  // namespace bluefog::optimizers

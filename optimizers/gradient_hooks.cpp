@@ -1,0 +1,69 @@
+#include "optimizers/gradient_hooks.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+// The engine comes with LibTorch's own sources of autograd.
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+namespace autograd = torch::autograd;
+
+class Hook final : public autograd::PostAccumulateGradHook {
+ public:
+  Hook(std::shared_ptr<const GradientHooks::OnReady> on_ready, std::size_t bucket,
+       std::size_t segment)
+      : on_ready_(std::move(on_ready)), bucket_(bucket), segment_(segment) {}
+
+  void operator()(const autograd::Variable& /*parameter*/) override {
+    (*on_ready_)(bucket_, segment_);
+  }
+
+ private:
+  std::shared_ptr<const GradientHooks::OnReady> on_ready_;
+  std::size_t bucket_;
+  std::size_t segment_;
+};
+
+}  // namespace
+
+GradientHooks::GradientHooks(const std::vector<Bucket>& buckets, OnReady on_ready)
+    : on_ready_(std::make_shared<const OnReady>(std::move(on_ready))) {
+  for (const Bucket& bucket : buckets) {
+    for (const Segment& segment : bucket.segments()) {
+      if (autograd::impl::post_acc_grad_hooks(segment.parameter)) {
+        throw StateError(fmt::format(
+            "parameter '{}': expected its post-accumulate gradient hook to be free, found one "
+            "(LibTorch has room for one; does another distributed optimizer hold this model?)",
+            segment.name));
+      }
+    }
+  }
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const auto& segments = buckets[b].segments();
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      autograd::impl::set_post_acc_grad_hooks(segments[i].parameter,
+                                              std::make_unique<Hook>(on_ready_, b, i));
+      hooked_.push_back(segments[i].parameter);
+    }
+  }
+}
+
+GradientHooks::~GradientHooks() {
+  for (const at::Tensor& parameter : hooked_) {
+    autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+  }
+}
+
+void call_after_backward(std::function<void()> callback) {
+  autograd::Engine::get_default_engine().queue_callback(std::move(callback));
+}
+
+}  // namespace bluefog::optimizers

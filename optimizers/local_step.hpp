@@ -1,0 +1,74 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "optimizers/bucket.hpp"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace bluefog::optimizers {
+
+/// Evaluates the model and its gradients again, and returns the loss.
+using Closure = std::function<at::Tensor()>;
+
+/// How the wrapped optimizer is stepped.
+enum class Stepping : std::uint8_t {
+  /// By bucket, except for optimizers that cannot be (LBFGS).
+  Auto,
+  /// One bucket after the other, so that a bucket travels while the next is stepped. The optimizer
+  /// must treat each parameter by itself.
+  ByBucket,
+  /// All parameters in one call, before the first bucket travels.
+  Whole,
+};
+
+/// Steps a torch optimizer for the parameters of one bucket at a time.
+///
+/// For the time of a bucket's step the optimizer's groups hold that bucket's parameters only;
+/// their options and all state stay in place.
+class LocalStep {
+ public:
+  /// @param optimizer outlives this object.
+  LocalStep(torch::optim::Optimizer& optimizer, const std::vector<Bucket>& buckets,
+            Stepping stepping);
+
+  /// True if the optimizer evaluates the closure itself, several times a step (LBFGS).
+  [[nodiscard]] bool needs_closure() const noexcept { return needs_closure_; }
+
+  /// What the next whole step hands to the optimizer.
+  void set_closure(Closure closure) { closure_ = std::move(closure); }
+  /// The loss that the last whole step returned.
+  [[nodiscard]] const at::Tensor& loss() const noexcept { return loss_; }
+
+  /// Steps the parameters of `bucket`. Where the optimizer is stepped as a whole: all of them with
+  /// the first bucket, nothing with the others.
+  void operator()(const Bucket& bucket);
+
+  /// @throws StateError if groups or parameters were added to the optimizer or taken from it since
+  ///   this object was made.
+  void check_unchanged() const;
+
+ private:
+  using Groups = std::vector<std::vector<at::Tensor>>;
+
+  void step_bucket(Groups& part);
+  void step_whole();
+
+  torch::optim::Optimizer* optimizer_;
+  bool needs_closure_ = false;
+  bool whole_ = false;
+  Closure closure_;
+  at::Tensor loss_;
+  /// By bucket and group: the parameters that take part.
+  std::vector<Groups> parts_;
+  /// By group: all parameters, as found at the start.
+  std::vector<std::vector<const void*>> expected_;
+};
+
+}  // namespace bluefog::optimizers

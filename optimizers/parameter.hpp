@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/base/dtype.hpp"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace bluefog::optimizers {
+
+/// A tensor of a model with the name under which the model knows it ("conv1.weight").
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+using NamedTensors = std::vector<NamedTensor>;
+
+/// The module's parameters in the order of their registration, submodules included. A parameter
+/// that is registered twice (tied weights) appears once, under its first name.
+[[nodiscard]] NamedTensors named_parameters(const torch::nn::Module& module);
+
+/// The module's buffers (batch-norm statistics), likewise.
+[[nodiscard]] NamedTensors named_buffers(const torch::nn::Module& module);
+
+/// Drops tensors that appeared before, and undefined ones.
+[[nodiscard]] NamedTensors without_repeats(NamedTensors tensors);
+
+/// "float32[3, 4]", "sparse complex64[2]".
+[[nodiscard]] std::string describe(const at::Tensor& tensor);
+
+/// Our name for the tensor's dtype.
+/// @throws UnsupportedError for dtypes that no operation takes (complex, quantised).
+[[nodiscard]] Dtype dtype_of(const at::Tensor& tensor);
+
+/// Why the parameter cannot take part in weighted averages, or an empty string: it is sparse, not
+/// of a floating type, or not on the CPU.
+[[nodiscard]] std::string why_unsupported(const at::Tensor& tensor);
+
+/// The tensor's elements as they lie in memory. The view keeps that memory alive.
+/// @param tensor dense and without overlap: contiguous in some order of its dimensions.
+[[nodiscard]] BufferView view_of(const at::Tensor& tensor);
+
+/// "[3, 4]".
+[[nodiscard]] std::string shape_text(at::IntArrayRef sizes);
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,88 @@
+#include "optimizers/parameter_collectives.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
+#include "optimizers/round_calls.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+/// A tensor in a call: its elements in logical order, and where they go back to.
+struct Transfer {
+  at::Tensor target;
+  at::Tensor elements;
+};
+
+Transfer begin_transfer(const at::Tensor& tensor) {
+  return {.target = tensor, .elements = tensor.detach().contiguous()};
+}
+
+void end_transfer(const Transfer& transfer) {
+  if (transfer.elements.const_data_ptr() != transfer.target.const_data_ptr()) {
+    transfer.target.detach().copy_(transfer.elements);
+  }
+  transfer.target.unsafeGetTensorImpl()->bump_version();
+}
+
+/// Starts a call for each tensor, waits for all, writes the results back.
+template <typename Start>
+void transfer_all(Context& context, const NamedTensors& tensors, Start&& start) {
+  const torch::NoGradGuard no_grad;
+  std::vector<Transfer> transfers;
+  std::vector<Work> works;
+  run_round(context, tensors.size(), [&](std::size_t& issued) {
+    for (const NamedTensor& item : tensors) {
+      transfers.push_back(begin_transfer(item.tensor));
+      const BufferView view = view_of(transfers.back().elements);
+      const std::string name = item.name + " " + shape_text(item.tensor.sizes());
+      ++issued;
+      works.push_back(start(view, name));
+    }
+    wait_all(works);
+  });
+  for (const Transfer& transfer : transfers) {
+    end_transfer(transfer);
+  }
+}
+
+}  // namespace
+
+void broadcast(Context& context, const NamedTensors& tensors, int root) {
+  transfer_all(context, tensors, [&](const BufferView& view, const std::string& name) {
+    return ops::broadcast_nonblocking(context, view, root, {.name = name});
+  });
+}
+
+void broadcast_parameters(Context& context, const torch::nn::Module& module, int root) {
+  broadcast(context, named_parameters(module), root);
+}
+
+void broadcast_buffers(Context& context, const torch::nn::Module& module, int root) {
+  broadcast(context, named_buffers(module), root);
+}
+
+void average_floating(Context& context, const NamedTensors& tensors) {
+  NamedTensors floating;
+  for (const NamedTensor& item : tensors) {
+    if (why_unsupported(item.tensor).empty()) {
+      floating.push_back(item);
+    }
+  }
+  transfer_all(context, floating, [&](const BufferView& view, const std::string& name) {
+    ops::AllreduceOptions options;
+    options.name = name;
+    return ops::allreduce_nonblocking(context, view, options);
+  });
+}
+
+void allreduce_parameters(Context& context, const torch::nn::Module& module) {
+  average_floating(context, named_parameters(module));
+}
+
+}  // namespace bluefog::optimizers

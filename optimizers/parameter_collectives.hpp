@@ -1,0 +1,31 @@
+#pragma once
+
+#include "bluefog_cpp/transport/context.hpp"
+#include "optimizers/parameter.hpp"
+
+namespace bluefog::optimizers {
+
+/// Collective. Every rank's tensors become those of `root`: before training, so that all ranks
+/// start from the same model. Any real dtype; the memory layout may differ between ranks.
+/// Cost: one broadcast for each tensor, all in flight together.
+/// @throws InvalidArgument if `root` is not a rank, MismatchError if names, shapes or dtypes differ
+///   between ranks (names the first one).
+/// Source: BlueFog's `broadcast_parameters`.
+void broadcast(Context& context, const NamedTensors& tensors, int root);
+
+/// `broadcast` of the module's parameters, frozen ones included.
+void broadcast_parameters(Context& context, const torch::nn::Module& module, int root = 0);
+
+/// `broadcast` of the module's buffers.
+void broadcast_buffers(Context& context, const torch::nn::Module& module, int root = 0);
+
+/// Collective. Every floating-point tensor becomes its mean over all ranks, the same bits on each:
+/// x_i ← (1/n) Σ_j x_j. Tensors of other dtypes are left alone.
+/// Cost and errors as `broadcast`, with one allreduce for each tensor.
+void average_floating(Context& context, const NamedTensors& tensors);
+
+/// `average_floating` of the module's parameters: one model for all ranks, at the end of training.
+/// Source: BlueFog's `allreduce_parameters`.
+void allreduce_parameters(Context& context, const torch::nn::Module& module);
+
+}  // namespace bluefog::optimizers

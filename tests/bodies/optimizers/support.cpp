@@ -1,0 +1,70 @@
+#include "tests/bodies/optimizers/support.hpp"
+
+#include <fmt/format.h>
+
+#include <random>
+
+namespace bluefog::testing {
+
+at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  std::uniform_real_distribution<double> distribution(-1.0, 1.0);
+  at::Tensor tensor = at::empty(sizes, at::kDouble);
+  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+    tensor.data_ptr<double>()[i] = distribution(engine);
+  }
+  return tensor;
+}
+
+LeastSquares LeastSquares::of_rank(int rank) {
+  const auto seed = static_cast<std::uint64_t>(rank);
+  return {.a = random({9, kDimension}, 100 + seed), .b = random({9}, 200 + seed)};
+}
+
+at::Tensor LeastSquares::loss(const at::Tensor& x) const {
+  return (a.mv(x) - b).square().sum() / 2;
+}
+
+at::Tensor LeastSquares::gradient(const at::Tensor& x) const { return a.t().mv(a.mv(x) - b); }
+
+Point::Point(std::uint64_t seed) {
+  const at::Tensor all = random({LeastSquares::kDimension}, 300 + seed);
+  first = register_parameter("first", all.slice(0, 0, 2).clone());
+  second = register_parameter("second", all.slice(0, 2, 6).clone().view({2, 2}));
+  third = register_parameter("third", all.slice(0, 6, 7).clone());
+}
+
+at::Tensor Point::x() const {
+  return at::cat({first.flatten(), second.flatten(), third.flatten()});
+}
+
+at::Tensor dense(const MixingMatrix& matrix) {
+  const std::vector<double> values = matrix.to_dense();
+  return torch::tensor(values, at::kDouble).view({matrix.size(), matrix.size()});
+}
+
+void train(optimizers::DistributedOptimizer& optimizer, const Point& point,
+           const LeastSquares& problem) {
+  optimizer.zero_grad();
+  problem.loss(point.x()).backward();
+  optimizer.step();
+}
+
+std::string difference(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
+  if (found.sizes() != expected.sizes()) {
+    return fmt::format("expected {}, found {}", optimizers::describe(expected),
+                       optimizers::describe(found));
+  }
+  const at::Tensor a = found.detach().to(at::kDouble).flatten();
+  const at::Tensor b = expected.detach().to(at::kDouble).flatten();
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    const auto x = a[i].item<double>();
+    const auto y = b[i].item<double>();
+    if (!(std::abs(x - y) <= tolerance * std::max(1.0, std::abs(y)))) {
+      return fmt::format("element {}: expected {}, found {}", i, y, x);
+    }
+  }
+  return {};
+}
+
+}  // namespace bluefog::testing

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/transport/context.hpp"
+#include "optimizers/distributed_optimizer.hpp"
+#include "tests/support/ranks.hpp"
+#include "topology/mixing_matrix.hpp"
+
+namespace bluefog::testing {
+
+/// One layout and few ranks: what is tested does not depend on how bytes travel.
+inline Ranks some_ranks(int at_least = 1) {
+  return {.at_least = at_least, .at_most = 4, .layouts = {Layout::OneHost}};
+}
+
+/// Float64 values that depend on the seed alone, unlike those of torch's generator that the threads
+/// of a process share.
+at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed);
+
+/// Heterogeneous least squares: rank r minimises f_r(x) = ½ ‖A_r x − b_r‖².
+struct LeastSquares {
+  static constexpr std::int64_t kDimension = 7;
+  at::Tensor a;
+  at::Tensor b;
+
+  static LeastSquares of_rank(int rank);
+  [[nodiscard]] at::Tensor loss(const at::Tensor& x) const;
+  [[nodiscard]] at::Tensor gradient(const at::Tensor& x) const;
+};
+
+/// x as three parameters, of which no two fit into the smallest buckets.
+struct Point : torch::nn::Module {
+  explicit Point(std::uint64_t seed);
+  [[nodiscard]] at::Tensor x() const;
+
+  at::Tensor first;
+  at::Tensor second;
+  at::Tensor third;
+};
+
+/// W as a float64 matrix.
+at::Tensor dense(const MixingMatrix& matrix);
+
+/// Clears gradients, computes this rank's, takes a step.
+void train(optimizers::DistributedOptimizer& optimizer, const Point& point,
+           const LeastSquares& problem);
+
+/// Products of at most 8 ranks' values in another order of rounding than a matrix product's.
+inline constexpr double kRounding = 1e-12;
+
+/// "" or what differs by more than `tolerance`, relative to 1.
+std::string difference(const at::Tensor& found, const at::Tensor& expected, double tolerance);
+
+#define EXPECT_CLOSE(found, expected) \
+  EXPECT_EQ(::bluefog::testing::difference(found, expected, ::bluefog::testing::kRounding), "")
+#define EXPECT_SAME(found, expected) \
+  EXPECT_EQ(::bluefog::testing::difference(found, expected, 0.0), "")
+
+}  // namespace bluefog::testing

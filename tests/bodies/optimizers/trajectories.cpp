@@ -1,0 +1,212 @@
+// Steps of each algorithm against their equations, in float64 with a dense W.
+#include <gtest/gtest.h>
+
+#include "ops/collectives.hpp"
+#include "tests/bodies/optimizers/support.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using optimizers::AlgorithmKind;
+using optimizers::DistributedOptimizer;
+using optimizers::DistributedOptimizerOptions;
+
+constexpr double kRate = 0.05;
+constexpr int kSteps = 6;
+constexpr std::int64_t kSmallBuckets = 32;
+
+DistributedOptimizerOptions options_for(AlgorithmKind algorithm, std::optional<Schedule> schedule,
+                                        std::int64_t bucket_bytes = kSmallBuckets) {
+  DistributedOptimizerOptions options;
+  options.algorithm = algorithm;
+  options.schedule = std::move(schedule);
+  options.bucket_bytes = bucket_bytes;
+  return options;
+}
+
+/// Row r is rank r's point.
+at::Tensor starting_points(int size, bool equal) {
+  std::vector<at::Tensor> rows;
+  for (int rank = 0; rank < size; ++rank) {
+    rows.push_back(Point(equal ? 0 : static_cast<std::uint64_t>(rank)).x().detach());
+  }
+  return at::stack(rows);
+}
+
+at::Tensor gradients(const at::Tensor& points) {
+  std::vector<at::Tensor> rows;
+  for (std::int64_t rank = 0; rank < points.size(0); ++rank) {
+    rows.push_back(LeastSquares::of_rank(static_cast<int>(rank)).gradient(points[rank]));
+  }
+  return at::stack(rows);
+}
+
+std::vector<Schedule> schedules(int size) {
+  return {topology::static_schedule(topology::exponential(size)),
+          topology::static_schedule(topology::ring(size, topology::RingStyle::Left)),
+          topology::one_peer_exponential(size)};
+}
+
+TEST(AdaptThenCombine, FollowsItsEquation) {
+  on_ranks([](Context& context) {
+    for (const Schedule& schedule : schedules(context.size())) {
+      for (const std::int64_t bucket_bytes : {kSmallBuckets, std::int64_t{1} << 20}) {
+        const LeastSquares problem = LeastSquares::of_rank(context.rank());
+        const Point point(static_cast<std::uint64_t>(context.rank()));
+        at::Tensor expected = starting_points(context.size(), false);
+        torch::optim::SGD sgd(point.parameters(), kRate);
+        DistributedOptimizer optimizer(
+            context.shared_from_this(), sgd, point,
+            options_for(AlgorithmKind::AdaptThenCombine, schedule, bucket_bytes));
+        EXPECT_EQ(optimizer.buckets().size(), bucket_bytes == kSmallBuckets ? 3 : 1);
+        for (int step = 0; step < kSteps; ++step) {
+          train(optimizer, point, problem);
+          const at::Tensor w = dense(schedule.mixing_matrix(step));
+          expected = w.mm(expected - kRate * gradients(expected));
+          EXPECT_CLOSE(point.x(), expected[context.rank()]);
+        }
+      }
+    }
+  });
+}
+
+TEST(AdaptWithCombine, FollowsItsEquation) {
+  on_ranks([](Context& context) {
+    for (const Schedule& schedule : schedules(context.size())) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      at::Tensor expected = starting_points(context.size(), true);
+      torch::optim::SGD sgd(point.parameters(), kRate);
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                     options_for(AlgorithmKind::AdaptWithCombine, schedule));
+      at::Tensor w = at::eye(context.size(), at::kDouble);  // all start alike
+      for (int step = 0; step < kSteps; ++step) {
+        train(optimizer, point, problem);
+        expected = w.mm(expected) - kRate * gradients(expected);
+        EXPECT_CLOSE(point.x(), expected[context.rank()]);
+        w = dense(schedule.mixing_matrix(step));
+      }
+      optimizer.finish();
+      EXPECT_CLOSE(point.x(), w.mm(expected)[context.rank()]);
+      optimizer.finish();  // nothing is left
+      EXPECT_CLOSE(point.x(), w.mm(expected)[context.rank()]);
+      expected = w.mm(expected);
+      train(optimizer, point, problem);
+      EXPECT_CLOSE(point.x(), (expected - kRate * gradients(expected))[context.rank()]);
+    }
+  });
+}
+
+/// W = J and an equal start: the mean follows parallel SGD.
+TEST(Trajectories, WithFullAveragingTheyAreParallelSgd) {
+  on_ranks([](Context& context) {
+    const Schedule full = topology::static_schedule(topology::fully_connected(context.size()));
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
+          AlgorithmKind::AdaptWithCombine}) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      at::Tensor x = point.x().detach().clone();
+      torch::optim::SGD sgd(point.parameters(), kRate);
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                     options_for(kind, full));
+      for (int step = 0; step < kSteps; ++step) {
+        train(optimizer, point, problem);
+        optimizer.finish();
+        x = x - kRate * gradients(x.expand({context.size(), -1})).mean(0);
+        EXPECT_CLOSE(point.x(), x);
+      }
+    }
+  });
+}
+
+/// Momentum sees the mean gradient: one process over all the data.
+TEST(GradientAllreduce, IsOneProcessOnTheConcatenatedBatch) {
+  on_ranks([](Context& context) {
+    const LeastSquares problem = LeastSquares::of_rank(context.rank());
+    const Point point(0);
+    const Point alone(0);
+    const auto settings = torch::optim::SGDOptions(kRate).momentum(0.9).weight_decay(0.01);
+    torch::optim::SGD sgd(point.parameters(), settings);
+    torch::optim::SGD sgd_alone(alone.parameters(), settings);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                   options_for(AlgorithmKind::GradientAllreduce, std::nullopt));
+    for (int step = 0; step < kSteps; ++step) {
+      train(optimizer, point, problem);
+      sgd_alone.zero_grad();
+      at::Tensor loss = at::zeros({}, at::kDouble);
+      for (int rank = 0; rank < context.size(); ++rank) {
+        loss = loss + LeastSquares::of_rank(rank).loss(alone.x()) / context.size();
+      }
+      loss.backward();
+      sgd_alone.step();
+      EXPECT_CLOSE(point.x(), alone.x());
+    }
+  });
+}
+
+/// Clearing through the wrapped optimizer drops the gradients' memory; accumulation over two
+/// backward passes and reading gradients before the step work as with one process.
+TEST(GradientAllreduce, GradientsAreMeansAfterBackward) {
+  on_ranks([](Context& context) {
+    const LeastSquares problem = LeastSquares::of_rank(context.rank());
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), kRate);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                   options_for(AlgorithmKind::GradientAllreduce, std::nullopt));
+    for (int step = 0; step < 3; ++step) {
+      sgd.zero_grad();
+      const at::Tensor x = point.x().detach().clone();
+      const at::Tensor mean = gradients(x.expand({context.size(), -1})).mean(0);
+      for (int pass = 1; pass <= 2; ++pass) {
+        problem.loss(point.x()).backward();
+        const at::Tensor found = at::cat({point.first.grad().flatten(),
+                                          point.second.grad().flatten(),
+                                          point.third.grad().flatten()});
+        EXPECT_CLOSE(found, pass * mean);
+      }
+      optimizer.step();
+      EXPECT_CLOSE(point.x(), x - kRate * 2 * mean);
+    }
+  });
+}
+
+/// On a heterogeneous problem the fixed point of ATC is nearer to the minimiser than that of AWC.
+TEST(Trajectories, TheBiasOfAwcExceedsThatOfAtc) {
+  on_ranks({.at_least = 3, .at_most = 8, .layouts = {Layout::OneHost}}, [](Context& context) {
+    at::Tensor a = at::zeros({LeastSquares::kDimension, LeastSquares::kDimension}, at::kDouble);
+    at::Tensor b = at::zeros({LeastSquares::kDimension}, at::kDouble);
+    for (int rank = 0; rank < context.size(); ++rank) {
+      const LeastSquares problem = LeastSquares::of_rank(rank);
+      a = a + problem.a.t().mm(problem.a);
+      b = b + problem.a.t().mv(problem.b);
+    }
+    const at::Tensor minimiser = at::linalg_solve(a, b);
+    const auto bias_of = [&](AlgorithmKind kind) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), 0.02);
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                     options_for(kind, std::nullopt));
+      for (int step = 0; step < 1500; ++step) {
+        train(optimizer, point, problem);
+      }
+      at::Tensor squared = (point.x().detach() - minimiser).square().sum();
+      ops::AllreduceOptions sum;
+      ops::allreduce(context, optimizers::view_of(squared), sum);
+      return squared.item<double>();
+    };
+    const double atc = bias_of(AlgorithmKind::AdaptThenCombine);
+    const double awc = bias_of(AlgorithmKind::AdaptWithCombine);
+    if (topology::exponential(context.size()) == topology::fully_connected(context.size())) {
+      EXPECT_LT(atc, 1e-16);  // W = J: parallel gradient descent has no bias
+    } else {
+      EXPECT_GT(atc, 1e-8);
+    }
+    EXPECT_GT(awc, 2 * atc);
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
