@@ -18,7 +18,7 @@ struct CallState {
   std::exception_ptr error{};
   std::uint64_t index = 0;
   std::uint32_t step = 0;
-  Exchange exchange{};
+  Exchange exchange;  // no braces: they would clear its inline storage on every call
   /// The exchange under way is the call's last.
   bool last = false;
   Consumption consumption = Consumption::AsItArrives;
@@ -49,7 +49,7 @@ class Operation : public Receiver {
 
  private:
   friend class Engine;
-  CallState call_{};
+  CallState call_;  // no braces, see `exchange`
 };
 
 }  // namespace bluefog
