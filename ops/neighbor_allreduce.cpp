@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <boost/container/small_vector.hpp>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "ops/combine.hpp"
+#include "ops/plan_exchange.hpp"
 #include "ops/validation.hpp"
 
 namespace bluefog::ops {
@@ -19,17 +21,27 @@ class NeighborAllreduce final : public Operation {
  public:
   NeighborAllreduce(ConstBufferView input, BufferView output,
                     std::shared_ptr<const NeighborPlan> plan,
-                    const NeighborAllreduceOptions& options)
+                    const NeighborAllreduceOptions& options, const Context& context)
       : input_(std::move(input)),
         output_(std::move(output)),
         plan_(std::move(plan)),
         completion_(options.completion),
         name_(options.name),
-        envelope_(Envelope::make(kKind, output_.dtype, output_.count, name_)) {}
+        envelope_(Envelope::make(kKind, output_.dtype, output_.count, name_)) {
+    if (options.check == PlanCheck::Checked) {
+      check_ = std::make_unique<PlanExchange>(context, *plan_, envelope_);
+    }
+  }
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 
   bool next(ExchangeSpec& spec) override {
+    if (check_ != nullptr) {
+      if (check_->describe(spec)) {
+        return true;
+      }
+      check_.reset();
+    }
     const auto* const in = static_cast<const std::byte*>(input_.data);
     outgoing_ = {.data = in, .bytes = output_.bytes(), .readers = plan_->destinations};
     incoming_.clear();
@@ -50,6 +62,10 @@ class NeighborAllreduce final : public Operation {
   }
 
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
+    if (check_ != nullptr) {
+      check_->receive(offset, bytes, pieces[0]);
+      return;
+    }
     operands_[0] = {.data = static_cast<const std::byte*>(input_.data) + offset,
                     .weight = plan_->self_weight};
     for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -66,6 +82,8 @@ class NeighborAllreduce final : public Operation {
   Completion completion_;
   std::string name_;
   Envelope envelope_;
+  /// Null once the plans are known to agree.
+  std::unique_ptr<PlanExchange> check_{};
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, 4> incoming_;
   boost::container::small_vector<Operand, 5> operands_;
@@ -98,7 +116,7 @@ Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, Buf
                                     const NeighborAllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, plan.get()); });
   return context.engine().submit(std::make_shared<NeighborAllreduce>(
-      std::move(input), std::move(output), std::move(plan), options));
+      std::move(input), std::move(output), std::move(plan), options, context));
 }
 
 Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
@@ -113,7 +131,8 @@ void neighbor_allreduce(Context& context, ConstBufferView input, BufferView outp
                         std::shared_ptr<const NeighborPlan> plan,
                         const NeighborAllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, plan.get()); });
-  NeighborAllreduce operation(std::move(input), std::move(output), std::move(plan), options);
+  NeighborAllreduce operation(std::move(input), std::move(output), std::move(plan), options,
+                              context);
   context.engine().run(operation);
 }
 

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/base/weighted_rank.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+
+namespace bluefog::ops {
+
+/// The ranks of a collective, seen from one of them.
+struct Group {
+  /// All of them, rising.
+  std::vector<int> ranks{};
+  /// This rank's place among them.
+  std::size_t own = 0;
+  /// The others, rising, as readers of what this rank sends.
+  std::vector<WeightedRank> peers{};
+
+  [[nodiscard]] std::size_t size() const noexcept { return ranks.size(); }
+  /// Place among `ranks` of `peers[i]`.
+  [[nodiscard]] std::size_t place_of_peer(std::size_t i) const noexcept {
+    return i < own ? i : i + 1;
+  }
+
+  static Group everyone(const Context& context);
+  /// The ranks of this rank's machine.
+  static Group machine(const Context& context);
+};
+
+/// The name under which calls are compared across ranks: the user's, and what else has to be
+/// the same everywhere ("root 1").
+[[nodiscard]] std::string fingerprint_name(std::string_view name, std::string_view detail);
+
+}  // namespace bluefog::ops
