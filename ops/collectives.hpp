@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "bluefog_cpp/base/buffer_view.hpp"
@@ -20,19 +21,23 @@ enum class Scope : std::uint8_t {
   Machine,
 };
 
-struct AllreduceOptions : OpOptions {
+struct AllreduceOptions {
+  std::string name{};  ///< as `OpOptions::name`
   Reduction reduction = Reduction::Average;
   Scope scope = Scope::Global;
 };
 
-/// Sum or average over all ranks of the scope, the same bits on each of them:
+/// Sum or average over all ranks of the scope, in place, the same bits on each of them:
 ///
-///     x_i ← Σ_j x_j   or   x_i ← (1/n) Σ_j x_j
+///     x_i ← Σ_j x_j   or   x_i ← (Σ_j x_j) / n
 ///
-/// Computed once per shard, in float32 (float64 for float64, the type itself for integers), by
-/// rising rank, then copied.
+/// Added by rising rank, then divided by n, in float32 (float64 for float64, the type itself for
+/// integers); only the result is rounded to the buffer's type. Each element is summed by one rank
+/// and copied by the others; small buffers are summed by each rank in the same order.
 /// @param buffer `count` elements on the CPU, the same count and dtype on all ranks. Sums take
-///   every dtype but bool (integers wrap around), averages the floating ones.
+///   every dtype but bool (integers wrap around), averages the floating ones. Its contents are
+///   unspecified after an error of the call.
+/// Every rank calls it with the same reduction and scope, in the same order as its other calls.
 /// Cost per rank: 2(n−1)/n of the buffer's bytes in 2(n−1) messages; small ones (up to 4 KiB) n−1
 /// messages of the whole.
 /// @throws InvalidArgument for an unsupported dtype or a null or negative buffer.
@@ -40,9 +45,9 @@ struct AllreduceOptions : OpOptions {
                                          const AllreduceOptions& options = {});
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options = {});
 
-/// Every rank's buffer becomes `root`'s. Any dtype.
-/// Cost: the root copies once into shared memory for its host, and sends along a binomial tree to
-/// one rank of each other host.
+/// Every rank's buffer becomes `root`'s. Any dtype; same count, dtype and root on all ranks.
+/// Cost: along a binomial tree from the root to one rank of each other host, each of which passes
+/// it on when it has all of it; each of them copies once into shared memory for its own host.
 /// @throws InvalidArgument if `root` is not a rank; on every rank that passed it.
 [[nodiscard]] Work broadcast_nonblocking(Context& context, BufferView buffer, int root,
                                          const OpOptions& options = {});
@@ -53,9 +58,12 @@ void broadcast(Context& context, BufferView buffer, int root, const OpOptions& o
 using AllocateGathered = std::function<BufferView(const std::vector<std::int64_t>& counts)>;
 
 /// The ranks' inputs one after the other, by rank. Counts may differ, the dtype not.
-/// `allocate` is called before `Work::wait` returns, from the caller's or the progress thread; an
-/// exception from it ends the call.
-/// Cost per rank: n−1 messages of its own input, copied once inside a host.
+/// `allocate` is called before `Work::wait` returns, from the caller's or the progress thread,
+/// while other calls of this context stand still: it must not call into the context, nor take a
+/// lock that a thread holds while it calls into the context. An exception from it ends the call
+/// here, and the other ranks' calls by PeerFailure. The input may lie in the result's memory.
+/// Cost per rank: n−1 messages of 8 bytes, then n−1 of its own input, copied once inside a host.
+/// @throws InvalidArgument for a null or negative input, or room of another size than asked for.
 [[nodiscard]] Work allgather_nonblocking(Context& context, ConstBufferView input,
                                          AllocateGathered allocate, const OpOptions& options = {});
 void allgather(Context& context, ConstBufferView input, AllocateGathered allocate,

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "bluefog_cpp/base/buffer_view.hpp"
 #include "bluefog_cpp/transport/context.hpp"
 #include "bluefog_cpp/transport/work.hpp"
-#include "ops/options.hpp"
 #include "topology/neighbor_plan.hpp"
 
 namespace bluefog::ops {
@@ -27,7 +27,8 @@ enum class Completion : std::uint8_t {
   OnWait,
 };
 
-struct NeighborAllreduceOptions : OpOptions {
+struct NeighborAllreduceOptions {
+  std::string name{};  ///< as `OpOptions::name`
   PlanCheck check = PlanCheck::Trusted;
   Completion completion = Completion::AsItArrives;
 };

@@ -1,0 +1,38 @@
+// Ranks are the processes of this launch.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+#include "bluefog_cpp/transport/default_bootstrap.hpp"
+#include "tests/support/ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
+
+// One for all tests of the process: launches find each other once.
+Bootstrap& launch() {
+  static const std::shared_ptr<Bootstrap> bootstrap =
+      make_default_bootstrap(Settings::from_environment(), soon());
+  return *bootstrap;
+}
+
+}  // namespace
+
+void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body) {
+  const int size = launch().size();
+  if (size < ranks.at_least || size > ranks.at_most) {
+    GTEST_SKIP() << "needs " << ranks.at_least << " to " << ranks.at_most << " ranks, has " << size;
+  }
+  for (const Layout layout : ranks.layouts) {
+    if (size == 1 && layout != ranks.layouts.front()) {
+      continue;
+    }
+    run_as_rank(launch().duplicate(soon()), ranks, layout, body);
+    launch().barrier(soon());
+  }
+}
+
+}  // namespace bluefog::testing

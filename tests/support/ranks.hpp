@@ -1,0 +1,49 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/settings.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+
+namespace bluefog::testing {
+
+/// How the ranks of a run reach each other.
+enum class Layout {
+  OneHost,
+  /// Even and odd ranks pretend to be on two hosts.
+  TwoHosts,
+  /// No shared memory, also inside the host.
+  NetworkOnly,
+};
+
+/// On which ranks a body runs.
+struct Ranks {
+  int at_least = 1;
+  int at_most = 8;
+  std::vector<Layout> layouts{Layout::OneHost, Layout::TwoHosts, Layout::NetworkOnly};
+  /// Changes what the environment says, on each rank.
+  std::function<void(Settings&, int rank)> settings{};
+  /// After the body, every rank makes a few calls, to show that the context is still good.
+  bool expect_usable = true;
+};
+
+/// Runs `body` as every rank of a new context, again for every number of ranks and every layout
+/// that this rung has: threads of this process (fabric), or the processes of this launch (mpi).
+/// An exception that leaves the body is a test failure.
+/// Skips the test where the launch has too few or too many ranks.
+void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body);
+void on_ranks(const std::function<void(Context&)>& body);
+
+/// One rank's share of `on_ranks`, given its bootstrap. For the drivers.
+void run_as_rank(std::shared_ptr<Bootstrap> bootstrap, const Ranks& ranks, Layout layout,
+                 const std::function<void(Context&)>& body);
+
+/// Barrier, allreduce and broadcast give the right results.
+void expect_usable(Context& context);
+
+/// "8 ranks, two hosts".
+[[nodiscard]] std::string describe(int size, Layout layout);
+
+}  // namespace bluefog::testing

@@ -1,0 +1,37 @@
+// Ranks are threads of this process.
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/transport/thread_bootstrap.hpp"
+#include "tests/support/ranks.hpp"
+
+namespace bluefog::testing {
+
+void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body) {
+  for (const int size : {1, 2, 3, 4, 8}) {
+    if (size < ranks.at_least || size > ranks.at_most) {
+      continue;
+    }
+    for (const Layout layout : ranks.layouts) {
+      if (size == 1 && layout != ranks.layouts.front()) {
+        continue;
+      }
+      auto bootstraps = make_thread_bootstraps(size);
+      std::vector<std::jthread> threads;
+      for (auto& bootstrap : bootstraps) {
+        threads.emplace_back([&ranks, &body, layout, own = std::move(bootstrap)]() mutable {
+          run_as_rank(std::move(own), ranks, layout, body);
+        });
+      }
+      threads.clear();
+      if (::testing::Test::HasFailure()) {
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace bluefog::testing
