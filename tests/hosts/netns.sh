@@ -39,15 +39,15 @@ done
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 if [[ -z "${BF_NETNS_INSIDE:-}" ]]; then
-  [[ "$(id -u)" == 0 ]] || { echo "netns.sh: SKIPPED: needs root" >&2; exit "$kSkipped"; }
+  [[ "$(id -u)" == 0 ]] || { echo "SKIPPED: netns.sh needs root"; exit "$kSkipped"; }
   for tool in ip unshare tc mount; do
     command -v "$tool" >/dev/null ||
-      { echo "netns.sh: SKIPPED: '$tool' is not installed (Debian: iproute2, util-linux)" >&2
+      { echo "SKIPPED: $tool is not installed (Debian: iproute2, util-linux)"
         exit "$kSkipped"; }
   done
   private=(unshare --net --mount --uts --pid --fork --kill-child --mount-proc)
   "${private[@]}" true 2>/dev/null ||
-    { echo "netns.sh: SKIPPED: this machine allows no new namespaces" >&2; exit "$kSkipped"; }
+    { echo "SKIPPED: this machine allows no new namespaces"; exit "$kSkipped"; }
   work="$(mktemp -d)"
   trap 'rm -rf "$work"' EXIT
   # In the background, so that a signal reaches the trap at once and is passed on. The redirection

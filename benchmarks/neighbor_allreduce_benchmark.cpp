@@ -1,0 +1,165 @@
+// Times neighbor_allreduce in place against a memcpy of the same size that all ranks do at the same
+// time: the limit on one host. Both alternate in the same run; buffers are rewritten before every
+// call; the slowest rank counts; medians are printed.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace {
+
+using bluefog::BufferView;
+using bluefog::Context;
+using bluefog::Dtype;
+using Clock = std::chrono::steady_clock;
+
+struct Result {
+  std::int64_t bytes = 0;
+  int rounds = 0;
+  double op_us = 0;
+  double op_p95_us = 0;
+  double memcpy_us = 0;
+};
+
+double quantile(std::vector<double> values, double q) {
+  const auto index = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(index),
+                   values.end());
+  return values[index];
+}
+
+/// Each round's slowest rank.
+std::vector<double> slowest(Context& context, const std::vector<double>& own) {
+  const auto rounds = own.size();
+  std::vector<double> all;
+  bluefog::ops::allgather(context, {own.data(), static_cast<std::int64_t>(rounds), Dtype::Float64},
+                          [&](const std::vector<std::int64_t>& counts) {
+                            std::int64_t total = 0;
+                            for (const auto count : counts) {
+                              total += count;
+                            }
+                            all.resize(static_cast<std::size_t>(total));
+                            return BufferView{all.data(), total, Dtype::Float64};
+                          });
+  std::vector<double> worst(rounds, 0.0);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    worst[i % rounds] = std::max(worst[i % rounds], all[i]);
+  }
+  return worst;
+}
+
+template <typename Call>
+double time_us(const Call& call) {
+  const auto start = Clock::now();
+  call();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+Result measure(Context& context, const std::shared_ptr<const bluefog::NeighborPlan>& plan,
+               std::int64_t bytes, double seconds) {
+  const auto count = static_cast<std::size_t>(bytes) / sizeof(float);
+  std::vector<float> x(count, 1.0F);
+  std::vector<float> y(count, 2.0F);
+  std::vector<double> op_times;
+  std::vector<double> copy_times;
+  const auto rewrite = [&](int round) {
+    const auto value = static_cast<float>(round % 8 + context.rank());
+    std::fill(x.begin(), x.end(), value);
+  };
+  const auto run_op = [&] {
+    bluefog::ops::neighbor_allreduce(
+        context, {x.data(), static_cast<std::int64_t>(count), Dtype::Float32}, plan);
+  };
+  const auto run_copy = [&] { std::memcpy(y.data(), x.data(), static_cast<std::size_t>(bytes)); };
+  const auto round = [&](int index) {
+    rewrite(index);
+    bluefog::ops::barrier(context);
+    op_times.push_back(time_us(run_op));
+    rewrite(index);
+    bluefog::ops::barrier(context);
+    copy_times.push_back(time_us(run_copy));
+  };
+  const double per_round = 2e-6 + static_cast<double>(bytes) * 8e-10;
+  const int rounds = std::clamp(static_cast<int>(seconds / per_round), 15, 20000);
+  for (int i = 0; i < std::max(3, rounds / 10); ++i) {
+    round(i);
+  }
+  op_times.clear();
+  copy_times.clear();
+  for (int i = 0; i < rounds; ++i) {
+    round(i);
+  }
+  op_times = slowest(context, op_times);
+  copy_times = slowest(context, copy_times);
+  return {.bytes = bytes,
+          .rounds = rounds,
+          .op_us = quantile(op_times, 0.5),
+          .op_p95_us = quantile(op_times, 0.95),
+          .memcpy_us = quantile(copy_times, 0.5)};
+}
+
+std::shared_ptr<const bluefog::NeighborPlan> make_plan(const Context& context) {
+  return std::make_shared<const bluefog::NeighborPlan>(
+      bluefog::topology::exponential(context.size()).plan_for(context.rank()));
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::int64_t> sizes{4, 65536, 1048576, 16777216, 104857600};
+  double seconds = 1.0;
+  bool as_json = false;
+  CLI::App app{"neighbor_allreduce against a concurrent memcpy"};
+  app.add_option("--sizes", sizes, "Bytes per rank, multiples of 4")->delimiter(',');
+  app.add_option("--seconds", seconds, "Time per size, about");
+  app.add_flag("--json", as_json, "One JSON object per line instead of a table");
+  CLI11_PARSE(app, argc, argv);
+
+  const auto context = Context::create();
+  const auto plan = make_plan(*context);
+  for (const std::int64_t bytes : sizes) {
+    const Result result = measure(*context, plan, bytes, seconds);
+    if (context->rank() != 0) {
+      continue;
+    }
+    if (as_json) {
+      fmt::print("{}\n", nlohmann::json{{"ranks", context->size()},
+                                        {"bytes", result.bytes},
+                                        {"rounds", result.rounds},
+                                        {"median_us", result.op_us},
+                                        {"p95_us", result.op_p95_us},
+                                        {"memcpy_us", result.memcpy_us},
+                                        {"limit_ratio", result.op_us / result.memcpy_us}}
+                             .dump());
+    } else {
+      fmt::print(
+          "{:>10} B  median {:>10.2f} us  p95 {:>10.2f} us  memcpy {:>10.2f} us  ratio {:.2f}\n",
+          result.bytes, result.op_us, result.op_p95_us, result.memcpy_us,
+          result.op_us / result.memcpy_us);
+    }
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "neighbor_allreduce_benchmark: {}\n", e.what());
+    return 1;
+  }
+}
