@@ -42,7 +42,7 @@ TEST(HostList, RefusesWhatNoHostIsCalled) {
   EXPECT_THAT(list_error(""), HasSubstr("entry 1"));
   EXPECT_THAT(list_error("a,,b"), HasSubstr("entry 2"));
   EXPECT_THAT(list_error("a:2,"), HasSubstr("entry 2"));
-  EXPECT_THAT(list_error("-oProxyCommand=x:1"), HasSubstr("expected a host name"));
+  EXPECT_THAT(list_error("-oProxy:1"), HasSubstr("'-oProxy'"));
   EXPECT_THAT(list_error("a b:1"), HasSubstr("'a b'"));
   EXPECT_THAT(list_error("$(x)"), HasSubstr("expected a host name"));
   EXPECT_THAT(list_error(std::string(254, 'a')), HasSubstr("expected a host name"));
