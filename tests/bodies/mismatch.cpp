@@ -1,0 +1,188 @@
+// Ranks that do not make the same calls: an error that names both sides, and the context goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "tests/support/ranks.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+std::shared_ptr<const NeighborPlan> full(Context& context) {
+  return std::make_shared<const NeighborPlan>(
+      topology::fully_connected(context.size()).plan_for(context.rank()));
+}
+
+/// Two ranks call different things: the error of each of them names both.
+void expect_both_named(Context& context, const std::function<void()>& zero,
+                       const std::function<void()>& one, const std::string& name_of_zero,
+                       const std::string& name_of_one) {
+  const std::string error = error_of(context.rank() == 0 ? zero : one);
+  EXPECT_THAT(error, AllOf(HasSubstr(name_of_zero), HasSubstr(name_of_one), HasSubstr("rank 0"),
+                           HasSubstr("rank 1")));
+}
+
+Ranks two() { return {.at_least = 2, .at_most = 2}; }
+
+TEST(Mismatch, DifferentOperations) {
+  on_ranks(two(), [](Context& context) {
+    std::vector<float> values(10000, 1.0F);
+    const BufferView small{.data = values.data(), .count = 4};
+    const BufferView large{.data = values.data(), .count = 10000};
+    for (const BufferView& buffer : {small, large}) {
+      expect_both_named(
+          context, [&] { ops::neighbor_allreduce(context, buffer, full(context)); },
+          [&] { ops::allreduce(context, buffer); }, "neighbor_allreduce(", " allreduce(");
+      expect_both_named(
+          context, [&] { ops::allreduce(context, buffer); }, [&] { ops::barrier(context); },
+          "allreduce(", "barrier");
+    }
+    EXPECT_EQ(values, std::vector<float>(10000, 1.0F)) << "nothing was combined";
+  });
+}
+
+TEST(Mismatch, DifferentSizesDtypesAndNames) {
+  on_ranks(two(), [](Context& context) {
+    std::vector<double> values(100000, 1.0);
+    const auto call = [&](std::int64_t count, Dtype dtype, const std::string& name) {
+      return [&context, &values, count, dtype, name] {
+        ops::neighbor_allreduce(context, {.data = values.data(), .count = count, .dtype = dtype},
+                                full(context), {.name = name});
+      };
+    };
+    expect_both_named(context, call(4, Dtype::Float32, ""), call(5, Dtype::Float32, ""),
+                      "float32[4]", "float32[5]");
+    expect_both_named(context, call(4, Dtype::Float32, ""), call(100000, Dtype::Float32, ""),
+                      "float32[4]", "float32[100000]");
+    expect_both_named(context, call(8, Dtype::Float32, ""), call(4, Dtype::Float64, ""),
+                      "float32[8]", "float64[4]");
+    expect_both_named(context, call(4, Dtype::Float32, "weight"), call(4, Dtype::Float32, "bias"),
+                      "'weight'", "'bias'");
+    expect_both_named(context, call(4, Dtype::Float32, "weight"), call(4, Dtype::Float32, ""),
+                      "'weight'", "rank 1");
+  });
+}
+
+TEST(Mismatch, DifferentReductionsAndScopes) {
+  on_ranks({.at_least = 2, .at_most = 2, .layouts = {Layout::OneHost}}, [](Context& context) {
+    std::vector<float> values(10000, 1.0F);
+    for (const std::int64_t count : {4, 10000}) {
+      const auto call = [&](ops::Reduction reduction, ops::Scope scope) {
+        return [&, reduction, scope] {
+          ops::allreduce(context, {.data = values.data(), .count = count},
+                         {.reduction = reduction, .scope = scope});
+        };
+      };
+      expect_both_named(context, call(ops::Reduction::Sum, ops::Scope::Global),
+                        call(ops::Reduction::Average, ops::Scope::Global), "'sum'", "rank 1");
+      expect_both_named(context, call(ops::Reduction::Average, ops::Scope::Machine),
+                        call(ops::Reduction::Average, ops::Scope::Global),
+                        "'average in the machine'", "rank 1");
+    }
+  });
+}
+
+/// Calls in another order are two mismatches; then the ranks are in step again.
+TEST(Mismatch, CallsInAnotherOrder) {
+  on_ranks(two(), [](Context& context) {
+    std::vector<float> a(300, 1.0F);
+    std::vector<float> b(40000, 1.0F);
+    const auto call = [&](std::vector<float>& values) {
+      return [&] {
+        ops::allreduce(context,
+                       {.data = values.data(), .count = static_cast<std::int64_t>(values.size())});
+      };
+    };
+    expect_both_named(context, call(a), call(b), "float32[300]", "float32[40000]");
+    expect_both_named(context, call(b), call(a), "float32[300]", "float32[40000]");
+  });
+}
+
+TEST(Mismatch, ManyCallsInFlightOfWhichOneDiffers) {
+  on_ranks(two(), [](Context& context) {
+    std::vector<std::vector<float>> values(9, std::vector<float>(20000, 1.0F));
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::int64_t count = i == 4 && context.rank() == 1 ? 19999 : 20000;
+      works.push_back(ops::allreduce_nonblocking(
+          context, {.data = values[i].data(), .count = count}, {.reduction = ops::Reduction::Sum}));
+    }
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      const std::string error = error_of([&] { works[i].wait(); });
+      if (i == 4) {
+        EXPECT_THAT(error, AllOf(HasSubstr("float32[20000]"), HasSubstr("float32[19999]")));
+      } else {
+        EXPECT_EQ(error, "no error") << i;
+        EXPECT_EQ(values[i], std::vector<float>(20000, 2.0F)) << i;
+      }
+    }
+  });
+}
+
+TEST(Mismatch, ARefusedCallEndsTheWaitOfItsPeersAndNamesTheReason) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    std::vector<float> values(100, 1.0F);
+    const BufferView good{.data = values.data(), .count = 100};
+    const BufferView bad{.data = nullptr, .count = 100};
+    const BufferView& own = context.rank() == 1 ? bad : good;
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_THAT(error_of([&] { ops::allreduce(context, own); }), HasSubstr("null pointer"));
+      EXPECT_THAT(error_of([&] { ops::neighbor_allreduce(context, own, full(context)); }),
+                  HasSubstr("null pointer"));
+      EXPECT_THAT(error_of([&] { ops::broadcast(context, own, 1); }), HasSubstr("null pointer"));
+    }
+  });
+}
+
+/// An error in the middle of a call reaches those that still wait for this rank.
+TEST(Mismatch, AnAllocationThatFailsEndsTheCallOfThePeers) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    float value = 1;
+    std::vector<float> all(static_cast<std::size_t>(context.size()));
+    const std::string error = error_of([&] {
+      ops::allgather(context, {&value, 1, Dtype::Float32}, [&](const auto&) {
+        if (context.rank() == 1) {
+          throw InvalidArgument("no room for the result");
+        }
+        return BufferView{.data = all.data(), .count = context.size()};
+      });
+    });
+    EXPECT_THAT(error, HasSubstr("no room for the result"));
+  });
+}
+
+TEST(Mismatch, DifferentRootsOfABroadcast) {
+  on_ranks({.at_least = 3, .at_most = 3, .layouts = {Layout::OneHost}}, [](Context& context) {
+    float value = static_cast<float>(context.rank());
+    const int root = context.rank() == 1 ? 1 : 0;
+    const std::string error =
+        error_of([&] { ops::broadcast(context, {.data = &value, .count = 1}, root); });
+    const std::string later = error_of([&] { ops::barrier(context); });
+    // Rank 2 follows rank 0 and cannot know; the two that differ learn of it here or in the next.
+    if (context.rank() != 2) {
+      EXPECT_THAT(error + later, AllOf(HasSubstr("rank 0"), HasSubstr("rank 1")));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing

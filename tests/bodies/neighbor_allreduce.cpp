@@ -1,0 +1,299 @@
+#include "ops/neighbor_allreduce.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/values.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+using Plan = std::shared_ptr<const NeighborPlan>;
+
+Plan share(NeighborPlan plan) { return std::make_shared<const NeighborPlan>(std::move(plan)); }
+
+/// Result of one step by the contract: self first, then sources by rising rank, each product and
+/// each sum rounded to float32 (float64), and the result to the element's type.
+/// @param sent_with d_j(i): the weight with which rank j sends to this rank.
+Values expected_step(const NeighborPlan& plan, const std::vector<Values>& inputs,
+                     const std::function<double(int)>& sent_with) {
+  const Values& own = inputs[static_cast<std::size_t>(plan.rank)];
+  Values result(own.dtype(), own.count());
+  const auto sum_in = [&]<typename Sum>(Sum, std::size_t k) {
+    Sum sum = static_cast<Sum>(plan.self_weight) * static_cast<Sum>(own[k]);
+    for (const auto& [rank, weight] : plan.sources) {
+      const auto product = static_cast<Sum>(weight * sent_with(rank)) *
+                           static_cast<Sum>(inputs[static_cast<std::size_t>(rank)][k]);
+      sum = sum + product;
+    }
+    return static_cast<double>(sum);
+  };
+  for (std::size_t k = 0; k < own.count(); ++k) {
+    result.set(k, own.dtype() == Dtype::Float64 ? sum_in(double{}, k) : sum_in(float{}, k));
+  }
+  return result;
+}
+
+std::vector<Values> inputs_of_all(Dtype dtype, std::size_t count, int size) {
+  std::vector<Values> inputs;
+  for (int rank = 0; rank < size; ++rank) {
+    inputs.push_back(small_integers(dtype, count, rank));
+  }
+  return inputs;
+}
+
+std::vector<MixingMatrix> graphs(int size) {
+  std::vector<MixingMatrix> graphs{topology::exponential(size),
+                                   topology::ring(size),
+                                   topology::ring(size, topology::RingStyle::Left),
+                                   topology::star(size),
+                                   topology::fully_connected(size),
+                                   topology::mesh_2d(size),
+                                   MixingMatrix::identity(size)};
+  if ((size & (size - 1)) == 0) {
+    graphs.push_back(topology::hypercube(size));
+  }
+  return graphs;
+}
+
+TEST(NeighborAllreduce, StaticGraphsInPlaceAndOutOfPlace) {
+  on_ranks([](Context& context) {
+    int graph = 0;
+    for (const MixingMatrix& w : graphs(context.size())) {
+      const Plan plan = share(w.plan_for(context.rank()));
+      for (const Dtype dtype : kFloatingDtypes) {
+        auto inputs = inputs_of_all(dtype, 1000, context.size());
+        Values& own = inputs[static_cast<std::size_t>(context.rank())];
+        const Values expected = expected_step(*plan, inputs, [](int) { return 1.0; });
+        const Values before = own;
+        Values output(dtype, own.count());
+        ops::neighbor_allreduce(context, ConstBufferView(own.view()), output.view(), plan);
+        ASSERT_EQ(output, expected) << "graph " << graph << ", " << name_of(dtype);
+        ASSERT_EQ(own, before);
+        ops::neighbor_allreduce(context, own.view(), plan);
+        ASSERT_EQ(own, expected) << "graph " << graph << ", " << name_of(dtype);
+      }
+      ++graph;
+    }
+  });
+}
+
+TEST(NeighborAllreduce, AgreesWithTheDenseMatrix) {
+  on_ranks([](Context& context) {
+    const MixingMatrix w = topology::exponential(context.size());
+    const auto inputs = inputs_of_all(Dtype::Float64, 50, context.size());
+    Values own = inputs[static_cast<std::size_t>(context.rank())];
+    ops::neighbor_allreduce(context, own.view(), share(w.plan_for(context.rank())));
+    for (std::size_t k = 0; k < own.count(); ++k) {
+      double expected = 0;
+      for (int j = 0; j < context.size(); ++j) {
+        expected += w.weight(context.rank(), j) * inputs[static_cast<std::size_t>(j)][k];
+      }
+      // The dense sum adds in another order.
+      EXPECT_NEAR(own[k], expected, 1e-14 * (1 + std::fabs(expected)));
+    }
+  });
+}
+
+TEST(NeighborAllreduce, SizesAroundChunks) {
+  on_ranks([](Context& context) {
+    const Plan plan = share(topology::ring(context.size()).plan_for(context.rank()));
+    for (const std::size_t count :
+         {0, 1, 7, 18, 19, 4095, 4096, 4097, 32767, 32768, 32769, 131072, 131073, 700'001}) {
+      auto inputs = inputs_of_all(Dtype::Float32, count, context.size());
+      Values& own = inputs[static_cast<std::size_t>(context.rank())];
+      const Values expected = expected_step(*plan, inputs, [](int) { return 1.0; });
+      ops::neighbor_allreduce(context, own.view(), plan);
+      ASSERT_EQ(own, expected) << count;
+    }
+  });
+}
+
+/// Rank 0 only sends, the last one only hears, with weights on both sides; others rest.
+TEST(NeighborAllreduce, DynamicWithSendWeightsAndEmptyLists) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const int last = context.size() - 1;
+    NeighborPlan plan = NeighborPlan::alone(context.rank(), context.size());
+    if (context.rank() == 0) {
+      plan.destinations = {{last, 0.5}};
+    }
+    if (context.rank() == last) {
+      plan.self_weight = 0.25;
+      plan.sources = {{0, 0.75}};
+    }
+    for (const auto check : {ops::PlanCheck::Trusted, ops::PlanCheck::Checked}) {
+      for (const std::size_t count : {std::size_t{5}, std::size_t{100000}}) {
+        auto inputs = inputs_of_all(Dtype::Float32, count, context.size());
+        Values& own = inputs[static_cast<std::size_t>(context.rank())];
+        const Values expected = expected_step(plan, inputs, [](int) { return 0.5; });
+        ops::neighbor_allreduce(context, own.view(), share(plan), {.check = check});
+        ASSERT_EQ(own, expected);
+      }
+    }
+  });
+}
+
+TEST(NeighborAllreduce, OnePeerScheduleOfDifferentDegrees) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const int size = context.size();
+    for (int step = 0; step < 12; ++step) {
+      // Everybody sends to `step mod size`, which sends to nobody.
+      const int center = step % size;
+      NeighborPlan plan = NeighborPlan::alone(context.rank(), size);
+      if (context.rank() == center) {
+        plan.self_weight = 0.5;
+        for (int rank = 0; rank < size; ++rank) {
+          if (rank != center) {
+            plan.sources.push_back({rank, 0.25});
+          }
+        }
+      } else {
+        plan.destinations = {{center, 1.0}};
+      }
+      auto inputs = inputs_of_all(Dtype::Float32, 9000, size);
+      Values& own = inputs[static_cast<std::size_t>(context.rank())];
+      const Values expected = expected_step(plan, inputs, [](int) { return 1.0; });
+      ops::neighbor_allreduce(context, own.view(), share(plan));
+      ASSERT_EQ(own, expected);
+    }
+  });
+}
+
+TEST(NeighborAllreduce, ManyInFlightWaitedForInReverseOrDropped) {
+  on_ranks([](Context& context) {
+    const Plan plan = share(topology::exponential(context.size()).plan_for(context.rank()));
+    std::vector<std::vector<Values>> inputs;
+    for (std::size_t i = 0; i < 30; ++i) {
+      inputs.push_back(inputs_of_all(Dtype::Float32, 1 + i * 1500, context.size()));
+    }
+    const auto own = static_cast<std::size_t>(context.rank());
+    std::vector<Values> expected;
+    for (const auto& each : inputs) {
+      expected.push_back(expected_step(*plan, each, [](int) { return 1.0; }));
+    }
+    std::vector<Work> works;
+    for (auto& each : inputs) {
+      Work work = ops::neighbor_allreduce_nonblocking(context, each[own].view(), plan);
+      works.push_back(works.size() % 3 == 0 ? Work{} : work);  // a third is dropped
+    }
+    for (std::size_t i = works.size(); i-- > 0;) {
+      works[i].wait();
+    }
+    ops::barrier(context);  // behind the dropped ones
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      ASSERT_EQ(inputs[i][own], expected[i]) << i;
+    }
+  });
+}
+
+TEST(NeighborAllreduce, OnWaitLeavesTheBufferAloneUntilThen) {
+  on_ranks([](Context& context) {
+    const Plan plan = share(topology::ring(context.size()).plan_for(context.rank()));
+    const auto own = static_cast<std::size_t>(context.rank());
+    for (const std::size_t count : {std::size_t{3}, std::size_t{1'000'000}}) {
+      auto inputs = inputs_of_all(Dtype::Float32, count, context.size());
+      const Values before = inputs[own];
+      const Values expected = expected_step(*plan, inputs, [](int) { return 1.0; });
+      const Work work = ops::neighbor_allreduce_nonblocking(
+          context, inputs[own].view(), plan, {.completion = ops::Completion::OnWait});
+      auto others = inputs_of_all(Dtype::Float32, 70000, context.size());
+      const Values others_expected = expected_step(*plan, others, [](int) { return 1.0; });
+      ops::neighbor_allreduce(context, others[own].view(), plan);
+      ops::barrier(context);
+      EXPECT_EQ(others[own], others_expected);
+      EXPECT_EQ(inputs[own], before);
+      if (context.size() > 1) {
+        EXPECT_FALSE(work.done());
+      }
+      work.wait();
+      ASSERT_EQ(inputs[own], expected);
+    }
+  });
+}
+
+TEST(NeighborAllreduce, ValuesOutOfRange) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    // 65504 is the largest float16: halves of two of them are still in range, the sum is not.
+    for (const double weight : {0.5, 1.0}) {
+      NeighborPlan plan = topology::ring(context.size()).plan_for(context.rank());
+      plan.self_weight = weight;
+      for (std::size_t i = 0; i < plan.sources.size(); ++i) {
+        plan.sources[i].weight = i == 0 ? weight : 0.0;
+      }
+      Values own(Dtype::Float16, std::vector<double>(100, 65504.0));
+      ops::neighbor_allreduce(context, own.view(), share(plan));
+      EXPECT_EQ(own[99], weight == 0.5 ? 65504.0 : HUGE_VAL);
+    }
+  });
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const InvalidArgument& e) {
+    return e.what();
+  }
+  return "no InvalidArgument";
+}
+
+TEST(NeighborAllreduce, RefusesWrongArguments) {
+  on_ranks([](Context& context) {
+    std::vector<float> memory(8);
+    const Plan plan = share(NeighborPlan::alone(context.rank(), context.size()));
+    const auto call = [&](ConstBufferView in, BufferView out, Plan with) {
+      return message_of([&] {
+        ops::neighbor_allreduce(context, std::move(in), std::move(out), std::move(with));
+      });
+    };
+    const BufferView good{.data = memory.data(), .count = 4};
+    EXPECT_THAT(call(good, good, nullptr), HasSubstr("expected a plan, found a null pointer"));
+    EXPECT_THAT(call(good, good, share(NeighborPlan::alone(context.rank(), context.size() + 1))),
+                HasSubstr("expected the plan of rank"));
+    EXPECT_THAT(call(good, {.data = memory.data() + 2, .count = 4}, plan),
+                HasSubstr("found them overlapping"));
+    EXPECT_THAT(call(good, {.data = memory.data() + 4, .count = 3}, plan),
+                HasSubstr("expected an output like the input, float32[4], found float32[3]"));
+    EXPECT_THAT(call({nullptr, 4, Dtype::Float32}, good, plan), HasSubstr("found a null pointer"));
+    EXPECT_THAT(call({memory.data(), -4, Dtype::Float32}, good, plan), HasSubstr("found -4"));
+    const BufferView integers{.data = memory.data(), .count = 4, .dtype = Dtype::Int32};
+    EXPECT_THAT(call(integers, integers, plan), HasSubstr("for an average, found int32"));
+    NeighborPlan self = NeighborPlan::alone(context.rank(), context.size());
+    self.sources = {{context.rank(), 1.0}};
+    EXPECT_THAT(call(good, good, share(self)), HasSubstr("names the rank itself"));
+  });
+}
+
+TEST(NeighborAllreduce, CheckedPlansThatDoNotFitAreAnErrorOnEveryRank) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    NeighborPlan plan = NeighborPlan::alone(context.rank(), context.size());
+    if (context.rank() == 0) {
+      plan.destinations = {{1, 1.0}};  // which rank 1 does not know
+    }
+    std::vector<float> value{1.0F};
+    const BufferView buffer{.data = value.data(), .count = 1};
+    for (const auto completion : {ops::Completion::AsItArrives, ops::Completion::OnWait}) {
+      EXPECT_THAT(message_of([&] {
+                    ops::neighbor_allreduce(
+                        context, buffer, share(plan),
+                        {.check = ops::PlanCheck::Checked, .completion = completion});
+                  }),
+                  HasSubstr("rank 0 sends to rank 1, but rank 1 does not expect it"));
+      EXPECT_EQ(value[0], 1.0F);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
