@@ -281,8 +281,13 @@ bool Engine::start_next(Operation& operation) {
   CallState& call = operation.call_;
   ExchangeSpec spec;
   call.last = false;
-  if (!operation.next(spec)) {
-    return false;
+  try {
+    if (!operation.next(spec)) {
+      return false;
+    }
+  } catch (const MismatchError&) {
+    call.peers_know = true;
+    throw;
   }
   call.exchange.start(parts_.rank, spec, CallId::make(call.index, call.step), parts_.routes,
                       operation);
@@ -310,8 +315,12 @@ void Engine::fail(Operation& operation, std::exception_ptr error) {
   CallState& call = operation.call_;
   failed_calls_[failed_count_++ % failed_calls_.size()] = call.index;
   end_span(operation);
+  const std::string reason = message_of(error);
   for (Retraction& retraction : call.exchange.retract()) {
-    retractions_.push_back({std::move(retraction), message_of(error)});
+    retractions_.push_back({std::move(retraction), reason});
+  }
+  if (!call.peers_know) {
+    tell_peers(call.index, reason);
   }
   call.error = std::move(error);
   call.phase.store(CallState::Phase::Failed, std::memory_order_release);
@@ -367,6 +376,10 @@ const Transport& Engine::transport_to(int peer) {
 }
 
 bool Engine::has_background_work() const noexcept {
+  if (std::ranges::any_of(parts_.transports,
+                          [](const auto& transport) { return transport->has_pending(); })) {
+    return true;
+  }
   return !retractions_.empty() || std::ranges::any_of(active_, [](const Active& active) {
     const CallState& call = active.operation->call_;
     const bool rests = call.consumption == Consumption::OnWait && call.waiters == 0 && call.last &&

@@ -88,8 +88,14 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
     std::uint64_t call = 0;
     std::string reason;
   };
+  /// The last calls that one peer refused or that failed there.
+  struct Refusals {
+    std::array<Refusal, 16> last{};
+    std::size_t count = 0;
+  };
 
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
+  void unexpected(int rank, std::uint64_t call, const std::string& text) override;
 
   struct Active {
     Operation* operation = nullptr;
@@ -115,6 +121,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   void remove_finished();
   bool send_retractions();
 
+  void tell_peers(std::uint64_t call, std::string_view reason);
   bool hear_control();
   void hear(int source, ControlMessage message);
   [[nodiscard]] Operation* find_active(std::uint64_t call) const noexcept;
@@ -142,7 +149,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   int sleepers_ = 0;
   bool closed_ = false;
   std::function<void()> interrupt_check_;
-  std::vector<Refusal> refusals_;
+  std::vector<Refusals> refusals_;
   std::string pending_rejection_;
   std::array<std::uint64_t, 64> failed_calls_{};
   std::size_t failed_count_ = 0;

@@ -15,8 +15,14 @@ void Engine::refuse(std::string_view reason) {
   if (closed_) {
     return;
   }
+  const std::uint64_t call = next_call_++;
+  failed_calls_[failed_count_++ % failed_calls_.size()] = call;
+  tell_peers(call, reason);
+}
+
+void Engine::tell_peers(std::uint64_t call, std::string_view reason) {
   const ControlMessage message{
-      .kind = ControlMessage::Kind::Refusal, .call = next_call_++, .text = std::string(reason)};
+      .kind = ControlMessage::Kind::Refusal, .call = call, .text = std::string(reason)};
   for (int peer = 0; peer < parts_.size; ++peer) {
     if (peer != parts_.rank) {
       parts_.routes[static_cast<std::size_t>(peer)]->send_control(peer, message);
@@ -25,8 +31,24 @@ void Engine::refuse(std::string_view reason) {
 }
 
 const std::string* Engine::refusal(int rank, std::uint64_t call) const {
-  const Refusal& word = refusals_[static_cast<std::size_t>(rank)];
-  return word.call == call ? &word.reason : nullptr;
+  const auto& last = refusals_[static_cast<std::size_t>(rank)].last;
+  const auto it = std::ranges::find(last, call, &Refusal::call);
+  return it == last.end() ? nullptr : &it->reason;
+}
+
+void Engine::unexpected(int rank, std::uint64_t call, const std::string& text) {
+  if (has_failed(call)) {
+    return;  // its sender was told then
+  }
+  const std::string both = fmt::format(
+      "rank {} sent a message in call {}, {}, that rank {} did not expect: senders and receivers "
+      "of that call do not match",
+      rank, call, text, parts_.rank);
+  parts_.routes[static_cast<std::size_t>(rank)]->send_control(
+      rank, {.kind = ControlMessage::Kind::Rejection, .call = call, .text = both});
+  if (pending_rejection_.empty()) {
+    pending_rejection_ = both;
+  }
 }
 
 bool Engine::hear_control() {
@@ -42,7 +64,9 @@ bool Engine::hear_control() {
 
 void Engine::hear(int source, ControlMessage message) {
   if (message.kind == ControlMessage::Kind::Refusal) {
-    refusals_[static_cast<std::size_t>(source)] = {message.call, std::move(message.text)};
+    Refusals& refusals = refusals_[static_cast<std::size_t>(source)];
+    refusals.last[refusals.count++ % refusals.last.size()] = {message.call,
+                                                              std::move(message.text)};
     return;
   }
   if (has_failed(message.call)) {

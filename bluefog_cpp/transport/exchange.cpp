@@ -73,7 +73,7 @@ void Exchange::add_sendings(const Outgoing& outgoing, const Routes& routes) {
   }
 }
 
-bool Exchange::step(const StepRights& rights, const PeerWord& word) {
+bool Exchange::step(const StepRights& rights, PeerWord& word) {
   bool moved = false;
   if (!published_ && rights.may_publish) {
     moved = publish();
@@ -116,7 +116,7 @@ std::size_t Exchange::copied_out() const noexcept {
   return bytes;
 }
 
-bool Exchange::accept(Source& source, const StepRights& rights, const PeerWord& word) {
+bool Exchange::accept(Source& source, const StepRights& rights, PeerWord& word) {
   while (true) {
     const MessageHeader* const header = source.transport->arrived(source.rank, spec_.lane);
     if (header != nullptr && header->id == id_) {
@@ -129,14 +129,14 @@ bool Exchange::accept(Source& source, const StepRights& rights, const PeerWord& 
     if (header != nullptr && header->id < id_) {
       const bool has_taker =
           header->id.call() != id_.call() && header->id.call() >= rights.oldest_call;
-      if (has_taker || !drop_stale(source)) {
+      if (has_taker || !drop_stale(source, *header, word)) {
         return false;
       }
       continue;
     }
     if (const std::string* const reason = word.refusal(source.rank, id_.call())) {
-      throw PeerFailure(source.rank, fmt::format("{}: rank {} refused this call: {}", call_text(),
-                                                 source.rank, *reason));
+      throw PeerFailure(source.rank, fmt::format("{}: rank {} ended this call with an error: {}",
+                                                 call_text(), source.rank, *reason));
     }
     if (header == nullptr) {
       return false;
@@ -161,20 +161,21 @@ void Exchange::check(const Source& source, const MessageHeader& header) const {
   throw MismatchError(fmt::format("{}: mismatched calls: {}", call_text(), both));
 }
 
-bool Exchange::drop_stale(const Source& source) const {
+bool Exchange::drop_stale(const Source& source, const MessageHeader& header, PeerWord& word) const {
   Transport& transport = *source.transport;
   while (const std::size_t here = transport.readable(source.rank, spec_.lane).size()) {
     transport.consume(source.rank, spec_.lane, here);
   }
-  if (!transport.at_end(source.rank, spec_.lane) &&
-      !transport.aborted(source.rank, spec_.lane).has_value()) {
+  if (transport.at_end(source.rank, spec_.lane)) {
+    word.unexpected(source.rank, header.id.call(), header.envelope.describe());
+  } else if (!transport.aborted(source.rank, spec_.lane).has_value()) {
     return false;
   }
   transport.finish(source.rank, spec_.lane);
   return true;
 }
 
-bool Exchange::consume_together(const StepRights& rights, const PeerWord& word) {
+bool Exchange::consume_together(const StepRights& rights, PeerWord& word) {
   bool moved = false;
   if (missing_headers_ > 0) {
     for (Source& source : sources_) {
@@ -214,7 +215,7 @@ bool Exchange::consume_together(const StepRights& rights, const PeerWord& word) 
   return true;
 }
 
-bool Exchange::consume_each(const StepRights& rights, const PeerWord& word) {
+bool Exchange::consume_each(const StepRights& rights, PeerWord& word) {
   bool moved = false;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     Source& source = sources_[i];

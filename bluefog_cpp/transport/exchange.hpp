@@ -87,8 +87,10 @@ class Receiver {
 class PeerWord {
  public:
   virtual ~PeerWord() = default;
-  /// Reason why `rank` refused its call number `call`, or null.
+  /// Why `rank` refused its call number `call` or ended it with an error, or null.
   [[nodiscard]] virtual const std::string* refusal(int rank, std::uint64_t call) const = 0;
+  /// `rank` sent a message in `call`, described by `text`, that no exchange here took.
+  virtual void unexpected(int rank, std::uint64_t call, const std::string& text) = 0;
 };
 
 /// What an exchange may do in a step, given the other exchanges in flight.
@@ -119,7 +121,7 @@ class Exchange {
 
   /// @return whether anything moved.
   /// @throws MismatchError, PeerFailure: the exchange then has to be retracted.
-  bool step(const StepRights& rights, const PeerWord& word);
+  bool step(const StepRights& rights, PeerWord& word);
 
   [[nodiscard]] bool published() const noexcept { return published_; }
   [[nodiscard]] bool finished() const noexcept { return published_ && consumed_; }
@@ -152,11 +154,11 @@ class Exchange {
   void add_sendings(const Outgoing& outgoing, const Routes& routes);
   bool publish();
   [[nodiscard]] std::size_t copied_out() const noexcept;
-  bool accept(Source& source, const StepRights& rights, const PeerWord& word);
+  bool accept(Source& source, const StepRights& rights, PeerWord& word);
   void check(const Source& source, const MessageHeader& header) const;
-  bool drop_stale(const Source& source) const;
-  bool consume_together(const StepRights& rights, const PeerWord& word);
-  bool consume_each(const StepRights& rights, const PeerWord& word);
+  bool drop_stale(const Source& source, const MessageHeader& header, PeerWord& word) const;
+  bool consume_together(const StepRights& rights, PeerWord& word);
+  bool consume_each(const StepRights& rights, PeerWord& word);
   void finish(Source& source);
   void throw_if_aborted(const Source& source) const;
   [[nodiscard]] std::string call_text() const;

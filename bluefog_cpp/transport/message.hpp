@@ -82,7 +82,7 @@ struct MessageHeader {
 /// A word between two ranks outside the streams of data.
 struct ControlMessage {
   enum class Kind : std::uint8_t {
-    /// The sender's call was refused before it sent anything.
+    /// The sender's call was refused, or ended with an error.
     Refusal = 0,
     /// The sender did not accept the receiver's message.
     Rejection = 1,

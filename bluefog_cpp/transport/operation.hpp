@@ -22,6 +22,8 @@ struct CallState {
   /// The exchange under way is the call's last.
   bool last = false;
   Consumption consumption = Consumption::AsItArrives;
+  /// Every rank comes to the same verdict on this call by itself.
+  bool peers_know = false;
   int waiters = 0;
 };
 
@@ -45,6 +47,8 @@ class Operation : public Receiver {
   /// Fills `spec` with the next exchange. The previous one has ended by then.
   /// @return false when there is none left: the call is complete. Not asked again after a spec
   /// that was marked `last`.
+  /// @throws MismatchError if what the ranks have exchanged so far does not fit together; all of
+  /// them throw it then.
   virtual bool next(ExchangeSpec& spec) = 0;
 
  private:
