@@ -1,0 +1,223 @@
+// Ranks that leave, come too late, or close: errors that name them, soon.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "tests/support/ranks.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::shared_ptr<const NeighborPlan> ring(Context& context) {
+  return std::make_shared<const NeighborPlan>(
+      topology::ring(context.size()).plan_for(context.rank()));
+}
+
+/// The rank that a PeerFailure names, and its text.
+std::pair<int, std::string> failure_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const PeerFailure& e) {
+    return {e.rank(), e.what()};
+  } catch (const Error& e) {
+    return {-1, e.what()};
+  }
+  return {-1, "no error"};
+}
+
+Ranks with_a_leaver() { return {.at_least = 2, .expect_usable = false}; }
+
+TEST(Failure, ARankThatLeavesIsNamed) {
+  on_ranks(with_a_leaver(), [](Context& context) {
+    ops::barrier(context);
+    if (context.rank() == 1) {
+      return;  // its context goes
+    }
+    std::vector<float> values(1000, 1.0F);
+    const BufferView buffer{.data = values.data(), .count = 1000};
+    const auto [rank, text] = failure_of([&] { ops::allreduce(context, buffer); });
+    // Others may give up before this rank sees for itself; they say why.
+    EXPECT_NE(rank, -1) << text;
+    EXPECT_THAT(text, HasSubstr("rank 1"));
+  });
+}
+
+TEST(Failure, ARankThatLeavesInTheMiddleOfALargeCallIsNamed) {
+  on_ranks(with_a_leaver(), [](Context& context) {
+    std::vector<float> values(4'000'000, 1.0F);
+    const BufferView buffer{.data = values.data(), .count = 4'000'000};
+    if (context.rank() == 1) {
+      // Begins the call, and goes while it is under way.
+      (void)ops::neighbor_allreduce_nonblocking(context, buffer, ring(context));
+      context.close();
+      return;
+    }
+    const auto [rank, text] =
+        failure_of([&] { ops::neighbor_allreduce(context, buffer, ring(context)); });
+    if (context.rank() == 0 || context.rank() == 2) {
+      EXPECT_NE(rank, -1) << text;
+    } else if (text != "no error") {  // neighbours of neighbours may have had all they need
+      EXPECT_NE(rank, -1) << text;
+    }
+  });
+}
+
+TEST(Failure, AnExceptionOfOneRankReachesTheOthersAsPeerFailure) {
+  on_ranks(with_a_leaver(), [](Context& context) {
+    if (context.rank() == context.size() - 1) {
+      context.close();  // as unwinding would
+      return;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const auto [rank, text] = failure_of([&] { ops::barrier(context); });
+    EXPECT_NE(rank, -1) << text;
+    // Not by running into the deadline, which is 5 s at least.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  });
+}
+
+TEST(Failure, ATimeoutNamesOperationAndRankAndTheContextGoesOn) {
+  on_ranks({.at_least = 2,
+            .settings =
+                [](Settings& settings, int rank) {
+                  if (rank == 0) {
+                    settings.timeout = std::chrono::milliseconds(300);
+                  }
+                },
+            .expect_usable = false},
+           [](Context& context) {
+             float value = 1;
+             const BufferView buffer{.data = &value, .count = 1};
+             if (context.rank() == 0) {
+               try {
+                 ops::allreduce(context, buffer, {.name = "late"});
+                 ADD_FAILURE() << "expected TimeoutError";
+               } catch (const TimeoutError& e) {
+                 EXPECT_THAT(e.what(), AllOf(HasSubstr("allreduce(float32[1], name 'late')"),
+                                             HasSubstr("no message from rank 1")));
+               }
+             } else {
+               std::this_thread::sleep_for(std::chrono::milliseconds(700));
+               // They come to a call that rank 0 has given up.
+               const auto [rank, text] =
+                   failure_of([&] { ops::allreduce(context, buffer, {.name = "late"}); });
+               if (text != "no error") {  // all messages of the small call may be there
+                 EXPECT_THAT(text, HasSubstr("rank 0"));
+               }
+             }
+           });
+}
+
+TEST(Failure, AClosedContextRefuses) {
+  on_ranks(Ranks{.expect_usable = false}, [](Context& context) {
+    ops::barrier(context);
+    context.close();
+    context.close();
+    float value = 1;
+    const BufferView buffer{.data = &value, .count = 1};
+    EXPECT_THROW(ops::barrier(context), StateError);
+    EXPECT_THROW(ops::allreduce(context, buffer), StateError);
+    EXPECT_THROW((void)ops::broadcast_nonblocking(context, buffer, 0), StateError);
+    EXPECT_THROW(ops::neighbor_allreduce(context, buffer, ring(context)), StateError);
+    EXPECT_THROW(ops::allreduce(context, {.data = nullptr, .count = 1}), InvalidArgument);
+  });
+}
+
+TEST(Failure, ClosingEndsCallsInFlight) {
+  on_ranks({.at_least = 2, .expect_usable = false}, [](Context& context) {
+    std::vector<float> values(100'000, 1.0F);
+    if (context.rank() == 0) {
+      const Work work =
+          ops::allreduce_nonblocking(context, {.data = values.data(), .count = 100'000});
+      context.close();
+      EXPECT_TRUE(work.done());
+      EXPECT_THROW(work.wait(), StateError);
+    }
+  });
+}
+
+TEST(Failure, AnInterruptEndsAWait) {
+  on_ranks({.at_least = 2, .expect_usable = false}, [](Context& context) {
+    if (context.rank() == 0) {
+      context.set_interrupt_check([] { throw std::runtime_error("interrupted"); });
+      EXPECT_THROW(ops::barrier(context), std::runtime_error);
+      context.set_interrupt_check(nullptr);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+  });
+}
+
+TEST(Contexts, DuplicatesServeSeveralThreads) {
+  on_ranks([](Context& context) {
+    constexpr int kThreads = 3;
+    std::vector<std::shared_ptr<Context>> copies;
+    for (int i = 0; i < kThreads; ++i) {
+      copies.push_back(context.duplicate());
+    }
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&own = *copies[static_cast<std::size_t>(i)], i] {
+        for (int step = 0; step < 20; ++step) {
+          std::vector<float> values(static_cast<std::size_t>(1 + 3000 * i),
+                                    static_cast<float>(own.rank()));
+          ops::allreduce(own,
+                         {.data = values.data(), .count = static_cast<std::int64_t>(values.size())},
+                         {.reduction = ops::Reduction::Sum});
+          EXPECT_EQ(values.back(), static_cast<float>(own.size() * (own.size() - 1) / 2));
+        }
+      });
+    }
+    for (int step = 0; step < 20; ++step) {
+      ops::barrier(context);
+    }
+    threads.clear();
+    ops::barrier(context);  // nobody leaves before all are through
+  });
+}
+
+TEST(Contexts, SeveralThreadsMayWaitForTheSameWork) {
+  on_ranks([](Context& context) {
+    std::vector<float> values(500'000, static_cast<float>(context.rank()));
+    const Work work = ops::allreduce_nonblocking(context, {.data = values.data(), .count = 500'000},
+                                                 {.reduction = ops::Reduction::Sum});
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        work.wait();
+        EXPECT_EQ(values.back(), static_cast<float>(context.size() * (context.size() - 1) / 2));
+      });
+    }
+  });
+}
+
+TEST(Contexts, WorkOutlivesItsContext) {
+  on_ranks(Ranks{.expect_usable = false}, [](Context& context) {
+    Work work;
+    {
+      const auto copy = context.duplicate();
+      work = ops::barrier_nonblocking(*copy);
+      work.wait();
+      ops::barrier(context);
+    }
+    EXPECT_TRUE(work.done());
+    work.wait();
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
