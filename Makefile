@@ -1,6 +1,6 @@
 # Two commands do everything; CMake presets do the work behind them.
 .DEFAULT_GOAL := help
-.PHONY: help setup train test clean
+.PHONY: help setup train test bench clean
 export NP ARGS PRESETS CMAKE_ARGS
 
 help: ## List the targets
@@ -8,6 +8,7 @@ help: ## List the targets
 	@echo '              make train NP=4 ARGS="--algorithm atc --epochs 2"'
 	@echo 'make test     set up, build, and run every test suite'
 	@echo '              make test PRESETS=release    one of: release debug tsan asan'
+	@echo 'make bench    set up, build, and time neighbor_allreduce against memcpy (NP=2)'
 	@echo 'make setup    install what is missing, and nothing more'
 	@echo 'make clean    remove build/ (the virtual environment stays)'
 	@echo
@@ -21,6 +22,9 @@ train:
 
 test:
 	@cmake/setup/test.sh
+
+bench:
+	@cmake/setup/bench.sh
 
 clean:
 	rm -rf build
