@@ -59,9 +59,10 @@ std::vector<std::string> split(const std::string& text) {
       const std::string_view left = i < expected.size() ? expected[i] : std::string_view("nothing");
       const std::string_view right = i < found.size() ? found[i] : std::string_view("nothing");
       if (left != right) {
-        throw MismatchError(fmt::format("{}: expected the same on all ranks; rank 0 has {}, rank {} "
-                                        "has {}",
-                                        subject, left, rank, right));
+        throw MismatchError(
+            fmt::format("{}: expected the same on all ranks; rank 0 has {}, rank {} "
+                        "has {}",
+                        subject, left, rank, right));
       }
     }
   }
@@ -78,8 +79,8 @@ void check_ranks_agree(Context& context, std::string_view subject, const Stateme
   for (const std::string& blob : gather(context, std::as_bytes(std::span(&mine, 1)))) {
     Digest theirs;
     if (blob.size() != sizeof theirs) {
-      throw MismatchError(fmt::format("rank {}, {}: another rank made a different call",
-                                      context.rank(), subject));
+      throw MismatchError(
+          fmt::format("rank {}, {}: another rank made a different call", context.rank(), subject));
     }
     std::memcpy(&theirs, blob.data(), sizeof theirs);
     all_equal = all_equal && theirs.hash == mine.hash;
@@ -93,9 +94,9 @@ void check_ranks_agree(Context& context, std::string_view subject, const Stateme
     }
     for (std::size_t rank = 0; rank < problems.size(); ++rank) {
       if (!problems[rank].empty()) {
-        throw PeerFailure(static_cast<int>(rank), fmt::format("rank {}, {}: rank {} refused: {}",
-                                                              context.rank(), subject, rank,
-                                                              problems[rank]));
+        throw PeerFailure(static_cast<int>(rank),
+                          fmt::format("rank {}, {}: rank {} refused: {}", context.rank(), subject,
+                                      rank, problems[rank]));
       }
     }
   }

@@ -127,8 +127,7 @@ void Bucket::zero_gradients() { flat_gradients_.zero_(); }
 
 std::vector<Bucket> make_buckets(const NamedTensors& parameters, std::int64_t bucket_bytes) {
   if (bucket_bytes < 1) {
-    throw InvalidArgument(
-        fmt::format("bucket_bytes: expected at least 1, found {}", bucket_bytes));
+    throw InvalidArgument(fmt::format("bucket_bytes: expected at least 1, found {}", bucket_bytes));
   }
   struct Group {
     NamedTensors parameters;

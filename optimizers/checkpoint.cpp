@@ -145,8 +145,8 @@ void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
     std::filesystem::rename(part, file);
   } catch (const std::exception& error) {
     std::remove(part.c_str());
-    throw InvalidArgument(fmt::format("checkpoint file '{}': expected to write it, found: {}", file,
-                                      error.what()));
+    throw InvalidArgument(
+        fmt::format("checkpoint file '{}': expected to write it, found: {}", file, error.what()));
   }
 }
 

@@ -118,17 +118,15 @@ class DistributedOptimizer::State {
 
 DistributedOptimizer::State::State(std::shared_ptr<Context> context,
                                    torch::optim::Optimizer& optimizer, NamedTensors parameters,
-                                   const DistributedOptimizerOptions& options,
-                                   NamedTensors buffers)
+                                   const DistributedOptimizerOptions& options, NamedTensors buffers)
     : context_(std::move(context)),
       optimizer_(optimizer),
       options_(options),
       buffers_(*context_, std::move(buffers), options.buffers) {
   parameters = without_repeats(std::move(parameters));
   ModelParameters sorted = sort_parameters(parameters, optimizer);
-  const std::int64_t bucket_bytes = options.bucket_bytes > 0
-                                        ? options.bucket_bytes
-                                        : context_->settings().fusion_threshold_bytes;
+  const std::int64_t bucket_bytes =
+      options.bucket_bytes > 0 ? options.bucket_bytes : context_->settings().fusion_threshold_bytes;
   Statement statement = statement_of(sorted, options, bucket_bytes);
   statement.problem = why_invalid(options, *context_);
   if (statement.problem.empty()) {
@@ -223,10 +221,10 @@ at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
   }
   if (options_.algorithm == AlgorithmKind::GradientAllreduce ||
       options_.algorithm == AlgorithmKind::AdaptWithCombine) {
-    throw UnsupportedError(fmt::format(
-        "rank {}: LBFGS evaluates the model several times a step and works with "
-        "adapt_then_combine and none, not with {}",
-        context_->rank(), algorithm_->name()));
+    throw UnsupportedError(
+        fmt::format("rank {}: LBFGS evaluates the model several times a step and works with "
+                    "adapt_then_combine and none, not with {}",
+                    context_->rank(), algorithm_->name()));
   }
   local_step_->set_closure(closure);
   step();

@@ -56,7 +56,8 @@ class DistributedOptimizer {
 
   DistributedOptimizer(DistributedOptimizer&&) noexcept;
   DistributedOptimizer& operator=(DistributedOptimizer&&) noexcept;
-  /// Ends what is in flight; logs what goes wrong in that. Parameters stay in their buckets' memory.
+  /// Ends what is in flight; logs what goes wrong in that. Parameters stay in their buckets'
+  /// memory.
   ~DistributedOptimizer();
 
   /// One step of all ranks, with the gradients that are there.

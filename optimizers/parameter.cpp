@@ -38,7 +38,9 @@ NamedTensors without_repeats(NamedTensors tensors) {
   return tensors;
 }
 
-std::string shape_text(at::IntArrayRef sizes) { return fmt::format("[{}]", fmt::join(sizes, ", ")); }
+std::string shape_text(at::IntArrayRef sizes) {
+  return fmt::format("[{}]", fmt::join(sizes, ", "));
+}
 
 std::string describe(const at::Tensor& tensor) {
   if (!tensor.defined()) {

@@ -161,9 +161,9 @@ TEST(GradientAllreduce, GradientsAreMeansAfterBackward) {
       const at::Tensor mean = gradients(x.expand({context.size(), -1})).mean(0);
       for (int pass = 1; pass <= 2; ++pass) {
         problem.loss(point.x()).backward();
-        const at::Tensor found = at::cat({point.first.grad().flatten(),
-                                          point.second.grad().flatten(),
-                                          point.third.grad().flatten()});
+        const at::Tensor found =
+            at::cat({point.first.grad().flatten(), point.second.grad().flatten(),
+                     point.third.grad().flatten()});
         EXPECT_CLOSE(found, pass * mean);
       }
       optimizer.step();
