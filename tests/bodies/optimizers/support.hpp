@@ -16,7 +16,7 @@ namespace bluefog::testing {
 
 /// One layout and few ranks: what is tested does not depend on how bytes travel.
 inline Ranks some_ranks(int at_least = 1) {
-  return {.at_least = at_least, .at_most = 4, .layouts = {Layout::OneHost}};
+  return {.at_least = at_least, .at_most = 8, .layouts = {Layout::OneHost}};
 }
 
 /// Float64 values that depend on the seed alone, unlike those of torch's generator that the threads

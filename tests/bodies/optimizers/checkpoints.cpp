@@ -1,0 +1,228 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
+#include "optimizers/checkpoint.hpp"
+#include "tests/bodies/optimizers/support.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using optimizers::AlgorithmKind;
+using optimizers::checkpoint_file;
+using optimizers::DistributedOptimizer;
+using optimizers::DistributedOptimizerOptions;
+using optimizers::load_checkpoint;
+using optimizers::save_checkpoint;
+using ::testing::HasSubstr;
+
+/// The same folder on every rank, gone at the end.
+class Folder {
+ public:
+  explicit Folder(Context& context) : context_(context) {
+    std::int64_t pid = ::getpid();
+    std::int64_t place = reinterpret_cast<std::int64_t>(&context);
+    ops::broadcast(context, {.data = &pid, .count = 1, .dtype = Dtype::Int64}, 0);
+    ops::broadcast(context, {.data = &place, .count = 1, .dtype = Dtype::Int64}, 0);
+    path_ = std::filesystem::temp_directory_path() /
+            ("bluefog_checkpoint_" + std::to_string(pid) + "_" + std::to_string(place));
+    std::filesystem::create_directories(path_);
+    ops::barrier(context);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    ops::barrier(context_);
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] std::string prefix() const { return path_ / "model"; }
+
+ private:
+  Context& context_;
+  std::filesystem::path path_;
+};
+
+struct Run {
+  Run(Context& context, AlgorithmKind kind, std::uint64_t seed)
+      : problem(LeastSquares::of_rank(context.rank())),
+        point(seed),
+        adam(point.parameters(), torch::optim::AdamOptions(0.05)),
+        optimizer(context.shared_from_this(), adam, point, options_of(context, kind)) {}
+
+  static DistributedOptimizerOptions options_of(const Context& context, AlgorithmKind kind) {
+    DistributedOptimizerOptions options;
+    options.algorithm = kind;
+    options.schedule = topology::one_peer_exponential(context.size());
+    options.bucket_bytes = 32;
+    return options;
+  }
+  void steps(int count) {
+    for (int i = 0; i < count; ++i) {
+      train(optimizer, point, problem);
+    }
+  }
+
+  LeastSquares problem;
+  Point point;
+  torch::optim::Adam adam;
+  DistributedOptimizer optimizer;
+};
+
+TEST(Checkpoint, AResumedRunHasTheSameBits) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
+          AlgorithmKind::AdaptWithCombine, AlgorithmKind::None}) {
+      const Folder folder(context);
+      Run first(context, kind, 0);
+      first.steps(3);
+      save_checkpoint(folder.prefix(), first.point, first.optimizer);
+      first.steps(3);
+      first.optimizer.finish();
+
+      Run second(context, kind, 17);
+      second.steps(kind == AlgorithmKind::AdaptWithCombine ? 1 : 2);
+      const auto loaded = load_checkpoint(folder.prefix(), second.point, second.optimizer);
+      EXPECT_EQ(loaded.saved_ranks, context.size());
+      EXPECT_EQ(loaded.step_count, 3);
+      EXPECT_TRUE(loaded.has_optimizer_state);
+      second.steps(3);
+      second.optimizer.finish();
+      EXPECT_SAME(second.point.x(), first.point.x());
+      EXPECT_EQ(second.optimizer.step_count(), 6);
+    }
+  });
+}
+
+/// Files of three ranks, read by any other number: the mean of their models.
+TEST(Checkpoint, AnotherNumberOfRanksStartsFromTheMean) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Folder folder(context);
+    constexpr int kSaved = 3;
+    Run run(context, AlgorithmKind::AdaptThenCombine, 0);
+    if (context.rank() == 0) {
+      for (int rank = 0; rank < kSaved; ++rank) {
+        // What the checkpoint of rank `rank` of three looks like.
+        torch::serialize::OutputArchive archive;
+        torch::serialize::OutputArchive model;
+        const Point point(static_cast<std::uint64_t>(rank));
+        c10::List<std::string> names;
+        for (const auto& [name, tensor] : optimizers::named_parameters(point)) {
+          model.write(std::to_string(names.size()), tensor.detach());
+          names.push_back(name);
+        }
+        model.write("names", c10::IValue(names));
+        archive.write("ranks", c10::IValue(std::int64_t{kSaved}));
+        archive.write("step_count", c10::IValue(std::int64_t{5}));
+        archive.write("model", model);
+        archive.write("optimizer", torch::serialize::OutputArchive());
+        archive.save_to(checkpoint_file(folder.prefix(), rank));
+      }
+    }
+    ops::barrier(context);
+    if (context.size() == kSaved) {
+      return;
+    }
+    const auto loaded = load_checkpoint(folder.prefix(), run.point, run.optimizer);
+    EXPECT_EQ(loaded.saved_ranks, kSaved);
+    EXPECT_FALSE(loaded.has_optimizer_state);
+    const at::Tensor mean = (Point(0).x() + Point(1).x() + Point(2).x()) / kSaved;
+    EXPECT_SAME(run.point.x(), mean);
+    run.steps(2);
+  });
+}
+
+TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Folder folder(context);
+    Run run(context, AlgorithmKind::AdaptThenCombine, 0);
+    const at::Tensor before = run.point.x().detach().clone();
+    const std::string own = checkpoint_file(folder.prefix(), context.rank());
+    const auto expect_refusal = [&](const std::string& text) {
+      try {
+        load_checkpoint(folder.prefix(), run.point, run.optimizer);
+        ADD_FAILURE() << "expected an error";
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), HasSubstr(text));
+        EXPECT_THAT(error.what(), HasSubstr("model.rank"));
+      } catch (const PeerFailure& error) {
+        EXPECT_THAT(error.what(), HasSubstr(text));
+      }
+      EXPECT_SAME(run.point.x(), before);
+      ops::barrier(context);
+    };
+    expect_refusal("expected it to exist");
+    save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    ops::barrier(context);
+    const bool is_last = context.rank() == context.size() - 1;
+    if (is_last) {
+      std::filesystem::resize_file(own, std::filesystem::file_size(own) / 2);
+    }
+    ops::barrier(context);
+    expect_refusal("expected a whole checkpoint");
+    EXPECT_THROW(save_checkpoint("/nonexistent_folder/model", run.point, run.optimizer),
+                 InvalidArgument);
+    // Files of different moments.
+    save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    run.steps(1);
+    const at::Tensor later = run.point.x().detach().clone();
+    if (is_last) {
+      save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    }
+    ops::barrier(context);
+    if (context.size() > 1) {
+      try {
+        load_checkpoint(folder.prefix(), run.point, run.optimizer);
+        ADD_FAILURE() << "expected an error";
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("expected step 0"));
+      }
+      EXPECT_SAME(run.point.x(), later);
+    }
+  });
+}
+
+TEST(Checkpoint, AnotherModelOrAlgorithmIsRefused) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Folder folder(context);
+    Run run(context, AlgorithmKind::AdaptThenCombine, 0);
+    save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    ops::barrier(context);
+    Run other(context, AlgorithmKind::None, 0);
+    EXPECT_THROW(load_checkpoint(folder.prefix(), other.point, other.optimizer), InvalidArgument);
+    struct Wide : torch::nn::Module {
+      Wide() { weight = register_parameter("first", at::zeros({3}, at::kDouble)); }
+      at::Tensor weight;
+    } wide;
+    torch::optim::SGD sgd(wide.parameters(), 0.1);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, wide);
+    EXPECT_THROW(load_checkpoint(folder.prefix(), wide, optimizer), InvalidArgument);
+  });
+}
+
+TEST(Checkpoint, NotBetweenTheStepsOfASumOfGradients) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Folder folder(context);
+    Point point(0);
+    torch::optim::SGD sgd(point.parameters(), 0.1);
+    DistributedOptimizerOptions options;
+    options.algorithm = AlgorithmKind::GradientAllreduce;
+    options.num_steps_per_communication = 2;
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    const LeastSquares problem = LeastSquares::of_rank(0);
+    train(optimizer, point, problem);
+    EXPECT_THROW(save_checkpoint(folder.prefix(), point, optimizer), StateError);
+    train(optimizer, point, problem);
+    save_checkpoint(folder.prefix(), point, optimizer);
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing

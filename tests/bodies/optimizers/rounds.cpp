@@ -1,0 +1,242 @@
+// When ranks communicate, with whom, and what happens when they disagree.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
+#include "tests/bodies/optimizers/support.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using optimizers::AlgorithmKind;
+using optimizers::BufferPolicy;
+using optimizers::DistributedOptimizer;
+using optimizers::DistributedOptimizerOptions;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr double kStep = 0.05;
+
+DistributedOptimizerOptions every(AlgorithmKind algorithm, std::int64_t steps) {
+  DistributedOptimizerOptions options;
+  options.algorithm = algorithm;
+  options.num_steps_per_communication = steps;
+  options.bucket_bytes = 32;
+  return options;
+}
+
+at::Tensor all_gradients(const at::Tensor& points) {
+  std::vector<at::Tensor> rows;
+  for (std::int64_t rank = 0; rank < points.size(0); ++rank) {
+    rows.push_back(LeastSquares::of_rank(static_cast<int>(rank)).gradient(points[rank]));
+  }
+  return at::stack(rows);
+}
+
+at::Tensor equal_points(const Context& context) {
+  return Point(0).x().detach().expand({context.size(), -1}).clone();
+}
+
+TEST(Rounds, EveryThirdStepCommunicatesWithTheSchedulesNextPlan) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Schedule schedule = topology::one_peer_exponential(context.size());
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine}) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), kStep);
+      DistributedOptimizerOptions options = every(kind, 3);
+      options.schedule = schedule;
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      at::Tensor expected = equal_points(context);
+      at::Tensor published = at::eye(context.size(), at::kDouble);
+      for (int step = 0; step < 9; ++step) {
+        train(optimizer, point, problem);
+        const bool communicates = step % 3 == 2;
+        const at::Tensor w = dense(schedule.mixing_matrix(step / 3));
+        const at::Tensor direction = kStep * all_gradients(expected);
+        if (kind == AlgorithmKind::AdaptThenCombine) {
+          expected = communicates ? w.mm(expected - direction) : expected - direction;
+        } else {
+          expected = published.mm(expected) - direction;
+          published = communicates ? w : at::eye(context.size(), at::kDouble);
+        }
+        EXPECT_CLOSE(point.x(), expected[context.rank()]);
+      }
+      EXPECT_EQ(optimizer.step_count(), 9);
+      EXPECT_EQ(optimizer.round_count(), 3);
+    }
+  });
+}
+
+TEST(Rounds, GradientAllreduceAddsUpGradients) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const LeastSquares problem = LeastSquares::of_rank(context.rank());
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), kStep);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                   every(AlgorithmKind::GradientAllreduce, 2));
+    at::Tensor x = point.x().detach().clone();
+    for (int step = 0; step < 4; ++step) {
+      train(optimizer, point, problem);
+      if (step % 2 == 1) {
+        x = x - kStep * 2 * all_gradients(x.expand({context.size(), -1})).mean(0);
+      }
+      EXPECT_CLOSE(point.x(), x);
+    }
+  });
+}
+
+TEST(Rounds, APlanOfTheCallersIsUsedOnce) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    Point point(static_cast<std::uint64_t>(context.rank()));
+    torch::optim::SGD sgd(point.parameters(), kStep);
+    DistributedOptimizerOptions options = every(AlgorithmKind::AdaptThenCombine, 1);
+    options.schedule = topology::static_schedule(MixingMatrix::identity(context.size()));
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    // Everybody takes over the value of the rank before it.
+    const int n = context.size();
+    const int before = (context.rank() + n - 1) % n;
+    const int after = (context.rank() + 1) % n;
+    const NeighborPlan plan{.rank = context.rank(),
+                            .size = n,
+                            .self_weight = 0.0,
+                            .sources = {{before, 1.0}},
+                            .destinations = {{after, 1.0}}};
+    optimizer.set_next_plan(plan);
+    optimizer.step();
+    const at::Tensor expected = Point(static_cast<std::uint64_t>(before)).x();
+    EXPECT_SAME(point.x(), expected);
+    optimizer.step();
+    EXPECT_SAME(point.x(), expected);
+
+    NeighborPlan other = plan;
+    other.size = n + 1;
+    EXPECT_THROW(optimizer.set_next_plan(other), InvalidArgument);
+  });
+}
+
+TEST(Rounds, PlansThatDoNotFitAreAnErrorOnEveryRank) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const Point point(static_cast<std::uint64_t>(context.rank()));
+    torch::optim::SGD sgd(point.parameters(), kStep);
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine}) {
+      DistributedOptimizerOptions options = every(kind, 1);
+      options.bucket_bytes = 1 << 20;
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      NeighborPlan plan = NeighborPlan::alone(context.rank(), context.size());
+      if (context.rank() == 0) {
+        plan.destinations = {{1, 1.0}};
+      }
+      optimizer.set_next_plan(plan);
+      EXPECT_THROW(
+          {
+            optimizer.step();
+            optimizer.finish();
+          },
+          MismatchError);
+      optimizer.step();
+      optimizer.finish();
+    }
+  });
+}
+
+TEST(Rounds, WrongOptionsAreRefused) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), kStep);
+    DistributedOptimizerOptions options;
+    options.num_steps_per_communication = 0;
+    EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, point, options),
+                 InvalidArgument);
+    options = {};
+    options.bucket_bytes = -1;
+    EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, point, options),
+                 InvalidArgument);
+    options = {};
+    options.schedule = topology::one_peer_exponential(context.size() + 1);
+    EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, point, options),
+                 InvalidArgument);
+    options = {};
+    options.algorithm = AlgorithmKind::None;
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    EXPECT_THROW(optimizer.set_next_plan(NeighborPlan::alone(context.rank(), context.size())),
+                 StateError);
+  });
+}
+
+/// Ranks with different numbers of batches: whoever goes on gets an error that names what the
+/// others do.
+TEST(Rounds, ARankThatHasRunOutOfBatchesIsNamed) {
+  for (const AlgorithmKind kind : {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine,
+                                   AlgorithmKind::GradientAllreduce}) {
+    Ranks ranks = some_ranks(2);
+    ranks.at_most = 2;
+    ranks.expect_usable = false;
+    on_ranks(ranks, [kind](Context& context) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), kStep);
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, every(kind, 1));
+      const int batches = context.rank() == 0 ? 4 : 3;
+      const auto run = [&] {
+        for (int batch = 0; batch < batches; ++batch) {
+          train(optimizer, point, problem);
+        }
+        optimizer.finish();
+        ops::barrier(context);
+      };
+      try {
+        run();
+        ADD_FAILURE() << "expected an error";
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), AnyOf(HasSubstr("bucket"), HasSubstr("barrier")));
+      }
+    });
+  }
+}
+
+struct WithStatistics : torch::nn::Module {
+  WithStatistics() {
+    weight = register_parameter("weight", at::zeros({2}));
+    mean = register_buffer("mean", at::zeros({3}));
+    count = register_buffer("count", at::zeros({}, at::kLong));
+  }
+  at::Tensor weight;
+  at::Tensor mean;
+  at::Tensor count;
+};
+
+TEST(Rounds, BuffersFollowTheirPolicy) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const double r = context.rank();
+    const double all = (context.size() - 1) / 2.0;
+    struct Case {
+      BufferPolicy policy;
+      double mean_after_step, mean_after_finish, count;
+    };
+    for (const Case& expected :
+         {Case{BufferPolicy::Local, r, r, r}, Case{BufferPolicy::AverageOnFinish, r, all, r},
+          Case{BufferPolicy::AverageEveryRound, all, all, r},
+          Case{BufferPolicy::BroadcastFromRankZero, 0, 0, 0}}) {
+      WithStatistics model;
+      model.mean.fill_(r);
+      model.count.fill_(r);
+      torch::optim::SGD sgd(model.parameters(), kStep);
+      DistributedOptimizerOptions options;
+      options.buffers = expected.policy;
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, model, options);
+      optimizer.step();
+      EXPECT_EQ(difference(model.mean, at::full({3}, expected.mean_after_step), 1e-6), "");
+      optimizer.finish();
+      EXPECT_EQ(difference(model.mean, at::full({3}, expected.mean_after_finish), 1e-6), "");
+      EXPECT_EQ(model.count.item<std::int64_t>(), expected.count);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing

@@ -1,0 +1,219 @@
+// Stepping a torch optimizer bucket by bucket is stepping it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
+#include "tests/bodies/optimizers/support.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using optimizers::AlgorithmKind;
+using optimizers::DistributedOptimizer;
+using optimizers::DistributedOptimizerOptions;
+using ::testing::HasSubstr;
+
+using Groups = std::vector<torch::optim::OptimizerParamGroup>;
+using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(const Groups&)>;
+
+std::map<std::string, MakeOptimizer> makers() {
+  namespace optim = torch::optim;
+  return {
+      {"SGD",
+       [](const Groups& groups) {
+         const auto options =
+             optim::SGDOptions(0.01).momentum(0.9).nesterov(true).weight_decay(0.1);
+         return std::make_unique<optim::SGD>(groups, options);
+       }},
+      {"Adam",
+       [](const Groups& groups) {
+         const auto options = optim::AdamOptions(0.01).amsgrad(true).weight_decay(0.1);
+         return std::make_unique<optim::Adam>(groups, options);
+       }},
+      {"AdamW",
+       [](const Groups& groups) {
+         return std::make_unique<optim::AdamW>(groups, optim::AdamWOptions(0.01));
+       }},
+      {"RMSprop",
+       [](const Groups& groups) {
+         const auto options = optim::RMSpropOptions(0.01).momentum(0.5).centered(true);
+         return std::make_unique<optim::RMSprop>(groups, options);
+       }},
+      {"Adagrad",
+       [](const Groups& groups) {
+         return std::make_unique<optim::Adagrad>(groups, optim::AdagradOptions(0.01).lr_decay(0.1));
+       }},
+  };
+}
+
+/// Two groups, out of the order of registration, each with options of its own.
+std::unique_ptr<torch::optim::Optimizer> with_two_groups(const MakeOptimizer& make,
+                                                         const Point& point) {
+  auto optimizer = make({torch::optim::OptimizerParamGroup({point.third, point.first}),
+                         torch::optim::OptimizerParamGroup({point.second})});
+  optimizer->param_groups()[1].options().set_lr(0.1);
+  return optimizer;
+}
+
+void train_alone(torch::optim::Optimizer& optimizer, const Point& point,
+                 const LeastSquares& problem) {
+  optimizer.zero_grad();
+  problem.loss(point.x()).backward();
+  optimizer.step();
+}
+
+TEST(WrappedOptimizers, BucketByBucketIsTheSameStep) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (const auto& [name, make] : makers()) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      const Point alone(0);
+      const auto wrapped = with_two_groups(make, point);
+      const auto reference = with_two_groups(make, alone);
+      DistributedOptimizerOptions options;
+      options.algorithm = AlgorithmKind::None;
+      options.bucket_bytes = 32;
+      DistributedOptimizer optimizer(context.shared_from_this(), *wrapped, point, options);
+      for (int step = 0; step < 4; ++step) {
+        wrapped->param_groups()[0].options().set_lr(0.01 * (step + 1));
+        reference->param_groups()[0].options().set_lr(0.01 * (step + 1));
+        train(optimizer, point, problem);
+        train_alone(*reference, alone, problem);
+        EXPECT_SAME(point.x(), alone.x()) << name;
+      }
+      EXPECT_EQ(wrapped->param_groups()[0].params().size(), 2) << name;
+    }
+  });
+}
+
+/// A step of the plain optimizer, then the average of its result: the same bits.
+TEST(WrappedOptimizers, AdaptThenCombineIsAStepAndAnAverage) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const auto plan = std::make_shared<const NeighborPlan>(
+        topology::ring(context.size()).plan_for(context.rank()));
+    for (const auto& [name, make] : makers()) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      const Point alone(0);
+      const auto wrapped = with_two_groups(make, point);
+      const auto reference = with_two_groups(make, alone);
+      DistributedOptimizerOptions options;
+      options.schedule = topology::static_schedule(topology::ring(context.size()));
+      options.bucket_bytes = 32;
+      DistributedOptimizer optimizer(context.shared_from_this(), *wrapped, point, options);
+      for (int step = 0; step < 4; ++step) {
+        train(optimizer, point, problem);
+        train_alone(*reference, alone, problem);
+        for (const at::Tensor& parameter : alone.parameters()) {
+          ops::neighbor_allreduce(context, optimizers::view_of(parameter), plan);
+        }
+        EXPECT_SAME(point.x(), alone.x()) << name;
+      }
+    }
+  });
+}
+
+TEST(WrappedOptimizers, AClosureIsEvaluatedOnce) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::None, AlgorithmKind::GradientAllreduce,
+          AlgorithmKind::AdaptWithCombine}) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      const Point other(0);
+      torch::optim::SGD sgd(point.parameters(), 0.1);
+      torch::optim::SGD other_sgd(other.parameters(), 0.1);
+      DistributedOptimizerOptions options;
+      options.algorithm = kind;
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      DistributedOptimizer other_optimizer(context.shared_from_this(), other_sgd, other, options);
+      int evaluations = 0;
+      const at::Tensor loss = optimizer.step([&] {
+        ++evaluations;
+        optimizer.zero_grad();
+        at::Tensor value = problem.loss(point.x());
+        value.backward();
+        return value;
+      });
+      EXPECT_EQ(evaluations, 1);
+      EXPECT_SAME(loss, problem.loss(other.x()));
+      train(other_optimizer, other, problem);
+      EXPECT_SAME(point.x(), other.x());
+    }
+  });
+}
+
+TEST(WrappedOptimizers, LbfgsStepsAsAWhole) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const LeastSquares problem = LeastSquares::of_rank(context.rank());
+    const Point point(0);
+    const Point alone(0);
+    const auto settings = torch::optim::LBFGSOptions(0.5).max_iter(4);
+    torch::optim::LBFGS lbfgs(point.parameters(), settings);
+    torch::optim::LBFGS reference(alone.parameters(), settings);
+    const auto closure_of = [&problem](torch::optim::Optimizer& optimizer, const Point& at_point) {
+      return [&optimizer, &at_point, &problem] {
+        optimizer.zero_grad();
+        at::Tensor value = problem.loss(at_point.x());
+        value.backward();
+        return value;
+      };
+    };
+    DistributedOptimizerOptions options;
+    options.algorithm = AlgorithmKind::None;
+    options.bucket_bytes = 32;
+    DistributedOptimizer optimizer(context.shared_from_this(), lbfgs, point, options);
+    for (int step = 0; step < 3; ++step) {
+      const at::Tensor loss = optimizer.step(closure_of(lbfgs, point));
+      EXPECT_SAME(loss, reference.step(closure_of(reference, alone)));
+      EXPECT_SAME(point.x(), alone.x());
+    }
+  });
+}
+
+TEST(WrappedOptimizers, LbfgsIsRefusedWhereItsEvaluationsHaveNoMeaning) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptWithCombine}) {
+      const Point point(0);
+      torch::optim::LBFGS lbfgs(point.parameters());
+      DistributedOptimizerOptions options;
+      options.algorithm = kind;
+      DistributedOptimizer optimizer(context.shared_from_this(), lbfgs, point, options);
+      try {
+        optimizer.step([] { return at::Tensor(); });
+        ADD_FAILURE() << "expected UnsupportedError";
+      } catch (const UnsupportedError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("LBFGS"));
+      }
+    }
+  });
+}
+
+TEST(WrappedOptimizers, ChangedGroupsAreRefusedOnAllRanks) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const Point point(0);
+    const Point other(1);
+    torch::optim::SGD sgd(point.parameters(), 0.1);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point);
+    if (context.rank() == 0) {
+      sgd.add_param_group(other.parameters());
+      EXPECT_THROW(optimizer.step(), StateError);
+    } else {
+      try {
+        optimizer.step();
+      } catch (const PeerFailure& error) {  // those that wait for rank 0
+        EXPECT_EQ(error.rank(), 0);
+        EXPECT_THAT(error.what(), HasSubstr("parameter groups"));
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
