@@ -32,6 +32,9 @@ endfunction()
 function(bluefog_use_torch_pch target)
   bluefog_set_torch_properties(${target})
   target_precompile_headers(${target} REUSE_FROM bluefog_torch_pch)
+  # LibTorch's include folder has an fmt of its own, found before the system's; its library is not
+  # there to link.
+  target_compile_definitions(${target} PRIVATE FMT_HEADER_ONLY=1)
 endfunction()
 
 if(BLUEFOG_HAVE_TORCH)

@@ -19,6 +19,10 @@ namespace bluefog::optimizers {
 /// The first step takes x for W x: start from equal parameters. `drain` forms the outstanding
 /// average; the next step then computes its gradient at that average.
 ///
+/// What is published waits in order: of two optimizers of this kind on one context, the one that
+/// published first must combine first. Models that are stepped independently of each other get a
+/// context each (`Context::duplicate`).
+///
 /// Cost per rank and round: one neighbor_allreduce for each bucket; memory for the published copy
 /// of the model in shared memory.
 /// Source: D-PSGD, arXiv 1705.09056; BlueFog's `DistributedAdaptWithCombineOptimizer`.

@@ -49,8 +49,8 @@ class Folder {
   std::filesystem::path path_;
 };
 
-struct Run {
-  Run(Context& context, AlgorithmKind kind, std::uint64_t seed)
+struct Training {
+  Training(Context& context, AlgorithmKind kind, std::uint64_t seed)
       : problem(LeastSquares::of_rank(context.rank())),
         point(seed),
         adam(point.parameters(), torch::optim::AdamOptions(0.05)),
@@ -81,13 +81,13 @@ TEST(Checkpoint, AResumedRunHasTheSameBits) {
          {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
           AlgorithmKind::AdaptWithCombine, AlgorithmKind::None}) {
       const Folder folder(context);
-      Run first(context, kind, 0);
+      Training first(context, kind, 0);
       first.steps(3);
       save_checkpoint(folder.prefix(), first.point, first.optimizer);
       first.steps(3);
       first.optimizer.finish();
 
-      Run second(context, kind, 17);
+      Training second(context, kind, 17);
       second.steps(kind == AlgorithmKind::AdaptWithCombine ? 1 : 2);
       const auto loaded = load_checkpoint(folder.prefix(), second.point, second.optimizer);
       EXPECT_EQ(loaded.saved_ranks, context.size());
@@ -106,7 +106,7 @@ TEST(Checkpoint, AnotherNumberOfRanksStartsFromTheMean) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
     constexpr int kSaved = 3;
-    Run run(context, AlgorithmKind::AdaptThenCombine, 0);
+    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
     if (context.rank() == 0) {
       for (int rank = 0; rank < kSaved; ++rank) {
         // What the checkpoint of rank `rank` of three looks like.
@@ -122,7 +122,8 @@ TEST(Checkpoint, AnotherNumberOfRanksStartsFromTheMean) {
         archive.write("ranks", c10::IValue(std::int64_t{kSaved}));
         archive.write("step_count", c10::IValue(std::int64_t{5}));
         archive.write("model", model);
-        archive.write("optimizer", torch::serialize::OutputArchive());
+        torch::serialize::OutputArchive nothing;
+        archive.write("optimizer", nothing);
         archive.save_to(checkpoint_file(folder.prefix(), rank));
       }
     }
@@ -142,7 +143,7 @@ TEST(Checkpoint, AnotherNumberOfRanksStartsFromTheMean) {
 TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
-    Run run(context, AlgorithmKind::AdaptThenCombine, 0);
+    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
     const at::Tensor before = run.point.x().detach().clone();
     const std::string own = checkpoint_file(folder.prefix(), context.rank());
     const auto expect_refusal = [&](const std::string& text) {
@@ -192,10 +193,10 @@ TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
 TEST(Checkpoint, AnotherModelOrAlgorithmIsRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
-    Run run(context, AlgorithmKind::AdaptThenCombine, 0);
+    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
     save_checkpoint(folder.prefix(), run.point, run.optimizer);
     ops::barrier(context);
-    Run other(context, AlgorithmKind::None, 0);
+    Training other(context, AlgorithmKind::None, 0);
     EXPECT_THROW(load_checkpoint(folder.prefix(), other.point, other.optimizer), InvalidArgument);
     struct Wide : torch::nn::Module {
       Wide() { weight = register_parameter("first", at::zeros({3}, at::kDouble)); }

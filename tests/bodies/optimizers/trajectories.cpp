@@ -189,7 +189,7 @@ TEST(Trajectories, TheBiasOfAwcExceedsThatOfAtc) {
       torch::optim::SGD sgd(point.parameters(), 0.02);
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
                                      options_for(kind, std::nullopt));
-      for (int step = 0; step < 1500; ++step) {
+      for (int step = 0; step < 800; ++step) {
         train(optimizer, point, problem);
       }
       at::Tensor squared = (point.x().detach() - minimiser).square().sum();

@@ -131,7 +131,7 @@ TEST(WrappedOptimizers, AClosureIsEvaluatedOnce) {
       DistributedOptimizerOptions options;
       options.algorithm = kind;
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
-      DistributedOptimizer other_optimizer(context.shared_from_this(), other_sgd, other, options);
+      DistributedOptimizer other_optimizer(context.duplicate(), other_sgd, other, options);
       int evaluations = 0;
       const at::Tensor loss = optimizer.step([&] {
         ++evaluations;
