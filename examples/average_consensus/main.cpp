@@ -1,0 +1,118 @@
+// Average consensus: every rank starts with random values and averages with its neighbours, until
+// all agree on the mean.
+//
+//   bfrun -np 8 average_consensus --topology one-peer-exponential
+//
+// Prints the distance from agreement after each step beside the bound that the topology's spectral
+// gap predicts.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "examples/average_consensus/contraction.hpp"
+#include "examples/common/collect.hpp"
+#include "examples/common/command_line.hpp"
+#include "examples/common/named_schedule.hpp"
+#include "examples/common/run_main.hpp"
+#include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
+
+namespace {
+
+using namespace bluefog;            // NOLINT: a program, not a header
+using namespace bluefog::examples;  // NOLINT
+
+struct Options {
+  std::string topology = "exponential";
+  std::int64_t steps = 20;
+  std::int64_t values = 1000;
+  std::uint64_t seed = 1;
+};
+
+void add_options(CLI::App& app, Options& options) {
+  app.option_defaults()->always_capture_default();
+  app.add_option("--topology", options.topology, "Who averages with whom")
+      ->check(CLI::IsMember(schedule_names()));
+  app.add_option("--steps", options.steps, "Averaging steps")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--values", options.values, "Numbers per rank")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--seed", options.seed, "Seed of the numbers");
+}
+
+std::vector<double> random_values(const Options& options, int rank) {
+  std::seed_seq mixed{static_cast<std::uint32_t>(options.seed),
+                      static_cast<std::uint32_t>(options.seed >> 32),
+                      static_cast<std::uint32_t>(rank)};
+  std::mt19937_64 random(mixed);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(static_cast<std::size_t>(options.values));
+  std::generate(values.begin(), values.end(), [&] { return normal(random); });
+  return values;
+}
+
+/// The largest change of the mean over all values: averaging must not move it.
+double largest_drift(Context& context, std::vector<double> start, std::vector<double> end) {
+  ops::allreduce(context, view_of(start));
+  ops::allreduce(context, view_of(end));
+  double largest = 0.0;
+  for (std::size_t k = 0; k < start.size(); ++k) {
+    largest = std::max(largest, std::abs(end[k] - start[k]));
+  }
+  return largest;
+}
+
+int run(Context& context, const Options& options) {
+  const Schedule schedule = make_schedule(options.topology, context.size());
+  const double contraction = contraction_per_period(schedule);
+  const std::int64_t period = schedule.period_steps();
+  const std::vector<double> start = random_values(options, context.rank());
+  std::vector<double> x = start;
+  const double first = consensus_distance(context, x);
+  const auto print = [&](const std::string& line) {
+    if (context.rank() == 0) {
+      fmt::print("{}\n", line);
+    }
+  };
+
+  print(fmt::format("{} ranks, topology {}, {} values a rank", context.size(), options.topology,
+                    options.values));
+  print(
+      fmt::format("period of {} step(s), which shrinks the distance to {:.4f} at worst (spectral "
+                  "gap {:.4f})",
+                  period, contraction, 1.0 - contraction));
+  print(fmt::format("{:>6}{:>18}{:>18}", "step", "distance", "bound"));
+  print(fmt::format("{:>6}{:>18.6e}{:>18.6e}", 0, first, first));
+  // What rounding leaves: the bound reaches zero, the distance need not.
+  const double rounding = 1e-12 * (1.0 + first);
+  bool holds = true;
+  for (std::int64_t step = 0; step < options.steps; ++step) {
+    ops::neighbor_allreduce(context, view_of(x), schedule.plan_for(context.rank(), step));
+    const double distance = consensus_distance(context, x);
+    const double bound = first * predicted_distance(contraction, period, step + 1);
+    holds = holds && distance <= bound * (1.0 + 1e-9) + rounding;
+    print(fmt::format("{:>6}{:>18.6e}{:>18.6e}", step + 1, distance, bound));
+  }
+  const double drift = largest_drift(context, start, x);
+  print(fmt::format("the mean moved by {:.1e}", drift));
+  if (!holds) {
+    print("the distance exceeded the bound: please report this");
+  }
+  return holds ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_main("average_consensus", [&](Context& context) {
+    Options options;
+    CLI::App app("Averaging with neighbours until all ranks agree.", "average_consensus");
+    add_options(app, options);
+    const auto code = parse_command_line(app, argc, argv, context);
+    return code ? *code : run(context, options);
+  });
+}

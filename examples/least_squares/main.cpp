@@ -1,0 +1,101 @@
+// Heterogeneous least squares: what a fixed step size costs each method.
+//
+//   bfrun -np 4 least_squares --topology ring
+//
+// Gradient all-reduce reaches the minimiser. ATC and AWC stop at a distance from it that shrinks
+// with the step size; ATC's is the smaller one.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "examples/common/command_line.hpp"
+#include "examples/common/named_schedule.hpp"
+#include "examples/common/run_main.hpp"
+#include "examples/least_squares/methods.hpp"
+
+namespace {
+
+using namespace bluefog;            // NOLINT: a program, not a header
+using namespace bluefog::examples;  // NOLINT
+
+constexpr std::array kMethods{Method::GradientAllreduce, Method::Atc, Method::Awc};
+
+struct Options {
+  std::string topology = "ring";
+  LeastSquaresShape shape;
+  std::int64_t steps = 2000;
+  double step_size = 0.1;
+  std::uint64_t seed = 1;
+};
+
+void add_options(CLI::App& app, Options& options) {
+  app.option_defaults()->always_capture_default();
+  app.add_option("--topology", options.topology, "Who averages with whom")
+      ->check(CLI::IsMember(schedule_names()));
+  app.add_option("--rows", options.shape.rows, "Equations per rank")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--unknowns", options.shape.unknowns, "Length of x")->check(CLI::Range(1, 4096));
+  app.add_option("--spread", options.shape.spread, "Distance between the ranks' own minimisers")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--steps", options.steps, "Steps of each run")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--step-size", options.step_size, "Largest step, in units of 1 / smoothness")
+      ->check(CLI::Range(1e-6, 1.0));
+  app.add_option("--seed", options.seed, "Seed of the problem");
+}
+
+/// Final errors of all methods at one step size.
+std::array<double, kMethods.size()> run_all(Context& context, const Options& options,
+                                            const LeastSquaresPart& part,
+                                            const Eigen::VectorXd& solution, double step_size) {
+  const Schedule schedule = make_schedule(options.topology, context.size());
+  std::array<double, kMethods.size()> final_errors{};
+  for (std::size_t i = 0; i < kMethods.size(); ++i) {
+    final_errors[i] =
+        run_method(context, kMethods[i], part, solution, schedule, step_size, options.steps).back();
+  }
+  return final_errors;
+}
+
+int run(Context& context, const Options& options) {
+  const LeastSquaresPart part = make_part(options.shape, context.rank(), options.seed);
+  const Eigen::VectorXd solution = minimiser(context, part);
+  const double largest_step = options.step_size / smoothness(context, part);
+  const bool speaks = context.rank() == 0;
+  if (speaks) {
+    fmt::print("{} ranks, topology {}, {} equations a rank, {} unknowns, {} steps\n",
+               context.size(), options.topology, options.shape.rows, options.shape.unknowns,
+               options.steps);
+    fmt::print("relative distance to the minimiser after the last step\n{:>12}", "step size");
+    for (const Method method : kMethods) {
+      fmt::print("{:>22}", name_of(method));
+    }
+    fmt::print("\n");
+  }
+  for (const double fraction : {1.0, 0.5, 0.25}) {
+    const auto errors = run_all(context, options, part, solution, fraction * largest_step);
+    if (speaks) {
+      fmt::print("{:>12.5f}", fraction * largest_step);
+      for (const double error : errors) {
+        fmt::print("{:>22.3e}", error);
+      }
+      fmt::print("\n");
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_main("least_squares", [&](Context& context) {
+    Options options;
+    CLI::App app("Heterogeneous least squares by gradient all-reduce, ATC and AWC.",
+                 "least_squares");
+    add_options(app, options);
+    const auto code = parse_command_line(app, argc, argv, context);
+    return code ? *code : run(context, options);
+  });
+}
