@@ -79,7 +79,7 @@ int run(Context& context, const Options& options) {
     }
   };
 
-  print(fmt::format("{} ranks, topology {}, {} values a rank", context.size(), options.topology,
+  print(fmt::format("{} rank(s), topology {}, {} values a rank", context.size(), options.topology,
                     options.values));
   print(
       fmt::format("period of {} step(s), which shrinks the distance to {:.4f} at worst (spectral "

@@ -65,7 +65,7 @@ int run(Context& context, const Options& options) {
   const double largest_step = options.step_size / smoothness(context, part);
   const bool speaks = context.rank() == 0;
   if (speaks) {
-    fmt::print("{} ranks, topology {}, {} equations a rank, {} unknowns, {} steps\n",
+    fmt::print("{} rank(s), topology {}, {} equations a rank, {} unknowns, {} steps\n",
                context.size(), options.topology, options.shape.rows, options.shape.unknowns,
                options.steps);
     fmt::print("relative distance to the minimiser after the last step\n{:>12}", "step size");
