@@ -44,6 +44,8 @@ void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names
       ->check(CLI::IsMember(names.topologies));
   app.add_option("--optimizer", options.optimizer, "Optimizer that each rank steps with")
       ->check(CLI::IsMember(names.optimizers));
+  app.add_option("--buffers", options.buffers, "What happens to batch-norm statistics")
+      ->check(CLI::IsMember(names.buffer_policies));
   app.add_option("--batch-size", options.batch_size, "Images per rank and step")
       ->check(at_least(1));
   app.add_option("--epochs", options.epochs, "Passes over the data")->check(at_least(1));

@@ -19,7 +19,8 @@ struct TrainOptions {
   std::string algorithm = "atc";
   std::string topology = "exponential";
   std::string optimizer = "sgd";
-  std::int64_t batch_size = 64;  ///< images per rank and step
+  std::string buffers = "average";  ///< what happens to batch-norm statistics
+  std::int64_t batch_size = 64;     ///< images per rank and step
   std::int64_t epochs = 3;
   std::int64_t max_batches = 0;      ///< steps per epoch at most; 0 is a whole pass over the data
   std::int64_t max_test_images = 0;  ///< 0 is all
@@ -45,6 +46,7 @@ struct OptionNames {
   std::vector<std::string> algorithms;
   std::vector<std::string> topologies;
   std::vector<std::string> optimizers;
+  std::vector<std::string> buffer_policies;
 };
 
 /// What `parse_train_options` found: options to run with, or text to print and an exit code.

@@ -11,9 +11,12 @@ using ::testing::HasSubstr;
 
 ParsedOptions parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "train_images");
-  return parse_train_options(
-      static_cast<int>(arguments.size()), arguments.data(),
-      {{"cnn", "resnet18"}, {"none", "atc"}, {"ring", "exponential"}, {"sgd", "adam"}});
+  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(),
+                             {{"cnn", "resnet18"},
+                              {"none", "atc"},
+                              {"ring", "exponential"},
+                              {"sgd", "adam"},
+                              {"local", "average"}});
 }
 
 TEST(TrainOptionsTest, DefaultsAreThoseOfTheStruct) {
@@ -75,6 +78,7 @@ TEST(TrainOptionsTest, EveryOptionIsRead) {
   EXPECT_EQ(options.algorithm, "none");
   EXPECT_EQ(options.topology, "ring");
   EXPECT_EQ(options.optimizer, "adam");
+  EXPECT_EQ(options.buffers, "local");
   EXPECT_EQ(options.batch_size, 32);
   EXPECT_EQ(options.epochs, 7);
   EXPECT_EQ(options.max_batches, 5);
@@ -103,7 +107,8 @@ TEST(TrainOptionsTest, HelpListsNamesAndDefaults) {
 }
 
 TEST(TrainOptionsTest, UnknownNamesAreRefusedWithTheKnownOnes) {
-  for (const char* option : {"--model", "--algorithm", "--topology", "--optimizer", "--shards"}) {
+  for (const char* option :
+       {"--model", "--algorithm", "--topology", "--optimizer", "--buffers", "--shards"}) {
     const ParsedOptions parsed = parse({option, "nonsense"});
     ASSERT_TRUE(parsed.exit_code.has_value()) << option;
     EXPECT_NE(parsed.exit_code, 0);

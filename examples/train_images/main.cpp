@@ -1,0 +1,44 @@
+// Trains an image classifier on every rank.
+//
+//   bfrun -np 2 train_images
+//   bfrun -np 4 train_images --model resnet18 --data cifar-10-batches-bin --algorithm awc
+#include <ATen/Parallel.h>
+
+#include <iostream>
+
+#include "examples/common/named_schedule.hpp"
+#include "examples/common/run_main.hpp"
+#include "examples/models/image_model.hpp"
+#include "examples/train_images/algorithms.hpp"
+#include "examples/train_images/local_optimizer.hpp"
+#include "examples/train_images/options.hpp"
+#include "examples/train_images/trainer.hpp"
+
+namespace {
+
+using namespace bluefog;            // NOLINT: a program, not a header
+using namespace bluefog::examples;  // NOLINT
+
+int run(Context& context, int argc, char** argv) {
+  const ParsedOptions parsed =
+      parse_train_options(argc, argv,
+                          {model_names(), algorithm_names(), schedule_names(),
+                           local_optimizer_names(), buffer_policy_names()});
+  if (parsed.exit_code) {
+    if (context.rank() == 0) {
+      (*parsed.exit_code == 0 ? std::cout : std::cerr) << parsed.text << std::flush;
+    }
+    return *parsed.exit_code;
+  }
+  if (parsed.options.threads > 0) {
+    at::set_num_threads(parsed.options.threads);
+  }
+  Trainer(context.shared_from_this(), parsed.options).run();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_main("train_images", [&](Context& context) { return run(context, argc, argv); });
+}

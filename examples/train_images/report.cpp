@@ -1,0 +1,132 @@
+#include "examples/train_images/report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "examples/common/collect.hpp"
+#include "examples/train_images/peak_memory.hpp"
+#include "ops/collectives.hpp"
+
+namespace bluefog::examples {
+namespace {
+
+constexpr double kMebibyte = 1024.0 * 1024.0;
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+nlohmann::json json_of(const TrainOptions& options) {
+  return {{"model", options.model},
+          {"algorithm", options.algorithm},
+          {"topology", options.topology},
+          {"optimizer", options.optimizer},
+          {"buffers", options.buffers},
+          {"batch_size", options.batch_size},
+          {"epochs", options.epochs},
+          {"period_steps", options.period_steps},
+          {"learning_rate", options.learning_rate},
+          {"momentum", options.momentum},
+          {"weight_decay", options.weight_decay},
+          {"seed", options.seed},
+          {"shards", to_string(options.shards)},
+          {"alpha", options.alpha}};
+}
+
+/// Rates of all ranks together, window by window.
+RateSummary total_rate(Context& context, const Throughput& throughput) {
+  std::vector<double> rates = throughput.window_rates();
+  ops::AllreduceOptions sum;
+  sum.reduction = ops::Reduction::Sum;
+  ops::allreduce(context, view_of(rates), sum);
+  return summarize(rates);
+}
+
+MetricsFile open_metrics(const Context& context, const TrainOptions& options) {
+  return {context.rank() == 0 ? options.metrics : std::filesystem::path(),
+          options.resumes ? MetricsFile::Mode::Append : MetricsFile::Mode::Replace};
+}
+
+}  // namespace
+
+Report::Report(Context& context, const TrainOptions& options)
+    : context_(context),
+      options_(options),
+      metrics_(open_metrics(context, options)),
+      progress_(context.rank() == 0 ? options.progress : ProgressKind::Off) {}
+
+void Report::print(const std::string& line) {
+  if (speaks()) {
+    progress_.print(line);
+  }
+}
+
+void Report::begin(const RunDescription& run) {
+  const auto shards = collect(context_, static_cast<double>(run.shard_images));
+  print(fmt::format("{}: {} training images, {} test images; {} shards of {:.0f} images",
+                    run.data_name, run.train_images, run.test_images, to_string(options_.shards),
+                    fmt::join(shards, ", ")));
+  print(fmt::format(
+      "{} with {} parameters on {} rank(s): {} over {}, {} with step {}, {} images a "
+      "rank and step, {} steps an epoch",
+      options_.model, run.parameters, context_.size(), options_.algorithm, options_.topology,
+      options_.optimizer, options_.learning_rate, options_.batch_size, run.steps_per_epoch));
+  nlohmann::json line = json_of(options_);
+  line["event"] = "run";
+  line["ranks"] = context_.size();
+  line["data"] = run.data_name;
+  line["parameters"] = run.parameters;
+  line["steps_per_epoch"] = run.steps_per_epoch;
+  line["shard_images"] = shards;
+  metrics_.write(line);
+}
+
+void Report::progress(const ProgressState& state) { progress_.update(state); }
+
+void Report::end_epoch(const EpochResult& result) {
+  const auto accuracies = collect(context_, result.test_accuracy);
+  const double train_loss = mean_of(collect(context_, result.train_loss));
+  const double rate = sum_over_ranks(context_, result.images_per_second);
+  print(
+      fmt::format("epoch {}/{}: loss {:.3f}, test accuracy {:.2f} %, consensus distance {:.3g}, "
+                  "{:.0f} img/s, {}",
+                  result.epoch + 1, options_.epochs, train_loss, 100.0 * mean_of(accuracies),
+                  result.consensus_distance, rate,
+                  format_clock(std::chrono::duration<double>(result.seconds))));
+  metrics_.write({{"event", "epoch"},
+                  {"epoch", result.epoch + 1},
+                  {"train_loss", train_loss},
+                  {"test_accuracy", accuracies},
+                  {"test_accuracy_mean", mean_of(accuracies)},
+                  {"test_loss", collect(context_, result.test_loss)},
+                  {"consensus_distance", result.consensus_distance},
+                  {"img_per_sec", rate},
+                  {"seconds", result.seconds}});
+}
+
+void Report::end(const EpochResult& last, const Throughput& throughput) {
+  const auto accuracies = collect(context_, last.test_accuracy);
+  const auto memory = collect(context_, static_cast<double>(peak_resident_bytes()));
+  const RateSummary rate = total_rate(context_, throughput);
+  for (std::size_t rank = 0; rank < accuracies.size(); ++rank) {
+    print(fmt::format("rank {}: test accuracy {:.2f} %, peak memory {:.0f} MiB", rank,
+                      100.0 * accuracies[rank], memory[rank] / kMebibyte));
+  }
+  print(fmt::format("mean test accuracy {:.2f} %, consensus distance {:.4g}",
+                    100.0 * mean_of(accuracies), last.consensus_distance));
+  print(total_line(context_.size(), "CPU", rate));
+  metrics_.write({{"event", "result"},
+                  {"ranks", context_.size()},
+                  {"test_accuracy", accuracies},
+                  {"test_accuracy_mean", mean_of(accuracies)},
+                  {"consensus_distance", last.consensus_distance},
+                  {"img_per_sec", rate.mean},
+                  {"img_per_sec_half_width", rate.half_width},
+                  {"peak_memory_bytes", memory},
+                  {"seconds", last.seconds}});
+}
+
+}  // namespace bluefog::examples

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/transport/context.hpp"
+#include "examples/train_images/metrics_file.hpp"
+#include "examples/train_images/options.hpp"
+#include "examples/train_images/progress.hpp"
+#include "examples/train_images/throughput.hpp"
+
+namespace bluefog::examples {
+
+/// What a run is about, for its first lines.
+struct RunDescription {
+  std::string data_name;
+  std::int64_t train_images = 0;
+  std::int64_t test_images = 0;
+  std::int64_t shard_images = 0;  ///< of this rank
+  std::int64_t parameters = 0;
+  std::int64_t steps_per_epoch = 0;
+};
+
+/// What this rank found at the end of an epoch.
+struct EpochResult {
+  std::int64_t epoch = 0;  ///< from 0
+  double train_loss = 0.0;
+  double test_accuracy = 0.0;
+  double test_loss = 0.0;
+  double images_per_second = 0.0;
+  double seconds = 0.0;             ///< since the run began
+  double consensus_distance = 0.0;  ///< the same on every rank
+};
+
+/// Tells the user and the metrics file how a run goes. Rank 0 speaks; the other ranks only give
+/// their numbers, so that every call but `progress` is collective.
+class Report {
+ public:
+  /// @throws InvalidArgument on rank 0 if the metrics file cannot be opened.
+  Report(Context& context, const TrainOptions& options);
+
+  void begin(const RunDescription& run);
+  /// Not collective: this rank's view.
+  void progress(const ProgressState& state);
+  void end_epoch(const EpochResult& result);
+  /// The final figures: accuracy by rank and mean, consensus distance, images per second, memory.
+  void end(const EpochResult& last, const Throughput& throughput);
+
+ private:
+  [[nodiscard]] bool speaks() const noexcept { return context_.rank() == 0; }
+  void print(const std::string& line);
+
+  Context& context_;
+  TrainOptions options_;
+  MetricsFile metrics_;
+  Progress progress_;
+};
+
+}  // namespace bluefog::examples
