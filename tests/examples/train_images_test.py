@@ -1,0 +1,168 @@
+"""Runs train_images on a small data set and checks what it prints and writes.
+
+    train_images_test.py --bfrun PATH --program PATH CASE
+
+The data set has the files of MNIST, with images whose brightest stripe tells the class, so that a
+few steps suffice to learn it.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+SIDE = 8
+TRAIN_IMAGES = 640
+TEST_IMAGES = 200
+STEPS_PER_EPOCH = 10  # of 2 ranks with batches of 32
+ALGORITHMS = ("atc", "awc", "gradient_allreduce", "none")
+
+
+def write_images(folder, part, count, rng):
+    pixels, labels = bytearray(), bytearray()
+    for index in range(count):
+        label = index % 10
+        noise = [rng.randrange(60) for _ in range(SIDE * SIDE)]
+        for k in range(6):
+            noise[label * 6 + k] += 190
+        pixels += bytes(noise)
+        labels.append(label)
+    images = struct.pack(">IIII", 0x803, count, SIDE, SIDE) + bytes(pixels)
+    (folder / f"{part}-images-idx3-ubyte").write_bytes(images)
+    (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + labels)
+
+
+def write_data(folder):
+    folder.mkdir()
+    rng = random.Random(1)
+    write_images(folder, "train", TRAIN_IMAGES, rng)
+    write_images(folder, "t10k", TEST_IMAGES, rng)
+    return folder
+
+
+class Runner:
+    def __init__(self, bfrun, program, folder):
+        self.bfrun, self.program, self.folder = bfrun, program, folder
+        self.data = write_data(folder / "data")
+
+    def run(self, *options, ranks=2, data=None):
+        launcher = [self.bfrun, "-np", str(ranks)] if ranks > 1 else []
+        command = [*launcher, self.program, "--batch-size", "32", "--data", data or self.data,
+                   "--threads", "1", *options]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                              timeout=240, check=False)
+        print("$", *command, f"\n{done.stdout}{done.stderr}(exit code {done.returncode})", flush=True)
+        return done
+
+    def train(self, *options, ranks=2):
+        """A run that must succeed: its output and the lines of its metrics file."""
+        metrics = self.folder / "metrics.jsonl"
+        done = self.run("--metrics", metrics, *options, ranks=ranks)
+        check(done.returncode == 0, "exit code 0", done.returncode)
+        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+        return done.stdout, lines
+
+
+def check(holds, expected, found):
+    if not holds:
+        sys.exit(f"FAILED: expected {expected}, found {found!r}")
+
+
+def check_finished_run(output, lines, ranks, epochs):
+    events = [line["event"] for line in lines]
+    check(events == ["run"] + ["epoch"] * epochs + ["result"], "run, epochs, result", events)
+    run, result = lines[0], lines[-1]
+    check(run["ranks"] == ranks, f"{ranks} ranks", run)
+    check(len(result["test_accuracy"]) == ranks, f"{ranks} accuracies", result)
+    check(min(result["peak_memory_bytes"]) > 1 << 20, "a peak of memory", result)
+    check(result["img_per_sec"] > 0, "a rate", result)
+    pattern = rf"^Total img/sec on {ranks} CPU\(s\): \d+\.\d \+- \d+\.\d$"
+    check(re.search(pattern, output, re.MULTILINE), pattern, output)
+    for rank in range(ranks):
+        check(f"rank {rank}: test accuracy" in output, f"a line of rank {rank}", output)
+    check("ETA" in output, "progress with ETA", output)
+
+
+def algorithms(runner):
+    for name in ALGORITHMS:
+        output, lines = runner.train("--algorithm", name, "--epochs", "3", "--progress", "lines")
+        check_finished_run(output, lines, ranks=2, epochs=3)
+        result = lines[-1]
+        check(lines[0]["steps_per_epoch"] == STEPS_PER_EPOCH, STEPS_PER_EPOCH, lines[0])
+        check(result["test_accuracy_mean"] > 0.9, "accuracy over 90 %", result)
+        distance = result["consensus_distance"]
+        if name == "none":
+            check(distance > 0.05, "ranks that differ", distance)
+        elif name == "awc":
+            check(0 <= distance < 0.5, "ranks that nearly agree", distance)
+        else:
+            # Two ranks average exactly; gradients are summed to the same bits.
+            check(distance == 0, "ranks that agree", distance)
+
+
+def resume(runner):
+    folder = runner.folder / "state"
+    for algorithm in ("atc", "awc"):
+        common = ("--algorithm", algorithm, "--shards", "dirichlet", "--topology", "ring")
+        _, whole = runner.train(*common, "--epochs", "2")
+        runner.train(*common, "--epochs", "1", "--checkpoint", folder)
+        _, parts = runner.train(*common, "--epochs", "2", "--checkpoint", folder, "--resume")
+        for key in ("train_loss", "test_accuracy", "test_loss", "consensus_distance"):
+            ours = [line for line in parts if line["event"] == "epoch"][-1][key]
+            check(ours == whole[2][key], f"{key} {whole[2][key]}", ours)
+    size = (folder / "rank_0_of_2.pt").stat().st_size
+    check(size < 4 << 20, "a checkpoint of the size of model and state", size)
+
+
+def alone(runner):
+    output, lines = runner.train("--epochs", "1", "--progress", "lines", ranks=1)
+    check_finished_run(output, lines, ranks=1, epochs=1)
+    output, lines = runner.train("--epochs", "1", "--model", "resnet18", "--max-batches", "2",
+                                 "--max-test-images", "20", "--progress", "lines", ranks=1)
+    check_finished_run(output, lines, ranks=1, epochs=1)
+
+
+def errors(runner):
+    absent = runner.folder / "absent"
+    truncated = write_data(runner.folder / "truncated")
+    images = truncated / "train-images-idx3-ubyte"
+    images.write_bytes(images.read_bytes()[:-1])
+    full = 16 + TRAIN_IMAGES * SIDE * SIDE
+    cases = (
+        (dict(data=absent), (), (str(absent), "apt-get install dataset-fashion-mnist")),
+        (dict(data=truncated), (), (f"expected {full} bytes, found {full - 1}",)),
+        ({}, ("--model", "vgg"), ("--model", "cnn,resnet18,resnet50")),
+        ({}, ("--algorithm", "gossip"), ("--algorithm", "gradient_allreduce")),
+        ({}, ("--lr", "-1"), ("--lr",)),
+        ({}, ("--checkpoint", absent, "--resume"), (str(absent), "does not exist")),
+        ({}, ("--metrics", absent / "m"), (str(absent), "cannot be opened")),
+        ({}, ("--topology", "hypercube"), ()),  # fits 2 ranks: the control
+    )
+    for where, options, words in cases:
+        done = runner.run(*options, "--max-batches", "1", "--epochs", "1", **where)
+        check((done.returncode != 0) == bool(words), "an exit code that tells", done.returncode)
+        for word in words:
+            check(word in done.stderr + done.stdout, word, done.stderr)
+    help_text = runner.run("--help")
+    check(help_text.returncode == 0, "help to be no error", help_text.returncode)
+    check(help_text.stdout.count("Usage:") == 1, "help once, not once a rank", help_text.stdout)
+
+
+def main():
+    cases = {case.__name__: case for case in (algorithms, resume, alone, errors)}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bfrun", required=True)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("case", choices=cases)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bluefog_train_") as folder:
+        cases[arguments.case](Runner(arguments.bfrun, arguments.program, pathlib.Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
