@@ -18,12 +18,9 @@ namespace bluefog::examples {
 [[nodiscard]] double sum_over_ranks(Context& context, double value);
 
 /// Collective. The consensus distance ‖x − Jx‖ = √(Σ_i ‖x_i − x̄‖²), the same on every rank; x_i is
-/// all values of `parts` on rank i and x̄ the mean over ranks. Computed in float64, piece by piece,
-/// so that no second copy of a model is needed.
-/// @param parts of the same number and lengths on all ranks.
-/// Cost: an all-reduce of all values in float64.
-[[nodiscard]] double consensus_distance(Context& context,
-                                        const std::vector<std::span<const float>>& parts);
+/// `values` on rank i and x̄ the mean over ranks.
+/// @param values as many on all ranks.
+/// Cost: an all-reduce of a copy of the values.
 [[nodiscard]] double consensus_distance(Context& context, std::span<const double> values);
 
 }  // namespace bluefog::examples

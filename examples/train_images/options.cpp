@@ -77,9 +77,10 @@ void add_data(CLI::App& app, TrainOptions& options) {
 }
 
 void add_files(CLI::App& app, TrainOptions& options) {
-  auto* checkpoint = app.add_option("--checkpoint", options.checkpoint,
-                                    "Folder that each epoch's state is saved in, one file a rank");
-  app.add_flag("--resume", options.resumes, "Go on from the state in the checkpoint folder")
+  auto* checkpoint =
+      app.add_option("--checkpoint", options.checkpoint,
+                     "Save the state after each epoch as FILE.rank0.pt, FILE.rank1.pt, …");
+  app.add_flag("--resume", options.resumes, "Go on from the state in the checkpoint files")
       ->needs(checkpoint);
   app.add_option("--metrics", options.metrics, "File for metrics, one JSON object a line");
   app.add_option("--threads", options.threads, "Threads per rank; 0 leaves it to the launcher")

@@ -33,7 +33,7 @@ struct TrainOptions {
   double alpha = 0.5;
   bool augments = false;
   std::filesystem::path data = kDefaultDataFolder;
-  std::filesystem::path checkpoint;  ///< a folder; empty is none
+  std::filesystem::path checkpoint;  ///< the files' common beginning; empty is none
   bool resumes = false;
   std::filesystem::path metrics;  ///< empty is none
   int threads = 0;                ///< per rank; 0 leaves it to the launcher

@@ -3,16 +3,16 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <span>
-#include <vector>
+#include <cmath>
+#include <filesystem>
 
-#include "examples/common/collect.hpp"
 #include "examples/common/named_schedule.hpp"
 #include "examples/data/tensor_batch.hpp"
 #include "examples/train_images/algorithms.hpp"
-#include "examples/train_images/checkpoint.hpp"
 #include "examples/train_images/evaluation.hpp"
 #include "examples/train_images/local_optimizer.hpp"
+#include "optimizers/checkpoint.hpp"
+#include "optimizers/consensus.hpp"
 #include "optimizers/parameter_collectives.hpp"
 
 namespace bluefog::examples {
@@ -39,15 +39,6 @@ optimizers::DistributedOptimizerOptions distribution(const TrainOptions& options
   return result;
 }
 
-std::vector<std::span<const float>> values_of(const ImageModel& model) {
-  std::vector<std::span<const float>> parts;
-  for (const at::Tensor& parameter : model.parameters()) {
-    parts.emplace_back(parameter.const_data_ptr<float>(),
-                       static_cast<std::size_t>(parameter.numel()));
-  }
-  return parts;
-}
-
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<Context> context, const TrainOptions& options)
@@ -67,6 +58,9 @@ Trainer::Trainer(std::shared_ptr<Context> context, const TrainOptions& options)
 }
 
 void Trainer::run() {
+  if (options_.checkpoint.has_parent_path()) {
+    std::filesystem::create_directories(options_.checkpoint.parent_path());
+  }
   report_.begin(describe());
   if (options_.resumes) {
     resume();
@@ -77,8 +71,7 @@ void Trainer::run() {
     last = run_epoch(epoch);
     report_.end_epoch(last);
     if (!options_.checkpoint.empty()) {
-      save_checkpoint(checkpoint_file(options_.checkpoint, context_->rank(), context_->size()),
-                      *model_, *optimizer_, epoch + 1);
+      optimizers::save_checkpoint(options_.checkpoint.string(), *model_, *optimizer_);
     }
   }
   report_.end(last, throughput_);
@@ -98,9 +91,12 @@ RunDescription Trainer::describe() const {
 }
 
 void Trainer::resume() {
-  first_epoch_ =
-      load_checkpoint(checkpoint_file(options_.checkpoint, context_->rank(), context_->size()),
-                      *model_, *optimizer_);
+  const optimizers::LoadedCheckpoint loaded =
+      optimizers::load_checkpoint(options_.checkpoint.string(), *model_, *optimizer_);
+  // Counted in images that all ranks have seen, as the number of ranks may have changed.
+  const std::int64_t ranks = context_->size();
+  const std::int64_t epoch_steps = data_.steps_per_epoch * ranks;
+  first_epoch_ = (loaded.step_count * loaded.saved_ranks + epoch_steps / 2) / epoch_steps;
 }
 
 EpochResult Trainer::run_epoch(std::int64_t epoch) {
@@ -162,7 +158,10 @@ void Trainer::show_progress(std::int64_t epoch, std::int64_t step, double loss) 
   report_.progress(state);
 }
 
-double Trainer::model_distance() { return consensus_distance(*context_, values_of(*model_)); }
+double Trainer::model_distance() {
+  // The library's is the root mean square over ranks.
+  return std::sqrt(context_->size()) * optimizers::consensus_distance(*context_, *model_);
+}
 
 double Trainer::seconds_since_begin() const {
   return std::chrono::duration<double>(Clock::now() - begin_).count();

@@ -106,16 +106,16 @@ def algorithms(runner):
 
 
 def resume(runner):
-    folder = runner.folder / "state"
+    state = runner.folder / "state" / "run"
     for algorithm in ("atc", "awc"):
         common = ("--algorithm", algorithm, "--shards", "dirichlet", "--topology", "ring")
         _, whole = runner.train(*common, "--epochs", "2")
-        runner.train(*common, "--epochs", "1", "--checkpoint", folder)
-        _, parts = runner.train(*common, "--epochs", "2", "--checkpoint", folder, "--resume")
+        runner.train(*common, "--epochs", "1", "--checkpoint", state)
+        _, parts = runner.train(*common, "--epochs", "2", "--checkpoint", state, "--resume")
         for key in ("train_loss", "test_accuracy", "test_loss", "consensus_distance"):
             ours = [line for line in parts if line["event"] == "epoch"][-1][key]
             check(ours == whole[2][key], f"{key} {whole[2][key]}", ours)
-    size = (folder / "rank_0_of_2.pt").stat().st_size
+    size = (runner.folder / "state" / "run.rank0.pt").stat().st_size
     check(size < 4 << 20, "a checkpoint of the size of model and state", size)
 
 
@@ -139,7 +139,7 @@ def errors(runner):
         ({}, ("--model", "vgg"), ("--model", "cnn,resnet18,resnet50")),
         ({}, ("--algorithm", "gossip"), ("--algorithm", "gradient_allreduce")),
         ({}, ("--lr", "-1"), ("--lr",)),
-        ({}, ("--checkpoint", absent, "--resume"), (str(absent), "does not exist")),
+        ({}, ("--checkpoint", absent, "--resume"), (str(absent),)),
         ({}, ("--metrics", absent / "m"), (str(absent), "cannot be opened")),
         ({}, ("--topology", "hypercube"), ()),  # fits 2 ranks: the control
     )
