@@ -7,10 +7,10 @@
 namespace bluefog::examples {
 
 /// ‖P − J‖₂ with P the product of the schedule's matrices over one period: the factor by which the
-/// consensus distance shrinks in a period, at worst. For a static graph it is 1 minus the spectral
-/// gap. By dense singular values: for the sizes of a demonstration.
+/// consensus distance shrinks in a period, at worst. It is 1 minus the spectral gap
+/// 1 − ‖P − J‖₂ (`topology::spectral_gap`).
 ///
-/// @throws InvalidArgument for more than 1,000 ranks or a period of more than 10,000 steps.
+/// @throws UnsupportedError if that gap could not be found (very large, irregular graphs).
 [[nodiscard]] double contraction_per_period(const Schedule& schedule);
 
 /// The bound of the consensus distance after `steps` steps, for a distance of 1 at the start:

@@ -56,10 +56,6 @@ TEST(ContractionTest, CountsWholePeriods) {
   EXPECT_EQ(predicted_distance(0.5, 3, 8), 0.25);
 }
 
-TEST(ContractionTest, TooLargeGraphsAreRefused) {
-  EXPECT_THROW((void)contraction_per_period(make_schedule("ring", 1001)), InvalidArgument);
-}
-
 TEST(CollectTest, ValuesComeByRank) {
   on_ranks(3, [](Context& context) {
     EXPECT_THAT(collect(context, 10.0 * context.rank()), ElementsAre(0.0, 10.0, 20.0));
