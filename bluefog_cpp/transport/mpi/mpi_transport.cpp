@@ -316,7 +316,13 @@ void MpiTransport::linger() {
   constexpr std::chrono::seconds kLongest(1);
   constexpr std::chrono::microseconds kPause(50);
   const Deadline deadline = Deadline::after(kLongest);
-  while (has_pending() && !deadline.expired()) {
+  // Sends to a process that failed end as well, with an error: MPI_Finalize would wait for them.
+  const auto is_busy = [](const PeerState& state) {
+    return !state.goodbye && std::ranges::any_of(state.outgoing, [](const auto& stream) {
+      return stream && stream->is_busy();
+    });
+  };
+  while (std::ranges::any_of(state_->peers, is_busy) && !deadline.expired()) {
     progress();
     while (poll_control()) {
     }
@@ -331,6 +337,10 @@ bool MpiTransport::is_quiet() {
   bool quiet = state_->control->cancel();
   state_->control->reap();
   quiet = quiet && !state_->control->is_busy();
+  if (std::ranges::any_of(state_->peers,
+                          [](const PeerState& p) { return p.failure.has_value(); })) {
+    return false;  // Open MPI takes harm from cancelling receives of a process that failed
+  }
   for (int rank = 0; rank < size_; ++rank) {
     PeerState& state = peer(rank);
     for (std::size_t lane = 0; lane < kLaneCount; ++lane) {

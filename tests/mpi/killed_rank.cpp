@@ -1,0 +1,45 @@
+// The last rank dies in the middle of a series of calls; the others must hear
+// of it as PeerFailure and end on their own. Prints one line per survivor.
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "topology/neighbor_plan.hpp"
+
+int main() {
+  using namespace bluefog;
+  Settings settings = Settings::from_environment();
+  settings.timeout = std::chrono::seconds(20);
+  const auto context = Context::create(settings);
+  const int last = context->size() - 1;
+  auto plan = std::make_shared<NeighborPlan>(NeighborPlan::alone(context->rank(), context->size()));
+  for (int other = 0; other <= last; ++other) {
+    if (other != context->rank()) {
+      plan->sources.push_back({other, 1.0});
+      plan->destinations.push_back({other, 1.0});
+    }
+  }
+  std::vector<float> data(100'000, 1.0F);
+  try {
+    for (int step = 0; step < 1000; ++step) {
+      if (step == 5 && context->rank() == last) {
+        std::raise(SIGKILL);
+      }
+      ops::neighbor_allreduce(*context,
+                              {.data = data.data(),
+                               .count = static_cast<std::int64_t>(data.size()),
+                               .dtype = Dtype::Float32},
+                              plan);
+    }
+  } catch (const PeerFailure& failure) {
+    // A survivor may hear first of another one that has given up.
+    std::printf("survivor %d heard of rank %d: %s\n", context->rank(), failure.rank(),
+                failure.what());
+    return 0;
+  }
+  return 1;
+}
