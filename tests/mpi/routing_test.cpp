@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -193,6 +198,45 @@ std::string name_of_mix(const testing::TestParamInfo<Mix>& mix) {
   return mix.param == Mix::SharedMemory ? "SharedMemory"
          : mix.param == Mix::Mpi        ? "Mpi"
                                         : "TwoHosts";
+}
+
+// Rank 0 hands out its data and then does something else, without any call into this library.
+TEST_P(RoutingTest, DataArriveWhileTheirSenderIsBusy) {
+  const auto context = make_context(GetParam(), 16 << 10);
+  const auto deadline = Deadline::after(std::chrono::seconds(20));
+  std::string folder = testing::TempDir() + "routing_XXXXXX";
+  if (context->rank() == 0) {
+    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  }
+  const auto names = context->bootstrap().allgather(std::as_bytes(std::span(folder)), deadline);
+  folder.assign(reinterpret_cast<const char*>(names[0].data()), names[0].size());
+  const auto receipt_of = [&folder](int rank) { return folder + "/" + std::to_string(rank); };
+
+  auto plan = std::make_shared<NeighborPlan>(NeighborPlan::alone(context->rank(), context->size()));
+  for (int other = 1; other < context->size() && context->rank() == 0; ++other) {
+    plan->destinations.push_back({other, 1.0});
+  }
+  if (context->rank() != 0) {
+    plan->sources.push_back({0, 1.0});
+  }
+  std::vector<float> data = values(context->rank(), 1 << 20, 0);
+  ops::NeighborAllreduceOptions options;
+  options.completion = ops::Completion::OnWait;
+  const Work work = ops::neighbor_allreduce_nonblocking(*context, view(data), plan, options);
+  for (int other = 1; other < context->size() && context->rank() == 0; ++other) {
+    while (!std::filesystem::exists(receipt_of(other)) && !deadline.expired()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_TRUE(std::filesystem::exists(receipt_of(other))) << "rank " << other << " got nothing";
+  }
+  work.wait();
+  if (context->rank() != 0) {
+    std::ofstream(receipt_of(context->rank())) << "here";
+  }
+  context->bootstrap().barrier(Deadline::after(std::chrono::seconds(30)));
+  if (context->rank() == 0) {
+    std::filesystem::remove_all(folder);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixes, RoutingTest,
