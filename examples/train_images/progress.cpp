@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <system_error>
 
 namespace bluefog::examples {
@@ -23,6 +25,33 @@ std::int64_t total_steps(const ProgressState& state) {
 
 std::int64_t done_steps(const ProgressState& state) {
   return state.epoch * state.steps_per_epoch + state.step;
+}
+
+std::string target_of(pid_t process, int descriptor) {
+  std::error_code error;
+  return std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", process, descriptor), error)
+      .string();
+}
+
+pid_t parent_of(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("PPid:")) {
+      return static_cast<pid_t>(std::stol(line.substr(5)));
+    }
+  }
+  return 0;
+}
+
+/// Where the nearest ancestor writes that has an output of its own: the launcher, past wrappers
+/// that share this process's.
+std::string output_above(int descriptor) {
+  const std::string own = target_of(getpid(), descriptor);
+  pid_t process = getppid();
+  while (process > 1 && target_of(process, descriptor) == own) {
+    process = parent_of(process);
+  }
+  return target_of(process, descriptor);
 }
 
 }  // namespace
@@ -65,11 +94,8 @@ bool ends_at_terminal(std::FILE* stream) {
   if (std::getenv("PMIX_RANK") == nullptr) {
     return true;
   }
-  std::error_code error;
-  const auto target = std::filesystem::read_symlink(
-      fmt::format("/proc/{}/fd/{}", getppid(), fileno(stream)), error);
-  const std::string name = target.string();
-  return !error && (name.starts_with("/dev/pts/") || name.starts_with("/dev/tty"));
+  const std::string above = output_above(fileno(stream));
+  return above.starts_with("/dev/pts/") || above.starts_with("/dev/tty");
 }
 
 Progress::Progress(ProgressKind kind) : kind_(kind) {
