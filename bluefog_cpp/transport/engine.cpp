@@ -222,6 +222,9 @@ bool Engine::step_all() {
     CallState& call = active.operation->call_;
     rights.waited_for = call.waiters > 0;
     moved |= step(*active.operation, rights);
+    if (!retractions_.empty()) {
+      rights.may_publish = false;  // an end mark has to come before the next message
+    }
     if (is_done(*active.operation)) {
       some_finished = true;
     } else if (!call.last || !call.exchange.published()) {

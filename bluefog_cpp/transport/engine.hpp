@@ -121,6 +121,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   void remove_finished();
   bool send_retractions();
 
+  /// The next call that completes throws this, once per `call`.
+  void report_late(std::uint64_t call, std::string text);
   void tell_peers(std::uint64_t call, std::string_view reason);
   bool hear_control();
   void hear(int source, ControlMessage message);
@@ -151,6 +153,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   std::function<void()> interrupt_check_;
   std::vector<Refusals> refusals_;
   std::string pending_rejection_;
+  std::uint64_t last_late_call_ = 0;
   std::array<std::uint64_t, 64> failed_calls_{};
   std::size_t failed_count_ = 0;
   std::thread progress_thread_;

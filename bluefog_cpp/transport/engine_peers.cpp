@@ -46,8 +46,13 @@ void Engine::unexpected(int rank, std::uint64_t call, const std::string& text) {
       rank, call, text, parts_.rank);
   parts_.routes[static_cast<std::size_t>(rank)]->send_control(
       rank, {.kind = ControlMessage::Kind::Rejection, .call = call, .text = both});
-  if (pending_rejection_.empty()) {
-    pending_rejection_ = both;
+  report_late(call, both);
+}
+
+void Engine::report_late(std::uint64_t call, std::string text) {
+  if (call != last_late_call_) {  // both sides notice, and both are told by the other
+    last_late_call_ = call;
+    pending_rejection_ = std::move(text);
   }
 }
 
@@ -76,8 +81,8 @@ void Engine::hear(int source, ControlMessage message) {
                                  parts_.rank, message.call, source, message.text);
   if (Operation* const operation = find_active(message.call)) {
     fail(*operation, std::make_exception_ptr(MismatchError(text)));
-  } else if (pending_rejection_.empty()) {
-    pending_rejection_ = std::move(text);
+  } else {
+    report_late(message.call, std::move(text));
   }
 }
 

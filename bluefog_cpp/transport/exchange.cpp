@@ -138,8 +138,8 @@ bool Exchange::accept(Source& source, const StepRights& rights, PeerWord& word) 
       throw PeerFailure(source.rank, fmt::format("{}: rank {} ended this call with an error: {}",
                                                  call_text(), source.rank, *reason));
     }
-    if (header == nullptr) {
-      return false;
+    if (header == nullptr || !std::exchange(source.overtaken, true)) {
+      return false;  // a word of the peer about this call may not have been heard yet
     }
     throw MismatchError(fmt::format(
         "{}: expected a message from rank {}, but that rank sent none in this call and has gone on "

@@ -143,6 +143,8 @@ class Exchange {
     std::size_t bytes = 0;
     std::size_t used = 0;
     bool accepted = false;
+    /// A message of a later call was seen where this one's was expected.
+    bool overtaken = false;
     bool finished = false;
   };
 
