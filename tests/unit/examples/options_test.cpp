@@ -48,6 +48,8 @@ TEST(TrainOptionsTest, EveryOptionIsRead) {
                                       "4",
                                       "--lr",
                                       "0.25",
+                                      "--buffers",
+                                      "local",
                                       "--momentum",
                                       "0",
                                       "--weight-decay",
