@@ -69,8 +69,15 @@ void MpiTransport::on_failure(int rank, int code) noexcept {
   }
 }
 
-void MpiTransport::throw_if_failed(int rank) const {
+void MpiTransport::throw_if_over() const {
+  if (is_over_) {
+    throw StateError(fmt::format("rank {}: MPI was finalised while the context was in use", rank_));
+  }
   check(failure_code_, fmt::format("rank {}: MPI transport", rank_));
+}
+
+void MpiTransport::throw_if_failed(int rank) const {
+  throw_if_over();
   if (peer(rank).failure) {
     throw PeerFailure(
         rank, fmt::format("rank {}: rank {} is gone: {}", rank_, rank, *peer(rank).failure));
@@ -156,7 +163,7 @@ void MpiTransport::send_to_readers(const Departure& departure, FrameKind kind,
 }
 
 bool MpiTransport::publish(Departure& departure) {
-  check(failure_code_, fmt::format("rank {}: MPI transport", rank_));
+  throw_if_over();
   if (departure.lane == Lane::Ordinary && !all_have_room(departure)) {
     return false;
   }
@@ -169,7 +176,7 @@ bool MpiTransport::publish(Departure& departure) {
 }
 
 bool MpiTransport::abort(Departure& departure, std::string_view reason) {
-  if (departure.announced) {
+  if (departure.announced && !is_over_) {
     if (departure.lane == Lane::Ordinary && failure_code_ == MPI_SUCCESS &&
         !all_have_room(departure)) {
       return false;
@@ -186,6 +193,9 @@ bool MpiTransport::abort(Departure& departure, std::string_view reason) {
 // ---- reading
 
 const MessageHeader* MpiTransport::arrived(int source, Lane lane) {
+  if (is_over_) {
+    throw_if_over();
+  }
   const MessageHeader* const header = incoming(source, lane).arrived();
   if (header == nullptr) {
     throw_if_failed(source);
@@ -219,7 +229,7 @@ void MpiTransport::finish(int source, Lane lane) { incoming(source, lane).finish
 // ---- words between ranks
 
 void MpiTransport::send_control(int rank, const ControlMessage& message) {
-  if (is_gone(rank)) {
+  if (is_over_ || is_gone(rank)) {
     return;
   }
   ControlFrame frame{.kind = message.kind == ControlMessage::Kind::Refusal
@@ -252,6 +262,10 @@ std::optional<std::pair<int, ControlMessage>> MpiTransport::poll_control() {
 }
 
 bool MpiTransport::progress() {
+  if (is_over_ || !is_running()) {
+    is_over_ = true;
+    return false;
+  }
   int code = MPI_SUCCESS;
   const bool moved = state_->table.poll(code);
   if (code != MPI_SUCCESS) {
@@ -261,6 +275,9 @@ bool MpiTransport::progress() {
 }
 
 bool MpiTransport::has_pending() {
+  if (is_over_) {
+    return false;
+  }
   const auto busy = [](const PeerState& state) {
     return !state.failure && !state.goodbye &&
            std::ranges::any_of(state.outgoing,

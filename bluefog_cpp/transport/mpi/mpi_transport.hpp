@@ -79,6 +79,7 @@ class MpiTransport final : public Transport, private FailureSink {
   };
 
   void on_failure(int rank, int code) noexcept override;
+  void throw_if_over() const;
   void throw_if_failed(int rank) const;
   [[nodiscard]] PeerState& peer(int rank) const {
     return state_->peers[static_cast<std::size_t>(rank)];
@@ -103,6 +104,8 @@ class MpiTransport final : public Transport, private FailureSink {
   StreamParts parts_;
   /// MPI's error that is nobody's death; MPI_SUCCESS while there is none.
   int failure_code_ = MPI_SUCCESS;
+  /// MPI was finalised by others while this object lives: nothing may be called any more.
+  bool is_over_ = false;
 };
 
 }  // namespace bluefog::mpi
