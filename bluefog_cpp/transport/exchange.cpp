@@ -116,6 +116,16 @@ std::size_t Exchange::copied_out() const noexcept {
   return bytes;
 }
 
+bool Exchange::is_left_out(Source& source) {
+  // The peer's word about this call says more, and may still be on its way beside the data.
+  constexpr std::chrono::milliseconds kGrace{20};
+  const auto now = std::chrono::steady_clock::now();
+  if (source.overtaken_since == std::chrono::steady_clock::time_point{}) {
+    source.overtaken_since = now;
+  }
+  return now - source.overtaken_since >= kGrace;
+}
+
 bool Exchange::accept(Source& source, const StepRights& rights, PeerWord& word) {
   while (true) {
     const MessageHeader* const header = source.transport->arrived(source.rank, spec_.lane);
@@ -138,8 +148,8 @@ bool Exchange::accept(Source& source, const StepRights& rights, PeerWord& word) 
       throw PeerFailure(source.rank, fmt::format("{}: rank {} ended this call with an error: {}",
                                                  call_text(), source.rank, *reason));
     }
-    if (header == nullptr || !std::exchange(source.overtaken, true)) {
-      return false;  // a word of the peer about this call may not have been heard yet
+    if (header == nullptr || !is_left_out(source)) {
+      return false;
     }
     throw MismatchError(fmt::format(
         "{}: expected a message from rank {}, but that rank sent none in this call and has gone on "

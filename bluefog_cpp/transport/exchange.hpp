@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/container/small_vector.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -143,8 +144,8 @@ class Exchange {
     std::size_t bytes = 0;
     std::size_t used = 0;
     bool accepted = false;
-    /// A message of a later call was seen where this one's was expected.
-    bool overtaken = false;
+    /// When a later message of the source was first seen in place of the expected one.
+    std::chrono::steady_clock::time_point overtaken_since{};
     bool finished = false;
   };
 
@@ -156,6 +157,7 @@ class Exchange {
   void add_sendings(const Outgoing& outgoing, const Routes& routes);
   bool publish();
   [[nodiscard]] std::size_t copied_out() const noexcept;
+  [[nodiscard]] static bool is_left_out(Source& source);
   bool accept(Source& source, const StepRights& rights, PeerWord& word);
   void check(const Source& source, const MessageHeader& header) const;
   bool drop_stale(const Source& source, const MessageHeader& header, PeerWord& word) const;

@@ -66,6 +66,8 @@ TEST(Failure, ARankThatLeavesInTheMiddleOfALargeCallIsNamed) {
       context.close();
       return;
     }
+    // Nobody takes the message before its writer has gone.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     const auto [rank, text] =
         failure_of([&] { ops::neighbor_allreduce(context, buffer, ring(context)); });
     if (context.rank() == 0 || context.rank() == 2) {
