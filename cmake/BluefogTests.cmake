@@ -74,6 +74,9 @@ function(bluefog_add_mpi_test name)
     set(launcher mpirun)
   endif()
   bluefog_add_test_program(mpi_${name} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+  if(TARGET bfrun)
+    add_dependencies(mpi_${name} bfrun)
+  endif()
   foreach(ranks ${arg_RANKS})
     bluefog_add_script_test(
       mpi.${name}.np${ranks}
