@@ -233,7 +233,14 @@ std::string_view nearest_known(std::string_view name) {
   return nearest->info.name;
 }
 
+/// Variables of the same family that set-up and the launcher read, not a rank.
+constexpr std::array<std::string_view, 3> kOfOtherPrograms{"BLUEFOG_VENV", "BLUEFOG_TORCH_ROOT",
+                                                           "BLUEFOG_MPIRUN"};
+
 void read_variable(Settings& settings, const std::string& name, const std::string& value) {
+  if (std::find(kOfOtherPrograms.begin(), kOfOtherPrograms.end(), name) != kOfOtherPrograms.end()) {
+    return;
+  }
   const auto row =
       std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.info.name == name; });
   if (row != kRows.end()) {

@@ -117,6 +117,10 @@ TEST(Settings, NamesTheNearestKnownVariable) {
               ElementsAre("BLUEFOG_TIMOUT is not known; did you mean BLUEFOG_TIMEOUT?"));
 }
 
+TEST(Settings, VariablesOfSetUpAndLauncherAreNotMentioned) {
+  EXPECT_THAT(read({{"BLUEFOG_VENV", "somewhere"}}).notices, ::testing::IsEmpty());
+}
+
 TEST(Settings, ReadsTheProcessEnvironment) {
   ASSERT_EQ(::setenv("BLUEFOG_MPI_DEPTH", "3", 1), 0);
   EXPECT_EQ(Settings::from_environment().mpi_depth, 3);
