@@ -1,0 +1,157 @@
+// Who drives the engine: callers that wait, and the progress thread for calls that nobody waits
+// for.
+#include <algorithm>
+#include <exception>
+#include <thread>
+
+#include "bluefog_cpp/transport/engine.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace bluefog {
+namespace {
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+}  // namespace
+
+void Engine::drive(Lock& lock, Operation& operation) {
+  struct DriverCount {
+    Engine& engine;
+    Operation& operation;
+    DriverCount(Engine& e, Operation& o) : engine(e), operation(o) {
+      ++engine.drivers_;
+      ++operation.call_.waiters;
+    }
+    ~DriverCount() {
+      --engine.drivers_;
+      --operation.call_.waiters;
+      if (engine.drivers_ == 0 && engine.has_background_work()) {
+        engine.start_progress_thread();
+        engine.work_to_drive_.notify_one();
+      }
+    }
+  };
+  {
+    const DriverCount count(*this, operation);
+    Waiter waiter(parts_.policy);
+    while (!is_done(operation)) {
+      if (step_all()) {
+        waiter.moved();
+      } else if (!is_done(operation)) {
+        pause(lock, waiter, &operation);
+      }
+    }
+    remove_finished();  // the operation may be on the stack
+  }
+  if (operation.call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Failed) {
+    std::rethrow_exception(operation.call_.error);
+  }
+}
+
+void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
+  switch (waiter.next()) {
+    case Waiter::Step::Spin:
+      relax();
+      return;
+    case Waiter::Step::Yield:
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+      break;
+    case Waiter::Step::Sleep: {
+      const std::uint32_t ticket = doorbell_->prepare();
+      if (step_all()) {
+        doorbell_->cancel();
+        waiter.moved();
+        return;
+      }
+      if (operation != nullptr && is_done(*operation)) {
+        doorbell_->cancel();
+        return;
+      }
+      const auto time = waiter.sleep_time(needs_polling());
+      ++sleepers_;
+      lock.unlock();
+      doorbell_->sleep(ticket, time);
+      lock.lock();
+      --sleepers_;
+      break;
+    }
+  }
+  if (!waiter.check_due(Waiter::Clock::now())) {
+    return;
+  }
+  fail_calls_on_dead_peers();
+  if (operation == nullptr || is_done(*operation)) {
+    return;
+  }
+  if (waiter.warning_due()) {
+    warn_of_stall(*operation, waiter.stalled());
+  }
+  if (waiter.timed_out()) {
+    fail(*operation, timeout_error(*operation));
+    return;
+  }
+  if (interrupt_check_) {
+    const auto check = interrupt_check_;
+    std::exception_ptr interruption;
+    lock.unlock();
+    try {
+      check();
+    } catch (...) {
+      interruption = std::current_exception();
+    }
+    lock.lock();
+    if (interruption && !is_done(*operation)) {
+      fail(*operation, interruption);
+    }
+  }
+}
+
+bool Engine::needs_polling() const noexcept {
+  return std::ranges::any_of(parts_.transports,
+                             [](const auto& transport) { return transport->needs_polling(); });
+}
+
+bool Engine::has_background_work() const noexcept {
+  if (std::ranges::any_of(parts_.transports,
+                          [](const auto& transport) { return transport->has_pending(); })) {
+    return true;
+  }
+  return !retractions_.empty() || std::ranges::any_of(active_, [](const Active& active) {
+    const CallState& call = active.operation->call_;
+    const bool rests = call.consumption == Consumption::OnWait && call.waiters == 0 && call.last &&
+                       call.exchange.published();
+    return !is_done(*active.operation) && !rests;
+  });
+}
+
+void Engine::start_progress_thread() {
+  if (!progress_thread_.joinable() && !closed_) {
+    progress_thread_ = std::thread([this] { run_progress_thread(); });
+  }
+}
+
+void Engine::run_progress_thread() {
+  Lock lock(mutex_);
+  Waiter waiter = Waiter::background(parts_.policy);
+  while (!closed_) {
+    if (drivers_ > 0 || !has_background_work()) {
+      work_to_drive_.wait(lock);
+      waiter = Waiter::background(parts_.policy);
+    } else if (step_all()) {
+      waiter = Waiter::background(parts_.policy);
+    } else {
+      pause(lock, waiter, nullptr);
+    }
+  }
+}
+
+}  // namespace bluefog
