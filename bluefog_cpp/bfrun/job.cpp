@@ -15,6 +15,7 @@
 #include "bluefog_cpp/bfrun/network.hpp"
 #include "bluefog_cpp/bfrun/process.hpp"
 #include "bluefog_cpp/bfrun/rank_report.hpp"
+#include "bluefog_cpp/bfrun/session_folder.hpp"
 #include "bluefog_cpp/bfrun/shell_words.hpp"
 
 namespace bluefog::launcher {
@@ -124,6 +125,12 @@ std::vector<std::string> exportable_names(const Environment& environment) {
   return names;
 }
 
+bool names_session_base(const std::vector<std::string>& flags) {
+  return std::any_of(flags.begin(), flags.end(), [](const std::string& flag) {
+    return flag.find("tmpdir_base") != std::string::npos;
+  });
+}
+
 }  // namespace
 
 std::string locate_mpirun(const Options& options) {
@@ -161,6 +168,8 @@ int run_job(const Options& options) {
   for (const auto& warning : warnings) say(warning);
   if (machines.includes_this_host) check_command(options, environment);
   call.exported = exportable_names(environment);
+  const SessionFolder session(environment);
+  if (!names_session_base(call.extra_flags)) session.offer_to(call.mpirun, environment);
   const auto words = build_mpirun_command(options, call);
 
   MonitoredJob job;

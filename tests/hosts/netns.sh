@@ -92,6 +92,7 @@ for ((i = 1; i <= hosts; ++i)); do
   fi
 done
 
+export BF_NETNS_WORK="$work"
 export BF_NETNS_HOSTS="${names[*]}"
 export PRTE_MCA_plm_ssh_agent="$here/netns_agent.sh"
 status=0

@@ -16,6 +16,9 @@ while [[ $# -gt 0 ]]; do
 done
 host="${1:?netns_agent.sh: no host given}"
 shift
+# Hosts share the files of this machine, but not the folder where programs meet.
+export TMPDIR="${BF_NETNS_WORK:?}/$host"
+mkdir -p "$TMPDIR"
 on_host=(ip netns exec "$host" unshare --uts bash -c 'hostname "$0" && exec "$@"' "$host")
 if [[ -n "$as_is" ]]; then
   exec "${on_host[@]}" "$@"

@@ -191,6 +191,24 @@ output_is_untouched)
   expect_code 0
   sed 1d "$work/err" | cmp -s - <(seq 20000; printf "no end") || fail "standard error was changed"
   ;;
+leftover_session_folder)
+  # In a process namespace of its own mpirun gets the same low number again and again.
+  unshare --pid --fork --mount-proc true 2>/dev/null ||
+    { echo "SKIPPED: this machine allows no new namespaces"; exit 77; }
+  mkdir "$work/tmp"; export TMPDIR="$work/tmp"
+  for pid in $(seq 2 40); do
+    mkdir "$TMPDIR/ompi.$pid"; touch "$TMPDIR/ompi.$pid/pmix.$(hostname).tool"
+  done
+  run unshare --pid --fork --mount-proc "$bfrun" -np 2 sh -c 'echo $RANK'
+  expect_code 0; expect_output $'0\n1'
+  [[ -z "$(find "$TMPDIR" -name 'bfrun.*')" ]] || fail "bfrun left its folder behind"
+  # A place that the user has chosen stays.
+  mkdir "$work/base"
+  run "$bfrun" --extra-mpi-flags "--prtemca prte_tmpdir_base $work/base" -np 1 sh -c 'echo $PMIX_SERVER_TMPDIR'
+  expect_code 0; grep -q "^$work/base/" "$work/out" || fail "not in $work/base"
+  PRTE_MCA_prte_tmpdir_base="$work/base" run "$bfrun" -np 1 sh -c 'echo $PMIX_SERVER_TMPDIR'
+  expect_code 0; grep -q "^$work/base/" "$work/out" || fail "not in $work/base"
+  ;;
 two_hosts)
   run "$here/../hosts/netns.sh" -n 2 -- "$bfrun" -np 4 -H bfhost2:2,bfhost1:2 \
     -x BF_TEST_A="a b" --network-interface eth0 \
