@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "bluefog_cpp/base/copy.hpp"
 #include "ops/collectives.hpp"
 #include "ops/group.hpp"
 #include "ops/validation.hpp"
@@ -62,7 +62,7 @@ class Allgather final : public Operation {
     const std::size_t place = group_.place_of_peer(pieces[0].source_index);
     std::byte* const to = begins_.empty() ? reinterpret_cast<std::byte*>(&counts_[place])
                                           : static_cast<std::byte*>(output_.data) + begins_[place];
-    std::memcpy(to + offset, pieces[0].data, bytes);
+    copy_bytes(to + offset, pieces[0].data, bytes);
   }
 
  private:

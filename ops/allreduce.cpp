@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "bluefog_cpp/base/copy.hpp"
 #include "ops/collectives.hpp"
 #include "ops/group.hpp"
 #include "ops/plain_sum.hpp"
@@ -66,7 +66,7 @@ class Allreduce final : public Operation {
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
     if (!reduces_) {
       const std::size_t owner = group_.place_of_peer(pieces[0].source_index);
-      std::memcpy(data() + shard_begin(owner) + offset, pieces[0].data, bytes);
+      copy_bytes(data() + shard_begin(owner) + offset, pieces[0].data, bytes);
       return;
     }
     std::byte* const out = data() + (in_shards_ ? shard_begin(group_.own) : 0) + offset;

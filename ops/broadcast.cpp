@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "bluefog_cpp/base/copy.hpp"
 #include "ops/collectives.hpp"
 #include "ops/group.hpp"
 #include "ops/validation.hpp"
@@ -99,7 +99,7 @@ class Broadcast final : public Operation {
   }
 
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
-    std::memcpy(static_cast<std::byte*>(buffer_.data) + offset, pieces[0].data, bytes);
+    copy_bytes(static_cast<std::byte*>(buffer_.data) + offset, pieces[0].data, bytes);
   }
 
  private:

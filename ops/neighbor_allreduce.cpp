@@ -19,12 +19,14 @@ constexpr OpKind kKind = OpKind::NeighborAllreduce;
 /// The exchange of one neighbour all-reduce; combines piece by piece as they arrive.
 class NeighborAllreduce final : public Operation {
  public:
-  NeighborAllreduce(ConstBufferView input, BufferView output,
-                    std::shared_ptr<const NeighborPlan> plan,
+  /// `plan` and `plan_owner`, which keeps it alive where the call outlives its caller.
+  NeighborAllreduce(ConstBufferView input, BufferView output, const NeighborPlan* plan,
+                    std::shared_ptr<const NeighborPlan> plan_owner,
                     const NeighborAllreduceOptions& options, const Context& context)
       : input_(std::move(input)),
         output_(std::move(output)),
-        plan_(std::move(plan)),
+        plan_(plan),
+        plan_owner_(std::move(plan_owner)),
         completion_(options.completion),
         name_(options.name),
         envelope_(Envelope::make(kKind, output_.dtype, output_.count, name_)) {
@@ -78,7 +80,8 @@ class NeighborAllreduce final : public Operation {
  private:
   ConstBufferView input_;
   BufferView output_;
-  std::shared_ptr<const NeighborPlan> plan_;
+  const NeighborPlan* plan_;
+  std::shared_ptr<const NeighborPlan> plan_owner_;
   Completion completion_;
   std::string name_;
   Envelope envelope_;
@@ -115,8 +118,9 @@ Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, Buf
                                     std::shared_ptr<const NeighborPlan> plan,
                                     const NeighborAllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, plan.get()); });
+  const NeighborPlan* const kept = plan.get();
   return context.engine().submit(std::make_shared<NeighborAllreduce>(
-      std::move(input), std::move(output), std::move(plan), options, context));
+      std::move(input), std::move(output), kept, std::move(plan), options, context));
 }
 
 Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
@@ -128,19 +132,19 @@ Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
 }
 
 void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
-                        std::shared_ptr<const NeighborPlan> plan,
+                        const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, plan.get()); });
-  NeighborAllreduce operation(std::move(input), std::move(output), std::move(plan), options,
+  NeighborAllreduce operation(std::move(input), std::move(output), plan.get(), nullptr, options,
                               context);
   context.engine().run(operation);
 }
 
 void neighbor_allreduce(Context& context, BufferView buffer,
-                        std::shared_ptr<const NeighborPlan> plan,
+                        const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options) {
   ConstBufferView input = buffer;
-  neighbor_allreduce(context, std::move(input), std::move(buffer), std::move(plan), options);
+  neighbor_allreduce(context, std::move(input), std::move(buffer), plan, options);
 }
 
 }  // namespace bluefog::ops

@@ -65,10 +65,10 @@ struct NeighborAllreduceOptions {
 
 /// Blocking forms: return when the result is in memory.
 void neighbor_allreduce(Context& context, BufferView buffer,
-                        std::shared_ptr<const NeighborPlan> plan,
+                        const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options = {});
 void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
-                        std::shared_ptr<const NeighborPlan> plan,
+                        const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options = {});
 
 }  // namespace bluefog::ops

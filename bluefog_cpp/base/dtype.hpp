@@ -21,13 +21,28 @@ enum class Dtype : std::uint8_t {
   Bool = 9,
 };
 
-/// Bytes of one element.
-[[nodiscard]] std::size_t size_of(Dtype dtype) noexcept;
+/// Bytes of one element. Dtypes also arrive in messages: an unknown one counts 1.
+[[nodiscard]] constexpr std::size_t size_of(Dtype dtype) noexcept {
+  switch (dtype) {
+    case Dtype::Float64:
+    case Dtype::Int64:
+      return 8;
+    case Dtype::Float32:
+    case Dtype::Int32:
+      return 4;
+    case Dtype::Float16:
+    case Dtype::BFloat16:
+    case Dtype::Int16:
+      return 2;
+    default:
+      return 1;
+  }
+}
 
 /// The name users know: "float32", "bfloat16", …
 [[nodiscard]] std::string_view name_of(Dtype dtype) noexcept;
 
 /// True for float16, bfloat16, float32 and float64: what weighted averages accept.
-[[nodiscard]] bool is_floating(Dtype dtype) noexcept;
+[[nodiscard]] constexpr bool is_floating(Dtype dtype) noexcept { return dtype <= Dtype::Float64; }
 
 }  // namespace bluefog

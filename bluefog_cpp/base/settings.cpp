@@ -96,6 +96,20 @@ TransportChoice parse_transport(std::string_view name, std::string_view value) {
   refuse(name, value, "auto or mpi");
 }
 
+ShmCopy parse_shm_copy(std::string_view name, std::string_view value) {
+  const std::string text = lower(value);
+  if (text == "auto") {
+    return ShmCopy::Auto;
+  }
+  if (text == "cache") {
+    return ShmCopy::Cache;
+  }
+  if (text == "stream") {
+    return ShmCopy::Stream;
+  }
+  refuse(name, value, "auto, cache or stream");
+}
+
 std::int64_t parse_chunk(std::string_view name, std::string_view value) {
   constexpr std::int64_t kLow = 4096;
   constexpr std::int64_t kHigh = 1 << 30;
@@ -172,6 +186,13 @@ constexpr std::array kRows{
          "Slots that each rank owns in the shared-memory transport."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.shm_slots = parse_integer(name, value, 2, kMaxCount);
+        }},
+    Row{{"BLUEFOG_SHM_COPY", "auto, cache, stream", "", "auto",
+         "How payload is written to shared memory. cache: through the writer's cache; stream: "
+         "around "
+         "it, for cores that share none; auto: what is measured to be faster."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.shm_copy = parse_shm_copy(name, value);
         }},
     Row{{"BLUEFOG_MPI_CHUNK_BYTES", "integer", "bytes", "262144",
          "Size of one message of the MPI transport. Equal on all ranks."},

@@ -17,6 +17,13 @@ enum class TransportChoice {
   Mpi,   ///< MPI everywhere, also inside a host
 };
 
+/// How payload is written to shared memory (`BLUEFOG_SHM_COPY`).
+enum class ShmCopy {
+  Auto,    ///< whichever is measured to be faster
+  Cache,   ///< through the writer's cache
+  Stream,  ///< around the writer's cache
+};
+
 /// What the environment may set: each `BLUEFOG_*` variable, parsed once.
 ///
 /// A value without ties to the process: make one, change fields, hand it to a
@@ -34,6 +41,7 @@ struct Settings {
   TransportChoice transport = TransportChoice::Auto;
   std::int64_t shm_chunk_bytes = 128 << 10;
   int shm_slots = 16;
+  ShmCopy shm_copy = ShmCopy::Auto;
   std::int64_t mpi_chunk_bytes = 256 << 10;
   int mpi_depth = 8;
   std::chrono::nanoseconds poll_period = std::chrono::milliseconds(1);

@@ -64,10 +64,12 @@ std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
 
 Context::Context(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings)
     : bootstrap_(std::move(bootstrap)),
+      rank_(bootstrap_->rank()),
+      size_(bootstrap_->size()),
       settings_(settings),
       log_({.level = settings.log_level,
             .hide_time = settings.log_hide_time,
-            .rank = bootstrap_->rank()}),
+            .rank = rank_}),
       hosts_(MachineLayout::single(1)),
       machines_(MachineLayout::single(1)) {}
 
@@ -85,7 +87,8 @@ void Context::connect() {
 
   const shm::ShmOptions shm_options{
       .chunk_bytes = static_cast<std::size_t>(settings_.shm_chunk_bytes),
-      .slots = static_cast<std::size_t>(settings_.shm_slots)};
+      .slots = static_cast<std::size_t>(settings_.shm_slots),
+      .copy = settings_.shm_copy};
   if (settings_.transport == TransportChoice::Auto) {
     auto [transport, errors] = shm::connect(*bootstrap_, "shm", host_ids, shm_options, deadline);
     // A host on which a rank could not share memory counts as several.
@@ -151,10 +154,6 @@ void Context::connect() {
   parts.timeline = timeline_;
   engine_ = std::make_shared<Engine>(std::move(parts));
 }
-
-int Context::rank() const noexcept { return bootstrap_->rank(); }
-
-int Context::size() const noexcept { return bootstrap_->size(); }
 
 int Context::local_size() const {
   return static_cast<int>(machines_.ranks_of(machines_.machine_of(rank())).size());

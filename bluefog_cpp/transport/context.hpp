@@ -37,8 +37,8 @@ class Context : public std::enable_shared_from_this<Context> {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  [[nodiscard]] int rank() const noexcept;
-  [[nodiscard]] int size() const noexcept;
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
 
   /// Ranks by host: which ones share memory.
   [[nodiscard]] const MachineLayout& hosts() const noexcept { return hosts_; }
@@ -73,6 +73,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void connect();
 
   std::shared_ptr<Bootstrap> bootstrap_;
+  int rank_;
+  int size_;
   Settings settings_;
   Logger log_;
   MachineLayout hosts_;

@@ -19,20 +19,24 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
 
 }  // namespace
 
-std::uint32_t Doorbell::prepare() noexcept {
-  sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  return sequence_.load(std::memory_order_seq_cst);
+Doorbell::Sleeper::Sleeper(Doorbell& doorbell) noexcept : doorbell_(doorbell) {
+  doorbell_.sleepers_.fetch_add(1, std::memory_order_seq_cst);
 }
 
-void Doorbell::sleep(std::uint32_t ticket, std::chrono::microseconds timeout) noexcept {
+Doorbell::Sleeper::~Sleeper() { doorbell_.sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
+
+std::uint32_t Doorbell::Sleeper::ticket() const noexcept {
+  return doorbell_.sequence_.load(std::memory_order_seq_cst);
+}
+
+bool Doorbell::Sleeper::sleep(std::uint32_t ticket,
+                              std::chrono::microseconds timeout) const noexcept {
   const auto count = timeout.count();
   const timespec duration{static_cast<time_t>(count / 1'000'000),
                           static_cast<long>(count % 1'000'000) * 1000};
-  futex(&sequence_, FUTEX_WAIT, ticket, &duration);
-  cancel();
+  return futex(&doorbell_.sequence_, FUTEX_WAIT, ticket, &duration) == 0 ||
+         doorbell_.sequence_.load(std::memory_order_seq_cst) != ticket;
 }
-
-void Doorbell::cancel() noexcept { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
 
 void Doorbell::wake() noexcept {
   sequence_.fetch_add(1, std::memory_order_seq_cst);

@@ -8,21 +8,37 @@ namespace bluefog {
 
 /// Wakes the threads of one rank that sleep until a peer moves something.
 ///
-/// It lives in memory that is shared between processes. Waking costs one load
-/// while nobody sleeps. The order of operations that makes this safe: a peer
-/// publishes with a sequentially consistent store and then reads `sleepers`;
-/// a sleeper raises `sleepers` and then looks for published data once more.
+/// It lives in memory that is shared between processes. Ringing costs one load
+/// while nobody sleeps, and no fence: a peer publishes with a release store and
+/// then looks for sleepers. Its look may come before a sleeper's announcement
+/// although its store only reaches that sleeper's core a moment after the
+/// sleeper has looked for work. So the first sleep after an announcement must be
+/// short; after it, look once more: a peer that stores later sees the announcement.
 class alignas(64) Doorbell {
  public:
-  /// Announces a sleeper. Look for work once more between this and `sleep`.
-  [[nodiscard]] std::uint32_t prepare() noexcept;
-  /// Sleeps until a ring after `prepare`, or `timeout`. Ends what `prepare` began.
-  void sleep(std::uint32_t ticket, std::chrono::microseconds timeout) noexcept;
-  /// Ends what `prepare` began without sleeping.
-  void cancel() noexcept;
+  /// Longer than a store can stay on its way to another core.
+  static constexpr std::chrono::microseconds kFirstSleep{100};
+
+  /// An announced sleeper, for as long as it lives.
+  class Sleeper {
+   public:
+    explicit Sleeper(Doorbell& doorbell) noexcept;
+    ~Sleeper();
+    Sleeper(const Sleeper&) = delete;
+    Sleeper& operator=(const Sleeper&) = delete;
+
+    /// Take one, look for work, then sleep on it.
+    [[nodiscard]] std::uint32_t ticket() const noexcept;
+    /// Sleeps until a ring after `ticket` was taken, or `timeout`. @return whether it rang.
+    bool sleep(std::uint32_t ticket, std::chrono::microseconds timeout) const noexcept;
+
+   private:
+    Doorbell& doorbell_;
+  };
+
   /// Wakes all sleepers, if any. Thread-safe.
   void ring() noexcept {
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) {
+    if (sleepers_.load(std::memory_order_relaxed) != 0) {
       wake();
     }
   }

@@ -70,11 +70,6 @@ void Engine::wait(Operation& operation) {
   drive(lock, operation);
 }
 
-bool Engine::is_done(const Operation& operation) noexcept {
-  const auto phase = operation.call_.phase.load(std::memory_order_acquire);
-  return phase == CallState::Phase::Complete || phase == CallState::Phase::Failed;
-}
-
 void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
   if (closed_) {
     throw StateError(fmt::format("rank {}, {}: the context is closed", parts_.rank,

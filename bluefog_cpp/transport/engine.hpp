@@ -66,7 +66,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// Blocks until the call is complete and rethrows its error.
   void wait(Operation& operation);
 
-  [[nodiscard]] static bool is_done(const Operation& operation) noexcept;
+  [[nodiscard]] static bool is_done(const Operation& operation) noexcept {
+    return operation.call_.phase.load(std::memory_order_acquire) >= CallState::Phase::Complete;
+  }
 
   /// Counts a call that was refused before anything moved, and tells the peers why.
   void refuse(std::string_view reason);
@@ -109,6 +111,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   void enqueue(Operation& operation, std::shared_ptr<Operation> owner);
   void drive(Lock& lock, Operation& operation);
+  /// Sleeps until something may have moved. @return false when something has, without a sleep.
+  bool sleep(Lock& lock, Waiter& waiter, const Operation* operation);
   void pause(Lock& lock, Waiter& waiter, Operation* operation);
   [[nodiscard]] bool needs_polling() const noexcept;
 

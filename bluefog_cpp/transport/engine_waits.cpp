@@ -65,25 +65,11 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
       std::this_thread::yield();
       lock.lock();
       break;
-    case Waiter::Step::Sleep: {
-      const std::uint32_t ticket = doorbell_->prepare();
-      if (step_all()) {
-        doorbell_->cancel();
-        waiter.moved();
+    case Waiter::Step::Sleep:
+      if (!sleep(lock, waiter, operation)) {
         return;
       }
-      if (operation != nullptr && is_done(*operation)) {
-        doorbell_->cancel();
-        return;
-      }
-      const auto time = waiter.sleep_time(needs_polling());
-      ++sleepers_;
-      lock.unlock();
-      doorbell_->sleep(ticket, time);
-      lock.lock();
-      --sleepers_;
       break;
-    }
   }
   if (!waiter.check_due(Waiter::Clock::now())) {
     return;
@@ -113,6 +99,30 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
       fail(*operation, interruption);
     }
   }
+}
+
+bool Engine::sleep(Lock& lock, Waiter& waiter, const Operation* operation) {
+  const Doorbell::Sleeper sleeper(*doorbell_);
+  const auto longest = waiter.sleep_time(needs_polling());
+  for (const auto time : {std::min(longest, Doorbell::kFirstSleep), longest}) {
+    const std::uint32_t ticket = sleeper.ticket();
+    if (step_all()) {
+      waiter.moved();
+      return false;
+    }
+    if (operation != nullptr && is_done(*operation)) {
+      return false;
+    }
+    ++sleepers_;
+    lock.unlock();
+    const bool has_rung = sleeper.sleep(ticket, time);
+    lock.lock();
+    --sleepers_;
+    if (has_rung || closed_) {
+      break;
+    }
+  }
+  return true;
 }
 
 bool Engine::needs_polling() const noexcept {

@@ -11,6 +11,7 @@ namespace bluefog {
 
 /// Where a call stands: the engine's notes on an `Operation`.
 struct CallState {
+  /// In this order: from Complete on the call is done.
   enum class Phase : std::uint8_t { Queued, Running, Complete, Failed };
 
   std::atomic<Phase> phase{Phase::Queued};

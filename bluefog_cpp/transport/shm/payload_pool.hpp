@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -41,11 +42,13 @@ class PayloadPool {
               std::size_t slots);
 
   /// A free slot, or null. `is_over` tells whether a claim is.
+  /// A few slots go round while readers keep up: memory that is still in the caches.
   template <typename IsOver>
   Block* take_slot(const IsOver& is_over) {
+    const std::size_t first = next_;
+    next_ = next_ + 1 >= std::min(kWarmSlots, slots_.size()) ? 0 : next_ + 1;
     for (std::size_t tries = 0; tries < slots_.size(); ++tries) {
-      Block& block = slots_[next_];
-      next_ = next_ + 1 == slots_.size() ? 0 : next_ + 1;
+      Block& block = slots_[(first + tries) % slots_.size()];
       if (is_free(block, is_over)) {
         return &block;
       }
@@ -81,6 +84,8 @@ class PayloadPool {
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
 
  private:
+  static constexpr std::size_t kWarmSlots = 4;
+
   template <typename IsOver>
   static bool is_free(Block& block, const IsOver& is_over) {
     while (!block.claims.empty() && is_over(block.claims.back())) {

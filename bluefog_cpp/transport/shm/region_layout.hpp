@@ -8,13 +8,14 @@
 
 #include "bluefog_cpp/transport/doorbell.hpp"
 #include "bluefog_cpp/transport/message.hpp"
+#include "bluefog_cpp/transport/shm/copy_policy.hpp"
 
 namespace bluefog::shm {
 
 // What lies in a rank's shared region. All ranks of a host run the same build;
 // kLayoutVersion and the sizes are compared when regions are exchanged.
 
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kPage = 4096;
 /// Descriptors per stream; more than payload slots, so that a stream is never the bottleneck.
@@ -31,6 +32,15 @@ enum class EntryKind : std::uint8_t {
   Abort = 2,
 };
 
+/// Where the bytes of a chunk are.
+enum class Carriage : std::uint8_t {
+  /// In the descriptor.
+  Inline = 0,
+  /// In the writer's region, written on one of the two paths.
+  Cached = 1,
+  Streamed = 2,
+};
+
 /// Descriptor of one chunk. `turn` tells the reader that the rest is valid: it
 /// counts how often the ring has gone round. A message of up to 8 bytes needs
 /// only the first cache line.
@@ -39,7 +49,7 @@ struct alignas(kLine) Entry {
   EntryKind entry_kind;
   OpKind op_kind;
   Dtype dtype;
-  bool is_inline;
+  Carriage carriage;
   std::uint64_t id;
   std::int64_t count;
   std::uint64_t message_bytes;
@@ -57,6 +67,8 @@ static_assert(sizeof(Entry) == 3 * kLine && offsetof(Entry, payload) == 56);
 struct Stream {
   /// Entries that the reader is done with. Written by the reader.
   alignas(kLine) std::atomic<std::uint64_t> consumed;
+  /// What reading costs the reader, in ticks per byte, by class and path; 0 while unknown.
+  std::array<std::array<std::atomic<float>, kCopyPaths>, kCopyClasses> read_cost;
   alignas(kLine) std::array<Entry, kStreamEntries> entries;
 };
 

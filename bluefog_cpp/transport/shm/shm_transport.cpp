@@ -8,13 +8,19 @@
 #include <new>
 #include <utility>
 
+#include "bluefog_cpp/base/copy.hpp"
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/base/ticks.hpp"
 
 namespace bluefog::shm {
 namespace {
 
-constexpr std::size_t kLeastChunk = std::size_t{16} << 10U;
+constexpr std::size_t kLeastChunk = std::size_t{64} << 10U;
 constexpr std::size_t kDeepChunk = std::size_t{8} << 20U;
+/// Shorter chunks say little about what a byte costs.
+constexpr std::size_t kLeastMeasured = 4096;
+/// A reader of descriptors without payload tells the writer only once for so many.
+constexpr std::uint64_t kInlineRelease = kStreamEntries / 4;
 
 template <std::size_t N>
 void copy_text(std::array<char, N>& to, std::string_view from) {
@@ -44,6 +50,7 @@ ShmTransport::ShmTransport(std::string_view name, int size, std::vector<Peer> pe
       places_(RegionPlaces::of(peers_.size(), options.chunk_bytes, options.slots)),
       states_(peers_.size()),
       pool_(peers_[own].region, places_.payload, options.chunk_bytes, options.slots),
+      copy_policy_(options.copy),
       is_polled_(options.polled) {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     index_of_[static_cast<std::size_t>(peers_[i].rank)] = static_cast<int>(i);
@@ -105,7 +112,7 @@ bool ShmTransport::has_room(std::size_t reader, std::size_t lane) noexcept {
   if (writing.next - writing.consumed < kStreamEntries || state.is_gone) {
     return true;
   }
-  writing.consumed = writing.stream->consumed.load(std::memory_order_seq_cst);
+  writing.consumed = writing.stream->consumed.load(std::memory_order_acquire);
   return writing.next - writing.consumed < kStreamEntries;
 }
 
@@ -121,7 +128,7 @@ bool ShmTransport::is_over(const Claim& claim) noexcept {
   if (writing.consumed > claim.entry || state.is_gone) {
     return true;
   }
-  writing.consumed = writing.stream->consumed.load(std::memory_order_seq_cst);
+  writing.consumed = writing.stream->consumed.load(std::memory_order_acquire);
   return writing.consumed > claim.entry;
 }
 
@@ -139,19 +146,48 @@ std::size_t ShmTransport::next_chunk_bytes(const Departure& departure) const noe
   return std::min(chunk, bytes - departure.published);
 }
 
+Carriage ShmTransport::copy_out(const Departure& departure, std::uint64_t place,
+                                std::size_t bytes) {
+  std::byte* const to = peers_[own_].region->data() + place;
+  const std::byte* const from = departure.data + departure.published;
+  const std::size_t index = copy_class(departure.lane, departure.header.bytes);
+  const CopyPath path = copy_policy_.next(index, [&](CopyPath asked) {
+    float slowest = 0;
+    for (const WeightedRank& reader : departure.readers) {
+      const auto& writing =
+          states_[index_of(reader.rank)].writing[static_cast<std::size_t>(departure.lane)];
+      const auto& costs = writing.stream->read_cost[index];
+      slowest =
+          std::max(slowest, costs[static_cast<std::size_t>(asked)].load(std::memory_order_relaxed));
+    }
+    return slowest;
+  });
+  const std::uint64_t start = ticks_now();
+  if (path == CopyPath::Streamed) {
+    copy_around_cache(to, from, bytes);
+  } else {
+    copy_bytes(to, from, bytes);
+  }
+  if (bytes >= kLeastMeasured) {
+    copy_policy_.wrote(index, path,
+                       static_cast<float>(ticks_now() - start) / static_cast<float>(bytes));
+  }
+  return path == CopyPath::Streamed ? Carriage::Streamed : Carriage::Cached;
+}
+
 void ShmTransport::write_entry(const Departure& departure, const WeightedRank& reader,
-                               EntryKind kind, std::uint64_t place, std::size_t bytes) {
+                               const Chunk& chunk) {
   const std::size_t index = index_of(reader.rank);
   if (states_[index].is_gone) {
     return;
   }
   Writing& writing = states_[index].writing[static_cast<std::size_t>(departure.lane)];
   Entry& entry = writing.stream->entries[writing.next % kStreamEntries];
-  entry.entry_kind = kind;
-  entry.place = place;
-  entry.chunk_bytes = static_cast<std::uint32_t>(bytes);
-  entry.is_inline = false;
-  if (kind == EntryKind::Head) {
+  entry.entry_kind = chunk.kind;
+  entry.place = chunk.place;
+  entry.chunk_bytes = static_cast<std::uint32_t>(chunk.bytes);
+  entry.carriage = chunk.carriage;
+  if (chunk.kind == EntryKind::Head) {
     const MessageHeader& header = departure.header;
     entry.op_kind = header.envelope.kind;
     entry.dtype = header.envelope.dtype;
@@ -163,14 +199,11 @@ void ShmTransport::write_entry(const Departure& departure, const WeightedRank& r
     if (entry.name_hash != 0) {
       copy_text(entry.text, header.envelope.name);
     }
-    if (header.bytes <= kInlineBytes) {
-      entry.is_inline = true;
-      if (header.bytes > 0) {
-        std::memcpy(entry.payload.data(), departure.data, header.bytes);
-      }
+    if (chunk.carriage == Carriage::Inline && header.bytes > 0) {
+      std::memcpy(entry.payload.data(), departure.data, header.bytes);
     }
   }
-  entry.turn.store(turn_of(writing.next, kStreamEntries), std::memory_order_seq_cst);
+  entry.turn.store(turn_of(writing.next, kStreamEntries), std::memory_order_release);
   ++writing.next;
   head(index).doorbell.ring();
 }
@@ -179,21 +212,21 @@ bool ShmTransport::publish(Departure& departure) {
   if (!all_have_room(departure)) {
     return false;
   }
-  const std::size_t bytes = next_chunk_bytes(departure);
-  const EntryKind kind = departure.announced ? EntryKind::Chunk : EntryKind::Head;
+  Chunk chunk;
+  chunk.kind = departure.announced ? EntryKind::Chunk : EntryKind::Head;
+  chunk.bytes = next_chunk_bytes(departure);
   const auto is_claim_over = [this](const Claim& claim) { return is_over(claim); };
   PayloadPool::Block* target = nullptr;
-  std::uint64_t place = 0;
   if (departure.header.bytes > kInlineBytes) {
     target = departure.lane == Lane::Deep
-                 ? pool_.take_deep(bytes, departure.header.id.value,
+                 ? pool_.take_deep(chunk.bytes, departure.header.id.value,
                                    departure.header.envelope.name_hash, is_claim_over)
                  : pool_.take_slot(is_claim_over);
     if (target == nullptr) {
       return false;
     }
-    place = target->place;
-    std::memcpy(peers_[own_].region->data() + place, departure.data + departure.published, bytes);
+    chunk.place = target->place;
+    chunk.carriage = copy_out(departure, chunk.place, chunk.bytes);
   }
   for (const WeightedRank& reader : departure.readers) {
     if (target != nullptr) {
@@ -203,10 +236,10 @@ bool ShmTransport::publish(Departure& departure) {
                                 .lane = lane,
                                 .entry = states_[index].writing[lane].next});
     }
-    write_entry(departure, reader, kind, place, bytes);
+    write_entry(departure, reader, chunk);
   }
   departure.announced = true;
-  departure.published += bytes;
+  departure.published += chunk.bytes;
   return true;
 }
 
@@ -219,7 +252,7 @@ bool ShmTransport::abort(Departure& departure, std::string_view reason) {
       const std::size_t index = index_of(reader.rank);
       Writing& writing = states_[index].writing[static_cast<std::size_t>(departure.lane)];
       copy_text(writing.stream->entries[writing.next % kStreamEntries].text, reason);
-      write_entry(departure, reader, EntryKind::Abort, 0, 0);
+      write_entry(departure, reader, {.kind = EntryKind::Abort});
     }
   }
   departure.announced = true;
@@ -235,7 +268,7 @@ const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
     return &in.header;
   }
   const Entry& entry = in.stream->entries[in.position % kStreamEntries];
-  if (entry.turn.load(std::memory_order_seq_cst) != turn_of(in.position, kStreamEntries)) {
+  if (entry.turn.load(std::memory_order_acquire) != turn_of(in.position, kStreamEntries)) {
     return nullptr;
   }
   in.header.id.value = entry.id;
@@ -258,7 +291,7 @@ const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
 
 bool ShmTransport::open_next_entry(std::size_t writer, Reading& in) {
   const Entry& entry = in.stream->entries[in.position % kStreamEntries];
-  if (entry.turn.load(std::memory_order_seq_cst) != turn_of(in.position, kStreamEntries)) {
+  if (entry.turn.load(std::memory_order_acquire) != turn_of(in.position, kStreamEntries)) {
     return false;
   }
   in.entry_open = true;
@@ -269,13 +302,14 @@ bool ShmTransport::open_next_entry(std::size_t writer, Reading& in) {
   }
   const SharedRegion& region = *peers_[writer].region;
   if (entry.chunk_bytes > in.header.bytes - in.used ||
-      (entry.is_inline ? entry.chunk_bytes > kInlineBytes
-                       : entry.place > region.reserved() - entry.chunk_bytes)) {
+      (entry.carriage == Carriage::Inline ? entry.chunk_bytes > kInlineBytes
+                                          : entry.place > region.reserved() - entry.chunk_bytes)) {
     throw InternalError(fmt::format(
         "shared memory: rank {} announced a chunk of {} bytes at {} where {} bytes were missing",
         peers_[writer].rank, entry.chunk_bytes, entry.place, in.header.bytes - in.used));
   }
-  in.chunk = entry.is_inline ? entry.payload.data() : region.data() + entry.place;
+  in.carriage = entry.carriage;
+  in.chunk = in.carriage == Carriage::Inline ? entry.payload.data() : region.data() + entry.place;
   in.chunk_left = entry.chunk_bytes;
   return true;
 }
@@ -283,8 +317,11 @@ bool ShmTransport::open_next_entry(std::size_t writer, Reading& in) {
 void ShmTransport::release_entry(std::size_t writer, Reading& in) {
   in.entry_open = false;
   ++in.position;
-  in.stream->consumed.store(in.position, std::memory_order_seq_cst);
-  head(writer).doorbell.ring();
+  in.stream->consumed.store(in.position, std::memory_order_release);
+  // Only room in the stream hangs on a descriptor without payload, and there is much of it.
+  if (in.carriage != Carriage::Inline || in.position % kInlineRelease == 0) {
+    head(writer).doorbell.ring();
+  }
 }
 
 std::span<const std::byte> ShmTransport::readable(int source, Lane lane) {
@@ -293,17 +330,31 @@ std::span<const std::byte> ShmTransport::readable(int source, Lane lane) {
       !in.abort_reason.has_value()) {
     open_next_entry(index_of(source), in);
   }
+  if (in.chunk_left >= kLeastMeasured) {
+    in.handed_out = ticks_now();
+  }
   return {in.chunk, in.chunk_left};
 }
 
 void ShmTransport::consume(int source, Lane lane, std::size_t bytes) {
   Reading& in = reading(source, lane);
+  if (bytes >= kLeastMeasured) {
+    note_read_cost(lane, in, bytes);
+  }
   in.chunk += bytes;
   in.chunk_left -= bytes;
   in.used += bytes;
   if (in.chunk_left == 0 && in.entry_open) {
     release_entry(index_of(source), in);
   }
+}
+
+void ShmTransport::note_read_cost(Lane lane, Reading& in, std::size_t bytes) noexcept {
+  auto& costs = in.stream->read_cost[copy_class(lane, in.header.bytes)];
+  auto& cost = costs[static_cast<std::size_t>(
+      in.carriage == Carriage::Streamed ? CopyPath::Streamed : CopyPath::Cached)];
+  const float sample = static_cast<float>(ticks_now() - in.handed_out) / static_cast<float>(bytes);
+  cost.store(updated_cost(cost.load(std::memory_order_relaxed), sample), std::memory_order_relaxed);
 }
 
 bool ShmTransport::at_end(int source, Lane lane) const {

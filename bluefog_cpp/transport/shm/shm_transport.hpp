@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/transport/shm/copy_policy.hpp"
 #include "bluefog_cpp/transport/shm/payload_pool.hpp"
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
 #include "bluefog_cpp/transport/shm/shared_region.hpp"
@@ -29,6 +30,7 @@ struct Peer {
 struct ShmOptions {
   std::size_t chunk_bytes = std::size_t{128} << 10U;
   std::size_t slots = 16;
+  ShmCopy copy = ShmCopy::Auto;
   /// For a second transport beside one whose doorbell waiters sleep on.
   bool polled = false;
 };
@@ -89,6 +91,9 @@ class ShmTransport final : public Transport {
     const std::byte* chunk = nullptr;
     std::size_t chunk_left = 0;
     std::size_t used = 0;
+    /// When the current chunk was handed out last.
+    std::uint64_t handed_out = 0;
+    Carriage carriage = Carriage::Inline;
     std::optional<std::string> abort_reason{};
     bool has_message = false;
     bool entry_open = false;
@@ -114,9 +119,17 @@ class ShmTransport final : public Transport {
   [[nodiscard]] bool all_have_room(const Departure& departure) noexcept;
   [[nodiscard]] bool is_over(const Claim& claim) noexcept;
   [[nodiscard]] std::size_t next_chunk_bytes(const Departure& departure) const noexcept;
-  void publish_inline(Departure& departure);
-  void write_entry(const Departure& departure, const WeightedRank& reader, EntryKind kind,
-                   std::uint64_t place, std::size_t bytes);
+  /// Where a chunk lies and how it got there.
+  struct Chunk {
+    EntryKind kind = EntryKind::Chunk;
+    Carriage carriage = Carriage::Inline;
+    std::uint64_t place = 0;
+    std::size_t bytes = 0;
+  };
+  /// Copies the next `bytes` of a departure to `place` of this rank's region. @return the path.
+  Carriage copy_out(const Departure& departure, std::uint64_t place, std::size_t bytes);
+  void write_entry(const Departure& departure, const WeightedRank& reader, const Chunk& chunk);
+  void note_read_cost(Lane lane, Reading& in, std::size_t bytes) noexcept;
   bool open_next_entry(std::size_t writer, Reading& reading);
   void release_entry(std::size_t writer, Reading& reading);
 
@@ -127,6 +140,7 @@ class ShmTransport final : public Transport {
   RegionPlaces places_;
   std::vector<PeerState> states_;
   PayloadPool pool_;
+  CopyPolicy copy_policy_;
   std::uint64_t control_heard_ = 0;
   bool is_polled_;
 };
