@@ -8,7 +8,7 @@ help: ## List the targets
 	@echo '              make train NP=4 ARGS="--algorithm atc --epochs 2"'
 	@echo 'make test     set up, build, and run every test suite'
 	@echo '              make test PRESETS=release    one of: release debug tsan asan'
-	@echo 'make bench    set up, build, and time neighbor_allreduce against memcpy (NP=2)'
+	@echo 'make bench    set up, build, and time neighbor_allreduce and training steps (NP=2)'
 	@echo 'make setup    install what is missing, and nothing more'
 	@echo 'make clean    remove build/ (the virtual environment stays)'
 	@echo

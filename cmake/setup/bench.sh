@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# make bench: installs, builds the benchmark, and runs several fresh starts of it.
+# make bench: installs, builds the benchmarks, and runs them: several fresh starts of the one for
+# neighbor_allreduce, and training steps of each algorithm against steps without communication.
 #   NP    ranks, default 2
 #   ARGS  further options of benchmarks/fresh_starts.py
 set -euo pipefail
-export STEP_TOTAL=5
+export STEP_TOTAL=6
 # shellcheck source=cmake/setup/steps.sh
 source "$(dirname "$0")/steps.sh"
 np=${NP:-2}
@@ -14,14 +15,18 @@ STEP_NUMBER=3
 export PATH=$venv/bin:$PATH
 cd "$root"
 
-step 'configure and build neighbor_allreduce_benchmark and bfrun (CMake preset release)'
+step 'configure and build the benchmarks and bfrun (CMake preset release)'
 # shellcheck disable=SC2086
 cmake --preset release ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
-cmake --build --preset release --target neighbor_allreduce_benchmark bfrun ||
+cmake --build --preset release --target neighbor_allreduce_benchmark training_benchmark bfrun ||
   stop 'the build failed; the compiler says why above.'
 step_end 'built'
 
 step "time neighbor_allreduce on $np ranks"
 # shellcheck disable=SC2086
 python3 benchmarks/fresh_starts.py --ranks "$np" ${ARGS:-}
+step_end 'timed'
+
+step "time training steps on $np ranks"
+build/release/bluefog_cpp/bfrun/bfrun -np "$np" build/release/benchmarks/training_benchmark
 step_end 'timed'
