@@ -53,9 +53,9 @@ TEST(Allgather, CountsMayDifferAndBeZero) {
       return rank % 2 == 0 ? std::size_t{0} : static_cast<std::size_t>(rank) * 1000;
     });
     gather_and_check(context, Dtype::Int64,
-                     [](int rank) { return static_cast<std::size_t>(rank) * 10000 + 1; });
+                     [](int rank) { return large(static_cast<std::size_t>(rank) * 10000) + 1; });
     gather_and_check(context, Dtype::Bool, [size](int rank) {
-      return rank == size - 1 ? std::size_t{1'000'000} : std::size_t{0};
+      return rank == size - 1 ? large(1'000'000) : std::size_t{0};
     });
     gather_and_check(context, Dtype::Float16, [](int) { return std::size_t{0}; });
   });

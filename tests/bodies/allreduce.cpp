@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 std::vector<std::size_t> counts(Dtype dtype) {
   const std::size_t element = size_of(dtype);
   std::vector<std::size_t> counts{0, 1, 7, 1000};
-  for (const std::size_t bytes : {std::size_t{4096}, std::size_t{131072}}) {
+  for (const std::size_t bytes : {std::size_t{4096}, large(131072)}) {
     if (bytes == 4096 || dtype == Dtype::Float32 || dtype == Dtype::Int16) {
       counts.insert(counts.end(), {bytes / element - 1, bytes / element, bytes / element + 1});
     }
@@ -65,7 +65,7 @@ TEST(Allreduce, SumsEveryDtypeAndSize) {
 
 TEST(Allreduce, SumsSeveralMebibytes) {
   on_ranks([](Context& context) {
-    const std::size_t count = (std::size_t{3} << 20U) / sizeof(float) + 3;
+    const std::size_t count = large(std::size_t{3} << 20U) / sizeof(float) + 3;
     Values values = small_integers(Dtype::Float32, count, context.rank());
     ops::allreduce(context, values.view(), {.reduction = ops::Reduction::Sum});
     EXPECT_EQ(values, expected_sum(Dtype::Float32, count, all_ranks(context)));

@@ -28,7 +28,8 @@ TEST(Broadcast, EveryDtypeFromEveryRoot) {
 TEST(Broadcast, SizesAroundChunksAndLargeOnes) {
   on_ranks([](Context& context) {
     const int root = context.size() - 1;
-    for (const std::size_t count : {32767, 32768, 32769, 700'001}) {
+    for (const std::size_t count :
+         {std::size_t{32767}, std::size_t{32768}, std::size_t{32769}, large(700'001)}) {
       Values values = small_integers(Dtype::Float32, count, context.rank());
       ops::broadcast(context, values.view(), root);
       ASSERT_EQ(values, small_integers(Dtype::Float32, count, root));

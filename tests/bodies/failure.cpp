@@ -14,6 +14,7 @@
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/values.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
@@ -58,8 +59,9 @@ TEST(Failure, ARankThatLeavesIsNamed) {
 
 TEST(Failure, ARankThatLeavesInTheMiddleOfALargeCallIsNamed) {
   on_ranks(with_a_leaver(), [](Context& context) {
-    std::vector<float> values(4'000'000, 1.0F);
-    const BufferView buffer{.data = values.data(), .count = 4'000'000};
+    const std::size_t count = large(4'000'000);
+    std::vector<float> values(count, 1.0F);
+    const BufferView buffer{.data = values.data(), .count = static_cast<std::int64_t>(count)};
     if (context.rank() == 1) {
       // Begins the call, and goes while it is under way.
       (void)ops::neighbor_allreduce_nonblocking(context, buffer, ring(context));

@@ -111,7 +111,8 @@ TEST(NeighborAllreduce, SizesAroundChunks) {
   on_ranks([](Context& context) {
     const Plan plan = share(topology::ring(context.size()).plan_for(context.rank()));
     for (const std::size_t count :
-         {0, 1, 7, 18, 19, 4095, 4096, 4097, 32767, 32768, 32769, 131072, 131073, 700'001}) {
+         std::vector<std::size_t>{0, 1, 7, 18, 19, 4095, 4096, 4097, 32767, 32768, 32769,
+                                  large(131072), large(131073), large(700'001)}) {
       auto inputs = inputs_of_all(Dtype::Float32, count, context.size());
       Values& own = inputs[static_cast<std::size_t>(context.rank())];
       const Values expected = expected_step(*plan, inputs, [](int) { return 1.0; });
@@ -176,7 +177,7 @@ TEST(NeighborAllreduce, ManyInFlightWaitedForInReverseOrDropped) {
     const Plan plan = share(topology::exponential(context.size()).plan_for(context.rank()));
     std::vector<std::vector<Values>> inputs;
     for (std::size_t i = 0; i < 30; ++i) {
-      inputs.push_back(inputs_of_all(Dtype::Float32, 1 + i * 1500, context.size()));
+      inputs.push_back(inputs_of_all(Dtype::Float32, 1 + large(i * 1500), context.size()));
     }
     const auto own = static_cast<std::size_t>(context.rank());
     std::vector<Values> expected;
@@ -202,13 +203,13 @@ TEST(NeighborAllreduce, OnWaitLeavesTheBufferAloneUntilThen) {
   on_ranks([](Context& context) {
     const Plan plan = share(topology::ring(context.size()).plan_for(context.rank()));
     const auto own = static_cast<std::size_t>(context.rank());
-    for (const std::size_t count : {std::size_t{3}, std::size_t{200'000}}) {
+    for (const std::size_t count : {std::size_t{3}, large(200'000)}) {
       auto inputs = inputs_of_all(Dtype::Float32, count, context.size());
       const Values before = inputs[own];
       const Values expected = expected_step(*plan, inputs, [](int) { return 1.0; });
       const Work work = ops::neighbor_allreduce_nonblocking(
           context, inputs[own].view(), plan, {.completion = ops::Completion::OnWait});
-      auto others = inputs_of_all(Dtype::Float32, 70000, context.size());
+      auto others = inputs_of_all(Dtype::Float32, large(70000), context.size());
       const Values others_expected = expected_step(*plan, others, [](int) { return 1.0; });
       ops::neighbor_allreduce(context, others[own].view(), plan);
       ops::barrier(context);

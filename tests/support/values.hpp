@@ -15,6 +15,16 @@ inline constexpr Dtype kAllDtypes[] = {
 inline constexpr Dtype kFloatingDtypes[] = {Dtype::Float16, Dtype::BFloat16, Dtype::Float32,
                                             Dtype::Float64};
 
+/// `count` elements, less under ThreadSanitizer, whose shadow memory makes large buffers slow.
+/// Slots are smaller there too, so that as many chunks are sent (cmake/BluefogTests.cmake).
+[[nodiscard]] constexpr std::size_t large(std::size_t count) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  return count / 8;
+#else
+  return count;
+#endif
+}
+
 /// Elements of any dtype, given and read as doubles. Rounds to nearest, ties to even.
 class Values {
  public:
