@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <sstream>
 
-#include "bluefog_cpp/base/deadline.hpp"
 #include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -29,11 +30,24 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-std::vector<std::string> gather(Context& context, std::span<const std::byte> mine) {
+/// What every rank says.
+std::vector<std::string> gather(Context& context, std::string_view subject,
+                                std::span<const std::byte> mine) {
+  std::vector<std::byte> all;
+  std::vector<std::int64_t> sizes;
+  const auto room = [&](const std::vector<std::int64_t>& counts) {
+    sizes = counts;
+    all.resize(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0LL)));
+    return BufferView{
+        .data = all.data(), .count = static_cast<std::int64_t>(all.size()), .dtype = Dtype::UInt8};
+  };
+  ops::allgather(context, {mine.data(), static_cast<std::int64_t>(mine.size()), Dtype::UInt8}, room,
+                 {.name = std::string(subject)});
   std::vector<std::string> texts;
-  const Deadline deadline = Deadline::after(context.settings().timeout);
-  for (const auto& blob : context.bootstrap().allgather(mine, deadline)) {
-    texts.emplace_back(reinterpret_cast<const char*>(blob.data()), blob.size());
+  const auto* next = reinterpret_cast<const char*>(all.data());
+  for (const std::int64_t size : sizes) {
+    texts.emplace_back(next, static_cast<std::size_t>(size));
+    next += size;
   }
   return texts;
 }
@@ -76,7 +90,7 @@ void check_ranks_agree(Context& context, std::string_view subject, const Stateme
   const Digest mine{.hash = hash_of(text), .has_problem = statement.problem.empty() ? 0U : 1U};
   bool all_equal = true;
   bool any_problem = false;
-  for (const std::string& blob : gather(context, std::as_bytes(std::span(&mine, 1)))) {
+  for (const std::string& blob : gather(context, subject, std::as_bytes(std::span(&mine, 1)))) {
     Digest theirs;
     if (blob.size() != sizeof theirs) {
       throw MismatchError(
@@ -87,7 +101,7 @@ void check_ranks_agree(Context& context, std::string_view subject, const Stateme
     any_problem = any_problem || theirs.has_problem != 0;
   }
   if (any_problem) {
-    const auto problems = gather(context, std::as_bytes(std::span(statement.problem)));
+    const auto problems = gather(context, subject, std::as_bytes(std::span(statement.problem)));
     if (!statement.problem.empty()) {
       throw InvalidArgument(
           fmt::format("rank {}, {}: {}", context.rank(), subject, statement.problem));
@@ -101,7 +115,7 @@ void check_ranks_agree(Context& context, std::string_view subject, const Stateme
     }
   }
   if (!all_equal) {
-    throw_first_difference(subject, gather(context, std::as_bytes(std::span(text))));
+    throw_first_difference(subject, gather(context, subject, std::as_bytes(std::span(text))));
   }
 }
 

@@ -144,6 +144,8 @@ class Exchange {
     std::size_t bytes = 0;
     std::size_t used = 0;
     bool accepted = false;
+    /// Looks that found nothing on this lane.
+    std::uint32_t vain_looks = 0;
     /// When a later message of the source was first seen in place of the expected one.
     std::chrono::steady_clock::time_point overtaken_since{};
     bool finished = false;
@@ -157,6 +159,9 @@ class Exchange {
   void add_sendings(const Outgoing& outgoing, const Routes& routes);
   bool publish();
   [[nodiscard]] std::size_t copied_out() const noexcept;
+  /// A message of `source` that it can only have sent after this exchange's, or null: `header`,
+  /// the next one of this lane, if there is one, else what has come on another lane.
+  [[nodiscard]] const MessageHeader* find_later(Source& source, const MessageHeader* header);
   [[nodiscard]] static bool is_left_out(Source& source);
   bool accept(Source& source, const StepRights& rights, PeerWord& word);
   void check(const Source& source, const MessageHeader& header) const;

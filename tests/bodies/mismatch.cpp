@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using namespace std::chrono_literals;
 
 std::string error_of(const std::function<void()>& call) {
   try {
@@ -57,6 +59,25 @@ TEST(Mismatch, DifferentOperations) {
           "allreduce(", "barrier");
     }
     EXPECT_EQ(values, std::vector<float>(10000, 1.0F)) << "nothing was combined";
+  });
+}
+
+TEST(Mismatch, HeldMessagesAgainstOrdinaryOnes) {
+  Ranks ranks = two();
+  ranks.settings = [](Settings& settings, int /*rank*/) { settings.timeout = 1h; };
+  on_ranks(ranks, [](Context& context) {
+    std::vector<float> values(10000, 1.0F);
+    const BufferView buffer{.data = values.data(), .count = 10000};
+    const auto held = [&] {
+      ops::neighbor_allreduce_nonblocking(context, buffer, full(context),
+                                          {.completion = ops::Completion::OnWait})
+          .wait();
+    };
+    expect_both_named(
+        context, held, [&] { ops::barrier(context); }, "neighbor_allreduce(", "barrier");
+    expect_both_named(
+        context, [&] { ops::allreduce(context, buffer); }, held, " allreduce(",
+        "neighbor_allreduce(");
   });
 }
 
