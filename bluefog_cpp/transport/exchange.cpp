@@ -121,7 +121,7 @@ const MessageHeader* Exchange::find_later(Source& source, const MessageHeader* h
     return header;
   }
   // Ranks publish in the order of their calls, whatever the lane. A look now and then is enough.
-  constexpr std::uint32_t kLooks = 64;
+  constexpr std::uint32_t kLooks = 8;
   if (++source.vain_looks % kLooks != 0) {
     return nullptr;
   }
@@ -137,11 +137,12 @@ const MessageHeader* Exchange::find_later(Source& source, const MessageHeader* h
   return nullptr;
 }
 
-bool Exchange::is_left_out(Source& source) {
+bool Exchange::is_left_out(Source& source, CallId later) {
   // The peer's word about this call says more, and may still be on its way beside the data.
   constexpr std::chrono::milliseconds kGrace{20};
   const auto now = std::chrono::steady_clock::now();
-  if (source.overtaken_since == std::chrono::steady_clock::time_point{}) {
+  if (source.overtaken_by != later) {
+    source.overtaken_by = later;
     source.overtaken_since = now;
   }
   return now - source.overtaken_since >= kGrace;
@@ -170,7 +171,7 @@ bool Exchange::accept(Source& source, const StepRights& rights, PeerWord& word) 
                                                  call_text(), source.rank, *reason));
     }
     const MessageHeader* const later = find_later(source, header);
-    if (later == nullptr || !is_left_out(source)) {
+    if (later == nullptr || !is_left_out(source, later->id)) {
       return false;
     }
     throw MismatchError(fmt::format(

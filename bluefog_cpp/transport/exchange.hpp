@@ -146,7 +146,9 @@ class Exchange {
     bool accepted = false;
     /// Looks that found nothing on this lane.
     std::uint32_t vain_looks = 0;
-    /// When a later message of the source was first seen in place of the expected one.
+    /// The later message of the source that was last seen in place of the expected one, and when
+    /// it was first seen.
+    CallId overtaken_by{};
     std::chrono::steady_clock::time_point overtaken_since{};
     bool finished = false;
   };
@@ -162,7 +164,7 @@ class Exchange {
   /// A message of `source` that it can only have sent after this exchange's, or null: `header`,
   /// the next one of this lane, if there is one, else what has come on another lane.
   [[nodiscard]] const MessageHeader* find_later(Source& source, const MessageHeader* header);
-  [[nodiscard]] static bool is_left_out(Source& source);
+  [[nodiscard]] static bool is_left_out(Source& source, CallId later);
   bool accept(Source& source, const StepRights& rights, PeerWord& word);
   void check(const Source& source, const MessageHeader& header) const;
   bool drop_stale(const Source& source, const MessageHeader& header, PeerWord& word) const;
