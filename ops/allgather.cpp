@@ -128,8 +128,8 @@ void check_arguments(const Context& context, const ConstBufferView& input,
 Work allgather_nonblocking(Context& context, ConstBufferView input, AllocateGathered allocate,
                            const OpOptions& options) {
   validate(context, [&] { check_arguments(context, input, allocate); });
-  return context.engine().submit(std::make_shared<Allgather>(std::move(input), std::move(allocate),
-                                                             Group::everyone(context), options));
+  return context.engine().submit(context.engine().make_operation<Allgather>(
+      std::move(input), std::move(allocate), Group::everyone(context), options));
 }
 
 void allgather(Context& context, ConstBufferView input, AllocateGathered allocate,

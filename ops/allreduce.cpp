@@ -159,8 +159,8 @@ Group group_of(const Context& context, Scope scope) {
 
 Work allreduce_nonblocking(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options.reduction); });
-  return context.engine().submit(
-      std::make_shared<Allreduce>(std::move(buffer), group_of(context, options.scope), options));
+  return context.engine().submit(context.engine().make_operation<Allreduce>(
+      std::move(buffer), group_of(context, options.scope), options));
 }
 
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options) {

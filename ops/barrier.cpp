@@ -44,7 +44,8 @@ class Barrier final : public Operation {
 }  // namespace
 
 Work barrier_nonblocking(Context& context) {
-  return context.engine().submit(std::make_shared<Barrier>(context.rank(), context.size()));
+  return context.engine().submit(
+      context.engine().make_operation<Barrier>(context.rank(), context.size()));
 }
 
 void barrier(Context& context) {

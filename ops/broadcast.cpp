@@ -125,7 +125,7 @@ void check_arguments(const Context& context, const BufferView& buffer, int root)
 Work broadcast_nonblocking(Context& context, BufferView buffer, int root,
                            const OpOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, root); });
-  return context.engine().submit(std::make_shared<Broadcast>(
+  return context.engine().submit(context.engine().make_operation<Broadcast>(
       std::move(buffer), part_of(context.hosts(), context.rank(), root), root, options));
 }
 

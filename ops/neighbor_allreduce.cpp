@@ -29,7 +29,8 @@ class NeighborAllreduce final : public Operation {
         plan_owner_(std::move(plan_owner)),
         completion_(options.completion),
         name_(options.name),
-        envelope_(Envelope::make(kKind, output_.dtype, output_.count, name_)) {
+        envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)) {
+    envelope_.name = name_.text();
     if (options.check == PlanCheck::Checked) {
       check_ = std::make_unique<PlanExchange>(context, *plan_, envelope_);
     }
@@ -83,13 +84,13 @@ class NeighborAllreduce final : public Operation {
   const NeighborPlan* plan_;
   std::shared_ptr<const NeighborPlan> plan_owner_;
   Completion completion_;
-  std::string name_;
+  CallName name_;
   Envelope envelope_;
   /// Null once the plans are known to agree.
   std::unique_ptr<PlanExchange> check_{};
   Outgoing outgoing_{};
-  boost::container::small_vector<Incoming, 4> incoming_;
-  boost::container::small_vector<Operand, 5> operands_;
+  boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
+  boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands_;
 };
 
 void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
@@ -119,7 +120,7 @@ Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, Buf
                                     const NeighborAllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, plan.get()); });
   const NeighborPlan* const kept = plan.get();
-  return context.engine().submit(std::make_shared<NeighborAllreduce>(
+  return context.engine().submit(context.engine().make_operation<NeighborAllreduce>(
       std::move(input), std::move(output), kept, std::move(plan), options, context));
 }
 

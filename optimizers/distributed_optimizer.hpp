@@ -27,7 +27,8 @@ namespace bluefog::optimizers {
 /// without a gradient in some step keeps its value in the local step and takes part in averages.
 ///
 /// All ranks make one for the same model with the same options, and call `step` equally often.
-/// One thread at a time. Steps allocate nothing of this library's own after the first one.
+/// One thread at a time. After the first steps, averages with up to 8 neighbours allocate nothing;
+/// gradient all-reduce notes its calls on the heap.
 /// Memory: parameters keep their size (`Bucket`); what an algorithm adds is said there.
 ///
 /// @code

@@ -16,6 +16,9 @@ std::string_view lane_of(const Operation& operation) {
   return envelope.name.empty() ? name_of(envelope.kind) : envelope.name;
 }
 
+/// Operations of more bytes, were there any, would take memory anew each time.
+constexpr std::size_t kLargestOperation = 16384;
+
 std::string timeline_name(OpKind kind) {
   std::string name(name_of(kind));
   std::ranges::transform(name, name.begin(), [](char c) {
@@ -39,6 +42,9 @@ std::string message_of(const std::exception_ptr& error) {
 Engine::Engine(EngineParts parts)
     : parts_(std::move(parts)),
       doorbell_(parts_.doorbell != nullptr ? parts_.doorbell : &own_doorbell_),
+      operation_pool_(std::make_shared<std::pmr::synchronized_pool_resource>(
+          std::pmr::pool_options{.max_blocks_per_chunk = 0,
+                                 .largest_required_pool_block = kLargestOperation})),
       refusals_(static_cast<std::size_t>(parts_.size)) {}
 
 Engine::~Engine() { close(); }

@@ -7,14 +7,17 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/deadline.hpp"
 #include "bluefog_cpp/base/log.hpp"
+#include "bluefog_cpp/base/pooled_allocator.hpp"
 #include "bluefog_cpp/base/trace.hpp"
 #include "bluefog_cpp/transport/doorbell.hpp"
 #include "bluefog_cpp/transport/exchange.hpp"
@@ -54,6 +57,13 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+
+  /// An operation for `submit`, in memory that is used again.
+  template <typename Kind, typename... Parts>
+  [[nodiscard]] std::shared_ptr<Kind> make_operation(Parts&&... parts) {
+    return std::allocate_shared<Kind>(PooledAllocator<Kind>(operation_pool_),
+                                      std::forward<Parts>(parts)...);
+  }
 
   /// Starts a call; what can be done at once is done by the calling thread.
   /// @throws StateError after `close`.
@@ -145,6 +155,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   EngineParts parts_;
   Doorbell own_doorbell_{};
   Doorbell* doorbell_;
+
+  std::shared_ptr<std::pmr::memory_resource> operation_pool_;
 
   std::mutex mutex_;
   std::condition_variable work_to_drive_;

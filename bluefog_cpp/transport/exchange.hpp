@@ -46,6 +46,10 @@ enum class Consumption : std::uint8_t {
   OnWait,
 };
 
+/// With up to so many neighbours an exchange needs no memory beside its operation's own: as many
+/// as the exponential graph of 256 ranks gives each.
+inline constexpr std::size_t kInlineNeighbors = 8;
+
 /// One exchange: what this rank sends, and what it expects.
 ///
 /// The spans and the memory they lead to stay valid until the exchange ends.
@@ -179,8 +183,8 @@ class Exchange {
   int rank_ = 0;
   Receiver* receiver_ = nullptr;
   boost::container::small_vector<Sending, 2> sendings_;
-  boost::container::small_vector<Source, 4> sources_;
-  boost::container::small_vector<Piece, 4> pieces_;
+  boost::container::small_vector<Source, kInlineNeighbors> sources_;
+  boost::container::small_vector<Piece, kInlineNeighbors> pieces_;
   std::vector<std::vector<WeightedRank>> split_readers_;
   std::size_t missing_headers_ = 0;
   std::size_t unfinished_sources_ = 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,6 +35,21 @@ inline constexpr std::size_t kLaneCount = 2;
 
 /// Longest name that travels along with a message; longer ones are cut, their hash is of the whole.
 inline constexpr std::size_t kMaxNameBytes = 63;
+
+/// A copy of a name, as much of it as messages carry, that needs no memory of its own.
+class CallName {
+ public:
+  CallName(std::string_view name) noexcept  // NOLINT: a name is a text
+      : length_(static_cast<std::uint8_t>(std::min(name.size(), kMaxNameBytes))) {
+    std::copy_n(name.data(), length_, text_.data());
+  }
+
+  [[nodiscard]] std::string_view text() const noexcept { return {text_.data(), length_}; }
+
+ private:
+  std::array<char, kMaxNameBytes> text_;
+  std::uint8_t length_;
+};
 
 /// What a call is, as every rank of it must describe it: the fingerprint.
 struct Envelope {

@@ -110,6 +110,11 @@ struct RegionHead {
   Status status;
 };
 
+/// What `turn` says of the entry at `position` of a stream with `entries` entries.
+constexpr std::uint32_t turn_of(std::uint64_t position, std::uint64_t entries) noexcept {
+  return static_cast<std::uint32_t>(position / entries) + 1;
+}
+
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;
 }

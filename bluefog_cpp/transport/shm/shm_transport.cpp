@@ -1,7 +1,6 @@
 #include "bluefog_cpp/transport/shm/shm_transport.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include "bluefog_cpp/base/copy.hpp"
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/base/ticks.hpp"
+#include "bluefog_cpp/transport/shm/shared_text.hpp"
 
 namespace bluefog::shm {
 namespace {
@@ -21,23 +21,6 @@ constexpr std::size_t kDeepChunk = std::size_t{8} << 20U;
 constexpr std::size_t kLeastMeasured = 4096;
 /// A reader of descriptors without payload tells the writer only once for so many.
 constexpr std::uint64_t kInlineRelease = kStreamEntries / 4;
-
-template <std::size_t N>
-void copy_text(std::array<char, N>& to, std::string_view from) {
-  const std::size_t length = std::min(from.size(), N - 1);
-  std::memcpy(to.data(), from.data(), length);
-  to[length] = '\0';
-}
-
-/// Texts come from peers: never trust them to end.
-template <std::size_t N>
-std::string text_of(const std::array<char, N>& from) {
-  return {from.data(), ::strnlen(from.data(), N)};
-}
-
-std::uint32_t turn_of(std::uint64_t position, std::uint64_t entries) {
-  return static_cast<std::uint32_t>(position / entries) + 1;
-}
 
 }  // namespace
 
@@ -280,7 +263,7 @@ const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
   in.header.envelope.dtype = entry.dtype;
   in.header.envelope.name = {};
   if (entry.name_hash != 0) {
-    in.name = text_of(entry.text);
+    in.name.assign(text_of(entry.text));
     in.header.envelope.name = in.name;
   }
   in.has_message = true;
@@ -296,7 +279,7 @@ bool ShmTransport::open_next_entry(std::size_t writer, Reading& in) {
   }
   in.entry_open = true;
   if (entry.entry_kind == EntryKind::Abort) {
-    in.abort_reason = text_of(entry.text);
+    in.abort_reason.emplace(text_of(entry.text));
     release_entry(writer, in);
     return false;
   }
@@ -373,78 +356,6 @@ void ShmTransport::finish(int source, Lane lane) {
   }
   in.has_message = false;
   in.abort_reason.reset();
-}
-
-// ---- words between ranks
-
-void ShmTransport::send_control(int rank, const ControlMessage& message) {
-  const std::size_t index = index_of(rank);
-  PeerState& state = states_[index];
-  ControlStream& stream = block(own_, index).control;
-  if (state.is_gone ||
-      state.control_written - stream.consumed.load(std::memory_order_acquire) >= kControlEntries) {
-    return;
-  }
-  ControlEntry& entry = stream.entries[state.control_written % kControlEntries];
-  entry.kind = message.kind;
-  entry.call = message.call;
-  copy_text(entry.text, message.text);
-  entry.turn.store(turn_of(state.control_written, kControlEntries), std::memory_order_release);
-  ++state.control_written;
-  head(index).control_bell.fetch_add(1, std::memory_order_seq_cst);
-  head(index).doorbell.ring();
-}
-
-std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
-  if (head(own_).control_bell.load(std::memory_order_seq_cst) == control_heard_) {
-    return std::nullopt;
-  }
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    PeerState& state = states_[i];
-    ControlStream& stream = block(i, own_).control;
-    const ControlEntry& entry = stream.entries[state.control_read % kControlEntries];
-    if (entry.turn.load(std::memory_order_acquire) ==
-        turn_of(state.control_read, kControlEntries)) {
-      ControlMessage message{.kind = entry.kind, .call = entry.call, .text = text_of(entry.text)};
-      ++state.control_read;
-      ++control_heard_;
-      stream.consumed.store(state.control_read, std::memory_order_release);
-      return std::pair{peers_[i].rank, std::move(message)};
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> ShmTransport::obituary(int rank) {
-  const std::size_t index = index_of(rank);
-  if (head(index).status.has_left.load(std::memory_order_seq_cst)) {
-    states_[index].is_gone = true;
-    return fmt::format("that rank has closed its context ({})", last_seen(rank));
-  }
-  if (peers_[index].socket) {
-    pollfd state{.fd = peers_[index].socket.get(), .events = POLLRDHUP, .revents = 0};
-    if (::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
-      states_[index].is_gone = true;
-      return fmt::format("that rank's process has ended ({})", last_seen(rank));
-    }
-  }
-  return std::nullopt;
-}
-
-std::string ShmTransport::last_seen(int rank) const {
-  const Status& status = head(index_of(rank)).status;
-  const std::uint64_t call = status.call.load(std::memory_order_relaxed);
-  if (call == 0) {
-    return "it has made no call yet";
-  }
-  return fmt::format("its last call was number {}, {}", call,
-                     bluefog::name_of(status.kind.load(std::memory_order_relaxed)));
-}
-
-void ShmTransport::note_call(CallId id, OpKind kind) {
-  Status& status = head(own_).status;
-  status.call.store(id.call(), std::memory_order_relaxed);
-  status.kind.store(kind, std::memory_order_relaxed);
 }
 
 }  // namespace bluefog::shm

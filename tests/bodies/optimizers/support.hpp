@@ -11,6 +11,8 @@
 #include "optimizers/distributed_optimizer.hpp"
 #include "tests/support/ranks.hpp"
 #include "topology/mixing_matrix.hpp"
+#include "topology/schedule.hpp"
+#include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
 
@@ -61,5 +63,29 @@ std::string difference(const at::Tensor& found, const at::Tensor& expected, doub
   EXPECT_EQ(::bluefog::testing::difference(found, expected, ::bluefog::testing::kRounding), "")
 #define EXPECT_SAME(found, expected) \
   EXPECT_EQ(::bluefog::testing::difference(found, expected, 0.0), "")
+
+/// W = J in one step, whatever the number of ranks.
+inline optimizers::DistributedOptimizerOptions full_averaging(const Context& context,
+                                                              optimizers::AlgorithmKind algorithm) {
+  optimizers::DistributedOptimizerOptions options;
+  options.algorithm = algorithm;
+  options.schedule = topology::static_schedule(topology::fully_connected(context.size()));
+  options.bucket_bytes = 64;
+  return options;
+}
+
+/// A model that holds whatever parameters a test wants.
+struct Bag : torch::nn::Module {
+  at::Tensor add(const std::string& name, const at::Tensor& value, bool requires_grad = true) {
+    return register_parameter(name, value, requires_grad);
+  }
+};
+
+inline at::Tensor filled(at::IntArrayRef sizes, double value) {
+  return at::full(sizes, value, at::kFloat);
+}
+
+/// Mean of 0 … n − 1.
+inline double mean_rank(const Context& context) { return (context.size() - 1) / 2.0; }
 
 }  // namespace bluefog::testing

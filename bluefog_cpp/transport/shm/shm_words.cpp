@@ -1,0 +1,82 @@
+// What ranks of a host tell each other beside the streams of data.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <utility>
+
+#include "bluefog_cpp/transport/shm/shared_text.hpp"
+#include "bluefog_cpp/transport/shm/shm_transport.hpp"
+
+namespace bluefog::shm {
+
+void ShmTransport::send_control(int rank, const ControlMessage& message) {
+  const std::size_t index = index_of(rank);
+  PeerState& state = states_[index];
+  ControlStream& stream = block(own_, index).control;
+  if (state.is_gone ||
+      state.control_written - stream.consumed.load(std::memory_order_acquire) >= kControlEntries) {
+    return;
+  }
+  ControlEntry& entry = stream.entries[state.control_written % kControlEntries];
+  entry.kind = message.kind;
+  entry.call = message.call;
+  copy_text(entry.text, message.text);
+  entry.turn.store(turn_of(state.control_written, kControlEntries), std::memory_order_release);
+  ++state.control_written;
+  head(index).control_bell.fetch_add(1, std::memory_order_seq_cst);
+  head(index).doorbell.ring();
+}
+
+std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
+  if (head(own_).control_bell.load(std::memory_order_seq_cst) == control_heard_) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    PeerState& state = states_[i];
+    ControlStream& stream = block(i, own_).control;
+    const ControlEntry& entry = stream.entries[state.control_read % kControlEntries];
+    if (entry.turn.load(std::memory_order_acquire) ==
+        turn_of(state.control_read, kControlEntries)) {
+      ControlMessage message{.kind = entry.kind, .call = entry.call, .text = std::string(text_of(entry.text))};
+      ++state.control_read;
+      ++control_heard_;
+      stream.consumed.store(state.control_read, std::memory_order_release);
+      return std::pair{peers_[i].rank, std::move(message)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> ShmTransport::obituary(int rank) {
+  const std::size_t index = index_of(rank);
+  if (head(index).status.has_left.load(std::memory_order_seq_cst)) {
+    states_[index].is_gone = true;
+    return fmt::format("that rank has closed its context ({})", last_seen(rank));
+  }
+  if (peers_[index].socket) {
+    pollfd state{.fd = peers_[index].socket.get(), .events = POLLRDHUP, .revents = 0};
+    if (::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+      states_[index].is_gone = true;
+      return fmt::format("that rank's process has ended ({})", last_seen(rank));
+    }
+  }
+  return std::nullopt;
+}
+
+std::string ShmTransport::last_seen(int rank) const {
+  const Status& status = head(index_of(rank)).status;
+  const std::uint64_t call = status.call.load(std::memory_order_relaxed);
+  if (call == 0) {
+    return "it has made no call yet";
+  }
+  return fmt::format("its last call was number {}, {}", call,
+                     bluefog::name_of(status.kind.load(std::memory_order_relaxed)));
+}
+
+void ShmTransport::note_call(CallId id, OpKind kind) {
+  Status& status = head(own_).status;
+  status.call.store(id.call(), std::memory_order_relaxed);
+  status.kind.store(kind, std::memory_order_relaxed);
+}
+
+}  // namespace bluefog::shm

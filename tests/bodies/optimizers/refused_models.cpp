@@ -1,0 +1,189 @@
+// Models and parameters that a distributed optimizer does not take.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/parameter_collectives.hpp"
+#include "tests/bodies/optimizers/support.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using optimizers::AlgorithmKind;
+using optimizers::DistributedOptimizer;
+using optimizers::DistributedOptimizerOptions;
+using ::testing::HasSubstr;
+
+TEST(RefusedModels, AnotherDtypeOrShapeIsAnErrorThatNamesTheParameter) {
+  on_ranks(some_ranks(), [](Context& context) {
+    Bag bag;
+    const at::Tensor x = bag.add("layer_x", filled({3}, 5));
+    const at::Tensor value = x.detach().clone();
+    torch::optim::SGD sgd(bag.parameters(), 1.0);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
+                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+    for (const at::Tensor& other : {value.to(at::kDouble), filled({4}, 1)}) {
+      x.set_data(other);
+      try {
+        optimizer.step();
+        ADD_FAILURE() << "expected InvalidArgument";
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), HasSubstr("'layer_x': expected float32[3]"));
+      }
+    }
+    x.set_data(value);
+    optimizer.step();
+    EXPECT_EQ(difference(x, filled({3}, 5), 1e-6), "");
+  });
+}
+
+TEST(RefusedModels, UnsupportedOnesAreRefusedByName) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const at::Tensor sparse = at::eye(3).to_sparse();
+    const at::Tensor complex = at::zeros({2}, at::kComplexFloat);
+    for (const auto& [value, text] :
+         std::vector<std::pair<at::Tensor, std::string>>{{sparse, "dense"}, {complex, "Complex"}}) {
+      Bag bag;
+      bag.add("good", filled({2}, 1));
+      const at::Tensor bad = bag.add("bad_one", value);
+      torch::optim::SGD sgd(bag.parameters(), 1.0);
+      try {
+        const DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag);
+        ADD_FAILURE() << "expected InvalidArgument";
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), HasSubstr("parameter 'bad_one'"));
+        EXPECT_THAT(error.what(), HasSubstr(text));
+        EXPECT_THAT(error.what(), HasSubstr("rank " + std::to_string(context.rank())));
+      }
+    }
+    // Integers cannot require gradients: they are frozen, and stay.
+    Bag bag;
+    bag.add("good", filled({2}, 1));
+    const at::Tensor whole = bag.add("whole", at::ones({2}, at::kLong), false);
+    torch::optim::SGD sgd(bag.parameters(), 1.0);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag);
+    optimizer.step();
+    EXPECT_SAME(whole, at::ones({2}, at::kLong));
+  });
+}
+
+TEST(RefusedModels, OneRankWithABadModelStopsAll) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    Bag bag;
+    bag.add("x", context.rank() == 1 ? at::eye(3).to_sparse() : at::eye(3));
+    torch::optim::SGD sgd(bag.parameters(), 1.0);
+    if (context.rank() == 1) {
+      EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, bag), InvalidArgument);
+    } else {
+      try {
+        const DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag);
+        ADD_FAILURE() << "expected PeerFailure";
+      } catch (const PeerFailure& error) {
+        EXPECT_EQ(error.rank(), 1);
+        EXPECT_THAT(error.what(), HasSubstr("parameter 'x'"));
+      }
+    }
+  });
+}
+
+TEST(RefusedModels, ModelsThatDifferBetweenRanksAreNamed) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const bool is_last = context.rank() == context.size() - 1;
+    const auto expect_difference = [&](const Bag& bag, const DistributedOptimizerOptions& options,
+                                       const std::string& text) {
+      torch::optim::SGD sgd(bag.parameters(), 1.0);
+      try {
+        const DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
+        ADD_FAILURE() << "expected MismatchError";
+      } catch (const MismatchError& error) {
+        EXPECT_THAT(error.what(), HasSubstr(text));
+      }
+    };
+    Bag shape;
+    shape.add("first", filled({2}, 1));
+    shape.add("second", filled({is_last ? 4 : 3}, 1));
+    expect_difference(shape, {}, "'second', float32[3]");
+    Bag order;
+    order.add(is_last ? "second" : "first", filled({2}, 1));
+    order.add(is_last ? "first" : "second", filled({2}, 1));
+    expect_difference(order, {}, "'first'");
+    Bag extra;
+    extra.add("first", filled({2}, 1));
+    if (is_last) {
+      extra.add("extra", filled({2}, 1));
+    }
+    expect_difference(extra, {}, "has nothing");
+    Bag same;
+    same.add("first", filled({2}, 1));
+    DistributedOptimizerOptions options;
+    options.num_steps_per_communication = is_last ? 2 : 1;
+    expect_difference(same, options, "num_steps_per_communication");
+  });
+}
+
+TEST(RefusedModels, WhatTheOptimizerHoldsMustBeTheModels) {
+  on_ranks(some_ranks(), [](Context& context) {
+    Bag bag;
+    bag.add("x", filled({2}, 1));
+    Bag stranger;
+    const at::Tensor y = stranger.add("y", filled({3}, 1));
+    torch::optim::SGD sgd(std::vector<at::Tensor>{bag.parameters()[0], y}, 1.0);
+    EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, bag), InvalidArgument);
+    torch::optim::SGD none(stranger.parameters(), 1.0);
+    y.requires_grad_(false);
+    EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), none, stranger), InvalidArgument);
+    Bag overlapping;
+    const at::Tensor all = filled({6}, 1);
+    overlapping.add("head", all.slice(0, 0, 4));
+    overlapping.add("tail", all.slice(0, 3, 6));
+    torch::optim::SGD both(overlapping.parameters(), 1.0);
+    EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), both, overlapping),
+                 InvalidArgument);
+  });
+}
+
+TEST(RefusedModels, TwoHoldersOfTheGradientHooksAreRefused) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), 1.0);
+    DistributedOptimizerOptions options;
+    options.algorithm = AlgorithmKind::GradientAllreduce;
+    {
+      const DistributedOptimizer first(context.shared_from_this(), sgd, point, options);
+      EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, point, options),
+                   StateError);
+    }
+    DistributedOptimizer later(context.shared_from_this(), sgd, point, options);
+    train(later, point, LeastSquares::of_rank(0));
+  });
+}
+
+TEST(RefusedModels, SparseGradientsAreRefusedByGradientAllreduceAlone) {
+  on_ranks(some_ranks(), [](Context& context) {
+    torch::nn::Embedding embedding(torch::nn::EmbeddingOptions(4, 2).sparse(true));
+    optimizers::broadcast_parameters(context, *embedding);
+    torch::optim::SGD sgd(embedding->parameters(), 1.0);
+    const auto backward = [&] { embedding->forward(torch::tensor({1, 2})).sum().backward(); };
+    {
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, *embedding,
+                                     full_averaging(context, AlgorithmKind::GradientAllreduce));
+      try {
+        backward();
+        ADD_FAILURE() << "expected UnsupportedError";
+      } catch (const UnsupportedError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("'weight'"));
+      }
+    }
+    sgd.zero_grad();
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, *embedding,
+                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+    const at::Tensor before = embedding->weight.detach().clone();
+    backward();
+    optimizer.step();
+    before.slice(0, 1, 3).sub_(1);
+    EXPECT_EQ(difference(embedding->weight, before, 1e-6), "");
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
