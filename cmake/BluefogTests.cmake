@@ -22,11 +22,17 @@ if(BLUEFOG_SANITIZE)
 endif()
 set(BLUEFOG_TEST_PATH "PATH=path_list_prepend:${BLUEFOG_VENV}/bin")
 
+# What test targets share. They run for moments: a quarter of their compile time is worth more.
+function(bluefog_set_test_properties target)
+  bluefog_set_common_properties(${target})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # A test program RUNG_NAME; each rung links its own main.
 function(bluefog_add_test_program target)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${target} ${arg_SOURCES})
-  bluefog_set_common_properties(${target})
+  bluefog_set_test_properties(${target})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest GTest::gmock Threads::Threads)
 endfunction()
