@@ -7,6 +7,7 @@
 #include <map>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "topology/one_to_one.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::examples {
@@ -31,7 +32,9 @@ const Builders& builders() {
       {"full", fixed(graphs::fully_connected)},
       {"hypercube", fixed(graphs::hypercube)},
       {"one-peer-exponential", graphs::one_peer_exponential},
+      {"one-peer-hypercube", graphs::one_peer_hypercube},
       {"one-peer-ring", [](int n) { return graphs::one_peer(graphs::ring(n)); }},
+      {"random-matching", [](int n) { return graphs::random_matching(n, 1); }},
   };
   return kBuilders;
 }

@@ -21,6 +21,8 @@ namespace bluefog::examples {
 /// | mesh, torus             | two-dimensional grid, without and with wrap-around    |
 /// | star, full, hypercube   | as they say                                           |
 /// | one-peer-exponential    | one peer a step, at distance 1, 2, 4, …               |
+/// | one-peer-hypercube      | one peer a step, at XOR 1, 2, 4, …                    |
+/// | random-matching         | random pairs, drawn alike on all ranks                |
 /// | one-peer-ring           | one neighbour of the ring a step, in turn             |
 ///
 /// @throws InvalidArgument if `name` is unknown (lists the known ones) or its graph does not exist

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "bluefog_cpp/base/error.hpp"
 #include "examples/average_consensus/contraction.hpp"
 #include "examples/common/collect.hpp"
@@ -19,21 +21,23 @@ TEST(NamedScheduleTest, EveryNameGivesAScheduleThatKeepsTheMean) {
   for (const std::string& name : schedule_names()) {
     const Schedule schedule = make_schedule(name, 8);
     EXPECT_EQ(schedule.size(), 8) << name;
-    for (std::int64_t step = 0; step < schedule.period_steps(); ++step) {
+    const std::int64_t steps = std::min<std::int64_t>(schedule.period_steps(), 100);
+    for (std::int64_t step = 0; step < steps; ++step) {
       EXPECT_TRUE(schedule.mixing_matrix(step).is_doubly_stochastic()) << name;
     }
   }
 }
 
-TEST(NamedScheduleTest, EveryNameButHypercubeTakesAnySize) {
+TEST(NamedScheduleTest, EveryNameButHypercubesTakesAnySize) {
   for (const std::string& name : schedule_names()) {
     for (const int size : {1, 2, 3, 5, 7}) {
-      if (name != "hypercube") {
+      if (!name.ends_with("hypercube")) {
         EXPECT_EQ(make_schedule(name, size).size(), size) << name;
       }
     }
   }
   EXPECT_THROW((void)make_schedule("hypercube", 3), InvalidArgument);
+  EXPECT_THROW((void)make_schedule("one-peer-hypercube", 3), InvalidArgument);
 }
 
 TEST(NamedScheduleTest, UnknownNameListsTheKnownOnes) {
