@@ -34,15 +34,19 @@ void check_floating(const Context& context, OpKind kind, Dtype dtype) {
 }
 
 void check_plan(const Context& context, OpKind kind, const NeighborPlan* plan) {
+  check_plan_of(context, kind, plan, "rank", context.rank(), context.size());
+}
+
+void check_plan_of(const Context& context, OpKind kind, const NeighborPlan* plan,
+                   std::string_view what, int own, int count) {
   if (plan == nullptr) {
     throw InvalidArgument(
         fmt::format("{}: expected a plan, found a null pointer", where(context, kind)));
   }
-  if (plan->rank != context.rank() || plan->size != context.size()) {
+  if (plan->rank != own || plan->size != count) {
     throw InvalidArgument(
-        fmt::format("{}: expected the plan of rank {} of {}, found that of rank "
-                    "{} of {}",
-                    where(context, kind), context.rank(), context.size(), plan->rank, plan->size));
+        fmt::format("{}: expected the plan of {} {} of {}, found that of {} {} of {}",
+                    where(context, kind), what, own, count, what, plan->rank, plan->size));
   }
   plan->validate();
 }

@@ -23,6 +23,10 @@ void check_floating(const Context& context, OpKind kind, Dtype dtype);
 /// @throws InvalidArgument if the plan is null, another rank's, of another size, or malformed.
 void check_plan(const Context& context, OpKind kind, const NeighborPlan* plan);
 
+/// As above for a plan among `count` of `what` ("machine"), of which this rank belongs to `own`.
+void check_plan_of(const Context& context, OpKind kind, const NeighborPlan* plan,
+                   std::string_view what, int own, int count);
+
 /// Runs the checks of a call's arguments. If they fail, the call counts as refused: peers that
 /// wait for this rank in it are told why.
 template <typename Checks>

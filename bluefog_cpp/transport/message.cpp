@@ -18,6 +18,10 @@ std::string_view name_of(OpKind kind) noexcept {
       return "barrier";
     case OpKind::TopologyCheck:
       return "topology_check";
+    case OpKind::NeighborAllgather:
+      return "neighbor_allgather";
+    case OpKind::HierarchicalNeighborAllreduce:
+      return "hierarchical_neighbor_allreduce";
   }
   return "unknown operation";
 }

@@ -19,6 +19,8 @@ enum class OpKind : std::uint8_t {
   Allgather = 3,
   Barrier = 4,
   TopologyCheck = 5,
+  NeighborAllgather = 6,
+  HierarchicalNeighborAllreduce = 7,
 };
 
 /// "neighbor_allreduce", "allreduce", …

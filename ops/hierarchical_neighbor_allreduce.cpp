@@ -1,0 +1,302 @@
+#include "ops/hierarchical_neighbor_allreduce.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/copy.hpp"
+#include "ops/combine.hpp"
+#include "ops/group.hpp"
+#include "ops/plan_exchange.hpp"
+#include "ops/sharded_reduction.hpp"
+#include "ops/validation.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+constexpr OpKind kKind = OpKind::HierarchicalNeighborAllreduce;
+
+/// Part of the buffer that goes to, or comes from, one rank of another machine.
+struct Overlap {
+  WeightedRank rank{};
+  std::size_t machine = 0;  ///< index into the plan's list
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+/// Where the ranks of `machines` hold parts of [begin, end), by machine and then by place. Short
+/// buffers are held whole by every rank: one of each machine is enough.
+std::vector<Overlap> overlaps(const MachineLayout& layout,
+                              const std::vector<WeightedRank>& machines, std::size_t bytes,
+                              std::size_t begin, std::size_t end) {
+  std::vector<Overlap> result;
+  for (std::size_t m = 0; m < machines.size(); ++m) {
+    const auto& ranks = layout.ranks_of(machines[m].rank);
+    const Shards shards{.bytes = bytes, .owners = ranks.size()};
+    for (std::size_t owner = 0; owner < ranks.size(); ++owner) {
+      const std::size_t low = std::max(begin, shards.begin(owner));
+      const std::size_t high = std::min(end, shards.begin(owner + 1));
+      if (low < high) {
+        result.push_back({{.rank = ranks[owner], .weight = machines[m].weight}, m, low, high});
+      }
+    }
+  }
+  return result;
+}
+
+/// For short buffers: rank k of a machine hears rank k mod L of each other machine of L ranks.
+int twin_of(const MachineLayout& layout, int local_rank, int machine) {
+  const auto& ranks = layout.ranks_of(machine);
+  return ranks[static_cast<std::size_t>(local_rank) % ranks.size()];
+}
+
+/// The plan between ranks that `twin_of` gives: also what is compared in a checked call, since
+/// every rank's machine plan has a say in it.
+NeighborPlan plan_between_twins(const MachineLayout& layout, int rank, const NeighborPlan& plan) {
+  NeighborPlan twins = NeighborPlan::alone(rank, layout.size());
+  twins.self_weight = plan.self_weight;
+  const int local_rank = layout.local_rank_of(rank);
+  for (const WeightedRank& source : plan.sources) {
+    twins.sources.push_back(
+        {.rank = twin_of(layout, local_rank, source.rank), .weight = source.weight});
+  }
+  for (const WeightedRank& destination : plan.destinations) {
+    for (const int reader : layout.ranks_of(destination.rank)) {
+      if (twin_of(layout, layout.local_rank_of(reader), plan.rank) == rank) {
+        twins.destinations.push_back({.rank = reader, .weight = destination.weight});
+      }
+    }
+  }
+  const auto by_rank = [](const WeightedRank& a, const WeightedRank& b) { return a.rank < b.rank; };
+  std::ranges::sort(twins.destinations, by_rank);
+  return twins;
+}
+
+class HierarchicalNeighborAllreduce final : public Operation {
+ public:
+  HierarchicalNeighborAllreduce(const Context& context, BufferView buffer, const NeighborPlan& plan,
+                                const HierarchicalOptions& options)
+      : buffer_(std::move(buffer)),
+        layout_(context.machines()),
+        plan_(plan),
+        name_(options.name),
+        envelope_(Envelope::make(kKind, buffer_.dtype, buffer_.count, options.name)),
+        local_(buffer_, Group::machine(context),
+               static_cast<int>(layout_.ranks_of(plan.rank).size())),
+        twins_(plan_between_twins(layout_, context.rank(), plan)) {
+    envelope_.name = name_.text();
+    if (options.check == PlanCheck::Checked) {
+      NeighborPlan compared = twins_;
+      std::ranges::sort(compared.sources, {}, &WeightedRank::rank);
+      check_ = std::make_unique<PlanExchange>(context, compared, envelope_);
+    }
+  }
+
+  [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
+
+  bool next(ExchangeSpec& spec) override {
+    if (check_ != nullptr) {
+      if (check_->describe(spec)) {
+        return true;
+      }
+      check_.reset();
+    }
+    spec.envelope = envelope_;
+    const bool has_local_peers = !local_.group().peers.empty();
+    if (stage_ == Stage::Local) {
+      stage_ = Stage::Machines;
+      under_way_ = Stage::Local;
+      // A machine of one rank rests meanwhile: exchanges are numbered alike on all ranks.
+      if (has_local_peers) {
+        local_.is_whole() ? local_.describe_whole(spec) : local_.describe_reduction(spec);
+      }
+      spec.last = false;
+      return true;
+    }
+    if (stage_ == Stage::Machines) {
+      stage_ = Stage::Copies;
+      under_way_ = Stage::Machines;
+      describe_machines(spec);
+      spec.last = !uses_scratch_ && (local_.is_whole() || !has_local_peers);
+      return true;
+    }
+    if (stage_ == Stage::Copies) {
+      stage_ = Stage::Done;
+      combine_scratch();
+      if (has_local_peers && !local_.is_whole()) {
+        under_way_ = Stage::Copies;
+        local_.describe_copies(spec);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
+    if (check_ != nullptr) {
+      check_->receive(offset, bytes, pieces[0]);
+    } else if (under_way_ != Stage::Machines) {
+      local_.receive(offset, bytes, pieces);
+    } else if (uses_scratch_) {
+      keep(offset, bytes, pieces[0]);
+    } else {
+      combine(offset, bytes, pieces);
+    }
+  }
+
+ private:
+  enum class Stage : std::uint8_t { Local, Machines, Copies, Done };
+
+  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(buffer_.data); }
+
+  void describe_machines(ExchangeSpec& spec) {
+    const Shards shards = local_.shards();
+    const bool is_whole = local_.is_whole();
+    begin_ = is_whole ? 0 : shards.begin(local_.group().own);
+    end_ = is_whole ? buffer_.bytes() : shards.begin(local_.group().own + 1);
+    if (is_whole || has_equal_machines()) {
+      describe_whole_shard(spec, is_whole);
+    } else {
+      describe_overlaps(spec);
+    }
+  }
+
+  /// Neighbouring machines divide the buffer as this one does.
+  [[nodiscard]] bool has_equal_machines() const {
+    const auto has_as_many = [&](const WeightedRank& machine) {
+      return layout_.ranks_of(machine.rank).size() == local_.group().size();
+    };
+    return std::ranges::all_of(plan_.sources, has_as_many) &&
+           std::ranges::all_of(plan_.destinations, has_as_many);
+  }
+
+  /// One message to all readers, combined as it arrives.
+  void describe_whole_shard(ExchangeSpec& spec, bool is_whole) {
+    uses_scratch_ = false;
+    const auto local_rank = static_cast<int>(local_.group().own);
+    readers_.clear();
+    incoming_.clear();
+    if (is_whole) {
+      readers_ = twins_.destinations;
+    } else {
+      for (const WeightedRank& machine : plan_.destinations) {
+        readers_.push_back(
+            {.rank = twin_of(layout_, local_rank, machine.rank), .weight = machine.weight});
+      }
+    }
+    for (const WeightedRank& source : twins_.sources) {
+      incoming_.push_back({.source = source, .bytes = end_ - begin_});
+    }
+    outgoing_.assign(1, {.data = data() + begin_, .bytes = end_ - begin_, .readers = readers_});
+    spec.outgoing = outgoing_;
+    spec.incoming = incoming_;
+    spec.bytes = end_ - begin_;
+    spec.overwrites_payload = true;
+  }
+
+  /// Parts of the shard to whoever owns them elsewhere, kept until all are here.
+  void describe_overlaps(ExchangeSpec& spec) {
+    uses_scratch_ = true;
+    const auto out = overlaps(layout_, plan_.destinations, buffer_.bytes(), begin_, end_);
+    sources_ = overlaps(layout_, plan_.sources, buffer_.bytes(), begin_, end_);
+    readers_.clear();
+    outgoing_.clear();
+    incoming_.clear();
+    for (const Overlap& overlap : out) {
+      readers_.push_back(overlap.rank);
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      outgoing_.push_back({.data = data() + out[i].begin,
+                           .bytes = out[i].end - out[i].begin,
+                           .readers = {&readers_[i], 1}});
+    }
+    for (const Overlap& overlap : sources_) {
+      incoming_.push_back({.source = overlap.rank, .bytes = overlap.end - overlap.begin});
+    }
+    scratch_.resize(plan_.sources.size() * (end_ - begin_));
+    weights_.assign(plan_.sources.size(), 0.0);
+    spec.outgoing = outgoing_;
+    spec.incoming = incoming_;
+    spec.pace = Pace::Each;
+  }
+
+  void keep(std::size_t offset, std::size_t bytes, const Piece& piece) {
+    const Overlap& overlap = sources_[piece.source_index];
+    std::byte* const to =
+        scratch_.data() + overlap.machine * (end_ - begin_) + (overlap.begin - begin_);
+    copy_bytes(to + offset, piece.data, bytes);
+    weights_[overlap.machine] = piece.weight;
+  }
+
+  void combine(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) {
+    operands_.assign(1, {.data = data() + begin_ + offset, .weight = plan_.self_weight});
+    for (const Piece& piece : pieces) {
+      operands_.push_back({.data = piece.data, .weight = piece.weight});
+    }
+    weighted_sum(buffer_.dtype, data() + begin_ + offset, operands_, bytes);
+  }
+
+  void combine_scratch() {
+    if (!uses_scratch_) {
+      return;
+    }
+    operands_.assign(1, {.data = data() + begin_, .weight = plan_.self_weight});
+    for (std::size_t m = 0; m < weights_.size(); ++m) {
+      operands_.push_back({.data = scratch_.data() + m * (end_ - begin_), .weight = weights_[m]});
+    }
+    weighted_sum(buffer_.dtype, data() + begin_, operands_, end_ - begin_);
+  }
+
+  BufferView buffer_;
+  MachineLayout layout_;
+  NeighborPlan plan_;
+  CallName name_;
+  Envelope envelope_;
+  ShardedReduction local_;
+  NeighborPlan twins_;
+  std::unique_ptr<PlanExchange> check_{};
+  Stage stage_ = Stage::Local;
+  Stage under_way_ = Stage::Local;
+  /// This rank's shard, in bytes.
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  bool uses_scratch_ = false;
+  std::vector<Overlap> sources_;
+  std::vector<std::byte> scratch_;
+  std::vector<double> weights_;
+  std::vector<WeightedRank> readers_;
+  std::vector<Outgoing> outgoing_;
+  std::vector<Incoming> incoming_;
+  std::vector<Operand> operands_;
+};
+
+void check_arguments(const Context& context, const BufferView& buffer, const NeighborPlan* plan) {
+  check_buffer(context, kKind, buffer);
+  check_floating(context, kKind, buffer.dtype);
+  const MachineLayout& machines = context.machines();
+  check_plan_of(context, kKind, plan, "machine", machines.machine_of(context.rank()),
+                machines.machine_count());
+}
+
+}  // namespace
+
+Work hierarchical_neighbor_allreduce_nonblocking(
+    Context& context, BufferView buffer, const std::shared_ptr<const NeighborPlan>& machine_plan,
+    const HierarchicalOptions& options) {
+  validate(context, [&] { check_arguments(context, buffer, machine_plan.get()); });
+  return context.engine().submit(context.engine().make_operation<HierarchicalNeighborAllreduce>(
+      context, std::move(buffer), *machine_plan, options));
+}
+
+void hierarchical_neighbor_allreduce(Context& context, BufferView buffer,
+                                     const std::shared_ptr<const NeighborPlan>& machine_plan,
+                                     const HierarchicalOptions& options) {
+  validate(context, [&] { check_arguments(context, buffer, machine_plan.get()); });
+  HierarchicalNeighborAllreduce operation(context, std::move(buffer), *machine_plan, options);
+  context.engine().run(operation);
+}
+
+}  // namespace bluefog::ops

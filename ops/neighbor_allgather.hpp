@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "topology/neighbor_plan.hpp"
+
+namespace bluefog::ops {
+
+struct NeighborAllgatherOptions {
+  std::string name{};  ///< as `OpOptions::name`
+  PlanCheck check = PlanCheck::Trusted;
+};
+
+/// The inputs of the ranks that this one hears, one after the other, by rising rank; its own is not
+/// among them. Weights of the plan have no say.
+///
+/// @param input `count` elements of any dtype on the CPU. Counts may differ between ranks, the
+///   dtype not. It may not lie in the result's memory.
+/// @param allocate as for `allgather`; called with the counts of `plan.sources`, in their order.
+/// @param plan this rank's part; all ranks' parts agree. Copied.
+/// Every rank calls it, in the same order as its other calls.
+/// Cost per rank: to each destination one message of 8 bytes and one of its input, copied once
+/// inside a host.
+/// @throws InvalidArgument for a null or negative input, room of another size than asked for, or a
+///   plan of another rank or size. `Work::wait` throws MismatchError, PeerFailure, TimeoutError.
+/// Source: BlueFog's `neighbor_allgather`.
+[[nodiscard]] Work neighbor_allgather_nonblocking(Context& context, ConstBufferView input,
+                                                  AllocateGathered allocate,
+                                                  const std::shared_ptr<const NeighborPlan>& plan,
+                                                  const NeighborAllgatherOptions& options = {});
+void neighbor_allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
+                        const std::shared_ptr<const NeighborPlan>& plan,
+                        const NeighborAllgatherOptions& options = {});
+
+}  // namespace bluefog::ops

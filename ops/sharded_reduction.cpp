@@ -1,0 +1,86 @@
+#include "ops/sharded_reduction.hpp"
+
+#include <utility>
+
+#include "bluefog_cpp/base/copy.hpp"
+#include "ops/plain_sum.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+constexpr std::size_t kWholeBytes = 4096;
+
+}  // namespace
+
+ShardedReduction::ShardedReduction(BufferView buffer, Group group, int divisor)
+    : buffer_(std::move(buffer)),
+      group_(std::move(group)),
+      divisor_(divisor),
+      incoming_(group_.peers.size()),
+      operands_(group_.size()) {
+  outgoing_.reserve(group_.peers.size());
+}
+
+bool ShardedReduction::is_whole() const noexcept { return buffer_.bytes() <= kWholeBytes; }
+
+void ShardedReduction::describe_whole(ExchangeSpec& spec) {
+  sums_ = true;
+  sum_begin_ = 0;
+  outgoing_.assign(1, {.data = data(), .bytes = buffer_.bytes(), .readers = group_.peers});
+  for (std::size_t i = 0; i < incoming_.size(); ++i) {
+    incoming_[i] = {.source = group_.peers[i], .bytes = buffer_.bytes()};
+  }
+  spec.outgoing = outgoing_;
+  spec.incoming = incoming_;
+  spec.bytes = buffer_.bytes();
+  spec.overwrites_payload = true;
+}
+
+// All ranks send their shards in the same order. An owner needs a shard of all sources at once:
+// in any other order, writers whose memory is full could wait for each other in a ring.
+void ShardedReduction::describe_reduction(ExchangeSpec& spec) {
+  sums_ = true;
+  sum_begin_ = shards().begin(group_.own);
+  outgoing_.clear();
+  for (std::size_t i = 0; i < incoming_.size(); ++i) {
+    const std::size_t owner = group_.place_of_peer(i);
+    outgoing_.push_back({.data = data() + shards().begin(owner),
+                         .bytes = shards().size(owner),
+                         .readers = {&group_.peers[i], 1}});
+    incoming_[i] = {.source = group_.peers[i], .bytes = shards().size(group_.own)};
+  }
+  spec.outgoing = outgoing_;
+  spec.incoming = incoming_;
+  spec.bytes = shards().size(group_.own);
+  spec.last = false;
+}
+
+void ShardedReduction::describe_copies(ExchangeSpec& spec) {
+  sums_ = false;
+  outgoing_.assign(1, {.data = data() + shards().begin(group_.own),
+                       .bytes = shards().size(group_.own),
+                       .readers = group_.peers});
+  for (std::size_t i = 0; i < incoming_.size(); ++i) {
+    incoming_[i] = {.source = group_.peers[i], .bytes = shards().size(group_.place_of_peer(i))};
+  }
+  spec.outgoing = outgoing_;
+  spec.incoming = incoming_;
+  spec.pace = Pace::Each;
+}
+
+void ShardedReduction::receive(std::size_t offset, std::size_t bytes,
+                               std::span<const Piece> pieces) {
+  if (!sums_) {
+    const std::size_t owner = group_.place_of_peer(pieces[0].source_index);
+    copy_bytes(data() + shards().begin(owner) + offset, pieces[0].data, bytes);
+    return;
+  }
+  std::byte* const out = data() + sum_begin_ + offset;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    operands_[group_.place_of_peer(i)] = pieces[i].data;
+  }
+  operands_[group_.own] = out;
+  plain_sum(buffer_.dtype, out, operands_, bytes, divisor_);
+}
+
+}  // namespace bluefog::ops

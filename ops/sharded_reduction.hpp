@@ -1,0 +1,69 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/transport/exchange.hpp"
+#include "ops/group.hpp"
+
+namespace bluefog::ops {
+
+/// How `bytes` bytes are divided among `owners` owners, in pieces that begin on multiples of 64.
+struct Shards {
+  std::size_t bytes = 0;
+  std::size_t owners = 1;
+
+  [[nodiscard]] std::size_t begin(std::size_t owner) const noexcept {
+    constexpr std::size_t kUnit = 64;
+    const std::size_t units = (bytes + kUnit - 1) / kUnit;
+    const std::size_t extra = units % owners;
+    const std::size_t before = units / owners * owner + std::min(owner, extra);
+    return std::min(bytes, before * kUnit);
+  }
+  [[nodiscard]] std::size_t size(std::size_t owner) const noexcept {
+    return begin(owner + 1) - begin(owner);
+  }
+};
+
+/// The exchanges by which a group sums: either everybody sends everything to everybody, or shards
+/// go to their owners, which sum them, and the sums to everybody. In place, added by rising rank,
+/// then divided.
+class ShardedReduction {
+ public:
+  ShardedReduction(BufferView buffer, Group group, int divisor);
+
+  /// Short buffers are summed whole: one round of messages costs less than two.
+  [[nodiscard]] bool is_whole() const noexcept;
+  [[nodiscard]] const Group& group() const noexcept { return group_; }
+  [[nodiscard]] Shards shards() const noexcept {
+    return {.bytes = buffer_.bytes(), .owners = group_.size()};
+  }
+
+  /// Everybody gets the sum of everything.
+  void describe_whole(ExchangeSpec& spec);
+  /// This rank's shard becomes the sum.
+  void describe_reduction(ExchangeSpec& spec);
+  /// The other shards become what their owners hold.
+  void describe_copies(ExchangeSpec& spec);
+
+  /// What arrives in the exchange that was described last.
+  void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces);
+
+ private:
+  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(buffer_.data); }
+
+  BufferView buffer_;
+  Group group_;
+  int divisor_;
+  /// The exchange under way sums, beginning here; otherwise it copies.
+  bool sums_ = false;
+  std::size_t sum_begin_ = 0;
+  std::vector<Outgoing> outgoing_;
+  std::vector<Incoming> incoming_;
+  std::vector<const std::byte*> operands_;
+};
+
+}  // namespace bluefog::ops
