@@ -61,6 +61,13 @@ class ResultsTest(unittest.TestCase):
         self.assertIn("unit", [r.name for r in found])
         self.assertEqual({r.state for r in found}, {"failed"})
 
+    def test_every_folder_of_tests_is_a_rung_or_shared(self):
+        rungs = {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package"}
+        found = run_suites.missing_suites("release", [])
+        self.assertEqual({r.name for r in found}, rungs)
+        of_all = [run_suites.Result("release", f"{rung}.a", "passed", "") for rung in rungs]
+        self.assertEqual(list(run_suites.missing_suites("release", of_all)), [])
+
 
 class MergeTest(unittest.TestCase):
     def merge(self, *ranks):
