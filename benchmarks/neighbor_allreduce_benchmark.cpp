@@ -114,6 +114,7 @@ Result measure(Context& context, const std::shared_ptr<const bluefog::NeighborPl
   const auto round = [&](int index) {
     op_times.push_back(time_batch(index, run_op));
     copy_times.push_back(time_batch(index, run_copy));
+    bluefog::ops::barrier(context);  // ranks come from their copies at different times
     hand_over_times.push_back(time_us([&] {
                                 for (int i = 0; i < kShortBatch; ++i) {
                                   bluefog::ops::barrier(context);

@@ -29,8 +29,7 @@ class Allreduce final : public Operation {
   Allreduce(BufferView buffer, Group group, const AllreduceOptions& options)
       : name_(fingerprint_name(options.name, detail_of(options))),
         envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, name_)),
-        divisor_(options.reduction == Reduction::Average ? static_cast<int>(group.size()) : 1),
-        reduction_(std::move(buffer), std::move(group), divisor_) {}
+        reduction_(std::move(buffer), std::move(group), options.reduction == Reduction::Average) {}
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 
@@ -57,7 +56,6 @@ class Allreduce final : public Operation {
  private:
   std::string name_;
   Envelope envelope_;
-  int divisor_;
   ShardedReduction reduction_;
   bool has_reduced_ = false;
 };

@@ -48,11 +48,8 @@ int Gathering::rank_of_part(std::size_t part) const noexcept {
 }
 
 bool Gathering::next(ExchangeSpec& spec) {
-  if (check_ != nullptr) {
-    if (check_->describe(spec)) {
-      return true;
-    }
-    check_.reset();
+  if (PlanExchange::comes_next(check_, spec)) {
+    return true;
   }
   spec.envelope = envelope_;
   spec.pace = Pace::Each;

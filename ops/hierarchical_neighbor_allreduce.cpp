@@ -27,8 +27,7 @@ struct Overlap {
   std::size_t end = 0;
 };
 
-/// Where the ranks of `machines` hold parts of [begin, end), by machine and then by place. Short
-/// buffers are held whole by every rank: one of each machine is enough.
+/// Where the ranks of `machines` hold parts of [begin, end), by machine and then by place.
 std::vector<Overlap> overlaps(const MachineLayout& layout,
                               const std::vector<WeightedRank>& machines, std::size_t bytes,
                               std::size_t begin, std::size_t end) {
@@ -80,29 +79,32 @@ class HierarchicalNeighborAllreduce final : public Operation {
   HierarchicalNeighborAllreduce(const Context& context, BufferView buffer, const NeighborPlan& plan,
                                 const HierarchicalOptions& options)
       : buffer_(std::move(buffer)),
-        layout_(context.machines()),
-        plan_(plan),
+        self_weight_(plan.self_weight),
         name_(options.name),
         envelope_(Envelope::make(kKind, buffer_.dtype, buffer_.count, options.name)),
-        local_(buffer_, Group::machine(context),
-               static_cast<int>(layout_.ranks_of(plan.rank).size())),
-        twins_(plan_between_twins(layout_, context.rank(), plan)) {
+        local_(buffer_, Group::machine(context), true),
+        is_whole_(local_.is_whole()),
+        begin_(is_whole_ ? 0 : local_.shards().begin(local_.group().own)),
+        end_(is_whole_ ? buffer_.bytes() : local_.shards().begin(local_.group().own + 1)),
+        uses_scratch_(!is_whole_ && !divides_alike(context.machines(), plan)) {
     envelope_.name = name_.text();
+    NeighborPlan twins = plan_between_twins(context.machines(), context.rank(), plan);
+    if (uses_scratch_) {
+      route_overlaps(context.machines(), plan);
+    } else {
+      route_whole_shard(twins);
+    }
     if (options.check == PlanCheck::Checked) {
-      NeighborPlan compared = twins_;
-      std::ranges::sort(compared.sources, {}, &WeightedRank::rank);
-      check_ = std::make_unique<PlanExchange>(context, compared, envelope_);
+      std::ranges::sort(twins.sources, {}, &WeightedRank::rank);
+      check_ = std::make_unique<PlanExchange>(context, twins, envelope_);
     }
   }
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 
   bool next(ExchangeSpec& spec) override {
-    if (check_ != nullptr) {
-      if (check_->describe(spec)) {
-        return true;
-      }
-      check_.reset();
+    if (PlanExchange::comes_next(check_, spec)) {
+      return true;
     }
     spec.envelope = envelope_;
     const bool has_local_peers = !local_.group().peers.empty();
@@ -111,7 +113,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
       under_way_ = Stage::Local;
       // A machine of one rank rests meanwhile: exchanges are numbered alike on all ranks.
       if (has_local_peers) {
-        local_.is_whole() ? local_.describe_whole(spec) : local_.describe_reduction(spec);
+        is_whole_ ? local_.describe_whole(spec) : local_.describe_reduction(spec);
       }
       spec.last = false;
       return true;
@@ -120,13 +122,13 @@ class HierarchicalNeighborAllreduce final : public Operation {
       stage_ = Stage::Copies;
       under_way_ = Stage::Machines;
       describe_machines(spec);
-      spec.last = !uses_scratch_ && (local_.is_whole() || !has_local_peers);
+      spec.last = !uses_scratch_ && (is_whole_ || !has_local_peers);
       return true;
     }
     if (stage_ == Stage::Copies) {
       stage_ = Stage::Done;
       combine_scratch();
-      if (has_local_peers && !local_.is_whole()) {
+      if (has_local_peers && !is_whole_) {
         under_way_ = Stage::Copies;
         local_.describe_copies(spec);
         return true;
@@ -152,59 +154,28 @@ class HierarchicalNeighborAllreduce final : public Operation {
 
   [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(buffer_.data); }
 
-  void describe_machines(ExchangeSpec& spec) {
-    const Shards shards = local_.shards();
-    const bool is_whole = local_.is_whole();
-    begin_ = is_whole ? 0 : shards.begin(local_.group().own);
-    end_ = is_whole ? buffer_.bytes() : shards.begin(local_.group().own + 1);
-    if (is_whole || has_equal_machines()) {
-      describe_whole_shard(spec, is_whole);
-    } else {
-      describe_overlaps(spec);
-    }
-  }
-
   /// Neighbouring machines divide the buffer as this one does.
-  [[nodiscard]] bool has_equal_machines() const {
-    const auto has_as_many = [&](const WeightedRank& machine) {
-      return layout_.ranks_of(machine.rank).size() == local_.group().size();
+  [[nodiscard]] static bool divides_alike(const MachineLayout& layout, const NeighborPlan& plan) {
+    const auto has_as_many = [&, own = layout.ranks_of(plan.rank).size()](const auto& machine) {
+      return layout.ranks_of(machine.rank).size() == own;
     };
-    return std::ranges::all_of(plan_.sources, has_as_many) &&
-           std::ranges::all_of(plan_.destinations, has_as_many);
+    return std::ranges::all_of(plan.sources, has_as_many) &&
+           std::ranges::all_of(plan.destinations, has_as_many);
   }
 
   /// One message to all readers, combined as it arrives.
-  void describe_whole_shard(ExchangeSpec& spec, bool is_whole) {
-    uses_scratch_ = false;
-    const auto local_rank = static_cast<int>(local_.group().own);
-    readers_.clear();
-    incoming_.clear();
-    if (is_whole) {
-      readers_ = twins_.destinations;
-    } else {
-      for (const WeightedRank& machine : plan_.destinations) {
-        readers_.push_back(
-            {.rank = twin_of(layout_, local_rank, machine.rank), .weight = machine.weight});
-      }
-    }
-    for (const WeightedRank& source : twins_.sources) {
+  void route_whole_shard(const NeighborPlan& twins) {
+    readers_ = twins.destinations;
+    for (const WeightedRank& source : twins.sources) {
       incoming_.push_back({.source = source, .bytes = end_ - begin_});
     }
-    outgoing_.assign(1, {.data = data() + begin_, .bytes = end_ - begin_, .readers = readers_});
-    spec.outgoing = outgoing_;
-    spec.incoming = incoming_;
-    spec.bytes = end_ - begin_;
-    spec.overwrites_payload = true;
+    outgoing_.push_back({.data = data() + begin_, .bytes = end_ - begin_, .readers = readers_});
   }
 
   /// Parts of the shard to whoever owns them elsewhere, kept until all are here.
-  void describe_overlaps(ExchangeSpec& spec) {
-    uses_scratch_ = true;
-    const auto out = overlaps(layout_, plan_.destinations, buffer_.bytes(), begin_, end_);
-    sources_ = overlaps(layout_, plan_.sources, buffer_.bytes(), begin_, end_);
-    readers_.clear();
-    outgoing_.clear();
-    incoming_.clear();
+  void route_overlaps(const MachineLayout& layout, const NeighborPlan& plan) {
+    const auto out = overlaps(layout, plan.destinations, buffer_.bytes(), begin_, end_);
+    sources_ = overlaps(layout, plan.sources, buffer_.bytes(), begin_, end_);
     for (const Overlap& overlap : out) {
       readers_.push_back(overlap.rank);
     }
@@ -216,11 +187,19 @@ class HierarchicalNeighborAllreduce final : public Operation {
     for (const Overlap& overlap : sources_) {
       incoming_.push_back({.source = overlap.rank, .bytes = overlap.end - overlap.begin});
     }
-    scratch_.resize(plan_.sources.size() * (end_ - begin_));
-    weights_.assign(plan_.sources.size(), 0.0);
+    scratch_.resize(plan.sources.size() * (end_ - begin_));
+    weights_.assign(plan.sources.size(), 0.0);
+  }
+
+  void describe_machines(ExchangeSpec& spec) {
     spec.outgoing = outgoing_;
     spec.incoming = incoming_;
-    spec.pace = Pace::Each;
+    if (uses_scratch_) {
+      spec.pace = Pace::Each;
+    } else {
+      spec.bytes = end_ - begin_;
+      spec.overwrites_payload = true;
+    }
   }
 
   void keep(std::size_t offset, std::size_t bytes, const Piece& piece) {
@@ -232,7 +211,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
   }
 
   void combine(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) {
-    operands_.assign(1, {.data = data() + begin_ + offset, .weight = plan_.self_weight});
+    operands_.assign(1, {.data = data() + begin_ + offset, .weight = self_weight_});
     for (const Piece& piece : pieces) {
       operands_.push_back({.data = piece.data, .weight = piece.weight});
     }
@@ -243,7 +222,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
     if (!uses_scratch_) {
       return;
     }
-    operands_.assign(1, {.data = data() + begin_, .weight = plan_.self_weight});
+    operands_.assign(1, {.data = data() + begin_, .weight = self_weight_});
     for (std::size_t m = 0; m < weights_.size(); ++m) {
       operands_.push_back({.data = scratch_.data() + m * (end_ - begin_), .weight = weights_[m]});
     }
@@ -251,19 +230,18 @@ class HierarchicalNeighborAllreduce final : public Operation {
   }
 
   BufferView buffer_;
-  MachineLayout layout_;
-  NeighborPlan plan_;
+  double self_weight_;
   CallName name_;
   Envelope envelope_;
   ShardedReduction local_;
-  NeighborPlan twins_;
+  bool is_whole_;
+  /// The part that this rank exchanges with other machines, in bytes.
+  std::size_t begin_;
+  std::size_t end_;
+  bool uses_scratch_;
   std::unique_ptr<PlanExchange> check_{};
   Stage stage_ = Stage::Local;
   Stage under_way_ = Stage::Local;
-  /// This rank's shard, in bytes.
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
-  bool uses_scratch_ = false;
   std::vector<Overlap> sources_;
   std::vector<std::byte> scratch_;
   std::vector<double> weights_;

@@ -39,11 +39,8 @@ class NeighborAllreduce final : public Operation {
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 
   bool next(ExchangeSpec& spec) override {
-    if (check_ != nullptr) {
-      if (check_->describe(spec)) {
-        return true;
-      }
-      check_.reset();
+    if (PlanExchange::comes_next(check_, spec)) {
+      return true;
     }
     const auto* const in = static_cast<const std::byte*>(input_.data);
     outgoing_ = {.data = in, .bytes = output_.bytes(), .readers = plan_->destinations};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "bluefog_cpp/transport/context.hpp"
@@ -23,6 +24,16 @@ class PlanExchange {
   bool describe(ExchangeSpec& spec);
 
   void receive(std::size_t offset, std::size_t bytes, const Piece& piece);
+
+  /// Describes the comparison as an operation's next exchange, while there is one; ends it when the
+  /// plans agree. @return whether `spec` was filled.
+  /// @throws MismatchError as `describe`.
+  static bool comes_next(std::unique_ptr<PlanExchange>& check, ExchangeSpec& spec) {
+    if (check != nullptr && !check->describe(spec)) {
+      check.reset();
+    }
+    return check != nullptr;
+  }
 
  private:
   [[nodiscard]] std::byte* bitmap_of(int rank) noexcept;

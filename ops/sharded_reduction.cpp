@@ -12,10 +12,10 @@ constexpr std::size_t kWholeBytes = 4096;
 
 }  // namespace
 
-ShardedReduction::ShardedReduction(BufferView buffer, Group group, int divisor)
+ShardedReduction::ShardedReduction(BufferView buffer, Group group, bool averages)
     : buffer_(std::move(buffer)),
       group_(std::move(group)),
-      divisor_(divisor),
+      divisor_(averages ? static_cast<int>(group_.size()) : 1),
       incoming_(group_.peers.size()),
       operands_(group_.size()) {
   outgoing_.reserve(group_.peers.size());

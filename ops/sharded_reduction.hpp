@@ -30,10 +30,10 @@ struct Shards {
 
 /// The exchanges by which a group sums: either everybody sends everything to everybody, or shards
 /// go to their owners, which sum them, and the sums to everybody. In place, added by rising rank,
-/// then divided.
+/// then divided by the number of ranks for an average.
 class ShardedReduction {
  public:
-  ShardedReduction(BufferView buffer, Group group, int divisor);
+  ShardedReduction(BufferView buffer, Group group, bool averages);
 
   /// Short buffers are summed whole: one round of messages costs less than two.
   [[nodiscard]] bool is_whole() const noexcept;

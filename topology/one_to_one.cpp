@@ -30,7 +30,7 @@ void require(bool holds, std::string_view schedule, std::string_view what, std::
 /// rests.
 using Receiver = std::function<int(int rank, std::int64_t phase)>;
 
-class OneToOneSource final : public Schedule::Source {
+class OneToOneSource : public Schedule::Source {
  public:
   /// @param sender the inverse of `receiver`.
   OneToOneSource(int size, std::int64_t period, Receiver receiver, Receiver sender)
@@ -40,12 +40,16 @@ class OneToOneSource final : public Schedule::Source {
   [[nodiscard]] std::int64_t period_steps() const override { return period_; }
 
   [[nodiscard]] MixingMatrix mixing_matrix(std::int64_t phase) const override {
-    std::vector<std::vector<WeightedRank>> rows(static_cast<std::size_t>(size_));
+    const std::vector<int> readers = receivers(phase);
+    std::vector<std::vector<WeightedRank>> rows(readers.size());
     for (int rank = 0; rank < size_; ++rank) {
-      const NeighborPlan plan = plan_for(rank, phase);
-      auto& row = rows[static_cast<std::size_t>(rank)];
-      row = plan.sources;
-      row.push_back({.rank = rank, .weight = plan.self_weight});
+      const int reader = readers[static_cast<std::size_t>(rank)];
+      auto& row = rows[static_cast<std::size_t>(reader)];
+      if (reader == rank) {
+        row = {{.rank = rank, .weight = 1.0}};
+      } else {
+        row = {{.rank = reader, .weight = 0.5}, {.rank = rank, .weight = 0.5}};
+      }
     }
     return MixingMatrix::from_rows(std::move(rows));
   }
@@ -59,6 +63,16 @@ class OneToOneSource final : public Schedule::Source {
       plan.destinations = {{.rank = reader, .weight = 1.0}};
     }
     return plan;
+  }
+
+ protected:
+  /// Of every rank.
+  [[nodiscard]] virtual std::vector<int> receivers(std::int64_t phase) const {
+    std::vector<int> result(static_cast<std::size_t>(size_));
+    for (int rank = 0; rank < size_; ++rank) {
+      result[static_cast<std::size_t>(rank)] = receiver_(rank, phase);
+    }
+    return result;
   }
 
  private:
@@ -93,6 +107,37 @@ std::vector<int> shuffled(int size, std::uint64_t seed, std::int64_t phase) {
   }
   return order;
 }
+
+/// Neighbours in the shuffled order are a pair; the last of an odd number is its own.
+std::vector<int> drawn_pairs(int size, std::uint64_t seed, std::int64_t phase) {
+  const std::vector<int> order = shuffled(size, seed, phase);
+  std::vector<int> pairs(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::size_t other = (i ^ 1U) < order.size() ? i ^ 1U : i;
+    pairs[static_cast<std::size_t>(order[i])] = order[other];
+  }
+  return pairs;
+}
+
+class RandomMatchingSource final : public OneToOneSource {
+ public:
+  RandomMatchingSource(int size, std::uint64_t seed, std::int64_t period)
+      : OneToOneSource(size, period, peer(size, seed), peer(size, seed)), seed_(seed) {}
+
+ protected:
+  [[nodiscard]] std::vector<int> receivers(std::int64_t phase) const override {
+    return drawn_pairs(size(), seed_, phase);  // one draw for all ranks
+  }
+
+ private:
+  static Receiver peer(int size, std::uint64_t seed) {
+    return [=](int rank, std::int64_t phase) {
+      return drawn_pairs(size, seed, phase)[static_cast<std::size_t>(rank)];
+    };
+  }
+
+  std::uint64_t seed_;
+};
 
 /// Of a step of an inner–outer schedule: who leaves the machine, and how far the others reach.
 struct InnerOuter {
@@ -141,13 +186,7 @@ Schedule one_peer_hypercube(int size) {
 Schedule random_matching(int size, std::uint64_t seed, std::int64_t steps) {
   require(size >= 1, "random matching", "size", size, "at least 1");
   require(steps >= 1, "random matching", "steps", steps, "at least 1");
-  const auto peer = [size, seed](int rank, std::int64_t phase) {
-    const std::vector<int> order = shuffled(size, seed, phase);
-    const auto place = static_cast<std::size_t>(std::ranges::find(order, rank) - order.begin());
-    const std::size_t other = place ^ 1U;
-    return other < order.size() ? order[other] : rank;
-  };
-  return one_to_one(size, steps, peer, peer);
+  return Schedule(std::make_unique<RandomMatchingSource>(size, seed, steps));
 }
 
 Schedule inner_outer_ring(int machines, int local_size) {

@@ -11,6 +11,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 
@@ -63,15 +64,30 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-bool parse_flag(std::string_view name, std::string_view value) {
+/// One of a few words. `expected` lists them, for the message.
+template <typename Choice, std::size_t N>
+Choice parse_word(std::string_view name, std::string_view value,
+                  const std::array<std::pair<std::string_view, Choice>, N>& words,
+                  std::string_view expected) {
   const std::string text = lower(value);
-  if (text == "1" || text == "true" || text == "yes" || text == "on") {
-    return true;
+  for (const auto& [word, choice] : words) {
+    if (text == word) {
+      return choice;
+    }
   }
-  if (text == "0" || text == "false" || text == "no" || text == "off") {
-    return false;
-  }
-  refuse(name, value, "1, true, yes or on; or 0, false, no or off");
+  refuse(name, value, expected);
+}
+
+bool parse_flag(std::string_view name, std::string_view value) {
+  constexpr std::array<std::pair<std::string_view, bool>, 8> kWords{{{"1", true},
+                                                                     {"true", true},
+                                                                     {"yes", true},
+                                                                     {"on", true},
+                                                                     {"0", false},
+                                                                     {"false", false},
+                                                                     {"no", false},
+                                                                     {"off", false}}};
+  return parse_word(name, value, kWords, "1, true, yes or on; or 0, false, no or off");
 }
 
 LogLevel parse_log_level(std::string_view name, std::string_view value) {
@@ -86,28 +102,15 @@ LogLevel parse_log_level(std::string_view name, std::string_view value) {
 }
 
 TransportChoice parse_transport(std::string_view name, std::string_view value) {
-  const std::string text = lower(value);
-  if (text == "auto") {
-    return TransportChoice::Auto;
-  }
-  if (text == "mpi") {
-    return TransportChoice::Mpi;
-  }
-  refuse(name, value, "auto or mpi");
+  constexpr std::array<std::pair<std::string_view, TransportChoice>, 2> kWords{
+      {{"auto", TransportChoice::Auto}, {"mpi", TransportChoice::Mpi}}};
+  return parse_word(name, value, kWords, "auto or mpi");
 }
 
 ShmCopy parse_shm_copy(std::string_view name, std::string_view value) {
-  const std::string text = lower(value);
-  if (text == "auto") {
-    return ShmCopy::Auto;
-  }
-  if (text == "cache") {
-    return ShmCopy::Cache;
-  }
-  if (text == "stream") {
-    return ShmCopy::Stream;
-  }
-  refuse(name, value, "auto, cache or stream");
+  constexpr std::array<std::pair<std::string_view, ShmCopy>, 3> kWords{
+      {{"auto", ShmCopy::Auto}, {"cache", ShmCopy::Cache}, {"stream", ShmCopy::Stream}}};
+  return parse_word(name, value, kWords, "auto, cache or stream");
 }
 
 std::int64_t parse_chunk(std::string_view name, std::string_view value) {

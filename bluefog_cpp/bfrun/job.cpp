@@ -159,7 +159,6 @@ int run_job(const Options& options) {
   call.no_input = stdin_is_null();
   call.bfrun = own_path();
   call.mpirun = locate_mpirun(options);
-  call.version = query_mpirun_version(call.mpirun);
   const bool mpirun_binds = has_flag(call.extra_flags, "bind-to");
   const std::string key = draw_report_key();
   std::vector<std::string> warnings;
@@ -169,7 +168,8 @@ int run_job(const Options& options) {
   if (machines.includes_this_host) check_command(options, environment);
   call.exported = exportable_names(environment);
   const SessionFolder session(environment);
-  if (!names_session_base(call.extra_flags)) session.offer_to(call.mpirun, environment);
+  call.version = names_session_base(call.extra_flags) ? query_mpirun_version(call.mpirun)
+                                                      : session.offer_to(call.mpirun, environment);
   const auto words = build_mpirun_command(options, call);
 
   MonitoredJob job;

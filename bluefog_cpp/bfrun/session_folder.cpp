@@ -3,8 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "bluefog_cpp/bfrun/mpirun.hpp"
-#include "bluefog_cpp/bfrun/process.hpp"
+#include "bluefog_cpp/bfrun/options.hpp"
 
 namespace bluefog::launcher {
 namespace {
@@ -27,13 +26,20 @@ SessionFolder::~SessionFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-void SessionFolder::offer_to(const std::string& mpirun, Environment& environment) const {
-  if (path_.empty() || environment.contains(kVariable)) return;
-  // mpirun refuses to run with a base for one host beside one for all; it knows where each was set.
+OpenMpiVersion SessionFolder::offer_to(const std::string& mpirun, Environment& environment) const {
+  if (path_.empty() || environment.contains(kVariable)) {
+    return query_mpirun_version(mpirun);
+  }
   setenv(kVariable, path_.c_str(), 1);
-  const bool accepted = parse_mpirun_version(capture_output({mpirun, "--version"})).has_value();
-  unsetenv(kVariable);
-  if (accepted) environment[kVariable] = path_;
+  try {
+    const OpenMpiVersion version = query_mpirun_version(mpirun);
+    unsetenv(kVariable);
+    environment[kVariable] = path_;
+    return version;
+  } catch (const UsageError&) {
+    unsetenv(kVariable);
+    return query_mpirun_version(mpirun);
+  }
 }
 
 }  // namespace bluefog::launcher

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "bluefog_cpp/bfrun/environment.hpp"
+#include "bluefog_cpp/bfrun/mpirun.hpp"
 
 namespace bluefog::launcher {
 
@@ -24,8 +25,10 @@ class SessionFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
 
   /// Points `mpirun` to the folder, by a variable in `environment`; not where the user has chosen a
-  /// place already, in a variable or in a file of parameters.
-  void offer_to(const std::string& mpirun, Environment& environment) const;
+  /// place already, in a variable or in a file of parameters: mpirun, asked for its version beside
+  /// that, does not answer then.
+  /// @return its version. Errors: as `query_mpirun_version`.
+  OpenMpiVersion offer_to(const std::string& mpirun, Environment& environment) const;
 
  private:
   std::string path_;

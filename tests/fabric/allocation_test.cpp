@@ -46,33 +46,29 @@ void expect_no_allocations(
   }
 }
 
+BufferView view_of(std::vector<float>& values) {
+  return {.data = values.data(), .count = static_cast<std::int64_t>(values.size())};
+}
+
+void expect_no_allocations_nonblocking(const ops::NeighborAllreduceOptions& options) {
+  expect_no_allocations([&](Context& context, const Plan& plan, std::vector<float>& values) {
+    ops::neighbor_allreduce_nonblocking(context, view_of(values), plan, options).wait();
+  });
+}
+
 TEST(Allocations, NoneInBlockingCalls) {
   expect_no_allocations([](Context& context, const Plan& plan, std::vector<float>& values) {
-    ops::neighbor_allreduce(
-        context, {.data = values.data(), .count = static_cast<std::int64_t>(values.size())}, plan);
+    ops::neighbor_allreduce(context, view_of(values), plan);
   });
 }
 
 TEST(Allocations, NoneInNonblockingCallsWithALongName) {
-  const ops::NeighborAllreduceOptions options{
-      .name = "a name that is longer than what a string holds by itself"};
-  expect_no_allocations([&](Context& context, const Plan& plan, std::vector<float>& values) {
-    ops::neighbor_allreduce_nonblocking(
-        context, {.data = values.data(), .count = static_cast<std::int64_t>(values.size())}, plan,
-        options)
-        .wait();
-  });
+  expect_no_allocations_nonblocking(
+      {.name = "a name that is longer than what a string holds by itself"});
 }
 
 TEST(Allocations, NoneInHeldCalls) {
-  const ops::NeighborAllreduceOptions options{.name = "held",
-                                              .completion = ops::Completion::OnWait};
-  expect_no_allocations([&](Context& context, const Plan& plan, std::vector<float>& values) {
-    ops::neighbor_allreduce_nonblocking(
-        context, {.data = values.data(), .count = static_cast<std::int64_t>(values.size())}, plan,
-        options)
-        .wait();
-  });
+  expect_no_allocations_nonblocking({.name = "held", .completion = ops::Completion::OnWait});
 }
 
 TEST(Allocations, NoneInBarriers) {
