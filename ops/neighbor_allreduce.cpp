@@ -1,7 +1,5 @@
 #include "ops/neighbor_allreduce.hpp"
 
-#include <fmt/format.h>
-
 #include <boost/container/small_vector.hpp>
 #include <memory>
 #include <string>
@@ -92,22 +90,8 @@ class NeighborAllreduce final : public Operation {
 
 void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
                      const NeighborPlan* plan) {
-  check_buffer(context, kKind, input);
-  check_buffer(context, kKind, output);
-  check_floating(context, kKind, output.dtype);
+  check_in_and_out(context, kKind, input, output);
   check_plan(context, kKind, plan);
-  if (input.dtype != output.dtype || input.count != output.count) {
-    throw InvalidArgument(fmt::format("{}: expected an output like the input, {}[{}], found {}[{}]",
-                                      where(context, kKind), name_of(input.dtype), input.count,
-                                      name_of(output.dtype), output.count));
-  }
-  const auto* const in = static_cast<const std::byte*>(input.data);
-  const auto* const out = static_cast<const std::byte*>(output.data);
-  if (in != out && in < out + output.bytes() && out < in + input.bytes()) {
-    throw InvalidArgument(fmt::format(
-        "{}: expected input and output to be the same memory or apart, found them overlapping",
-        where(context, kKind)));
-  }
 }
 
 }  // namespace

@@ -33,6 +33,25 @@ void check_floating(const Context& context, OpKind kind, Dtype dtype) {
   }
 }
 
+void check_in_and_out(const Context& context, OpKind kind, const ConstBufferView& input,
+                      const BufferView& output) {
+  check_buffer(context, kind, input);
+  check_buffer(context, kind, output);
+  check_floating(context, kind, output.dtype);
+  if (input.dtype != output.dtype || input.count != output.count) {
+    throw InvalidArgument(fmt::format("{}: expected an output like the input, {}[{}], found {}[{}]",
+                                      where(context, kind), name_of(input.dtype), input.count,
+                                      name_of(output.dtype), output.count));
+  }
+  const auto* const in = static_cast<const std::byte*>(input.data);
+  const auto* const out = static_cast<const std::byte*>(output.data);
+  if (in != out && in < out + output.bytes() && out < in + input.bytes()) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected input and output to be the same memory or apart, found them overlapping",
+        where(context, kind)));
+  }
+}
+
 void check_plan(const Context& context, OpKind kind, const NeighborPlan* plan) {
   check_plan_of(context, kind, plan, "rank", context.rank(), context.size());
 }

@@ -20,6 +20,12 @@ void check_buffer(const Context& context, OpKind kind, const ConstBufferView& bu
 /// @throws InvalidArgument unless the buffer's dtype is one of the floating ones.
 void check_floating(const Context& context, OpKind kind, Dtype dtype);
 
+/// Both buffers, and their dtype, for a weighted average.
+/// @throws InvalidArgument also unless they have the same dtype and count and are the same memory
+/// or apart.
+void check_in_and_out(const Context& context, OpKind kind, const ConstBufferView& input,
+                      const BufferView& output);
+
 /// @throws InvalidArgument if the plan is null, another rank's, of another size, or malformed.
 void check_plan(const Context& context, OpKind kind, const NeighborPlan* plan);
 
@@ -29,12 +35,13 @@ void check_plan_of(const Context& context, OpKind kind, const NeighborPlan* plan
 
 /// Runs the checks of a call's arguments. If they fail, the call counts as refused: peers that
 /// wait for this rank in it are told why.
+/// @param partner as `Operation::partner`.
 template <typename Checks>
-void validate(Context& context, Checks&& checks) {
+void validate(Context& context, Checks&& checks, int partner = -1) {
   try {
     std::forward<Checks>(checks)();
   } catch (const std::exception& e) {
-    context.engine().refuse(e.what());
+    context.engine().refuse(e.what(), partner);
     throw;
   }
 }

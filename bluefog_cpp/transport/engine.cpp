@@ -45,6 +45,7 @@ Engine::Engine(EngineParts parts)
       operation_pool_(std::make_shared<std::pmr::synchronized_pool_resource>(
           std::pmr::pool_options{.max_blocks_per_chunk = 0,
                                  .largest_required_pool_block = kLargestOperation})),
+      pair_calls_(static_cast<std::size_t>(parts_.size)),
       refusals_(static_cast<std::size_t>(parts_.size)) {}
 
 Engine::~Engine() { close(); }
@@ -81,7 +82,7 @@ void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
     throw StateError(fmt::format("rank {}, {}: the context is closed", parts_.rank,
                                  operation.envelope().describe()));
   }
-  operation.call_.index = next_call_++;
+  operation.call_.index = take_index(operation.partner());
   for (const auto& transport : parts_.transports) {
     transport->note_call(CallId::make(operation.call_.index, 0), operation.envelope().kind);
   }
@@ -89,6 +90,32 @@ void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
   if (parts_.timeline) {
     parts_.timeline->begin(lane_of(operation), timeline_name(operation.envelope().kind));
   }
+}
+
+std::uint64_t Engine::take_index(int partner) {
+  return partner < 0 ? next_call_++
+                     : kFirstPairCall + ++pair_calls_[static_cast<std::size_t>(partner)];
+}
+
+StepRights Engine::rights_of(const Operation& operation, const StepRights& ordinary) const {
+  StepRights rights = ordinary;
+  rights.waited_for = operation.call_.waiters > 0;
+  if (operation.partner() < 0) {
+    return rights;
+  }
+  rights.may_publish = retractions_.empty();
+  rights.oldest_call = operation.call_.index;
+  for (const auto& [earlier, owner] : active_) {
+    if (earlier->partner() != operation.partner() || is_done(*earlier)) {
+      continue;
+    }
+    rights.oldest_call = std::min(rights.oldest_call, earlier->call_.index);
+    if (earlier == &operation) {
+      break;
+    }
+    rights.may_publish &= earlier->call_.last && earlier->call_.exchange.published();
+  }
+  return rights;
 }
 
 bool Engine::step_all() {
@@ -103,7 +130,7 @@ bool Engine::step_all() {
   }
   rights.oldest_call = next_call_;
   for (const Active& active : active_) {
-    if (!is_done(*active.operation)) {
+    if (active.operation->partner() < 0 && !is_done(*active.operation)) {
       rights.oldest_call = active.operation->call_.index;
       break;
     }
@@ -111,14 +138,13 @@ bool Engine::step_all() {
   bool some_finished = false;
   for (const Active& active : active_) {
     CallState& call = active.operation->call_;
-    rights.waited_for = call.waiters > 0;
-    moved |= step(*active.operation, rights);
+    moved |= step(*active.operation, rights_of(*active.operation, rights));
     if (!retractions_.empty()) {
       rights.may_publish = false;  // an end mark has to come before the next message
     }
     if (is_done(*active.operation)) {
       some_finished = true;
-    } else if (!call.last || !call.exchange.published()) {
+    } else if (active.operation->partner() < 0 && (!call.last || !call.exchange.published())) {
       rights.may_publish = false;
     }
   }
@@ -207,14 +233,14 @@ void Engine::complete(Operation& operation) {
 
 void Engine::fail(Operation& operation, std::exception_ptr error) {
   CallState& call = operation.call_;
-  failed_calls_[failed_count_++ % failed_calls_.size()] = call.index;
+  failed_calls_[failed_count_++ % failed_calls_.size()] = key_of(operation);
   end_span(operation);
   const std::string reason = message_of(error);
   for (Retraction& retraction : call.exchange.retract()) {
     retractions_.push_back({std::move(retraction), reason});
   }
   if (!call.peers_know) {
-    tell_peers(call.index, reason);
+    tell_peers(key_of(operation), reason);
   }
   call.error = std::move(error);
   call.phase.store(CallState::Phase::Failed, std::memory_order_release);

@@ -49,6 +49,7 @@ struct EngineParts {
 ///
 /// Every call has an index that counts the calls of this context on this rank,
 /// refused ones included, so that ranks stay in step when one of them refuses.
+/// Calls of two ranks are counted apart, for each pair.
 ///
 /// Thread-safe. Held by `shared_ptr`.
 class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
@@ -81,7 +82,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   }
 
   /// Counts a call that was refused before anything moved, and tells the peers why.
-  void refuse(std::string_view reason);
+  /// @param partner as `Operation::partner`.
+  void refuse(std::string_view reason, int partner = -1);
 
   /// `check` is called about every 50 ms by the user's threads while they wait, without the mutex;
   /// an exception from it fails the call and leaves the wait.
@@ -109,6 +111,21 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
   void unexpected(int rank, std::uint64_t call, const std::string& text) override;
 
+  /// A call, told from calls of other pairs.
+  struct CallKey {
+    std::uint64_t call = 0;
+    int partner = -1;
+
+    friend bool operator==(const CallKey&, const CallKey&) = default;
+  };
+  /// The key of what `rank` calls `call`.
+  [[nodiscard]] static CallKey key_of(int rank, std::uint64_t call) noexcept {
+    return {.call = call, .partner = is_pair_call(call) ? rank : -1};
+  }
+  [[nodiscard]] static CallKey key_of(const Operation& operation) noexcept {
+    return {.call = operation.call_.index, .partner = operation.partner()};
+  }
+
   struct Active {
     Operation* operation = nullptr;
     /// Null for calls that `run` keeps.
@@ -126,7 +143,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   void pause(Lock& lock, Waiter& waiter, Operation* operation);
   [[nodiscard]] bool needs_polling() const noexcept;
 
+  [[nodiscard]] std::uint64_t take_index(int partner);
   bool step_all();
+  [[nodiscard]] StepRights rights_of(const Operation& operation, const StepRights& ordinary) const;
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);
   void complete(Operation& operation);
@@ -136,12 +155,12 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   bool send_retractions();
 
   /// The next call that completes throws this, once per `call`.
-  void report_late(std::uint64_t call, std::string text);
-  void tell_peers(std::uint64_t call, std::string_view reason);
+  void report_late(CallKey call, std::string text);
+  void tell_peers(CallKey call, std::string_view reason);
   bool hear_control();
   void hear(int source, ControlMessage message);
-  [[nodiscard]] Operation* find_active(std::uint64_t call) const noexcept;
-  [[nodiscard]] bool has_failed(std::uint64_t call) const noexcept;
+  [[nodiscard]] Operation* find_active(CallKey call) const noexcept;
+  [[nodiscard]] bool has_failed(CallKey call) const noexcept;
 
   void fail_calls_on_dead_peers();
   [[nodiscard]] std::string awaited_text(const Operation& operation) const;
@@ -163,14 +182,16 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   std::vector<Active> active_;
   std::vector<PendingRetraction> retractions_;
   std::uint64_t next_call_ = 1;
+  /// By partner: calls made with it alone.
+  std::vector<std::uint64_t> pair_calls_;
   int drivers_ = 0;
   int sleepers_ = 0;
   bool closed_ = false;
   std::function<void()> interrupt_check_;
   std::vector<Refusals> refusals_;
   std::string pending_rejection_;
-  std::uint64_t last_late_call_ = 0;
-  std::array<std::uint64_t, 64> failed_calls_{};
+  CallKey last_late_call_{};
+  std::array<CallKey, 64> failed_calls_{};
   std::size_t failed_count_ = 0;
   std::thread progress_thread_;
 };

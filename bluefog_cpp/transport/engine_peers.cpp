@@ -10,21 +10,21 @@
 
 namespace bluefog {
 
-void Engine::refuse(std::string_view reason) {
+void Engine::refuse(std::string_view reason, int partner) {
   const Lock lock(mutex_);
   if (closed_) {
     return;
   }
-  const std::uint64_t call = next_call_++;
+  const CallKey call{.call = take_index(partner), .partner = partner};
   failed_calls_[failed_count_++ % failed_calls_.size()] = call;
   tell_peers(call, reason);
 }
 
-void Engine::tell_peers(std::uint64_t call, std::string_view reason) {
+void Engine::tell_peers(CallKey call, std::string_view reason) {
   const ControlMessage message{
-      .kind = ControlMessage::Kind::Refusal, .call = call, .text = std::string(reason)};
+      .kind = ControlMessage::Kind::Refusal, .call = call.call, .text = std::string(reason)};
   for (int peer = 0; peer < parts_.size; ++peer) {
-    if (peer != parts_.rank) {
+    if (peer != parts_.rank && (call.partner < 0 || call.partner == peer)) {
       parts_.routes[static_cast<std::size_t>(peer)]->send_control(peer, message);
     }
   }
@@ -37,19 +37,19 @@ const std::string* Engine::refusal(int rank, std::uint64_t call) const {
 }
 
 void Engine::unexpected(int rank, std::uint64_t call, const std::string& text) {
-  if (has_failed(call)) {
+  if (has_failed(key_of(rank, call))) {
     return;  // its sender was told then
   }
   const std::string both = fmt::format(
-      "rank {} sent a message in call {}, {}, that rank {} did not expect: senders and receivers "
+      "rank {} sent a message in {}, {}, that rank {} did not expect: senders and receivers "
       "of that call do not match",
-      rank, call, text, parts_.rank);
+      rank, call_text(call), text, parts_.rank);
   parts_.routes[static_cast<std::size_t>(rank)]->send_control(
       rank, {.kind = ControlMessage::Kind::Rejection, .call = call, .text = both});
-  report_late(call, both);
+  report_late(key_of(rank, call), both);
 }
 
-void Engine::report_late(std::uint64_t call, std::string text) {
+void Engine::report_late(CallKey call, std::string text) {
   if (call != last_late_call_) {  // both sides notice, and both are told by the other
     last_late_call_ = call;
     pending_rejection_ = std::move(text);
@@ -74,26 +74,27 @@ void Engine::hear(int source, ControlMessage message) {
                                                               std::move(message.text)};
     return;
   }
-  if (has_failed(message.call)) {
+  const CallKey key = key_of(source, message.call);
+  if (has_failed(key)) {
     return;  // both sides saw it
   }
-  std::string text = fmt::format("rank {}, call {}: rank {} did not accept this rank's message: {}",
-                                 parts_.rank, message.call, source, message.text);
-  if (Operation* const operation = find_active(message.call)) {
+  std::string text = fmt::format("rank {}, {}: rank {} did not accept this rank's message: {}",
+                                 parts_.rank, call_text(message.call), source, message.text);
+  if (Operation* const operation = find_active(key)) {
     fail(*operation, std::make_exception_ptr(MismatchError(text)));
   } else {
-    report_late(message.call, std::move(text));
+    report_late(key, std::move(text));
   }
 }
 
-Operation* Engine::find_active(std::uint64_t call) const noexcept {
+Operation* Engine::find_active(CallKey call) const noexcept {
   const auto it = std::ranges::find_if(active_, [call](const Active& active) {
-    return active.operation->call_.index == call && !is_done(*active.operation);
+    return key_of(*active.operation) == call && !is_done(*active.operation);
   });
   return it == active_.end() ? nullptr : it->operation;
 }
 
-bool Engine::has_failed(std::uint64_t call) const noexcept {
+bool Engine::has_failed(CallKey call) const noexcept {
   return std::ranges::find(failed_calls_, call) != failed_calls_.end();
 }
 
@@ -129,8 +130,8 @@ void Engine::fail_calls_on_dead_peers() {
     Operation* const operation = active.operation;
     if (const auto [rank, obituary] = find_dead(*operation); rank >= 0) {
       fail(*operation, std::make_exception_ptr(PeerFailure(
-                           rank, fmt::format("rank {}, call {}, {}: waited for rank {}, but {}",
-                                             parts_.rank, operation->call_.index,
+                           rank, fmt::format("rank {}, {}, {}: waited for rank {}, but {}",
+                                             parts_.rank, call_text(operation->call_.index),
                                              operation->envelope().describe(), rank, obituary))));
     }
   }
@@ -140,7 +141,8 @@ std::string Engine::awaited_text(const Operation& operation) const {
   // A call may stand behind earlier ones: what they wait for is what counts.
   const Operation* blocked = &operation;
   for (const auto& [earlier, owner] : active_) {
-    if (earlier->call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Running) {
+    if (earlier->partner() == operation.partner() &&
+        earlier->call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Running) {
       blocked = earlier;
       break;
     }
@@ -148,7 +150,7 @@ std::string Engine::awaited_text(const Operation& operation) const {
   std::string text;
   if (blocked != &operation) {
     text =
-        fmt::format("behind call {}, {}, ", blocked->call_.index, blocked->envelope().describe());
+        fmt::format("behind {}, {}, ", call_text(blocked->call_.index), blocked->envelope().describe());
   }
   const auto add = [&](std::string_view role, const std::vector<int>& ranks) {
     for (const int rank : ranks) {
@@ -163,16 +165,16 @@ std::string Engine::awaited_text(const Operation& operation) const {
 }
 
 void Engine::warn_of_stall(const Operation& operation, std::chrono::milliseconds waited) const {
-  parts_.log.warning(fmt::format("call {}, {}, has been waiting for {:.1f} s: {}",
-                                 operation.call_.index, operation.envelope().describe(),
+  parts_.log.warning(fmt::format("{}, {}, has been waiting for {:.1f} s: {}",
+                                 call_text(operation.call_.index), operation.envelope().describe(),
                                  static_cast<double>(waited.count()) / 1000.0,
                                  awaited_text(operation)));
 }
 
 std::exception_ptr Engine::timeout_error(const Operation& operation) const {
   return std::make_exception_ptr(TimeoutError(fmt::format(
-      "rank {}, call {}, {}: nothing moved for {:.1f} s (BLUEFOG_TIMEOUT): {}", parts_.rank,
-      operation.call_.index, operation.envelope().describe(),
+      "rank {}, {}, {}: nothing moved for {:.1f} s (BLUEFOG_TIMEOUT): {}", parts_.rank,
+      call_text(operation.call_.index), operation.envelope().describe(),
       static_cast<double>(parts_.policy.timeout.count()) / 1000.0, awaited_text(operation))));
 }
 

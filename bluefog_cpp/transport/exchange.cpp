@@ -125,11 +125,14 @@ const MessageHeader* Exchange::find_later(Source& source, const MessageHeader* h
   if (++source.vain_looks % kLooks != 0) {
     return nullptr;
   }
-  for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
-    if (lane == static_cast<std::size_t>(spec_.lane)) {
+  if (spec_.lane == Lane::Pair) {
+    return nullptr;  // in no order with other calls
+  }
+  for (const Lane lane : {Lane::Ordinary, Lane::Deep}) {
+    if (lane == spec_.lane) {
       continue;
     }
-    const auto* const other = source.transport->arrived(source.rank, static_cast<Lane>(lane));
+    const auto* const other = source.transport->arrived(source.rank, lane);
     if (other != nullptr && other->id >= id_) {
       return other;
     }
@@ -176,8 +179,9 @@ bool Exchange::accept(Source& source, const StepRights& rights, PeerWord& word) 
     }
     throw MismatchError(fmt::format(
         "{}: expected a message from rank {}, but that rank sent none in this call and has gone on "
-        "to call {}, {}; all ranks must make the same calls in the same order",
-        call_text(), source.rank, later->id.call(), later->envelope.describe()));
+        "to {}, {}; all ranks must make the same calls in the same order",
+        call_text(), source.rank, bluefog::call_text(later->id.call()),
+        later->envelope.describe()));
   }
 }
 
@@ -338,7 +342,7 @@ std::vector<int> Exchange::awaited_readers() const {
 }
 
 std::string Exchange::call_text() const {
-  return fmt::format("rank {}, call {}, {}", rank_, id_.call(), spec_.envelope.describe());
+  return fmt::format("rank {}, {}, {}", rank_, bluefog::call_text(id_.call()), spec_.envelope.describe());
 }
 
 }  // namespace bluefog

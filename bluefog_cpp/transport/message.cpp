@@ -22,8 +22,15 @@ std::string_view name_of(OpKind kind) noexcept {
       return "neighbor_allgather";
     case OpKind::HierarchicalNeighborAllreduce:
       return "hierarchical_neighbor_allreduce";
+    case OpKind::PairGossip:
+      return "pair_gossip";
   }
   return "unknown operation";
+}
+
+std::string call_text(std::uint64_t call) {
+  return is_pair_call(call) ? fmt::format("pair call {}", call - kFirstPairCall)
+                            : fmt::format("call {}", call);
 }
 
 Envelope Envelope::make(OpKind kind, Dtype dtype, std::int64_t count, std::string_view name) {

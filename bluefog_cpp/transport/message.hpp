@@ -21,6 +21,7 @@ enum class OpKind : std::uint8_t {
   TopologyCheck = 5,
   NeighborAllgather = 6,
   HierarchicalNeighborAllreduce = 7,
+  PairGossip = 8,
 };
 
 /// "neighbor_allreduce", "allreduce", …
@@ -32,8 +33,12 @@ enum class Lane : std::uint8_t {
   Ordinary = 0,
   /// Messages that are held as a whole until their reader comes for them.
   Deep = 1,
+  /// Deep too: messages of calls that two ranks alone make.
+  Pair = 2,
 };
-inline constexpr std::size_t kLaneCount = 2;
+inline constexpr std::size_t kLaneCount = 3;
+
+[[nodiscard]] constexpr bool is_deep(Lane lane) noexcept { return lane != Lane::Ordinary; }
 
 /// Longest name that travels along with a message; longer ones are cut, their hash is of the whole.
 inline constexpr std::size_t kMaxNameBytes = 63;
@@ -88,6 +93,16 @@ struct CallId {
   }
   friend auto operator<=>(const CallId&, const CallId&) = default;
 };
+
+/// Calls that two ranks make alone are counted per pair, from here on.
+inline constexpr std::uint64_t kFirstPairCall = std::uint64_t{1} << 47U;
+
+[[nodiscard]] constexpr bool is_pair_call(std::uint64_t call) noexcept {
+  return call >= kFirstPairCall;
+}
+
+/// "call 5", "pair call 5".
+[[nodiscard]] std::string call_text(std::uint64_t call);
 
 /// Travels ahead of the bytes of each message.
 struct MessageHeader {

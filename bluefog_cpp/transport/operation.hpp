@@ -52,6 +52,9 @@ class Operation : public Receiver {
   /// them throw it then.
   virtual bool next(ExchangeSpec& spec) = 0;
 
+  /// The one rank that makes this call too, or -1 where all ranks make it.
+  [[nodiscard]] virtual int partner() const noexcept { return -1; }
+
  private:
   friend class Engine;
   CallState call_;  // no braces, see `exchange`

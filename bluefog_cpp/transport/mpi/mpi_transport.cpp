@@ -117,7 +117,7 @@ std::string MpiTransport::last_seen(int rank) const {
   if (state.seen_call == 0) {
     return "no message of it has come yet";
   }
-  return fmt::format("its last message here was of call {}, {}", state.seen_call,
+  return fmt::format("its last message here was of {}, {}", call_text(state.seen_call),
                      name_of(state.seen_kind));
 }
 
@@ -164,7 +164,7 @@ void MpiTransport::send_to_readers(const Departure& departure, FrameKind kind,
 
 bool MpiTransport::publish(Departure& departure) {
   throw_if_over();
-  if (departure.lane == Lane::Ordinary && !all_have_room(departure)) {
+  if (!is_deep(departure.lane) && !all_have_room(departure)) {
     return false;
   }
   const std::size_t bytes = next_chunk_bytes(departure);
@@ -177,7 +177,7 @@ bool MpiTransport::publish(Departure& departure) {
 
 bool MpiTransport::abort(Departure& departure, std::string_view reason) {
   if (departure.announced && !is_over_) {
-    if (departure.lane == Lane::Ordinary && failure_code_ == MPI_SUCCESS &&
+    if (!is_deep(departure.lane) && failure_code_ == MPI_SUCCESS &&
         !all_have_room(departure)) {
       return false;
     }

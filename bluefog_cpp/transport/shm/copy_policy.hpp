@@ -24,7 +24,7 @@ inline constexpr std::size_t kCopyClasses = 4;
 [[nodiscard]] constexpr std::size_t copy_class(Lane lane, std::size_t message_bytes) noexcept {
   constexpr std::size_t kMedium = std::size_t{512} << 10U;
   constexpr std::size_t kLarge = std::size_t{8} << 20U;
-  if (lane == Lane::Deep) {
+  if (is_deep(lane)) {
     return 3;
   }
   return message_bytes < kMedium ? 0 : message_bytes < kLarge ? 1 : 2;

@@ -15,7 +15,7 @@ namespace bluefog::shm {
 // What lies in a rank's shared region. All ranks of a host run the same build;
 // kLayoutVersion and the sizes are compared when regions are exchanged.
 
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kPage = 4096;
 /// Descriptors per stream; more than payload slots, so that a stream is never the bottleneck.

@@ -118,7 +118,7 @@ bool ShmTransport::is_over(const Claim& claim) noexcept {
 std::size_t ShmTransport::next_chunk_bytes(const Departure& departure) const noexcept {
   const std::size_t bytes = departure.header.bytes;
   std::size_t chunk = 0;
-  if (departure.lane == Lane::Deep) {
+  if (is_deep(departure.lane)) {
     // Few, large chunks: the whole message has to fit into the stream.
     chunk = round_up(std::max(kDeepChunk, bytes / (kStreamEntries / 16)), kPage);
   } else {
@@ -201,9 +201,11 @@ bool ShmTransport::publish(Departure& departure) {
   const auto is_claim_over = [this](const Claim& claim) { return is_over(claim); };
   PayloadPool::Block* target = nullptr;
   if (departure.header.bytes > kInlineBytes) {
-    target = departure.lane == Lane::Deep
-                 ? pool_.take_deep(chunk.bytes, departure.header.id.value,
-                                   departure.header.envelope.name_hash, is_claim_over)
+    // Pairs do not wait for other pairs: there is no order among them.
+    const std::uint32_t name =
+        departure.lane == Lane::Pair ? 0 : departure.header.envelope.name_hash;
+    target = is_deep(departure.lane)
+                 ? pool_.take_deep(chunk.bytes, departure.header.id.value, name, is_claim_over)
                  : pool_.take_slot(is_claim_over);
     if (target == nullptr) {
       return false;

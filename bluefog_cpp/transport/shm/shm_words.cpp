@@ -69,7 +69,7 @@ std::string ShmTransport::last_seen(int rank) const {
   if (call == 0) {
     return "it has made no call yet";
   }
-  return fmt::format("its last call was number {}, {}", call,
+  return fmt::format("last seen in {}, {}", call_text(call),
                      bluefog::name_of(status.kind.load(std::memory_order_relaxed)));
 }
 

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/transport/work.hpp"
+
+namespace bluefog::ops {
+
+struct PairGossipOptions {
+  std::string name{};  ///< as `OpOptions::name`
+  double self_weight = 0.5;
+  double pair_weight = 0.5;
+};
+
+/// Weighted average with one other rank, in place:
+///
+///     x_i ← self_weight · x_i + pair_weight · x_target
+///
+/// Formed as in `neighbor_allreduce`. With weights of ½ both ranks get the same bits, and their
+/// sum is conserved but for rounding.
+///
+/// @param buffer `count` elements of float16, bfloat16, float32 or float64 on the CPU, the same
+///   count and dtype on both ranks; read and written until the work is complete.
+/// @param target the other rank, which calls it with this one as its target. The weights are each
+///   rank's own.
+/// Only the two ranks call it, in the same order as their other calls with each other; it is in no
+/// order with calls of all ranks, or of other pairs.
+/// Cost per rank: one message of `count` elements, copied out whole at the start.
+/// @throws InvalidArgument for an unsupported dtype, a null or negative buffer, a target that is
+///   no other rank, weights that are not finite. `Work::wait` throws MismatchError, PeerFailure,
+///   and TimeoutError where the target does not come.
+/// Source: BlueFog's `pair_gossip_nonblocking`; AD-PSGD, arXiv 1710.06952.
+[[nodiscard]] Work pair_gossip_nonblocking(Context& context, BufferView buffer, int target,
+                                           const PairGossipOptions& options = {});
+
+/// As above, out of place: `output` gets the result, `input` is left as it is. They have the same
+/// count and dtype and are the same memory or apart.
+[[nodiscard]] Work pair_gossip_nonblocking(Context& context, ConstBufferView input,
+                                           BufferView output, int target,
+                                           const PairGossipOptions& options = {});
+
+/// Blocking forms: return when the result is in memory.
+void pair_gossip(Context& context, BufferView buffer, int target,
+                 const PairGossipOptions& options = {});
+void pair_gossip(Context& context, ConstBufferView input, BufferView output, int target,
+                 const PairGossipOptions& options = {});
+
+}  // namespace bluefog::ops
