@@ -10,7 +10,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -20,16 +19,18 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/rounds.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace {
 
-using bluefog::BufferView;
 using bluefog::Context;
 using bluefog::Dtype;
-using Clock = std::chrono::steady_clock;
+using bluefog::benchmarks::quantile;
+using bluefog::benchmarks::slowest;
+using bluefog::benchmarks::time_us;
 
 /// Messages of up to so many bytes are timed in batches of so many calls.
 constexpr std::int64_t kShortBytes = 4096;
@@ -43,40 +44,6 @@ struct Result {
   double memcpy_us = 0;
   double hand_over_us = 0;
 };
-
-double quantile(std::vector<double> values, double q) {
-  const auto index = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(index),
-                   values.end());
-  return values[index];
-}
-
-/// Each round's slowest rank.
-std::vector<double> slowest(Context& context, const std::vector<double>& own) {
-  const auto rounds = own.size();
-  std::vector<double> all;
-  bluefog::ops::allgather(context, {own.data(), static_cast<std::int64_t>(rounds), Dtype::Float64},
-                          [&](const std::vector<std::int64_t>& counts) {
-                            std::int64_t total = 0;
-                            for (const auto count : counts) {
-                              total += count;
-                            }
-                            all.resize(static_cast<std::size_t>(total));
-                            return BufferView{all.data(), total, Dtype::Float64};
-                          });
-  std::vector<double> worst(rounds, 0.0);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    worst[i % rounds] = std::max(worst[i % rounds], all[i]);
-  }
-  return worst;
-}
-
-template <typename Call>
-double time_us(const Call& call) {
-  const auto start = Clock::now();
-  call();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
 
 Result measure(Context& context, const std::shared_ptr<const bluefog::NeighborPlan>& plan,
                std::int64_t bytes, double seconds) {

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/network.hpp"
+#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
 #include "bluefog_cpp/transport/shm/connect.hpp"
 
 namespace bluefog {
@@ -85,12 +87,9 @@ void Context::connect() {
   parts.log = log_;
   parts.routes.assign(static_cast<std::size_t>(n), nullptr);
 
-  const shm::ShmOptions shm_options{
-      .chunk_bytes = static_cast<std::size_t>(settings_.shm_chunk_bytes),
-      .slots = static_cast<std::size_t>(settings_.shm_slots),
-      .copy = settings_.shm_copy};
   if (settings_.transport == TransportChoice::Auto) {
-    auto [transport, errors] = shm::connect(*bootstrap_, "shm", host_ids, shm_options, deadline);
+    auto [transport, errors] = shm::connect(*bootstrap_, "shm", host_ids,
+                                              shm::ShmOptions::from(settings_), deadline);
     // A host on which a rank could not share memory counts as several.
     std::vector<std::string> failed_hosts;
     for (std::size_t r = 0; r < errors.size(); ++r) {
@@ -121,13 +120,7 @@ void Context::connect() {
 
   // Collective: all ranks see the same hosts, so all come here or none.
   if (hosts_.machine_count() > 1 || (settings_.transport == TransportChoice::Mpi && n > 1)) {
-    std::unique_ptr<Transport> network = bootstrap_->make_transport(settings_, deadline);
-    if (!network && bootstrap_->in_process()) {
-      auto options = shm_options;
-      options.polled = true;
-      const std::vector<std::string> one_host(static_cast<std::size_t>(n), "network");
-      network = shm::connect(*bootstrap_, "threads", one_host, options, deadline).transport;
-    }
+    std::unique_ptr<Transport> network = make_network(*bootstrap_, settings_, deadline);
     if (!network) {
       throw UnsupportedError(
           fmt::format("rank {}: the ranks are on {} hosts, but bootstrap '{}' offers no transport "
@@ -179,7 +172,17 @@ void Context::set_interrupt_check(std::function<void()> check) {
   engine_->set_interrupt_check(std::move(check));
 }
 
+OneSided& Context::one_sided() {
+  if (!one_sided_) {
+    one_sided_ = OneSided::connect(*this);
+  }
+  return *one_sided_;
+}
+
 void Context::close() noexcept {
+  if (one_sided_) {
+    one_sided_->close();
+  }
   if (engine_) {
     engine_->close();
   }

@@ -13,6 +13,8 @@
 
 namespace bluefog {
 
+class OneSided;
+
 /// A group of ranks that communicate: all state of the runtime hangs from it.
 ///
 /// Ranks make the same calls in the same order on a context. A program that
@@ -68,6 +70,9 @@ class Context : public std::enable_shared_from_this<Context> {
   [[nodiscard]] Timeline* timeline() const noexcept { return timeline_.get(); }
   [[nodiscard]] Bootstrap& bootstrap() noexcept { return *bootstrap_; }
 
+  /// What windows stand on. Collective the first time.
+  [[nodiscard]] OneSided& one_sided();
+
  private:
   Context(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings);
   void connect();
@@ -81,6 +86,7 @@ class Context : public std::enable_shared_from_this<Context> {
   MachineLayout machines_;
   std::shared_ptr<Timeline> timeline_;
   std::shared_ptr<Engine> engine_;
+  std::shared_ptr<OneSided> one_sided_;
 };
 
 }  // namespace bluefog

@@ -256,6 +256,21 @@ void Engine::set_interrupt_check(std::function<void()> check) {
   interrupt_check_ = std::move(check);
 }
 
+void Engine::check_interrupt() {
+  Lock lock(mutex_);
+  const auto check = interrupt_check_;
+  lock.unlock();
+  if (check) {
+    check();
+  }
+}
+
+std::optional<std::string> Engine::obituary(int peer) {
+  const Lock lock(mutex_);
+  Transport* const transport = parts_.routes[static_cast<std::size_t>(peer)];
+  return transport == nullptr ? std::nullopt : transport->obituary(peer);
+}
+
 void Engine::close() noexcept {
   Lock lock(mutex_);
   if (!std::exchange(closed_, true)) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <memory_resource>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -88,6 +89,12 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// `check` is called about every 50 ms by the user's threads while they wait, without the mutex;
   /// an exception from it fails the call and leaves the wait.
   void set_interrupt_check(std::function<void()> check);
+
+  /// Runs the interrupt check, if there is one, for waits outside the engine. @throws what it throws.
+  void check_interrupt();
+
+  /// Why `peer`, another rank, will not come any more, or nothing while it lives.
+  [[nodiscard]] std::optional<std::string> obituary(int peer);
 
   /// The transport that leads to `peer`, another rank. @throws StateError after `close`.
   [[nodiscard]] const Transport& transport_to(int peer);

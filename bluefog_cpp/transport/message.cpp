@@ -24,6 +24,8 @@ std::string_view name_of(OpKind kind) noexcept {
       return "hierarchical_neighbor_allreduce";
     case OpKind::PairGossip:
       return "pair_gossip";
+    case OpKind::Window:
+      return "win_create";
   }
   return "unknown operation";
 }

@@ -22,6 +22,8 @@ enum class OpKind : std::uint8_t {
   NeighborAllgather = 6,
   HierarchicalNeighborAllreduce = 7,
   PairGossip = 8,
+  /// Of messages only: windows make no calls that others must match.
+  Window = 9,
 };
 
 /// "neighbor_allreduce", "allreduce", …

@@ -9,12 +9,21 @@ namespace bluefog {
 Work::Work(std::shared_ptr<Engine> engine, std::shared_ptr<Operation> operation)
     : engine_(std::move(engine)), operation_(std::move(operation)) {}
 
+Work::Work(std::shared_ptr<Pending> pending) : pending_(std::move(pending)) {}
+
 void Work::wait() const {
   if (operation_) {
     engine_->wait(*operation_);
+  } else if (pending_) {
+    pending_->wait();
   }
 }
 
-bool Work::done() const noexcept { return !operation_ || Engine::is_done(*operation_); }
+bool Work::done() const noexcept {
+  if (operation_) {
+    return Engine::is_done(*operation_);
+  }
+  return !pending_ || pending_->done();
+}
 
 }  // namespace bluefog

@@ -7,6 +7,20 @@ namespace bluefog {
 class Engine;
 class Operation;
 
+/// Something under way outside an engine that a `Work` refers to.
+class Pending {
+ public:
+  Pending() = default;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+  virtual ~Pending() = default;
+
+  /// As `Work::wait`.
+  virtual void wait() = 0;
+  /// As `Work::done`.
+  [[nodiscard]] virtual bool done() const noexcept = 0;
+};
+
 /// A call in flight. Copies refer to the same call.
 ///
 /// It keeps alive all memory that the call uses. Dropping it does not cancel
@@ -17,6 +31,7 @@ class [[nodiscard]] Work {
   /// A call that has completed.
   Work() = default;
   Work(std::shared_ptr<Engine> engine, std::shared_ptr<Operation> operation);
+  explicit Work(std::shared_ptr<Pending> pending);
 
   /// Blocks until the call is complete and its result is in memory.
   ///
@@ -35,6 +50,7 @@ class [[nodiscard]] Work {
  private:
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Operation> operation_;
+  std::shared_ptr<Pending> pending_;
 };
 
 }  // namespace bluefog

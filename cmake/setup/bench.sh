@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # make bench: installs, builds the benchmarks, and runs them: several fresh starts of the one for
-# neighbor_allreduce, and training steps of each algorithm against steps without communication.
+# neighbor_allreduce, window calls, and training steps of each algorithm against steps without communication.
 #   NP    ranks, default 2
 #   ARGS  further options of benchmarks/fresh_starts.py
 set -euo pipefail
-export STEP_TOTAL=6
+export STEP_TOTAL=7
 # shellcheck source=cmake/setup/steps.sh
 source "$(dirname "$0")/steps.sh"
 np=${NP:-2}
@@ -18,13 +18,18 @@ cd "$root"
 step 'configure and build the benchmarks and bfrun (CMake preset release)'
 # shellcheck disable=SC2086
 cmake --preset release ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
-cmake --build --preset release --target neighbor_allreduce_benchmark training_benchmark bfrun ||
+cmake --build --preset release --target neighbor_allreduce_benchmark window_benchmark \
+  training_benchmark bfrun ||
   stop 'the build failed; the compiler says why above.'
 step_end 'built'
 
 step "time neighbor_allreduce on $np ranks"
 # shellcheck disable=SC2086
 python3 benchmarks/fresh_starts.py --ranks "$np" ${ARGS:-}
+step_end 'timed'
+
+step "time window calls on $np ranks"
+build/release/bluefog_cpp/bfrun/bfrun -np "$np" build/release/benchmarks/window_benchmark
 step_end 'timed'
 
 step "time training steps on $np ranks"

@@ -10,22 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/settings.hpp"
 #include "bluefog_cpp/transport/shm/copy_policy.hpp"
 #include "bluefog_cpp/transport/shm/payload_pool.hpp"
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
-#include "bluefog_cpp/transport/shm/shared_region.hpp"
-#include "bluefog_cpp/transport/shm/unique_fd.hpp"
+#include "bluefog_cpp/transport/shm/share_regions.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog::shm {
-
-/// One rank of the host, this one included.
-struct Peer {
-  int rank = 0;
-  std::shared_ptr<SharedRegion> region{};
-  /// Stays open as long as the peer's process lives; none between threads.
-  UniqueFd socket{};
-};
 
 struct ShmOptions {
   std::size_t chunk_bytes = std::size_t{128} << 10U;
@@ -33,6 +25,12 @@ struct ShmOptions {
   ShmCopy copy = ShmCopy::Auto;
   /// For a second transport beside one whose doorbell waiters sleep on.
   bool polled = false;
+
+  [[nodiscard]] static ShmOptions from(const Settings& settings) {
+    return {.chunk_bytes = static_cast<std::size_t>(settings.shm_chunk_bytes),
+            .slots = static_cast<std::size_t>(settings.shm_slots),
+            .copy = settings.shm_copy};
+  }
 };
 
 /// Messages through memory that the ranks of a host share.

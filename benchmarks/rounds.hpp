@@ -1,0 +1,25 @@
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "bluefog_cpp/transport/context.hpp"
+
+// What benchmarks that take turns in rounds share.
+namespace bluefog::benchmarks {
+
+/// The value below which a share `q` of `values` lies.
+[[nodiscard]] double quantile(std::vector<double> values, double q);
+
+/// Each round's slowest rank. Every rank calls it with as many rounds.
+[[nodiscard]] std::vector<double> slowest(Context& context, const std::vector<double>& own);
+
+template <typename Call>
+[[nodiscard]] double time_us(const Call& call) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  call();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+}  // namespace bluefog::benchmarks

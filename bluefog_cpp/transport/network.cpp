@@ -1,0 +1,22 @@
+#include "bluefog_cpp/transport/network.hpp"
+
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/transport/shm/connect.hpp"
+
+namespace bluefog {
+
+std::unique_ptr<Transport> make_network(Bootstrap& bootstrap, const Settings& settings,
+                                        Deadline deadline) {
+  std::unique_ptr<Transport> network = bootstrap.make_transport(settings, deadline);
+  if (network || !bootstrap.in_process()) {
+    return network;
+  }
+  auto options = shm::ShmOptions::from(settings);
+  options.polled = true;
+  const std::vector<std::string> one_host(static_cast<std::size_t>(bootstrap.size()), "network");
+  return shm::connect(bootstrap, "threads", one_host, options, deadline).transport;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "bluefog_cpp/base/deadline.hpp"
+#include "bluefog_cpp/base/settings.hpp"
+#include "bluefog_cpp/transport/bootstrap.hpp"
+#include "bluefog_cpp/transport/transport.hpp"
+
+namespace bluefog {
+
+/// Collective. A transport that reaches every rank: the bootstrap's own, or between threads one
+/// that stands for a network. Null if there is none.
+[[nodiscard]] std::unique_ptr<Transport> make_network(Bootstrap& bootstrap,
+                                                      const Settings& settings, Deadline deadline);
+
+}  // namespace bluefog

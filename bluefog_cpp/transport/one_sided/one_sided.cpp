@@ -1,0 +1,110 @@
+#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/transport/network.hpp"
+
+namespace bluefog {
+namespace {
+
+constexpr std::chrono::milliseconds kLookPeriod{20};
+
+/// Ranks with the same text may share memory.
+std::vector<std::string> sharing_groups(const Context& context) {
+  std::vector<std::string> groups;
+  for (int rank = 0; rank < context.size(); ++rank) {
+    const bool is_apart = context.settings().transport == TransportChoice::Mpi;
+    groups.push_back(std::to_string(is_apart ? rank : context.hosts().machine_of(rank)));
+  }
+  return groups;
+}
+
+bool any_rank(Bootstrap& bootstrap, bool flag, Deadline deadline) {
+  const std::array word{flag ? std::byte{1} : std::byte{0}};
+  return std::ranges::any_of(bootstrap.allgather(word, deadline), [](const auto& blob) {
+    return !blob.empty() && blob[0] != std::byte{0};
+  });
+}
+
+}  // namespace
+
+std::shared_ptr<OneSided> OneSided::connect(Context& context) {
+  std::shared_ptr<OneSided> one_sided(new OneSided());
+  one_sided->rank_ = context.rank();
+  one_sided->timeout_ = context.settings().timeout;
+  const Deadline deadline = one_sided->deadline();
+  Bootstrap& bootstrap = context.bootstrap();
+  const auto size = static_cast<std::size_t>(context.size());
+  one_sided->memory_ = shm::HostMemory::connect(bootstrap, sharing_groups(context), deadline);
+  std::vector<int> here;
+  for (int rank = 0; rank < context.size(); ++rank) {
+    if (one_sided->memory_->reaches(rank)) {
+      here.push_back(rank);
+    }
+  }
+  one_sided->reader_ = std::make_unique<MemoryReader>(bootstrap, here, deadline);
+  const bool is_cut_off = here.size() < size || !std::ranges::all_of(here, [&](int rank) {
+    return one_sided->reader_->reaches(rank);
+  });
+  one_sided->engine_ = context.engine().shared_from_this();
+  const auto check = [engine = one_sided->engine_] { engine->check_interrupt(); };
+  one_sided->tasks_ = std::make_unique<TaskQueue>(check);
+  one_sided->next_look_.resize(size);
+  if (any_rank(bootstrap, is_cut_off, deadline)) {
+    auto network = make_network(bootstrap, context.settings(), deadline);
+    if (!network) {
+      throw UnsupportedError(fmt::format(
+          "rank {}: windows need a transport between ranks that cannot read each other's memory, "
+          "and bootstrap '{}' offers none",
+          context.rank(), bootstrap.name()));
+    }
+    one_sided->server_ = std::make_unique<WindowServer>(
+        std::move(network), context.rank(), context.size(), context.settings().poll_period, check);
+  }
+  return one_sided;
+}
+
+OneSided::~OneSided() { close(); }
+
+Deadline OneSided::deadline() const { return Deadline::after(timeout_); }
+
+void OneSided::check_interrupt() const { engine_->check_interrupt(); }
+
+void OneSided::check_alive(int rank) {
+  if (rank == rank_) {
+    return;
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    auto& next = next_look_[static_cast<std::size_t>(rank)];
+    const auto now = Deadline::Clock::now();
+    if (now < next) {
+      return;
+    }
+    next = now + kLookPeriod;
+  }
+  if (const auto obituary = engine_->obituary(rank)) {
+    throw PeerFailure(rank, fmt::format("rank {}, window at rank {}: {}", rank_, rank, *obituary));
+  }
+}
+
+void OneSided::close() noexcept {
+  if (tasks_) {
+    tasks_->close();
+  }
+  if (server_) {
+    server_->close();
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "bluefog_cpp/base/deadline.hpp"
+#include "bluefog_cpp/transport/one_sided/memory_reader.hpp"
+#include "bluefog_cpp/transport/one_sided/task_queue.hpp"
+#include "bluefog_cpp/transport/one_sided/window_server.hpp"
+#include "bluefog_cpp/transport/shm/host_memory.hpp"
+
+namespace bluefog {
+
+class Context;
+class Engine;
+
+/// What windows of a context stand on: memory that ranks of a host share, a server for the others,
+/// and a thread for calls that nobody waits for.
+class OneSided {
+ public:
+  /// Collective over the context's ranks.
+  static std::shared_ptr<OneSided> connect(Context& context);
+
+  OneSided(const OneSided&) = delete;
+  OneSided& operator=(const OneSided&) = delete;
+  ~OneSided();
+
+  [[nodiscard]] shm::HostMemory& memory() noexcept { return *memory_; }
+  [[nodiscard]] const MemoryReader& reader() const noexcept { return *reader_; }
+  [[nodiscard]] TaskQueue& tasks() noexcept { return *tasks_; }
+  /// Null where every rank reaches every other one's memory.
+  [[nodiscard]] WindowServer* server() noexcept { return server_.get(); }
+
+  /// The next window's number, the same on all ranks: windows are created together.
+  [[nodiscard]] std::uint32_t take_window_number() noexcept { return next_window_++; }
+
+  [[nodiscard]] Deadline deadline() const;
+  /// For waits outside the engine. @throws what the user's check throws.
+  void check_interrupt() const;
+  /// Looks now and then. @throws PeerFailure if `rank` is gone.
+  void check_alive(int rank);
+
+  void close() noexcept;
+
+ private:
+  OneSided() = default;
+
+  int rank_ = 0;
+  std::chrono::nanoseconds timeout_{};
+  std::shared_ptr<Engine> engine_;
+  std::unique_ptr<shm::HostMemory> memory_;
+  std::unique_ptr<MemoryReader> reader_;
+  std::unique_ptr<WindowServer> server_;
+  std::unique_ptr<TaskQueue> tasks_;
+  std::uint32_t next_window_ = 1;
+
+  std::mutex mutex_;
+  std::vector<Deadline::Clock::time_point> next_look_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,148 @@
+#include "bluefog_cpp/transport/one_sided/task_queue.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+
+namespace bluefog {
+
+struct TaskQueue::State {
+  std::function<void()> check_interrupt;
+  std::mutex mutex;
+  /// A task has come, or the queue was closed.
+  std::condition_variable has_work;
+  /// A task has ended.
+  std::condition_variable has_ended;
+  std::deque<std::shared_ptr<Task>> waiting;
+  bool is_busy = false;
+  bool is_closed = false;
+};
+
+class TaskQueue::Task final : public Pending {
+ public:
+  Task(std::shared_ptr<State> state, std::function<void()> function)
+      : state_(std::move(state)), function_(std::move(function)) {}
+
+  void wait() override {
+    constexpr std::chrono::milliseconds kCheckPeriod{50};
+    std::unique_lock lock(state_->mutex);
+    while (!state_->has_ended.wait_for(lock, kCheckPeriod, [this] { return is_done_.load(); })) {
+      if (state_->check_interrupt) {
+        lock.unlock();
+        state_->check_interrupt();
+        lock.lock();
+      }
+    }
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+  [[nodiscard]] bool done() const noexcept override { return is_done_.load(); }
+
+  /// Without the mutex.
+  void run() {
+    std::exception_ptr error;
+    try {
+      function_();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    function_ = nullptr;
+    const std::scoped_lock lock(state_->mutex);
+    end(error);
+  }
+
+  /// With the mutex.
+  void end(std::exception_ptr error) {
+    error_ = std::move(error);
+    is_done_.store(true);
+    state_->has_ended.notify_all();
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+  std::function<void()> function_;
+  std::exception_ptr error_;
+  std::atomic<bool> is_done_{false};
+};
+
+TaskQueue::TaskQueue(std::function<void()> check_interrupt) : state_(std::make_shared<State>()) {
+  state_->check_interrupt = std::move(check_interrupt);
+}
+
+TaskQueue::~TaskQueue() { close(); }
+
+Work TaskQueue::submit(std::function<void()> task) {
+  auto queued = std::make_shared<Task>(state_, std::move(task));
+  const std::scoped_lock lock(state_->mutex);
+  if (state_->is_closed) {
+    throw StateError("the context is closed");
+  }
+  state_->waiting.push_back(queued);
+  if (!thread_.joinable()) {
+    thread_ = std::thread([this] { work(); });
+  }
+  state_->has_work.notify_one();
+  return Work(std::move(queued));
+}
+
+bool TaskQueue::is_idle() const {
+  const std::scoped_lock lock(state_->mutex);
+  if (state_->is_closed) {
+    throw StateError("the context is closed");
+  }
+  return state_->waiting.empty() && !state_->is_busy;
+}
+
+void TaskQueue::run(const std::function<void()>& task) {
+  if (is_idle()) {
+    task();
+  } else {
+    submit(task).wait();
+  }
+}
+
+void TaskQueue::drain() {
+  std::unique_lock lock(state_->mutex);
+  state_->has_ended.wait(lock, [this] { return state_->waiting.empty() && !state_->is_busy; });
+}
+
+void TaskQueue::close() noexcept {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->is_closed = true;
+    for (const auto& task : state_->waiting) {
+      task->end(std::make_exception_ptr(StateError("the context was closed before this began")));
+    }
+    state_->waiting.clear();
+    state_->has_work.notify_all();
+  }
+  if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) {
+    thread_.join();
+  }
+}
+
+void TaskQueue::work() {
+  std::unique_lock lock(state_->mutex);
+  while (true) {
+    state_->has_work.wait(lock,
+                          [this] { return state_->is_closed || !state_->waiting.empty(); });
+    if (state_->waiting.empty()) {
+      return;
+    }
+    const std::shared_ptr<Task> task = std::move(state_->waiting.front());
+    state_->waiting.pop_front();
+    state_->is_busy = true;
+    lock.unlock();
+    task->run();
+    lock.lock();
+    state_->is_busy = false;
+    state_->has_ended.notify_all();
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "bluefog_cpp/transport/work.hpp"
+
+namespace bluefog {
+
+/// Runs tasks in the order of their submission, on a thread of its own that begins with the first
+/// one. Thread-safe.
+class TaskQueue {
+ public:
+  /// @param check_interrupt called about every 50 ms by threads that wait; its exception ends the
+  ///   wait, not the task.
+  explicit TaskQueue(std::function<void()> check_interrupt);
+  TaskQueue(const TaskQueue&) = delete;
+  TaskQueue& operator=(const TaskQueue&) = delete;
+  ~TaskQueue();
+
+  /// An exception from `task` comes out of `Work::wait`. @throws StateError after `close`.
+  Work submit(std::function<void()> task);
+
+  /// Runs `task` here if nothing is under way, else behind what is, and waits for it.
+  void run(const std::function<void()>& task);
+
+  /// Returns when everything submitted so far has run.
+  void drain();
+
+  /// Tasks that have not begun fail with StateError. Idempotent.
+  void close() noexcept;
+
+ private:
+  class Task;
+  struct State;
+
+  [[nodiscard]] bool is_idle() const;
+  void work();
+
+  std::shared_ptr<State> state_;
+  std::thread thread_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/base/deadline.hpp"
+#include "bluefog_cpp/transport/one_sided/window_message.hpp"
+#include "bluefog_cpp/transport/transport.hpp"
+
+namespace bluefog {
+
+/// Requests to windows of ranks that share no memory with this one, and theirs to this one's.
+///
+/// A thread of its own sends, receives and serves, so that a request is answered while this rank
+/// computes, within about one poll period. Thread-safe.
+class WindowServer {
+ public:
+  /// @param network used by nobody else.
+  /// @param check_interrupt called about every 50 ms by threads that wait.
+  WindowServer(std::unique_ptr<Transport> network, int rank, int size,
+               std::chrono::nanoseconds poll_period, std::function<void()> check_interrupt);
+  WindowServer(const WindowServer&) = delete;
+  WindowServer& operator=(const WindowServer&) = delete;
+  ~WindowServer();
+
+  /// Requests for `window` go to `target`, until `remove`.
+  void add(std::uint32_t window, std::shared_ptr<WindowTarget> target);
+  void remove(std::uint32_t window);
+
+  struct Answer {
+    double mass = 0.0;
+  };
+  /// Sends a request with its payload to `peer`, and waits for the answer.
+  /// @param room where the answer's payload goes, of exactly its size.
+  /// @throws StateError, InvalidArgument: what the peer said; PeerFailure, TimeoutError.
+  Answer ask(int peer, WindowMessage request, std::span<const std::byte> payload,
+             std::span<std::byte> room, Deadline deadline);
+  /// Sends a request that nobody answers.
+  void tell(int peer, const WindowMessage& request);
+
+  /// Requests under way fail with StateError. Idempotent.
+  void close() noexcept;
+
+ private:
+  /// A request of this rank, owned by the thread that waits for it.
+  struct Request {
+    int peer = 0;
+    std::span<std::byte> room{};
+    bool is_abandoned = false;
+    std::optional<WindowMessage> answer{};
+  };
+  /// One message on its way out: head, then payload.
+  struct Parcel {
+    WindowMessage head{};
+    std::span<const std::byte> payload{};
+    /// Keeps the payload of answers in place.
+    std::shared_ptr<WindowTarget> owner{};
+    /// Null for answers.
+    Request* request = nullptr;
+    std::optional<Departure> departure{};
+    bool head_is_out = false;
+  };
+  /// What comes in from one rank.
+  struct Incoming {
+    std::vector<std::byte> head;
+    std::optional<WindowMessage> message{};
+    std::vector<std::byte> payload;
+    std::size_t used = 0;
+  };
+  struct Peer {
+    std::deque<Parcel> out;
+    Incoming in;
+    std::vector<WeightedRank> reader;
+  };
+  struct WaitingLock {
+    int peer = 0;
+    WindowMessage request{};
+  };
+
+  void work();
+  bool step();
+  bool send(Peer& peer);
+  bool send_part(Parcel& parcel, Peer& peer, std::span<const std::byte> bytes);
+  bool receive(int rank, Peer& peer);
+  bool take(int rank, std::span<std::byte> room, std::size_t& used);
+  void serve(int rank, const WindowMessage& message, std::span<const std::byte> payload);
+  void answer(int rank, const WindowMessage& request, WindowMessage::Kind kind,
+              std::string_view text = {});
+  void serve_locks();
+  void drop_dead_holders();
+  [[nodiscard]] std::span<std::byte> room_for(const WindowMessage& message, Incoming& in);
+  [[nodiscard]] bool is_quiet() const;
+  void wait_for(std::unique_lock<std::mutex>& lock, Request& request, const WindowMessage& message,
+                Deadline deadline);
+  void give_up(std::unique_lock<std::mutex>& lock, Request& request, std::uint64_t ticket);
+  [[nodiscard]] std::string describe(const WindowMessage& message, int peer) const;
+
+  std::unique_ptr<Transport> network_;
+  int rank_;
+  std::chrono::nanoseconds poll_period_;
+  std::function<void()> check_interrupt_;
+
+  mutable std::mutex mutex_;
+  /// Something to send, or the end.
+  std::condition_variable has_work_;
+  /// A request has been answered.
+  std::condition_variable has_answer_;
+  std::vector<Peer> peers_;
+  std::map<std::uint32_t, std::shared_ptr<WindowTarget>> targets_;
+  std::map<std::uint64_t, Request*> requests_;
+  std::deque<WaitingLock> waiting_locks_;
+  std::uint64_t next_ticket_ = 1;
+  std::uint64_t next_message_ = 1;
+  bool is_closed_ = false;
+  /// Why the thread has ended by itself.
+  std::string failure_;
+  std::thread thread_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/deadline.hpp"
+#include "bluefog_cpp/transport/bootstrap.hpp"
+#include "bluefog_cpp/transport/shm/share_regions.hpp"
+
+namespace bluefog::shm {
+
+/// Memory of this rank that the other ranks of its host read and write, and theirs.
+///
+/// One region per rank, shown to the others once; blocks of it are given out afterwards without
+/// them. Thread-safe.
+class HostMemory {
+ public:
+  /// Collective over all ranks of `bootstrap`. @param host_ids every rank's host identity.
+  /// Where the ranks of a host cannot share memory each of them is alone; `errors` then says why.
+  static std::unique_ptr<HostMemory> connect(Bootstrap& bootstrap,
+                                             const std::vector<std::string>& host_ids,
+                                             Deadline deadline);
+
+  /// True if this rank maps `rank`'s memory, and the other way round.
+  [[nodiscard]] bool reaches(int rank) const noexcept { return bases_.contains(rank); }
+  /// Start of `rank`'s region, as this process sees it.
+  [[nodiscard]] std::byte* base_of(int rank) const { return bases_.at(rank); }
+
+  /// `bytes` of this rank's region, on a page: the offset of their beginning. Not zeroed.
+  /// @throws TransportError when memory is short.
+  [[nodiscard]] std::size_t allocate(std::size_t bytes);
+  /// Gives a block back, once no rank uses it any more.
+  void release(std::size_t place);
+
+ private:
+  HostMemory() = default;
+
+  std::shared_ptr<SharedRegion> own_;
+  std::vector<Peer> peers_;
+  std::map<int, std::byte*> bases_;
+
+  std::mutex mutex_;
+  std::size_t end_ = 0;
+  std::map<std::size_t, std::size_t> used_;
+  std::map<std::size_t, std::size_t> free_;
+};
+
+}  // namespace bluefog::shm

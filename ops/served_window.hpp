@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/transport/one_sided/window_message.hpp"
+#include "ops/window_memory.hpp"
+
+namespace bluefog::ops {
+
+/// Serves a window to ranks that share no memory with this one.
+class ServedWindow final : public WindowTarget {
+ public:
+  /// @param sources the ranks that the window has buffers for, rising.
+  ServedWindow(const WindowMemory& memory, BufferView tensor, std::vector<std::int32_t> sources,
+               TakeLock take)
+      : memory_(memory),
+        tensor_(std::move(tensor)),
+        sources_(std::move(sources)),
+        take_(std::move(take)) {}
+
+  void store(int source, const WindowMessage& request,
+             std::span<const std::byte> payload) override;
+  std::span<const std::byte> load(int source, double& mass) override;
+  bool try_lock(int source) override;
+  void unlock(int source) override;
+
+ private:
+  WindowMemory memory_;
+  BufferView tensor_;
+  std::vector<std::int32_t> sources_;
+  TakeLock take_;
+  /// The rank for which this process holds the mutex.
+  int holder_ = -1;
+};
+
+}  // namespace bluefog::ops

@@ -1,0 +1,174 @@
+#include "ops/window.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/window_core.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+void check_put(const WindowCore& core, const BufferView& tensor, const WindowPutOptions& options,
+               std::string_view call) {
+  core.check_open(call);
+  core.check_tensor(tensor, call);
+  core.check_weight(options.self_weight, call);
+  if (options.destinations) {
+    core.check_some_of(*options.destinations, core.plan().destinations, call, "destinations");
+  }
+}
+
+void check_get(const WindowCore& core, const WindowGetOptions& options) {
+  core.check_open("win_get");
+  if (options.sources) {
+    core.check_some_of(*options.sources, core.plan().sources, "win_get", "sources");
+  }
+}
+
+/// The tasks hold what they use: a wait may end before its task.
+auto put_task(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
+              const WindowPutOptions& options) {
+  return [core, tensor = std::move(tensor), mode, options] { core->store(tensor, mode, options); };
+}
+
+auto get_task(const std::shared_ptr<WindowCore>& core, const WindowGetOptions& options) {
+  return [core, options] { core->fetch(options); };
+}
+
+}  // namespace
+
+// ---- locks
+
+WindowLock::WindowLock(std::shared_ptr<WindowCore> core, const std::vector<int>& ranks)
+    : core_(std::move(core)) {
+  try {
+    for (const int rank : ranks) {
+      core_->take_mutex(rank);
+      taken_.push_back(rank);
+    }
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+WindowLock& WindowLock::operator=(WindowLock&& other) noexcept {
+  if (this != &other) {
+    release();
+    core_ = std::move(other.core_);
+    taken_ = std::move(other.taken_);
+  }
+  return *this;
+}
+
+void WindowLock::release() noexcept {
+  if (core_) {
+    for (const int rank : taken_) {
+      core_->release_mutex(rank);
+    }
+  }
+  taken_.clear();
+}
+
+WindowLock Window::lock(std::vector<int> ranks) {
+  core_->check_open("mutex");
+  for (const int rank : ranks) {
+    core_->check_lockable(rank);
+  }
+  std::ranges::sort(ranks);
+  const auto repeated = std::ranges::unique(ranks);
+  ranks.erase(repeated.begin(), repeated.end());
+  return {core_, ranks};
+}
+
+WindowLock Window::lock_self() { return lock({core_->plan().rank}); }
+
+// ---- life
+
+std::shared_ptr<Window> Window::create(Context& context, BufferView tensor,
+                                       const NeighborPlan& plan, const WindowOptions& options) {
+  auto core = std::make_shared<WindowCore>(context, std::move(tensor), plan, options);
+  core->open(options.fill);
+  return std::shared_ptr<Window>(new Window(std::move(core)));
+}
+
+Window::~Window() { core_->abandon(); }
+
+void Window::free() { core_->close(); }
+
+// ---- data
+
+void Window::put(BufferView tensor, const WindowPutOptions& options) {
+  check_put(*core_, tensor, options, "win_put");
+  core_->tasks().run(put_task(core_, std::move(tensor), StoreMode::Replace, options));
+}
+
+void Window::accumulate(BufferView tensor, const WindowPutOptions& options) {
+  check_put(*core_, tensor, options, "win_accumulate");
+  core_->tasks().run(put_task(core_, std::move(tensor), StoreMode::Add, options));
+}
+
+void Window::get(const WindowGetOptions& options) {
+  check_get(*core_, options);
+  core_->tasks().run(get_task(core_, options));
+}
+
+Work Window::put_nonblocking(BufferView tensor, const WindowPutOptions& options) {
+  check_put(*core_, tensor, options, "win_put");
+  return core_->tasks().submit(put_task(core_, std::move(tensor), StoreMode::Replace, options));
+}
+
+Work Window::accumulate_nonblocking(BufferView tensor, const WindowPutOptions& options) {
+  check_put(*core_, tensor, options, "win_accumulate");
+  return core_->tasks().submit(put_task(core_, std::move(tensor), StoreMode::Add, options));
+}
+
+Work Window::get_nonblocking(const WindowGetOptions& options) {
+  check_get(*core_, options);
+  return core_->tasks().submit(get_task(core_, options));
+}
+
+void Window::update(const WindowUpdateOptions& options) {
+  core_->check_open("win_update");
+  if (options.weights) {
+    core_->check_weight(options.weights->self_weight, "win_update");
+    core_->check_some_of(options.weights->sources, core_->plan().sources, "win_update", "sources");
+  }
+  if (options.output) {
+    core_->check_tensor(*options.output, "win_update");
+  }
+  core_->update(options);
+}
+
+void Window::update_then_collect(Exclusion exclusion) {
+  WindowUpdateOptions options{.reset = BufferReset::Zero, .exclusion = exclusion};
+  options.weights.emplace();
+  for (const WeightedRank& source : core_->plan().sources) {
+    options.weights->sources.push_back({.rank = source.rank});
+  }
+  update(options);
+}
+
+std::vector<std::pair<int, std::int64_t>> Window::versions() const {
+  core_->check_open("versions");
+  std::vector<std::pair<int, std::int64_t>> versions;
+  for (const WeightedRank& source : core_->plan().sources) {
+    versions.emplace_back(source.rank, core_->own().version(versions.size()));
+  }
+  return versions;
+}
+
+double Window::associated_weight() const {
+  core_->check_open("associated_weight");
+  return core_->own().mass().load();
+}
+
+void Window::set_associated_weight(AssociatedWeight state) noexcept {
+  core_->set_associated_weight(state);
+}
+
+const std::string& Window::name() const noexcept { return core_->name(); }
+const BufferView& Window::tensor() const noexcept { return core_->tensor(); }
+const NeighborPlan& Window::plan() const noexcept { return core_->plan(); }
+
+}  // namespace bluefog::ops

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/base/weighted_rank.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/transport/work.hpp"
+#include "topology/neighbor_plan.hpp"
+
+namespace bluefog::ops {
+
+class WindowCore;
+
+/// What a window's buffers hold at first.
+enum class WindowFill : std::uint8_t {
+  OwnValue,  ///< this rank's own value
+  Zeros,
+};
+
+/// Whether the scalar of push-sum goes along with the tensor.
+enum class AssociatedWeight : std::uint8_t { Off, On };
+
+/// Whether a call holds the mutexes of the ranks that it concerns (of this rank, for an update).
+enum class Exclusion : std::uint8_t { None, Mutex };
+
+/// What becomes of a buffer when it has been read.
+enum class BufferReset : std::uint8_t { Keep, Zero };
+
+struct WindowOptions {
+  std::string name{};  ///< for messages; the same on all ranks
+  WindowFill fill = WindowFill::OwnValue;
+  AssociatedWeight associated_weight = AssociatedWeight::Off;
+};
+
+struct WindowPutOptions {
+  /// What the tensor is multiplied by afterwards, in place.
+  double self_weight = 1.0;
+  /// Some of the plan's destinations, each with the weight it is sent with; default: all of them,
+  /// with the plan's weights.
+  std::optional<std::vector<WeightedRank>> destinations{};
+  Exclusion exclusion = Exclusion::None;
+};
+
+struct WindowGetOptions {
+  /// Some of the plan's sources, each with the weight its value is multiplied by; default: all of
+  /// them, weight 1.
+  std::optional<std::vector<WeightedRank>> sources{};
+  Exclusion exclusion = Exclusion::None;
+};
+
+struct WindowUpdateOptions {
+  struct Weights {
+    double self_weight = 1.0;
+    /// Some of the plan's sources; the other buffers are left alone.
+    std::vector<WeightedRank> sources{};
+  };
+  /// Default: the plan's.
+  std::optional<Weights> weights{};
+  BufferReset reset = BufferReset::Keep;
+  Exclusion exclusion = Exclusion::None;
+  /// Where the result goes; default: the window's tensor. Same count and dtype.
+  std::optional<BufferView> output{};
+};
+
+/// The mutexes of some ranks of a window, held until this goes. Released by the thread that took
+/// them.
+class WindowLock {
+ public:
+  /// For `Window::lock`. @param ranks rising.
+  WindowLock(std::shared_ptr<WindowCore> core, const std::vector<int>& ranks);
+  WindowLock(WindowLock&&) noexcept = default;
+  WindowLock& operator=(WindowLock&& other) noexcept;
+  ~WindowLock() { release(); }
+
+ private:
+  void release() noexcept;
+
+  std::shared_ptr<WindowCore> core_;
+  std::vector<int> taken_;
+};
+
+/// One-sided averaging: each rank keeps a buffer for each of its sources, which that source writes,
+/// or this rank fetches, while the other side computes and calls nothing.
+///
+/// With x_i a rank's tensor, b_i(j) the buffer that rank i keeps for its source j, and m_i, n_i(j)
+/// the associated weights (m_i is 1 and n_i(j) 0 at first):
+///
+///     put         b_r(i) ← d(r) · x,             for r among the destinations; then x ← self_weight · x
+///     accumulate  b_r(i) ← b_r(i) + d(r) · x;    then x ← self_weight · x
+///     get         b_i(j) ← w(j) · x_j,           for j among the sources
+///     update      x_i ← w_self · x_i + Σ_j w(j) · b_i(j)
+///
+/// and the same for the associated weights where they are On: of x_i, b_i(j) stand m_i, n_i(j).
+///
+/// Every store into a buffer and every read of it is whole: an update sees a put or an accumulate
+/// entirely or not at all, and none is lost. `get` reads the other rank's tensor while that rank
+/// may be changing it; `Exclusion::Mutex` on both sides keeps them apart.
+///
+/// Ranks of one host write each other's buffers directly. Between hosts the owner's server thread
+/// does it, within about `BLUEFOG_POLL_PERIOD`; a call returns when the owner has the value.
+///
+/// Thread-safe; calls that are not waited for run in order, on a thread of their own. Keeps its
+/// context alive.
+class Window {
+ public:
+  /// Collective. @param tensor this rank's value: `count` elements of float16, bfloat16, float32 or
+  ///   float64 on the CPU, the same count and dtype on all ranks. Must stay where it is while the
+  ///   window lives (or give its `owner`).
+  /// @param plan this rank's part of a graph; who sends to a rank must be one of its sources.
+  /// Memory: one copy of the tensor per source, shared between the ranks of the host.
+  /// @throws InvalidArgument for a wrong argument of this rank, and PeerFailure on the others;
+  ///   MismatchError on all ranks where names, counts, dtypes or plans do not fit together.
+  static std::shared_ptr<Window> create(Context& context, BufferView tensor,
+                                        const NeighborPlan& plan,
+                                        const WindowOptions& options = {});
+  ~Window();
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  /// Collective. Waits for the calls of all ranks, and gives the memory back, which happens only
+  /// when the context ends where this is not called.
+  void free();
+
+  /// @param tensor like the window's, that one or another.
+  /// Cost: one pass over the tensor and one message per destination.
+  /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination; StateError
+  ///   after `free`, here or there; PeerFailure, TimeoutError.
+  void put(BufferView tensor, const WindowPutOptions& options = {});
+  void accumulate(BufferView tensor, const WindowPutOptions& options = {});
+  void get(const WindowGetOptions& options = {});
+  [[nodiscard]] Work put_nonblocking(BufferView tensor, const WindowPutOptions& options = {});
+  [[nodiscard]] Work accumulate_nonblocking(BufferView tensor,
+                                            const WindowPutOptions& options = {});
+  [[nodiscard]] Work get_nonblocking(const WindowGetOptions& options = {});
+
+  /// Combines the tensor with the buffers. Nothing is sent. Versions of the buffers used become 0.
+  void update(const WindowUpdateOptions& options = {});
+  /// x_i ← x_i + Σ_j b_i(j), and the buffers become 0: nothing that was accumulated is lost or
+  /// counted twice.
+  void update_then_collect(Exclusion exclusion = Exclusion::Mutex);
+
+  /// Per source, rising: how often its buffer was written since it was last read.
+  [[nodiscard]] std::vector<std::pair<int, std::int64_t>> versions() const;
+  /// m_i.
+  [[nodiscard]] double associated_weight() const;
+  void set_associated_weight(AssociatedWeight state) noexcept;
+
+  /// Takes the mutexes of `ranks` (destinations, sources, this rank), in rising order. Calls of
+  /// other ranks with `Exclusion::Mutex` that concern these ranks wait meanwhile.
+  [[nodiscard]] WindowLock lock(std::vector<int> ranks);
+  [[nodiscard]] WindowLock lock_self();
+
+  [[nodiscard]] const std::string& name() const noexcept;
+  [[nodiscard]] const BufferView& tensor() const noexcept;
+  [[nodiscard]] const NeighborPlan& plan() const noexcept;
+
+ private:
+  explicit Window(std::shared_ptr<WindowCore> core) : core_(std::move(core)) {}
+  std::shared_ptr<WindowCore> core_;
+};
+
+}  // namespace bluefog::ops

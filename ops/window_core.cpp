@@ -1,0 +1,352 @@
+#include "ops/window_core.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/combine.hpp"
+#include "ops/served_window.hpp"
+#include "ops/validation.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+constexpr std::chrono::milliseconds kLockPeriod{50};
+constexpr std::string_view kServed = "a call of a rank on another host";
+
+std::vector<std::int32_t> ranks_of(const std::vector<WeightedRank>& list) {
+  std::vector<std::int32_t> ranks;
+  for (const WeightedRank& entry : list) {
+    ranks.push_back(entry.rank);
+  }
+  return ranks;
+}
+
+std::size_t index_of(const std::vector<std::int32_t>& ranks, int rank) {
+  return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
+}
+
+}  // namespace
+
+WindowCore::WindowCore(Context& context, BufferView tensor, const NeighborPlan& plan,
+                       const WindowOptions& options)
+    : context_(context.shared_from_this()),
+      hub_(&context.one_sided()),
+      tensor_(std::move(tensor)),
+      plan_(plan),
+      name_(options.name),
+      weight_state_(options.associated_weight),
+      number_(hub_->take_window_number()),
+      sources_(ranks_of(plan.sources)) {}
+
+// ---- life
+
+WindowRecord WindowCore::prepare(WindowFill fill) {
+  WindowRecord record{.number = number_,
+                      .dtype = tensor_.dtype,
+                      .count = tensor_.count,
+                      .sources = sources_,
+                      .destinations = ranks_of(plan_.destinations),
+                      .name = name_};
+  constexpr OpKind kKind = OpKind::Window;
+  check_buffer(*context_, kKind, tensor_);
+  check_floating(*context_, kKind, tensor_.dtype);
+  check_plan(*context_, kKind, &plan_);
+  place_ = hub_->memory().allocate(WindowMemory::size_of_block(sources_.size(), tensor_.bytes()));
+  own_.emplace(hub_->memory().base_of(context_->rank()) + *place_, sources_.size(), tensor_.dtype,
+               tensor_.bytes());
+  own_->initialize(fill == WindowFill::OwnValue ? static_cast<const std::byte*>(tensor_.data)
+                                                : nullptr);
+  record.place = *place_;
+  record.address = reinterpret_cast<std::uintptr_t>(tensor_.data);
+  return record;
+}
+
+void WindowCore::open(WindowFill fill) {
+  // Every rank takes part, whatever is wrong with its own arguments.
+  WindowRecord record{.number = number_, .name = name_};
+  std::exception_ptr refusal;
+  try {
+    record = prepare(fill);
+  } catch (const std::exception& e) {
+    refusal = std::current_exception();
+    record.error = e.what();
+  }
+  std::vector<WindowRecord> records;
+  for (const auto& blob : context_->bootstrap().allgather(record.to_blob(), hub_->deadline())) {
+    records.push_back(WindowRecord::from_blob(blob));
+  }
+  try {
+    if (refusal) {
+      std::rethrow_exception(refusal);
+    }
+    check_records(records, context_->rank());
+    connect(records);
+  } catch (...) {
+    // No rank has the window, so no rank uses the memory.
+    is_closed_ = true;
+    if (place_) {
+      hub_->memory().release(*place_);
+    }
+    throw;
+  }
+}
+
+void WindowCore::connect(const std::vector<WindowRecord>& records) {
+  const int own_rank = context_->rank();
+  for (std::size_t r = 0; r < records.size(); ++r) {
+    const WindowRecord& record = records[r];
+    Part& part = parts_.emplace_back();
+    part.address = record.address;
+    part.own_index = index_of(record.sources, own_rank);
+    if (hub_->memory().reaches(static_cast<int>(r))) {
+      part.memory.emplace(hub_->memory().base_of(static_cast<int>(r)) + record.place,
+                          record.sources.size(), tensor_.dtype, tensor_.bytes());
+    }
+  }
+  if (WindowServer* const server = hub_->server()) {
+    server->add(number_,
+                std::make_shared<ServedWindow>(*own_, tensor_, sources_, locker(kServed)));
+  }
+  // Nobody asks for what is not served yet.
+  context_->bootstrap().barrier(hub_->deadline());
+}
+
+void WindowCore::close() {
+  check_open("win_free");
+  hub_->tasks().drain();
+  is_closed_ = true;
+  context_->bootstrap().barrier(hub_->deadline());
+  abandon();
+  hub_->memory().release(*place_);
+}
+
+void WindowCore::abandon() noexcept {
+  is_closed_ = true;
+  if (own_) {
+    own_->mark_freed();
+  }
+  if (WindowServer* const server = hub_->server()) {
+    server->remove(number_);
+  }
+}
+
+// ---- locks
+
+std::string WindowCore::where(std::string_view call) const {
+  return fmt::format("rank {}, window '{}', {}", context_->rank(), name_, call);
+}
+
+TakeLock WindowCore::locker(std::string_view call) {
+  return [this, call](shm::RobustLock& lock) { take_in_time(lock, call); };
+}
+
+void WindowCore::take_in_time(shm::RobustLock& lock, std::string_view call) {
+  using Outcome = shm::RobustLock::Outcome;
+  Outcome outcome = lock.try_take(context_->rank());
+  if (outcome == Outcome::Busy) {
+    const Deadline deadline = hub_->deadline();
+    while ((outcome = lock.take(context_->rank(), kLockPeriod)) == Outcome::Busy) {
+      if (call != kServed) {  // whose thread is not the user's
+        hub_->check_interrupt();
+      }
+      if (deadline.expired()) {
+        throw TimeoutError(
+            fmt::format("{}: a lock was not free for the whole time (BLUEFOG_TIMEOUT); rank {} "
+                        "holds it",
+                        where(call), lock.holder()));
+      }
+    }
+  }
+  if (outcome == Outcome::Inherited) {
+    context_->log().warning(
+        fmt::format("{}: the rank that held a lock died with it; what it was writing may be half "
+                    "written",
+                    where(call)));
+  }
+}
+
+void WindowCore::take_mutex(int rank) {
+  if (const WindowMemory* const memory = reachable(rank, "mutex")) {
+    take_in_time(memory->mutex(), "mutex");
+    return;
+  }
+  hub_->server()->ask(rank, {.kind = WindowMessage::Kind::Lock, .window = number_}, {}, {},
+                      hub_->deadline());
+}
+
+void WindowCore::release_mutex(int rank) noexcept {
+  if (part(rank).memory) {
+    part(rank).memory->mutex().release();
+  } else {
+    hub_->server()->tell(rank, {.kind = WindowMessage::Kind::Unlock, .window = number_});
+  }
+}
+
+// ---- data
+
+const WindowMemory* WindowCore::reachable(int rank, std::string_view call) {
+  const auto& memory = part(rank).memory;
+  if (!memory) {
+    return nullptr;
+  }
+  hub_->check_alive(rank);
+  if (memory->is_freed()) {
+    throw StateError(fmt::format("{}: rank {} has freed it", where(call), rank));
+  }
+  return &*memory;
+}
+
+void WindowCore::store_at(int rank, StoreMode mode, const WeightedBytes& value) {
+  const bool adds = mode == StoreMode::Add;
+  const std::string_view call = adds ? "win_accumulate" : "win_put";
+  if (const WindowMemory* const memory = reachable(rank, call)) {
+    memory->store(part(rank).own_index, mode, value, locker(call));
+    return;
+  }
+  hub_->server()->ask(rank,
+                      {.kind = adds ? WindowMessage::Kind::Accumulate : WindowMessage::Kind::Put,
+                       .dtype = tensor_.dtype,
+                       .window = number_,
+                       .weight = value.weight,
+                       .mass = value.mass},
+                      {value.data, tensor_.bytes()}, {}, hub_->deadline());
+}
+
+void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options) {
+  auto* const data = static_cast<std::byte*>(tensor.data);
+  const double mass = counts_weight() ? own_->mass().load() : 0.0;
+  const auto& destinations =
+      options.destinations ? *options.destinations : plan_.destinations;
+  for (const WeightedRank& destination : destinations) {
+    const auto lock = options.exclusion == Exclusion::Mutex
+                          ? std::optional<MutexHolder>(std::in_place, *this, destination.rank)
+                          : std::nullopt;
+    store_at(destination.rank, mode,
+             {.data = data, .weight = destination.weight, .mass = destination.weight * mass});
+  }
+  if (options.self_weight != 1.0) {
+    const Operand operand{.data = data, .weight = options.self_weight};
+    weighted_sum(tensor.dtype, data, {&operand, 1}, tensor.bytes());
+    if (counts_weight()) {
+      own_->mass().store(mass * options.self_weight);
+    }
+  }
+}
+
+void WindowCore::fetch_from(const WeightedRank& source) {
+  const std::size_t index = index_of(sources_, source.rank);
+  const auto take = locker("win_get");
+  const WindowMemory* const memory = reachable(source.rank, "win_get");
+  if (memory != nullptr && hub_->reader().reaches(source.rank)) {
+    const double mass = counts_weight() ? source.weight * memory->mass().load() : 0.0;
+    own_->store_read(
+        index, {.weight = source.weight, .mass = mass},
+        [&](std::byte* to) {
+          hub_->reader().read(source.rank, part(source.rank).address, to, tensor_.bytes());
+        },
+        take);
+    return;
+  }
+  std::vector<std::byte> room(tensor_.bytes());
+  const auto answer = hub_->server()->ask(
+      source.rank, {.kind = WindowMessage::Kind::Get, .dtype = tensor_.dtype, .window = number_},
+      {}, room, hub_->deadline());
+  own_->store(index, StoreMode::Replace,
+              {.data = room.data(),
+               .weight = source.weight,
+               .mass = counts_weight() ? source.weight * answer.mass : 0.0},
+              take);
+}
+
+void WindowCore::fetch(const WindowGetOptions& options) {
+  std::vector<WeightedRank> sources;
+  if (options.sources) {
+    sources = *options.sources;
+  } else {
+    for (const WeightedRank& source : plan_.sources) {
+      sources.push_back({.rank = source.rank});
+    }
+  }
+  for (const WeightedRank& source : sources) {
+    const auto lock = options.exclusion == Exclusion::Mutex
+                          ? std::optional<MutexHolder>(std::in_place, *this, source.rank)
+                          : std::nullopt;
+    fetch_from(source);
+  }
+}
+
+void WindowCore::update(const WindowUpdateOptions& options) {
+  const double self_weight = options.weights ? options.weights->self_weight : plan_.self_weight;
+  const auto& sources = options.weights ? options.weights->sources : plan_.sources;
+  std::vector<WindowMemory::Term> terms;
+  for (const WeightedRank& source : sources) {
+    terms.push_back({.index = index_of(sources_, source.rank), .weight = source.weight});
+  }
+  std::ranges::sort(terms, {}, &WindowMemory::Term::index);
+  const auto lock = options.exclusion == Exclusion::Mutex
+                        ? std::optional<MutexHolder>(std::in_place, *this, context_->rank())
+                        : std::nullopt;
+  own_->combine(static_cast<std::byte*>(options.output ? options.output->data : tensor_.data),
+                static_cast<const std::byte*>(tensor_.data), self_weight, terms,
+                options.reset == BufferReset::Zero ? WindowMemory::After::Zero
+                                                   : WindowMemory::After::Keep,
+                counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off,
+                locker("win_update"));
+}
+
+// ---- arguments
+
+void WindowCore::check_open(std::string_view call) const {
+  if (is_closed_) {
+    throw StateError(fmt::format("{}: the window has been freed", where(call)));
+  }
+}
+
+void WindowCore::check_tensor(const BufferView& tensor, std::string_view call) const {
+  if (tensor.count != tensor_.count || tensor.dtype != tensor_.dtype ||
+      (tensor.data == nullptr && tensor.count > 0)) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected a tensor like the window's, {}[{}], found {}[{}]{}", where(call),
+        bluefog::name_of(tensor_.dtype), tensor_.count, bluefog::name_of(tensor.dtype),
+        tensor.count, tensor.data == nullptr ? " at a null pointer" : ""));
+  }
+}
+
+void WindowCore::check_weight(double weight, std::string_view call) const {
+  if (!std::isfinite(weight)) {
+    throw InvalidArgument(
+        fmt::format("{}: expected finite weights, found {}", where(call), weight));
+  }
+}
+
+void WindowCore::check_some_of(const std::vector<WeightedRank>& some,
+                               const std::vector<WeightedRank>& all, std::string_view call,
+                               std::string_view role) const {
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    check_weight(some[i].weight, call);
+    const auto is_same = [&](const WeightedRank& other) { return other.rank == some[i].rank; };
+    if (std::ranges::none_of(all, is_same)) {
+      throw InvalidArgument(fmt::format("{}: expected {} of the window, {}, found rank {}",
+                                        where(call), role, ranks_of(all), some[i].rank));
+    }
+    if (std::ranges::count_if(some, is_same) > 1) {
+      throw InvalidArgument(
+          fmt::format("{}: rank {} is named twice", where(call), some[i].rank));
+    }
+  }
+}
+
+void WindowCore::check_lockable(int rank) const {
+  if (rank < 0 || rank >= context_->size()) {
+    throw InvalidArgument(fmt::format("{}: expected ranks of 0 … {}, found {}", where("mutex"),
+                                      context_->size() - 1, rank));
+  }
+}
+
+}  // namespace bluefog::ops

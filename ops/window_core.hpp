@@ -1,0 +1,102 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
+#include "ops/window.hpp"
+#include "ops/window_memory.hpp"
+#include "ops/window_record.hpp"
+
+namespace bluefog::ops {
+
+/// What stands behind a `Window`: this rank's part of it, and the ways to the other ranks'.
+class WindowCore {
+ public:
+  WindowCore(Context& context, BufferView tensor, const NeighborPlan& plan,
+             const WindowOptions& options);
+
+  /// Collective.
+  void open(WindowFill fill);
+  /// Collective.
+  void close();
+  /// Without the other ranks: they are told when they come.
+  void abandon() noexcept;
+
+  void store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options);
+  void fetch(const WindowGetOptions& options);
+  void update(const WindowUpdateOptions& options);
+  void take_mutex(int rank);
+  void release_mutex(int rank) noexcept;
+
+  /// @throws InvalidArgument, before anything moves.
+  void check_tensor(const BufferView& tensor, std::string_view call) const;
+  void check_some_of(const std::vector<WeightedRank>& some, const std::vector<WeightedRank>& all,
+                     std::string_view call, std::string_view role) const;
+  void check_weight(double weight, std::string_view call) const;
+  void check_lockable(int rank) const;
+  /// @throws StateError after `close`.
+  void check_open(std::string_view call) const;
+
+  [[nodiscard]] const WindowMemory& own() const { return *own_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const BufferView& tensor() const noexcept { return tensor_; }
+  [[nodiscard]] const NeighborPlan& plan() const noexcept { return plan_; }
+  [[nodiscard]] TaskQueue& tasks() noexcept { return hub_->tasks(); }
+  void set_associated_weight(AssociatedWeight state) noexcept { weight_state_ = state; }
+
+ private:
+  /// A rank's part of the window, as far as this rank needs it.
+  struct Part {
+    /// Where its memory is shared with this rank.
+    std::optional<WindowMemory> memory{};
+    std::uint64_t address = 0;
+    /// This rank's place among its sources.
+    std::size_t own_index = 0;
+  };
+
+  [[nodiscard]] std::string where(std::string_view call) const;
+  [[nodiscard]] TakeLock locker(std::string_view call);
+  void take_in_time(shm::RobustLock& lock, std::string_view call);
+  [[nodiscard]] WindowRecord prepare(WindowFill fill);
+  void connect(const std::vector<WindowRecord>& records);
+  [[nodiscard]] const Part& part(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool counts_weight() const { return weight_state_ == AssociatedWeight::On; }
+  void store_at(int rank, StoreMode mode, const WeightedBytes& value);
+  void fetch_from(const WeightedRank& source);
+  [[nodiscard]] const WindowMemory* reachable(int rank, std::string_view call);
+
+  std::shared_ptr<Context> context_;
+  OneSided* hub_;
+  BufferView tensor_;
+  NeighborPlan plan_;
+  std::string name_;
+  std::atomic<AssociatedWeight> weight_state_;
+  std::uint32_t number_;
+  std::vector<std::int32_t> sources_;
+  std::optional<std::size_t> place_;
+  std::optional<WindowMemory> own_;
+  std::vector<Part> parts_;
+  std::atomic<bool> is_closed_{false};
+};
+
+/// Holds the mutex of one rank of a window.
+class MutexHolder {
+ public:
+  MutexHolder(WindowCore& core, int rank) : core_(core), rank_(rank) { core_.take_mutex(rank_); }
+  MutexHolder(const MutexHolder&) = delete;
+  MutexHolder& operator=(const MutexHolder&) = delete;
+  ~MutexHolder() { core_.release_mutex(rank_); }
+
+ private:
+  WindowCore& core_;
+  int rank_;
+};
+
+}  // namespace bluefog::ops

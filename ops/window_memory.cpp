@@ -1,0 +1,127 @@
+#include "ops/window_memory.hpp"
+
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "bluefog_cpp/base/copy.hpp"
+#include "ops/combine.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+constexpr std::size_t to_page(std::size_t bytes) noexcept {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+/// Holds a lock that has been taken.
+class Held {
+ public:
+  Held(shm::RobustLock& lock, const TakeLock& take) : lock_(&lock) { take(lock); }
+  Held(Held&& other) noexcept : lock_(std::exchange(other.lock_, nullptr)) {}
+  Held& operator=(Held&&) = delete;
+  ~Held() {
+    if (lock_ != nullptr) {
+      lock_->release();
+    }
+  }
+
+ private:
+  shm::RobustLock* lock_;
+};
+
+}  // namespace
+
+std::size_t WindowMemory::size_of_block(std::size_t sources, std::size_t bytes) noexcept {
+  return to_page(sizeof(Head) + sources * sizeof(BufferHead)) + sources * to_page(bytes);
+}
+
+std::byte* WindowMemory::buffer(std::size_t index) const noexcept {
+  return block_ + to_page(sizeof(Head) + sources_ * sizeof(BufferHead)) + index * to_page(bytes_);
+}
+
+void WindowMemory::initialize(const std::byte* value) {
+  Head& own = *new (block_) Head;
+  own.mutex.initialize();
+  own.mass.store(1.0);
+  own.is_freed.store(false);
+  for (std::size_t index = 0; index < sources_; ++index) {
+    BufferHead& of_source = *new (&buffer_head(index)) BufferHead;
+    of_source.lock.initialize();
+    of_source.version.store(0);
+    of_source.mass = 0.0;
+    if (value != nullptr) {
+      copy_bytes(buffer(index), value, bytes_);
+    } else {
+      std::memset(buffer(index), 0, bytes_);
+    }
+  }
+}
+
+void WindowMemory::store(std::size_t index, StoreMode mode, const WeightedBytes& value,
+                         const TakeLock& take) const {
+  BufferHead& of_source = buffer_head(index);
+  std::byte* const to = buffer(index);
+  const Held held(of_source.lock, take);
+  if (mode == StoreMode::Add) {
+    const std::array operands{Operand{.data = to},
+                              Operand{.data = value.data, .weight = value.weight}};
+    weighted_sum(dtype_, to, operands, bytes_);
+    of_source.mass += value.mass;
+  } else {
+    if (value.weight == 1.0) {
+      copy_bytes(to, value.data, bytes_);
+    } else {
+      const Operand operand{.data = value.data, .weight = value.weight};
+      weighted_sum(dtype_, to, {&operand, 1}, bytes_);
+    }
+    of_source.mass = value.mass;
+  }
+  of_source.version.fetch_add(1, std::memory_order_relaxed);
+}
+
+void WindowMemory::store_read(std::size_t index, const WeightedBytes& value,
+                              const std::function<void(std::byte* to)>& read,
+                              const TakeLock& take) const {
+  BufferHead& of_source = buffer_head(index);
+  std::byte* const to = buffer(index);
+  const Held held(of_source.lock, take);
+  read(to);
+  if (value.weight != 1.0) {
+    const Operand operand{.data = to, .weight = value.weight};
+    weighted_sum(dtype_, to, {&operand, 1}, bytes_);
+  }
+  of_source.mass = value.mass;
+  of_source.version.fetch_add(1, std::memory_order_relaxed);
+}
+
+void WindowMemory::combine(std::byte* out, const std::byte* own, double self_weight,
+                           std::span<const Term> terms, After after, Mass mass,
+                           const TakeLock& take) const {
+  std::vector<Held> held;
+  held.reserve(terms.size());
+  std::vector<Operand> operands{{.data = own, .weight = self_weight}};
+  double sum = self_weight * head().mass.load();
+  for (const Term& term : terms) {
+    held.emplace_back(buffer_head(term.index).lock, take);
+    operands.push_back({.data = buffer(term.index), .weight = term.weight});
+    sum += term.weight * buffer_head(term.index).mass;
+  }
+  weighted_sum(dtype_, out, operands, bytes_);
+  if (mass == Mass::On) {
+    head().mass.store(sum);
+  }
+  for (const Term& term : terms) {
+    BufferHead& of_source = buffer_head(term.index);
+    of_source.version.store(0, std::memory_order_relaxed);
+    if (after == After::Zero) {
+      std::memset(buffer(term.index), 0, bytes_);
+      of_source.mass = 0.0;
+    }
+  }
+}
+
+}  // namespace bluefog::ops

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/transport/one_sided/window_message.hpp"
+#include "bluefog_cpp/transport/shm/robust_lock.hpp"
+
+namespace bluefog::ops {
+
+/// What a store does with a buffer's value.
+enum class StoreMode : std::uint8_t { Replace, Add };
+
+/// Bytes with the weight that they are to be multiplied by, and the associated weight (push-sum)
+/// that goes along, weighted already.
+struct WeightedBytes {
+  const std::byte* data = nullptr;
+  double weight = 1.0;
+  double mass = 0.0;
+};
+
+/// Takes `lock` as `rank`, waiting as long as the context allows.
+using TakeLock = std::function<void(shm::RobustLock& lock)>;
+
+/// A rank's part of a window, as it lies in memory that the ranks of its host share: one buffer
+/// per source, and what guards them.
+class WindowMemory {
+ public:
+  /// Bytes that a window with `sources` buffers of `bytes` bytes takes.
+  [[nodiscard]] static std::size_t size_of_block(std::size_t sources, std::size_t bytes) noexcept;
+
+  /// A window whose block lies at `block`.
+  WindowMemory(std::byte* block, std::size_t sources, Dtype dtype, std::size_t bytes) noexcept
+      : block_(block), sources_(sources), dtype_(dtype), bytes_(bytes) {}
+
+  /// Writes the heads, before other ranks see them. Buffers get `value`, or zeros where it is null.
+  void initialize(const std::byte* value);
+
+  /// Held by whoever asked for exclusion at this rank.
+  [[nodiscard]] shm::RobustLock& mutex() const noexcept { return head().mutex; }
+  /// This rank's own associated weight.
+  [[nodiscard]] std::atomic<double>& mass() const noexcept { return head().mass; }
+  [[nodiscard]] bool is_freed() const noexcept { return head().is_freed.load(); }
+  void mark_freed() const noexcept { head().is_freed.store(true); }
+
+  /// Puts into the buffer of the source of that index, or adds to it.
+  void store(std::size_t index, StoreMode mode, const WeightedBytes& value,
+             const TakeLock& take) const;
+
+  /// Puts what `read` writes, times `value.weight`; its data is not used.
+  void store_read(std::size_t index, const WeightedBytes& value,
+                  const std::function<void(std::byte* to)>& read, const TakeLock& take) const;
+
+  /// How often the buffer was written since it was last read.
+  [[nodiscard]] std::int64_t version(std::size_t index) const noexcept {
+    return buffer_head(index).version.load(std::memory_order_relaxed);
+  }
+
+  /// A source's buffer and the weight that it gets in an update.
+  struct Term {
+    std::size_t index = 0;
+    double weight = 1.0;
+  };
+  enum class After : std::uint8_t { Keep, Zero };
+  /// out ← self_weight · own + Σ weight · buffer over `terms`, rising by index; sets this rank's
+  /// associated weight in the same way where `mass` is On. All buffers are held meanwhile.
+  enum class Mass : std::uint8_t { Off, On };
+  void combine(std::byte* out, const std::byte* own, double self_weight,
+               std::span<const Term> terms, After after, Mass mass, const TakeLock& take) const;
+
+ private:
+  struct alignas(64) Head {
+    shm::RobustLock mutex;
+    std::atomic<double> mass;
+    std::atomic<bool> is_freed;
+  };
+  struct alignas(64) BufferHead {
+    shm::RobustLock lock;
+    std::atomic<std::int64_t> version;
+    /// Guarded by `lock`, as the buffer is.
+    double mass;
+  };
+
+  [[nodiscard]] Head& head() const noexcept { return *reinterpret_cast<Head*>(block_); }
+  [[nodiscard]] BufferHead& buffer_head(std::size_t index) const noexcept {
+    return reinterpret_cast<BufferHead*>(block_ + sizeof(Head))[index];
+  }
+  [[nodiscard]] std::byte* buffer(std::size_t index) const noexcept;
+
+  std::byte* block_;
+  std::size_t sources_;
+  Dtype dtype_;
+  std::size_t bytes_;
+};
+
+}  // namespace bluefog::ops

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/dtype.hpp"
+
+namespace bluefog::ops {
+
+/// What a rank tells all others of its part of a new window.
+struct WindowRecord {
+  std::uint32_t number = 0;
+  Dtype dtype = Dtype::Float32;
+  std::int64_t count = 0;
+  /// Of its block in its shared region.
+  std::uint64_t place = 0;
+  /// Of its tensor in its memory.
+  std::uint64_t address = 0;
+  std::vector<std::int32_t> sources{};
+  std::vector<std::int32_t> destinations{};
+  std::string name{};
+  /// Why the rank refuses; empty if it does not.
+  std::string error{};
+
+  [[nodiscard]] std::vector<std::byte> to_blob() const;
+  /// @throws TransportError if the blob is no record.
+  static WindowRecord from_blob(std::span<const std::byte> blob);
+};
+
+/// Same window, and plans that fit together. Every rank comes to the same verdict.
+/// @throws PeerFailure where a rank refused, MismatchError.
+void check_records(const std::vector<WindowRecord>& records, int own);
+
+}  // namespace bluefog::ops

@@ -1,0 +1,390 @@
+#include "ops/window.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/values.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ops::Window;
+
+NeighborPlan ring_plan(const Context& context) {
+  return topology::ring(context.size()).plan_for(context.rank());
+}
+
+/// Everybody hears and is heard by everybody, with equal weights.
+NeighborPlan full_plan(const Context& context) {
+  return topology::fully_connected(context.size()).plan_for(context.rank());
+}
+
+double total(Context& context, double value) {
+  ops::allreduce(context, {.data = &value, .count = 1, .dtype = Dtype::Float64},
+                 {.reduction = ops::Reduction::Sum});
+  return value;
+}
+
+std::vector<double> combined(const NeighborPlan& plan, double self_weight, const Values& own,
+                             const std::function<double(int source, std::size_t k)>& buffer) {
+  std::vector<double> result(own.count());
+  for (std::size_t k = 0; k < own.count(); ++k) {
+    result[k] = self_weight * own[k];
+    for (const WeightedRank& source : plan.sources) {
+      result[k] += source.weight * buffer(source.rank, k);
+    }
+  }
+  return result;
+}
+
+TEST(Window, PutThenUpdateIsANeighbourAverage) {
+  on_ranks([](Context& context) {
+    for (const Dtype dtype : kFloatingDtypes) {
+      for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{5000}}) {
+        NeighborPlan plan = full_plan(context);
+        plan.self_weight = 0.5;
+        for (WeightedRank& source : plan.sources) source.weight = 0.25;
+        Values value = small_integers(dtype, count, context.rank());
+        const Values before = value;
+        const auto window = Window::create(context, value.view(), plan, {.name = "w"});
+        window->put(value.view());
+        ops::barrier(context);
+        for (const auto& [source, version] : window->versions()) EXPECT_EQ(version, 1) << source;
+        window->update();
+        for (const auto& [source, version] : window->versions()) EXPECT_EQ(version, 0) << source;
+        const auto theirs = [&](int source, std::size_t k) {
+          return small_integers(dtype, count, source)[k];
+        };
+        if (count <= 3) {
+          EXPECT_EQ(value, Values(dtype, combined(plan, 0.5, before, theirs)));
+        }
+        window->free();
+      }
+    }
+  });
+}
+
+TEST(Window, BuffersHoldTheOwnValueOrZerosAtFirst) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = ring_plan(context);
+    std::vector<float> value{static_cast<float>(context.rank() + 1)};
+    const BufferView view{.data = value.data(), .count = 1};
+    const auto own = Window::create(context, view, plan, {.name = "own"});
+    own->update_then_collect();
+    EXPECT_EQ(value[0], static_cast<float>(context.rank() + 1) * static_cast<float>(plan.sources.size() + 1));
+    const auto zeros =
+        Window::create(context, view, plan, {.name = "zeros", .fill = ops::WindowFill::Zeros});
+    const float before = value[0];
+    zeros->update_then_collect();
+    EXPECT_EQ(value[0], before);
+    own->free();
+    zeros->free();
+  });
+}
+
+TEST(Window, GetFetchesTheSourcesTensors) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = full_plan(context);
+    std::vector<double> value(2000, context.rank());
+    const BufferView view{.data = value.data(), .count = 2000, .dtype = Dtype::Float64};
+    const auto window = Window::create(context, view, plan);
+    ops::barrier(context);
+    const int source = plan.sources.back().rank;
+    window->get({.sources = {{{.rank = source, .weight = 2.0}}}});
+    ops::barrier(context);
+    std::vector<double> result(2000);
+    window->update({.weights = {{.self_weight = 0.0, .sources = {{.rank = source}}}},
+                    .output = BufferView{.data = result.data(),
+                                         .count = 2000,
+                                         .dtype = Dtype::Float64}});
+    EXPECT_EQ(result, std::vector<double>(2000, 2.0 * source));
+    EXPECT_EQ(value[0], context.rank());
+    ops::barrier(context);
+    window->free();
+  });
+}
+
+TEST(Window, PutScalesTheTensorAfterwardsAndToSomeOnly) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = full_plan(context);
+    std::vector<float> value{8.0F};
+    const BufferView view{.data = value.data(), .count = 1};
+    const auto window =
+        Window::create(context, view, plan, {.fill = ops::WindowFill::Zeros});
+    const int to = (context.rank() + 1) % context.size();
+    window->put(view, {.self_weight = 0.25, .destinations = {{{.rank = to, .weight = 0.75}}}});
+    EXPECT_EQ(value[0], 2.0F);
+    ops::barrier(context);
+    window->update_then_collect();
+    EXPECT_EQ(value[0], 8.0F);
+    window->free();
+  });
+}
+
+// The sum of all tensors and buffers, and of the associated weights, is conserved to the last bit:
+// all values are whole numbers of a small unit.
+TEST(Window, NothingThatIsAccumulatedIsLost) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = full_plan(context);
+    std::vector<double> value(64, 1024.0 * (context.rank() + 1));
+    const BufferView view{.data = value.data(), .count = 64, .dtype = Dtype::Float64};
+    const auto window = Window::create(context, view, plan,
+                                       {.name = "sum",
+                                        .fill = ops::WindowFill::Zeros,
+                                        .associated_weight = ops::AssociatedWeight::On});
+    const double before = total(context, value[7]);
+    std::minstd_rand random(static_cast<unsigned>(context.rank()) + 1U);
+    const int rounds = static_cast<int>(large(400));
+    for (int round = 0; round < rounds; ++round) {
+      const auto& to = plan.destinations[random() % plan.destinations.size()];
+      window->accumulate(view, {.self_weight = 0.5,
+                                .destinations = {{{.rank = to.rank, .weight = 0.5}}}});
+      if (round % 3 == 0) {
+        window->update_then_collect(round % 2 == 0 ? ops::Exclusion::None
+                                                   : ops::Exclusion::Mutex);
+      }
+    }
+    ops::barrier(context);
+    window->update_then_collect();
+    EXPECT_NEAR(total(context, value[7]), before, 1e-9 * before);
+    EXPECT_NEAR(total(context, window->associated_weight()), context.size(), 1e-12);
+    for (const double element : value) EXPECT_EQ(element, value[7]);
+    window->free();
+  });
+}
+
+// Push-sum on a directed ring with uneven degrees: z = x / m reaches the mean, where x does not.
+TEST(Window, PushSumReachesTheMeanOnAnUnbalancedGraph) {
+  on_ranks({.at_least = 3, .at_most = 4}, [](Context& context) {
+    const int n = context.size();
+    NeighborPlan plan = NeighborPlan::alone(context.rank(), n);
+    std::vector<std::vector<int>> out(static_cast<std::size_t>(n));
+    for (int r = 0; r < n; ++r) out[static_cast<std::size_t>(r)] = {(r + 1) % n};
+    out[0].push_back(2);
+    for (int r = 0; r < n; ++r) {
+      for (const int to : out[static_cast<std::size_t>(r)]) {
+        if (to == context.rank()) plan.sources.push_back({.rank = r});
+        if (r == context.rank()) plan.destinations.push_back({.rank = to});
+      }
+    }
+    const double share = 1.0 / (1.0 + static_cast<double>(plan.destinations.size()));
+    for (auto& to : plan.destinations) to.weight = share;
+    double value = context.rank();
+    const BufferView view{.data = &value, .count = 1, .dtype = Dtype::Float64};
+    const auto window = Window::create(context, view, plan,
+                                       {.fill = ops::WindowFill::Zeros,
+                                        .associated_weight = ops::AssociatedWeight::On});
+    for (int step = 0; step < 60; ++step) {
+      window->accumulate(view, {.self_weight = share});
+      ops::barrier(context);
+      window->update_then_collect();
+      ops::barrier(context);
+    }
+    EXPECT_NEAR(value / window->associated_weight(), (n - 1) / 2.0, 1e-6);
+    EXPECT_GT(total(context, std::abs(value - (n - 1) / 2.0)), 1e-3);
+    window->free();
+  });
+}
+
+TEST(Window, IsOneSided) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = full_plan(context);
+    float value = static_cast<float>(context.rank());
+    const BufferView view{.data = &value, .count = 1};
+    const auto window = Window::create(context, view, plan, {.fill = ops::WindowFill::Zeros});
+    ops::barrier(context);
+    if (context.rank() == 0) {
+      window->put(view);         // the others call nothing meanwhile
+      window->accumulate(view);
+      window->get();
+      value = -1.0F;
+      context.bootstrap().barrier(Deadline::never());
+    } else {
+      context.bootstrap().barrier(Deadline::never());
+      EXPECT_EQ(window->versions().front(), (std::pair<int, std::int64_t>{0, 2}));
+    }
+    ops::barrier(context);
+    window->free();
+  });
+}
+
+TEST(Window, MutexesKeepCallsApart) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = full_plan(context);
+    // Two halves that only differ while somebody writes them.
+    std::vector<double> value(4096, 0.0);
+    const BufferView view{.data = value.data(), .count = 4096, .dtype = Dtype::Float64};
+    const auto window = Window::create(context, view, plan);
+    ops::barrier(context);
+    for (int round = 1; round <= 20; ++round) {
+      {
+        const auto lock = window->lock_self();
+        for (double& element : value) element = round;
+      }
+      window->get({.exclusion = ops::Exclusion::Mutex});
+      std::vector<double> seen(4096);
+      const int source = plan.sources.front().rank;
+      window->update({.weights = {{.self_weight = 0.0, .sources = {{.rank = source}}}},
+                      .output = BufferView{.data = seen.data(),
+                                           .count = 4096,
+                                           .dtype = Dtype::Float64}});
+      EXPECT_EQ(seen.front(), seen.back());
+    }
+    ops::barrier(context);
+    window->free();
+  });
+}
+
+TEST(Window, CallsThatNobodyWaitsForRunInOrder) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = ring_plan(context);
+    std::vector<std::vector<float>> values;
+    float own = 0.0F;
+    const auto window = Window::create(context, {.data = &own, .count = 1}, plan);
+    for (int i = 0; i < 20; ++i) values.push_back({static_cast<float>(i)});
+    std::vector<Work> works;
+    for (auto& value : values) {
+      works.push_back(window->put_nonblocking({.data = value.data(), .count = 1}));
+    }
+    float last = 100.0F;
+    window->put({.data = &last, .count = 1});
+    for (const Work& work : works) {
+      work.wait();
+      EXPECT_TRUE(work.done());
+    }
+    ops::barrier(context);
+    window->update_then_collect();
+    EXPECT_EQ(own, 100.0F * static_cast<float>(plan.sources.size()));
+    window->free();
+  });
+}
+
+TEST(Window, RanksThatDoNotAgreeAllGetTheSameError) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    std::vector<float> value(5);
+    const auto create = [&](std::int64_t count, const NeighborPlan& plan, const std::string& name) {
+      (void)Window::create(context, {.data = value.data(), .count = count}, plan, {.name = name});
+    };
+    const NeighborPlan plan = full_plan(context);
+    const int last = context.size() - 1;
+    try {
+      create(context.rank() == last ? 5 : 4, plan, "a");
+      ADD_FAILURE() << "expected an error";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("float32[4]"));
+      EXPECT_THAT(error.what(), HasSubstr("float32[5]"));
+    }
+    NeighborPlan deaf = plan;
+    if (context.rank() == last) deaf.sources.clear();
+    try {
+      create(5, deaf, "b");
+      ADD_FAILURE() << "expected an error";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("does not hear it"));
+    }
+    EXPECT_THROW(create(5, plan, context.rank() == 0 ? "c" : "d"), MismatchError);
+    if (context.rank() == 0) {
+      EXPECT_THROW(create(-1, plan, "e"), InvalidArgument);
+    } else {
+      EXPECT_THROW(create(5, plan, "e"), PeerFailure);
+    }
+    const auto window = Window::create(context, {.data = value.data(), .count = 5}, plan);
+    window->put({.data = value.data(), .count = 5});
+    ops::barrier(context);
+    window->free();
+  });
+}
+
+TEST(Window, WrongArgumentsAreRefused) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = ring_plan(context);
+    std::vector<float> value(5);
+    const BufferView view{.data = value.data(), .count = 5};
+    const auto window = Window::create(context, view, plan);
+    EXPECT_THROW(window->put({.data = value.data(), .count = 4}), InvalidArgument);
+    EXPECT_THROW(window->put({.data = nullptr, .count = 5}), InvalidArgument);
+    EXPECT_THROW(window->put({.data = value.data(), .count = 5, .dtype = Dtype::Float16}),
+                 InvalidArgument);
+    EXPECT_THROW(window->put(view, {.destinations = {{{.rank = context.rank()}}}}),
+                 InvalidArgument);
+    EXPECT_THROW(window->get({.sources = {{{.rank = context.size()}}}}), InvalidArgument);
+    const int source = plan.sources.front().rank;
+    EXPECT_THROW(window->get({.sources = {{{.rank = source}, {.rank = source}}}}),
+                 InvalidArgument);
+    EXPECT_THROW(window->update({.weights = {{.sources = {{.rank = -1}}}}}), InvalidArgument);
+    EXPECT_THROW((void)window->lock({context.size()}), InvalidArgument);
+    ops::barrier(context);
+    window->free();
+    EXPECT_THROW(window->put(view), StateError);
+    EXPECT_THROW(window->update(), StateError);
+    EXPECT_THROW(window->free(), StateError);
+  });
+}
+
+TEST(Window, AFreedWindowSaysSo) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    float value = 0.0F;
+    const BufferView view{.data = &value, .count = 1};
+    auto window = Window::create(context, view, full_plan(context), {.name = "gone"});
+    if (context.rank() == 0) window.reset();
+    ops::barrier(context);
+    if (context.rank() != 0) {
+      try {
+        window->put(view);
+        ADD_FAILURE() << "expected an error";
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("rank 0 has freed"));
+      }
+    }
+    ops::barrier(context);
+  });
+}
+
+TEST(Window, LocksThatAreNotFreeEndInATimeoutThatNamesTheHolder) {
+  const Ranks ranks{.at_least = 2,
+                    .at_most = 2,
+                    .layouts = {Layout::OneHost},
+                    .settings = [](Settings& settings, int) {
+                      settings.timeout = std::chrono::milliseconds(300);
+                    }};
+  on_ranks(ranks, [](Context& context) {
+    float value = 0.0F;
+    const BufferView view{.data = &value, .count = 1};
+    const auto window = Window::create(context, view, full_plan(context));
+    if (context.rank() == 0) {
+      const auto lock = window->lock_self();
+      context.bootstrap().barrier(Deadline::never());
+      context.bootstrap().barrier(Deadline::never());
+    } else {
+      context.bootstrap().barrier(Deadline::never());
+      try {
+        window->put(view, {.exclusion = ops::Exclusion::Mutex});
+        ADD_FAILURE() << "expected an error";
+      } catch (const TimeoutError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("rank 0 holds it"));
+      }
+      context.bootstrap().barrier(Deadline::never());
+    }
+    ops::barrier(context);
+    window->put(view, {.exclusion = ops::Exclusion::Mutex});
+    ops::barrier(context);
+    window->free();
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
