@@ -89,10 +89,14 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   if (is_closed_) {
     throw StateError(fmt::format("{}: the context is closed", describe(request, peer)));
   }
+  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  if (to.is_gone) {
+    throw PeerFailure(peer, fmt::format("{}: {}", describe(request, peer),
+                                        network_->obituary(peer).value_or("that rank is gone")));
+  }
   request.ticket = next_ticket_++;
   request.bytes = payload.size();
   requests_[request.ticket] = &pending;
-  Peer& to = peers_[static_cast<std::size_t>(peer)];
   to.out.push_back({.head = request, .payload = payload, .request = &pending});
   has_work_.notify_one();
   wait_for(lock, pending, request, deadline);
@@ -105,8 +109,11 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
 
 void WindowServer::tell(int peer, const WindowMessage& request) {
   const std::scoped_lock lock(mutex_);
-  peers_[static_cast<std::size_t>(peer)].out.push_back({.head = request});
-  has_work_.notify_one();
+  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  if (!to.is_gone) {
+    to.out.push_back({.head = request});
+    has_work_.notify_one();
+  }
 }
 
 void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, Request& request,
@@ -192,7 +199,7 @@ void WindowServer::work() {
     }
     if (const auto now = Deadline::Clock::now(); now >= next_check) {
       next_check = now + kAliveCheckPeriod;
-      drop_dead_holders();
+      bury_the_dead();
     }
     has_work_.wait_for(lock, pause);
     pause = is_quiet() ? poll_period_ : std::min(2 * pause, poll_period_);
@@ -210,9 +217,15 @@ bool WindowServer::step() {
   while (network_->poll_control()) {
   }
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    if (static_cast<int>(rank) != rank_ && network_->reaches(static_cast<int>(rank))) {
+    const int peer = static_cast<int>(rank);
+    if (peer == rank_ || !network_->reaches(peer) || peers_[rank].is_gone) {
+      continue;
+    }
+    try {
       moved |= send(peers_[rank]);
-      moved |= receive(static_cast<int>(rank), peers_[rank]);
+      moved |= receive(peer, peers_[rank]);
+    } catch (const PeerFailure& failure) {
+      bury(peer, failure.what());
     }
   }
   serve_locks();
@@ -406,18 +419,33 @@ void WindowServer::serve_locks() {
   });
 }
 
-void WindowServer::drop_dead_holders() {
+void WindowServer::bury_the_dead() {
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     const int peer = static_cast<int>(rank);
-    if (peer == rank_ || !network_->reaches(peer) || !network_->obituary(peer)) {
+    if (peer == rank_ || !network_->reaches(peer) || peers_[rank].is_gone) {
       continue;
     }
-    peers_[rank].out.clear();
-    has_answer_.notify_all();
-    std::erase_if(waiting_locks_, [peer](const auto& waiting) { return waiting.peer == peer; });
-    for (const auto& [window, target] : targets_) {
-      target->unlock(peer);
+    if (const auto obituary = network_->obituary(peer)) {
+      bury(peer, *obituary);
     }
+  }
+}
+
+void WindowServer::bury(int peer, std::string_view reason) {
+  Peer& dead = peers_[static_cast<std::size_t>(peer)];
+  dead.is_gone = true;
+  dead.out.clear();
+  for (const auto& [ticket, request] : requests_) {
+    if (request->peer == peer && !request->answer) {
+      WindowMessage& answer =
+          request->answer.emplace(WindowMessage{.kind = WindowMessage::Kind::Failed});
+      reason.copy(answer.text.data(), answer.text.size() - 1);
+    }
+  }
+  has_answer_.notify_all();
+  std::erase_if(waiting_locks_, [peer](const auto& waiting) { return waiting.peer == peer; });
+  for (const auto& [window, target] : targets_) {
+    target->unlock(peer);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -82,6 +83,7 @@ class WindowServer {
     std::deque<Parcel> out;
     Incoming in;
     std::vector<WeightedRank> reader;
+    bool is_gone = false;
   };
   struct WaitingLock {
     int peer = 0;
@@ -98,7 +100,9 @@ class WindowServer {
   void answer(int rank, const WindowMessage& request, WindowMessage::Kind kind,
               std::string_view text = {});
   void serve_locks();
-  void drop_dead_holders();
+  void bury_the_dead();
+  /// Ends what waits for `peer`, and releases what it holds.
+  void bury(int peer, std::string_view reason);
   [[nodiscard]] std::span<std::byte> room_for(const WindowMessage& message, Incoming& in);
   [[nodiscard]] bool is_quiet() const;
   void wait_for(std::unique_lock<std::mutex>& lock, Request& request, const WindowMessage& message,
