@@ -35,6 +35,7 @@ struct Settings {
   LogLevel log_level = LogLevel::Warning;
   bool log_hide_time = false;
   std::string timeline;  ///< file name prefix; empty: no timeline
+  std::string flight_recorder;  ///< file name prefix; empty: no flight record
   std::int64_t fusion_threshold_bytes = 25 << 20;
   std::string host_id;        ///< empty: found out
   int nodes_per_machine = 0;  ///< zero: machines are hosts

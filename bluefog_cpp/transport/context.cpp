@@ -145,6 +145,10 @@ void Context::connect() {
     parts.policy.yields = 0;
   }
   parts.timeline = timeline_;
+  if (!settings_.flight_recorder.empty()) {
+    parts.recorder =
+        std::make_unique<FlightRecorder>(settings_.flight_recorder, rank(), n, log_);
+  }
   engine_ = std::make_shared<Engine>(std::move(parts));
 }
 

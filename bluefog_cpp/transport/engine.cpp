@@ -90,6 +90,9 @@ void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
   if (parts_.timeline) {
     parts_.timeline->begin(lane_of(operation), timeline_name(operation.envelope().kind));
   }
+  if (parts_.recorder) {
+    parts_.recorder->begin(operation.call_.index, operation.partner(), operation.envelope());
+  }
 }
 
 std::uint64_t Engine::take_index(int partner) {
@@ -191,9 +194,12 @@ bool Engine::step(Operation& operation, const StepRights& rights) {
   }
 }
 
-void Engine::end_span(const Operation& operation) {
+void Engine::end_span(const Operation& operation, FlightRecorder::State state) {
   if (parts_.timeline) {
     parts_.timeline->end(lane_of(operation));
+  }
+  if (parts_.recorder) {
+    parts_.recorder->end(operation.call_.index, operation.partner(), state);
   }
 }
 
@@ -219,7 +225,8 @@ bool Engine::start_next(Operation& operation) {
 
 void Engine::complete(Operation& operation) {
   CallState& call = operation.call_;
-  end_span(operation);
+  end_span(operation, pending_rejection_.empty() ? FlightRecorder::State::Complete
+                                                  : FlightRecorder::State::Failed);
   if (!pending_rejection_.empty()) {
     call.error = std::make_exception_ptr(MismatchError(std::exchange(pending_rejection_, {})));
     call.phase.store(CallState::Phase::Failed, std::memory_order_release);
@@ -234,8 +241,9 @@ void Engine::complete(Operation& operation) {
 void Engine::fail(Operation& operation, std::exception_ptr error) {
   CallState& call = operation.call_;
   failed_calls_[failed_count_++ % failed_calls_.size()] = key_of(operation);
-  end_span(operation);
   const std::string reason = message_of(error);
+  write_flight_record(reason);
+  end_span(operation, FlightRecorder::State::Failed);
   for (Retraction& retraction : call.exchange.retract()) {
     retractions_.push_back({std::move(retraction), reason});
   }

@@ -22,6 +22,7 @@
 #include "bluefog_cpp/base/trace.hpp"
 #include "bluefog_cpp/transport/doorbell.hpp"
 #include "bluefog_cpp/transport/exchange.hpp"
+#include "bluefog_cpp/transport/flight_recorder.hpp"
 #include "bluefog_cpp/transport/operation.hpp"
 #include "bluefog_cpp/transport/waiter.hpp"
 #include "bluefog_cpp/transport/work.hpp"
@@ -40,6 +41,8 @@ struct EngineParts {
   Logger log{};
   /// Null when no timeline is written.
   std::shared_ptr<Timeline> timeline{};
+  /// Null when no flight record is kept.
+  std::unique_ptr<FlightRecorder> recorder{};
 };
 
 /// Orders the calls of one context and drives their exchanges.
@@ -156,7 +159,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);
   void complete(Operation& operation);
-  void end_span(const Operation& operation);
+  void end_span(const Operation& operation, FlightRecorder::State state);
+  /// Writes what all calls under way wait for.
+  void write_flight_record(std::string_view reason) const;
   void fail(Operation& operation, std::exception_ptr error);
   void remove_finished();
   bool send_retractions();

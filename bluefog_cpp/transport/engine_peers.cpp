@@ -164,7 +164,25 @@ std::string Engine::awaited_text(const Operation& operation) const {
   return text;
 }
 
+void Engine::write_flight_record(std::string_view reason) const {
+  if (!parts_.recorder) {
+    return;
+  }
+  std::vector<FlightRecorder::Wait> waits;
+  for (const auto& [operation, owner] : active_) {
+    const CallState& call = operation->call_;
+    if (call.phase.load(std::memory_order_relaxed) == CallState::Phase::Running) {
+      waits.push_back({.call = call.index,
+                       .partner = operation->partner(),
+                       .sources = call.exchange.awaited_sources(),
+                       .readers = call.exchange.awaited_readers()});
+    }
+  }
+  parts_.recorder->write(reason, waits);
+}
+
 void Engine::warn_of_stall(const Operation& operation, std::chrono::milliseconds waited) const {
+  write_flight_record("a call has stalled");
   parts_.log.warning(fmt::format("{}, {}, has been waiting for {:.1f} s: {}",
                                  call_text(operation.call_.index), operation.envelope().describe(),
                                  static_cast<double>(waited.count()) / 1000.0,

@@ -1,10 +1,15 @@
 // Ranks that leave, come too late, or close: errors that name them, soon.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -21,6 +26,7 @@ namespace bluefog::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 std::shared_ptr<const NeighborPlan> ring(Context& context) {
@@ -124,6 +130,40 @@ TEST(Failure, ATimeoutNamesOperationAndRankAndTheContextGoesOn) {
                }
              }
            });
+}
+
+TEST(Failure, AFlightRecordTellsWhomAStalledCallWaitedFor) {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      fmt::format("bluefog_flight_{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  on_ranks({.at_least = 2,
+            .at_most = 2,
+            .settings =
+                [&](Settings& settings, int) {
+                  settings.flight_recorder = folder / "record";
+                  settings.timeout = std::chrono::milliseconds(300);
+                },
+            .expect_usable = false},
+           [&](Context& context) {
+             float value = 1;
+             ops::barrier(context);
+             if (context.rank() == 0) {
+               EXPECT_THROW(
+                   ops::allreduce(context, {.data = &value, .count = 1}, {.name = "late"}),
+                   TimeoutError);
+               std::ifstream file(folder / "record0.json");
+               std::stringstream text;
+               text << file.rdbuf();
+               EXPECT_THAT(text.str(), AllOf(HasSubstr("\"name\": \"late\""),
+                                             HasSubstr("\"kind\": \"barrier\""),
+                                             HasSubstr("\"state\": \"running\""),
+                                             HasSubstr("nothing moved")));
+               EXPECT_THAT(text.str(), ContainsRegex("\"no_message_from\": \\[[ \n]*1"));
+             } else {
+               std::this_thread::sleep_for(std::chrono::milliseconds(700));
+             }
+           });
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Failure, AClosedContextRefuses) {

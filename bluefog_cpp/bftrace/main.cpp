@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/bftrace/merge.hpp"
+#include "bluefog_cpp/bftrace/stall.hpp"
+
+namespace {
+
+using namespace bluefog;
+using namespace bluefog::tracing;
+
+void merge(const std::vector<std::string>& paths, const std::string& output) {
+  std::vector<nlohmann::json> timelines;
+  for (const std::string& path : paths) {
+    timelines.push_back(parse_timeline(path, read_file(path)));
+  }
+  const nlohmann::json merged = merge_timelines(timelines);
+  std::ofstream file(output, std::ios::trunc);
+  file << merged.dump() << '\n';
+  file.close();
+  if (!file) {
+    throw InvalidArgument(fmt::format("cannot write {}", output));
+  }
+  fmt::print("{}: {} events of {} files\n", output, merged.size(), paths.size());
+}
+
+void stall(const std::vector<std::string>& paths) {
+  std::vector<FlightRecord> records;
+  for (const std::string& path : paths) {
+    records.push_back(parse_record(path, read_file(path)));
+  }
+  fmt::print("{}", explain_stall(std::move(records)));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Reads what the ranks of a run wrote about their calls", "bftrace"};
+  app.require_subcommand(1);
+  std::vector<std::string> paths;
+  std::string output;
+  CLI::App& merging = *app.add_subcommand(
+      "merge", "Joins timelines (BLUEFOG_TIMELINE) of several ranks into one file");
+  merging.add_option("FILE", paths, "Each rank's <prefix><rank>.json")->required();
+  merging.add_option("-o,--output", output, "Where the joined timeline goes")->required();
+  CLI::App& stalling = *app.add_subcommand(
+      "stall", "Says who waits for whom, from flight records (BLUEFOG_FLIGHT_RECORDER)");
+  stalling.add_option("FILE", paths, "Each rank's <prefix><rank>.json")->required();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (merging.parsed()) {
+    merge(paths, output);
+  } else {
+    stall(paths);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bftrace: {}\n", error.what());
+    return 1;
+  }
+}

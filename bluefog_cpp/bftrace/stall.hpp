@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bluefog::tracing {
+
+/// One call of a rank's flight record.
+struct RecordedCall {
+  std::uint64_t call = 0;
+  /// The other rank of a call that two ranks make, or -1.
+  int partner = -1;
+  /// "neighbor_allreduce(float32[100], name 'w')".
+  std::string text{};
+  std::string state{};
+  double begun_s_ago = 0.0;
+  std::vector<int> no_message_from{};
+  std::vector<int> not_taken_by{};
+};
+
+/// What one rank wrote when a call of it stalled or failed.
+struct FlightRecord {
+  int rank = 0;
+  int size = 1;
+  std::string reason{};
+  /// In the order in which they were started.
+  std::vector<RecordedCall> calls{};
+};
+
+/// @throws InvalidArgument if `text`, the contents of `path`, is no flight record.
+[[nodiscard]] FlightRecord parse_record(const std::string& path, const std::string& text);
+
+/// Who waits for whom, rank by rank, and which ranks hold up the others: those that are waited for
+/// and wait for nobody, that left no record, or that wait for each other in a circle.
+/// @throws InvalidArgument for no records, two of one rank, or ranks of runs of different sizes.
+[[nodiscard]] std::string explain_stall(std::vector<FlightRecord> records);
+
+}  // namespace bluefog::tracing
