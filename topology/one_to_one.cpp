@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "topology/matching_source.hpp"
+#include "topology/seeded_draws.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::topology {
@@ -30,7 +32,7 @@ void require(bool holds, std::string_view schedule, std::string_view what, std::
 /// rests.
 using Receiver = std::function<int(int rank, std::int64_t phase)>;
 
-class OneToOneSource : public Schedule::Source {
+class OneToOneSource final : public Schedule::Source {
  public:
   /// @param sender the inverse of `receiver`.
   OneToOneSource(int size, std::int64_t period, Receiver receiver, Receiver sender)
@@ -40,10 +42,9 @@ class OneToOneSource : public Schedule::Source {
   [[nodiscard]] std::int64_t period_steps() const override { return period_; }
 
   [[nodiscard]] MixingMatrix mixing_matrix(std::int64_t phase) const override {
-    const std::vector<int> readers = receivers(phase);
-    std::vector<std::vector<WeightedRank>> rows(readers.size());
+    std::vector<std::vector<WeightedRank>> rows(static_cast<std::size_t>(size_));
     for (int rank = 0; rank < size_; ++rank) {
-      const int reader = readers[static_cast<std::size_t>(rank)];
+      const int reader = receiver_(rank, phase);
       auto& row = rows[static_cast<std::size_t>(reader)];
       if (reader == rank) {
         row = {{.rank = rank, .weight = 1.0}};
@@ -65,16 +66,6 @@ class OneToOneSource : public Schedule::Source {
     return plan;
   }
 
- protected:
-  /// Of every rank.
-  [[nodiscard]] virtual std::vector<int> receivers(std::int64_t phase) const {
-    std::vector<int> result(static_cast<std::size_t>(size_));
-    for (int rank = 0; rank < size_; ++rank) {
-      result[static_cast<std::size_t>(rank)] = receiver_(rank, phase);
-    }
-    return result;
-  }
-
  private:
   int size_;
   std::int64_t period_;
@@ -94,17 +85,12 @@ int wrapped(std::int64_t value, int size) {
   return static_cast<int>(((value % size) + size) % size);
 }
 
-/// Fisher–Yates with numbers that every standard library draws alike.
+/// Fisher–Yates.
 std::vector<int> shuffled(int size, std::uint64_t seed, std::int64_t phase) {
   std::vector<int> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), 0);
-  std::seed_seq sequence{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U),
-                         static_cast<std::uint32_t>(phase),
-                         static_cast<std::uint32_t>(phase >> 32U)};
-  std::mt19937_64 generator(sequence);
-  for (std::size_t i = order.size(); i > 1; --i) {
-    std::swap(order[i - 1], order[generator() % i]);
-  }
+  std::mt19937_64 generator = detail::generator_of(seed, phase);
+  for (int i = size; i > 1; --i) std::swap(order[i - 1], order[detail::draw_below(generator, i)]);
   return order;
 }
 
@@ -118,26 +104,6 @@ std::vector<int> drawn_pairs(int size, std::uint64_t seed, std::int64_t phase) {
   }
   return pairs;
 }
-
-class RandomMatchingSource final : public OneToOneSource {
- public:
-  RandomMatchingSource(int size, std::uint64_t seed, std::int64_t period)
-      : OneToOneSource(size, period, peer(size, seed), peer(size, seed)), seed_(seed) {}
-
- protected:
-  [[nodiscard]] std::vector<int> receivers(std::int64_t phase) const override {
-    return drawn_pairs(size(), seed_, phase);  // one draw for all ranks
-  }
-
- private:
-  static Receiver peer(int size, std::uint64_t seed) {
-    return [=](int rank, std::int64_t phase) {
-      return drawn_pairs(size, seed, phase)[static_cast<std::size_t>(rank)];
-    };
-  }
-
-  std::uint64_t seed_;
-};
 
 /// Of a step of an inner–outer schedule: who leaves the machine, and how far the others reach.
 struct InnerOuter {
@@ -186,7 +152,8 @@ Schedule one_peer_hypercube(int size) {
 Schedule random_matching(int size, std::uint64_t seed, std::int64_t steps) {
   require(size >= 1, "random matching", "size", size, "at least 1");
   require(steps >= 1, "random matching", "steps", steps, "at least 1");
-  return Schedule(std::make_unique<RandomMatchingSource>(size, seed, steps));
+  return Schedule(std::make_unique<detail::MatchingSource>(
+      size, steps, 0.5, [=](std::int64_t phase) { return drawn_pairs(size, seed, phase); }));
 }
 
 Schedule inner_outer_ring(int machines, int local_size) {
@@ -246,6 +213,14 @@ Schedule alternating_exponential(int machines, int local_size) {
     steps.push_back(MixingMatrix::from_rows(std::move(rows)));
   }
   return steps.empty() ? static_schedule(even) : cycle(std::move(steps));
+}
+
+Schedule machine_exponential(int size, int local_size) {
+  constexpr std::string_view kName = "machine exponential";
+  require(local_size >= 1, kName, "local_size", local_size, "at least 1");
+  require(size >= 1 && size % local_size == 0, kName, "size", size,
+          fmt::format("a multiple of local_size, {}", local_size));
+  return one_peer_exponential(size / local_size);
 }
 
 }  // namespace bluefog::topology

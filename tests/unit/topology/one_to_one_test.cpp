@@ -149,5 +149,20 @@ TEST(OneToOne, AlternatingExponential) {
   EXPECT_THROW(static_cast<void>(topology::alternating_exponential(2, 0)), InvalidArgument);
 }
 
+TEST(OneToOne, MachineExponentialIsOnePeerOverMachines) {
+  const Schedule schedule = topology::machine_exponential(24, 3);
+  EXPECT_EQ(schedule.size(), 8);
+  EXPECT_EQ(schedule.period_steps(), 3);
+  expect_exact_average(schedule);
+  EXPECT_EQ(schedule.plan_for(1, 2)->destinations.front().rank, 5);
+  EXPECT_EQ(schedule.plan_for(1, 2)->sources.front().rank, 5);
+  EXPECT_EQ(schedule.plan_for(1, 1)->destinations.front().rank, 3);
+  EXPECT_EQ(schedule.plan_for(1, 1)->sources.front().rank, 7);
+  EXPECT_EQ(topology::machine_exponential(4, 4).size(), 1);
+  EXPECT_THROW((void)topology::machine_exponential(10, 3), InvalidArgument);
+  EXPECT_THROW((void)topology::machine_exponential(10, 0), InvalidArgument);
+  EXPECT_THROW((void)topology::machine_exponential(0, 1), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace bluefog
