@@ -77,14 +77,17 @@ std::string_view name_of(GapMethod method) {
       return "iterative";
     case GapMethod::Disconnected:
       return "disconnected";
+    case GapMethod::Residual:
+      return "residual";
   }
   throw InternalError("spectral gap: unknown method");
 }
 
 SpectralGap spectral_gap(const MixingMatrix& matrix, const GapOptions& options) {
   require_unit_sums(matrix);
-  if (options.method == GapMethod::Disconnected) {
-    throw InvalidArgument("spectral gap: 'disconnected' is a finding, not a method to ask for");
+  if (options.method == GapMethod::Disconnected || options.method == GapMethod::Residual) {
+    throw InvalidArgument(fmt::format("spectral gap: '{}' is a finding, not a method to ask for",
+                                      name_of(options.method)));
   }
   if (options.method == GapMethod::Automatic || options.method == GapMethod::Fourier) {
     if (matrix.pattern()) return detail::fourier_gap(*matrix.pattern());

@@ -22,6 +22,8 @@ enum class GapMethod {
   Iterative,
   /// No computation: a graph in several parts never averages.
   Disconnected,
+  /// No computation: the matrix is J up to rounding (`check` of topology_report.hpp).
+  Residual,
 };
 
 [[nodiscard]] std::string_view name_of(GapMethod method);
@@ -72,7 +74,7 @@ struct GapOptions {
 ///
 /// @throws InvalidArgument if neither rows nor columns sum to 1 ± 1e-6, naming
 ///   a row; if `options.method` is Fourier and W is not translation-invariant,
-///   Disconnected, Dense beyond 5,000 ranks, or Iterative beyond 200 million
+///   Disconnected or Residual, Dense beyond 5,000 ranks, or Iterative beyond 200 million
 ///   entries.
 [[nodiscard]] SpectralGap spectral_gap(const MixingMatrix& matrix, const GapOptions& options = {});
 

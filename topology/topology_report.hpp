@@ -1,19 +1,22 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
+#include "bluefog_cpp/base/machine_layout.hpp"
+#include "topology/ceca.hpp"
 #include "topology/mixing_matrix.hpp"
 #include "topology/schedule.hpp"
 #include "topology/spectral_gap.hpp"
 
 namespace bluefog::topology {
 
-/// What a topology or schedule does to the values that are averaged.
+/// What a topology or schedule does to the values that are averaged, and what that costs.
 struct TopologyReport {
   int size = 0;
   std::int64_t period_steps = 1;
-  /// Steps that were looked at: the period, or `ReportOptions::max_steps`.
+  /// Steps that were looked at: the period, or as many as `ReportOptions` allow.
   std::int64_t steps_checked = 1;
 
   /// Largest |Σ_j W(i, j) − 1| and |Σ_i W(i, j) − 1| of any step.
@@ -24,25 +27,61 @@ struct TopologyReport {
   /// Largest number of values that a rank receives and sends in one step.
   int max_in_degree = 0;
   int max_out_degree = 0;
+  [[nodiscard]] int max_degree() const { return std::max(max_in_degree, max_out_degree); }
+
+  /// Edges, over all steps, that only the sender's or only the receiver's plan has. Absent where
+  /// the steps have more than `ReportOptions::max_edges` edges.
+  std::optional<std::int64_t> edge_mismatches;
+
+  /// Messages from rank to rank in a step, all ranks together: their mean over the steps, and most.
+  double messages_per_step = 0.0;
+  std::int64_t max_messages_per_step = 0;
+  /// Bytes that a rank sends in a step: the mean over ranks and steps, and most.
+  double bytes_per_rank_per_step = 0.0;
+  std::int64_t max_bytes_per_rank_per_step = 0;
+  /// Bytes that go from one machine to another in a step, all together, the mean over the steps.
+  /// Absent without a layout, or where the steps have more than `ReportOptions::max_edges` edges.
+  std::optional<double> bytes_between_machines_per_step;
 
   /// Largest |P(i, j) − 1/n| of the period's product P; 0 is exact averaging.
   /// Absent where the product was too large to form or the period was cut.
-  std::optional<double> product_residual;
-  /// Gap of P, so over a whole period; absent where P is, or where neither
-  /// rows nor columns sum to 1.
+  std::optional<double> period_residual;
+  /// Where P was too large to form: an estimate of the largest √(Σ_j (P(i, j) − 1/n)²) from random
+  /// vectors. It is 0 up to rounding if P = J.
+  std::optional<double> probed_residual;
+  /// Gap of P, so over a whole period; absent where P is, or where neither rows nor columns sum to
+  /// 1. Where n · period_residual ≤ 1e-9 it is 1 within that, by `GapMethod::Residual`.
   std::optional<SpectralGap> period_gap;
 };
 
 struct ReportOptions {
   std::int64_t max_steps = 1000;
+  /// Fewer steps are looked at where steps · ranks would exceed this.
+  std::int64_t max_rank_steps = 10'000'000;
   /// Products with more entries than this are not formed.
   std::int64_t max_product_entries = 20'000'000;
+  /// Edges are followed one by one up to this many.
+  std::int64_t max_edges = 20'000'000;
+  /// Random vectors where the product is not formed.
+  int probes = 8;
+  /// Bytes that a rank sends to one other.
+  std::int64_t message_bytes = 1;
+  /// Which ranks share a machine; without it nothing is said of machines.
+  std::optional<MachineLayout> layout = std::nullopt;
   GapOptions gap = {};
 };
 
+/// @throws InvalidArgument if the layout is of another number of ranks, or `message_bytes` < 0.
+/// Cost: O(edges of the period) and the product's; memory O(edges of a step) where the product is
+///   too large to form.
 [[nodiscard]] TopologyReport check(const Schedule& schedule, const ReportOptions& options = {});
 
 /// The same of a static topology.
 [[nodiscard]] TopologyReport check(const MixingMatrix& matrix, const ReportOptions& options = {});
+
+/// Of CECA: sums, degrees, messages and bytes are those of what travels (`Ceca::exchange`); the
+/// residual and the gap are of the n × n matrix that turns the values before a period into d after
+/// it.
+[[nodiscard]] TopologyReport check(const Ceca& ceca, const ReportOptions& options = {});
 
 }  // namespace bluefog::topology
