@@ -6,25 +6,14 @@
 
 #include "topology/schedule.hpp"
 
+/// The topology library's families (topology/families.hpp) as the examples' `--topology` takes
+/// them: by name and number of ranks, everything else being the family's default.
 namespace bluefog::examples {
 
 /// The names that `make_schedule` knows.
 [[nodiscard]] const std::vector<std::string>& schedule_names();
 
-/// Who averages with whom in each step, by the name that the examples' `--topology` takes.
-///
-/// | name                    | schedule                                              |
-/// |-------------------------|-------------------------------------------------------|
-/// | exponential             | static exponential graph                              |
-/// | symmetric-exponential   | powers of 4 in both directions                        |
-/// | ring, ring-left         | both neighbours, or only the next lower one           |
-/// | mesh, torus             | two-dimensional grid, without and with wrap-around    |
-/// | star, full, hypercube   | as they say                                           |
-/// | one-peer-exponential    | one peer a step, at distance 1, 2, 4, …               |
-/// | one-peer-hypercube      | one peer a step, at XOR 1, 2, 4, …                    |
-/// | random-matching         | random pairs, drawn alike on all ranks                |
-/// | one-peer-ring           | one neighbour of the ring a step, in turn             |
-///
+/// Who averages with whom in each step.
 /// @throws InvalidArgument if `name` is unknown (lists the known ones) or its graph does not exist
 ///   for `size` ranks.
 [[nodiscard]] Schedule make_schedule(std::string_view name, int size);

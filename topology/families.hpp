@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topology/schedule.hpp"
+#include "topology/static_graphs.hpp"
+
+/// Graphs and schedules by name, for command lines: one table, used by `bftopo` and the examples.
+namespace bluefog::topology {
+
+/// What a family is made from. A family reads `size` and those that `Family::options` names.
+struct FamilyOptions {
+  int size = 1;
+  /// k: most neighbours per step (base, simple-base, hyper-hypercube).
+  int peers = 1;
+  /// Of the distances; absent: the family's own.
+  std::optional<int> base = std::nullopt;
+  /// Ranks per machine, a divisor of `size`.
+  int local_size = 1;
+  std::uint64_t seed = 1;
+  /// Of a schedule that is drawn at random: the steps after which it repeats.
+  std::int64_t period_steps = 65'536;
+  /// Of EquiStatic; absent: ⌈ln(n) / ρ²⌉.
+  std::optional<int> draws = std::nullopt;
+  double rho = 0.5;
+  /// Of EquiDyn.
+  double eta = 0.5;
+  /// Of mesh and torus; absent: the closest factors.
+  std::optional<GridShape> shape = std::nullopt;
+  /// Of star.
+  int center = 0;
+};
+
+enum class FamilyKind {
+  /// One matrix.
+  Static,
+  /// A matrix per step.
+  Dynamic,
+  /// A matrix per step; needs to know the machines.
+  Machines,
+  /// Two variables per rank, so no mixing matrix: see topology/ceca.hpp.
+  TwoVariables,
+};
+
+struct Family {
+  std::string_view name;
+  FamilyKind kind = FamilyKind::Static;
+  /// In a few words.
+  std::string_view description;
+  /// What it reads besides the size, by the names of `bftopo`'s options without dashes: "k",
+  /// "base", "local-size", "seed", "period", "draws", "rho", "eta", "shape", "center".
+  std::vector<std::string_view> options;
+  /// Empty for `TwoVariables`.
+  std::function<Schedule(const FamilyOptions&)> make;
+};
+
+/// All of them, those that belong together side by side.
+[[nodiscard]] const std::vector<Family>& families();
+
+/// @throws InvalidArgument if there is none of that name; lists the names.
+[[nodiscard]] const Family& find_family(std::string_view name);
+
+/// The names of `families()`, in order.
+[[nodiscard]] std::vector<std::string> family_names();
+
+/// Names that stand for a schedule on a number of ranks, nothing else being known: those of kinds
+/// `Static` and `Dynamic`.
+[[nodiscard]] std::vector<std::string> schedule_names();
+
+/// @throws InvalidArgument as `find_family`, and as the family's builder does; UnsupportedError for
+///   a family of kind `TwoVariables`.
+[[nodiscard]] Schedule make_schedule(std::string_view name, const FamilyOptions& options);
+
+}  // namespace bluefog::topology
