@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -32,6 +33,14 @@ std::vector<int> ranks_without(const std::vector<WeightedRank>& list, int self) 
     if (entry.rank != self) ranks.push_back(entry.rank);
   }
   return ranks;
+}
+
+/// One weight for everybody: all ranks get the same sum.
+bool is_complete(const TranslationPattern& pattern) {
+  const double weight = pattern.entries.empty() ? 0.0 : pattern.entries.front().weight;
+  return std::ssize(pattern.entries) == pattern.size() &&
+         std::ranges::all_of(pattern.entries,
+                             [&](const WeightedRank& entry) { return entry.weight == weight; });
 }
 
 double sum_of(std::span<const WeightedRank> list) {
@@ -184,6 +193,11 @@ void MixingMatrix::apply(std::span<const double> x, std::span<double> y) const {
   if (x.size() != static_cast<std::size_t>(size()) || y.size() != x.size()) {
     throw InvalidArgument(fmt::format("mixing matrix of {} ranks applied to {} values into {}",
                                       size(), x.size(), y.size()));
+  }
+  if (storage_->pattern && is_complete(*storage_->pattern)) {
+    const double sum = std::accumulate(x.begin(), x.end(), 0.0);
+    std::ranges::fill(y, storage_->pattern->entries.front().weight * sum);
+    return;
   }
   for (int rank = 0; rank < size(); ++rank) {
     double sum = 0.0;

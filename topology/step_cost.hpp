@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace bluefog::topology {
+
+using Seconds = std::chrono::duration<double>;
+
+/// The α–β model of a network in which a rank sends one message at a time and hears one at a time,
+/// both at once, and nobody is in anybody's way.
+struct CostModel {
+  /// α, the time of an empty message.
+  Seconds latency{5e-6};
+  /// 1/β.
+  double bytes_per_second = 1.25e9;
+  /// What a rank sends to each of its readers.
+  std::int64_t message_bytes = 1'000'000;
+  /// Of a rank and step, before it sends.
+  Seconds compute{0.0};
+};
+
+/// compute + degree · (α + β · bytes): a step in which no rank sends to, or hears, more than
+/// `degree` others.
+/// @throws InvalidArgument if a time or the bytes are negative, or the bandwidth is not above 0.
+[[nodiscard]] Seconds step_time(int degree, const CostModel& model);
+
+/// compute + 2 (n − 1) α + 2 (n − 1)/n · β · bytes: a ring all-reduce, for comparison.
+/// Errors as `step_time`, and if `size` < 1.
+[[nodiscard]] Seconds ring_allreduce_time(int size, const CostModel& model);
+
+}  // namespace bluefog::topology
