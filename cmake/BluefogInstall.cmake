@@ -1,4 +1,4 @@
-# The installed package: libraries, headers, bfrun, bluefog_cppConfig.cmake.
+# The installed package: libraries, headers, bfrun, bftopo, bluefog_cppConfig.cmake.
 # Headers keep their paths from the root below include/bluefog_cpp, so that
 # "topology/…" and "ops/…" cannot collide with others in a shared prefix.
 include(GNUInstallDirs)
@@ -25,7 +25,7 @@ function(bluefog_install_package)
               COMPONENT bluefog_cpp FILES_MATCHING PATTERN "*.hpp" PATTERN "*-inl.hpp" EXCLUDE)
     endif()
   endforeach()
-  foreach(command bfrun bftrace)
+  foreach(command bfrun bftopo bftrace)
     if(TARGET ${command})
       install(TARGETS ${command} COMPONENT bluefog_cpp)
     endif()

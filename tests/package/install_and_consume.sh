@@ -17,9 +17,11 @@ cmake -S "$source_folder/tests/package/consumer" -B "$work/build" -G Ninja \
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix"
 cmake --build "$work/build"
 "$work/build/consumer"
-for program in "$work/build/torch_consumer" "$work/prefix/bin/bfrun"; do
+for program in "$work/build/torch_consumer" "$work/prefix/bin/bfrun" \
+  "$work/prefix/bin/bftopo"; do
   case $program in
     */bfrun) arguments=--check-build ;;
+    */bftopo) arguments='check base --n 25 --k 1' ;;
     *) arguments= ;;
   esac
   [ ! -x "$program" ] || "$program" $arguments

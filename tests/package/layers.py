@@ -19,11 +19,12 @@ LAYERS = {
     "ops": ("ops", {"base", "transport", "topology", "ops"}),
     "optimizers": ("optimizers", ALL),
     "bfrun": ("bluefog_cpp/bfrun", {"base", "bfrun"}),
+    "bftopo": ("bluefog_cpp/bftopo", {"base", "topology", "bftopo"}),
     "bftrace": ("bluefog_cpp/bftrace", {"base", "bftrace"}),
     "python": ("python", ALL | {"python"}),
     "examples": ("examples", ALL | {"examples"}),
     "benchmarks": ("benchmarks", ALL | {"benchmarks", "examples"}),
-    "tests": ("tests", ALL | {"tests", "examples", "bfrun", "bftrace", "benchmarks",
+    "tests": ("tests", ALL | {"tests", "examples", "bfrun", "bftopo", "bftrace", "benchmarks",
                              "python"}),
 }
 # Headers of others, and the only folders that may include them.

@@ -1,0 +1,46 @@
+#!/bin/bash
+# exit_codes.sh BFTOPO: what the program says, where, and with which exit code it ends.
+set -u
+bftopo="$1"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+# expect CODE STREAM PATTERN ARGUMENTS…: STREAM (out or err) has a line like PATTERN.
+expect() {
+  local code="$1" stream="$2" pattern="$3"
+  shift 3
+  "$bftopo" "$@" >"$work/out" 2>"$work/err" </dev/null
+  local found=$?
+  if [[ $found != "$code" ]] || ! grep -qE -- "$pattern" "$work/$stream"; then
+    echo "FAILED: bftopo $*: expected exit code $code and '$pattern' on std$stream, found $found:"
+    cat "$work/out" "$work/err"
+    failures=$((failures + 1))
+  fi
+}
+
+printf '0 1\n1 2\n2 0\n' >"$work/triangle"
+printf '0 1\n1 x\n' >"$work/broken"
+
+expect 0 out 'Usage: bftopo show' --help
+expect 0 out '--local-size' check --help
+expect 0 out '^bftopo [0-9]' --version
+expect 0 out '^base .*--k' list
+expect 0 out '"period": 9' check base --n 25 --k 1 --json
+expect 0 out 'ranks +3$' check "$work/triangle"
+expect 0 out 'hears 1 \(1\), sends to 5' show ceca --n 25 --step 1 --ranks 5
+expect 0 out '^digraph' draw ring --n 5
+expect 0 out 'ring all-reduce' simulate base --n 25 --k 2
+expect 1 err 'cannot write' draw ring --n 5 -o "$work/none/ring.svg"
+expect 2 err 'found nothing'
+expect 2 err 'wheel' check wheel --n 5
+expect 2 err '--n N is missing' check ring
+expect 2 err 'line 2.*not a rank' check "$work/broken"
+expect 2 err '--k: .ring. does not read it' check ring --n 5 --k 2
+expect 2 err 'power of two' check hypercube --n 6
+expect 2 err '--n' check ring --n zero
+expect 2 err '--shape wants' check mesh --n 6 --shape 2by3
+expect 2 err 'does not hold 6' check mesh --n 6 --shape 2x4
+"$bftopo" draw base --n 6 -o "$work/base.svg" && grep -q '<svg' "$work/base.svg" ||
+  { echo "FAILED: no picture"; failures=$((failures + 1)); }
+exit $((failures > 0))

@@ -1,0 +1,90 @@
+#include "bluefog_cpp/bftopo/options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace bluefog::bftopo {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(BftopoOptions, ReadAFamilyAndItsOptions) {
+  const Options options = parse_options({"check", "base", "--n", "25", "--k", "2", "--json"});
+  EXPECT_EQ(options.command, Command::Check);
+  EXPECT_EQ(options.family->name, "base");
+  EXPECT_EQ(options.family_options.size, 25);
+  EXPECT_EQ(options.family_options.peers, 2);
+  EXPECT_TRUE(options.json);
+}
+
+TEST(BftopoOptions, ReadGridsSeedsAndMachines) {
+  EXPECT_EQ(parse_options({"show", "torus", "-n", "12", "--shape", "2x6"}).family_options.shape,
+            (topology::GridShape{2, 6}));
+  const Options drawn = parse_options(
+      {"gap", "equidyn", "--n", "9", "--seed", "5", "--eta", "0.25", "--period", "30"});
+  EXPECT_EQ(drawn.family_options.seed, 5U);
+  EXPECT_EQ(drawn.family_options.eta, 0.25);
+  EXPECT_EQ(drawn.family_options.period_steps, 30);
+  EXPECT_EQ(
+      parse_options({"check", "ring", "--n", "8", "--local-size", "4"}).family_options.local_size,
+      4);
+}
+
+TEST(BftopoOptions, ReadTheCostModelInItsUnits) {
+  const Options options =
+      parse_options({"simulate", "ring", "--n", "8", "--alpha", "2", "--bandwidth", "8", "--bytes",
+                     "1000", "--compute", "3", "--steps", "7", "--seed", "2"});
+  EXPECT_DOUBLE_EQ(options.cost.latency.count(), 2e-6);
+  EXPECT_DOUBLE_EQ(options.cost.bytes_per_second, 1e9);
+  EXPECT_EQ(options.cost.message_bytes, 1000);
+  EXPECT_DOUBLE_EQ(options.cost.compute.count(), 3e-3);
+  EXPECT_EQ(options.simulated_steps, 7);
+  EXPECT_DOUBLE_EQ(
+      parse_options({"simulate", "ring", "--n", "8", "--beta", "0.5"}).cost.bytes_per_second, 2e9);
+}
+
+TEST(BftopoOptions, PicturesByFormatOrName) {
+  EXPECT_EQ(parse_options({"draw", "ring", "--n", "3"}).format, PictureFormat::Dot);
+  EXPECT_EQ(parse_options({"draw", "ring", "--n", "3", "-o", "a.svg"}).format, PictureFormat::Svg);
+  EXPECT_EQ(parse_options({"draw", "ring", "--n", "3", "-o", "a.svg", "--format", "dot"}).format,
+            PictureFormat::Dot);
+}
+
+TEST(BftopoOptions, HelpNamesEveryFamily) {
+  const std::string help = parse_options({"check", "--help"}).help_text;
+  for (const topology::Family& family : topology::families()) {
+    EXPECT_THAT(help, HasSubstr(std::string(family.name)));
+  }
+  EXPECT_THAT(parse_options({"--help"}).help_text, HasSubstr("bftopo show|check"));
+  EXPECT_THAT(help, HasSubstr("Usage: bftopo check FAMILY|FILE"));
+}
+
+TEST(BftopoOptions, EveryFamilyOptionIsKnown) {
+  const std::string help = parse_options({"check", "--help"}).help_text;
+  for (const topology::Family& family : topology::families()) {
+    for (const std::string_view option : family.options) {
+      EXPECT_THAT(help, HasSubstr("--" + std::string(option) + " ")) << family.name;
+    }
+  }
+}
+
+TEST(BftopoOptions, WrongUseSaysWhatIsWrong) {
+  const auto throws = [](const std::vector<std::string>& arguments, const std::string& words) {
+    EXPECT_THAT([&] { (void)parse_options(arguments); },
+                ThrowsMessage<UsageError>(HasSubstr(words)));
+  };
+  throws({}, "found nothing");
+  throws({"paint", "ring"}, "found 'paint'");
+  throws({"check", "ring"}, "--n N is missing");
+  throws({"check", "wheel", "--n", "3"}, "'wheel' is neither a file nor a family");
+  throws({"check", "ring", "--n", "0"}, "--n");
+  throws({"check", "ring", "--n", "3", "--k", "2"}, "--k: 'ring' does not read it");
+  throws({"show", "ring", "--n", "4", "--local-size", "2"}, "--local-size");
+  throws({"check", "ring", "--n", "3", "--seed", "2"}, "--seed");
+  throws({"check", "torus", "--n", "6", "--shape", "2"}, "--shape wants ROWSxCOLUMNS");
+  throws({"simulate", "ring", "--n", "3", "--beta", "1", "--bandwidth", "1"}, "--bandwidth");
+}
+
+}  // namespace
+}  // namespace bluefog::bftopo

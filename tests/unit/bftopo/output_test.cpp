@@ -1,0 +1,135 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bluefog_cpp/bftopo/commands.hpp"
+
+namespace bluefog::bftopo {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+std::string output_of(const std::vector<std::string>& arguments) {
+  const Options options = parse_options(arguments);
+  if (options.command == Command::List) return list_text(options);
+  const Subject subject = make_subject(options);
+  switch (options.command) {
+    case Command::Show:
+      return show_text(options, subject);
+    case Command::Check:
+      return check_text(options, subject);
+    case Command::Gap:
+      return gap_text(options, subject);
+    default:
+      return simulate_text(options, subject, nullptr);
+  }
+}
+
+TEST(BftopoOutput, CheckIsOneObject) {
+  const json report = json::parse(output_of({"check", "base", "--n", "25", "--k", "1", "--json"}));
+  EXPECT_EQ(report["n"], 25);
+  EXPECT_EQ(report["period"], 9);
+  EXPECT_LE(report["row_error"], 1e-15);
+  EXPECT_LE(report["column_error"], 1e-15);
+  EXPECT_LE(report["period_residual"], 1e-12);
+  EXPECT_EQ(report["period_residual_method"], "product");
+  EXPECT_NEAR(report["spectral_gap"], 1.0, 1e-12);
+  EXPECT_EQ(report["max_degree"], 1);
+  EXPECT_LE(report["messages_per_step"], 24.0);
+  EXPECT_EQ(report["edge_mismatches"], 0);
+  EXPECT_TRUE(report["bytes_between_machines_per_step"].is_null());
+}
+
+TEST(BftopoOutput, CheckSaysNullWhereItDoesNotKnow) {
+  const json report = json::parse(output_of({"check", "random-matching", "--n", "6", "--json"}));
+  EXPECT_EQ(report["period"], 65'536);
+  EXPECT_EQ(report["steps_checked"], 1000);
+  EXPECT_TRUE(report["period_residual"].is_null());
+  EXPECT_TRUE(report["spectral_gap"].is_null());
+}
+
+TEST(BftopoOutput, CheckCountsBytesBetweenMachines) {
+  const json report = json::parse(
+      output_of({"check", "ring", "--n", "8", "--local-size", "4", "--bytes", "1000", "--json"}));
+  EXPECT_EQ(report["bytes_per_rank_per_step"], 2000.0);
+  EXPECT_EQ(report["bytes_between_machines_per_step"], 4000.0);
+  const json machines = json::parse(output_of({"check", "machine-exponential", "--n", "8",
+                                               "--local-size", "4", "--bytes", "10", "--json"}));
+  EXPECT_EQ(machines["n"], 2);
+  EXPECT_EQ(machines["bytes_between_machines_per_step"], 20.0);
+}
+
+TEST(BftopoOutput, CheckOfEveryFamily) {
+  for (const topology::Family& family : topology::families()) {
+    std::vector<std::string> arguments{"check", std::string(family.name), "--n", "16", "--json"};
+    if (family.kind == topology::FamilyKind::Machines) {
+      arguments.insert(arguments.end(), {"--local-size", "4"});
+    }
+    const json report = json::parse(output_of(arguments));
+    EXPECT_LE(report["row_error"], 1e-12) << family.name;
+    EXPECT_LE(report["column_error"], 1e-12) << family.name;
+    EXPECT_EQ(report["edge_mismatches"], 0) << family.name;
+  }
+}
+
+TEST(BftopoOutput, GapOfTheExponentialGraph) {
+  const json gap = json::parse(output_of({"gap", "exponential", "--n", "16", "--json"}));
+  EXPECT_NEAR(gap["spectral_gap"], 0.4, 1e-12);
+  EXPECT_NEAR(gap["norm_gap"], 0.4, 1e-12);
+  EXPECT_EQ(gap["gap_method"], "Fourier");
+  EXPECT_THAT(output_of({"gap", "exponential", "--n", "16"}), HasSubstr("0.4"));
+  EXPECT_THAT(output_of({"gap", "equidyn", "--n", "16"}), HasSubstr("--period"));
+}
+
+TEST(BftopoOutput, ShowPrintsThePlans) {
+  const std::string text = output_of({"show", "ring", "--n", "4", "--ranks", "2"});
+  EXPECT_THAT(text, HasSubstr("self 0.3333, hears 1 (0.3333), 3 (0.3333), sends to 1, 3"));
+  EXPECT_THAT(text, HasSubstr("2 ranks more"));
+  const json plans =
+      json::parse(output_of({"show", "one-peer-exponential", "--n", "4", "--step", "1", "--json"}));
+  EXPECT_EQ(plans["steps"].size(), 1U);
+  EXPECT_EQ(plans["steps"][0]["ranks"][3]["src_weights"], json::parse("[[1, 0.5]]"));
+  EXPECT_EQ(plans["steps"][0]["ranks"][3]["destinations"], json::parse("[1]"));
+  EXPECT_THAT(output_of({"show", "ceca", "--n", "6"}), HasSubstr("all send s"));
+}
+
+TEST(BftopoOutput, SimulateReachesConsensusAndCounts) {
+  const json run = json::parse(
+      output_of({"simulate", "base", "--n", "25", "--k", "1", "--steps", "9", "--alpha", "1",
+                 "--bandwidth", "8", "--bytes", "1000", "--compute", "0.001", "--json"}));
+  ASSERT_EQ(run["steps"].size(), 9U);
+  EXPECT_GT(run["initial_distance"], 1.0);
+  EXPECT_LE(run["steps"][8]["consensus_distance"], 1e-13);
+  EXPECT_NEAR(run["steps"][8]["elapsed_s"], 9 * 3e-6, 1e-12);  // α + bytes/bandwidth + compute
+  EXPECT_NEAR(run["ring_allreduce_s"], 1e-6 + 48e-6 + 48.0 / 25.0 * 1e-6, 1e-12);
+  EXPECT_THAT(output_of({"simulate", "ceca", "--n", "13"}), HasSubstr("period"));
+}
+
+TEST(BftopoOutput, ListNamesEveryFamily) {
+  const std::string text = "\n" + output_of({"list"});
+  const json names = json::parse(output_of({"list", "--json"}));
+  EXPECT_EQ(names.size(), topology::families().size());
+  for (const topology::Family& family : topology::families()) {
+    EXPECT_THAT(text, HasSubstr("\n" + std::string(family.name) + " "));
+  }
+}
+
+TEST(BftopoOutput, FilesAreReadWithTheirRule) {
+  const std::string path = ::testing::TempDir() + "bftopo_path_of_three";
+  std::ofstream(path) << "0 1\n1 0\n1 2\n2 1\n";
+  const json uniform = json::parse(output_of({"check", path, "--json"}));
+  EXPECT_EQ(uniform["n"], 3);
+  EXPECT_GT(uniform["column_error"], 0.1);
+  const json metropolis = json::parse(output_of({"check", path, "--rule", "metropolis", "--json"}));
+  EXPECT_LE(metropolis["column_error"], 1e-15);
+  EXPECT_NEAR(metropolis["spectral_gap"], 1.0 / 3.0, 1e-12);
+  EXPECT_EQ(json::parse(output_of({"check", path, "--n", "4", "--json"}))["n"], 4);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace bluefog::bftopo
