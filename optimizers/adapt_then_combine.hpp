@@ -1,11 +1,9 @@
 #pragma once
 
-#include <memory>
-#include <string_view>
 #include <vector>
 
-#include "bluefog_cpp/transport/work.hpp"
 #include "optimizers/algorithm.hpp"
+#include "optimizers/bucket_averages.hpp"
 
 namespace bluefog::optimizers {
 
@@ -13,7 +11,8 @@ namespace bluefog::optimizers {
 ///
 ///     x ← W (x − γ d).
 ///
-/// A bucket travels while the next ones are stepped; `step` returns when all have arrived.
+/// A bucket travels while the next ones are stepped; `step` returns when all have arrived. W may
+/// change from round to round.
 /// Cost per rank and round: one neighbor_allreduce for each bucket, no memory of its own.
 /// Source: Chen and Sayed, "Diffusion adaptation strategies", 2012; BlueFog's
 /// `DistributedAdaptThenCombineOptimizer`.
@@ -22,15 +21,11 @@ class AdaptThenCombine final : public Algorithm {
   /// @param context, buckets outlive this object.
   AdaptThenCombine(Context& context, std::vector<Bucket>& buckets);
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "adapt_then_combine"; }
+  [[nodiscard]] bool allows_reevaluation() const noexcept override { return true; }
   void step(const Round& round, const StepBucket& step_bucket) override;
-  void step_alone(const StepBucket& step_bucket) override;
 
  private:
-  Context& context_;
-  std::vector<Bucket>& buckets_;
-  std::vector<ops::NeighborAllreduceOptions> options_;
-  std::vector<Work> works_;
+  NeighborAverages averages_;
 };
 
 }  // namespace bluefog::optimizers

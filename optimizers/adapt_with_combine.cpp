@@ -2,12 +2,13 @@
 
 #include <utility>
 
+#include "optimizers/bucket_averages.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 
 AdaptWithCombine::AdaptWithCombine(Context& context, std::vector<Bucket>& buckets)
-    : context_(context), buckets_(buckets), options_(buckets.size()), works_(buckets.size()) {
+    : Algorithm(buckets), context_(context), options_(buckets.size()), works_(buckets.size()) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     options_[b].name = buckets[b].name();
     options_[b].completion = ops::Completion::OnWait;
@@ -41,9 +42,7 @@ void AdaptWithCombine::combine(std::size_t bucket) {
 
 void AdaptWithCombine::drain() {
   wait_all(works_);
-  for (const Bucket& bucket : buckets_) {
-    bucket.note_change();
-  }
+  note_changes(buckets_);
 }
 
 }  // namespace bluefog::optimizers

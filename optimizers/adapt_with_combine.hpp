@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "bluefog_cpp/transport/work.hpp"
@@ -31,7 +30,6 @@ class AdaptWithCombine final : public Algorithm {
   /// @param context, buckets outlive this object.
   AdaptWithCombine(Context& context, std::vector<Bucket>& buckets);
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "adapt_with_combine"; }
   void step(const Round& round, const StepBucket& step_bucket) override;
   void step_alone(const StepBucket& step_bucket) override;
   void drain() override;
@@ -40,7 +38,6 @@ class AdaptWithCombine final : public Algorithm {
   void combine(std::size_t bucket);
 
   Context& context_;
-  std::vector<Bucket>& buckets_;
   std::vector<ops::NeighborAllreduceOptions> options_;
   std::vector<Work> works_;
 };

@@ -1,13 +1,15 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "bluefog_cpp/transport/context.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/bucket.hpp"
+#include "optimizers/parameter.hpp"
 #include "topology/neighbor_plan.hpp"
 
 namespace bluefog::optimizers {
@@ -17,6 +19,8 @@ struct Round {
   /// This rank's part; null for algorithms that do not average with neighbours.
   std::shared_ptr<const NeighborPlan> plan;
   ops::PlanCheck check = ops::PlanCheck::Trusted;
+  /// Rounds before this one.
+  std::int64_t index = 0;
 };
 
 /// Applies the wrapped optimizer to the parameters of one bucket: x ← x − γ d.
@@ -25,27 +29,36 @@ using StepBucket = std::function<void(const Bucket&)>;
 /// What is exchanged between ranks, when, and what the result does to the parameters.
 ///
 /// Algorithms never compute a step direction themselves: they are told how to step a bucket, and
-/// call that once for each bucket and step, in the buckets' order. Every rank runs the same
-/// algorithm over the same buckets, so that calls match. An exception leaves the context usable:
-/// calls that other ranks make in the same round are refused here with its message.
+/// call that once for each bucket and step, in the buckets' order. Stepping the first one may step
+/// all of them (`Stepping::Whole`). Every rank runs the same algorithm over the same buckets, so
+/// that calls match. An exception leaves the context usable: calls that other ranks make in the
+/// same round are refused here with its message.
 class Algorithm {
  public:
-  Algorithm() = default;
+  /// @param buckets outlive this object.
+  explicit Algorithm(std::vector<Bucket>& buckets) : buckets_(buckets) {}
   Algorithm(const Algorithm&) = delete;
   Algorithm& operator=(const Algorithm&) = delete;
   virtual ~Algorithm() = default;
 
-  /// "adapt_then_combine", …
-  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-
   /// True if rounds need a neighbour plan.
   [[nodiscard]] virtual bool averages_with_neighbors() const noexcept { return true; }
+
+  /// True if the wrapped optimizer may evaluate the gradients several times in one step (LBFGS).
+  [[nodiscard]] virtual bool allows_reevaluation() const noexcept { return false; }
+
+  /// Calls that the next `step` makes on the context: as many are refused if it cannot be made.
+  [[nodiscard]] virtual std::size_t calls_due() const { return buckets_.size(); }
 
   /// A step that communicates.
   virtual void step(const Round& round, const StepBucket& step_bucket) = 0;
 
   /// A step between two communicating ones (`num_steps_per_communication` > 1).
-  virtual void step_alone(const StepBucket& step_bucket) = 0;
+  virtual void step_alone(const StepBucket& step_bucket) {
+    for (const Bucket& bucket : buckets_) {
+      step_bucket(bucket);
+    }
+  }
 
   /// Whether the backward pass that comes next belongs to a communicating step.
   virtual void expect(bool /*communicates*/) {}
@@ -56,6 +69,16 @@ class Algorithm {
 
   /// Clears the gradients in the algorithm's own way. False: the wrapped optimizer may do it.
   virtual bool zero_gradients() { return false; }
+
+  /// What it carries from one step to the next, beside the parameters: flat, one or more per
+  /// bucket, the algorithm's own memory. Writing it puts the algorithm where it was read.
+  [[nodiscard]] virtual NamedTensors state() const { return {}; }
+
+  /// Forgets all earlier steps: the next one is a first one. All ranks do it between the same two.
+  virtual void restart() {}
+
+ protected:
+  std::vector<Bucket>& buckets_;
 };
 
 }  // namespace bluefog::optimizers

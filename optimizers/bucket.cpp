@@ -60,6 +60,10 @@ at::Tensor Bucket::alias(const at::Tensor& flat, std::int64_t offset,
       data, segment.sizes, segment.strides, [flat](void* /*data*/) {}, flat.options());
 }
 
+at::Tensor Bucket::make_state(std::int64_t extra) const {
+  return at::zeros({count_ + extra}, flat_.options());
+}
+
 bool Bucket::is_bound(const Segment& segment) const {
   const at::Tensor& parameter = segment.parameter;
   const auto* const place =

@@ -49,6 +49,10 @@ class Bucket {
   /// All parameters, padding included. Keeps the memory alive.
   [[nodiscard]] const BufferView& values() const noexcept { return values_; }
 
+  /// Memory for an algorithm's state: flat, in the layout of `values`, zeros, with `extra` elements
+  /// behind it.
+  [[nodiscard]] at::Tensor make_state(std::int64_t extra = 0) const;
+
   /// True if every parameter still lies in this bucket.
   [[nodiscard]] bool is_bound() const;
 

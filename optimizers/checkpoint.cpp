@@ -186,6 +186,8 @@ LoadedCheckpoint load_checkpoint(const std::string& prefix, torch::nn::Module& m
   }
   if (own) {
     optimizer.load(own->optimizer);
+  } else {
+    optimizer.restart();
   }
   return loaded;
 }

@@ -11,8 +11,9 @@ namespace bluefog::optimizers {
 [[nodiscard]] std::string checkpoint_file(const std::string& prefix, int rank);
 
 /// Writes this rank's part of a checkpoint: parameters and buffers of `module`, the wrapped
-/// optimizer's state and the position in the schedule. Every rank calls it after the same step; it
-/// ends what is in flight and does not communicate. A file appears whole or not at all.
+/// optimizer's and the algorithm's state, and the position in the schedule. Every rank calls it
+/// after the same step; it ends what is in flight and does not communicate. A file appears whole or
+/// not at all.
 ///
 /// A tensor costs its own elements in the file, although parameters lie in common buckets.
 /// @throws InvalidArgument if the file cannot be written, naming it.
@@ -36,7 +37,8 @@ struct LoadedCheckpoint {
 /// On as many ranks as wrote it, each reads its own file and goes on exactly as the run that wrote
 /// it does, bit for bit. On another number of ranks every rank starts from the mean of the saved
 /// models (sums in float64, by rising rank; buffers of integers are rank 0's), with the optimizer's
-/// state as it is; all files must then be readable by every rank.
+/// state as it is and the algorithm's as at the start; all files must then be readable by every
+/// rank.
 /// @throws InvalidArgument naming the file if one is missing, truncated, of another moment than
 ///   rank 0's, or of another model (naming the tensor); nothing has changed then. PeerFailure on
 ///   ranks whose own part was good.

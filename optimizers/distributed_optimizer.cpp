@@ -8,58 +8,25 @@
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
-#include "optimizers/adapt_then_combine.hpp"
-#include "optimizers/adapt_with_combine.hpp"
 #include "optimizers/agreement.hpp"
 #include "optimizers/algorithm.hpp"
+#include "optimizers/algorithm_choice.hpp"
 #include "optimizers/buffer_sync.hpp"
-#include "optimizers/gradient_allreduce.hpp"
+#include "optimizers/flat_state.hpp"
 #include "optimizers/model_check.hpp"
-#include "optimizers/no_communication.hpp"
 #include "optimizers/round_calls.hpp"
-#include "topology/static_graphs.hpp"
 
 namespace bluefog::optimizers {
 namespace {
-
-std::unique_ptr<Algorithm> make_algorithm(AlgorithmKind kind, Context& context,
-                                          std::vector<Bucket>& buckets) {
-  switch (kind) {
-    case AlgorithmKind::GradientAllreduce:
-      return std::make_unique<GradientAllreduce>(context, buckets);
-    case AlgorithmKind::AdaptThenCombine:
-      return std::make_unique<AdaptThenCombine>(context, buckets);
-    case AlgorithmKind::AdaptWithCombine:
-      return std::make_unique<AdaptWithCombine>(context, buckets);
-    case AlgorithmKind::None:
-      return std::make_unique<NoCommunication>(buckets);
-  }
-  throw InvalidArgument(fmt::format("algorithm: expected a value of AlgorithmKind, found {}",
-                                    static_cast<int>(kind)));
-}
-
-std::string why_invalid(const DistributedOptimizerOptions& options, const Context& context) {
-  if (options.num_steps_per_communication < 1) {
-    return fmt::format("num_steps_per_communication: expected at least 1, found {}",
-                       options.num_steps_per_communication);
-  }
-  if (options.bucket_bytes < 0) {
-    return fmt::format("bucket_bytes: expected 0 (the setting) or more, found {}",
-                       options.bucket_bytes);
-  }
-  if (options.schedule && options.schedule->size() != context.size()) {
-    return fmt::format("schedule: expected one for {} ranks, found one for {}", context.size(),
-                       options.schedule->size());
-  }
-  return {};
-}
 
 Statement statement_of(const ModelParameters& parameters,
                        const DistributedOptimizerOptions& options, std::int64_t bucket_bytes) {
   Statement statement;
   statement.lines = {
-      fmt::format("algorithm {}", static_cast<int>(options.algorithm)),
+      fmt::format("algorithm {}", name_of(options.algorithm)),
       fmt::format("num_steps_per_communication {}", options.num_steps_per_communication),
+      fmt::format("global_period_rounds {}", options.global_period_rounds),
+      fmt::format("momentum {}", options.momentum),
       fmt::format("bucket_bytes {}", bucket_bytes),
       fmt::format("buffer policy {}", static_cast<int>(options.buffers))};
   for (const auto& [name, tensor] : parameters.trained) {
@@ -86,6 +53,7 @@ class DistributedOptimizer::State {
   void save(torch::serialize::OutputArchive& archive);
   void load(torch::serialize::InputArchive& archive);
   void set_next_plan(NeighborPlan plan, ops::PlanCheck check);
+  void restart();
 
   [[nodiscard]] bool communicates_next() const {
     return (step_count_ + 1) % options_.num_steps_per_communication == 0;
@@ -112,8 +80,11 @@ class DistributedOptimizer::State {
   void check_before_step();
   void take_back_parameters();
   Round next_round();
+  [[nodiscard]] std::shared_ptr<const NeighborPlan> checked(NeighborPlan plan,
+                                                            std::string_view where) const;
 
-  std::optional<Round> next_round_;
+  std::shared_ptr<const NeighborPlan> next_plan_;
+  ops::PlanCheck next_check_ = ops::PlanCheck::Trusted;
 };
 
 DistributedOptimizer::State::State(std::shared_ptr<Context> context,
@@ -128,18 +99,21 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   const std::int64_t bucket_bytes =
       options.bucket_bytes > 0 ? options.bucket_bytes : context_->settings().fusion_threshold_bytes;
   Statement statement = statement_of(sorted, options, bucket_bytes);
-  statement.problem = why_invalid(options, *context_);
+  statement.problem = why_invalid(options, context_->size());
   if (statement.problem.empty()) {
     statement.problem = why_untrainable(parameters, sorted, optimizer);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_untrainable(options.algorithm, sorted.trained);
   }
   check_ranks_agree(*context_, "DistributedOptimizer", statement);
   frozen_ = std::move(sorted.frozen);
   buckets_ = make_buckets(sorted.trained, bucket_bytes);
   local_step_.emplace(optimizer, buckets_, options.stepping);
   step_bucket_ = [this](const Bucket& bucket) { (*local_step_)(bucket); };
-  algorithm_ = make_algorithm(options.algorithm, *context_, buckets_);
-  if (algorithm_->averages_with_neighbors() && !options_.schedule) {
-    options_.schedule = topology::static_schedule(topology::exponential(context_->size()));
+  algorithm_ = make_algorithm(options, *context_, buckets_);
+  if (algorithm_->averages_with_neighbors() && !options.plans) {
+    options_.schedule = mixing_of(options, context_->size());
   }
   algorithm_->expect(communicates_next());
 }
@@ -185,24 +159,32 @@ void DistributedOptimizer::State::take_back_parameters() {
 }
 
 Round DistributedOptimizer::State::next_round() {
-  if (next_round_) {
-    return *std::exchange(next_round_, std::nullopt);
+  Round round{.plan = nullptr, .check = ops::PlanCheck::Trusted, .index = round_count_};
+  if (next_plan_) {
+    round.plan = std::exchange(next_plan_, nullptr);
+    round.check = next_check_;
+  } else if (algorithm_->averages_with_neighbors() && options_.plans) {
+    round.plan = checked(options_.plans(round_count_), "plans");
+    round.check = options_.plan_check;
+  } else if (algorithm_->averages_with_neighbors()) {
+    round.plan = options_.schedule->plan_for(context_->rank(), round_count_);
   }
-  if (!algorithm_->averages_with_neighbors()) {
-    return {};
-  }
-  return {.plan = options_.schedule->plan_for(context_->rank(), round_count_)};
+  return round;
 }
 
 void DistributedOptimizer::State::step() {
   const bool communicates = communicates_next();
-  const bool has_calls = communicates && options_.algorithm != AlgorithmKind::None;
-  run_round(*context_, has_calls ? buckets_.size() : 0, [&](std::size_t& issued) {
+  const std::size_t calls_due = communicates ? algorithm_->calls_due() : 0;
+  Round round;
+  run_round(*context_, calls_due, [&](std::size_t& issued) {
     check_before_step();
-    issued = buckets_.size();  // from here on the algorithm accounts for its calls
+    if (communicates) {
+      round = next_round();
+    }
+    issued = calls_due;  // from here on the algorithm accounts for its calls
   });
   if (communicates) {
-    algorithm_->step(next_round(), step_bucket_);
+    algorithm_->step(round, step_bucket_);
     buffers_.after_round();
     ++round_count_;
   } else {
@@ -219,12 +201,11 @@ at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
     step();
     return loss;
   }
-  if (options_.algorithm == AlgorithmKind::GradientAllreduce ||
-      options_.algorithm == AlgorithmKind::AdaptWithCombine) {
+  if (!algorithm_->allows_reevaluation()) {
     throw UnsupportedError(
         fmt::format("rank {}: LBFGS evaluates the model several times a step and works with "
-                    "adapt_then_combine and none, not with {}",
-                    context_->rank(), algorithm_->name()));
+                    "adapt_then_combine, gossip_pga, local_sgd and none, not with {}",
+                    context_->rank(), name_of(options_.algorithm)));
   }
   local_step_->set_closure(closure);
   step();
@@ -244,9 +225,12 @@ void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive)
         context_->rank(), options_.num_steps_per_communication, step_count_));
   }
   drain();
-  archive.write("algorithm", c10::IValue(std::string(algorithm_->name())));
+  archive.write("algorithm", c10::IValue(std::string(name_of(options_.algorithm))));
   archive.write("step_count", c10::IValue(step_count_));
   archive.write("round_count", c10::IValue(round_count_));
+  torch::serialize::OutputArchive state;
+  save_state(state, algorithm_->state());
+  archive.write("state", state);
   torch::serialize::OutputArchive wrapped;
   optimizer_.save(wrapped);
   archive.write("wrapped", wrapped);
@@ -256,41 +240,60 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
   c10::IValue algorithm;
   c10::IValue step_count;
   c10::IValue round_count;
+  torch::serialize::InputArchive state;
   torch::serialize::InputArchive wrapped;
   try {
     archive.read("algorithm", algorithm);
     archive.read("step_count", step_count);
     archive.read("round_count", round_count);
+    archive.read("state", state);
     archive.read("wrapped", wrapped);
   } catch (const c10::Error& error) {
     throw InvalidArgument(
         fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
                     context_->rank(), error.what_without_backtrace()));
   }
-  if (algorithm.toStringRef() != algorithm_->name()) {
+  if (algorithm.toStringRef() != name_of(options_.algorithm)) {
     throw InvalidArgument(fmt::format("rank {}: expected the saved state of {}, found that of {}",
-                                      context_->rank(), algorithm_->name(),
+                                      context_->rank(), name_of(options_.algorithm),
                                       algorithm.toStringRef()));
   }
   drain();
+  load_state(state, algorithm_->state());
   optimizer_.load(wrapped);
   step_count_ = step_count.toInt();
   round_count_ = round_count.toInt();
   algorithm_->expect(communicates_next());
 }
 
-void DistributedOptimizer::State::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
-  if (!algorithm_->averages_with_neighbors()) {
-    throw StateError(fmt::format("rank {}, set_next_plan: {} does not average with neighbours",
-                                 context_->rank(), algorithm_->name()));
-  }
+// `plan`, if it is this rank's and the algorithm can use it.
+std::shared_ptr<const NeighborPlan> DistributedOptimizer::State::checked(
+    NeighborPlan plan, std::string_view where) const {
   plan.validate();
   if (plan.rank != context_->rank() || plan.size != context_->size()) {
     throw InvalidArgument(fmt::format(
-        "rank {}, set_next_plan: expected the plan of rank {} of {}, found that of rank {} of {}",
-        context_->rank(), context_->rank(), context_->size(), plan.rank, plan.size));
+        "rank {}, {}: expected the plan of rank {} of {}, found that of rank {} of {}",
+        context_->rank(), where, context_->rank(), context_->size(), plan.rank, plan.size));
   }
-  next_round_ = Round{std::make_shared<const NeighborPlan>(std::move(plan)), check};
+  const std::string problem = why_unfit(options_.algorithm, plan);
+  if (!problem.empty()) {
+    throw InvalidArgument(fmt::format("rank {}, {}: {}", context_->rank(), where, problem));
+  }
+  return std::make_shared<const NeighborPlan>(std::move(plan));
+}
+
+void DistributedOptimizer::State::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
+  if (!algorithm_->averages_with_neighbors()) {
+    throw StateError(fmt::format("rank {}, set_next_plan: {} does not average with neighbours",
+                                 context_->rank(), name_of(options_.algorithm)));
+  }
+  next_plan_ = checked(std::move(plan), "set_next_plan");
+  next_check_ = check;
+}
+
+void DistributedOptimizer::State::restart() {
+  drain();
+  algorithm_->restart();
 }
 
 DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Context> context,
@@ -336,6 +339,10 @@ void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state
 void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
   state_->set_next_plan(std::move(plan), check);
 }
+
+void DistributedOptimizer::restart() { state_->restart(); }
+
+NamedTensors DistributedOptimizer::algorithm_state() const { return state_->algorithm_->state(); }
 
 std::int64_t DistributedOptimizer::step_count() const noexcept { return state_->step_count_; }
 

@@ -43,7 +43,8 @@ class DistributedOptimizer {
   /// @param optimizer, module outlive this object; neither gains nor loses parameters meanwhile.
   /// @throws InvalidArgument naming the parameter if one is sparse, not of a floating dtype, not on
   ///   the CPU, shares memory with another, or is the optimizer's and not the module's; or for a
-  ///   schedule of another size. Ranks without such a problem get PeerFailure.
+  ///   schedule of another size, or one that the algorithm cannot use. Ranks without such a problem
+  ///   get PeerFailure.
   /// @throws MismatchError naming the first parameter or option that differs between ranks.
   /// @throws StateError if another distributed optimizer holds the gradient hooks.
   DistributedOptimizer(std::shared_ptr<Context> context, torch::optim::Optimizer& optimizer,
@@ -65,7 +66,7 @@ class DistributedOptimizer {
   ///
   /// Parameters whose memory was replaced since the last step are taken back into their buckets
   /// first. If it throws, some buckets may have been stepped or averaged and others not; the next
-  /// step may be tried.
+  /// step may be tried, after `restart` where the algorithm carries something from step to step.
   /// @throws InvalidArgument naming the parameter if its dtype, shape or device has changed.
   /// @throws StateError if the wrapped optimizer's groups have changed, or a frozen parameter
   ///   now requires gradients.
@@ -76,8 +77,8 @@ class DistributedOptimizer {
   /// The same with gradients from `closure`, which evaluates the model and its gradients and
   /// returns the loss. It is called once; by LBFGS as often as that likes.
   /// @return the loss.
-  /// @throws UnsupportedError for LBFGS with gradient all-reduce (ranks could evaluate unequally
-  ///   often) or with adapt-with-combine (its evaluations would follow the combination).
+  /// @throws UnsupportedError for LBFGS, except with adapt-then-combine, Gossip-PGA, local SGD and
+  ///   without communication: elsewhere its evaluations would lie between calls or follow one.
   at::Tensor step(const Closure& closure);
 
   /// Clears the gradients. With gradient all-reduce they keep their memory and become zero, and
@@ -93,18 +94,26 @@ class DistributedOptimizer {
 
   /// The plan of the next communication round, in place of the schedule's. All ranks call it.
   /// @param check whether the ranks' plans are compared before any data moves.
-  /// @throws InvalidArgument for a plan of another rank or size, or a malformed one; StateError if
-  ///   the algorithm has no plans.
+  /// @throws InvalidArgument for a plan of another rank or size, a malformed one, or one that the
+  ///   algorithm cannot use (another W in one round; with push-sum weights that the rank does not
+  ///   hand out in full); StateError if the algorithm has no plans.
   void set_next_plan(NeighborPlan plan, ops::PlanCheck check = ops::PlanCheck::Checked);
 
-  /// Writes the wrapped optimizer's state and the position in the schedule, after ending what is in
-  /// flight (a run goes on from there exactly as one that resumes does). Not the parameters: save
-  /// the model beside it, or use `save_checkpoint`.
+  /// Forgets what the algorithm carries from step to step: corrections, tracked gradients, push-sum
+  /// weights. All ranks call it between the same two steps: after parameters were set to other
+  /// values, or after an error between ranks, which leaves corrections that no longer cancel.
+  /// Parameters, the wrapped optimizer's state and the counts stay.
+  void restart();
+
+  /// Writes the wrapped optimizer's and the algorithm's state and the position in the schedule,
+  /// after ending what is in flight (a run goes on from there exactly as one that resumes does).
+  /// Not the parameters: save the model beside it, or use `save_checkpoint`.
   /// @throws StateError with gradient all-reduce between the steps of one round.
   void save(torch::serialize::OutputArchive& archive);
 
   /// Reads what `save` wrote on the same rank of as many ranks. Parameters must have been loaded.
-  /// @throws InvalidArgument if it was written with another algorithm, or is incomplete.
+  /// @throws InvalidArgument if it was written with another algorithm or other buckets, or is
+  ///   incomplete.
   void load(torch::serialize::InputArchive& archive);
 
   /// Calls of `step` that succeeded; and those among them that communicated.
@@ -114,6 +123,9 @@ class DistributedOptimizer {
   [[nodiscard]] torch::optim::Optimizer& wrapped() const noexcept;
   [[nodiscard]] Context& context() const noexcept;
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept;
+
+  /// What the algorithm carries from step to step, by name; views of its own memory.
+  [[nodiscard]] NamedTensors algorithm_state() const;
 
  private:
   class State;

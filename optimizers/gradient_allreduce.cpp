@@ -6,13 +6,19 @@
 #include <algorithm>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "optimizers/gradient_placement.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
+namespace {
+
+constexpr std::string_view kReducer = "gradient all-reduce";
+
+}  // namespace
 
 GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buckets)
-    : context_(context),
-      buckets_(buckets),
+    : Algorithm(buckets),
+      context_(context),
       options_(buckets.size()),
       works_(buckets.size()),
       ready_count_(buckets.size(), 0),
@@ -42,7 +48,7 @@ void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
           "at a time, and none of them to fail in between",
           buckets_[bucket].segments()[segment].name));
     }
-    place_gradient(buckets_[bucket], segment);
+    place_gradient(buckets_[bucket], segment, kReducer);
     has_gradient_[bucket][segment] = 1;
     if (communicates_ && is_ready_[bucket][segment] == 0) {
       is_ready_[bucket][segment] = 1;
@@ -55,23 +61,6 @@ void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
   }
 }
 
-// Makes the parameter's gradient lie in the bucket.
-void GradientAllreduce::place_gradient(Bucket& bucket, std::size_t segment) {
-  const at::Tensor& parameter = bucket.segments()[segment].parameter;
-  const at::Tensor& place = bucket.gradient(segment);
-  at::Tensor& gradient = parameter.mutable_grad();
-  if (gradient.layout() != at::kStrided) {
-    throw UnsupportedError(fmt::format(
-        "rank {}, parameter '{}': gradient all-reduce expects a dense gradient, found {}",
-        context_.rank(), bucket.segments()[segment].name, describe(gradient)));
-  }
-  if (gradient.numel() == 0 || gradient.const_data_ptr() != place.const_data_ptr()) {
-    const torch::NoGradGuard no_grad;
-    place.copy_(gradient);
-    gradient = place;
-  }
-}
-
 // What has no gradient here counts as zeros; the flags say which have one.
 void GradientAllreduce::fill_missing(std::size_t bucket) {
   const torch::NoGradGuard no_grad;
@@ -81,7 +70,7 @@ void GradientAllreduce::fill_missing(std::size_t bucket) {
       b.gradient(i).zero_();
       b.set_flag(i, false);
     } else {
-      place_gradient(b, i);
+      place_gradient(b, i, kReducer);
       b.set_flag(i, has_gradient_[bucket][i] != 0);
     }
   }
@@ -140,6 +129,19 @@ void GradientAllreduce::apply_flags() {
       }
     }
   }
+}
+
+// The backward pass makes them; a step without one makes them itself.
+std::size_t GradientAllreduce::calls_due() const {
+  switch (phase_) {
+    case Phase::Idle:
+      return buckets_.size();
+    case Phase::Backward:
+      return buckets_.size() - launched_;
+    case Phase::Reduced:
+      return 0;
+  }
+  return 0;
 }
 
 void GradientAllreduce::step(const Round& /*round*/, const StepBucket& step_bucket) {

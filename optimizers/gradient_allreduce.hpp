@@ -36,8 +36,8 @@ class GradientAllreduce final : public Algorithm {
   /// @throws StateError if a parameter already has a post-accumulate hook.
   GradientAllreduce(Context& context, std::vector<Bucket>& buckets);
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "gradient_allreduce"; }
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
+  [[nodiscard]] std::size_t calls_due() const override;
   void step(const Round& round, const StepBucket& step_bucket) override;
   void step_alone(const StepBucket& step_bucket) override;
   void expect(bool communicates) override { communicates_ = communicates; }
@@ -55,7 +55,6 @@ class GradientAllreduce final : public Algorithm {
   };
 
   void on_ready(std::size_t bucket, std::size_t segment);
-  void place_gradient(Bucket& bucket, std::size_t segment);
   void fill_missing(std::size_t bucket);
   void launch(std::size_t bucket);
   void launch_ready();
@@ -64,7 +63,6 @@ class GradientAllreduce final : public Algorithm {
   void apply_flags();
 
   Context& context_;
-  std::vector<Bucket>& buckets_;
   std::vector<ops::AllreduceOptions> options_;
   std::vector<Work> works_;
   /// By bucket and segment: a gradient has arrived since the last clearing; and in this backward.

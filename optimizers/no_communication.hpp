@@ -1,8 +1,5 @@
 #pragma once
 
-#include <string_view>
-#include <vector>
-
 #include "optimizers/algorithm.hpp"
 
 namespace bluefog::optimizers {
@@ -11,22 +8,14 @@ namespace bluefog::optimizers {
 /// BlueFog's communication type `empty`.
 class NoCommunication final : public Algorithm {
  public:
-  /// @param buckets outlive this object.
-  explicit NoCommunication(std::vector<Bucket>& buckets) : buckets_(buckets) {}
+  using Algorithm::Algorithm;
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "none"; }
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
+  [[nodiscard]] bool allows_reevaluation() const noexcept override { return true; }
+  [[nodiscard]] std::size_t calls_due() const override { return 0; }
   void step(const Round& /*round*/, const StepBucket& step_bucket) override {
     step_alone(step_bucket);
   }
-  void step_alone(const StepBucket& step_bucket) override {
-    for (const Bucket& bucket : buckets_) {
-      step_bucket(bucket);
-    }
-  }
-
- private:
-  std::vector<Bucket>& buckets_;
 };
 
 }  // namespace bluefog::optimizers

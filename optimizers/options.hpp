@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 
+#include "ops/neighbor_allreduce.hpp"
 #include "optimizers/buffer_policy.hpp"
 #include "optimizers/local_step.hpp"
+#include "topology/neighbor_plan.hpp"
 #include "topology/schedule.hpp"
 
 namespace bluefog::optimizers {
@@ -20,18 +23,56 @@ enum class AlgorithmKind : std::uint8_t {
   AdaptWithCombine,
   /// x ← x − γ d (`NoCommunication`).
   None,
+  /// x⁺ = (I + W) x − ½ (I + W) x₋ − γ (d − d₋) (`Extra`).
+  Extra,
+  /// ψ = x − γ d; x ← ½ (I + W) (ψ + x − ψ₋) (`ExactDiffusion`).
+  ExactDiffusion,
+  /// ψ = x − γ d; x ← W (ψ + x − ψ₋) (`ExactDiffusion`).
+  D2,
+  /// y⁺ = W y + g⁺ − g; x⁺ = W (x − γ d(y)) (`GradientTracking`).
+  GradientTracking,
+  /// x ← P (x − γ d(x / w)); w ← P w; P column-stochastic (`PushSum`).
+  PushSum,
+  /// x ← W (x − γ d), every `global_period_rounds` rounds x ← J (x − γ d) (`GossipPga`).
+  GossipPga,
+  /// x ← x − γ d, in communicating steps x ← J (x − γ d) (`LocalSgd`).
+  LocalSgd,
+  /// v ← β v + x − W (x − γ d); x ← x − v (`DecentLam`).
+  DecentLam,
+  /// x⁺ = W (x − γ d − β v); v ← β v + (1 − β) (x − x⁺) (`QuasiGlobalMomentum`).
+  QuasiGlobalMomentum,
 };
+
+/// "adapt_then_combine", …; "unknown" for other numbers.
+[[nodiscard]] std::string_view name_of(AlgorithmKind kind);
+
+/// This rank's part of communication round 0, 1, …; called once for each, in order.
+using PlanOfRound = std::function<NeighborPlan(std::int64_t round)>;
 
 /// How a `DistributedOptimizer` works. The same on all ranks.
 struct DistributedOptimizerOptions {
   AlgorithmKind algorithm = AlgorithmKind::AdaptThenCombine;
 
-  /// W(t) of communication round t. Default: the static exponential graph, base 2.
+  /// W(t) of communication round t. Default: the static exponential graph, base 2; where W must be
+  /// symmetric the symmetric exponential graph, for D² with a self share of 0.4 (`topology::lazy`).
   std::optional<Schedule> schedule{};
 
+  /// In place of a schedule: plans that this rank makes as it goes. Each costs an allocation.
+  PlanOfRound plans{};
+  /// Whether the ranks compare what `plans` gives before any data moves: one all-gather a round.
+  ops::PlanCheck plan_check = ops::PlanCheck::Checked;
+
   /// Every k-th `step` communicates; at least 1. What the steps between do is the algorithm's
-  /// matter: local steps, or, with gradient all-reduce, adding up gradients.
+  /// matter: local steps, or, with gradient all-reduce, adding up gradients. Algorithms that
+  /// correct their bias by what they exchanged in the step before refuse k > 1.
   std::int64_t num_steps_per_communication = 1;
+
+  /// H of Gossip-PGA, at least 1.
+  std::int64_t global_period_rounds = 6;
+
+  /// β of DecentLaM and QG-DSGDm, from 0 to below 1. The wrapped optimizer has none of its own
+  /// then.
+  double momentum = 0.9;
 
   /// Parameters travel in pieces of up to this size. 0: `BLUEFOG_FUSION_THRESHOLD`.
   std::int64_t bucket_bytes = 0;

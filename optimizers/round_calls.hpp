@@ -50,4 +50,24 @@ inline void wait_all(std::vector<Work>& works) {
   }
 }
 
+/// `run_round` for calls that go on when `body` has ended: returns when all of `works` have. If
+/// `body` fails they are waited for as well, so that nothing writes into the caller's memory once
+/// it has the error.
+template <typename Body>
+void run_overlapped_round(Context& context, std::size_t call_count, std::vector<Work>& works,
+                          Body&& body) {
+  run_round(context, call_count, [&](std::size_t& issued) {
+    try {
+      body(issued);
+    } catch (...) {
+      try {
+        wait_all(works);
+      } catch (...) {  // the first error is the one that counts
+      }
+      throw;
+    }
+    wait_all(works);
+  });
+}
+
 }  // namespace bluefog::optimizers

@@ -59,7 +59,12 @@ struct Training {
   static DistributedOptimizerOptions options_of(const Context& context, AlgorithmKind kind) {
     DistributedOptimizerOptions options;
     options.algorithm = kind;
-    options.schedule = topology::one_peer_exponential(context.size());
+    if (kind == AlgorithmKind::PushSum) {
+      options.schedule = topology::static_schedule(unbalanced_graph(context.size()));
+    } else if (kind != AlgorithmKind::Extra && kind != AlgorithmKind::ExactDiffusion &&
+               kind != AlgorithmKind::D2) {  // their default is the one symmetric W they need
+      options.schedule = topology::one_peer_exponential(context.size());
+    }
     options.bucket_bytes = 32;
     return options;
   }
@@ -76,10 +81,13 @@ struct Training {
 };
 
 TEST(Checkpoint, AResumedRunHasTheSameBits) {
-  on_ranks(some_ranks(), [](Context& context) {
+  on_ranks({.at_least = 1, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
     for (const AlgorithmKind kind :
          {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
-          AlgorithmKind::AdaptWithCombine, AlgorithmKind::None}) {
+          AlgorithmKind::AdaptWithCombine, AlgorithmKind::None, AlgorithmKind::Extra,
+          AlgorithmKind::ExactDiffusion, AlgorithmKind::D2, AlgorithmKind::GradientTracking,
+          AlgorithmKind::PushSum, AlgorithmKind::GossipPga, AlgorithmKind::LocalSgd,
+          AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
       const Folder folder(context);
       Training first(context, kind, 0);
       first.steps(3);
@@ -95,7 +103,7 @@ TEST(Checkpoint, AResumedRunHasTheSameBits) {
       EXPECT_TRUE(loaded.has_optimizer_state);
       second.steps(3);
       second.optimizer.finish();
-      EXPECT_SAME(second.point.x(), first.point.x());
+      EXPECT_SAME(second.point.x(), first.point.x()) << name_of(kind);
       EXPECT_EQ(second.optimizer.step_count(), 6);
     }
   });
@@ -205,6 +213,29 @@ TEST(Checkpoint, AnotherModelOrAlgorithmIsRefused) {
     torch::optim::SGD sgd(wide.parameters(), 0.1);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, wide);
     EXPECT_THROW(load_checkpoint(folder.prefix(), wide, optimizer), InvalidArgument);
+  });
+}
+
+/// What an algorithm carries has the buckets' layout.
+TEST(Checkpoint, OtherBucketsAreNamed) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Folder folder(context);
+    Training run(context, AlgorithmKind::ExactDiffusion, 0);
+    save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    ops::barrier(context);
+    Point point(0);
+    torch::optim::Adam adam(point.parameters(), torch::optim::AdamOptions(0.05));
+    DistributedOptimizerOptions options =
+        Training::options_of(context, AlgorithmKind::ExactDiffusion);
+    options.bucket_bytes = 1 << 20;
+    DistributedOptimizer optimizer(context.shared_from_this(), adam, point, options);
+    try {
+      load_checkpoint(folder.prefix(), point, optimizer);
+      ADD_FAILURE() << "expected an error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("expected 'correction of bucket 0', float64["));
+      EXPECT_THAT(error.what(), HasSubstr("bucket_bytes"));
+    }
   });
 }
 

@@ -27,18 +27,6 @@ DistributedOptimizerOptions every(AlgorithmKind algorithm, std::int64_t steps) {
   return options;
 }
 
-at::Tensor all_gradients(const at::Tensor& points) {
-  std::vector<at::Tensor> rows;
-  for (std::int64_t rank = 0; rank < points.size(0); ++rank) {
-    rows.push_back(LeastSquares::of_rank(static_cast<int>(rank)).gradient(points[rank]));
-  }
-  return at::stack(rows);
-}
-
-at::Tensor equal_points(const Context& context) {
-  return Point(0).x().detach().expand({context.size(), -1}).clone();
-}
-
 TEST(Rounds, EveryThirdStepCommunicatesWithTheSchedulesNextPlan) {
   on_ranks(some_ranks(), [](Context& context) {
     const Schedule schedule = topology::one_peer_exponential(context.size());
@@ -50,13 +38,13 @@ TEST(Rounds, EveryThirdStepCommunicatesWithTheSchedulesNextPlan) {
       DistributedOptimizerOptions options = every(kind, 3);
       options.schedule = schedule;
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
-      at::Tensor expected = equal_points(context);
+      at::Tensor expected = starting_points(context.size(), Start::Equal);
       at::Tensor published = at::eye(context.size(), at::kDouble);
       for (int step = 0; step < 9; ++step) {
         train(optimizer, point, problem);
         const bool communicates = step % 3 == 2;
         const at::Tensor w = dense(schedule.mixing_matrix(step / 3));
-        const at::Tensor direction = kStep * all_gradients(expected);
+        const at::Tensor direction = kStep * gradients(expected);
         if (kind == AlgorithmKind::AdaptThenCombine) {
           expected = communicates ? w.mm(expected - direction) : expected - direction;
         } else {
@@ -82,7 +70,7 @@ TEST(Rounds, GradientAllreduceAddsUpGradients) {
     for (int step = 0; step < 4; ++step) {
       train(optimizer, point, problem);
       if (step % 2 == 1) {
-        x = x - kStep * 2 * all_gradients(x.expand({context.size(), -1})).mean(0);
+        x = x - kStep * 2 * gradients(x.expand({context.size(), -1})).mean(0);
       }
       EXPECT_CLOSE(point.x(), x);
     }
@@ -115,6 +103,61 @@ TEST(Rounds, APlanOfTheCallersIsUsedOnce) {
     NeighborPlan other = plan;
     other.size = n + 1;
     EXPECT_THROW(optimizer.set_next_plan(other), InvalidArgument);
+  });
+}
+
+/// A function of the round in place of a schedule: the same bits, checked or not.
+TEST(Rounds, PlansOfTheCallersOwnTakeThePlaceOfASchedule) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Schedule schedule = topology::one_peer_exponential(context.size());
+    for (const ops::PlanCheck check : {ops::PlanCheck::Checked, ops::PlanCheck::Trusted}) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      const Point same(0);
+      torch::optim::SGD sgd(point.parameters(), kStep);
+      torch::optim::SGD same_sgd(same.parameters(), kStep);
+      DistributedOptimizerOptions options = every(AlgorithmKind::AdaptThenCombine, 2);
+      std::vector<std::int64_t> asked;
+      options.plan_check = check;
+      options.plans = [&](std::int64_t round) {
+        asked.push_back(round);
+        return *schedule.plan_for(context.rank(), round);
+      };
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      options.plans = nullptr;
+      options.schedule = schedule;
+      DistributedOptimizer by_schedule(context.shared_from_this(), same_sgd, same, options);
+      for (int step = 0; step < 6; ++step) {
+        train(optimizer, point, problem);
+        train(by_schedule, same, problem);
+      }
+      EXPECT_SAME(point.x(), same.x());
+      EXPECT_EQ(asked, (std::vector<std::int64_t>{0, 1, 2}));
+    }
+  });
+}
+
+/// An exception from the function, or a plan of another rank: peers are told, and go on.
+TEST(Rounds, APlanFunctionThatFailsIsNamed) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), kStep);
+    DistributedOptimizerOptions options = every(AlgorithmKind::AdaptThenCombine, 1);
+    options.plans = [&](std::int64_t round) {
+      const bool is_wrong = context.rank() == 0 && round == 0;
+      return NeighborPlan::alone(is_wrong ? 1 : context.rank(), context.size());
+    };
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    try {
+      optimizer.step();
+      ADD_FAILURE() << "expected an error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(context.rank(), 0);
+      EXPECT_THAT(error.what(), HasSubstr("expected the plan of rank 0"));
+    } catch (const PeerFailure& error) {
+      EXPECT_EQ(error.rank(), 0);
+      EXPECT_THAT(error.what(), HasSubstr("expected the plan of rank 0"));
+    }
   });
 }
 

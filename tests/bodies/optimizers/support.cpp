@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "ops/collectives.hpp"
+
 namespace bluefog::testing {
 
 at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed) {
@@ -36,6 +38,55 @@ Point::Point(std::uint64_t seed) {
 
 at::Tensor Point::x() const {
   return at::cat({first.flatten(), second.flatten(), third.flatten()});
+}
+
+at::Tensor starting_points(int size, Start start) {
+  std::vector<at::Tensor> rows;
+  for (int rank = 0; rank < size; ++rank) {
+    const int seed = start == Start::Equal ? 0 : rank;
+    rows.push_back(Point(static_cast<std::uint64_t>(seed)).x().detach());
+  }
+  return at::stack(rows);
+}
+
+at::Tensor gradients(const at::Tensor& points) {
+  std::vector<at::Tensor> rows;
+  for (std::int64_t rank = 0; rank < points.size(0); ++rank) {
+    rows.push_back(LeastSquares::of_rank(static_cast<int>(rank)).gradient(points[rank]));
+  }
+  return at::stack(rows);
+}
+
+at::Tensor minimiser(int size) {
+  at::Tensor a = at::zeros({LeastSquares::kDimension, LeastSquares::kDimension}, at::kDouble);
+  at::Tensor b = at::zeros({LeastSquares::kDimension}, at::kDouble);
+  for (int rank = 0; rank < size; ++rank) {
+    const LeastSquares problem = LeastSquares::of_rank(rank);
+    a = a + problem.a.t().mm(problem.a);
+    b = b + problem.a.t().mv(problem.b);
+  }
+  return at::linalg_solve(a, b);
+}
+
+double squared_distance(Context& context, const at::Tensor& x, const at::Tensor& point) {
+  at::Tensor sum = (x.detach() - point).square().sum();
+  ops::AllreduceOptions options;
+  options.reduction = ops::Reduction::Sum;
+  ops::allreduce(context, optimizers::view_of(sum), options);
+  return sum.item<double>();
+}
+
+MixingMatrix unbalanced_graph(int size) {
+  std::vector<double> values(static_cast<std::size_t>(size) * size, 0.0);
+  const auto at_row = [&](int i, int j) -> double& {
+    return values[static_cast<std::size_t>(i) * size + j];
+  };
+  for (int sender = 0; sender < size; ++sender) {
+    at_row(sender, sender) += 0.5;
+    at_row((sender + 1) % size, sender) += 0.25;
+    at_row(0, sender) += 0.25;
+  }
+  return MixingMatrix::from_dense(size, values);
 }
 
 at::Tensor dense(const MixingMatrix& matrix) {

@@ -46,6 +46,24 @@ struct Point : torch::nn::Module {
   at::Tensor third;
 };
 
+/// Whether every rank starts at `Point(0)` or rank r at `Point(r)`.
+enum class Start { Equal, Different };
+/// One row per rank.
+at::Tensor starting_points(int size, Start start);
+
+/// Row r is the gradient of rank r's problem at row r.
+at::Tensor gradients(const at::Tensor& points);
+
+/// Where Σ_r f_r of `size` ranks is smallest.
+at::Tensor minimiser(int size);
+
+/// ‖x_0 − point‖² + ‖x_1 − point‖² + … over all ranks; collective.
+double squared_distance(Context& context, const at::Tensor& x, const at::Tensor& point);
+
+/// Everybody keeps half and sends the rest to the next rank and to rank 0: column-stochastic, and
+/// far from row-stochastic.
+MixingMatrix unbalanced_graph(int size);
+
 /// W as a float64 matrix.
 at::Tensor dense(const MixingMatrix& matrix);
 

@@ -1,7 +1,6 @@
 // Steps of each algorithm against their equations, in float64 with a dense W.
 #include <gtest/gtest.h>
 
-#include "ops/collectives.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -25,23 +24,6 @@ DistributedOptimizerOptions options_for(AlgorithmKind algorithm, std::optional<S
   return options;
 }
 
-/// Row r is rank r's point.
-at::Tensor starting_points(int size, bool equal) {
-  std::vector<at::Tensor> rows;
-  for (int rank = 0; rank < size; ++rank) {
-    rows.push_back(Point(equal ? 0 : static_cast<std::uint64_t>(rank)).x().detach());
-  }
-  return at::stack(rows);
-}
-
-at::Tensor gradients(const at::Tensor& points) {
-  std::vector<at::Tensor> rows;
-  for (std::int64_t rank = 0; rank < points.size(0); ++rank) {
-    rows.push_back(LeastSquares::of_rank(static_cast<int>(rank)).gradient(points[rank]));
-  }
-  return at::stack(rows);
-}
-
 std::vector<Schedule> schedules(int size) {
   return {topology::static_schedule(topology::exponential(size)),
           topology::static_schedule(topology::ring(size, topology::RingStyle::Left)),
@@ -54,7 +36,7 @@ TEST(AdaptThenCombine, FollowsItsEquation) {
       for (const std::int64_t bucket_bytes : {kSmallBuckets, std::int64_t{1} << 20}) {
         const LeastSquares problem = LeastSquares::of_rank(context.rank());
         const Point point(static_cast<std::uint64_t>(context.rank()));
-        at::Tensor expected = starting_points(context.size(), false);
+        at::Tensor expected = starting_points(context.size(), Start::Different);
         torch::optim::SGD sgd(point.parameters(), kRate);
         DistributedOptimizer optimizer(
             context.shared_from_this(), sgd, point,
@@ -76,7 +58,7 @@ TEST(AdaptWithCombine, FollowsItsEquation) {
     for (const Schedule& schedule : schedules(context.size())) {
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const Point point(0);
-      at::Tensor expected = starting_points(context.size(), true);
+      at::Tensor expected = starting_points(context.size(), Start::Equal);
       torch::optim::SGD sgd(point.parameters(), kRate);
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
                                      options_for(AlgorithmKind::AdaptWithCombine, schedule));
@@ -175,14 +157,7 @@ TEST(GradientAllreduce, GradientsAreMeansAfterBackward) {
 /// On a heterogeneous problem the fixed point of ATC is nearer to the minimiser than that of AWC.
 TEST(Trajectories, TheBiasOfAwcExceedsThatOfAtc) {
   on_ranks({.at_least = 3, .at_most = 8, .layouts = {Layout::OneHost}}, [](Context& context) {
-    at::Tensor a = at::zeros({LeastSquares::kDimension, LeastSquares::kDimension}, at::kDouble);
-    at::Tensor b = at::zeros({LeastSquares::kDimension}, at::kDouble);
-    for (int rank = 0; rank < context.size(); ++rank) {
-      const LeastSquares problem = LeastSquares::of_rank(rank);
-      a = a + problem.a.t().mm(problem.a);
-      b = b + problem.a.t().mv(problem.b);
-    }
-    const at::Tensor minimiser = at::linalg_solve(a, b);
+    const at::Tensor best = minimiser(context.size());
     const auto bias_of = [&](AlgorithmKind kind) {
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const Point point(0);
@@ -192,10 +167,7 @@ TEST(Trajectories, TheBiasOfAwcExceedsThatOfAtc) {
       for (int step = 0; step < 800; ++step) {
         train(optimizer, point, problem);
       }
-      at::Tensor squared = (point.x().detach() - minimiser).square().sum();
-      ops::AllreduceOptions sum;
-      ops::allreduce(context, optimizers::view_of(squared), sum);
-      return squared.item<double>();
+      return squared_distance(context, point.x(), best);
     };
     const double atc = bias_of(AlgorithmKind::AdaptThenCombine);
     const double awc = bias_of(AlgorithmKind::AdaptWithCombine);

@@ -179,7 +179,9 @@ TEST(WrappedOptimizers, LbfgsStepsAsAWhole) {
 TEST(WrappedOptimizers, LbfgsIsRefusedWhereItsEvaluationsHaveNoMeaning) {
   on_ranks(some_ranks(), [](Context& context) {
     for (const AlgorithmKind kind :
-         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptWithCombine}) {
+         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptWithCombine, AlgorithmKind::Extra,
+          AlgorithmKind::ExactDiffusion, AlgorithmKind::D2, AlgorithmKind::GradientTracking,
+          AlgorithmKind::PushSum}) {
       const Point point(0);
       torch::optim::LBFGS lbfgs(point.parameters());
       DistributedOptimizerOptions options;
@@ -190,6 +192,33 @@ TEST(WrappedOptimizers, LbfgsIsRefusedWhereItsEvaluationsHaveNoMeaning) {
         ADD_FAILURE() << "expected UnsupportedError";
       } catch (const UnsupportedError& error) {
         EXPECT_THAT(error.what(), HasSubstr("LBFGS"));
+      }
+    }
+  });
+}
+
+/// All parameters in one call, before the first bucket travels: the same steps.
+TEST(WrappedOptimizers, SteppedAsAWholeTheyDoTheSame) {
+  on_ranks({.at_least = 2, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::Extra, AlgorithmKind::ExactDiffusion, AlgorithmKind::D2,
+          AlgorithmKind::GradientTracking, AlgorithmKind::PushSum, AlgorithmKind::GossipPga,
+          AlgorithmKind::LocalSgd, AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      const Point other(0);
+      torch::optim::SGD sgd(point.parameters(), 0.05);
+      torch::optim::SGD other_sgd(other.parameters(), 0.05);
+      DistributedOptimizerOptions options;
+      options.algorithm = kind;
+      options.bucket_bytes = 32;
+      DistributedOptimizer by_bucket(context.shared_from_this(), sgd, point, options);
+      options.stepping = optimizers::Stepping::Whole;
+      DistributedOptimizer whole(context.shared_from_this(), other_sgd, other, options);
+      for (int step = 0; step < 3; ++step) {
+        train(by_bucket, point, problem);
+        train(whole, other, problem);
+        EXPECT_SAME(other.x(), point.x()) << name_of(kind);
       }
     }
   });
@@ -212,6 +241,30 @@ TEST(WrappedOptimizers, ChangedGroupsAreRefusedOnAllRanks) {
         EXPECT_THAT(error.what(), HasSubstr("parameter groups"));
       }
     }
+  });
+}
+
+/// Gradient all-reduce has made its calls when the step begins: a rank that refuses the step has
+/// none to refuse, and later calls of all ranks still match.
+TEST(WrappedOptimizers, AStepThatIsRefusedAfterTheBackwardPassLeavesRanksInStep) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const Point point(0);
+    const Point other(1);
+    torch::optim::SGD sgd(point.parameters(), 0.1);
+    DistributedOptimizerOptions options;
+    options.algorithm = AlgorithmKind::GradientAllreduce;
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    optimizer.zero_grad();
+    LeastSquares::of_rank(context.rank()).loss(point.x()).backward();
+    if (context.rank() == 0) {
+      sgd.add_param_group(other.parameters());
+      EXPECT_THROW(optimizer.step(), StateError);
+    } else {
+      optimizer.step();
+    }
+    at::Tensor ones = at::ones({1}, at::kDouble);
+    ops::allreduce(context, optimizers::view_of(ones));
+    EXPECT_EQ(ones.item<double>(), 1.0);
   });
 }
 

@@ -1,0 +1,219 @@
+#include "optimizers/algorithm_choice.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <cmath>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/adapt_then_combine.hpp"
+#include "optimizers/adapt_with_combine.hpp"
+#include "optimizers/decent_lam.hpp"
+#include "optimizers/exact_diffusion.hpp"
+#include "optimizers/extra.hpp"
+#include "optimizers/gossip_pga.hpp"
+#include "optimizers/gradient_allreduce.hpp"
+#include "optimizers/gradient_tracking.hpp"
+#include "optimizers/local_sgd.hpp"
+#include "optimizers/mixing_requirements.hpp"
+#include "optimizers/no_communication.hpp"
+#include "optimizers/push_sum.hpp"
+#include "optimizers/quasi_global_momentum.hpp"
+#include "topology/lazy_mixing.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+/// Self share with which no doubly stochastic W has an eigenvalue of −1/3 or below.
+constexpr double kStableShare = 0.4;
+
+Schedule default_schedule(AlgorithmKind kind, int size) {
+  if (!needs_fixed_symmetric_mixing(kind)) {
+    return topology::static_schedule(topology::exponential(size));
+  }
+  const MixingMatrix graph = topology::symmetric_exponential(size);
+  return topology::static_schedule(kind == AlgorithmKind::D2 ? topology::lazy(graph, kStableShare)
+                                                             : graph);
+}
+
+/// True if a step goes by what the one before exchanged.
+bool needs_every_step(AlgorithmKind kind) {
+  return needs_fixed_symmetric_mixing(kind) || kind == AlgorithmKind::GradientTracking ||
+         kind == AlgorithmKind::DecentLam || kind == AlgorithmKind::QuasiGlobalMomentum;
+}
+
+std::string why_invalid_numbers(const DistributedOptimizerOptions& options) {
+  if (name_of(options.algorithm) == "unknown") {
+    return fmt::format("algorithm: expected a value of AlgorithmKind, found {}",
+                       static_cast<int>(options.algorithm));
+  }
+  if (options.num_steps_per_communication < 1) {
+    return fmt::format("num_steps_per_communication: expected at least 1, found {}",
+                       options.num_steps_per_communication);
+  }
+  if (needs_every_step(options.algorithm) && options.num_steps_per_communication != 1) {
+    return fmt::format(
+        "num_steps_per_communication: {} expects 1, because a step goes by what was "
+        "exchanged "
+        "in the step before, found {}",
+        name_of(options.algorithm), options.num_steps_per_communication);
+  }
+  if (options.global_period_rounds < 1) {
+    return fmt::format("global_period_rounds: expected at least 1, found {}",
+                       options.global_period_rounds);
+  }
+  if (!(options.momentum >= 0.0 && options.momentum < 1.0)) {
+    return fmt::format("momentum: expected from 0 to below 1, found {}", options.momentum);
+  }
+  if (options.bucket_bytes < 0) {
+    return fmt::format("bucket_bytes: expected 0 (the setting) or more, found {}",
+                       options.bucket_bytes);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view name_of(AlgorithmKind kind) {
+  switch (kind) {
+    case AlgorithmKind::GradientAllreduce:
+      return "gradient_allreduce";
+    case AlgorithmKind::AdaptThenCombine:
+      return "adapt_then_combine";
+    case AlgorithmKind::AdaptWithCombine:
+      return "adapt_with_combine";
+    case AlgorithmKind::None:
+      return "none";
+    case AlgorithmKind::Extra:
+      return "extra";
+    case AlgorithmKind::ExactDiffusion:
+      return "exact_diffusion";
+    case AlgorithmKind::D2:
+      return "d2";
+    case AlgorithmKind::GradientTracking:
+      return "gradient_tracking";
+    case AlgorithmKind::PushSum:
+      return "push_sum";
+    case AlgorithmKind::GossipPga:
+      return "gossip_pga";
+    case AlgorithmKind::LocalSgd:
+      return "local_sgd";
+    case AlgorithmKind::DecentLam:
+      return "decent_lam";
+    case AlgorithmKind::QuasiGlobalMomentum:
+      return "quasi_global_momentum";
+  }
+  return "unknown";
+}
+
+std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& options,
+                                          Context& context, std::vector<Bucket>& buckets) {
+  switch (options.algorithm) {
+    case AlgorithmKind::GradientAllreduce:
+      return std::make_unique<GradientAllreduce>(context, buckets);
+    case AlgorithmKind::AdaptThenCombine:
+      return std::make_unique<AdaptThenCombine>(context, buckets);
+    case AlgorithmKind::AdaptWithCombine:
+      return std::make_unique<AdaptWithCombine>(context, buckets);
+    case AlgorithmKind::None:
+      return std::make_unique<NoCommunication>(buckets);
+    case AlgorithmKind::Extra:
+      return std::make_unique<Extra>(context, buckets);
+    case AlgorithmKind::ExactDiffusion:
+    case AlgorithmKind::D2:
+      return std::make_unique<ExactDiffusion>(context, buckets);
+    case AlgorithmKind::GradientTracking:
+      return std::make_unique<GradientTracking>(context, buckets);
+    case AlgorithmKind::PushSum:
+      return std::make_unique<PushSum>(context, buckets);
+    case AlgorithmKind::GossipPga:
+      return std::make_unique<GossipPga>(context, buckets, options.global_period_rounds);
+    case AlgorithmKind::LocalSgd:
+      return std::make_unique<LocalSgd>(context, buckets);
+    case AlgorithmKind::DecentLam:
+      return std::make_unique<DecentLam>(context, buckets, options.momentum);
+    case AlgorithmKind::QuasiGlobalMomentum:
+      return std::make_unique<QuasiGlobalMomentum>(context, buckets, options.momentum);
+  }
+  throw InternalError("make_algorithm: options that were not checked");
+}
+
+Schedule mixing_of(const DistributedOptimizerOptions& options, int size) {
+  Schedule schedule =
+      options.schedule ? *options.schedule : default_schedule(options.algorithm, size);
+  if (options.algorithm != AlgorithmKind::ExactDiffusion) {
+    return schedule;
+  }
+  return topology::static_schedule(topology::lazy(schedule.mixing_matrix(0)));
+}
+
+std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
+  std::string problem = why_invalid_numbers(options);
+  if (!problem.empty()) {
+    return problem;
+  }
+  if (options.schedule && options.plans) {
+    return "plans: expected a schedule or plans, found both";
+  }
+  if (options.plans && needs_fixed_symmetric_mixing(options.algorithm)) {
+    return fmt::format(
+        "plans: {} expects the same W in every round, because it corrects a step by what W did in "
+        "the "
+        "step before, found a function of the round; use a static schedule",
+        name_of(options.algorithm));
+  }
+  if (!options.schedule) {
+    return {};
+  }
+  if (options.schedule->size() != size) {
+    return fmt::format("schedule: expected one for {} ranks, found one for {}", size,
+                       options.schedule->size());
+  }
+  return why_unfit(options.algorithm, *options.schedule);
+}
+
+std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters) {
+  if (kind != AlgorithmKind::PushSum) {
+    return {};
+  }
+  for (const auto& [name, tensor] : parameters) {
+    if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble) {
+      return fmt::format(
+          "parameter '{}': push_sum expects float32 or float64, because a weight of the same type "
+          "travels with it, found {}",
+          name, describe(tensor));
+    }
+  }
+  return {};
+}
+
+std::string why_unfit(AlgorithmKind kind, const NeighborPlan& plan) {
+  if (needs_fixed_symmetric_mixing(kind)) {
+    return fmt::format("{} expects the same W in every round, found a plan for one round",
+                       name_of(kind));
+  }
+  if (kind != AlgorithmKind::PushSum) {
+    return {};
+  }
+  double handed_out = plan.self_weight;
+  bool is_split = plan.self_weight > 0.0;
+  for (const WeightedRank& destination : plan.destinations) {
+    handed_out += destination.weight;
+    is_split = is_split && destination.weight >= 0.0;
+  }
+  for (const WeightedRank& source : plan.sources) {
+    is_split = is_split && source.weight == 1.0;
+  }
+  if (is_split && std::abs(handed_out - 1.0) <= 1e-9) {
+    return {};
+  }
+  return fmt::format(
+      "push_sum expects a self weight above 0 that sums to 1 with the destinations' weights, and "
+      "sources of weight 1, so that each rank hands out all of what it has; found a self weight of "
+      "{} "
+      "and a sum of {}{}",
+      plan.self_weight, handed_out, is_split ? "" : ", or weights that are none of those");
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/transport/context.hpp"
+#include "optimizers/algorithm.hpp"
+#include "optimizers/options.hpp"
+
+namespace bluefog::optimizers {
+
+[[nodiscard]] std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& options,
+                                                        Context& context,
+                                                        std::vector<Bucket>& buckets);
+
+/// What the algorithm's rounds average with, for `size` ranks: the options' schedule or the
+/// algorithm's own default; with exact diffusion ½ (I + W) in place of W.
+[[nodiscard]] Schedule mixing_of(const DistributedOptimizerOptions& options, int size);
+
+/// Why the options cannot be used on `size` ranks, with what was expected and found; empty if they
+/// can. A function of its arguments alone: ranks with equal ones come to the same verdict.
+[[nodiscard]] std::string why_invalid(const DistributedOptimizerOptions& options, int size);
+
+/// Why the algorithm cannot train parameters of these types; empty if it can.
+[[nodiscard]] std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters);
+
+/// Why a plan that the caller made for a round may not be used; empty if it may.
+[[nodiscard]] std::string why_unfit(AlgorithmKind kind, const NeighborPlan& plan);
+
+}  // namespace bluefog::optimizers

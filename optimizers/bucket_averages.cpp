@@ -1,0 +1,75 @@
+#include "optimizers/bucket_averages.hpp"
+
+#include <utility>
+
+namespace bluefog::optimizers {
+
+NeighborAverages::NeighborAverages(Context& context, std::vector<BufferView> buffers,
+                                   const std::vector<std::string>& names)
+    : context_(context),
+      buffers_(std::move(buffers)),
+      options_(buffers_.size()),
+      works_(buffers_.size()) {
+  for (std::size_t b = 0; b < buffers_.size(); ++b) {
+    options_[b].name = names[b];
+  }
+}
+
+const ops::NeighborAllreduceOptions& NeighborAverages::options_for(const Round& round,
+                                                                   std::size_t b) {
+  // All buckets have the same plan: one check serves the round.
+  options_[b].check = b == 0 ? round.check : ops::PlanCheck::Trusted;
+  return options_[b];
+}
+
+Work NeighborAverages::start(const Round& round, std::size_t b) {
+  return ops::neighbor_allreduce_nonblocking(context_, buffers_[b], round.plan,
+                                             options_for(round, b));
+}
+
+Work NeighborAverages::start(const Round& round, std::size_t b, const BufferView& output) {
+  return ops::neighbor_allreduce_nonblocking(context_, buffers_[b], output, round.plan,
+                                             options_for(round, b));
+}
+
+Work NeighborAverages::average(const Round& round, std::size_t b) {
+  ops::neighbor_allreduce(context_, buffers_[b], round.plan, options_for(round, b));
+  return {};
+}
+
+GlobalAverages::GlobalAverages(Context& context, std::vector<BufferView> buffers,
+                               const std::vector<std::string>& names)
+    : context_(context),
+      buffers_(std::move(buffers)),
+      options_(buffers_.size()),
+      works_(buffers_.size()) {
+  for (std::size_t b = 0; b < buffers_.size(); ++b) {
+    options_[b].name = names[b];
+  }
+}
+
+std::vector<BufferView> values_of(const std::vector<Bucket>& buckets) {
+  std::vector<BufferView> views;
+  views.reserve(buckets.size());
+  for (const Bucket& bucket : buckets) {
+    views.push_back(bucket.values());
+  }
+  return views;
+}
+
+std::vector<std::string> names_of(const std::vector<Bucket>& buckets) {
+  std::vector<std::string> names;
+  names.reserve(buckets.size());
+  for (const Bucket& bucket : buckets) {
+    names.push_back(bucket.name());
+  }
+  return names;
+}
+
+void note_changes(const std::vector<Bucket>& buckets) {
+  for (const Bucket& bucket : buckets) {
+    bucket.note_change();
+  }
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/transport/work.hpp"
+#include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "optimizers/algorithm.hpp"
+#include "optimizers/round_calls.hpp"
+
+namespace bluefog::optimizers {
+
+/// Averages one buffer for each bucket with the neighbours, in the buckets' order. A buffer travels
+/// while the next ones are made ready.
+class NeighborAverages {
+ public:
+  /// @param context outlives this object; so does the memory of `buffers`.
+  /// @param names of the buffers, equal on all ranks.
+  NeighborAverages(Context& context, std::vector<BufferView> buffers,
+                   const std::vector<std::string>& names);
+
+  /// Calls `make_ready(b)`, then averages buffer b, for every b; returns when all have arrived.
+  template <typename MakeReady>
+  void run(const Round& round, MakeReady&& make_ready) {
+    run_overlapped_round(context_, buffers_.size(), works_, [&](std::size_t& issued) {
+      for (std::size_t b = 0; b < buffers_.size(); ++b) {
+        make_ready(b);
+        ++issued;
+        works_[b] = b + 1 < buffers_.size() ? start(round, b) : average(round, b);
+      }
+    });
+  }
+
+  /// Begins the average of buffer b, in place. The round's first call is that of buffer 0.
+  [[nodiscard]] Work start(const Round& round, std::size_t b);
+  /// The same into `output`.
+  [[nodiscard]] Work start(const Round& round, std::size_t b, const BufferView& output);
+
+ private:
+  [[nodiscard]] Work average(const Round& round, std::size_t b);
+  const ops::NeighborAllreduceOptions& options_for(const Round& round, std::size_t b);
+
+  Context& context_;
+  std::vector<BufferView> buffers_;
+  std::vector<ops::NeighborAllreduceOptions> options_;
+  std::vector<Work> works_;
+};
+
+/// The same with the mean over all ranks in place of the neighbours' average.
+class GlobalAverages {
+ public:
+  /// As `NeighborAverages`.
+  GlobalAverages(Context& context, std::vector<BufferView> buffers,
+                 const std::vector<std::string>& names);
+
+  template <typename MakeReady>
+  void run(MakeReady&& make_ready) {
+    run_overlapped_round(context_, buffers_.size(), works_, [&](std::size_t& issued) {
+      for (std::size_t b = 0; b < buffers_.size(); ++b) {
+        make_ready(b);
+        ++issued;
+        works_[b] = ops::allreduce_nonblocking(context_, buffers_[b], options_[b]);
+      }
+    });
+  }
+
+ private:
+  Context& context_;
+  std::vector<BufferView> buffers_;
+  std::vector<ops::AllreduceOptions> options_;
+  std::vector<Work> works_;
+};
+
+/// The memory and the names of the buckets' parameters.
+[[nodiscard]] std::vector<BufferView> values_of(const std::vector<Bucket>& buckets);
+[[nodiscard]] std::vector<std::string> names_of(const std::vector<Bucket>& buckets);
+
+/// Tells autograd that every bucket's parameters have changed.
+void note_changes(const std::vector<Bucket>& buckets);
+
+}  // namespace bluefog::optimizers

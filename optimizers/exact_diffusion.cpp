@@ -1,0 +1,36 @@
+#include "optimizers/exact_diffusion.hpp"
+
+#include "optimizers/flat_arithmetic.hpp"
+#include "optimizers/flat_state.hpp"
+
+namespace bluefog::optimizers {
+
+ExactDiffusion::ExactDiffusion(Context& context, std::vector<Bucket>& buckets)
+    : Algorithm(buckets),
+      averages_(context, values_of(buckets), names_of(buckets)),
+      corrections_(make_states(buckets)),
+      correction_views_(views_of(corrections_)) {}
+
+void ExactDiffusion::step(const Round& round, const StepBucket& step_bucket) {
+  averages_.run(round, [&](std::size_t b) {
+    step_bucket(buckets_[b]);
+    update_elements(
+        [](auto& x, auto& correction) {
+          const auto psi = x;
+          x += correction;
+          correction = psi;
+        },
+        buckets_[b].values(), correction_views_[b]);
+  });
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    update_elements([](const auto& x, auto& psi) { psi = x - psi; },
+                    ConstBufferView(buckets_[b].values()), correction_views_[b]);
+  }
+  note_changes(buckets_);
+}
+
+NamedTensors ExactDiffusion::state() const { return named(corrections_, "correction"); }
+
+void ExactDiffusion::restart() { zero(corrections_); }
+
+}  // namespace bluefog::optimizers

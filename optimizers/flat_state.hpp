@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "optimizers/bucket.hpp"
+#include "optimizers/parameter.hpp"
+
+namespace torch::serialize {
+class InputArchive;
+class OutputArchive;
+}  // namespace torch::serialize
+
+namespace bluefog::optimizers {
+
+/// `Bucket::make_state` of every bucket.
+[[nodiscard]] std::vector<at::Tensor> make_states(const std::vector<Bucket>& buckets,
+                                                  std::int64_t extra = 0);
+
+/// `view_of` each.
+[[nodiscard]] std::vector<BufferView> views_of(const std::vector<at::Tensor>& tensors);
+
+/// "`what` of bucket 0", …
+[[nodiscard]] NamedTensors named(const std::vector<at::Tensor>& tensors, std::string_view what);
+
+void zero(const std::vector<at::Tensor>& tensors);
+
+/// Copies the buckets' parameters into `places`.
+void keep_values(const std::vector<Bucket>& buckets, const std::vector<BufferView>& places);
+
+/// Writes an algorithm's state.
+void save_state(torch::serialize::OutputArchive& archive, const NamedTensors& state);
+
+/// Reads what `save_state` wrote; nothing has changed if it throws.
+/// @throws InvalidArgument naming the first tensor that is missing, or has another size or dtype
+/// (as
+///   with another `bucket_bytes`).
+void load_state(torch::serialize::InputArchive& archive, const NamedTensors& state);
+
+}  // namespace bluefog::optimizers

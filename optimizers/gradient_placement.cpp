@@ -1,0 +1,25 @@
+#include "optimizers/gradient_placement.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include "bluefog_cpp/base/error.hpp"
+
+namespace bluefog::optimizers {
+
+void place_gradient(Bucket& bucket, std::size_t i, std::string_view who) {
+  const Segment& segment = bucket.segments()[i];
+  const at::Tensor& place = bucket.gradient(i);
+  at::Tensor& gradient = segment.parameter.mutable_grad();
+  if (gradient.layout() != at::kStrided) {
+    throw UnsupportedError(fmt::format("parameter '{}': {} expects a dense gradient, found {}",
+                                       segment.name, who, describe(gradient)));
+  }
+  if (gradient.numel() == 0 || gradient.const_data_ptr() != place.const_data_ptr()) {
+    const torch::NoGradGuard no_grad;
+    place.copy_(gradient);
+    gradient = place;
+  }
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,43 @@
+#include "optimizers/quasi_global_momentum.hpp"
+
+#include "optimizers/flat_arithmetic.hpp"
+#include "optimizers/flat_state.hpp"
+
+namespace bluefog::optimizers {
+
+QuasiGlobalMomentum::QuasiGlobalMomentum(Context& context, std::vector<Bucket>& buckets,
+                                         double momentum)
+    : Algorithm(buckets),
+      momentum_(momentum),
+      averages_(context, values_of(buckets), names_of(buckets)),
+      moments_(make_states(buckets)),
+      starts_(make_states(buckets)),
+      moment_views_(views_of(moments_)),
+      start_views_(views_of(starts_)) {}
+
+void QuasiGlobalMomentum::step(const Round& round, const StepBucket& step_bucket) {
+  keep_values(buckets_, start_views_);
+  averages_.run(round, [&](std::size_t b) {
+    step_bucket(buckets_[b]);
+    update_elements(
+        [beta = momentum_](auto& x, const auto& v) {
+          x -= static_cast<std::decay_t<decltype(x)>>(beta) * v;
+        },
+        buckets_[b].values(), ConstBufferView(moment_views_[b]));
+  });
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    update_elements(
+        [beta = momentum_](auto& v, const auto& x, const auto& start) {
+          const auto share = static_cast<std::decay_t<decltype(v)>>(beta);
+          v = share * v + (1 - share) * (start - x);
+        },
+        moment_views_[b], ConstBufferView(buckets_[b].values()), ConstBufferView(start_views_[b]));
+  }
+  note_changes(buckets_);
+}
+
+NamedTensors QuasiGlobalMomentum::state() const { return named(moments_, "momentum"); }
+
+void QuasiGlobalMomentum::restart() { zero(moments_); }
+
+}  // namespace bluefog::optimizers

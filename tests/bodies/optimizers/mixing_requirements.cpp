@@ -1,0 +1,206 @@
+// Which W an algorithm takes; what it refuses, it refuses on every rank and says why.
+#include "optimizers/mixing_requirements.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/algorithm_choice.hpp"
+#include "tests/bodies/optimizers/support.hpp"
+#include "topology/lazy_mixing.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using optimizers::AlgorithmKind;
+using optimizers::DistributedOptimizer;
+using optimizers::DistributedOptimizerOptions;
+using ::testing::HasSubstr;
+
+constexpr AlgorithmKind kNeedFixedMixing[] = {AlgorithmKind::Extra, AlgorithmKind::ExactDiffusion,
+                                              AlgorithmKind::D2};
+
+DistributedOptimizerOptions with(AlgorithmKind kind, std::optional<Schedule> schedule) {
+  DistributedOptimizerOptions options;
+  options.algorithm = kind;
+  options.schedule = std::move(schedule);
+  return options;
+}
+
+/// "" or why the optimizer was refused.
+std::string refusal(Context& context, const DistributedOptimizerOptions& options) {
+  const Point point(0);
+  torch::optim::SGD sgd(point.parameters(), 0.1);
+  try {
+    const DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    return "";
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+}
+
+Schedule always(const MixingMatrix& matrix) { return topology::static_schedule(matrix); }
+
+/// Rank 0 hears everybody, the others rank 0: rows sum to 1, columns do not.
+MixingMatrix rows_alone(int size) {
+  std::vector<std::vector<WeightedRank>> rows(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) {
+    rows[0].push_back({rank, 1.0 / size});
+    if (rank > 0) {
+      rows[static_cast<std::size_t>(rank)] = {{0, 0.5}, {rank, 0.5}};
+    }
+  }
+  return MixingMatrix::from_rows(rows);
+}
+
+TEST(MixingRequirements, TheDefaultsAreMet) {
+  for (int size = 1; size <= 33; ++size) {
+    for (int i = 0; i <= static_cast<int>(AlgorithmKind::QuasiGlobalMomentum); ++i) {
+      const auto kind = static_cast<AlgorithmKind>(i);
+      const Schedule mixing = optimizers::mixing_of(with(kind, std::nullopt), size);
+      EXPECT_EQ(optimizers::why_unfit(kind, mixing), "") << name_of(kind) << ", " << size;
+    }
+  }
+}
+
+TEST(MixingRequirements, EveryAlgorithmCanBeMade) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (int kind = 0; kind <= static_cast<int>(AlgorithmKind::QuasiGlobalMomentum); ++kind) {
+      EXPECT_EQ(refusal(context, with(static_cast<AlgorithmKind>(kind), std::nullopt)), "") << kind;
+    }
+    EXPECT_THAT(refusal(context, with(static_cast<AlgorithmKind>(200), std::nullopt)),
+                HasSubstr("found 200"));
+  });
+}
+
+TEST(MixingRequirements, D2RefusesEigenvaluesOfAThirdBelowZero) {
+  on_ranks({.at_least = 4, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
+    const MixingMatrix ring = topology::ring(4);  // its smallest eigenvalue is −1/3
+    EXPECT_THAT(refusal(context, with(AlgorithmKind::D2, always(ring))),
+                HasSubstr("every eigenvalue of W above -1/3, found -0.333333"));
+    EXPECT_EQ(refusal(context, with(AlgorithmKind::D2, always(topology::lazy(ring, 0.01)))), "");
+    EXPECT_EQ(refusal(context, with(AlgorithmKind::ExactDiffusion, always(ring))), "");
+    EXPECT_EQ(refusal(context, with(AlgorithmKind::Extra, always(ring))), "");
+    const MixingMatrix swap =
+        MixingMatrix::from_pattern({.shape = {4}, .entries = {{1, 0.5}, {3, 0.5}}});
+    EXPECT_THAT(refusal(context, with(AlgorithmKind::Extra, always(swap))),
+                HasSubstr("every eigenvalue of W above -1, found -1;"));
+    EXPECT_EQ(refusal(context, with(AlgorithmKind::ExactDiffusion, always(swap))), "");
+  });
+}
+
+TEST(MixingRequirements, CorrectionsNeedOneSymmetricW) {
+  on_ranks(some_ranks(4), [](Context& context) {
+    const int n = context.size();
+    const MixingMatrix directed = topology::ring(n, topology::RingStyle::Left);
+    const MixingMatrix symmetric = topology::lazy(topology::ring(n));
+    for (const AlgorithmKind kind : kNeedFixedMixing) {
+      EXPECT_THAT(refusal(context, with(kind, always(directed))),
+                  HasSubstr("W(0, 1) = 0.5 and W(1, 0) = 0"));
+      EXPECT_THAT(refusal(context, with(kind, topology::cycle({symmetric, symmetric}))),
+                  HasSubstr("a period of 2 rounds"));
+      EXPECT_EQ(refusal(context, with(kind, always(symmetric))), "");
+      DistributedOptimizerOptions options = with(kind, std::nullopt);
+      options.plans = [&](std::int64_t) { return NeighborPlan::alone(context.rank(), n); };
+      EXPECT_THAT(refusal(context, options), HasSubstr("the same W in every round"));
+
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), 0.1);
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                     with(kind, std::nullopt));
+      EXPECT_THROW(optimizer.set_next_plan(NeighborPlan::alone(context.rank(), n)),
+                   InvalidArgument);
+    }
+    const MixingMatrix heavy = MixingMatrix::from_pattern(
+        {.shape = {n}, .entries = {{0, 0.75}, {1, 0.25}, {n - 1, 0.25}}});
+    EXPECT_THAT(refusal(context, with(AlgorithmKind::ExactDiffusion, always(heavy))),
+                HasSubstr("row 0 sums to 1.25"));
+  });
+}
+
+TEST(MixingRequirements, TrackingNeedsBothSumsAndPushSumColumns) {
+  on_ranks(some_ranks(3), [](Context& context) {
+    const int n = context.size();
+    const Schedule good = topology::one_peer_exponential(n);
+    const Schedule late =
+        topology::cycle({topology::exponential(n), topology::ring(n), rows_alone(n)});
+    const Schedule columns = always(rows_alone(n).transposed());
+    EXPECT_EQ(refusal(context, with(AlgorithmKind::GradientTracking, good)), "");
+    EXPECT_THAT(refusal(context, with(AlgorithmKind::GradientTracking, late)),
+                HasSubstr("found in round 2: column 0 sums to"));
+    EXPECT_THAT(refusal(context, with(AlgorithmKind::GradientTracking, columns)),
+                HasSubstr("found in round 0: row 0 sums to"));
+    EXPECT_EQ(refusal(context, with(AlgorithmKind::PushSum, columns)), "");
+    EXPECT_THAT(refusal(context, with(AlgorithmKind::PushSum, late)),
+                HasSubstr("each rank hands out all of what it has; found in round 2: column 0"));
+    // Rank 0 gives everything away and gets nothing.
+    std::vector<double> values(static_cast<std::size_t>(n) * n, 0.0);
+    values[static_cast<std::size_t>(n)] = 1.0;
+    for (int rank = 1; rank < n; ++rank) {
+      values[static_cast<std::size_t>(rank) * n + rank] = 1.0;
+    }
+    EXPECT_THAT(
+        refusal(context, with(AlgorithmKind::PushSum, always(MixingMatrix::from_dense(n, values)))),
+        HasSubstr("row 0 sums to 0"));
+  });
+}
+
+TEST(MixingRequirements, OneRanksRefusalIsEveryRanks) {
+  on_ranks(some_ranks(3), [](Context& context) {
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), 0.1);
+    const int n = context.size();
+    const bool is_odd_one = context.rank() == n - 1;
+    const MixingMatrix matrix = is_odd_one ? rows_alone(n) : topology::ring(n);
+    try {
+      const DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                           with(AlgorithmKind::GradientTracking, always(matrix)));
+      ADD_FAILURE() << "expected an error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_TRUE(is_odd_one) << error.what();
+    } catch (const PeerFailure& error) {
+      EXPECT_FALSE(is_odd_one);
+      EXPECT_EQ(error.rank(), n - 1);
+      EXPECT_THAT(error.what(), HasSubstr("gradient_tracking expects"));
+    }
+  });
+}
+
+TEST(MixingRequirements, NumbersAndTypesThatAnAlgorithmCannotUse) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::Extra, AlgorithmKind::ExactDiffusion, AlgorithmKind::D2,
+          AlgorithmKind::GradientTracking, AlgorithmKind::DecentLam,
+          AlgorithmKind::QuasiGlobalMomentum}) {
+      DistributedOptimizerOptions options = with(kind, std::nullopt);
+      options.num_steps_per_communication = 2;
+      EXPECT_THAT(refusal(context, options), HasSubstr("expects 1"));
+      EXPECT_THAT(refusal(context, options), HasSubstr("found 2"));
+    }
+    DistributedOptimizerOptions options = with(AlgorithmKind::GossipPga, std::nullopt);
+    options.global_period_rounds = 0;
+    EXPECT_THAT(refusal(context, options), HasSubstr("expected at least 1, found 0"));
+    options = with(AlgorithmKind::AdaptThenCombine, topology::one_peer_exponential(context.size()));
+    options.plans = [&](std::int64_t) {
+      return NeighborPlan::alone(context.rank(), context.size());
+    };
+    EXPECT_THAT(refusal(context, options), HasSubstr("found both"));
+
+    Bag bag;
+    bag.add("weight", at::zeros({3}, at::kBFloat16));
+    torch::optim::SGD sgd(bag.parameters(), 0.1);
+    try {
+      const DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
+                                           with(AlgorithmKind::PushSum, std::nullopt));
+      ADD_FAILURE() << "expected an error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(),
+                  HasSubstr("parameter 'weight': push_sum expects float32 or float64"));
+      EXPECT_THAT(error.what(), HasSubstr("found bfloat16[3]"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
