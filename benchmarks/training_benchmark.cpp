@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
+#include "examples/common/named_algorithm.hpp"
 #include "examples/common/named_schedule.hpp"
 #include "examples/common/run_main.hpp"
 #include "examples/models/image_model.hpp"
-#include "examples/train_images/algorithms.hpp"
 #include "ops/collectives.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 

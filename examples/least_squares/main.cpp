@@ -2,18 +2,17 @@
 //
 //   bfrun -np 4 least_squares --topology ring
 //
-// Gradient all-reduce reaches the minimiser. ATC and AWC stop at a distance from it that shrinks
-// with the step size; ATC's is the smaller one.
+// Gradient all-reduce reaches the minimiser, and so do algorithms that correct their bias. ATC and
+// AWC stop at a distance from it that shrinks with the step size; ATC's is the smaller one.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "examples/common/command_line.hpp"
-#include "examples/common/named_schedule.hpp"
+#include "examples/common/named_algorithm.hpp"
 #include "examples/common/run_main.hpp"
 #include "examples/least_squares/methods.hpp"
 
@@ -22,10 +21,10 @@ namespace {
 using namespace bluefog;            // NOLINT: a program, not a header
 using namespace bluefog::examples;  // NOLINT
 
-constexpr std::array kMethods{Method::GradientAllreduce, Method::Atc, Method::Awc};
-
 struct Options {
+  std::vector<std::string> algorithms{"gradient_allreduce", "atc", "awc", "exact-diffusion"};
   std::string topology = "ring";
+  std::int64_t period_steps = 1;
   LeastSquaresShape shape;
   std::int64_t steps = 2000;
   double step_size = 0.1;
@@ -34,8 +33,13 @@ struct Options {
 
 void add_options(CLI::App& app, Options& options) {
   app.option_defaults()->always_capture_default();
+  app.add_option("--algorithms", options.algorithms, "What to compare")
+      ->check(CLI::IsMember(algorithm_names()));
   app.add_option("--topology", options.topology, "Who averages with whom")
-      ->check(CLI::IsMember(schedule_names()));
+      ->check(CLI::IsMember(topology_names()));
+  app.add_option("--period", options.period_steps,
+                 "Combine every so many steps; gossip-pga: over all ranks")
+      ->check(CLI::Range(1, 1 << 30));
   app.add_option("--rows", options.shape.rows, "Equations per rank")->check(CLI::Range(1, 1 << 20));
   app.add_option("--unknowns", options.shape.unknowns, "Length of x")->check(CLI::Range(1, 4096));
   app.add_option("--spread", options.shape.spread, "Distance between the ranks' own minimisers")
@@ -46,15 +50,14 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--seed", options.seed, "Seed of the problem");
 }
 
-/// Final errors of all methods at one step size.
-std::array<double, kMethods.size()> run_all(Context& context, const Options& options,
-                                            const LeastSquaresPart& part,
-                                            const Eigen::VectorXd& solution, double step_size) {
-  const Schedule schedule = make_schedule(options.topology, context.size());
-  std::array<double, kMethods.size()> final_errors{};
-  for (std::size_t i = 0; i < kMethods.size(); ++i) {
-    final_errors[i] =
-        run_method(context, kMethods[i], part, solution, schedule, step_size, options.steps).back();
+/// Final errors of all algorithms at one step size.
+std::vector<double> run_all(Context& context, const Options& options, const LeastSquaresPart& part,
+                            const Eigen::VectorXd& solution, double step_size) {
+  std::vector<double> final_errors;
+  for (const std::string& algorithm : options.algorithms) {
+    const CommunicationOptions communication{algorithm, options.topology, options.period_steps};
+    final_errors.push_back(
+        run_method(context, communication, part, solution, step_size, options.steps).back());
   }
   return final_errors;
 }
@@ -69,8 +72,8 @@ int run(Context& context, const Options& options) {
                context.size(), options.topology, options.shape.rows, options.shape.unknowns,
                options.steps);
     fmt::print("relative distance to the minimiser after the last step\n{:>12}", "step size");
-    for (const Method method : kMethods) {
-      fmt::print("{:>22}", name_of(method));
+    for (const std::string& algorithm : options.algorithms) {
+      fmt::print("{:>22}", algorithm);
     }
     fmt::print("\n");
   }
@@ -92,8 +95,7 @@ int run(Context& context, const Options& options) {
 int main(int argc, char** argv) {
   return run_main("least_squares", [&](Context& context) {
     Options options;
-    CLI::App app("Heterogeneous least squares by gradient all-reduce, ATC and AWC.",
-                 "least_squares");
+    CLI::App app("Heterogeneous least squares: what a fixed step size costs.", "least_squares");
     add_options(app, options);
     const auto code = parse_command_line(app, argc, argv, context);
     return code ? *code : run(context, options);

@@ -6,10 +6,10 @@
 
 #include <iostream>
 
-#include "examples/common/named_schedule.hpp"
+#include "examples/common/named_algorithm.hpp"
 #include "examples/common/run_main.hpp"
 #include "examples/models/image_model.hpp"
-#include "examples/train_images/algorithms.hpp"
+#include "examples/train_images/buffer_policies.hpp"
 #include "examples/train_images/local_optimizer.hpp"
 #include "examples/train_images/options.hpp"
 #include "examples/train_images/trainer.hpp"
@@ -22,7 +22,7 @@ using namespace bluefog::examples;  // NOLINT
 int run(Context& context, int argc, char** argv) {
   const ParsedOptions parsed =
       parse_train_options(argc, argv,
-                          {model_names(), algorithm_names(), schedule_names(),
+                          {model_names(), algorithm_names(), topology_names(),
                            local_optimizer_names(), buffer_policy_names()});
   if (parsed.exit_code) {
     if (context.rank() == 0) {

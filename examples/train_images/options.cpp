@@ -40,7 +40,8 @@ void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names
   app.add_option("--model", options.model, "Model")->check(CLI::IsMember(names.models));
   app.add_option("--algorithm", options.algorithm, "How ranks combine their models")
       ->check(CLI::IsMember(names.algorithms));
-  app.add_option("--topology", options.topology, "Who averages with whom")
+  app.add_option("--topology", options.topology,
+                 "Who averages with whom; default: as suits the algorithm")
       ->check(CLI::IsMember(names.topologies));
   app.add_option("--optimizer", options.optimizer, "Optimizer that each rank steps with")
       ->check(CLI::IsMember(names.optimizers));
@@ -51,10 +52,12 @@ void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names
   app.add_option("--epochs", options.epochs, "Passes over the data")->check(at_least(1));
   app.add_option("--max-batches", options.max_batches, "Steps per epoch at most; 0 is no limit")
       ->check(at_least(0));
-  app.add_option("--period", options.period_steps, "Combine every so many steps")
+  app.add_option("--period", options.period_steps,
+                 "Combine every so many steps; gossip-pga: over all ranks")
       ->check(at_least(1));
   app.add_option("--lr", options.learning_rate, "Learning rate")->check(at_least(0.0, true));
-  app.add_option("--momentum", options.momentum, "Momentum of sgd and rmsprop")
+  app.add_option("--momentum", options.momentum,
+                 "Momentum of sgd and rmsprop, or of decent-lam and qg-dsgdm")
       ->check(at_least(0.0));
   app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(at_least(0.0));
   app.add_option("--seed", options.seed, "Seed of the model, the shards and the batches")

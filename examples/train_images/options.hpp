@@ -17,14 +17,14 @@ enum class ProgressKind { Auto, Live, Lines, Off };
 struct TrainOptions {
   std::string model = "cnn";
   std::string algorithm = "atc";
-  std::string topology = "exponential";
+  std::string topology = "default";  ///< the algorithm's own
   std::string optimizer = "sgd";
   std::string buffers = "average";  ///< what happens to batch-norm statistics
   std::int64_t batch_size = 64;     ///< images per rank and step
   std::int64_t epochs = 3;
   std::int64_t max_batches = 0;      ///< steps per epoch at most; 0 is a whole pass over the data
   std::int64_t max_test_images = 0;  ///< 0 is all
-  std::int64_t period_steps = 1;     ///< communicate every so many steps
+  std::int64_t period_steps = 1;     ///< communicate (gossip-pga: globally) every so many steps
   double learning_rate = 0.05;
   double momentum = 0.9;
   double weight_decay = 0.0;

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "examples/common/named_schedule.hpp"
+#include "examples/common/named_algorithm.hpp"
 #include "examples/data/tensor_batch.hpp"
-#include "examples/train_images/algorithms.hpp"
+#include "examples/train_images/buffer_policies.hpp"
 #include "examples/train_images/evaluation.hpp"
 #include "examples/train_images/local_optimizer.hpp"
 #include "optimizers/checkpoint.hpp"
@@ -31,10 +31,10 @@ std::shared_ptr<ImageModel> make_seeded_model(const TrainOptions& options, const
 }
 
 optimizers::DistributedOptimizerOptions distribution(const TrainOptions& options, int ranks) {
-  optimizers::DistributedOptimizerOptions result;
-  result.algorithm = algorithm_of(options.algorithm);
-  result.schedule = make_schedule(options.topology, ranks);
-  result.num_steps_per_communication = options.period_steps;
+  optimizers::DistributedOptimizerOptions result =
+      options_of({options.algorithm, options.topology, options.period_steps,
+                  brings_momentum(options.algorithm) ? options.momentum : 0.0},
+                 ranks);
   result.buffers = buffer_policy_of(options.buffers);
   return result;
 }
@@ -51,8 +51,9 @@ Trainer::Trainer(std::shared_ptr<Context> context, const TrainOptions& options)
       report_(*context_, options),
       throughput_(window_steps(options, data_.steps_per_epoch)) {
   optimizers::broadcast_parameters(*context_, *model_);
+  const double local_momentum = brings_momentum(options.algorithm) ? 0.0 : options.momentum;
   local_ = make_local_optimizer(options.optimizer, model_->parameters(),
-                                {options.learning_rate, options.momentum, options.weight_decay});
+                                {options.learning_rate, local_momentum, options.weight_decay});
   optimizer_ = std::make_unique<optimizers::DistributedOptimizer>(
       context_, *local_, *model_, distribution(options, context_->size()));
 }

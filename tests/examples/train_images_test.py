@@ -21,6 +21,9 @@ TRAIN_IMAGES = 640
 TEST_IMAGES = 200
 STEPS_PER_EPOCH = 10  # of 2 ranks with batches of 32
 ALGORITHMS = ("atc", "awc", "gradient_allreduce", "none")
+# With the period that each is run with.
+MORE_ALGORITHMS = (("extra", 1), ("exact-diffusion", 1), ("d2", 1), ("gradient-tracking", 1),
+                   ("push-sum", 2), ("gossip-pga", 5), ("local-sgd", 5), ("qg-dsgdm", 1))
 
 
 def write_images(folder, part, count, rng):
@@ -105,6 +108,16 @@ def algorithms(runner):
             check(distance == 0, "ranks that agree", distance)
 
 
+def more_algorithms(runner):
+    for name, period in MORE_ALGORITHMS:
+        output, lines = runner.train("--algorithm", name, "--period", period, "--epochs", "1",
+                                     "--max-test-images", "100", "--progress", "lines")
+        check_finished_run(output, lines, ranks=2, epochs=1)
+        result = lines[-1]
+        check(result["test_accuracy_mean"] > 0.3, "to learn something", result)
+        check(0 <= result["consensus_distance"] < 1, "ranks that nearly agree", result)
+
+
 def resume(runner):
     state = runner.folder / "state" / "run"
     for algorithm in ("atc", "awc"):
@@ -138,6 +151,7 @@ def errors(runner):
         (dict(data=truncated), (), (f"expected {full} bytes, found {full - 1}",)),
         ({}, ("--model", "vgg"), ("--model", "cnn,resnet18,resnet50")),
         ({}, ("--algorithm", "gossip"), ("--algorithm", "gradient_allreduce")),
+        ({}, ("--algorithm", "extra", "--period", "2"), ("extra expects 1", "found 2")),
         ({}, ("--lr", "-1"), ("--lr",)),
         ({}, ("--checkpoint", absent, "--resume"), (str(absent),)),
         ({}, ("--metrics", absent / "m"), (str(absent), "cannot be opened")),
@@ -154,7 +168,7 @@ def errors(runner):
 
 
 def main():
-    cases = {case.__name__: case for case in (algorithms, resume, alone, errors)}
+    cases = {case.__name__: case for case in (algorithms, more_algorithms, resume, alone, errors)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bfrun", required=True)
     parser.add_argument("--program", required=True)

@@ -14,7 +14,7 @@ ParsedOptions parse(std::vector<const char*> arguments) {
   return parse_train_options(static_cast<int>(arguments.size()), arguments.data(),
                              {{"cnn", "resnet18"},
                               {"none", "atc"},
-                              {"ring", "exponential"},
+                              {"default", "ring", "exponential"},
                               {"sgd", "adam"},
                               {"local", "average"}});
 }
@@ -105,7 +105,7 @@ TEST(TrainOptionsTest, HelpListsNamesAndDefaults) {
   const ParsedOptions parsed = parse({"--help"});
   EXPECT_EQ(parsed.exit_code, 0);
   EXPECT_THAT(parsed.text, AllOf(HasSubstr("{cnn,resnet18}"), HasSubstr("{iid,dirichlet}"),
-                                 HasSubstr("=exponential"), HasSubstr("--max-batches")));
+                                 HasSubstr("=default"), HasSubstr("--max-batches")));
 }
 
 TEST(TrainOptionsTest, UnknownNamesAreRefusedWithTheKnownOnes) {

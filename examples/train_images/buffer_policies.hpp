@@ -4,15 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "optimizers/options.hpp"
+#include "optimizers/buffer_policy.hpp"
 
 namespace bluefog::examples {
-
-/// The names that `algorithm_of` knows: atc, awc, gradient_allreduce, none.
-[[nodiscard]] const std::vector<std::string>& algorithm_names();
-
-/// @throws InvalidArgument if `name` is unknown; lists the known ones.
-[[nodiscard]] optimizers::AlgorithmKind algorithm_of(std::string_view name);
 
 /// The names that `buffer_policy_of` knows: local, average, average-every-round, broadcast.
 [[nodiscard]] const std::vector<std::string>& buffer_policy_names();

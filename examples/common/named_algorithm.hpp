@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bluefog::optimizers {
+enum class AlgorithmKind : std::uint8_t;
+struct DistributedOptimizerOptions;
+}  // namespace bluefog::optimizers
+
+namespace bluefog::examples {
+
+/// The names that `algorithm_of` knows: atc, awc, gradient_allreduce, none, extra, exact-diffusion,
+/// d2, gradient-tracking, push-sum, gossip-pga, local-sgd, decent-lam, qg-dsgdm.
+[[nodiscard]] const std::vector<std::string>& algorithm_names();
+
+/// @throws InvalidArgument if `name` is unknown; lists the known ones.
+[[nodiscard]] optimizers::AlgorithmKind algorithm_of(std::string_view name);
+
+/// True if the algorithm has momentum of its own, so that the local optimizer should have none.
+[[nodiscard]] bool brings_momentum(std::string_view algorithm);
+
+/// What stands for the algorithm's own default schedule.
+inline constexpr std::string_view kDefaultTopology = "default";
+
+/// `kDefaultTopology` and the names that `make_schedule` knows.
+[[nodiscard]] const std::vector<std::string>& topology_names();
+
+/// What the command line says about the exchange between ranks.
+struct CommunicationOptions {
+  std::string algorithm = "atc";
+  /// One of `topology_names`.
+  std::string topology{kDefaultTopology};
+  /// Communicate every so many steps; with gossip-pga, average over all ranks every so many.
+  std::int64_t period_steps = 1;
+  /// Of algorithms that bring their own.
+  double momentum = 0.9;
+};
+
+/// The options of a distributed optimizer over `ranks` ranks.
+/// @throws InvalidArgument for unknown names, or a graph that does not exist for so many ranks.
+[[nodiscard]] optimizers::DistributedOptimizerOptions options_of(
+    const CommunicationOptions& communication, int ranks);
+
+}  // namespace bluefog::examples
