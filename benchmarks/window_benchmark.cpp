@@ -1,8 +1,6 @@
 // Times win_put, win_accumulate and win_get between neighbours of a ring against a memcpy of the
-// same size that all ranks do at the same time: the limit on one host. All of them take turns in one
-// run; the tensor is rewritten before every call; the slowest rank counts; medians are printed.
-#include "ops/window.hpp"
-
+// same size that all ranks do at the same time: the limit on one host. All of them take turns in
+// one run; the tensor is rewritten before every call; the slowest rank counts; medians are printed.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +16,7 @@
 
 #include "benchmarks/rounds.hpp"
 #include "ops/collectives.hpp"
+#include "ops/window.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace {
@@ -54,8 +53,8 @@ std::array<double, kCalls.size()> measure(Context& context, std::int64_t bytes, 
         asm volatile("" : : "r"(y.data()) : "memory");  // the copy counts although nobody reads it
     }
   };
-  const int rounds = std::clamp(
-      static_cast<int>(seconds / (2e-5 + static_cast<double>(bytes) * 2e-9)), 15, 20000);
+  const int rounds =
+      std::clamp(static_cast<int>(seconds / (2e-5 + static_cast<double>(bytes) * 2e-9)), 15, 20000);
   std::array<std::vector<double>, kCalls.size()> times;
   for (int round = -rounds / 10; round < rounds; ++round) {
     for (std::size_t index = 0; index < kCalls.size(); ++index) {

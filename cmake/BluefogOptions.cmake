@@ -6,6 +6,12 @@ option(BLUEFOG_CCACHE "Compile through ccache where it is installed" ON)
 option(BLUEFOG_WARNINGS_AS_ERRORS "Treat compiler warnings as errors (presets set it)" OFF)
 set(BLUEFOG_SANITIZE "" CACHE STRING "Sanitizers for every target: thread, or address,undefined")
 
+# Unoptimised sums are many times slower: nobody should get them by saying nothing.
+get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+if(PROJECT_IS_TOP_LEVEL AND NOT is_multi_config AND NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
+
 # ON: must be there. OFF: not used. AUTO: used when found.
 set(BLUEFOG_WITH_MPI "AUTO" CACHE STRING "MPI transport: ON, OFF or AUTO")
 set(BLUEFOG_WITH_TORCH "AUTO" CACHE STRING "Optimizers on LibTorch: ON, OFF or AUTO")

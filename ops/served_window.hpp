@@ -22,8 +22,7 @@ class ServedWindow final : public WindowTarget {
         sources_(std::move(sources)),
         take_(std::move(take)) {}
 
-  void store(int source, const WindowMessage& request,
-             std::span<const std::byte> payload) override;
+  void store(int source, const WindowMessage& request, std::span<const std::byte> payload) override;
   std::span<const std::byte> load(int source, double& mass) override;
   bool try_lock(int source) override;
   void unlock(int source) override;

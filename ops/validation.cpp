@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <limits>
+
 namespace bluefog::ops {
 
 std::string where(const Context& context, OpKind kind) {
@@ -12,6 +15,13 @@ void check_buffer(const Context& context, OpKind kind, const ConstBufferView& bu
   if (buffer.count < 0) {
     throw InvalidArgument(fmt::format("{}: expected a count of 0 or more elements, found {}",
                                       where(context, kind), buffer.count));
+  }
+  const auto most =
+      std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(buffer.dtype));
+  if (buffer.count > most) {
+    throw InvalidArgument(fmt::format("{}: expected at most {} elements of {}, found {}",
+                                      where(context, kind), most, name_of(buffer.dtype),
+                                      buffer.count));
   }
   if (buffer.data == nullptr && buffer.count > 0) {
     throw InvalidArgument(fmt::format("{}: expected memory for {} elements, found a null pointer",

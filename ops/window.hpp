@@ -92,10 +92,10 @@ class WindowLock {
 /// With x_i a rank's tensor, b_i(j) the buffer that rank i keeps for its source j, and m_i, n_i(j)
 /// the associated weights (m_i is 1 and n_i(j) 0 at first):
 ///
-///     put         b_r(i) ← d(r) · x,             for r among the destinations; then x ← self_weight · x
-///     accumulate  b_r(i) ← b_r(i) + d(r) · x;    then x ← self_weight · x
-///     get         b_i(j) ← w(j) · x_j,           for j among the sources
-///     update      x_i ← w_self · x_i + Σ_j w(j) · b_i(j)
+///     put         b_r(i) ← d(r) · x,             for r among the destinations; then x ←
+///     self_weight · x accumulate  b_r(i) ← b_r(i) + d(r) · x;    then x ← self_weight · x get
+///     b_i(j) ← w(j) · x_j,           for j among the sources update      x_i ← w_self · x_i + Σ_j
+///     w(j) · b_i(j)
 ///
 /// and the same for the associated weights where they are On: of x_i, b_i(j) stand m_i, n_i(j).
 ///
@@ -130,7 +130,8 @@ class Window {
 
   /// @param tensor like the window's, that one or another.
   /// Cost: one pass over the tensor and one message per destination.
-  /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination; StateError
+  /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination;
+  /// StateError
   ///   after `free`, here or there; PeerFailure, TimeoutError.
   void put(BufferView tensor, const WindowPutOptions& options = {});
   void accumulate(BufferView tensor, const WindowPutOptions& options = {});

@@ -110,8 +110,7 @@ void WindowCore::connect(const std::vector<WindowRecord>& records) {
     }
   }
   if (WindowServer* const server = hub_->server()) {
-    server->add(number_,
-                std::make_shared<ServedWindow>(*own_, tensor_, sources_, locker(kServed)));
+    server->add(number_, std::make_shared<ServedWindow>(*own_, tensor_, sources_, locker(kServed)));
   }
   // Nobody asks for what is not served yet.
   context_->bootstrap().barrier(hub_->deadline());
@@ -221,8 +220,7 @@ void WindowCore::store_at(int rank, StoreMode mode, const WeightedBytes& value) 
 void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options) {
   auto* const data = static_cast<std::byte*>(tensor.data);
   const double mass = counts_weight() ? own_->mass().load() : 0.0;
-  const auto& destinations =
-      options.destinations ? *options.destinations : plan_.destinations;
+  const auto& destinations = options.destinations ? *options.destinations : plan_.destinations;
   for (const WeightedRank& destination : destinations) {
     const auto lock = options.exclusion == Exclusion::Mutex
                           ? std::optional<MutexHolder>(std::in_place, *this, destination.rank)
@@ -292,12 +290,11 @@ void WindowCore::update(const WindowUpdateOptions& options) {
   const auto lock = options.exclusion == Exclusion::Mutex
                         ? std::optional<MutexHolder>(std::in_place, *this, context_->rank())
                         : std::nullopt;
-  own_->combine(static_cast<std::byte*>(options.output ? options.output->data : tensor_.data),
-                static_cast<const std::byte*>(tensor_.data), self_weight, terms,
-                options.reset == BufferReset::Zero ? WindowMemory::After::Zero
-                                                   : WindowMemory::After::Keep,
-                counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off,
-                locker("win_update"));
+  own_->combine(
+      static_cast<std::byte*>(options.output ? options.output->data : tensor_.data),
+      static_cast<const std::byte*>(tensor_.data), self_weight, terms,
+      options.reset == BufferReset::Zero ? WindowMemory::After::Zero : WindowMemory::After::Keep,
+      counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off, locker("win_update"));
 }
 
 // ---- arguments
@@ -311,10 +308,10 @@ void WindowCore::check_open(std::string_view call) const {
 void WindowCore::check_tensor(const BufferView& tensor, std::string_view call) const {
   if (tensor.count != tensor_.count || tensor.dtype != tensor_.dtype ||
       (tensor.data == nullptr && tensor.count > 0)) {
-    throw InvalidArgument(fmt::format(
-        "{}: expected a tensor like the window's, {}[{}], found {}[{}]{}", where(call),
-        bluefog::name_of(tensor_.dtype), tensor_.count, bluefog::name_of(tensor.dtype),
-        tensor.count, tensor.data == nullptr ? " at a null pointer" : ""));
+    throw InvalidArgument(
+        fmt::format("{}: expected a tensor like the window's, {}[{}], found {}[{}]{}", where(call),
+                    bluefog::name_of(tensor_.dtype), tensor_.count, bluefog::name_of(tensor.dtype),
+                    tensor.count, tensor.data == nullptr ? " at a null pointer" : ""));
   }
 }
 
@@ -336,8 +333,7 @@ void WindowCore::check_some_of(const std::vector<WeightedRank>& some,
                                         where(call), role, ranks_of(all), some[i].rank));
     }
     if (std::ranges::count_if(some, is_same) > 1) {
-      throw InvalidArgument(
-          fmt::format("{}: rank {} is named twice", where(call), some[i].rank));
+      throw InvalidArgument(fmt::format("{}: rank {} is named twice", where(call), some[i].rank));
     }
   }
 }

@@ -58,8 +58,8 @@ void check_edges(const std::vector<WindowRecord>& records, Ends ends, OtherEnds 
     for (const std::int32_t other : ends(records[rank])) {
       const auto& back = other_ends(records[static_cast<std::size_t>(other)]);
       if (std::ranges::find(back, static_cast<std::int32_t>(rank)) == back.end()) {
-        throw MismatchError(fmt::format("{}: rank {} {} rank {}, which {}",
-                                        describe(records[rank]), rank, says, other, denies));
+        throw MismatchError(fmt::format("{}: rank {} {} rank {}, which {}", describe(records[rank]),
+                                        rank, says, other, denies));
       }
     }
   }
@@ -106,10 +106,10 @@ WindowRecord WindowRecord::from_blob(std::span<const std::byte> blob) {
 void check_records(const std::vector<WindowRecord>& records, int own) {
   for (std::size_t rank = 0; rank < records.size(); ++rank) {
     if (!records[rank].error.empty()) {
-      throw PeerFailure(static_cast<int>(rank),
-                        fmt::format("rank {}, {}: rank {} refused it: {}", own,
-                                    describe(records[static_cast<std::size_t>(own)]), rank,
-                                    records[rank].error));
+      throw PeerFailure(
+          static_cast<int>(rank),
+          fmt::format("rank {}, {}: rank {} refused it: {}", own,
+                      describe(records[static_cast<std::size_t>(own)]), rank, records[rank].error));
     }
   }
   const WindowRecord& first = records.front();

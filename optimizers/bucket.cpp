@@ -130,8 +130,8 @@ bool Bucket::flag(std::size_t i) const { return flag_tensors_[i].item<double>() 
 void Bucket::zero_gradients() { flat_gradients_.zero_(); }
 
 std::vector<Bucket> make_buckets(const NamedTensors& parameters, std::int64_t bucket_bytes) {
-  if (bucket_bytes < 1) {
-    throw InvalidArgument(fmt::format("bucket_bytes: expected at least 1, found {}", bucket_bytes));
+  if (bucket_bytes < 0) {
+    throw InvalidArgument(fmt::format("bucket_bytes: expected 0 or more, found {}", bucket_bytes));
   }
   struct Group {
     NamedTensors parameters;

@@ -109,7 +109,7 @@ class Bucket {
 /// Buckets hold the parameters in reverse order, so that the first ones are ready first in a
 /// backward pass. The result depends on names, shapes, dtypes and order alone: it is the same on
 /// every rank of the same model.
-/// @throws InvalidArgument if `bucket_bytes` < 1.
+/// 0 gives each parameter a bucket of its own. @throws InvalidArgument if `bucket_bytes` < 0.
 [[nodiscard]] std::vector<Bucket> make_buckets(const NamedTensors& parameters,
                                                std::int64_t bucket_bytes);
 

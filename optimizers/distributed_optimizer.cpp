@@ -19,6 +19,13 @@
 namespace bluefog::optimizers {
 namespace {
 
+std::shared_ptr<Context> required(std::shared_ptr<Context> context) {
+  if (!context) {
+    throw InvalidArgument("DistributedOptimizer: expected a context, found a null pointer");
+  }
+  return context;
+}
+
 Statement statement_of(const ModelParameters& parameters,
                        const DistributedOptimizerOptions& options, std::int64_t bucket_bytes) {
   Statement statement;
@@ -90,7 +97,7 @@ class DistributedOptimizer::State {
 DistributedOptimizer::State::State(std::shared_ptr<Context> context,
                                    torch::optim::Optimizer& optimizer, NamedTensors parameters,
                                    const DistributedOptimizerOptions& options, NamedTensors buffers)
-    : context_(std::move(context)),
+    : context_(required(std::move(context))),
       optimizer_(optimizer),
       options_(options),
       buffers_(*context_, std::move(buffers), options.buffers) {
@@ -260,7 +267,14 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
   }
   drain();
   load_state(state, algorithm_->state());
-  optimizer_.load(wrapped);
+  try {
+    optimizer_.load(wrapped);
+  } catch (const c10::Error& error) {
+    throw InvalidArgument(fmt::format(
+        "rank {}: expected the saved state of an optimizer of the wrapped one's class and "
+        "parameters, found another one's, which has left the wrapped one half loaded: {}",
+        context_->rank(), error.what_without_backtrace()));
+  }
   step_count_ = step_count.toInt();
   round_count_ = round_count.toInt();
   algorithm_->expect(communicates_next());

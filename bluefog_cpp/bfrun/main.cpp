@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -52,6 +53,9 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   open_missing_streams();
+  if (std::getenv("HOME") == nullptr) {
+    setenv("HOME", "/", 0);  // Open MPI does not start without
+  }
   try {
     return run({argv + 1, argv + argc});
   } catch (const CommandError& error) {

@@ -49,13 +49,13 @@ void check_together(const std::vector<FlightRecord>& records) {
   std::set<int> seen;
   for (const FlightRecord& record : records) {
     if (record.size != records.front().size) {
-      throw InvalidArgument(fmt::format(
-          "expected records of one run: rank {} was one of {} ranks, rank {} one of {}",
-          records.front().rank, records.front().size, record.rank, record.size));
+      throw InvalidArgument(
+          fmt::format("expected records of one run: rank {} was one of {} ranks, rank {} one of {}",
+                      records.front().rank, records.front().size, record.rank, record.size));
     }
     if (!seen.insert(record.rank).second) {
-      throw InvalidArgument(fmt::format("expected one record per rank, found two of rank {}",
-                                        record.rank));
+      throw InvalidArgument(
+          fmt::format("expected one record per rank, found two of rank {}", record.rank));
     }
   }
 }

@@ -100,19 +100,18 @@ std::uint64_t Engine::take_index(int partner) {
                      : kFirstPairCall + ++pair_calls_[static_cast<std::size_t>(partner)];
 }
 
-StepRights Engine::rights_of(const Operation& operation, const StepRights& ordinary) const {
+StepRights Engine::rights_of(const Active& active, const StepRights& ordinary) const {
+  const Operation& operation = *active.operation;
   StepRights rights = ordinary;
-  rights.waited_for = operation.call_.waiters > 0;
+  rights.waited_for = operation.call_.waiters > 0 || active.is_dropped();
   if (operation.partner() < 0) {
     return rights;
   }
   rights.may_publish = retractions_.empty();
-  rights.oldest_call = operation.call_.index;
   for (const auto& [earlier, owner] : active_) {
     if (earlier->partner() != operation.partner() || is_done(*earlier)) {
       continue;
     }
-    rights.oldest_call = std::min(rights.oldest_call, earlier->call_.index);
     if (earlier == &operation) {
       break;
     }
@@ -131,17 +130,10 @@ bool Engine::step_all() {
     moved |= send_retractions();
     rights.may_publish = retractions_.empty();
   }
-  rights.oldest_call = next_call_;
-  for (const Active& active : active_) {
-    if (active.operation->partner() < 0 && !is_done(*active.operation)) {
-      rights.oldest_call = active.operation->call_.index;
-      break;
-    }
-  }
   bool some_finished = false;
   for (const Active& active : active_) {
     CallState& call = active.operation->call_;
-    moved |= step(*active.operation, rights_of(*active.operation, rights));
+    moved |= step(*active.operation, rights_of(active, rights));
     if (!retractions_.empty()) {
       rights.may_publish = false;  // an end mark has to come before the next message
     }
@@ -291,6 +283,9 @@ void Engine::close() noexcept {
     }
     step_all();  // one try to tell the peers
     active_.clear();
+    if (!pending_rejection_.empty()) {
+      parts_.log.error(pending_rejection_);  // no further call comes to throw it
+    }
   }
   work_to_drive_.notify_all();
   doorbell_->ring();

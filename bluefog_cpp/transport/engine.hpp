@@ -119,6 +119,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   };
 
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
+  [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
   void unexpected(int rank, std::uint64_t call, const std::string& text) override;
 
   /// A call, told from calls of other pairs.
@@ -140,6 +141,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
     Operation* operation = nullptr;
     /// Null for calls that `run` keeps.
     std::shared_ptr<Operation> owner{};
+
+    /// Nobody holds its `Work` any more.
+    [[nodiscard]] bool is_dropped() const noexcept { return owner && owner.use_count() == 1; }
   };
   struct PendingRetraction {
     Retraction retraction{};
@@ -155,7 +159,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   [[nodiscard]] std::uint64_t take_index(int partner);
   bool step_all();
-  [[nodiscard]] StepRights rights_of(const Operation& operation, const StepRights& ordinary) const;
+  [[nodiscard]] StepRights rights_of(const Active& active, const StepRights& ordinary) const;
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);
   void complete(Operation& operation);

@@ -80,7 +80,7 @@ bool Exchange::step(const StepRights& rights, PeerWord& word) {
   }
   if (!consumed_ && (spec_.consumption == Consumption::AsItArrives || rights.waited_for)) {
     moved |=
-        spec_.pace == Pace::Together ? consume_together(rights, word) : consume_each(rights, word);
+        spec_.pace == Pace::Together ? consume_together(word) : consume_each(word);
   }
   return moved;
 }
@@ -151,7 +151,7 @@ bool Exchange::is_left_out(Source& source, CallId later) {
   return now - source.overtaken_since >= kGrace;
 }
 
-bool Exchange::accept(Source& source, const StepRights& rights, PeerWord& word) {
+bool Exchange::accept(Source& source, PeerWord& word) {
   while (true) {
     const MessageHeader* const header = source.transport->arrived(source.rank, spec_.lane);
     if (header != nullptr && header->id == id_) {
@@ -163,7 +163,7 @@ bool Exchange::accept(Source& source, const StepRights& rights, PeerWord& word) 
     }
     if (header != nullptr && header->id < id_) {
       const bool has_taker =
-          header->id.call() != id_.call() && header->id.call() >= rights.oldest_call;
+          header->id.call() != id_.call() && word.is_under_way(source.rank, header->id.call());
       if (has_taker || !drop_stale(source, *header, word)) {
         return false;
       }
@@ -176,6 +176,12 @@ bool Exchange::accept(Source& source, const StepRights& rights, PeerWord& word) 
     const MessageHeader* const later = find_later(source, header);
     if (later == nullptr || !is_left_out(source, later->id)) {
       return false;
+    }
+    if (later->id.call() == id_.call()) {
+      throw MismatchError(
+          fmt::format("{}: rank {} makes this call as {}, of another kind or completion; all ranks "
+                      "must make the same calls in the same order",
+                      call_text(), source.rank, later->envelope.describe()));
     }
     throw MismatchError(fmt::format(
         "{}: expected a message from rank {}, but that rank sent none in this call and has gone on "
@@ -212,12 +218,12 @@ bool Exchange::drop_stale(const Source& source, const MessageHeader& header, Pee
   return true;
 }
 
-bool Exchange::consume_together(const StepRights& rights, PeerWord& word) {
+bool Exchange::consume_together(PeerWord& word) {
   bool moved = false;
   if (missing_headers_ > 0) {
     for (Source& source : sources_) {
       if (!source.accepted) {
-        moved |= accept(source, rights, word);
+        moved |= accept(source, word);
       }
     }
     if (missing_headers_ > 0) {
@@ -252,7 +258,7 @@ bool Exchange::consume_together(const StepRights& rights, PeerWord& word) {
   return true;
 }
 
-bool Exchange::consume_each(const StepRights& rights, PeerWord& word) {
+bool Exchange::consume_each(PeerWord& word) {
   bool moved = false;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     Source& source = sources_[i];
@@ -260,7 +266,7 @@ bool Exchange::consume_each(const StepRights& rights, PeerWord& word) {
       continue;
     }
     if (!source.accepted) {
-      if (!accept(source, rights, word)) {
+      if (!accept(source, word)) {
         continue;
       }
       moved = true;

@@ -94,6 +94,9 @@ class PeerWord {
   virtual ~PeerWord() = default;
   /// Why `rank` refused its call number `call` or ended it with an error, or null.
   [[nodiscard]] virtual const std::string* refusal(int rank, std::uint64_t call) const = 0;
+  /// Whether `call`, which `rank` makes too, has begun here and has not ended: it takes its messages
+  /// itself.
+  [[nodiscard]] virtual bool is_under_way(int rank, std::uint64_t call) const = 0;
   /// `rank` sent a message in `call`, described by `text`, that no exchange here took.
   virtual void unexpected(int rank, std::uint64_t call, const std::string& text) = 0;
 };
@@ -102,10 +105,8 @@ class PeerWord {
 struct StepRights {
   /// All earlier calls have sent everything.
   bool may_publish = true;
-  /// Somebody waits for this exchange.
+  /// Somebody waits for this exchange, or nobody ever will.
   bool waited_for = false;
-  /// Messages of calls before this one have no taker any more and are dropped.
-  std::uint64_t oldest_call = 0;
 };
 
 /// A message that its writer began and will not end.
@@ -169,11 +170,11 @@ class Exchange {
   /// the next one of this lane, if there is one, else what has come on another lane.
   [[nodiscard]] const MessageHeader* find_later(Source& source, const MessageHeader* header);
   [[nodiscard]] static bool is_left_out(Source& source, CallId later);
-  bool accept(Source& source, const StepRights& rights, PeerWord& word);
+  bool accept(Source& source, PeerWord& word);
   void check(const Source& source, const MessageHeader& header) const;
   bool drop_stale(const Source& source, const MessageHeader& header, PeerWord& word) const;
-  bool consume_together(const StepRights& rights, PeerWord& word);
-  bool consume_each(const StepRights& rights, PeerWord& word);
+  bool consume_together(PeerWord& word);
+  bool consume_each(PeerWord& word);
   void finish(Source& source);
   void throw_if_aborted(const Source& source) const;
   [[nodiscard]] std::string call_text() const;

@@ -58,8 +58,7 @@ void FlightRecorder::end(std::uint64_t call, int partner, State state) {
   }
 }
 
-std::string FlightRecorder::text_of(std::string_view reason,
-                                    const std::vector<Wait>& waits) const {
+std::string FlightRecorder::text_of(std::string_view reason, const std::vector<Wait>& waits) const {
   const auto now = Clock::now();
   const auto seconds_ago = [now](Clock::time_point then) {
     return std::chrono::duration<double>(now - then).count();
@@ -68,30 +67,33 @@ std::string FlightRecorder::text_of(std::string_view reason,
   const std::size_t kept = std::min(count_, last_.size());
   for (std::size_t i = count_ - kept; i < count_; ++i) {
     const Entry& entry = last_[i % last_.size()];
-    nlohmann::json call{{"call", is_pair_call(entry.call) ? entry.call - kFirstPairCall : entry.call},
-                        {"kind", bluefog::name_of(entry.kind)},
-                        {"dtype", bluefog::name_of(entry.dtype)},
-                        {"count", entry.count},
-                        {"name", entry.name.text()},
-                        {"state", name_of_state(entry.state)},
-                        {"begun_s_ago", seconds_ago(entry.begun)}};
+    nlohmann::json call{
+        {"call", is_pair_call(entry.call) ? entry.call - kFirstPairCall : entry.call},
+        {"kind", bluefog::name_of(entry.kind)},
+        {"dtype", bluefog::name_of(entry.dtype)},
+        {"count", entry.count},
+        {"name", entry.name.text()},
+        {"state", name_of_state(entry.state)},
+        {"begun_s_ago", seconds_ago(entry.begun)}};
     if (entry.partner >= 0) {
       call["partner"] = entry.partner;
     }
     if (entry.state != State::Running) {
       call["ended_s_ago"] = seconds_ago(entry.ended);
     }
-    const auto wait = std::ranges::find_if(waits, [&](const Wait& w) {
-      return w.call == entry.call && w.partner == entry.partner;
-    });
+    const auto wait = std::ranges::find_if(
+        waits, [&](const Wait& w) { return w.call == entry.call && w.partner == entry.partner; });
     if (wait != waits.end()) {
       call["no_message_from"] = wait->sources;
       call["not_taken_by"] = wait->readers;
     }
     calls.push_back(std::move(call));
   }
-  const nlohmann::json record{{"bluefog_flight_record", 1}, {"rank", rank_},   {"size", size_},
-                              {"reason", reason},           {"calls", calls}};
+  const nlohmann::json record{{"bluefog_flight_record", 1},
+                              {"rank", rank_},
+                              {"size", size_},
+                              {"reason", reason},
+                              {"calls", calls}};
   return record.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -75,6 +75,10 @@ void Trainer::run() {
       optimizers::save_checkpoint(options_.checkpoint.string(), *model_, *optimizer_);
     }
   }
+  if (first_epoch_ >= options_.epochs) {
+    last = judge();  // all epochs were done before
+    last.epoch = options_.epochs - 1;
+  }
   report_.end(last, throughput_);
 }
 
@@ -119,11 +123,18 @@ EpochResult Trainer::run_epoch(std::int64_t epoch) {
     loss_sum += loss;
     show_progress(epoch, step + 1, loss);
   }
-  EpochResult result;
+  const double images_per_second =
+      static_cast<double>(steps * options_.batch_size) /
+      std::chrono::duration<double>(Clock::now() - epoch_begin).count();
+  EpochResult result = judge();
   result.epoch = epoch;
   result.train_loss = loss_sum / static_cast<double>(steps);
-  result.images_per_second = static_cast<double>(steps * options_.batch_size) /
-                             std::chrono::duration<double>(Clock::now() - epoch_begin).count();
+  result.images_per_second = images_per_second;
+  return result;
+}
+
+EpochResult Trainer::judge() {
+  EpochResult result;
   const Evaluation judged = evaluate(*model_, data_.test, options_.max_test_images);
   result.test_accuracy = judged.accuracy;
   result.test_loss = judged.loss;

@@ -33,6 +33,8 @@ class Trainer {
   [[nodiscard]] RunDescription describe() const;
   void resume();
   EpochResult run_epoch(std::int64_t epoch);
+  /// The model as it is, on the test images.
+  EpochResult judge();
   /// @return the loss.
   double train_step(std::int64_t step);
   void show_progress(std::int64_t epoch, std::int64_t step, double loss);

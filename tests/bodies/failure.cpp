@@ -132,6 +132,31 @@ TEST(Failure, ATimeoutNamesOperationAndRankAndTheContextGoesOn) {
            });
 }
 
+// A message of a refused call has no taker, also while an earlier call rests.
+TEST(Failure, ARefusedCallBesideARestingOneHoldsUpNobody) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    for (const bool is_dropped : {false, true}) {
+      std::vector<float> resting(1000, static_cast<float>(context.rank()));
+      const BufferView rests{.data = resting.data(), .count = 1000};
+      Work work = ops::neighbor_allreduce_nonblocking(context, rests, ring(context),
+                                                      {.completion = ops::Completion::OnWait});
+      if (is_dropped) {
+        work = Work();
+      }
+      float value = 1;
+      const BufferView buffer{.data = &value, .count = context.rank() == 0 ? -1 : 1};
+      EXPECT_NE(failure_of([&] { ops::neighbor_allreduce(context, buffer, ring(context)); }).second,
+                context.rank() < 2 ? "no error" : "");
+      ops::barrier(context);
+      ops::neighbor_allreduce(context, {.data = &value, .count = 1}, ring(context));
+      ops::barrier(context);
+      work.wait();
+      // A call that nobody holds goes on by itself; the others have come to their barrier.
+      ops::barrier(context);
+    }
+  });
+}
+
 TEST(Failure, AFlightRecordTellsWhomAStalledCallWaitedFor) {
   const auto folder = std::filesystem::temp_directory_path() /
                       fmt::format("bluefog_flight_{}", ::getpid());

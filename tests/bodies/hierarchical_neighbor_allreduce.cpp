@@ -126,6 +126,7 @@ TEST(HierarchicalNeighborAllreduce, VirtualMachines) {
 
 TEST(HierarchicalNeighborAllreduce, MachinesOfAllSizes) {
   Ranks ranks{.at_least = 3, .at_most = 8, .layouts = {Layout::OneHost}};
+  ranks.pretends_hosts = true;
   // 0 | 1 2 | the rest
   ranks.settings = [](Settings& settings, int rank) {
     settings.host_id = rank == 0 ? "a" : rank < 3 ? "b" : "c";

@@ -21,8 +21,8 @@
 namespace bluefog::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using ops::Window;
+using ::testing::HasSubstr;
 
 NeighborPlan ring_plan(const Context& context) {
   return topology::ring(context.size()).plan_for(context.rank());
@@ -85,7 +85,8 @@ TEST(Window, BuffersHoldTheOwnValueOrZerosAtFirst) {
     const BufferView view{.data = value.data(), .count = 1};
     const auto own = Window::create(context, view, plan, {.name = "own"});
     own->update_then_collect();
-    EXPECT_EQ(value[0], static_cast<float>(context.rank() + 1) * static_cast<float>(plan.sources.size() + 1));
+    EXPECT_EQ(value[0],
+              static_cast<float>(context.rank() + 1) * static_cast<float>(plan.sources.size() + 1));
     const auto zeros =
         Window::create(context, view, plan, {.name = "zeros", .fill = ops::WindowFill::Zeros});
     const float before = value[0];
@@ -107,10 +108,9 @@ TEST(Window, GetFetchesTheSourcesTensors) {
     window->get({.sources = {{{.rank = source, .weight = 2.0}}}});
     ops::barrier(context);
     std::vector<double> result(2000);
-    window->update({.weights = {{.self_weight = 0.0, .sources = {{.rank = source}}}},
-                    .output = BufferView{.data = result.data(),
-                                         .count = 2000,
-                                         .dtype = Dtype::Float64}});
+    window->update(
+        {.weights = {{.self_weight = 0.0, .sources = {{.rank = source}}}},
+         .output = BufferView{.data = result.data(), .count = 2000, .dtype = Dtype::Float64}});
     EXPECT_EQ(result, std::vector<double>(2000, 2.0 * source));
     EXPECT_EQ(value[0], context.rank());
     ops::barrier(context);
@@ -123,8 +123,7 @@ TEST(Window, PutScalesTheTensorAfterwardsAndToSomeOnly) {
     const NeighborPlan plan = full_plan(context);
     std::vector<float> value{8.0F};
     const BufferView view{.data = value.data(), .count = 1};
-    const auto window =
-        Window::create(context, view, plan, {.fill = ops::WindowFill::Zeros});
+    const auto window = Window::create(context, view, plan, {.fill = ops::WindowFill::Zeros});
     const int to = (context.rank() + 1) % context.size();
     window->put(view, {.self_weight = 0.25, .destinations = {{{.rank = to, .weight = 0.75}}}});
     EXPECT_EQ(value[0], 2.0F);
@@ -151,11 +150,10 @@ TEST(Window, NothingThatIsAccumulatedIsLost) {
     const int rounds = static_cast<int>(large(400));
     for (int round = 0; round < rounds; ++round) {
       const auto& to = plan.destinations[random() % plan.destinations.size()];
-      window->accumulate(view, {.self_weight = 0.5,
-                                .destinations = {{{.rank = to.rank, .weight = 0.5}}}});
+      window->accumulate(
+          view, {.self_weight = 0.5, .destinations = {{{.rank = to.rank, .weight = 0.5}}}});
       if (round % 3 == 0) {
-        window->update_then_collect(round % 2 == 0 ? ops::Exclusion::None
-                                                   : ops::Exclusion::Mutex);
+        window->update_then_collect(round % 2 == 0 ? ops::Exclusion::None : ops::Exclusion::Mutex);
       }
     }
     ops::barrier(context);
@@ -185,9 +183,9 @@ TEST(Window, PushSumReachesTheMeanOnAnUnbalancedGraph) {
     for (auto& to : plan.destinations) to.weight = share;
     double value = context.rank();
     const BufferView view{.data = &value, .count = 1, .dtype = Dtype::Float64};
-    const auto window = Window::create(context, view, plan,
-                                       {.fill = ops::WindowFill::Zeros,
-                                        .associated_weight = ops::AssociatedWeight::On});
+    const auto window = Window::create(
+        context, view, plan,
+        {.fill = ops::WindowFill::Zeros, .associated_weight = ops::AssociatedWeight::On});
     for (int step = 0; step < 60; ++step) {
       window->accumulate(view, {.self_weight = share});
       ops::barrier(context);
@@ -208,7 +206,7 @@ TEST(Window, IsOneSided) {
     const auto window = Window::create(context, view, plan, {.fill = ops::WindowFill::Zeros});
     ops::barrier(context);
     if (context.rank() == 0) {
-      window->put(view);         // the others call nothing meanwhile
+      window->put(view);  // the others call nothing meanwhile
       window->accumulate(view);
       window->get();
       value = -1.0F;
@@ -238,10 +236,9 @@ TEST(Window, MutexesKeepCallsApart) {
       window->get({.exclusion = ops::Exclusion::Mutex});
       std::vector<double> seen(4096);
       const int source = plan.sources.front().rank;
-      window->update({.weights = {{.self_weight = 0.0, .sources = {{.rank = source}}}},
-                      .output = BufferView{.data = seen.data(),
-                                           .count = 4096,
-                                           .dtype = Dtype::Float64}});
+      window->update(
+          {.weights = {{.self_weight = 0.0, .sources = {{.rank = source}}}},
+           .output = BufferView{.data = seen.data(), .count = 4096, .dtype = Dtype::Float64}});
       EXPECT_EQ(seen.front(), seen.back());
     }
     ops::barrier(context);
@@ -323,8 +320,7 @@ TEST(Window, WrongArgumentsAreRefused) {
                  InvalidArgument);
     EXPECT_THROW(window->get({.sources = {{{.rank = context.size()}}}}), InvalidArgument);
     const int source = plan.sources.front().rank;
-    EXPECT_THROW(window->get({.sources = {{{.rank = source}, {.rank = source}}}}),
-                 InvalidArgument);
+    EXPECT_THROW(window->get({.sources = {{{.rank = source}, {.rank = source}}}}), InvalidArgument);
     EXPECT_THROW(window->update({.weights = {{.sources = {{.rank = -1}}}}}), InvalidArgument);
     EXPECT_THROW((void)window->lock({context.size()}), InvalidArgument);
     ops::barrier(context);

@@ -19,8 +19,7 @@ int main() {
   const int last = context->size() - 1;
   std::vector<float> value(1000, 1.0F);
   const BufferView view{.data = value.data(), .count = 1000};
-  const NeighborPlan plan =
-      topology::fully_connected(context->size()).plan_for(context->rank());
+  const NeighborPlan plan = topology::fully_connected(context->size()).plan_for(context->rank());
   const auto window = ops::Window::create(*context, view, plan, {.name = "w"});
   if (context->rank() == last) {
     const auto lock = window->lock({0});

@@ -25,6 +25,8 @@ struct Ranks {
   std::vector<Layout> layouts{Layout::OneHost, Layout::TwoHosts, Layout::NetworkOnly};
   /// Changes what the environment says, on each rank.
   std::function<void(Settings&, int rank)> settings{};
+  /// `settings` says which host each rank is on: possible only where all are on one.
+  bool pretends_hosts = false;
   /// After the body, every rank makes a few calls, to show that the context is still good.
   bool expect_usable = true;
 };

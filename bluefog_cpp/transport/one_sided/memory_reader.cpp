@@ -65,8 +65,8 @@ void MemoryReader::read(int rank, std::uintptr_t address, std::byte* to, std::si
     const std::size_t part = std::min(bytes - done, kMostBytes);
     iovec local{.iov_base = to + done, .iov_len = part};
     iovec remote{.iov_base = reinterpret_cast<void*>(address + done), .iov_len = part};
-    const ssize_t count = ::process_vm_readv(processes_[static_cast<std::size_t>(rank)], &local, 1,
-                                             &remote, 1, 0);
+    const ssize_t count =
+        ::process_vm_readv(processes_[static_cast<std::size_t>(rank)], &local, 1, &remote, 1, 0);
     if (count <= 0) {
       throw TransportError(fmt::format("reading {} bytes of rank {}'s memory: {}", bytes, rank,
                                        count < 0 ? std::strerror(errno) : "nothing came"));

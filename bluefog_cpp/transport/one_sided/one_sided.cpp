@@ -54,8 +54,8 @@ std::shared_ptr<OneSided> OneSided::connect(Context& context) {
   }
   one_sided->reader_ = std::make_unique<MemoryReader>(bootstrap, here, deadline);
   const bool is_cut_off = here.size() < size || !std::ranges::all_of(here, [&](int rank) {
-    return one_sided->reader_->reaches(rank);
-  });
+                            return one_sided->reader_->reaches(rank);
+                          });
   one_sided->engine_ = context.engine().shared_from_this();
   const auto check = [engine = one_sided->engine_] { engine->check_interrupt(); };
   one_sided->tasks_ = std::make_unique<TaskQueue>(check);

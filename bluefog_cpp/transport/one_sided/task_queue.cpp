@@ -129,8 +129,7 @@ void TaskQueue::close() noexcept {
 void TaskQueue::work() {
   std::unique_lock lock(state_->mutex);
   while (true) {
-    state_->has_work.wait(lock,
-                          [this] { return state_->is_closed || !state_->waiting.empty(); });
+    state_->has_work.wait(lock, [this] { return state_->is_closed || !state_->waiting.empty(); });
     if (state_->waiting.empty()) {
       return;
     }

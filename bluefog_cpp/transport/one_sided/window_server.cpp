@@ -72,9 +72,8 @@ void WindowServer::remove(std::uint32_t window) {
   // What is being sent to askers lies in the window's memory.
   has_answer_.wait(lock, [&] {
     return is_closed_ || !failure_.empty() || std::ranges::none_of(peers_, [&](const Peer& peer) {
-             return std::ranges::any_of(peer.out, [&](const Parcel& parcel) {
-               return parcel.owner == target.mapped();
-             });
+             return std::ranges::any_of(
+                 peer.out, [&](const Parcel& parcel) { return parcel.owner == target.mapped(); });
            });
   });
 }
@@ -126,13 +125,12 @@ void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, Request& request
             fmt::format("{}: the context was closed", describe(message, request.peer)));
       }
       if (!failure_.empty()) {
-        throw TransportError(
-            fmt::format("{}: {}", describe(message, request.peer), failure_));
+        throw TransportError(fmt::format("{}: {}", describe(message, request.peer), failure_));
       }
       if (auto obituary = network_->obituary(request.peer)) {
-        throw PeerFailure(request.peer, fmt::format("{}: waited for rank {}, but {}",
-                                                    describe(message, request.peer), request.peer,
-                                                    *obituary));
+        throw PeerFailure(request.peer,
+                          fmt::format("{}: waited for rank {}, but {}",
+                                      describe(message, request.peer), request.peer, *obituary));
       }
       if (deadline.expired()) {
         throw TimeoutError(fmt::format("{}: no answer (BLUEFOG_TIMEOUT); {}",
@@ -314,8 +312,9 @@ bool WindowServer::receive(int rank, Peer& peer) {
   while (network_->arrived(rank, kLane) != nullptr) {
     const std::uint64_t expected = in.message ? in.message->bytes : sizeof(WindowMessage);
     if (network_->arrived(rank, kLane)->bytes != expected) {
-      throw InternalError(fmt::format("rank {}: rank {} sent {} bytes of a window's message, expected {}",
-                                      rank_, rank, network_->arrived(rank, kLane)->bytes, expected));
+      throw InternalError(
+          fmt::format("rank {}: rank {} sent {} bytes of a window's message, expected {}", rank_,
+                      rank, network_->arrived(rank, kLane)->bytes, expected));
     }
     if (network_->readable(rank, kLane).empty() && network_->aborted(rank, kLane)) {
       network_->finish(rank, kLane);

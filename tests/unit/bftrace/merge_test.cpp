@@ -28,7 +28,9 @@ TEST(MergeTimelines, AFileWithoutItsEndCountsAsFarAsItGoes) {
   EXPECT_EQ(parse_timeline("a", kEvents).size(), 3U);
   EXPECT_EQ(parse_timeline("a", kEvents + ",\n").size(), 3U);
   EXPECT_EQ(parse_timeline("a", kEvents + R"(,
-{"name":"C","args":{"x":1},"ph)").size(), 3U);
+{"name":"C","args":{"x":1},"ph)")
+                .size(),
+            3U);
 }
 
 TEST(MergeTimelines, OtherFilesAreRefused) {

@@ -34,7 +34,8 @@ FlightRecord idle(int rank) {
 
 TEST(ExplainStall, NamesTheRankThatHoldsUpTheOthers) {
   const std::string text = explain_stall({waiting(1, {2}), waiting(0, {1, 2}), idle(2)});
-  EXPECT_THAT(text, HasSubstr("call 7, allreduce(float32[4]), begun 5.0 s before; no message from 1, 2"));
+  EXPECT_THAT(text,
+              HasSubstr("call 7, allreduce(float32[4]), begun 5.0 s before; no message from 1, 2"));
   EXPECT_THAT(text, HasSubstr("waits for nobody; its last was call 6, barrier, complete"));
   EXPECT_THAT(text, HasSubstr("Rank 2 is waited for and waits for nobody"));
   EXPECT_THAT(text, Not(HasSubstr("Rank 1 is waited for")));
