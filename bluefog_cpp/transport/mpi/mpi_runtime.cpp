@@ -4,6 +4,14 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_error.hpp"
 
@@ -20,6 +28,49 @@ const char* name_of_level(int level) {
   return level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED";
 }
 
+// Whether another process has failed, and what this one exits with.
+std::atomic<bool> saw_failure{false};
+std::atomic<int> exit_status{0};
+
+void keep_exit_status(int status, void*) { exit_status = status; }
+
+// MPI_Finalize waits for a fence of all processes, which Open MPI 5 at times never ends once one of
+// them has failed, less often when its launcher has had time to hear of it. The process then ends
+// without it, with its own exit code.
+class FinalizeWatchdog {
+ public:
+  FinalizeWatchdog() {
+    constexpr std::chrono::seconds kForTheLauncher(1);
+    std::this_thread::sleep_for(kForTheLauncher);
+    thread_ = std::thread([this] { watch(); });
+  }
+  FinalizeWatchdog(const FinalizeWatchdog&) = delete;
+  FinalizeWatchdog& operator=(const FinalizeWatchdog&) = delete;
+  ~FinalizeWatchdog() {
+    {
+      const std::scoped_lock lock(mutex_);
+      is_over_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void watch() {
+    constexpr std::chrono::seconds kLongest(10);
+    std::unique_lock lock(mutex_);
+    if (!ended_.wait_for(lock, kLongest, [this] { return is_over_; })) {
+      std::fflush(nullptr);
+      ::_exit(exit_status);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
 // Owns MPI's life if it began here. MPI itself is one per process, and so is this.
 class Runtime {
  public:
@@ -30,12 +81,19 @@ class Runtime {
     int provided = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
     owner_ = ::getpid();
+    ::on_exit(keep_exit_status, nullptr);
   }
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
   ~Runtime() {
     // A child after a fork must not finalise its parent's MPI.
-    if (owner_ == ::getpid() && is_running()) {
+    if (owner_ != ::getpid() || !is_running()) {
+      return;
+    }
+    if (saw_failure) {
+      const FinalizeWatchdog watchdog;
+      MPI_Finalize();
+    } else {
       MPI_Finalize();
     }
   }
@@ -45,6 +103,8 @@ class Runtime {
 };
 
 }  // namespace
+
+void note_process_failure() noexcept { saw_failure = true; }
 
 bool is_running() noexcept { return flag_of(MPI_Initialized) && !flag_of(MPI_Finalized); }
 

@@ -12,6 +12,9 @@ namespace bluefog::mpi {
 ///         below MPI_THREAD_SERIALIZED. @throws MpiError.
 void require_runtime();
 
+/// Another rank's process has failed: what MPI says of it may come late at the end.
+void note_process_failure() noexcept;
+
 /// True between MPI_Init and MPI_Finalize: handles may be freed.
 [[nodiscard]] bool is_running() noexcept;
 

@@ -11,6 +11,7 @@
 #include "bluefog_cpp/base/deadline.hpp"
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_error.hpp"
+#include "bluefog_cpp/transport/mpi/mpi_runtime.hpp"
 #include "bluefog_cpp/transport/mpi/process_failure.hpp"
 
 namespace bluefog::mpi {
@@ -57,6 +58,7 @@ void MpiTransport::on_failure(int rank, int code) noexcept {
       failure_code_ = code;
       return;
     }
+    note_process_failure();
     std::vector<int> failed = failed_ranks(parts_.comm);
     if (failed.empty() && rank >= 0) {
       failed.push_back(rank);
