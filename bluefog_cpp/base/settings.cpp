@@ -213,7 +213,7 @@ constexpr std::array kRows{
           s.mpi_depth = parse_integer(name, value, 1, 1024);
         }},
     Row{{"BLUEFOG_POLL_PERIOD", "number", "ms", "1",
-         "How often the progress thread looks at the network while a window spans hosts."},
+         "How often the thread that serves windows looks at the network while it is quiet."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.poll_period = parse_duration(name, value, kMillisecond, "milliseconds", 0.001);
         }},
