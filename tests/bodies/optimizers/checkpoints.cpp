@@ -1,9 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
+#include <string>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "ops/collectives.hpp"
@@ -22,31 +24,40 @@ using optimizers::load_checkpoint;
 using optimizers::save_checkpoint;
 using ::testing::HasSubstr;
 
-/// The same folder on every rank, gone at the end.
+/// A new folder, the same on every rank; gone when all have done with it.
 class Folder {
  public:
   explicit Folder(Context& context) : context_(context) {
-    std::int64_t pid = ::getpid();
-    std::int64_t place = reinterpret_cast<std::int64_t>(&context);
-    ops::broadcast(context, {.data = &pid, .count = 1, .dtype = Dtype::Int64}, 0);
-    ops::broadcast(context, {.data = &place, .count = 1, .dtype = Dtype::Int64}, 0);
-    path_ = std::filesystem::temp_directory_path() /
-            ("bluefog_checkpoint_" + std::to_string(pid) + "_" + std::to_string(place));
-    std::filesystem::create_directories(path_);
-    ops::barrier(context);
+    path_ = std::filesystem::temp_directory_path() / "bluefog_checkpoint_XXXXXX";
+    // A name that no rank has used before: one that is still at the removal of
+    // an earlier folder must not meet this one.
+    if (context.rank() == 0 && ::mkdtemp(path_.data()) == nullptr) {
+      throw std::runtime_error("mkdtemp failed for " + path_);
+    }
+    ops::broadcast(context,
+                   {.data = path_.data(),
+                    .count = static_cast<std::int64_t>(path_.size()),
+                    .dtype = Dtype::UInt8},
+                   0);
   }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
   ~Folder() {
-    ops::barrier(context_);
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    try {
+      ops::barrier(context_);
+    } catch (const Error&) {
+      // A rank has failed, and says so itself.
+    }
+    if (context_.rank() == 0) {
+      std::error_code ignored;
+      std::filesystem::remove_all(path_, ignored);
+    }
   }
-  [[nodiscard]] std::string prefix() const { return path_ / "model"; }
+  [[nodiscard]] std::string prefix() const { return path_ + "/model"; }
 
  private:
   Context& context_;
-  std::filesystem::path path_;
+  std::string path_;
 };
 
 struct Training {
