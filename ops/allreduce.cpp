@@ -26,10 +26,10 @@ std::string_view detail_of(const AllreduceOptions& options) {
 /// owners, and the owners' sums to everybody.
 class Allreduce final : public Operation {
  public:
-  Allreduce(BufferView buffer, Group group, const AllreduceOptions& options)
+  Allreduce(const BufferView& buffer, Group group, const AllreduceOptions& options)
       : name_(fingerprint_name(options.name, detail_of(options))),
         envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, name_)),
-        reduction_(std::move(buffer), std::move(group), options.reduction == Reduction::Average) {}
+        reduction_(buffer, buffer, std::move(group), options.reduction == Reduction::Average) {}
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 
@@ -79,12 +79,12 @@ Group group_of(const Context& context, Scope scope) {
 Work allreduce_nonblocking(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options.reduction); });
   return context.engine().submit(context.engine().make_operation<Allreduce>(
-      std::move(buffer), group_of(context, options.scope), options));
+      buffer, group_of(context, options.scope), options));
 }
 
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options.reduction); });
-  Allreduce operation(std::move(buffer), group_of(context, options.scope), options);
+  Allreduce operation(buffer, group_of(context, options.scope), options);
   context.engine().run(operation);
 }
 

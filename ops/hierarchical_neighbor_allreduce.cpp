@@ -76,16 +76,17 @@ NeighborPlan plan_between_twins(const MachineLayout& layout, int rank, const Nei
 
 class HierarchicalNeighborAllreduce final : public Operation {
  public:
-  HierarchicalNeighborAllreduce(const Context& context, BufferView buffer, const NeighborPlan& plan,
-                                const HierarchicalOptions& options)
-      : buffer_(std::move(buffer)),
+  HierarchicalNeighborAllreduce(const Context& context, ConstBufferView input, BufferView output,
+                                const NeighborPlan& plan, const HierarchicalOptions& options)
+      : input_(std::move(input)),
+        output_(std::move(output)),
         self_weight_(plan.self_weight),
         name_(options.name),
-        envelope_(Envelope::make(kKind, buffer_.dtype, buffer_.count, options.name)),
-        local_(buffer_, Group::machine(context), true),
+        envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)),
+        local_(input_, output_, Group::machine(context), true),
         is_whole_(local_.is_whole()),
         begin_(is_whole_ ? 0 : local_.shards().begin(local_.group().own)),
-        end_(is_whole_ ? buffer_.bytes() : local_.shards().begin(local_.group().own + 1)),
+        end_(is_whole_ ? output_.bytes() : local_.shards().begin(local_.group().own + 1)),
         uses_scratch_(!is_whole_ && !divides_alike(context.machines(), plan)) {
     envelope_.name = name_.text();
     NeighborPlan twins = plan_between_twins(context.machines(), context.rank(), plan);
@@ -107,12 +108,11 @@ class HierarchicalNeighborAllreduce final : public Operation {
       return true;
     }
     spec.envelope = envelope_;
-    const bool has_local_peers = !local_.group().peers.empty();
     if (stage_ == Stage::Local) {
       stage_ = Stage::Machines;
       under_way_ = Stage::Local;
       // A machine of one rank rests meanwhile: exchanges are numbered alike on all ranks.
-      if (has_local_peers) {
+      if (has_local_peers()) {
         is_whole_ ? local_.describe_whole(spec) : local_.describe_reduction(spec);
       }
       spec.last = false;
@@ -122,13 +122,13 @@ class HierarchicalNeighborAllreduce final : public Operation {
       stage_ = Stage::Copies;
       under_way_ = Stage::Machines;
       describe_machines(spec);
-      spec.last = !uses_scratch_ && (is_whole_ || !has_local_peers);
+      spec.last = !uses_scratch_ && (is_whole_ || !has_local_peers());
       return true;
     }
     if (stage_ == Stage::Copies) {
       stage_ = Stage::Done;
       combine_scratch();
-      if (has_local_peers && !is_whole_) {
+      if (has_local_peers() && !is_whole_) {
         under_way_ = Stage::Copies;
         local_.describe_copies(spec);
         return true;
@@ -152,7 +152,12 @@ class HierarchicalNeighborAllreduce final : public Operation {
  private:
   enum class Stage : std::uint8_t { Local, Machines, Copies, Done };
 
-  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(buffer_.data); }
+  [[nodiscard]] bool has_local_peers() const noexcept { return !local_.group().peers.empty(); }
+  [[nodiscard]] std::byte* out() const noexcept { return static_cast<std::byte*>(output_.data); }
+  /// y_m, as far as this rank owns it: a rank alone on its machine has it in its input.
+  [[nodiscard]] const std::byte* mean() const noexcept {
+    return has_local_peers() ? out() : static_cast<const std::byte*>(input_.data);
+  }
 
   /// Neighbouring machines divide the buffer as this one does.
   [[nodiscard]] static bool divides_alike(const MachineLayout& layout, const NeighborPlan& plan) {
@@ -169,19 +174,19 @@ class HierarchicalNeighborAllreduce final : public Operation {
     for (const WeightedRank& source : twins.sources) {
       incoming_.push_back({.source = source, .bytes = end_ - begin_});
     }
-    outgoing_.push_back({.data = data() + begin_, .bytes = end_ - begin_, .readers = readers_});
+    outgoing_.push_back({.data = mean() + begin_, .bytes = end_ - begin_, .readers = readers_});
   }
 
   /// Parts of the shard to whoever owns them elsewhere, kept until all are here.
   void route_overlaps(const MachineLayout& layout, const NeighborPlan& plan) {
-    const auto out = overlaps(layout, plan.destinations, buffer_.bytes(), begin_, end_);
-    sources_ = overlaps(layout, plan.sources, buffer_.bytes(), begin_, end_);
-    for (const Overlap& overlap : out) {
+    const auto parts = overlaps(layout, plan.destinations, output_.bytes(), begin_, end_);
+    sources_ = overlaps(layout, plan.sources, output_.bytes(), begin_, end_);
+    for (const Overlap& overlap : parts) {
       readers_.push_back(overlap.rank);
     }
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      outgoing_.push_back({.data = data() + out[i].begin,
-                           .bytes = out[i].end - out[i].begin,
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      outgoing_.push_back({.data = mean() + parts[i].begin,
+                           .bytes = parts[i].end - parts[i].begin,
                            .readers = {&readers_[i], 1}});
     }
     for (const Overlap& overlap : sources_) {
@@ -198,7 +203,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
       spec.pace = Pace::Each;
     } else {
       spec.bytes = end_ - begin_;
-      spec.overwrites_payload = true;
+      spec.overwrites_payload = mean() == out();
     }
   }
 
@@ -211,25 +216,26 @@ class HierarchicalNeighborAllreduce final : public Operation {
   }
 
   void combine(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) {
-    operands_.assign(1, {.data = data() + begin_ + offset, .weight = self_weight_});
+    operands_.assign(1, {.data = mean() + begin_ + offset, .weight = self_weight_});
     for (const Piece& piece : pieces) {
       operands_.push_back({.data = piece.data, .weight = piece.weight});
     }
-    weighted_sum(buffer_.dtype, data() + begin_ + offset, operands_, bytes);
+    weighted_sum(output_.dtype, out() + begin_ + offset, operands_, bytes);
   }
 
   void combine_scratch() {
     if (!uses_scratch_) {
       return;
     }
-    operands_.assign(1, {.data = data() + begin_, .weight = self_weight_});
+    operands_.assign(1, {.data = mean() + begin_, .weight = self_weight_});
     for (std::size_t m = 0; m < weights_.size(); ++m) {
       operands_.push_back({.data = scratch_.data() + m * (end_ - begin_), .weight = weights_[m]});
     }
-    weighted_sum(buffer_.dtype, data() + begin_, operands_, end_ - begin_);
+    weighted_sum(output_.dtype, out() + begin_, operands_, end_ - begin_);
   }
 
-  BufferView buffer_;
+  ConstBufferView input_;
+  BufferView output_;
   double self_weight_;
   CallName name_;
   Envelope envelope_;
@@ -251,9 +257,9 @@ class HierarchicalNeighborAllreduce final : public Operation {
   std::vector<Operand> operands_;
 };
 
-void check_arguments(const Context& context, const BufferView& buffer, const NeighborPlan* plan) {
-  check_buffer(context, kKind, buffer);
-  check_floating(context, kKind, buffer.dtype);
+void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
+                     const NeighborPlan* plan) {
+  check_in_and_out(context, kKind, input, output);
   const MachineLayout& machines = context.machines();
   check_plan_of(context, kKind, plan, "machine", machines.machine_of(context.rank()),
                 machines.machine_count());
@@ -262,19 +268,36 @@ void check_arguments(const Context& context, const BufferView& buffer, const Nei
 }  // namespace
 
 Work hierarchical_neighbor_allreduce_nonblocking(
+    Context& context, ConstBufferView input, BufferView output,
+    const std::shared_ptr<const NeighborPlan>& machine_plan, const HierarchicalOptions& options) {
+  validate(context, [&] { check_arguments(context, input, output, machine_plan.get()); });
+  return context.engine().submit(context.engine().make_operation<HierarchicalNeighborAllreduce>(
+      context, std::move(input), std::move(output), *machine_plan, options));
+}
+
+Work hierarchical_neighbor_allreduce_nonblocking(
     Context& context, BufferView buffer, const std::shared_ptr<const NeighborPlan>& machine_plan,
     const HierarchicalOptions& options) {
-  validate(context, [&] { check_arguments(context, buffer, machine_plan.get()); });
-  return context.engine().submit(context.engine().make_operation<HierarchicalNeighborAllreduce>(
-      context, std::move(buffer), *machine_plan, options));
+  ConstBufferView input = buffer;
+  return hierarchical_neighbor_allreduce_nonblocking(context, std::move(input), std::move(buffer),
+                                                     machine_plan, options);
+}
+
+void hierarchical_neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
+                                     const std::shared_ptr<const NeighborPlan>& machine_plan,
+                                     const HierarchicalOptions& options) {
+  validate(context, [&] { check_arguments(context, input, output, machine_plan.get()); });
+  HierarchicalNeighborAllreduce operation(context, std::move(input), std::move(output),
+                                          *machine_plan, options);
+  context.engine().run(operation);
 }
 
 void hierarchical_neighbor_allreduce(Context& context, BufferView buffer,
                                      const std::shared_ptr<const NeighborPlan>& machine_plan,
                                      const HierarchicalOptions& options) {
-  validate(context, [&] { check_arguments(context, buffer, machine_plan.get()); });
-  HierarchicalNeighborAllreduce operation(context, std::move(buffer), *machine_plan, options);
-  context.engine().run(operation);
+  ConstBufferView input = buffer;
+  hierarchical_neighbor_allreduce(context, std::move(input), std::move(buffer), machine_plan,
+                                  options);
 }
 
 }  // namespace bluefog::ops

@@ -37,7 +37,19 @@ struct HierarchicalOptions {
 [[nodiscard]] Work hierarchical_neighbor_allreduce_nonblocking(
     Context& context, BufferView buffer, const std::shared_ptr<const NeighborPlan>& machine_plan,
     const HierarchicalOptions& options = {});
+
+/// As above, out of place: `output` gets the result, `input` is left as it is. They have the same
+/// count and dtype and do not overlap. `output` holds y_m on the way.
+[[nodiscard]] Work hierarchical_neighbor_allreduce_nonblocking(
+    Context& context, ConstBufferView input, BufferView output,
+    const std::shared_ptr<const NeighborPlan>& machine_plan,
+    const HierarchicalOptions& options = {});
+
+/// Blocking forms: return when the result is in memory.
 void hierarchical_neighbor_allreduce(Context& context, BufferView buffer,
+                                     const std::shared_ptr<const NeighborPlan>& machine_plan,
+                                     const HierarchicalOptions& options = {});
+void hierarchical_neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
                                      const std::shared_ptr<const NeighborPlan>& machine_plan,
                                      const HierarchicalOptions& options = {});
 

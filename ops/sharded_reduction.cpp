@@ -12,8 +12,10 @@ constexpr std::size_t kWholeBytes = 4096;
 
 }  // namespace
 
-ShardedReduction::ShardedReduction(BufferView buffer, Group group, bool averages)
-    : buffer_(std::move(buffer)),
+ShardedReduction::ShardedReduction(ConstBufferView input, BufferView output, Group group,
+                                   bool averages)
+    : input_(std::move(input)),
+      output_(std::move(output)),
       group_(std::move(group)),
       divisor_(averages ? static_cast<int>(group_.size()) : 1),
       incoming_(group_.peers.size()),
@@ -21,19 +23,19 @@ ShardedReduction::ShardedReduction(BufferView buffer, Group group, bool averages
   outgoing_.reserve(group_.peers.size());
 }
 
-bool ShardedReduction::is_whole() const noexcept { return buffer_.bytes() <= kWholeBytes; }
+bool ShardedReduction::is_whole() const noexcept { return output_.bytes() <= kWholeBytes; }
 
 void ShardedReduction::describe_whole(ExchangeSpec& spec) {
   sums_ = true;
   sum_begin_ = 0;
-  outgoing_.assign(1, {.data = data(), .bytes = buffer_.bytes(), .readers = group_.peers});
+  outgoing_.assign(1, {.data = in(), .bytes = output_.bytes(), .readers = group_.peers});
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
-    incoming_[i] = {.source = group_.peers[i], .bytes = buffer_.bytes()};
+    incoming_[i] = {.source = group_.peers[i], .bytes = output_.bytes()};
   }
   spec.outgoing = outgoing_;
   spec.incoming = incoming_;
-  spec.bytes = buffer_.bytes();
-  spec.overwrites_payload = true;
+  spec.bytes = output_.bytes();
+  spec.overwrites_payload = in() == out();
 }
 
 // All ranks send their shards in the same order. An owner needs a shard of all sources at once:
@@ -44,7 +46,7 @@ void ShardedReduction::describe_reduction(ExchangeSpec& spec) {
   outgoing_.clear();
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
     const std::size_t owner = group_.place_of_peer(i);
-    outgoing_.push_back({.data = data() + shards().begin(owner),
+    outgoing_.push_back({.data = in() + shards().begin(owner),
                          .bytes = shards().size(owner),
                          .readers = {&group_.peers[i], 1}});
     incoming_[i] = {.source = group_.peers[i], .bytes = shards().size(group_.own)};
@@ -57,7 +59,7 @@ void ShardedReduction::describe_reduction(ExchangeSpec& spec) {
 
 void ShardedReduction::describe_copies(ExchangeSpec& spec) {
   sums_ = false;
-  outgoing_.assign(1, {.data = data() + shards().begin(group_.own),
+  outgoing_.assign(1, {.data = out() + shards().begin(group_.own),
                        .bytes = shards().size(group_.own),
                        .readers = group_.peers});
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
@@ -72,15 +74,15 @@ void ShardedReduction::receive(std::size_t offset, std::size_t bytes,
                                std::span<const Piece> pieces) {
   if (!sums_) {
     const std::size_t owner = group_.place_of_peer(pieces[0].source_index);
-    copy_bytes(data() + shards().begin(owner) + offset, pieces[0].data, bytes);
+    copy_bytes(out() + shards().begin(owner) + offset, pieces[0].data, bytes);
     return;
   }
-  std::byte* const out = data() + sum_begin_ + offset;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     operands_[group_.place_of_peer(i)] = pieces[i].data;
   }
-  operands_[group_.own] = out;
-  plain_sum(buffer_.dtype, out, operands_, bytes, divisor_);
+  const std::size_t begin = sum_begin_ + offset;
+  operands_[group_.own] = in() + begin;
+  plain_sum(output_.dtype, out() + begin, operands_, bytes, divisor_);
 }
 
 }  // namespace bluefog::ops

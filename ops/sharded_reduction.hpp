@@ -29,17 +29,18 @@ struct Shards {
 };
 
 /// The exchanges by which a group sums: either everybody sends everything to everybody, or shards
-/// go to their owners, which sum them, and the sums to everybody. In place, added by rising rank,
-/// then divided by the number of ranks for an average.
+/// go to their owners, which sum them, and the sums to everybody. Added by rising rank, then divided
+/// by the number of ranks for an average.
 class ShardedReduction {
  public:
-  ShardedReduction(BufferView buffer, Group group, bool averages);
+  /// @param output as `input`, the same memory (in place) or apart.
+  ShardedReduction(ConstBufferView input, BufferView output, Group group, bool averages);
 
   /// Short buffers are summed whole: one round of messages costs less than two.
   [[nodiscard]] bool is_whole() const noexcept;
   [[nodiscard]] const Group& group() const noexcept { return group_; }
   [[nodiscard]] Shards shards() const noexcept {
-    return {.bytes = buffer_.bytes(), .owners = group_.size()};
+    return {.bytes = output_.bytes(), .owners = group_.size()};
   }
 
   /// Everybody gets the sum of everything.
@@ -53,9 +54,13 @@ class ShardedReduction {
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces);
 
  private:
-  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(buffer_.data); }
+  [[nodiscard]] const std::byte* in() const noexcept {
+    return static_cast<const std::byte*>(input_.data);
+  }
+  [[nodiscard]] std::byte* out() const noexcept { return static_cast<std::byte*>(output_.data); }
 
-  BufferView buffer_;
+  ConstBufferView input_;
+  BufferView output_;
   Group group_;
   int divisor_;
   /// The exchange under way sums, beginning here; otherwise it copies.

@@ -83,8 +83,15 @@ void expect_equal_in_machine(Context& context, Values& values) {
 void average_and_check(Context& context, const MixingMatrix& w, Dtype dtype, std::size_t count,
                        const ops::HierarchicalOptions& options = {}) {
   const auto expected = dense_oracle(context, w, dtype, count);
+  const Plan plan = machine_plan(context, w);
   Values values = small_integers(dtype, count, context.rank());
-  ops::hierarchical_neighbor_allreduce(context, values.view(), machine_plan(context, w), options);
+  Values input = values;
+  Values output(dtype, count);
+  ops::hierarchical_neighbor_allreduce(context, ConstBufferView(input.view()), output.view(), plan,
+                                       options);
+  EXPECT_EQ(input, values) << "the input of a call out of place";
+  ops::hierarchical_neighbor_allreduce(context, values.view(), plan, options);
+  EXPECT_EQ(output, values) << "out of place and in place";
   for (std::size_t k = 0; k < count; ++k) {
     ASSERT_NEAR(values[k], expected[k], tolerance_of(dtype) * (1 + std::fabs(expected[k])))
         << name_of(dtype) << "[" << count << "] at " << k;
@@ -147,12 +154,22 @@ TEST(HierarchicalNeighborAllreduce, NonblockingInAnyOrderOfWaits) {
       works.push_back(
           ops::hierarchical_neighbor_allreduce_nonblocking(context, value.view(), plan));
     }
+    Values input = small_integers(Dtype::Float64, 9000, context.rank());
+    Values output(Dtype::Float64, 9000);
+    Work apart = ops::hierarchical_neighbor_allreduce_nonblocking(
+        context, ConstBufferView(input.view()), output.view(), plan);
     for (std::size_t i = works.size(); i-- > 0;) {
       works[i].wait();
       const auto expected = dense_oracle(context, w, Dtype::Float32, values[i].count());
       for (std::size_t k = 0; k < expected.size(); ++k) {
         ASSERT_NEAR(values[i][k], expected[k], 1e-6 * (1 + std::fabs(expected[k])));
       }
+    }
+    apart.wait();
+    EXPECT_EQ(input, small_integers(Dtype::Float64, 9000, context.rank()));
+    const auto expected = dense_oracle(context, w, Dtype::Float64, 9000);
+    for (std::size_t k = 0; k < expected.size(); ++k) {
+      ASSERT_NEAR(output[k], expected[k], 1e-14 * (1 + std::fabs(expected[k])));
     }
   });
 }
@@ -184,7 +201,7 @@ TEST(HierarchicalNeighborAllreduce, PlansThatDoNotFitAreAnErrorOnEveryRank) {
 TEST(HierarchicalNeighborAllreduce, WrongArgumentsAreRefused) {
   on_ranks([](Context& context) {
     std::vector<std::int32_t> integers(4);
-    std::vector<float> values(4);
+    std::vector<float> values(5);
     const int machines = context.machines().machine_count();
     const Plan plan = machine_plan(context, topology::ring(machines));
     EXPECT_THROW(ops::hierarchical_neighbor_allreduce(
@@ -192,6 +209,13 @@ TEST(HierarchicalNeighborAllreduce, WrongArgumentsAreRefused) {
                  InvalidArgument);
     const BufferView buffer{.data = values.data(), .count = 4};
     EXPECT_THROW(ops::hierarchical_neighbor_allreduce(context, buffer, nullptr), InvalidArgument);
+    EXPECT_THROW(ops::hierarchical_neighbor_allreduce(
+                     context, ConstBufferView(buffer),
+                     {.data = values.data() + 1, .count = 4}, plan),
+                 InvalidArgument);
+    EXPECT_THROW(ops::hierarchical_neighbor_allreduce(
+                     context, ConstBufferView(buffer), {.data = values.data(), .count = 3}, plan),
+                 InvalidArgument);
     try {
       ops::hierarchical_neighbor_allreduce(context, buffer,
                                            share(NeighborPlan::alone(0, machines + 3)));
