@@ -37,6 +37,12 @@ bluefog_jobs_for(compile_jobs ${BLUEFOG_CORES} ${memory_mib} 1024)
 bluefog_jobs_for(torch_jobs ${BLUEFOG_CORES} ${memory_mib} 2560)
 set(BLUEFOG_COMPILE_JOBS ${compile_jobs} CACHE STRING "Compilers at once")
 set(BLUEFOG_TORCH_JOBS ${torch_jobs} CACHE STRING "Compilers at once on sources with torch headers")
+foreach(option BLUEFOG_COMPILE_JOBS BLUEFOG_TORCH_JOBS)
+  # Ninja takes a pool of depth 0 for one without a limit.
+  if(NOT ${option} MATCHES "^[1-9][0-9]?[0-9]?[0-9]?$")
+    message(FATAL_ERROR "${option} must be a whole number from 1 to 9999, not '${${option}}'")
+  endif()
+endforeach()
 set_property(GLOBAL APPEND PROPERTY JOB_POOLS bluefog_compile=${BLUEFOG_COMPILE_JOBS}
                                     bluefog_torch=${BLUEFOG_TORCH_JOBS})
 if(NOT CMAKE_JOB_POOL_COMPILE)

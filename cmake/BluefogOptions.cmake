@@ -5,6 +5,12 @@ option(BLUEFOG_INSTALL "Write install rules for the package" ON)
 option(BLUEFOG_CCACHE "Compile through ccache where it is installed" ON)
 option(BLUEFOG_WARNINGS_AS_ERRORS "Treat compiler warnings as errors (presets set it)" OFF)
 set(BLUEFOG_SANITIZE "" CACHE STRING "Sanitizers for every target: thread, or address,undefined")
+set(sanitizers "" thread address undefined address,undefined)
+set_property(CACHE BLUEFOG_SANITIZE PROPERTY STRINGS ${sanitizers})
+if(NOT "${BLUEFOG_SANITIZE}" IN_LIST sanitizers)
+  message(FATAL_ERROR "BLUEFOG_SANITIZE must be empty, thread, address, undefined or "
+                      "address,undefined, not '${BLUEFOG_SANITIZE}'")
+endif()
 
 # Unoptimised sums are many times slower: nobody should get them by saying nothing.
 get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)

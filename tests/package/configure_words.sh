@@ -30,6 +30,23 @@ printf '#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 6\n#define TO
   >"$old/include/torch/version.h"
 
 expect 1 "BLUEFOG_WITH_MPI must be ON, OFF or AUTO, not 'perhaps'" -DBLUEFOG_WITH_MPI=perhaps
+expect 1 "MPI_HOME must be the folder of an MPI, with bin/mpicxx or include/mpi.h; there is no \
+folder '/no/such/folder'" -DMPI_HOME=/no/such/folder
+expect 1 "'$old' has neither" -DMPI_HOME="$old"
+mkdir -p "$work/headers_alone/include" && touch "$work/headers_alone/include/mpi.h"
+expect 1 "'$work/headers_alone'" -DMPI_HOME="$work/headers_alone"
+MPI_HOME=/no/such/folder expect 1 "there is no folder '/no/such/folder'"
+MPI_HOME=/no/such/folder expect 0 'MPI off (BLUEFOG_WITH_MPI=OFF)' -DBLUEFOG_WITH_MPI=OFF \
+  -DBLUEFOG_WITH_TORCH=OFF
+expect 1 "there is no file '/no/such/mpicxx'" -DMPI_CXX_COMPILER=/no/such/mpicxx
+for jobs in 0 -1 many 12345; do
+  expect 1 "BLUEFOG_TORCH_JOBS must be a whole number from 1 to 9999, not '$jobs'" \
+    -DBLUEFOG_TORCH_JOBS=$jobs
+done
+expect 1 "BLUEFOG_COMPILE_JOBS must be a whole number from 1 to 9999, not '0'" \
+  -DBLUEFOG_COMPILE_JOBS=0
+expect 1 "BLUEFOG_SANITIZE must be empty, thread, address, undefined or address,undefined, not 'foo'" \
+  -DBLUEFOG_SANITIZE=foo
 expect 1 'this version has no GPU transport' -DBLUEFOG_WITH_CUDA=ON
 expect 1 'looked for lib/libtorch_cpu.so in BLUEFOG_TORCH_ROOT (/no/such/folder)' \
   -DBLUEFOG_TORCH_ROOT=/no/such/folder
