@@ -151,8 +151,7 @@ class Forwarder {
 
 ExitStatus run_child(const std::vector<std::string>& words,
                      const std::vector<std::string>& environment,
-                     const std::function<void(std::string_view)>& on_stderr,
-                     const std::function<void(int)>& on_signal) {
+                     const ChildEvents& events) {
   sigset_t watched;
   sigset_t old_mask;
   sigemptyset(&watched);
@@ -165,12 +164,19 @@ ExitStatus run_child(const std::vector<std::string>& words,
 
   Child child = start(words, environment, old_mask);
   fcntl(child.errors.get(), F_SETFL, O_NONBLOCK);
-  Forwarder forwarder(child, on_signal);
+  Forwarder forwarder(child, events.on_signal);
   std::array<pollfd, 2> sources{pollfd{signals.get(), POLLIN, 0},
                                 pollfd{child.errors.get(), POLLIN, 0}};
   while (true) {
-    if (poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR) fail("poll");
-    if (sources[1].revents != 0 && !drain(child.errors.get(), on_stderr)) sources[1].fd = -1;
+    const ChildCare care = events.before_sleep();
+    if (care.kill) kill(child.pid, SIGKILL);
+    if (poll(sources.data(), sources.size(), static_cast<int>(care.sleep.count())) < 0 &&
+        errno != EINTR) {
+      fail("poll");
+    }
+    if (sources[1].revents != 0 && !drain(child.errors.get(), events.on_stderr)) {
+      sources[1].fd = -1;
+    }
     signalfd_siginfo info{};
     while (read(signals.get(), &info, sizeof info) == sizeof info) {
       if (info.ssi_signo != SIGCHLD) forwarder.handle(info);
@@ -178,7 +184,7 @@ ExitStatus run_child(const std::vector<std::string>& words,
     int status = 0;
     if (waitpid(child.pid, &status, WNOHANG) == child.pid) {
       // What it wrote is all in the pipe by now; others may keep the pipe open.
-      drain(child.errors.get(), on_stderr);
+      drain(child.errors.get(), events.on_stderr);
       return ExitStatus::from_wait(status);
     }
   }

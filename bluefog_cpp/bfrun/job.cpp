@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <random>
 
 #include "bluefog_cpp/bfrun/build_info.hpp"
@@ -61,6 +62,17 @@ void check_interfaces(const Options& options, const Machines& machines) {
   }
 }
 
+/// A number of ranks that was mistyped would fill the machine for minutes.
+void check_crowd(const Options& options, int cores) {
+  constexpr std::int64_t kMostRanksPerCore = 64;
+  const std::int64_t most = kMostRanksPerCore * std::max(cores, 1);
+  if (options.oversubscribe || options.num_proc <= most) return;
+  throw UsageError(fmt::format(
+      "-np {}: this machine takes at most {} ranks, {} for each of its {} core{}; --oversubscribe "
+      "takes as many as you say",
+      options.num_proc, most, kMostRanksPerCore, cores, cores == 1 ? "" : "s"));
+}
+
 MasterAddress choose_master(const Options& options, const Machines& machines) {
   MasterAddress master{"127.0.0.1", free_port()};
   if (!machines.other_hosts) return master;
@@ -110,10 +122,16 @@ int run_and_follow(const std::vector<std::string>& words, const Environment& env
       for (const auto& line : monitor.take(report)) say(line);
     }
   };
-  const auto status = run_child(words, to_strings(environment), on_stderr,
-                                [&](int number) { monitor.take_signal(number); });
+  const auto on_signal = [&](int number) { monitor.take_signal(number); };
+  const auto before_sleep = [&] {
+    const auto now = JobMonitor::Clock::now();
+    for (const auto& line : monitor.due_lines(now)) say(line);
+    return ChildCare{.sleep = monitor.time_left(now), .kill = monitor.wants_kill(now)};
+  };
+  const auto status =
+      run_child(words, to_strings(environment), {on_stderr, on_signal, before_sleep});
   write_to_stderr(filter.finish());
-  for (const auto& line : monitor.closing_lines()) say(line);
+  for (const auto& line : monitor.closing_lines(status)) say(line);
   return monitor.exit_code(status);
 }
 
@@ -176,10 +194,13 @@ int run_job(const Options& options) {
   job.ranks = options.num_proc;
   job.fault_tolerant = options.fault_tolerant;
   job.announce_placement = machines.other_hosts;
+  job.extra_mpi_flags = options.extra_mpi_flags;
   job.notes = make_notes(environment, mpirun_binds);
   if (!machines.other_hosts) {
     const BindPolicy policy = mpirun_binds ? BindPolicy::None : options.bind;
-    say(describe(job.ranks, 1, choose_placement_here(job.ranks, policy), job.notes));
+    const Placement placement = choose_placement_here(job.ranks, policy);
+    check_crowd(options, placement.cores);
+    say(describe(job.ranks, 1, placement, job.notes));
   }
   if (options.verbose) say(join_shell_words(words));
   JobMonitor monitor(job);

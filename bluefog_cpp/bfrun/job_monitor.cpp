@@ -8,11 +8,26 @@
 namespace bluefog::launcher {
 namespace {
 
-constexpr std::size_t kMostNames = 16;
+constexpr int kMostNames = 16;
+/// What prterun ends with when it has said itself what it does not like.
+constexpr int kRefusedByMpirun = 213;
+constexpr int kUsageCode = 2;
+
+bool ended_earlier(const RankReport& one, const RankReport& other) {
+  return one.ended_at_us < other.ended_at_us;
+}
+
+void insert_by_time(std::vector<RankReport>& reports, const RankReport& report) {
+  reports.insert(std::upper_bound(reports.begin(), reports.end(), report, ended_earlier), report);
+}
+
+int shell_code_of(const RankReport& report) {
+  return ExitStatus{report.exit_code, report.killed_by}.shell_code();
+}
 
 }  // namespace
 
-std::vector<std::string> JobMonitor::take(const RankReport& report) {
+std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_point now) {
   if (report.kind == RankReport::Kind::Started) {
     started_[report.rank] = report;
     const bool all = started_.size() == static_cast<std::size_t>(job_.ranks);
@@ -20,23 +35,58 @@ std::vector<std::string> JobMonitor::take(const RankReport& report) {
   }
   ended_[report.rank] = report;
   if (!report.failed() || report.told_to_end) return {};
-  failed_.push_back(report);
-  if (failed_.size() > kMostNames) return {};
-  return {describe_end(report)};
+  if (unnamed_.empty()) unnamed_since_ = now;
+  insert_by_time(failed_, report);
+  insert_by_time(unnamed_, report);
+  return {};
 }
 
-void JobMonitor::take_signal(int number) {
+void JobMonitor::take_signal(int number, Clock::time_point now) {
   const bool ends_job =
       number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
   if (!ends_job || ending_signal_ != 0) return;
   ending_signal_ = number;
+  ending_since_ = now;
   failed_before_signal_ = !failed_.empty();
 }
 
-std::vector<std::string> JobMonitor::closing_lines() const {
-  std::vector<std::string> lines;
-  if (failed_.size() > kMostNames) {
-    lines.push_back(fmt::format("{} more ranks failed", failed_.size() - kMostNames));
+std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {
+  if (unnamed_.empty() || now - unnamed_since_ < kHold) return {};
+  return name_failures();
+}
+
+std::chrono::milliseconds JobMonitor::time_left(Clock::time_point now) const {
+  using std::chrono::ceil;
+  using std::chrono::milliseconds;
+  constexpr milliseconds kNothingToDo{-1};
+  milliseconds left = kNothingToDo;
+  const auto note = [&](Clock::time_point due) {
+    const auto until = std::max(ceil<milliseconds>(due - now), milliseconds(0));
+    left = left < milliseconds(0) ? until : std::min(left, until);
+  };
+  if (!unnamed_.empty()) note(unnamed_since_ + kHold);
+  const bool waits_for_start = ending_signal_ != 0 && std::ssize(started_) < job_.ranks;
+  if (waits_for_start && now < ending_since_ + kStartGrace) note(ending_since_ + kStartGrace);
+  return left;
+}
+
+bool JobMonitor::wants_kill(Clock::time_point now) const {
+  return ending_signal_ != 0 && std::ssize(started_) < job_.ranks &&
+         now >= ending_since_ + kStartGrace;
+}
+
+std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
+  std::vector<std::string> lines = name_failures();
+  if (std::ssize(failed_) > kMostNames) {
+    lines.push_back(fmt::format("{} more ranks failed", std::ssize(failed_) - kMostNames));
+  }
+  if (never_started(mpirun)) {
+    lines.push_back(fmt::format(
+        "mpirun ended with code {} before any rank was heard of{}", mpirun.shell_code(),
+        job_.extra_mpi_flags.empty()
+            ? std::string()
+            : fmt::format("; expected flags that it knows, found --extra-mpi-flags '{}'",
+                          job_.extra_mpi_flags)));
   }
   if (!job_.fault_tolerant || ending_signal_ != 0) return lines;
   for (const auto& rank : silent_ranks()) {
@@ -50,10 +100,10 @@ std::vector<std::string> JobMonitor::closing_lines() const {
 int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   const int code = mpirun.shell_code();
   if (ending_signal_ != 0 && !failed_before_signal_ && code != 0) return 128 + ending_signal_;
+  if (refused_flags(mpirun)) return kUsageCode;
+  const bool is_of_a_rank = std::ranges::find(failed_, code, shell_code_of) != failed_.end();
+  if (is_of_a_rank || (code == 0 && !failed_.empty())) return shell_code_of(failed_.front());
   if (code != 0) return code;
-  if (!failed_.empty()) {
-    return ExitStatus{failed_.front().exit_code, failed_.front().killed_by}.shell_code();
-  }
   return job_.fault_tolerant && !silent_ranks().empty() ? 1 : 0;
 }
 
@@ -74,6 +124,24 @@ std::vector<std::string> JobMonitor::placement_lines() const {
         fmt::format("host {}: {}", name, describe(host.first, 1, host.second, job_.notes)));
   }
   return lines;
+}
+
+std::vector<std::string> JobMonitor::name_failures() {
+  std::vector<std::string> lines;
+  for (const RankReport& report : unnamed_) {
+    if (named_ < kMostNames) lines.push_back(describe_end(report));
+    ++named_;
+  }
+  unnamed_.clear();
+  return lines;
+}
+
+bool JobMonitor::never_started(const ExitStatus& mpirun) const {
+  return mpirun.code != 0 && started_.empty() && ending_signal_ == 0;
+}
+
+bool JobMonitor::refused_flags(const ExitStatus& mpirun) const {
+  return never_started(mpirun) && mpirun.code == kRefusedByMpirun && !job_.extra_mpi_flags.empty();
 }
 
 std::vector<RankReport> JobMonitor::silent_ranks() const {

@@ -63,6 +63,8 @@ void declare_options(CLI::App& app, Options& options, RawValues& raw) {
   app.add_option("--mpirun", options.mpirun, "The mpirun to use")->option_text("PATH");
   app.add_flag("--fault-tolerant", options.fault_tolerant,
                "The other ranks go on when one dies (Open MPI 5 with ULFM)");
+  app.add_flag("--oversubscribe", options.oversubscribe,
+               "More than 64 ranks for each core of this machine");
   app.add_flag("--verbose", options.verbose, "Print the full mpirun command");
   app.add_flag("-v,--version", options.show_version, "Print the version and exit");
   app.add_flag("--check-build", options.check_build, "Print what was built in and exit");

@@ -40,6 +40,7 @@ struct Options {
   BindPolicy bind = BindPolicy::Auto;    ///< `--bind-to`
   bool verbose = false;
   bool fault_tolerant = false;
+  bool oversubscribe = false;  ///< any number of ranks for a core of this machine
   bool show_version = false;
   bool check_build = false;
   std::string help_text;             ///< not empty when help was asked for

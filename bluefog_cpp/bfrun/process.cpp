@@ -117,13 +117,14 @@ bool stdin_is_null() {
          S_ISCHR(input.st_mode) && input.st_rdev == null.st_rdev;
 }
 
-void write_to_stderr(std::string_view text) {
+bool write_to_stderr(std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(STDERR_FILENO, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
+    if (count <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(count));
   }
+  return true;
 }
 
 }  // namespace bluefog::launcher

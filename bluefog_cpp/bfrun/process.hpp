@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -44,18 +45,33 @@ struct ExitStatus {
   [[nodiscard]] int shell_code() const { return killed_by != 0 ? 128 + killed_by : code; }
 };
 
+/// What is to be done about a child that is waited for.
+struct ChildCare {
+  /// Longest time until `before_sleep` is asked again; negative: when something happens.
+  std::chrono::milliseconds sleep{-1};
+  bool kill = false;  ///< send it SIGKILL now
+};
+
+/// What hears of a child while it runs.
+struct ChildEvents {
+  /// What the child writes to standard error, piece by piece.
+  std::function<void(std::string_view)> on_stderr;
+  /// Each signal that reached the calling process.
+  std::function<void(int)> on_signal;
+  /// Asked before each sleep.
+  std::function<ChildCare()> before_sleep;
+};
+
 /// Runs `words` as a child, with `environment`, to its end.
 ///
-/// `on_stderr` gets what the child writes to standard error, piece by piece; standard input and
-/// output are the caller's. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 that reach the
-/// calling process are passed on, and `on_signal` hears of each; one that the terminal sent to the
+/// Standard input and output are the caller's. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and
+/// SIGUSR2 that reach the calling process are passed on; one that the terminal sent to the
 /// whole foreground group is not passed on again. The child gets SIGTERM if the caller dies.
 /// Blocks the signals above in the calling thread, for good: meant for a program's main thread.
 /// Errors: TransportError when the child cannot be started.
 [[nodiscard]] ExitStatus run_child(const std::vector<std::string>& words,
                                    const std::vector<std::string>& environment,
-                                   const std::function<void(std::string_view)>& on_stderr,
-                                   const std::function<void(int)>& on_signal);
+                                   const ChildEvents& events);
 
 /// `words` as exec wants them; valid as long as `words`.
 [[nodiscard]] std::vector<char*> to_pointers(const std::vector<std::string>& words);
@@ -68,6 +84,7 @@ void open_missing_streams();
 [[nodiscard]] bool stdin_is_null();
 
 /// Writes all of `text` to standard error; a closed one is no error.
-void write_to_stderr(std::string_view text);
+/// Returns whether it was all taken.
+bool write_to_stderr(std::string_view text);
 
 }  // namespace bluefog::launcher

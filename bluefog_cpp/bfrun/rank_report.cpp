@@ -27,6 +27,7 @@ std::optional<RankReport> decode(std::string_view fields) {
   std::string kind;
   std::string extra;
   std::array<int, 10> numbers{};
+  std::string ended_at;
   RankReport report;
   words >> kind;
   for (int& number : numbers) {
@@ -36,6 +37,10 @@ std::optional<RankReport> decode(std::string_view fields) {
     if (!value) return std::nullopt;
     number = *value;
   }
+  words >> ended_at;
+  const auto ended_at_us = parse_integer<std::int64_t>(ended_at);
+  if (!ended_at_us) return std::nullopt;
+  report.ended_at_us = *ended_at_us;
   if (!(words >> report.host) || words >> extra || (kind != "start" && kind != "end")) {
     return std::nullopt;
   }
@@ -55,11 +60,11 @@ std::optional<RankReport> decode(std::string_view fields) {
 
 std::string encode(const RankReport& report, std::string_view key) {
   const bool start = report.kind == RankReport::Kind::Started;
-  return fmt::format("{}{} {} {} {} {} {} {} {} {} {} {} {}{}\n", start_of_report(key),
+  return fmt::format("{}{} {} {} {} {} {} {} {} {} {} {} {} {}{}\n", start_of_report(key),
                      start ? "start" : "end", report.rank, report.local_rank, report.local_size,
                      report.pid, report.placement.cores, report.placement.cores_per_rank,
                      report.placement.threads, report.exit_code, report.killed_by,
-                     report.told_to_end ? 1 : 0,
+                     report.told_to_end ? 1 : 0, report.ended_at_us,
                      std::string_view(report.host).substr(0, kMaxHostLength), kSeparator);
 }
 

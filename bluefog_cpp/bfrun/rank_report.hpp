@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,8 @@ struct RankReport {
   int exit_code = 0;         ///< Ended: of the command, 0 when a signal killed it
   int killed_by = 0;         ///< Ended: the signal that killed it, else 0
   bool told_to_end = false;  ///< Ended: mpirun had sent it a signal that ends programs
+  /// Ended: when, in microseconds since 1970 by the clock of its host; else 0.
+  std::int64_t ended_at_us = 0;
   std::string host;
 
   [[nodiscard]] bool failed() const { return exit_code != 0 || killed_by != 0; }

@@ -39,15 +39,21 @@ bool ends_programs(int signal_number) {
 }
 
 /// Writes a report in one piece, after what the rank wrote before has been taken out of the pipe,
-/// so that mpirun forwards it in one piece too.
-void send_report(const RankReport& report, const std::string& key) {
-  if (key.empty()) return;
+/// so that mpirun forwards it in one piece too. Returns false when nobody is left to take it.
+bool send_report(const RankReport& report, const std::string& key) {
+  if (key.empty()) return true;
   for (int attempt = 0; attempt < 100; ++attempt) {
     int waiting = 0;
     if (ioctl(STDERR_FILENO, FIONREAD, &waiting) != 0 || waiting == 0) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  write_to_stderr(encode(report, key));
+  return write_to_stderr(encode(report, key)) || errno != EPIPE;
+}
+
+std::int64_t microseconds_since_1970() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 /// Holds the child back until its start has been reported, so that a rank that bfrun has not heard
@@ -120,7 +126,17 @@ class Watcher {
  private:
   [[nodiscard]] bool leads_group() const { return getpgrp() == getpid(); }
 
+  /// Whether the command was killed by another signal than `number`: SIGTERM is taken ahead of a
+  /// SIGCHLD that came before it. A command that has exited may have done so because of `number`,
+  /// which mpirun sends to the whole group.
+  [[nodiscard]] bool was_killed_by_other_than(int number) const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == child_ && info.si_code != CLD_EXITED && info.si_status != number;
+  }
+
   void pass_on(const siginfo_t& info) {
+    if (was_killed_by_other_than(info.si_signo)) return;
     told_to_end_ = told_to_end_ || ends_programs(info.si_signo);
     const bool sent_to_group = info.si_pid == parent_ && leads_group();
     if (!sent_to_group) kill(child_, info.si_signo);
@@ -175,16 +191,21 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
   report.pid = child;
   report.placement = placement;
   report.host = host_name();
-  send_report(report, key);
+  // An mpirun that has died meanwhile is nobody's parent any more: nothing would end this rank.
+  if (!send_report(report, key)) {
+    kill(child, SIGKILL);
+    return 1;
+  }
   gate.open();
 
   Watcher watcher(child, parent);
   const ExitStatus status = ExitStatus::from_wait(watcher.wait_for_end(watched));
+  report.ended_at_us = microseconds_since_1970();
   report.kind = RankReport::Kind::Ended;
   report.exit_code = status.code;
   report.killed_by = status.killed_by;
   report.told_to_end = watcher.told_to_end();
-  send_report(report, key);
+  static_cast<void>(send_report(report, key));
   return end_like(status);
 }
 

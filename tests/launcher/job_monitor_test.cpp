@@ -8,6 +8,8 @@
 namespace bluefog::launcher {
 namespace {
 
+using namespace std::chrono_literals;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -21,32 +23,87 @@ RankReport started(int rank, const std::string& host = "a") {
   return report;
 }
 
-RankReport ended(int rank, int exit_code, int killed_by = 0) {
+const ExitStatus kSuccess{0, 0};
+
+RankReport ended(int rank, int exit_code, int killed_by = 0, std::int64_t at_us = 0) {
   RankReport report = started(rank);
   report.kind = RankReport::Kind::Ended;
   report.exit_code = exit_code;
   report.killed_by = killed_by;
+  report.ended_at_us = at_us;
   return report;
 }
 
 TEST(JobMonitor, NamesRanksThatFailedByThemselves) {
   JobMonitor monitor({.ranks = 3});
+  for (int rank = 0; rank < 3; ++rank) static_cast<void>(monitor.take(started(rank)));
   EXPECT_THAT(monitor.take(ended(0, 0)), IsEmpty());
-  EXPECT_THAT(monitor.take(ended(2, 0, SIGKILL)),
-              ElementsAre("rank 2 on host a (pid 102) was killed by signal 9 (SIGKILL)"));
+  EXPECT_THAT(monitor.take(ended(2, 0, SIGKILL)), IsEmpty());
   RankReport told = ended(1, 0, SIGTERM);
   told.told_to_end = true;
   EXPECT_THAT(monitor.take(told), IsEmpty());
   EXPECT_EQ(monitor.exit_code({137, 0}), 137);
+  EXPECT_THAT(monitor.closing_lines({137, 0}),
+              ElementsAre("rank 2 on host a (pid 102) was killed by signal 9 (SIGKILL)"));
+}
+
+TEST(JobMonitor, NamesTheRankThatDiedFirstFirst) {
+  JobMonitor monitor({.ranks = 3});
+  const auto begin = JobMonitor::Clock::now();
+  for (int rank = 0; rank < 3; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+  EXPECT_LT(monitor.time_left(begin), 0ms);
+  // The followers are heard of first.
+  static_cast<void>(monitor.take(ended(0, 1, 0, 7'000), begin));
+  static_cast<void>(monitor.take(ended(1, 1, 0, 9'000), begin + 1ms));
+  EXPECT_THAT(monitor.due_lines(begin + 2ms), IsEmpty());
+  EXPECT_EQ(monitor.time_left(begin + 2ms), JobMonitor::kHold - 2ms);
+  static_cast<void>(monitor.take(ended(2, 0, SIGSEGV, 5'000), begin + 3ms));
+  EXPECT_THAT(monitor.due_lines(begin + JobMonitor::kHold),
+              ElementsAre(HasSubstr("rank 2 on"), HasSubstr("rank 0 on"), HasSubstr("rank 1 on")));
+  EXPECT_THAT(monitor.due_lines(begin + 1h), IsEmpty());
+  EXPECT_LT(monitor.time_left(begin + 1h), 0ms);
+  EXPECT_EQ(monitor.exit_code({1, 0}), 128 + SIGSEGV);
+  EXPECT_EQ(monitor.exit_code({77, 0}), 77);
+}
+
+TEST(JobMonitor, AnMpirunThatIsStillStartingIsKilledInTheEnd) {
+  JobMonitor monitor({.ranks = 2});
+  const auto begin = JobMonitor::Clock::now();
+  static_cast<void>(monitor.take(started(0), begin));
+  EXPECT_FALSE(monitor.wants_kill(begin + 1h));
+  monitor.take_signal(SIGTERM, begin);
+  EXPECT_FALSE(monitor.wants_kill(begin + JobMonitor::kStartGrace - 1ms));
+  EXPECT_EQ(monitor.time_left(begin + 1ms), JobMonitor::kStartGrace - 1ms);
+  EXPECT_TRUE(monitor.wants_kill(begin + JobMonitor::kStartGrace));
+  EXPECT_LT(monitor.time_left(begin + JobMonitor::kStartGrace), 0ms);
+  static_cast<void>(monitor.take(started(1), begin));
+  EXPECT_FALSE(monitor.wants_kill(begin + 1h));
+}
+
+TEST(JobMonitor, FlagsThatMpirunRefusesAreNamed) {
+  JobMonitor monitor({.ranks = 1, .extra_mpi_flags = "--nonsense"});
+  EXPECT_EQ(monitor.exit_code({213, 0}), 2);
+  EXPECT_THAT(monitor.closing_lines({213, 0}),
+              ElementsAre("mpirun ended with code 213 before any rank was heard of; expected flags "
+                          "that it knows, found --extra-mpi-flags '--nonsense'"));
+  JobMonitor plain({.ranks = 1});
+  EXPECT_EQ(plain.exit_code({213, 0}), 213);
+  EXPECT_THAT(plain.closing_lines({213, 0}),
+              ElementsAre("mpirun ended with code 213 before any rank was heard of"));
+  EXPECT_THAT(plain.closing_lines(kSuccess), IsEmpty());
+  static_cast<void>(monitor.take(started(0)));
+  EXPECT_EQ(monitor.exit_code({213, 0}), 213);
 }
 
 TEST(JobMonitor, CountsWhenManyFail) {
   JobMonitor monitor({.ranks = 20});
-  int lines = 0;
-  for (int rank = 0; rank < 20; ++rank)
-    lines += static_cast<int>(monitor.take(ended(rank, 1)).size());
-  EXPECT_EQ(lines, 16);
-  EXPECT_THAT(monitor.closing_lines(), ElementsAre("4 more ranks failed"));
+  const auto begin = JobMonitor::Clock::now();
+  for (int rank = 0; rank < 20; ++rank) {
+    static_cast<void>(monitor.take(started(rank)));
+    static_cast<void>(monitor.take(ended(rank, 1), begin));
+  }
+  EXPECT_EQ(monitor.due_lines(begin + JobMonitor::kHold).size(), 16U);
+  EXPECT_THAT(monitor.closing_lines({1, 0}), ElementsAre("4 more ranks failed"));
 }
 
 TEST(JobMonitor, ExitCodeIsThatOfMpirun) {
@@ -63,7 +120,8 @@ TEST(JobMonitor, FaultTolerantJobsFailWithTheFirstRankThatDid) {
   static_cast<void>(monitor.take(ended(0, 5)));
   static_cast<void>(monitor.take(ended(2, 0)));
   EXPECT_EQ(monitor.exit_code({0, 0}), 128 + SIGSEGV);
-  EXPECT_THAT(monitor.closing_lines(), IsEmpty());
+  EXPECT_THAT(monitor.closing_lines(kSuccess),
+              ElementsAre(HasSubstr("rank 1 on"), HasSubstr("rank 0 on")));
 }
 
 TEST(JobMonitor, ARankThatNeverSaidHowItEndedIsAFailure) {
@@ -71,7 +129,8 @@ TEST(JobMonitor, ARankThatNeverSaidHowItEndedIsAFailure) {
   for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank)));
   static_cast<void>(monitor.take(ended(0, 0)));
   EXPECT_EQ(monitor.exit_code({0, 0}), 1);
-  EXPECT_THAT(monitor.closing_lines(), ElementsAre(HasSubstr("rank 1 on host a (pid 101)")));
+  EXPECT_THAT(monitor.closing_lines(kSuccess),
+              ElementsAre(HasSubstr("rank 1 on host a (pid 101)")));
 }
 
 TEST(JobMonitor, AJobToldToEndEndsBySignal) {

@@ -22,6 +22,7 @@ RankReport sample() {
   report.exit_code = 0;
   report.killed_by = 9;
   report.told_to_end = true;
+  report.ended_at_us = 1'800'000'000'123'456;
   report.host = "node7.cluster";
   return report;
 }

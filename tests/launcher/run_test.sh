@@ -65,6 +65,8 @@ usage_errors)
   run "$bfrun" -np 1 --extra-mpi-flags "'a" true; expect_code 2; expect_error "no closing '"
   run "$bfrun" -np 1 --network-interface nonexistent7 true; expect_code 2
   expect_error "no interface 'nonexistent7'"
+  run "$bfrun" -np 100000 true; expect_code 2
+  expect_error "-np 100000: .* at most $((64 * cores)) ranks.*--oversubscribe"
   run "$bfrun" -np 4096 --bind-to core true; expect_code 2; expect_error "a core for each rank"
   ;;
 missing_command)
@@ -95,6 +97,21 @@ killed_rank_is_named)
   run "$bfrun" -np 3 sh -c '[ $RANK = 2 ] && kill -9 $$; sleep 600'
   expect_code 137; expect_error '^bfrun: rank 2 on host .* \(pid [0-9]+\) was killed by signal 9 \(SIGKILL\)$'
   expect_no_error 'bfrun: rank [01]'
+  ;;
+term_while_starting)
+  # It starts no rank and listens to nobody.
+  printf '#!/bin/sh\n[ "$1" = --version ] && exec echo "mpirun (Open MPI) 5.0.11"
+trap "" TERM INT\necho $$ >%s/pid.0\nexec sleep 600\n' "$work" >"$work/mpirun"
+  chmod +x "$work/mpirun"
+  start --mpirun "$work/mpirun" -np 3 true; wait_for_ranks 1
+  kill -TERM "$job"; wait "$job"; code=$?
+  expect_code 143; expect_no_orphan
+  ;;
+mpirun_refuses)
+  run "$bfrun" -np 1 --extra-mpi-flags "--nonsense" true; expect_code 2
+  expect_error "^bfrun: mpirun ended with code 213 .*--extra-mpi-flags '--nonsense'"
+  run "$bfrun" -np 1 --extra-mpi-flags "stray" true; expect_code 66
+  expect_error "^bfrun: mpirun ended with code 66 .*'stray'"
   ;;
 failed_rank_is_named)
   run "$bfrun" -np 3 sh -c '[ $RANK = 1 ] && exit 3; sleep 600'
@@ -128,6 +145,8 @@ more_ranks_than_cores)
   run "$bfrun" -np $((4 * cores)) sh -c 'echo $WORLD_SIZE'
   expect_code 0; [[ "$(grep -c "^$((4 * cores))$" "$work/out")" == $((4 * cores)) ]] || fail "ranks"
   expect_error "$((4 * cores)) ranks on 1 host, not bound"
+  run "$bfrun" --oversubscribe -np $((64 * cores + 1)) --mpirun "$work/none" true
+  expect_code 2; expect_error "--mpirun.*$work/none"
   ;;
 environment_is_exported)
   export BF_TEST_HERE="from here"
