@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
 
@@ -25,7 +27,20 @@ constexpr std::size_t kFlushBytes = 64 << 10;
 
 // A JSON string literal; bytes that are not UTF-8 become U+FFFD.
 std::string quoted(std::string_view text) {
+  const auto is_plain = [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; };
+  if (std::ranges::all_of(text, is_plain)) {
+    return fmt::format("\"{}\"", text);
+  }
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Out of memory: the trace loses a span, the operation goes on.
+template <typename Write>
+void quietly(const Write& write) noexcept {
+  try {
+    write();
+  } catch (...) {
+  }
 }
 
 int open_file(const std::string& path) {
@@ -66,54 +81,128 @@ class Timeline::Writer {
 
   void begin(std::string_view lane, std::string_view name) {
     const std::lock_guard lock(mutex_);
-    Lane& row = lane_of(lane);
+    Row* const running = find_running(lane);
+    Row& row = running != nullptr ? *running : free_row(lane);
     ++row.running;
-    append(fmt::format(R"("name":{},"ph":"B")", quoted(name)), row);
+    append_begin(name, row);
   }
 
   void end(std::string_view lane) {
     const std::lock_guard lock(mutex_);
-    const auto found = lanes_.find(lane);
-    if (found == lanes_.end() || found->second.running == 0) {
-      return;
+    if (Row* const row = find_running(lane)) {
+      --row->running;
+      append(R"("ph":"E")", *row, Clock::now());
     }
-    --found->second.running;
-    append(R"("ph":"E")", found->second);
   }
 
   void mark(std::string_view lane, std::string_view name) {
     const std::lock_guard lock(mutex_);
-    append(fmt::format(R"("name":{},"ph":"i","s":"t")", quoted(name)), lane_of(lane));
+    Row* const running = find_running(lane);
+    append(fmt::format(R"("name":{},"ph":"i","s":"t")", quoted(name)),
+           running != nullptr ? *running : free_row(lane), Clock::now());
+  }
+
+  int take(std::string_view lane) {
+    const std::lock_guard lock(mutex_);
+    Row& row = free_row(lane);
+    row.is_taken = true;
+    return row.number;
+  }
+
+  void give_back(int number) {
+    const std::lock_guard lock(mutex_);
+    Row& row = row_of(number);
+    const auto now = Clock::now();
+    for (; row.running > 0; --row.running) {
+      append(R"("ph":"E")", row, now);
+    }
+    row.is_taken = false;
+  }
+
+  void begin(int number, std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    Row& row = row_of(number);
+    ++row.running;
+    append_begin(name, row);
+  }
+
+  void end(int number, Clock::time_point when) {
+    const std::lock_guard lock(mutex_);
+    if (Row& row = row_of(number); row.running > 0) {
+      --row.running;
+      append(R"("ph":"E")", row, when);
+    }
+  }
+
+  void add(int number, std::string_view name, Clock::time_point from, Clock::time_point to) {
+    const std::lock_guard lock(mutex_);
+    const auto ns =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::max(to, from) - from).count();
+    append(fmt::format(R"("name":{},"ph":"X","dur":{}.{:03})", quoted(name), ns / 1000, ns % 1000),
+           row_of(number), from);
   }
 
  private:
-  struct Lane {
-    int number;
-    int running = 0;
-  };
+  using Clock = Timeline::Clock;
 
-  Lane& lane_of(std::string_view name) {
-    const auto found = lanes_.find(name);
-    if (found != lanes_.end()) {
-      return found->second;
+  struct Row {
+    int number = 0;
+    int running = 0;
+    /// By a `TraceRow`.
+    bool is_taken = false;
+  };
+  using SameName = std::vector<std::unique_ptr<Row>>;
+
+  Row& row_of(int number) { return *rows_[static_cast<std::size_t>(number - 1)]; }
+
+  /// The row on which spans of the lane itself run, or null.
+  Row* find_running(std::string_view lane) {
+    const auto found = lanes_.find(lane);
+    if (found == lanes_.end()) {
+      return nullptr;
     }
-    const int number = static_cast<int>(lanes_.size()) + 1;
+    for (const auto& row : found->second) {
+      if (!row->is_taken && row->running > 0) {
+        return row.get();
+      }
+    }
+    return nullptr;
+  }
+
+  /// The first row of that name on which nothing runs.
+  Row& free_row(std::string_view lane) {
+    const auto found = lanes_.find(lane);
+    auto& rows =
+        found != lanes_.end() ? found->second : lanes_.emplace(lane, SameName{}).first->second;
+    for (const auto& row : rows) {
+      if (!row->is_taken && row->running == 0) {
+        return *row;
+      }
+    }
+    const int number = static_cast<int>(rows_.size()) + 1;
+    const std::string name =
+        rows.empty() ? std::string(lane) : fmt::format("{} ({})", lane, rows.size() + 1);
     pending_ += fmt::format(
         ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}"
         "}",
-        rank_, number, quoted(name));
-    return lanes_.emplace(name, Lane{number}).first->second;
+        rank_, number, quoted(std::string_view(name)));
+    rows.push_back(std::make_unique<Row>(Row{.number = number}));
+    rows_.push_back(rows.back().get());
+    return *rows.back();
+  }
+
+  void append_begin(std::string_view name, const Row& row) {
+    append(fmt::format(R"("name":{},"ph":"B")", quoted(name)), row, Clock::now());
   }
 
   // Whole microseconds and nanoseconds are printed apart: a double has no room for both.
-  void append(std::string_view fields, const Lane& lane) {
-    const auto elapsed = std::chrono::steady_clock::now() - steady_start_;
+  void append(std::string_view fields, const Row& row, Clock::time_point when) {
     const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                        system_start_.time_since_epoch() + elapsed)
+                        system_start_.time_since_epoch() + (when - steady_start_))
                         .count();
     const bool was_empty = pending_.empty();
     pending_ += fmt::format(",\n{{{},\"ts\":{}.{:03},\"pid\":{},\"tid\":{}}}", fields, ns / 1000,
-                            ns % 1000, rank_, lane.number);
+                            ns % 1000, rank_, row.number);
     if (was_empty || pending_.size() >= kFlushBytes) {
       wake_.notify_one();
     }
@@ -154,12 +243,14 @@ class Timeline::Writer {
   const int file_;
   const pid_t owner_ = ::getpid();
   const std::chrono::system_clock::time_point system_start_ = std::chrono::system_clock::now();
-  const std::chrono::steady_clock::time_point steady_start_ = std::chrono::steady_clock::now();
+  const Clock::time_point steady_start_ = Clock::now();
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::string pending_;
-  std::map<std::string, Lane, std::less<>> lanes_;
+  std::map<std::string, SameName, std::less<>> lanes_;
+  /// By number, from 1 on.
+  std::vector<Row*> rows_;
   bool closing_ = false;
   std::thread thread_;
 };
@@ -175,20 +266,46 @@ void Timeline::end(std::string_view lane) { writer_->end(lane); }
 
 void Timeline::mark(std::string_view lane, std::string_view name) { writer_->mark(lane, name); }
 
-void Span::open(Timeline* timeline, std::string_view lane, std::string_view name) noexcept {
-  try {
-    lane_ = lane;
-    timeline->begin(lane, name);
-    timeline_ = timeline;
-  } catch (...) {  // out of memory: the trace loses a span, the operation goes on
+void TraceRow::take(Timeline& timeline, std::string_view lane) noexcept {
+  quietly([&] {
+    number_ = timeline.writer_->take(lane);
+    timeline_ = &timeline;
+  });
+}
+
+void TraceRow::give_back() noexcept {
+  quietly([&] { std::exchange(timeline_, nullptr)->writer_->give_back(number_); });
+}
+
+void TraceRow::begin(std::string_view name) noexcept {
+  if (timeline_ != nullptr) {
+    quietly([&] { timeline_->writer_->begin(number_, name); });
   }
 }
 
-void Span::close() noexcept {
-  try {
-    timeline_->end(lane_);
-  } catch (...) {
+void TraceRow::end(Timeline::Clock::time_point when) noexcept {
+  if (timeline_ != nullptr) {
+    quietly([&] { timeline_->writer_->end(number_, when); });
   }
+}
+
+void TraceRow::add(std::string_view name, Timeline::Clock::time_point from,
+                   Timeline::Clock::time_point to) noexcept {
+  if (timeline_ != nullptr) {
+    quietly([&] { timeline_->writer_->add(number_, name, from, to); });
+  }
+}
+
+void Span::open(Timeline* timeline, std::string_view lane, std::string_view name) noexcept {
+  quietly([&] {
+    lane_ = lane;
+    timeline->begin(lane, name);
+    timeline_ = timeline;
+  });
+}
+
+void Span::close() noexcept {
+  quietly([&] { timeline_->end(lane_); });
 }
 
 }  // namespace bluefog

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace bluefog {
 
@@ -15,10 +17,13 @@ namespace bluefog {
 /// microseconds of the system clock, which aligns the files of one machine.
 ///
 /// Each lane (a tensor, a bucket, an operation's name) is a row of its own, in
-/// which begin and end nest. Thread-safe. Cost: one formatted line under a lock
+/// which begin and end nest; activities that share a lane's name and overlap get
+/// a row each (`TraceRow`). Thread-safe. Cost: one formatted line under a lock
 /// per event; a thread writes them, and sleeps while there are none.
 class Timeline {
  public:
+  using Clock = std::chrono::steady_clock;
+
   /// @throws InvalidArgument if the file cannot be written, with its name and the reason.
   Timeline(const std::string& prefix, int rank);
   Timeline(const Timeline&) = delete;
@@ -36,8 +41,59 @@ class Timeline {
   void mark(std::string_view lane, std::string_view name);
 
  private:
+  friend class TraceRow;
   class Writer;
   std::unique_ptr<Writer> writer_;
+};
+
+/// A row of a timeline that one activity has to itself, with all that happens inside it, so that
+/// spans nest although others of the same name run at the same time.
+///
+/// Used by one thread at a time; the timeline outlives it. Does not throw: where memory runs out,
+/// the trace loses spans.
+class TraceRow {
+ public:
+  /// Writes nothing.
+  TraceRow() = default;
+  /// The first row called `lane` that is free; none where `timeline` is null.
+  TraceRow(Timeline* timeline, std::string_view lane) noexcept {
+    if (timeline != nullptr) {
+      take(*timeline, lane);
+    }
+  }
+  TraceRow(TraceRow&& other) noexcept
+      : timeline_(std::exchange(other.timeline_, nullptr)), number_(other.number_) {}
+  TraceRow& operator=(TraceRow&& other) noexcept {
+    close();
+    timeline_ = std::exchange(other.timeline_, nullptr);
+    number_ = other.number_;
+    return *this;
+  }
+  ~TraceRow() { close(); }
+
+  [[nodiscard]] bool is_open() const noexcept { return timeline_ != nullptr; }
+
+  /// Starts a span inside the one that was started last.
+  void begin(std::string_view name) noexcept;
+  /// Ends the span that was started last, at `when`.
+  void end(Timeline::Clock::time_point when = Timeline::Clock::now()) noexcept;
+  /// A span that is over, inside the one that was started last.
+  void add(std::string_view name, Timeline::Clock::time_point from,
+           Timeline::Clock::time_point to) noexcept;
+
+  /// Ends what still runs, and gives the row back.
+  void close() noexcept {
+    if (timeline_ != nullptr) {
+      give_back();
+    }
+  }
+
+ private:
+  void take(Timeline& timeline, std::string_view lane) noexcept;
+  void give_back() noexcept;
+
+  Timeline* timeline_ = nullptr;
+  int number_ = 0;
 };
 
 /// An activity that lasts as long as this object. Costs a null check when

@@ -88,7 +88,8 @@ void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
   }
   active_.push_back({&operation, std::move(owner)});
   if (parts_.timeline) {
-    parts_.timeline->begin(lane_of(operation), timeline_name(operation.envelope().kind));
+    operation.call_.row = TraceRow(parts_.timeline.get(), lane_of(operation));
+    operation.call_.row.begin(timeline_name(operation.envelope().kind));
   }
   if (parts_.recorder) {
     parts_.recorder->begin(operation.call_.index, operation.partner(), operation.envelope());
@@ -186,10 +187,8 @@ bool Engine::step(Operation& operation, const StepRights& rights) {
   }
 }
 
-void Engine::end_span(const Operation& operation, FlightRecorder::State state) {
-  if (parts_.timeline) {
-    parts_.timeline->end(lane_of(operation));
-  }
+void Engine::end_span(Operation& operation, FlightRecorder::State state) {
+  operation.call_.row.close();
   if (parts_.recorder) {
     parts_.recorder->end(operation.call_.index, operation.partner(), state);
   }
@@ -208,7 +207,7 @@ bool Engine::start_next(Operation& operation) {
     throw;
   }
   call.exchange.start(parts_.rank, spec, CallId::make(call.index, call.step), parts_.routes,
-                      operation);
+                      operation, call.row.is_open() ? &call.row : nullptr);
   ++call.step;
   call.last = spec.last;
   call.consumption = spec.consumption;

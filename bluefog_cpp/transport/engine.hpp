@@ -163,7 +163,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);
   void complete(Operation& operation);
-  void end_span(const Operation& operation, FlightRecorder::State state);
+  void end_span(Operation& operation, FlightRecorder::State state);
   /// Writes what all calls under way wait for.
   void write_flight_record(std::string_view reason) const;
   void fail(Operation& operation, std::exception_ptr error);

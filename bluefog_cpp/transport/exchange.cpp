@@ -11,8 +11,9 @@
 namespace bluefog {
 
 void Exchange::start(int rank, const ExchangeSpec& spec, CallId id, const Routes& routes,
-                     Receiver& receiver) {
+                     Receiver& receiver, TraceRow* row) {
   spec_ = spec;
+  row_ = row;
   id_ = id;
   rank_ = rank;
   receiver_ = &receiver;
@@ -74,13 +75,12 @@ void Exchange::add_sendings(const Outgoing& outgoing, const Routes& routes) {
 }
 
 bool Exchange::step(const StepRights& rights, PeerWord& word) {
-  bool moved = false;
-  if (!published_ && rights.may_publish) {
-    moved = publish();
+  if (row_ != nullptr) [[unlikely]] {
+    return step_traced(rights, word);
   }
-  if (!consumed_ && (spec_.consumption == Consumption::AsItArrives || rights.waited_for)) {
-    moved |=
-        spec_.pace == Pace::Together ? consume_together(word) : consume_each(word);
+  bool moved = may_publish(rights) && publish();
+  if (may_consume(rights)) {
+    moved |= consume(word);
   }
   return moved;
 }
@@ -281,6 +281,7 @@ bool Exchange::consume_each(PeerWord& word) {
       receiver_->receive(source.used, bytes.size(), {&piece, 1});
       source.transport->consume(source.rank, spec_.lane, bytes.size());
       source.used += bytes.size();
+      used_ += bytes.size();
       moved = true;
     }
     if (source.used == source.bytes) {
@@ -322,13 +323,16 @@ std::vector<Retraction> Exchange::retract() {
   return retractions;
 }
 
+bool Exchange::is_awaited(const Source& source) const {
+  const bool waits = spec_.pace == Pace::Each ||
+                     source.transport->readable(source.rank, spec_.lane).empty();
+  return !source.finished && (!source.accepted || waits);
+}
+
 std::vector<int> Exchange::awaited_sources() const {
   std::vector<int> ranks;
   for (const Source& source : sources_) {
-    const bool waits = spec_.pace == Pace::Together
-                           ? source.transport->readable(source.rank, spec_.lane).empty()
-                           : !source.finished;
-    if (!source.finished && (!source.accepted || waits)) {
+    if (is_awaited(source)) {
       ranks.push_back(source.rank);
     }
   }

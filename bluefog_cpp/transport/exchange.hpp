@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bluefog_cpp/base/trace.hpp"
 #include "bluefog_cpp/base/weighted_rank.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
@@ -122,8 +123,9 @@ struct Retraction {
 class Exchange {
  public:
   /// @param rank this rank, for messages.
+  /// @param row where spans go; null: none are written.
   void start(int rank, const ExchangeSpec& spec, CallId id, const Routes& routes,
-             Receiver& receiver);
+             Receiver& receiver, TraceRow* row = nullptr);
 
   /// @return whether anything moved.
   /// @throws MismatchError, PeerFailure: the exchange then has to be retracted.
@@ -163,6 +165,32 @@ class Exchange {
     Transport* transport = nullptr;
   };
 
+  /// Why an exchange stands still.
+  struct Pause {
+    enum class Reason : std::uint8_t { None, Source, Reader, EarlierCall, NobodyWaits };
+    Reason reason = Reason::None;
+    int rank = -1;
+
+    friend bool operator==(const Pause&, const Pause&) = default;
+  };
+
+  [[nodiscard]] bool may_publish(const StepRights& rights) const noexcept {
+    return !published_ && rights.may_publish;
+  }
+  [[nodiscard]] bool may_consume(const StepRights& rights) const noexcept {
+    return !consumed_ &&
+           (spec_.consumption == Consumption::AsItArrives || rights.waited_for);
+  }
+  bool consume(PeerWord& word) {
+    return spec_.pace == Pace::Together ? consume_together(word) : consume_each(word);
+  }
+  bool step_traced(const StepRights& rights, PeerWord& word);
+  void trace(std::string_view name, Timeline::Clock::time_point from);
+  void trace_pause(const StepRights& rights);
+  void end_pause(Timeline::Clock::time_point when);
+  [[nodiscard]] Pause pause_now(const StepRights& rights) const;
+  [[nodiscard]] bool is_awaited(const Source& source) const;
+
   void add_sendings(const Outgoing& outgoing, const Routes& routes);
   bool publish();
   [[nodiscard]] std::size_t copied_out() const noexcept;
@@ -189,9 +217,13 @@ class Exchange {
   std::vector<std::vector<WeightedRank>> split_readers_;
   std::size_t missing_headers_ = 0;
   std::size_t unfinished_sources_ = 0;
+  /// Bytes of arrived messages that were used; with `Pace::Together` those of each source.
   std::size_t used_ = 0;
   bool published_ = false;
   bool consumed_ = false;
+  TraceRow* row_ = nullptr;
+  /// Whose span is open in the row.
+  Pause pause_{};
 };
 
 }  // namespace bluefog

@@ -26,6 +26,8 @@ struct CallState {
   /// Every rank comes to the same verdict on this call by itself.
   bool peers_know = false;
   int waiters = 0;
+  /// The call's row in the timeline, while it lasts.
+  TraceRow row{};
 };
 
 /// A call as a sequence of exchanges, and what becomes of the bytes that arrive.

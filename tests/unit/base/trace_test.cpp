@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -15,17 +16,20 @@
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "tests/support/trace_events.hpp"
 
 namespace bluefog {
 namespace {
 
+using bluefog::testing::spans_of;
+using bluefog::testing::TraceSpan;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-class TimelineTest : public testing::Test {
+class TimelineTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "timeline_XXXXXX";
+    std::string name = ::testing::TempDir() + "timeline_XXXXXX";
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     directory_ = name;
   }
@@ -80,6 +84,45 @@ TEST_F(TimelineTest, WritesNestedSpansOnNamedLanes) {
   }
   EXPECT_EQ(lanes.at(begins[0].at("tid")), "layer.\"0\"");
   EXPECT_EQ(lanes.size(), 2);
+}
+
+TEST_F(TimelineTest, ActivitiesOfOneNameThatOverlapGetRowsOfTheirOwn) {
+  {
+    Timeline timeline(prefix(), 0);
+    TraceRow first(&timeline, "w");
+    first.begin("FIRST");
+    first.begin("wait");
+    TraceRow second(&timeline, "w");
+    second.begin("SECOND");
+    first.end();
+    const auto now = Timeline::Clock::now();
+    first.add("copy", now, now);
+    first = {};
+    second.begin("left open");
+    const TraceRow third(&timeline, "w");  // the first row again
+    timeline.begin("w", "USER");           // and a third one
+    timeline.end("w");
+  }
+  const auto spans = spans_of(json::parse(text(0)));
+  ASSERT_EQ(spans.size(), 6U);
+  const auto span = [&](const std::string& name) {
+    return *std::ranges::find(spans, name, &TraceSpan::name);
+  };
+  EXPECT_EQ(span("FIRST").row, "w");
+  EXPECT_TRUE(span("FIRST").holds(span("wait")));
+  EXPECT_TRUE(span("FIRST").holds(span("copy")));
+  EXPECT_EQ(span("SECOND").row, "w (2)");
+  EXPECT_TRUE(span("SECOND").holds(span("left open")));
+  EXPECT_EQ(span("USER").row, "w (3)");
+}
+
+TEST_F(TimelineTest, ARowWithoutATimelineDoesNothing) {
+  TraceRow row(nullptr, "w");
+  row.begin("A");
+  row.end();
+  TraceRow other = std::move(row);
+  other.close();
+  EXPECT_FALSE(other.is_open());
 }
 
 TEST_F(TimelineTest, EmptyTimelineIsValid) {
