@@ -1,7 +1,8 @@
 """Starts neighbor_allreduce_benchmark several times and prints every start and the medians.
 
 Processes land on cores and memory differently at each start, and a virtual machine may run the
-same program twice as slow by placement alone: one start says little. The hand-over column (the time
+same program twice as slow by placement alone: one start says little. The bare loop (two ranks: copying,
+flagging and adding alone) is 0 where it is not timed. The hand-over column (the time
 of a call without payload) tells starts apart whose cores share a cache from those whose do not.
 """
 
@@ -37,6 +38,7 @@ def row(label, bytes_, record):
     return (
         f"{label:>8} {bytes_:>11} B  {record['median_us']:>10.2f} us"
         f"  memcpy {record['memcpy_us']:>10.2f} us  ratio {record['limit_ratio']:>6.2f}"
+        f"  bare loop {record['bare_loop_us']:>10.2f} us"
         f"  hand-over {record['hand_over_us']:>5.2f} us"
     )
 
@@ -52,7 +54,7 @@ def main():
     for bytes_ in starts[0]:
         median = {
             key: statistics.median(start[bytes_][key] for start in starts)
-            for key in ("median_us", "memcpy_us", "limit_ratio", "hand_over_us")
+            for key in ("median_us", "memcpy_us", "limit_ratio", "bare_loop_us", "hand_over_us")
         }
         print(row("median", bytes_, median))
 

@@ -3,6 +3,9 @@
 // call; the slowest rank counts; medians are printed. Of short messages a timing spans several
 // calls, rewriting included: one alone is not much longer than reading the clock.
 //
+// Beside it, of two ranks and messages that are not short, the bare loop (benchmarks/bare_loop.hpp):
+// copying, flagging and adding alone, by two threads of rank 0 while the other rank sleeps.
+//
 // The hand-over is the time of a call that carries nothing: what the cores that the ranks were
 // given need to see each other's stores. It differs several times over between cores that share a
 // cache and cores that do not.
@@ -16,9 +19,11 @@
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "benchmarks/bare_loop.hpp"
 #include "benchmarks/rounds.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
@@ -35,6 +40,8 @@ using bluefog::benchmarks::time_us;
 /// Messages of up to so many bytes are timed in batches of so many calls.
 constexpr std::int64_t kShortBytes = 4096;
 constexpr int kShortBatch = 32;
+/// What the bare loop copies before each flag.
+constexpr std::size_t kLoopChunk = std::size_t{128} << 10U;
 
 struct Result {
   std::int64_t bytes = 0;
@@ -43,6 +50,8 @@ struct Result {
   double op_p95_us = 0;
   double memcpy_us = 0;
   double hand_over_us = 0;
+  /// 0 where it is not timed.
+  double loop_us = 0;
 };
 
 Result measure(Context& context, const std::shared_ptr<const bluefog::NeighborPlan>& plan,
@@ -53,6 +62,11 @@ Result measure(Context& context, const std::shared_ptr<const bluefog::NeighborPl
   std::vector<double> op_times;
   std::vector<double> copy_times;
   std::vector<double> hand_over_times;
+  std::vector<double> loop_times;
+  std::optional<bluefog::benchmarks::BareLoop> loop;
+  if (context.size() == 2 && context.rank() == 0 && bytes > kShortBytes) {
+    loop.emplace(static_cast<std::size_t>(bytes), kLoopChunk);
+  }
   const int batch = bytes <= kShortBytes ? kShortBatch : 1;
   const auto rewrite = [&](int round) {
     const auto value = static_cast<float>(round % 8 + context.rank());
@@ -88,6 +102,10 @@ Result measure(Context& context, const std::shared_ptr<const bluefog::NeighborPl
                                 }
                               }) /
                               kShortBatch);
+    if (loop) {
+      loop_times.push_back(loop->time_us());
+    }
+    bluefog::ops::barrier(context);
   };
   const double per_round = 4e-5 + static_cast<double>(bytes) * 8e-10;
   const int rounds = std::clamp(static_cast<int>(seconds / per_round), 15, 20000);
@@ -97,6 +115,7 @@ Result measure(Context& context, const std::shared_ptr<const bluefog::NeighborPl
   op_times.clear();
   copy_times.clear();
   hand_over_times.clear();
+  loop_times.clear();
   for (int i = 0; i < rounds; ++i) {
     round(i);
   }
@@ -107,7 +126,8 @@ Result measure(Context& context, const std::shared_ptr<const bluefog::NeighborPl
           .op_us = quantile(op_times, 0.5),
           .op_p95_us = quantile(op_times, 0.95),
           .memcpy_us = quantile(copy_times, 0.5),
-          .hand_over_us = quantile(hand_over_times, 0.5)};
+          .hand_over_us = quantile(hand_over_times, 0.5),
+          .loop_us = loop ? quantile(loop_times, 0.5) : 0};
 }
 
 std::shared_ptr<const bluefog::NeighborPlan> make_plan(const Context& context) {
@@ -140,14 +160,15 @@ int run(int argc, char** argv) {
                                         {"p95_us", result.op_p95_us},
                                         {"memcpy_us", result.memcpy_us},
                                         {"hand_over_us", result.hand_over_us},
+                                        {"bare_loop_us", result.loop_us},
                                         {"limit_ratio", result.op_us / result.memcpy_us}}
                              .dump());
     } else {
       fmt::print(
           "{:>10} B  median {:>10.2f} us  p95 {:>10.2f} us  memcpy {:>10.2f} us  ratio {:.2f}  "
-          "hand-over {:.2f} us\n",
+          "bare loop {:>10.2f} us  hand-over {:.2f} us\n",
           result.bytes, result.op_us, result.op_p95_us, result.memcpy_us,
-          result.op_us / result.memcpy_us, result.hand_over_us);
+          result.op_us / result.memcpy_us, result.loop_us, result.hand_over_us);
     }
     std::fflush(stdout);
   }
