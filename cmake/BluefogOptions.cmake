@@ -1,6 +1,7 @@
 # Every option a user may set, in one place. docs/building.md explains them.
 option(BLUEFOG_BUILD_TESTS "Build the test suites" ${PROJECT_IS_TOP_LEVEL})
-option(BLUEFOG_BUILD_EXAMPLES "Build the examples (needs LibTorch)" ${PROJECT_IS_TOP_LEVEL})
+option(BLUEFOG_BUILD_EXAMPLES "Build the examples (need LibTorch) and the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(BLUEFOG_BUILD_TOOLS "Build the commands bfrun, bftopo and bftrace" ON)
 option(BLUEFOG_INSTALL "Write install rules for the package" ON)
 option(BLUEFOG_CCACHE "Compile through ccache where it is installed" ON)
 option(BLUEFOG_WARNINGS_AS_ERRORS "Treat compiler warnings as errors (presets set it)" OFF)

@@ -1,8 +1,7 @@
 # How test programs are registered. Every rung of docs/architecture.md's ladder
-# is a label; a GoogleTest case that skips shows as skipped, never as passed.
+# is a label; a case that skips is counted as skipped, never as passed.
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-include(GoogleTest)
 
 # Deadlines are short, so that a stall ends with an error that names it.
 set(BLUEFOG_TEST_ENVIRONMENT
@@ -10,12 +9,11 @@ set(BLUEFOG_TEST_ENVIRONMENT
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1"
     "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1"
     "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
-set(BLUEFOG_CASE_TIMEOUT 60)
 set(BLUEFOG_LAUNCH_TIMEOUT 300)
 if(BLUEFOG_SANITIZE)
   list(REMOVE_ITEM BLUEFOG_TEST_ENVIRONMENT "BLUEFOG_TIMEOUT=5")
   list(APPEND BLUEFOG_TEST_ENVIRONMENT "BLUEFOG_TIMEOUT=15")
-  set(BLUEFOG_CASE_TIMEOUT 240)
+  set(BLUEFOG_LAUNCH_TIMEOUT 900)
   if(BLUEFOG_SANITIZE MATCHES "thread")
     list(APPEND BLUEFOG_TEST_ENVIRONMENT "BLUEFOG_SHM_CHUNK_BYTES=16384")
   endif()
@@ -37,30 +35,40 @@ function(bluefog_add_test_program target)
   target_link_libraries(${target} PRIVATE ${arg_LIBS} GTest::gtest GTest::gmock Threads::Threads)
 endfunction()
 
-function(bluefog_discover label name processors)
+# All cases in one process: one process for each, LibTorch with it, took longer than the cases.
+# They are counted one by one all the same (tests/run_ranks.py).
+function(bluefog_run_cases label name processors)
   set(target ${label}_${name})
   target_link_libraries(${target} PRIVATE GTest::gtest_main)
-  gtest_discover_tests(
-    ${target}
-    DISCOVERY_MODE PRE_TEST
-    DISCOVERY_TIMEOUT 60
-    TEST_PREFIX "${label}.${name}."
-    PROPERTIES LABELS ${label} TIMEOUT ${BLUEFOG_CASE_TIMEOUT} PROCESSORS ${processors}
-               ENVIRONMENT "${BLUEFOG_TEST_ENVIRONMENT}"
-               ENVIRONMENT_MODIFICATION "${BLUEFOG_TEST_PATH}")
+  bluefog_add_ranks_test(${label}.${name} LABELS ${label} PROCESSORS ${processors} RANKS 1
+                         COMMAND $<TARGET_FILE:${target}>)
 endfunction()
 
-# bluefog_add_unit_test(NAME SOURCES … [LIBS …]): one rank; each case is a test.
+# bluefog_add_ranks_test(NAME LABELS … PROCESSORS n RANKS n [LAUNCHER …] COMMAND …):
+# a GoogleTest program on so many ranks.
+function(bluefog_add_ranks_test name)
+  cmake_parse_arguments(arg "" "PROCESSORS;RANKS" "LABELS;LAUNCHER;COMMAND" ${ARGN})
+  math(EXPR inner_timeout "${BLUEFOG_LAUNCH_TIMEOUT} - 20")
+  bluefog_add_script_test(
+    ${name}
+    LABELS ${arg_LABELS}
+    PROCESSORS ${arg_PROCESSORS}
+    COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tests/run_ranks.py" --ranks ${arg_RANKS}
+            --name ${name} --results "${PROJECT_BINARY_DIR}/Testing/ranks"
+            --timeout ${inner_timeout} ${arg_LAUNCHER} -- ${arg_COMMAND})
+endfunction()
+
+# bluefog_add_unit_test(NAME SOURCES … [LIBS …]): one rank.
 function(bluefog_add_unit_test name)
   bluefog_add_test_program(unit_${name} ${ARGN})
-  bluefog_discover(unit ${name} 1)
+  bluefog_run_cases(unit ${name} 1)
 endfunction()
 
 # bluefog_add_fabric_test(NAME SOURCES … [LIBS …]): threads of one process are
-# the ranks; each case is a test and has the machine for itself.
+# the ranks, which have the machine for themselves.
 function(bluefog_add_fabric_test name)
   bluefog_add_test_program(fabric_${name} ${ARGN})
-  bluefog_discover(fabric ${name} ${BLUEFOG_CORES})
+  bluefog_run_cases(fabric ${name} ${BLUEFOG_CORES})
 endfunction()
 
 # bluefog_add_mpi_test(NAME SOURCES … [LIBS …] [RANKS 1 2 3 4 8]): processes are
@@ -87,16 +95,8 @@ function(bluefog_add_mpi_test name)
     add_dependencies(mpi_${name} bfrun)
   endif()
   foreach(ranks ${arg_RANKS})
-    bluefog_add_script_test(
-      mpi.${name}.np${ranks}
-      LABELS mpi
-      PROCESSORS ${ranks}
-      TIMEOUT ${BLUEFOG_LAUNCH_TIMEOUT}
-      COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tests/run_ranks.py"
-              --ranks ${ranks} --name mpi.${name}.np${ranks}
-              --results "${PROJECT_BINARY_DIR}/Testing/ranks"
-              --launcher "${launcher}"
-              -- $<TARGET_FILE:mpi_${name}>)
+    bluefog_add_ranks_test(mpi.${name}.np${ranks} LABELS mpi PROCESSORS ${ranks} RANKS ${ranks}
+                           LAUNCHER --launcher "${launcher}" COMMAND $<TARGET_FILE:mpi_${name}>)
   endforeach()
 endfunction()
 

@@ -1,4 +1,4 @@
-"""Launches one GoogleTest program on several ranks and judges each case.
+"""Runs one GoogleTest program on its ranks and judges each case.
 
 Every rank writes its own result file. A case passed when it passed on every
 rank that ran it, failed when any rank failed it or never finished it, and
@@ -24,7 +24,7 @@ def parse_arguments():
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--results", type=pathlib.Path, required=True)
-    parser.add_argument("--launcher", required=True, help="bfrun, or mpirun")
+    parser.add_argument("--launcher", help="bfrun, or mpirun; without one, a single process")
     parser.add_argument("--launcher-args", default="", help="further options of the launcher")
     parser.add_argument("--timeout", type=float, default=280, help="seconds for the whole launch")
     parser.add_argument("command", nargs="+")
@@ -32,6 +32,8 @@ def parse_arguments():
 
 
 def launch_command(args, folder):
+    if not args.launcher:
+        return [str(WRAPPER), str(folder)] + args.command
     command = [args.launcher, "-np", str(args.ranks)]
     if pathlib.Path(args.launcher).name == "mpirun":
         command += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
