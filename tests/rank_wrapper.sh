@@ -4,5 +4,5 @@
 folder=$1
 shift
 rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
-export GTEST_OUTPUT="xml:$folder/rank$rank.xml"
+export GTEST_OUTPUT="xml:$folder/rank$rank.xml" PYTEST_ADDOPTS="--junitxml=$folder/rank$rank.xml"
 exec "$@"

@@ -1,4 +1,4 @@
-"""Runs one GoogleTest program on its ranks and judges each case.
+"""Runs one GoogleTest program, or pytest, on its ranks and judges each case.
 
 Every rank writes its own result file. A case passed when it passed on every
 rank that ran it, failed when any rank failed it or never finished it, and
@@ -58,13 +58,15 @@ def read_rank(path):
     """Yields (case, state, text) of one rank's result file."""
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}"
-        failures = [failure.get("message", "") for failure in case.findall("failure")]
+        # pytest has the whole story in the text, and knows errors outside the case itself.
+        failures = [found.text or found.get("message", "")
+                    for kind in ("failure", "error") for found in case.findall(kind)]
         skipped = case.find("skipped")
         if failures:
             yield name, "failed", "\n".join(failures)
         elif skipped is not None:
             yield name, "skipped", skipped.get("message", "").strip()
-        elif case.get("status") == "run":
+        elif case.get("status", "run") == "run":
             yield name, "passed", ""
 
 

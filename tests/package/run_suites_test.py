@@ -62,7 +62,8 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual({r.state for r in found}, {"failed"})
 
     def test_every_folder_of_tests_is_a_rung_or_shared(self):
-        rungs = {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package"}
+        rungs = {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package",
+                 "python"}
         found = run_suites.missing_suites("release", [])
         self.assertEqual({r.name for r in found}, rungs)
         of_all = [run_suites.Result("release", f"{rung}.a", "passed", "") for rung in rungs]
@@ -92,6 +93,14 @@ class MergeTest(unittest.TestCase):
     def test_a_case_filtered_out_is_not_counted(self):
         cases, _ = self.merge('<testcase classname="A" name="B" status="notrun"/>')
         self.assertEqual(cases, {})
+
+    def test_cases_of_pytest_have_no_status_and_may_err_outside(self):
+        passed = '<testcase classname="a" name="b"/>'
+        erred = '<testcase classname="a" name="b"><error message="at teardown">why</error></testcase>'
+        skipped = '<testcase classname="a" name="c"><skipped message="needs 3"/></testcase>'
+        cases, _ = self.merge(passed + skipped, erred + skipped)
+        self.assertEqual(cases["a.b"], {"state": "failed", "text": "rank 1: why\n"})
+        self.assertEqual(cases["a.c"]["state"], "skipped")
 
 
 if __name__ == "__main__":

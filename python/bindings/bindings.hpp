@@ -1,0 +1,28 @@
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+/// Python's face of the C++ core, one source for each topic. They keep no state: what Python needs
+/// to know between calls, the package's own modules keep.
+///
+/// The interpreter's lock is released in every call that may block or take the engine's mutex: its
+/// holder may wait for the interpreter's lock, when the last owner of a tensor goes.
+namespace bluefog::python {
+
+/// For `def`: the call runs without the interpreter's lock.
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
+
+/// Exceptions of the core become those of `bluefog_cpp.errors`.
+void bind_errors(py::module_& module);
+
+/// `Context`, `Work`.
+void bind_context(py::module_& module);
+
+/// `NeighborPlan`, `MixingMatrix`, `Schedule` and their builders.
+void bind_topology(py::module_& module);
+
+/// The operations on tensors. Their tensors are on the CPU and contiguous; results go into tensors
+/// that the caller made, except where only the call finds out their size.
+void bind_collectives(py::module_& module);
+
+}  // namespace bluefog::python

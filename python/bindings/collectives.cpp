@@ -1,0 +1,235 @@
+#include "ops/collectives.hpp"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/hierarchical_neighbor_allreduce.hpp"
+#include "ops/neighbor_allgather.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "ops/pair_gossip.hpp"
+#include "ops/validation.hpp"
+#include "optimizers/parameter.hpp"
+#include "python/bindings/bindings.hpp"
+#include "python/bindings/tensor_view.hpp"
+
+namespace bluefog::python {
+namespace {
+
+using Plan = std::shared_ptr<NeighborPlan>;
+
+ops::PlanCheck check_of(bool checked) {
+  return checked ? ops::PlanCheck::Checked : ops::PlanCheck::Trusted;
+}
+
+// Views of a call's tensors; the call counts as refused where there is none.
+template <typename... Tensors>
+std::vector<BufferView> views_of(Context& context, const Tensors&... tensors) {
+  std::vector<BufferView> views;
+  ops::validate(context, [&] { (views.push_back(view_of(tensors)), ...); });
+  return views;
+}
+
+// Shapes are compared as part of the name: the core knows flat buffers. `first` is 1 where the
+// first dimension may differ.
+std::string named(const std::string& name, const at::Tensor& tensor, std::int64_t first = 0) {
+  if (tensor.dim() <= 1) {
+    return name;
+  }
+  const std::string shape = optimizers::shape_text(tensor.sizes().slice(first));
+  return fmt::format("{}{}{}{}", name, name.empty() ? "" : " ", first == 0 ? "" : "rows of ",
+                     shape);
+}
+
+// ---- averages
+
+template <typename Run>
+auto run_neighbor_allreduce(Context& context, const at::Tensor& input, const at::Tensor& output,
+                            const Plan& plan, bool checked, const std::string& name, Run&& run) {
+  auto views = views_of(context, input, output);
+  const ops::NeighborAllreduceOptions options{.name = named(name, input),
+                                              .check = check_of(checked)};
+  return run(views[0], views[1], plan, options);
+}
+
+Work start_neighbor_allreduce(Context& context, const at::Tensor& input, const at::Tensor& output,
+                              const Plan& plan, bool checked, const std::string& name) {
+  return run_neighbor_allreduce(
+      context, input, output, plan, checked, name,
+      [&](const BufferView& in, const BufferView& out, const auto& p, const auto& options) {
+        return in.data == out.data
+                   ? ops::neighbor_allreduce_nonblocking(context, out, p, options)
+                   : ops::neighbor_allreduce_nonblocking(context, in, out, p, options);
+      });
+}
+
+void neighbor_allreduce(Context& context, const at::Tensor& input, const at::Tensor& output,
+                        const Plan& plan, bool checked, const std::string& name) {
+  run_neighbor_allreduce(
+      context, input, output, plan, checked, name,
+      [&](const BufferView& in, const BufferView& out, const auto& p, const auto& options) {
+        if (in.data == out.data) {
+          ops::neighbor_allreduce(context, out, p, options);
+        } else {
+          ops::neighbor_allreduce(context, in, out, p, options);
+        }
+      });
+}
+
+Work start_hierarchical(Context& context, const at::Tensor& buffer, const Plan& machine_plan,
+                        bool checked, const std::string& name) {
+  const auto views = views_of(context, buffer);
+  return ops::hierarchical_neighbor_allreduce_nonblocking(
+      context, views[0], machine_plan, {.name = named(name, buffer), .check = check_of(checked)});
+}
+
+Work start_pair_gossip(Context& context, const at::Tensor& input, const at::Tensor& output,
+                       int target, double self_weight, double pair_weight,
+                       const std::string& name) {
+  BufferView in;
+  BufferView out;
+  ops::validate(
+      context,
+      [&] {
+        in = view_of(input);
+        out = view_of(output);
+      },
+      target);
+  return ops::pair_gossip_nonblocking(
+      context, in, out, target,
+      {.name = named(name, input), .self_weight = self_weight, .pair_weight = pair_weight});
+}
+
+Work start_allreduce(Context& context, const at::Tensor& buffer, bool average, bool in_machine,
+                     const std::string& name) {
+  const auto views = views_of(context, buffer);
+  return ops::allreduce_nonblocking(
+      context, views[0],
+      {.name = named(name, buffer),
+       .reduction = average ? ops::Reduction::Average : ops::Reduction::Sum,
+       .scope = in_machine ? ops::Scope::Machine : ops::Scope::Global});
+}
+
+Work start_broadcast(Context& context, const at::Tensor& buffer, int root,
+                     const std::string& name) {
+  const auto views = views_of(context, buffer);
+  return ops::broadcast_nonblocking(context, views[0], root, {.name = named(name, buffer)});
+}
+
+// ---- gathers
+
+/// A gather in flight, and the tensor that it makes on the way.
+struct GatherWork {
+  Work work;
+  std::shared_ptr<at::Tensor> result = std::make_shared<at::Tensor>();
+
+  [[nodiscard]] at::Tensor wait() const {
+    work.wait();
+    return *result;
+  }
+};
+
+// One row for each index of the first dimension; a 0-d tensor is one row of one element.
+std::int64_t row_count(const at::Tensor& tensor) {
+  std::int64_t count = 1;
+  for (std::int64_t d = 1; d < tensor.dim(); ++d) {
+    count *= tensor.size(d);
+  }
+  return count;
+}
+
+void check_rows(const at::Tensor& tensor) {
+  if (row_count(tensor) == 0) {
+    throw InvalidArgument(
+        fmt::format("expected rows that are not empty, found {}", optimizers::describe(tensor)));
+  }
+}
+
+// Called by the engine, which the interpreter's lock must not hold up: plain ATen.
+ops::AllocateGathered allocate_into(const std::shared_ptr<at::Tensor>& result,
+                                    const at::Tensor& input) {
+  std::vector<std::int64_t> shape = input.sizes().vec();
+  if (shape.empty()) {
+    shape.push_back(1);
+  }
+  return [result, shape = std::move(shape), row = row_count(input),
+          dtype = input.scalar_type()](const std::vector<std::int64_t>& counts) mutable {
+    shape[0] = 0;
+    for (const std::int64_t count : counts) {
+      shape[0] += count / row;
+    }
+    *result = at::empty(shape, at::TensorOptions().dtype(dtype));
+    return view_of(*result);
+  };
+}
+
+BufferView rows_of(Context& context, const at::Tensor& input) {
+  BufferView view;
+  ops::validate(context, [&] {
+    view = view_of(input);
+    check_rows(input);
+  });
+  return view;
+}
+
+GatherWork start_allgather(Context& context, const at::Tensor& input, const std::string& name) {
+  GatherWork gather;
+  const BufferView rows = rows_of(context, input);
+  gather.work = ops::allgather_nonblocking(context, rows, allocate_into(gather.result, input),
+                                           {.name = named(name, input, 1)});
+  return gather;
+}
+
+GatherWork start_neighbor_allgather(Context& context, const at::Tensor& input, const Plan& plan,
+                                    bool checked, const std::string& name) {
+  GatherWork gather;
+  const BufferView rows = rows_of(context, input);
+  gather.work = ops::neighbor_allgather_nonblocking(
+      context, rows, allocate_into(gather.result, input), plan,
+      {.name = named(name, input, 1), .check = check_of(checked)});
+  return gather;
+}
+
+}  // namespace
+
+void bind_collectives(py::module_& module) {
+  const auto context = py::arg("context");
+  const auto name = py::arg("name");
+  module.def("neighbor_allreduce", &neighbor_allreduce, context, py::arg("input"),
+             py::arg("output"), py::arg("plan"), py::arg("checked"), name, WithoutGil());
+  module.def("start_neighbor_allreduce", &start_neighbor_allreduce, context, py::arg("input"),
+             py::arg("output"), py::arg("plan"), py::arg("checked"), name, WithoutGil());
+  module.def("start_hierarchical_neighbor_allreduce", &start_hierarchical, context,
+             py::arg("buffer"), py::arg("machine_plan"), py::arg("checked"), name, WithoutGil());
+  module.def("start_pair_gossip", &start_pair_gossip, context, py::arg("input"), py::arg("output"),
+             py::arg("target"), py::arg("self_weight"), py::arg("pair_weight"), name, WithoutGil());
+  module.def("start_allreduce", &start_allreduce, context, py::arg("buffer"), py::arg("average"),
+             py::arg("in_machine"), name, WithoutGil());
+  module.def("start_broadcast", &start_broadcast, context, py::arg("buffer"), py::arg("root"), name,
+             WithoutGil());
+
+  module.def(
+      "note_change",
+      [](const at::Tensor& tensor) {
+        if (!tensor.is_inference()) {
+          tensor.unsafeGetTensorImpl()->bump_version();
+        }
+      },
+      py::arg("tensor"), "Tells autograd that the tensor's values have changed.");
+
+  py::class_<GatherWork>(module, "GatherWork", "A gather in flight.")
+      .def("wait", &GatherWork::wait, WithoutGil(), "The gathered rows.")
+      .def("done", [](const GatherWork& gather) { return gather.work.done(); });
+  module.def("start_allgather", &start_allgather, context, py::arg("input"), name, WithoutGil());
+  module.def("start_neighbor_allgather", &start_neighbor_allgather, context, py::arg("input"),
+             py::arg("plan"), py::arg("checked"), name, WithoutGil());
+  module.def(
+      "barrier", [](Context& c) { ops::barrier(c); }, context, WithoutGil());
+}
+
+}  // namespace bluefog::python

@@ -1,0 +1,113 @@
+#include "bluefog_cpp/transport/context.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bluefog_cpp/transport/mpi/mpi_bootstrap.hpp"
+#include "bluefog_cpp/transport/work.hpp"
+#include "python/bindings/bindings.hpp"
+#include "python/bindings/interrupt.hpp"
+
+namespace bluefog::python {
+namespace {
+
+// The last owner may be Python's collector, which holds the interpreter's lock, and closing a
+// context waits for a thread that may want it.
+std::shared_ptr<Context> for_python(std::shared_ptr<Context> context) {
+  Context* const raw = context.get();
+  return {raw, [owner = std::move(context)](Context* /*raw*/) mutable {
+            if (PyGILState_Check() != 0) {
+              const py::gil_scoped_release released;
+              owner.reset();
+            } else {
+              owner.reset();
+            }
+          }};
+}
+
+std::shared_ptr<Context> create() {
+  std::shared_ptr<Context> context = Context::create();
+  context->set_interrupt_check(&run_signal_handlers);
+  return for_python(std::move(context));
+}
+
+// The child of a fork has none of the context's threads, so nothing of it can end in order.
+void abandon(const std::shared_ptr<Context>& context) {
+  new std::shared_ptr<Context>(context);  // NOLINT: never to be destroyed
+}
+
+void bind_layout(py::class_<Context, std::shared_ptr<Context>>& type) {
+  type.def_property_readonly("machine_count",
+                             [](const Context& c) { return c.machines().machine_count(); })
+      .def_property_readonly("machine_rank",
+                             [](const Context& c) { return c.machines().machine_of(c.rank()); })
+      .def_property_readonly("is_homogeneous",
+                             [](const Context& c) { return c.machines().is_homogeneous(); })
+      .def_property_readonly("local_rank", &Context::local_rank)
+      .def_property_readonly("local_size", &Context::local_size)
+      .def(
+          "transport_to",
+          [](const Context& c, int peer) { return std::string(c.transport_to(peer)); },
+          py::arg("peer"), "Name of the transport to `peer`: \"shm\", \"mpi\", or \"self\".");
+}
+
+void bind_timeline(py::class_<Context, std::shared_ptr<Context>>& type) {
+  type.def(
+          "timeline_begin",
+          [](const Context& c, const std::string& lane, const std::string& name) {
+            if (c.timeline() != nullptr) {
+              c.timeline()->begin(lane, name);
+            }
+            return c.timeline() != nullptr;
+          },
+          py::arg("lane"), py::arg("name"), "False when no timeline is written.")
+      .def(
+          "timeline_end",
+          [](const Context& c, const std::string& lane) {
+            if (c.timeline() != nullptr) {
+              c.timeline()->end(lane);
+            }
+            return c.timeline() != nullptr;
+          },
+          py::arg("lane"));
+}
+
+}  // namespace
+
+void bind_context(py::module_& module) {
+  module.def(
+      "has_mpi", [] { return mpi::is_built(); }, "Whether this build has the MPI transport.");
+
+  py::class_<Work>(module, "Work", "A call in flight.")
+      .def("wait", &Work::wait, WithoutGil(),
+           "Blocks until the call is complete; raises its error.")
+      .def("done", &Work::done, "Whether `wait` would return at once. Never blocks.");
+
+  py::class_<Context, std::shared_ptr<Context>> context(
+      module, "Context",
+      "A group of ranks that communicate. See bluefog_cpp/transport/context.hpp.");
+  context
+      .def_static("create", &create, WithoutGil(),
+                  "Collective. The ranks of this launch, or this process alone.")
+      .def_property_readonly("rank", &Context::rank)
+      .def_property_readonly("size", &Context::size)
+      .def("close", &Context::close, WithoutGil(), "Leaves the group. Idempotent.")
+      .def(
+          "abandon", [](const std::shared_ptr<Context>& c) { abandon(c); },
+          "Forgets it for good, without ending it: for the child of a fork.")
+      .def(
+          "refuse", [](Context& c, const std::string& reason) { c.engine().refuse(reason); },
+          py::arg("reason"), WithoutGil(),
+          "Counts a call that was refused before it began; peers that wait in it are told why.")
+      .def(
+          "log_warning", [](const Context& c, const std::string& text) { c.log().warning(text); },
+          py::arg("text"))
+      .def(
+          "log_error", [](const Context& c, const std::string& text) { c.log().error(text); },
+          py::arg("text"));
+  bind_layout(context);
+  bind_timeline(context);
+}
+
+}  // namespace bluefog::python

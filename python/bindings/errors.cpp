@@ -1,0 +1,58 @@
+#include <c10/util/Exception.h>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "python/bindings/bindings.hpp"
+#include "python/bindings/interrupt.hpp"
+
+namespace bluefog::python {
+namespace {
+
+template <typename... Arguments>
+void raise(const char* name, const Arguments&... arguments) {
+  const py::object type = py::module_::import("bluefog_cpp.errors").attr(name);
+  PyErr_SetObject(type.ptr(), type(arguments...).ptr());
+}
+
+// Derived classes come before their bases.
+void translate(std::exception_ptr thrown) {
+  try {
+    std::rethrow_exception(std::move(thrown));
+  } catch (const Interrupted& e) {
+    e.restore();
+  } catch (const MismatchError& e) {
+    raise("MismatchError", e.what());
+  } catch (const InvalidArgument& e) {
+    raise("InvalidArgument", e.what());
+  } catch (const StateError& e) {
+    raise("StateError", e.what());
+  } catch (const UnsupportedError& e) {
+    raise("UnsupportedError", e.what());
+  } catch (const TimeoutError& e) {
+    raise("TimeoutError", e.what());
+  } catch (const PeerFailure& e) {
+    raise("PeerFailure", e.what(), e.rank());
+  } catch (const MpiError& e) {
+    raise("MpiError", e.what(), e.code());
+  } catch (const TransportError& e) {
+    raise("TransportError", e.what());
+  } catch (const InternalError& e) {
+    raise("InternalError", e.what());
+  } catch (const Error& e) {
+    raise("Error", e.what());
+  } catch (const c10::Error& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what_without_backtrace());
+  }
+}
+
+}  // namespace
+
+void run_signal_handlers() {
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) {
+    throw Interrupted(std::make_shared<py::error_already_set>());
+  }
+}
+
+void bind_errors(py::module_& /*module*/) { py::register_local_exception_translator(&translate); }
+
+}  // namespace bluefog::python

@@ -1,0 +1,30 @@
+#include "python/bindings/tensor_view.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/parameter.hpp"
+
+namespace bluefog::python {
+
+BufferView view_of(const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided || !tensor.is_cpu()) {
+    throw UnsupportedError(
+        fmt::format("expected a dense tensor on the CPU, found {}", optimizers::describe(tensor)));
+  }
+  if (!tensor.is_contiguous()) {
+    throw InvalidArgument(fmt::format("expected a contiguous tensor, found {} with strides {}",
+                                      optimizers::describe(tensor),
+                                      optimizers::shape_text(tensor.strides())));
+  }
+  return {.data = tensor.mutable_data_ptr(),
+          .count = tensor.numel(),
+          .dtype = optimizers::dtype_of(tensor),
+          .device = {},
+          .stream = nullptr,
+          .owner = std::make_shared<const c10::Storage>(tensor.storage())};
+}
+
+}  // namespace bluefog::python

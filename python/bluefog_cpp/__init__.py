@@ -1,0 +1,15 @@
+"""Decentralized training: each process averages its model with a few neighbours of a graph.
+
+`import bluefog_cpp.torch as bf` offers the operations, windows and optimizers, and
+`bluefog_cpp.topology_util` the graphs.
+"""
+
+from bluefog_cpp.errors import (Error, InternalError, InvalidArgument, MismatchError, MpiError,
+                                NotInitialized, PeerFailure, StateError, TimeoutError,
+                                TransportError, UnsupportedError)
+
+__version__ = "0.1.0"
+
+__all__ = ["Error", "InternalError", "InvalidArgument", "MismatchError", "MpiError",
+           "NotInitialized", "PeerFailure", "StateError", "TimeoutError", "TransportError",
+           "UnsupportedError", "__version__"]

@@ -1,0 +1,60 @@
+"""What the package raises. Each class is also the builtin one that fits it best."""
+
+import builtins
+
+
+class Error(Exception):
+    """Root of every exception of this package."""
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument that the caller can correct; found before anything was sent."""
+
+
+class MismatchError(InvalidArgument):
+    """Ranks made different calls, or the same one with other sizes, dtypes, names or weights.
+
+    Raised on both ranks, with both calls in its text. The processes stay usable.
+    """
+
+
+class StateError(Error, RuntimeError):
+    """A call that is not possible now."""
+
+
+class NotInitialized(StateError, ValueError):
+    """`init` has not been called, or `shutdown` has."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """Something that this build or machine cannot do."""
+
+
+class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001
+    """A wait reached its deadline (`BLUEFOG_TIMEOUT`)."""
+
+
+class PeerFailure(Error, RuntimeError):
+    """Another rank refused the call, left or died."""
+
+    def __init__(self, message: str, rank: int = -1):
+        super().__init__(message)
+        self.rank = rank
+        """The rank that failed."""
+
+
+class TransportError(Error, RuntimeError):
+    """A system call, shared memory or a transfer failed."""
+
+
+class MpiError(TransportError):
+    """An MPI call failed."""
+
+    def __init__(self, message: str, code: int = 0):
+        super().__init__(message)
+        self.code = code
+        """MPI's own error code."""
+
+
+class InternalError(Error, RuntimeError):
+    """A defect of this package: please report it."""

@@ -1,0 +1,22 @@
+"""Decentralized averaging of torch tensors, in BlueFog's vocabulary: `import bluefog_cpp.torch as bf`."""
+
+from bluefog_cpp.torch._collectives import (
+    allgather, allgather_nonblocking, allreduce, allreduce_, allreduce_nonblocking,
+    allreduce_nonblocking_, barrier, broadcast, broadcast_, broadcast_nonblocking,
+    broadcast_nonblocking_, hierarchical_neighbor_allreduce,
+    hierarchical_neighbor_allreduce_nonblocking, neighbor_allgather, neighbor_allgather_nonblocking,
+    neighbor_allreduce, neighbor_allreduce_, neighbor_allreduce_nonblocking,
+    neighbor_allreduce_nonblocking_, pair_gossip, pair_gossip_nonblocking, poll, synchronize, wait)
+from bluefog_cpp.torch._inference import (InferDestinationFromSourceRanks,
+                                          InferSourceFromDestinationRanks)
+from bluefog_cpp.torch._process import (
+    check_build, get_skip_negotiate_stage, in_neighbor_machine_ranks, in_neighbor_ranks, init,
+    is_homogeneous, is_initialized, is_machine_topo_weighted, is_topo_weighted,
+    load_machine_topology, load_topology, local_rank, local_size, machine_rank, machine_size,
+    mpi_threads_supported, nccl_built, out_neighbor_machine_ranks, out_neighbor_ranks, rank, resume,
+    set_machine_topology, set_skip_negotiate_stage, set_topology, shutdown, size, suspend,
+    unified_mpi_window_model_supported)
+from bluefog_cpp.torch._timeline import (timeline_context, timeline_end_activity,
+                                         timeline_start_activity)
+
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,0 +1,35 @@
+"""Argument names of older BlueFog scripts."""
+
+import functools
+import warnings
+from typing import Callable, TypeVar
+
+Function = TypeVar("Function", bound=Callable)
+
+
+def renamed(**new_names: str) -> Callable[[Function], Function]:
+    """The function also takes its arguments by old names, with a warning: `renamed(old="new")`."""
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            if not new_names.keys().isdisjoint(kwargs):
+                kwargs = _translated(function.__name__, new_names, kwargs)
+            return function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def _translated(function, new_names, arguments):
+    translated = {}
+    for name, value in arguments.items():
+        new_name = new_names.get(name, name)
+        if new_name in translated or (new_name != name and new_name in arguments):
+            raise TypeError(f"{function}() got both {name!r} and {new_name!r}")
+        if new_name != name:
+            warnings.warn(f"{function}: the argument {name!r} is now called {new_name!r}",
+                          DeprecationWarning, stacklevel=3)
+        translated[new_name] = value
+    return translated

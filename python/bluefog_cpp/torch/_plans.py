@@ -1,0 +1,93 @@
+"""From the weights of a call to this rank's part of an averaging step."""
+
+from typing import Dict, Iterable, Mapping, Optional, Sequence, Tuple, Union
+
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument, StateError
+from bluefog_cpp.torch._runtime import Runtime, Topology
+
+DstWeights = Union[Sequence[int], Mapping[int, float]]
+PlanAndCheck = Tuple[core.NeighborPlan, bool]
+
+
+def send_weights(ranks: DstWeights) -> Dict[int, float]:
+    """Ranks with the weight that each is sent with; those of a list are sent with 1."""
+    if isinstance(ranks, Mapping):
+        return {int(rank): float(weight) for rank, weight in ranks.items()}
+    return dict.fromkeys(_without_repeats(ranks, "dst_weights"), 1.0)
+
+
+def static_plan(topology: Topology) -> PlanAndCheck:
+    """The topology's part; to be compared with the other ranks' the first time."""
+    is_first, topology.is_checked = not topology.is_checked, True
+    return topology.plan, is_first
+
+
+def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
+                  src_weights: Optional[Mapping[int, float]], dst_weights: Optional[DstWeights],
+                  enable_topo_check: bool) -> PlanAndCheck:
+    """For `neighbor_allreduce`: static without arguments, dynamic with `dst_weights`, else the
+    topology's edges with weights of the call."""
+    if self_weight is None and src_weights is None and dst_weights is None:
+        return static_plan(runtime.topology)
+    if self_weight is None or src_weights is None:
+        raise InvalidArgument(
+            f"rank {runtime.rank}: expected self_weight and src_weights together"
+            f"{'' if dst_weights is None else ' where dst_weights is given'}, found "
+            f"{'no self_weight' if self_weight is None else 'no src_weights'}")
+    src = {int(rank): float(weight) for rank, weight in src_weights.items()}
+    if dst_weights is not None:
+        plan = core.NeighborPlan(runtime.rank, runtime.size, float(self_weight), src,
+                                 send_weights(dst_weights))
+        return plan, enable_topo_check
+    static, is_first = static_plan(runtime.topology)
+    strangers = sorted(set(src) - set(static.src_ranks))
+    if strangers:
+        raise InvalidArgument(
+            f"rank {runtime.rank}: src_weights without dst_weights: expected in-neighbours of the "
+            f"topology, which are {static.src_ranks}, found {strangers}")
+    # Neighbours that are left out send all the same.
+    src = {rank: src.get(rank, 0.0) for rank in static.src_ranks}
+    return core.NeighborPlan(runtime.rank, runtime.size, float(self_weight), src,
+                             static.dst_weights), is_first
+
+
+def machine_plan(runtime: Runtime, self_weight: Optional[float],
+                 src_machine_weights: Optional[Mapping[int, float]],
+                 dst_machine_weights: Optional[DstWeights], enable_topo_check: bool) -> PlanAndCheck:
+    """For `hierarchical_neighbor_allreduce`."""
+    given = (self_weight, src_machine_weights, dst_machine_weights)
+    if all(value is None for value in given):
+        if runtime.machine_topology is None:
+            raise StateError(
+                f"rank {runtime.rank}: hierarchical_neighbor_allreduce expected a machine topology "
+                "or weights; call set_machine_topology first")
+        return static_plan(runtime.machine_topology)
+    if any(value is None for value in given):
+        raise InvalidArgument(f"rank {runtime.rank}: expected self_weight, src_machine_weights and "
+                              "dst_machine_weights together, or none of them")
+    context = runtime.context
+    src = {int(rank): float(weight) for rank, weight in src_machine_weights.items()}
+    plan = core.NeighborPlan(context.machine_rank, context.machine_count, float(self_weight), src,
+                             send_weights(dst_machine_weights))
+    return plan, enable_topo_check
+
+
+def gather_plan(runtime: Runtime, src_ranks: Optional[Sequence[int]],
+                dst_ranks: Optional[Sequence[int]], enable_topo_check: bool) -> PlanAndCheck:
+    """For `neighbor_allgather`."""
+    if src_ranks is None and dst_ranks is None:
+        return static_plan(runtime.topology)
+    if src_ranks is None or dst_ranks is None:
+        raise InvalidArgument(f"rank {runtime.rank}: expected src_ranks and dst_ranks together, or "
+                              "none of them")
+    src = dict.fromkeys(_without_repeats(src_ranks, "src_ranks"), 1.0)
+    dst = dict.fromkeys(_without_repeats(dst_ranks, "dst_ranks"), 1.0)
+    return core.NeighborPlan(runtime.rank, runtime.size, 1.0, src, dst), enable_topo_check
+
+
+def _without_repeats(ranks: Iterable[int], what: str) -> Sequence[int]:
+    ranks = [int(rank) for rank in ranks]
+    if len(set(ranks)) != len(ranks):
+        raise InvalidArgument(f"{what}: expected each rank once, found {ranks}")
+    return ranks

@@ -1,0 +1,203 @@
+"""Who this process is, and the graphs that it averages over."""
+
+from typing import Callable, List, Optional
+
+import networkx as nx
+
+from bluefog_cpp import topology_util
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.torch import _runtime
+from bluefog_cpp.torch._runtime import current
+
+
+def init(topology_fn: Optional[Callable[[int], nx.DiGraph]] = None,
+         is_weighted: bool = False) -> None:
+    """Collective. Joins the ranks of this launch (`bfrun`, `mpirun`, `srun`), or makes this process
+    a single rank where no launcher started it.
+
+    topology_fn: makes the graph from the number of ranks; default: the exponential graph, base 2.
+    is_weighted: whether the graph's weights count, or every value 1 / (in-degree + 1).
+
+    Called again, it sets the topology anew. After `shutdown` it may be called again. Reads the
+    `BLUEFOG_*` variables.
+    """
+    is_new = not _runtime.is_initialized()
+    runtime = _runtime.start()
+    try:
+        graph = topology_fn(runtime.size) if topology_fn is not None else None
+        set_topology(graph, is_weighted)
+    except BaseException:
+        if is_new:
+            shutdown()
+        raise
+
+
+def shutdown() -> None:
+    """Leaves the group. Calls in flight fail here; ranks that wait for this one are told. Also runs
+    when the process exits. Idempotent."""
+    _runtime.stop()
+
+
+def is_initialized() -> bool:
+    """Whether `init` was called, and not `shutdown` since."""
+    return _runtime.is_initialized()
+
+
+def size() -> int:
+    """Number of ranks."""
+    return current().size
+
+
+def rank() -> int:
+    """This process's number, 0 … size() - 1."""
+    return current().rank
+
+
+def local_size() -> int:
+    """Number of ranks on this rank's machine."""
+    return current().context.local_size
+
+
+def local_rank() -> int:
+    """This rank's place among the ranks of its machine."""
+    return current().context.local_rank
+
+
+def machine_size() -> int:
+    """Number of machines: hosts, or parts of them under `BLUEFOG_NODES_PER_MACHINE`."""
+    return current().context.machine_count
+
+
+def machine_rank() -> int:
+    """This rank's machine."""
+    return current().context.machine_rank
+
+
+def is_homogeneous() -> bool:
+    """Whether every machine has the same number of ranks."""
+    return current().context.is_homogeneous
+
+
+def nccl_built() -> bool:
+    """False: this version has no GPU transport."""
+    current()
+    return False
+
+
+def mpi_threads_supported() -> bool:
+    """True: any thread may call, each in an order that is the same on all ranks."""
+    current()
+    return True
+
+
+def unified_mpi_window_model_supported() -> bool:
+    """True: windows do not stand on MPI's."""
+    current()
+    return True
+
+
+def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = False) -> bool:
+    """Sets the graph that static averages go over, the same on all ranks; default: the exponential
+    graph, base 2. Its first use compares what the ranks set.
+
+    False, with a line in the log, while windows exist; else True.
+    Raises TypeError for anything but a DiGraph with one node for each rank.
+    """
+    runtime = current()
+    if topology is None:
+        topology = topology_util.ExponentialGraph(runtime.size)
+    if runtime.topology is not None and isinstance(topology, nx.DiGraph) and runtime.topology.equals(
+            topology, is_weighted):
+        return True
+    made = runtime.make_topology(topology, is_weighted)
+    if runtime.windows:
+        runtime.context.log_error("set_topology: the topology cannot change while windows exist: "
+                                  f"{', '.join(sorted(runtime.windows))}; free them first")
+        return False
+    runtime.topology = made
+    return True
+
+
+def load_topology() -> nx.DiGraph:
+    """The graph that is set. A copy: changing it changes nothing here."""
+    return current().topology.graph.copy()
+
+
+def is_topo_weighted() -> bool:
+    """Whether the weights of the graph count."""
+    return current().topology.is_weighted
+
+
+def in_neighbor_ranks() -> List[int]:
+    """The ranks that this one hears, rising, without itself."""
+    return current().topology.plan.src_ranks
+
+
+def out_neighbor_ranks() -> List[int]:
+    """The ranks that this one sends to, rising, without itself."""
+    return current().topology.plan.dst_ranks
+
+
+def set_machine_topology(topology: Optional[nx.DiGraph], is_weighted: bool = False) -> bool:
+    """Sets the graph between machines for `hierarchical_neighbor_allreduce`, the same on all ranks.
+
+    Raises InvalidArgument for None, TypeError for anything else but a DiGraph with one node for
+    each machine.
+    """
+    runtime = current()
+    if topology is None:
+        raise InvalidArgument("set_machine_topology: expected a graph, found None")
+    if (runtime.machine_topology is None or not isinstance(topology, nx.DiGraph)
+            or not runtime.machine_topology.equals(topology, is_weighted)):
+        runtime.machine_topology = runtime.make_machine_topology(topology, is_weighted)
+    return True
+
+
+def load_machine_topology() -> Optional[nx.DiGraph]:
+    """The graph between machines, or None. A copy."""
+    topology = current().machine_topology
+    return None if topology is None else topology.graph.copy()
+
+
+def is_machine_topo_weighted() -> bool:
+    """Whether the weights of the machines' graph count; False where none is set."""
+    topology = current().machine_topology
+    return topology is not None and topology.is_weighted
+
+
+def in_neighbor_machine_ranks() -> Optional[List[int]]:
+    """The machines that this one hears, rising; None where no machine topology is set."""
+    topology = current().machine_topology
+    return None if topology is None else topology.plan.src_ranks
+
+
+def out_neighbor_machine_ranks() -> Optional[List[int]]:
+    """The machines that this one sends to, rising; None where no machine topology is set."""
+    topology = current().machine_topology
+    return None if topology is None else topology.plan.dst_ranks
+
+
+def set_skip_negotiate_stage(value: bool) -> None:
+    """Accepted for BlueFog's scripts: nothing is ever negotiated here."""
+    current().skips_negotiation = bool(value)
+
+
+def get_skip_negotiate_stage() -> bool:
+    """What `set_skip_negotiate_stage` was told."""
+    return current().skips_negotiation
+
+
+def suspend() -> None:
+    """Accepted for BlueFog's scripts: an idle rank takes no core here."""
+    current()
+
+
+def resume() -> None:
+    """Accepted for BlueFog's scripts, as `suspend`."""
+    current()
+
+
+def check_build() -> str:
+    """What was built in, in a few words."""
+    return f"bluefog_cpp {core.version}, torch {core.torch_version}, MPI {'yes' if core.has_mpi() else 'no'}"

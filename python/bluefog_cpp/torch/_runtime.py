@@ -1,0 +1,139 @@
+"""What this process knows between calls: its context, the topologies, the calls in flight."""
+
+import atexit
+import os
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+import networkx as nx
+import torch
+
+from bluefog_cpp import topology_util
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument, NotInitialized
+
+
+class Topology:
+    """A static graph with this rank's part of it."""
+
+    def __init__(self, graph: nx.DiGraph, is_weighted: bool, own: int, what: str, count: int):
+        if not isinstance(graph, nx.DiGraph):
+            raise TypeError(f"topology: expected a networkx.DiGraph, found {type(graph).__name__}")
+        if graph.number_of_nodes() != count:
+            raise TypeError(f"topology: expected {count} nodes, one for each {what}, found "
+                            f"{graph.number_of_nodes()}")
+        self.graph = graph.copy()
+        self.is_weighted = is_weighted
+        matrix = topology_util.to_mixing_matrix(self.graph, is_weighted)
+        self.plan = matrix.plan_for(own)
+        self.is_checked = False
+        """Whether a call has found the ranks' parts to agree."""
+
+    def equals(self, graph: nx.DiGraph, is_weighted: bool) -> bool:
+        return (self.is_weighted == is_weighted
+                and topology_util.IsTopologyEquivalent(self.graph, graph))
+
+
+class InFlight(NamedTuple):
+    """A call that was started. `work` has `wait` and `done`; `finish` makes the result."""
+    work: Any
+    finish: Callable[[Any], Optional[torch.Tensor]]
+
+
+class Runtime:
+    """One per process between `init` and `shutdown`."""
+
+    def __init__(self, context):
+        self.context = context
+        self.rank: int = context.rank
+        self.size: int = context.size
+        self.topology: Optional[Topology] = None
+        self.machine_topology: Optional[Topology] = None
+        self.windows: Dict[str, Any] = {}
+        self.has_associated_p = False
+        self.skips_negotiation = False
+        self._in_flight: Dict[int, InFlight] = {}
+        self._next_handle = 0
+
+    def make_topology(self, graph: nx.DiGraph, is_weighted: bool) -> Topology:
+        return Topology(graph, is_weighted, self.rank, "rank", self.size)
+
+    def make_machine_topology(self, graph: nx.DiGraph, is_weighted: bool) -> Topology:
+        return Topology(graph, is_weighted, self.context.machine_rank, "machine",
+                        self.context.machine_count)
+
+    def or_refuse(self, make: Callable[[], Any]) -> Any:
+        """`make()`. If it raises, the call counts as refused, and peers that wait in it hear why."""
+        try:
+            return make()
+        except Exception as error:
+            self.context.refuse(str(error))
+            raise
+
+    def add(self, work: Any, finish: Callable[[Any], Optional[torch.Tensor]]) -> int:
+        """A handle for a call that was started."""
+        handle = self._next_handle
+        self._next_handle += 1
+        self._in_flight[handle] = InFlight(work, finish)
+        return handle
+
+    def is_done(self, handle: int) -> bool:
+        return self._of(handle).work.done()
+
+    def wait(self, handle: int) -> Optional[torch.Tensor]:
+        """The result; the handle is used up, also when the call failed."""
+        call = self._of(handle)
+        try:
+            return call.finish(call.work.wait())
+        finally:
+            self._in_flight.pop(handle, None)
+
+    def _of(self, handle: int) -> InFlight:
+        try:
+            return self._in_flight[handle]
+        except (KeyError, TypeError):
+            raise InvalidArgument(
+                f"rank {self.rank}: expected the handle of a call in flight, found {handle!r}") from None
+
+
+_runtime: Optional[Runtime] = None
+_absence = "bluefog_cpp is not initialized: call init() first"
+
+
+def current() -> Runtime:
+    """The runtime. Raises NotInitialized where there is none."""
+    if _runtime is None:
+        raise NotInitialized(_absence)
+    return _runtime
+
+
+def is_initialized() -> bool:
+    return _runtime is not None
+
+
+def start() -> Runtime:
+    """The runtime; made first where there is none (collective)."""
+    global _runtime
+    if _runtime is None:
+        _runtime = Runtime(core.Context.create())
+    return _runtime
+
+
+def stop() -> None:
+    """Leaves the group of ranks. Idempotent."""
+    global _runtime
+    runtime, _runtime = _runtime, None
+    if runtime is not None:
+        runtime.context.close()
+
+
+def _after_fork_in_child() -> None:
+    global _runtime, _absence
+    runtime, _runtime = _runtime, None
+    if runtime is not None:
+        runtime.context.abandon()
+        _absence = (f"this process was forked from rank {runtime.rank}, and only that one is a rank; "
+                    "communicate there")
+
+
+atexit.register(stop)
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,28 @@
+"""Small things that scripts import."""
+
+import contextlib
+import os
+from typing import Iterator, Optional
+
+
+@contextlib.contextmanager
+def env(**variables: Optional[str]) -> Iterator[None]:
+    """Sets environment variables for the time of the block; None removes one.
+
+    >>> with env(BLUEFOG_TIMEOUT="5"):
+    ...     bf.init()
+    """
+    before = {name: os.environ.get(name) for name in variables}
+    try:
+        _assign(variables)
+        yield
+    finally:
+        _assign(before)
+
+
+def _assign(variables):
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = str(value)

@@ -1,0 +1,42 @@
+import builtins
+import os
+
+import pytest
+import torch
+
+import bluefog_cpp
+import bluefog_cpp.torch as bf
+from bluefog_cpp.util import env
+
+
+def test_a_rank_without_launcher_or_mpi():
+    bf.init()
+    assert bf.rank() == 0 and bf.size() == 1
+    assert bf.neighbor_allreduce(torch.ones(3)).tolist() == [1, 1, 1]
+    bf.shutdown()
+
+
+def test_errors_are_builtin_ones_too():
+    for ours, builtin in ((bluefog_cpp.InvalidArgument, ValueError),
+                          (bluefog_cpp.MismatchError, ValueError),
+                          (bluefog_cpp.StateError, RuntimeError),
+                          (bluefog_cpp.NotInitialized, ValueError),
+                          (bluefog_cpp.TimeoutError, builtins.TimeoutError),
+                          (bluefog_cpp.UnsupportedError, NotImplementedError),
+                          (bluefog_cpp.PeerFailure, RuntimeError)):
+        assert issubclass(ours, builtin) and issubclass(ours, bluefog_cpp.Error)
+    assert bluefog_cpp.PeerFailure("gone", 3).rank == 3
+
+
+def test_env_restores_what_it_found(monkeypatch):
+    monkeypatch.setenv("BLUEFOG_A", "before")
+    monkeypatch.delenv("BLUEFOG_B", raising=False)
+    with pytest.raises(KeyError), env(BLUEFOG_A=None, BLUEFOG_B=2):
+        assert "BLUEFOG_A" not in os.environ and os.environ["BLUEFOG_B"] == "2"
+        raise KeyError
+    assert os.environ["BLUEFOG_A"] == "before" and "BLUEFOG_B" not in os.environ
+
+
+def test_every_public_function_says_what_it_does():
+    for name in bf.__all__:
+        assert getattr(bf, name).__doc__, name

@@ -1,0 +1,114 @@
+import itertools
+
+import networkx as nx
+import numpy
+import pytest
+
+from bluefog_cpp import topology_util
+
+
+def dense(graph):
+    return nx.to_numpy_array(graph, nodelist=range(graph.number_of_nodes()))
+
+
+BUILDERS = (topology_util.ExponentialTwoGraph, topology_util.ExponentialGraph,
+            topology_util.SymmetricExponentialGraph, topology_util.MeshGrid2DGraph,
+            topology_util.StarGraph, topology_util.RingGraph, topology_util.FullyConnectedGraph)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("size", (1, 2, 5, 12))
+def test_graphs_are_doubly_stochastic(build, size):
+    graph = build(size)
+    assert isinstance(graph, nx.DiGraph) and set(graph.nodes) == set(range(size))
+    assert numpy.allclose(dense(graph).sum(axis=0), 1)
+    assert numpy.allclose(dense(graph).sum(axis=1), 1)
+
+
+def test_edges_point_from_sender_to_receiver():
+    assert set(topology_util.RingGraph(4, connect_style=2).successors(0)) == {0, 1}
+    assert set(topology_util.RingGraph(4, connect_style=1).successors(0)) == {0, 3}
+    assert set(topology_util.ExponentialGraph(8).successors(0)) == {0, 1, 2, 4}
+    assert set(topology_util.ExponentialGraph(12, base=3).successors(0)) == {0, 1, 3, 9}
+    assert set(topology_util.StarGraph(5, center_rank=2).predecessors(0)) == {0, 2}
+
+
+def test_wrong_arguments():
+    for call in (lambda: topology_util.RingGraph(0), lambda: topology_util.RingGraph(3, 7),
+                 lambda: topology_util.StarGraph(3, 5), lambda: topology_util.ExponentialGraph(4, 1),
+                 lambda: topology_util.MeshGrid2DGraph(6, (2, 2))):
+        with pytest.raises(ValueError):
+            call()
+    with pytest.raises(TypeError):
+        topology_util.to_mixing_matrix(nx.Graph())
+    with pytest.raises(TypeError, match="ranks"):
+        topology_util.to_mixing_matrix(nx.DiGraph([(1, 2)]))
+
+
+def test_round_trip_through_a_mixing_matrix():
+    graph = topology_util.MeshGrid2DGraph(6)
+    again = topology_util.from_mixing_matrix(topology_util.to_mixing_matrix(graph))
+    assert topology_util.IsTopologyEquivalent(graph, again)
+
+
+def test_equivalence():
+    ring = topology_util.RingGraph(4)
+    assert topology_util.IsTopologyEquivalent(ring, topology_util.RingGraph(4))
+    assert not topology_util.IsTopologyEquivalent(ring, topology_util.RingGraph(5))
+    assert not topology_util.IsTopologyEquivalent(ring, topology_util.RingGraph(4, 1))
+    assert not topology_util.IsTopologyEquivalent(ring, None)
+    heavier = ring.copy()
+    heavier.edges[0, 1]["weight"] = 0.5
+    assert not topology_util.IsTopologyEquivalent(ring, heavier)
+
+
+def test_regularity():
+    assert topology_util.IsRegularGraph(topology_util.RingGraph(5))
+    assert not topology_util.IsRegularGraph(topology_util.StarGraph(5))
+
+
+def test_weights_of_a_rank():
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(0, 0, 0.5), (1, 0, 0.25), (2, 0, 0.125), (0, 2, 1.5)])
+    assert topology_util.GetRecvWeights(graph, 0) == (0.5, {1: 0.25, 2: 0.125})
+    assert topology_util.GetSendWeights(graph, 0) == (0.5, {2: 1.5})
+    assert topology_util.GetRecvWeights(graph, 1) == (0.0, {})
+
+
+def steps(make, size, count):
+    """By step, every rank's (send_ranks, recv_ranks)."""
+    return list(zip(*(itertools.islice(make(rank), count) for rank in range(size))))
+
+
+def check_agreement(step):
+    for rank, (sends, receives) in enumerate(step):
+        assert rank not in sends
+        assert sorted(r for r, (theirs, _) in enumerate(step) if rank in theirs) == receives
+
+
+def test_one_peer_goes_round_the_out_neighbors_clockwise():
+    graph = topology_util.ExponentialGraph(8)
+    found = steps(lambda r: topology_util.GetDynamicOnePeerSendRecvRanks(graph, r), 8, 6)
+    assert [step[6][0] for step in found] == [[7], [0], [2]] * 2
+    for step in found:
+        check_agreement(step)
+
+
+@pytest.mark.parametrize("make", (topology_util.GetInnerOuterRingDynamicSendRecvRanks,
+                                  topology_util.GetInnerOuterExpo2DynamicSendRecvRanks))
+@pytest.mark.parametrize("size,local_size", ((8, 4), (9, 3), (12, 4)))
+def test_inner_outer(make, size, local_size):
+    for t, step in enumerate(steps(lambda r: make(size, local_size, r), size, 12)):
+        check_agreement(step)
+        for rank, (sends, _) in enumerate(step):
+            leaves = rank % local_size == t % local_size
+            assert all((peer // local_size != rank // local_size) == leaves for peer in sends)
+
+
+def test_machines():
+    found = steps(lambda r: topology_util.GetExp2DynamicSendRecvMachineRanks(10, 2, r, r % 2), 10, 4)
+    assert [step[0] for step in found] == [([1], [4]), ([2], [3]), ([4], [1]), ([1], [4])]
+    assert all(step[0] == step[1] for step in found)
+    for wrong in ((10, 3, 0, 0), (10, 2, 3, 0), (10, 0, 0, 0)):
+        with pytest.raises(ValueError):
+            topology_util.GetExp2DynamicSendRecvMachineRanks(*wrong)

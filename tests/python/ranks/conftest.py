@@ -1,0 +1,30 @@
+"""Each case has a context of its own, so that one that fails on a rank leaves the next in order."""
+
+import pytest
+import torch
+
+import bluefog_cpp.torch as bf
+
+
+@pytest.fixture(autouse=True)
+def ranks():
+    torch.manual_seed(7)
+    bf.init()
+    yield
+    bf.shutdown()
+
+
+@pytest.fixture
+def rank():
+    return bf.rank()
+
+
+@pytest.fixture
+def size():
+    return bf.size()
+
+
+def needs(at_least):
+    """Skips the case on fewer ranks."""
+    if bf.size() < at_least:
+        pytest.skip(f"needs {at_least} ranks, has {bf.size()}")

@@ -1,0 +1,203 @@
+import os
+import signal
+import threading
+import time
+
+import networkx as nx
+import pytest
+import torch
+
+import bluefog_cpp
+import bluefog_cpp.torch as bf
+from bluefog_cpp import topology_util
+from bluefog_cpp.util import env
+from conftest import needs
+
+
+def test_queries(rank, size):
+    assert 0 <= rank < size == bf.size()
+    assert bf.local_size() == size and bf.local_rank() == rank
+    assert bf.machine_size() == 1 and bf.machine_rank() == 0
+    assert bf.is_homogeneous() and not bf.nccl_built() and bf.mpi_threads_supported()
+    assert size == int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+
+
+def test_queries_before_init_are_value_errors():
+    bf.shutdown()
+    for query in (bf.size, bf.rank, bf.local_size, bf.local_rank, bf.machine_size,
+                  bf.machine_rank, bf.is_homogeneous, bf.load_topology, bf.barrier):
+        with pytest.raises(ValueError, match="init"):
+            query()
+        with pytest.raises(RuntimeError):
+            query()
+
+
+def test_init_after_shutdown(size):
+    for _ in range(3):
+        bf.shutdown()
+        bf.shutdown()
+        bf.init()
+        assert bf.allreduce(torch.ones(2), average=False).tolist() == [size, size]
+
+
+def test_init_twice_resets_the_topology(size):
+    bf.set_topology(topology_util.StarGraph(size))
+    bf.init()
+    assert topology_util.IsTopologyEquivalent(bf.load_topology(),
+                                              topology_util.ExponentialGraph(size))
+    bf.init(topology_util.RingGraph, is_weighted=True)
+    assert topology_util.IsTopologyEquivalent(bf.load_topology(), topology_util.RingGraph(size))
+    assert bf.is_topo_weighted()
+
+
+def test_a_topology_function_that_fails_leaves_nothing_behind():
+    bf.shutdown()
+    with pytest.raises(ZeroDivisionError):
+        bf.init(lambda size: 1 // 0)
+    assert not bf.is_initialized()
+    bf.init()
+
+
+def test_neighbors(rank, size):
+    bf.set_topology(topology_util.RingGraph(size, connect_style=2))
+    others = size > 1
+    assert bf.out_neighbor_ranks() == ([(rank + 1) % size] if others else [])
+    assert bf.in_neighbor_ranks() == ([(rank - 1) % size] if others else [])
+    assert not bf.is_topo_weighted()
+    assert bf.set_topology(topology_util.RingGraph(size, connect_style=2))
+
+
+def test_the_loaded_topology_is_a_copy(size):
+    bf.load_topology().add_node(size)
+    assert bf.load_topology().number_of_nodes() == size
+
+
+def test_wrong_topologies_are_type_errors(size):
+    for wrong in (nx.Graph(), topology_util.RingGraph(size + 1), [[1]], "ring"):
+        with pytest.raises(TypeError):
+            bf.set_topology(wrong)
+        with pytest.raises(TypeError):
+            bf.set_machine_topology(wrong if wrong != [[1]] else 3)
+    assert bf.load_topology().number_of_nodes() == size
+    with pytest.raises(ValueError):
+        bf.set_machine_topology(None)
+
+
+def test_machine_topology():
+    assert bf.load_machine_topology() is None and bf.in_neighbor_machine_ranks() is None
+    assert bf.set_machine_topology(topology_util.RingGraph(1), is_weighted=True)
+    assert bf.is_machine_topo_weighted()
+    assert bf.in_neighbor_machine_ranks() == bf.out_neighbor_machine_ranks() == []
+
+
+def test_virtual_machines(rank, size):
+    bf.shutdown()
+    per_machine = 2 if size % 2 == 0 else 1
+    with env(BLUEFOG_NODES_PER_MACHINE=str(per_machine)):
+        bf.init()
+    assert bf.machine_size() == size // per_machine and bf.machine_rank() == rank // per_machine
+    assert bf.local_size() == per_machine and bf.local_rank() == rank % per_machine
+
+
+def test_compatibility_calls():
+    bf.suspend()
+    bf.resume()
+    bf.set_skip_negotiate_stage(True)
+    assert bf.get_skip_negotiate_stage()
+    assert not bf.timeline_start_activity("x", "COMPUTE")
+    with bf.timeline_context("x", "COMPUTE"):
+        pass
+
+
+def test_timeline(tmp_path, rank):
+    bf.shutdown()
+    with env(BLUEFOG_TIMELINE=f"{tmp_path}/t"):
+        bf.init()
+    with bf.timeline_context("weights", "MY_COMPUTATION"):
+        bf.neighbor_allreduce(torch.ones(1), name="weights")
+    bf.shutdown()
+    assert "MY_COMPUTATION" in (tmp_path / f"t{rank}.json").read_text()
+
+
+def test_a_forked_child_is_no_rank():
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            bf.rank()
+        except ValueError as error:
+            code = 0 if "forked" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    bf.barrier()
+
+
+def test_data_loader_workers(rank):
+    loader = torch.utils.data.DataLoader(list(range(8)), batch_size=4, num_workers=1)
+    for batch in loader:
+        assert bf.broadcast(batch, 0).equal(batch)
+
+
+def test_interrupts_end_a_wait(rank):
+    needs(2)
+    if rank == 0:
+        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            bf.neighbor_allreduce(torch.ones(4))
+        assert time.monotonic() - start < 3
+    else:
+        time.sleep(1.0)
+
+
+def test_a_wait_leaves_the_lock_to_other_threads(rank):
+    needs(2)
+    count = 0
+    if rank == 0:
+        done = threading.Event()
+
+        def counting():
+            nonlocal count
+            while not done.wait(0.005):
+                count += 1
+
+        thread = threading.Thread(target=counting)
+        thread.start()
+        bf.barrier()
+        done.set()
+        thread.join()
+        assert count >= 5
+    else:
+        time.sleep(0.3)
+        bf.barrier()
+
+
+def test_peers_of_a_rank_that_leaves_hear_of_it(rank, size):
+    needs(2)
+    if rank == size - 1:
+        bf.shutdown()
+    else:
+        with pytest.raises(bluefog_cpp.PeerFailure) as raised:
+            bf.barrier()
+        assert raised.value.rank in range(size) and isinstance(raised.value, RuntimeError)
+
+
+def test_a_peer_that_does_not_come_is_a_timeout_error(rank):
+    needs(2)
+    bf.shutdown()
+    with env(BLUEFOG_TIMEOUT="1"):
+        bf.init()
+    if rank == 0:
+        with pytest.raises(TimeoutError, match="rank") as raised:
+            bf.allreduce(torch.ones(1), name="late")
+        assert isinstance(raised.value, bluefog_cpp.TimeoutError) and "late" in str(raised.value)
+    else:
+        time.sleep(1.6)
+
+
+def test_malformed_settings_are_value_errors():
+    bf.shutdown()
+    with env(BLUEFOG_TIMEOUT="soon"), pytest.raises(ValueError, match="BLUEFOG_TIMEOUT"):
+        bf.init()
