@@ -39,7 +39,7 @@ auto get_task(const std::shared_ptr<WindowCore>& core, const WindowGetOptions& o
 
 // ---- locks
 
-WindowLock::WindowLock(std::shared_ptr<WindowCore> core, const std::vector<int>& ranks)
+WindowLock::WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ranks)
     : core_(std::move(core)) {
   try {
     for (const int rank : ranks) {
@@ -78,10 +78,13 @@ WindowLock Window::lock(std::vector<int> ranks) {
   std::ranges::sort(ranks);
   const auto repeated = std::ranges::unique(ranks);
   ranks.erase(repeated.begin(), repeated.end());
-  return {core_, ranks};
+  return {core_, std::span<const int>(ranks)};
 }
 
-WindowLock Window::lock_self() { return lock({core_->plan().rank}); }
+WindowLock Window::lock_self() {
+  core_->check_open("mutex");
+  return {core_, std::span(&core_->plan().rank, 1)};
+}
 
 // ---- life
 
@@ -100,17 +103,20 @@ void Window::free() { core_->close(); }
 
 void Window::put(BufferView tensor, const WindowPutOptions& options) {
   check_put(*core_, tensor, options, "win_put");
-  core_->tasks().run(put_task(core_, std::move(tensor), StoreMode::Replace, options));
+  core_->tasks().run([&] { core_->store(tensor, StoreMode::Replace, options); },
+                     [&] { return put_task(core_, tensor, StoreMode::Replace, options); });
 }
 
 void Window::accumulate(BufferView tensor, const WindowPutOptions& options) {
   check_put(*core_, tensor, options, "win_accumulate");
-  core_->tasks().run(put_task(core_, std::move(tensor), StoreMode::Add, options));
+  core_->tasks().run([&] { core_->store(tensor, StoreMode::Add, options); },
+                     [&] { return put_task(core_, tensor, StoreMode::Add, options); });
 }
 
 void Window::get(const WindowGetOptions& options) {
   check_get(*core_, options);
-  core_->tasks().run(get_task(core_, options));
+  core_->tasks().run([&] { core_->fetch(options); },
+                     [&] { return get_task(core_, options); });
 }
 
 Work Window::put_nonblocking(BufferView tensor, const WindowPutOptions& options) {
@@ -149,6 +155,11 @@ void Window::update_then_collect(Exclusion exclusion) {
   update(options);
 }
 
+void Window::fill(WindowFill fill) {
+  core_->check_open("win_fill");
+  core_->fill(fill);
+}
+
 std::vector<std::pair<int, std::int64_t>> Window::versions() const {
   core_->check_open("versions");
   std::vector<std::pair<int, std::int64_t>> versions;
@@ -161,6 +172,12 @@ std::vector<std::pair<int, std::int64_t>> Window::versions() const {
 double Window::associated_weight() const {
   core_->check_open("associated_weight");
   return core_->own().mass().load();
+}
+
+void Window::set_associated_weight(double weight) {
+  core_->check_open("set_associated_weight");
+  core_->check_weight(weight, "set_associated_weight");
+  core_->own().mass().store(weight);
 }
 
 void Window::set_associated_weight(AssociatedWeight state) noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -74,7 +75,7 @@ struct WindowUpdateOptions {
 class WindowLock {
  public:
   /// For `Window::lock`. @param ranks rising.
-  WindowLock(std::shared_ptr<WindowCore> core, const std::vector<int>& ranks);
+  WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ranks);
   WindowLock(WindowLock&&) noexcept = default;
   WindowLock& operator=(WindowLock&& other) noexcept;
   ~WindowLock() { release(); }
@@ -83,7 +84,7 @@ class WindowLock {
   void release() noexcept;
 
   std::shared_ptr<WindowCore> core_;
-  std::vector<int> taken_;
+  boost::container::small_vector<int, 4> taken_;
 };
 
 /// One-sided averaging: each rank keeps a buffer for each of its sources, which that source writes,
@@ -106,8 +107,8 @@ class WindowLock {
 /// Ranks of one host write each other's buffers directly. Between hosts the owner's server thread
 /// does it, within about `BLUEFOG_POLL_PERIOD`; a call returns when the owner has the value.
 ///
-/// Thread-safe; calls that are not waited for run in order, on a thread of their own. Keeps its
-/// context alive.
+/// Thread-safe; calls that are not waited for run in order, on a thread of their own. Blocking
+/// calls allocate nothing for up to 8 neighbours inside a host. Keeps its context alive.
 class Window {
  public:
   /// Collective. @param tensor this rank's value: `count` elements of float16, bfloat16, float32 or
@@ -132,7 +133,8 @@ class Window {
   /// Cost: one pass over the tensor and one message per destination.
   /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination;
   /// StateError
-  ///   after `free`, here or there; PeerFailure, TimeoutError.
+  ///   after `free` here, WindowGone (a StateError) where a rank has freed or destroyed its own;
+  ///   PeerFailure, TimeoutError.
   void put(BufferView tensor, const WindowPutOptions& options = {});
   void accumulate(BufferView tensor, const WindowPutOptions& options = {});
   void get(const WindowGetOptions& options = {});
@@ -147,10 +149,17 @@ class Window {
   /// counted twice.
   void update_then_collect(Exclusion exclusion = Exclusion::Mutex);
 
+  /// This rank's buffers become what they were when the window was created with `fill`, of the
+  /// tensor as it is now: what came in and was not read is dropped, its associated weight too.
+  void fill(WindowFill fill);
+
   /// Per source, rising: how often its buffer was written since it was last read.
   [[nodiscard]] std::vector<std::pair<int, std::int64_t>> versions() const;
   /// m_i.
   [[nodiscard]] double associated_weight() const;
+  /// m_i ← `weight`: to go on from a saved value. @throws InvalidArgument unless it is finite.
+  void set_associated_weight(double weight);
+  /// Whether the calls that follow count it.
   void set_associated_weight(AssociatedWeight state) noexcept;
 
   /// Takes the mutexes of `ranks` (destinations, sources, this rank), in rising order. Calls of

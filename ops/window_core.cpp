@@ -4,11 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <span>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/exchange.hpp"
+#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
 #include "ops/combine.hpp"
 #include "ops/served_window.hpp"
 #include "ops/validation.hpp"
@@ -17,7 +21,7 @@ namespace bluefog::ops {
 namespace {
 
 constexpr std::chrono::milliseconds kLockPeriod{50};
-constexpr std::string_view kServed = "a call of a rank on another host";
+constexpr const char* kServed = "a call of a rank on another host";
 
 std::vector<std::int32_t> ranks_of(const std::vector<WeightedRank>& list) {
   std::vector<std::int32_t> ranks;
@@ -60,8 +64,7 @@ WindowRecord WindowCore::prepare(WindowFill fill) {
   place_ = hub_->memory().allocate(WindowMemory::size_of_block(sources_.size(), tensor_.bytes()));
   own_.emplace(hub_->memory().base_of(context_->rank()) + *place_, sources_.size(), tensor_.dtype,
                tensor_.bytes());
-  own_->initialize(fill == WindowFill::OwnValue ? static_cast<const std::byte*>(tensor_.data)
-                                                : nullptr);
+  own_->initialize(value_for(fill));
   record.place = *place_;
   record.address = reinterpret_cast<std::uintptr_t>(tensor_.data);
   return record;
@@ -141,7 +144,7 @@ std::string WindowCore::where(std::string_view call) const {
   return fmt::format("rank {}, window '{}', {}", context_->rank(), name_, call);
 }
 
-TakeLock WindowCore::locker(std::string_view call) {
+TakeLock WindowCore::locker(const char* call) {
   return [this, call](shm::RobustLock& lock) { take_in_time(lock, call); };
 }
 
@@ -151,7 +154,7 @@ void WindowCore::take_in_time(shm::RobustLock& lock, std::string_view call) {
   if (outcome == Outcome::Busy) {
     const Deadline deadline = hub_->deadline();
     while ((outcome = lock.take(context_->rank(), kLockPeriod)) == Outcome::Busy) {
-      if (call != kServed) {  // whose thread is not the user's
+      if (call.data() != kServed) {  // whose thread is not the user's
         hub_->check_interrupt();
       }
       if (deadline.expired()) {
@@ -194,16 +197,16 @@ const WindowMemory* WindowCore::reachable(int rank, std::string_view call) {
   if (!memory) {
     return nullptr;
   }
-  hub_->check_alive(rank);
-  if (memory->is_freed()) {
-    throw StateError(fmt::format("{}: rank {} has freed it", where(call), rank));
+  if (memory->is_freed()) {  // before it ended, if it has: it had finished
+    throw WindowGone(rank, fmt::format("{}: rank {} has freed it", where(call), rank));
   }
+  hub_->check_alive(rank);
   return &*memory;
 }
 
 void WindowCore::store_at(int rank, StoreMode mode, const WeightedBytes& value) {
   const bool adds = mode == StoreMode::Add;
-  const std::string_view call = adds ? "win_accumulate" : "win_put";
+  const char* const call = adds ? "win_accumulate" : "win_put";
   if (const WindowMemory* const memory = reachable(rank, call)) {
     memory->store(part(rank).own_index, mode, value, locker(call));
     return;
@@ -263,39 +266,37 @@ void WindowCore::fetch_from(const WeightedRank& source) {
 }
 
 void WindowCore::fetch(const WindowGetOptions& options) {
-  std::vector<WeightedRank> sources;
-  if (options.sources) {
-    sources = *options.sources;
-  } else {
-    for (const WeightedRank& source : plan_.sources) {
-      sources.push_back({.rank = source.rank});
-    }
-  }
-  for (const WeightedRank& source : sources) {
+  for (const WeightedRank& source : options.sources ? *options.sources : plan_.sources) {
     const auto lock = options.exclusion == Exclusion::Mutex
                           ? std::optional<MutexHolder>(std::in_place, *this, source.rank)
                           : std::nullopt;
-    fetch_from(source);
+    fetch_from({.rank = source.rank, .weight = options.sources ? source.weight : 1.0});
   }
 }
 
 void WindowCore::update(const WindowUpdateOptions& options) {
   const double self_weight = options.weights ? options.weights->self_weight : plan_.self_weight;
   const auto& sources = options.weights ? options.weights->sources : plan_.sources;
-  std::vector<WindowMemory::Term> terms;
+  boost::container::small_vector<WindowMemory::Term, kInlineNeighbors> terms;
   for (const WeightedRank& source : sources) {
     terms.push_back({.index = index_of(sources_, source.rank), .weight = source.weight});
   }
-  std::ranges::sort(terms, {}, &WindowMemory::Term::index);
+  std::ranges::sort(std::span(terms.data(), terms.size()), {}, &WindowMemory::Term::index);
   const auto lock = options.exclusion == Exclusion::Mutex
                         ? std::optional<MutexHolder>(std::in_place, *this, context_->rank())
                         : std::nullopt;
   own_->combine(
       static_cast<std::byte*>(options.output ? options.output->data : tensor_.data),
-      static_cast<const std::byte*>(tensor_.data), self_weight, terms,
+      static_cast<const std::byte*>(tensor_.data), self_weight, {terms.data(), terms.size()},
       options.reset == BufferReset::Zero ? WindowMemory::After::Zero : WindowMemory::After::Keep,
       counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off, locker("win_update"));
 }
+
+const std::byte* WindowCore::value_for(WindowFill fill) const noexcept {
+  return fill == WindowFill::OwnValue ? static_cast<const std::byte*>(tensor_.data) : nullptr;
+}
+
+void WindowCore::fill(WindowFill fill) { own_->fill(value_for(fill), locker("win_fill")); }
 
 // ---- arguments
 

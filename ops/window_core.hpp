@@ -32,6 +32,7 @@ class WindowCore {
   void store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options);
   void fetch(const WindowGetOptions& options);
   void update(const WindowUpdateOptions& options);
+  void fill(WindowFill fill);
   void take_mutex(int rank);
   void release_mutex(int rank) noexcept;
 
@@ -62,12 +63,13 @@ class WindowCore {
   };
 
   [[nodiscard]] std::string where(std::string_view call) const;
-  [[nodiscard]] TakeLock locker(std::string_view call);
+  [[nodiscard]] TakeLock locker(const char* call);
   void take_in_time(shm::RobustLock& lock, std::string_view call);
   [[nodiscard]] WindowRecord prepare(WindowFill fill);
   void connect(const std::vector<WindowRecord>& records);
   [[nodiscard]] const Part& part(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool counts_weight() const { return weight_state_ == AssociatedWeight::On; }
+  [[nodiscard]] const std::byte* value_for(WindowFill fill) const noexcept;
   void store_at(int rank, StoreMode mode, const WeightedBytes& value);
   void fetch_from(const WeightedRank& source);
   [[nodiscard]] const WindowMemory* reachable(int rank, std::string_view call);

@@ -1,11 +1,12 @@
 #include "ops/window_memory.hpp"
 
 #include <array>
+#include <boost/container/small_vector.hpp>
 #include <cstring>
 #include <new>
-#include <utility>
 
 #include "bluefog_cpp/base/copy.hpp"
+#include "bluefog_cpp/transport/exchange.hpp"
 #include "ops/combine.hpp"
 
 namespace bluefog::ops {
@@ -17,20 +18,25 @@ constexpr std::size_t to_page(std::size_t bytes) noexcept {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-/// Holds a lock that has been taken.
-class Held {
+/// Holds locks that have been taken.
+class HeldLocks {
  public:
-  Held(shm::RobustLock& lock, const TakeLock& take) : lock_(&lock) { take(lock); }
-  Held(Held&& other) noexcept : lock_(std::exchange(other.lock_, nullptr)) {}
-  Held& operator=(Held&&) = delete;
-  ~Held() {
-    if (lock_ != nullptr) {
-      lock_->release();
+  HeldLocks() = default;
+  HeldLocks(const HeldLocks&) = delete;
+  HeldLocks& operator=(const HeldLocks&) = delete;
+  ~HeldLocks() {
+    for (shm::RobustLock* const lock : taken_) {
+      lock->release();
     }
   }
 
+  void add(shm::RobustLock& lock, const TakeLock& take) {
+    take(lock);
+    taken_.push_back(&lock);
+  }
+
  private:
-  shm::RobustLock* lock_;
+  boost::container::small_vector<shm::RobustLock*, kInlineNeighbors> taken_;
 };
 
 }  // namespace
@@ -51,13 +57,26 @@ void WindowMemory::initialize(const std::byte* value) {
   for (std::size_t index = 0; index < sources_; ++index) {
     BufferHead& of_source = *new (&buffer_head(index)) BufferHead;
     of_source.lock.initialize();
-    of_source.version.store(0);
-    of_source.mass = 0.0;
-    if (value != nullptr) {
-      copy_bytes(buffer(index), value, bytes_);
-    } else {
-      std::memset(buffer(index), 0, bytes_);
-    }
+    fill_buffer(index, value);
+  }
+}
+
+void WindowMemory::fill_buffer(std::size_t index, const std::byte* value) const noexcept {
+  BufferHead& of_source = buffer_head(index);
+  if (value != nullptr) {
+    copy_bytes(buffer(index), value, bytes_);
+  } else {
+    std::memset(buffer(index), 0, bytes_);
+  }
+  of_source.version.store(0);
+  of_source.mass = 0.0;
+}
+
+void WindowMemory::fill(const std::byte* value, const TakeLock& take) const {
+  for (std::size_t index = 0; index < sources_; ++index) {
+    HeldLocks held;
+    held.add(buffer_head(index).lock, take);
+    fill_buffer(index, value);
   }
 }
 
@@ -65,7 +84,8 @@ void WindowMemory::store(std::size_t index, StoreMode mode, const WeightedBytes&
                          const TakeLock& take) const {
   BufferHead& of_source = buffer_head(index);
   std::byte* const to = buffer(index);
-  const Held held(of_source.lock, take);
+  HeldLocks held;
+  held.add(of_source.lock, take);
   if (mode == StoreMode::Add) {
     const std::array operands{Operand{.data = to},
                               Operand{.data = value.data, .weight = value.weight}};
@@ -88,7 +108,8 @@ void WindowMemory::store_read(std::size_t index, const WeightedBytes& value,
                               const TakeLock& take) const {
   BufferHead& of_source = buffer_head(index);
   std::byte* const to = buffer(index);
-  const Held held(of_source.lock, take);
+  HeldLocks held;
+  held.add(of_source.lock, take);
   read(to);
   if (value.weight != 1.0) {
     const Operand operand{.data = to, .weight = value.weight};
@@ -101,16 +122,16 @@ void WindowMemory::store_read(std::size_t index, const WeightedBytes& value,
 void WindowMemory::combine(std::byte* out, const std::byte* own, double self_weight,
                            std::span<const Term> terms, After after, Mass mass,
                            const TakeLock& take) const {
-  std::vector<Held> held;
-  held.reserve(terms.size());
-  std::vector<Operand> operands{{.data = own, .weight = self_weight}};
+  HeldLocks held;
+  boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands;
+  operands.push_back({.data = own, .weight = self_weight});
   double sum = self_weight * head().mass.load();
   for (const Term& term : terms) {
-    held.emplace_back(buffer_head(term.index).lock, take);
+    held.add(buffer_head(term.index).lock, take);
     operands.push_back({.data = buffer(term.index), .weight = term.weight});
     sum += term.weight * buffer_head(term.index).mass;
   }
-  weighted_sum(dtype_, out, operands, bytes_);
+  weighted_sum(dtype_, out, {operands.data(), operands.size()}, bytes_);
   if (mass == Mass::On) {
     head().mass.store(sum);
   }

@@ -25,7 +25,8 @@ struct WeightedBytes {
   double mass = 0.0;
 };
 
-/// Takes `lock` as `rank`, waiting as long as the context allows.
+/// Takes `lock` as `rank`, waiting as long as the context allows. Two words of captures at most,
+/// which it holds without the heap.
 using TakeLock = std::function<void(shm::RobustLock& lock)>;
 
 /// A rank's part of a window, as it lies in memory that the ranks of its host share: one buffer
@@ -41,6 +42,9 @@ class WindowMemory {
 
   /// Writes the heads, before other ranks see them. Buffers get `value`, or zeros where it is null.
   void initialize(const std::byte* value);
+
+  /// All buffers become `value`, or zeros where it is null, and count as read.
+  void fill(const std::byte* value, const TakeLock& take) const;
 
   /// Held by whoever asked for exclusion at this rank.
   [[nodiscard]] shm::RobustLock& mutex() const noexcept { return head().mutex; }
@@ -92,6 +96,7 @@ class WindowMemory {
     return reinterpret_cast<BufferHead*>(block_ + sizeof(Head))[index];
   }
   [[nodiscard]] std::byte* buffer(std::size_t index) const noexcept;
+  void fill_buffer(std::size_t index, const std::byte* value) const noexcept;
 
   std::byte* block_;
   std::size_t sources_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
 #include "ops/collectives.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"
@@ -198,6 +199,32 @@ TEST(Window, PushSumReachesTheMeanOnAnUnbalancedGraph) {
   });
 }
 
+TEST(Window, FillDropsWhatHasComeIn) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = full_plan(context);
+    const double own = context.rank() + 1;
+    std::vector<double> value(3000, own);
+    const BufferView view{.data = value.data(), .count = 3000, .dtype = Dtype::Float64};
+    const auto window =
+        Window::create(context, view, plan, {.associated_weight = ops::AssociatedWeight::On});
+    for (const ops::WindowFill fill : {ops::WindowFill::Zeros, ops::WindowFill::OwnValue}) {
+      window->put(view);
+      ops::barrier(context);
+      window->set_associated_weight(0.5);
+      window->fill(fill);
+      for (const auto& [source, version] : window->versions()) EXPECT_EQ(version, 0) << source;
+      window->update_then_collect();
+      EXPECT_EQ(window->associated_weight(), 0.5) << "the buffers' weights are dropped too";
+      const bool counts_own = fill == ops::WindowFill::OwnValue;
+      const double copies = counts_own ? context.size() : 1;
+      EXPECT_EQ(value, std::vector<double>(3000, own * copies));
+      ops::barrier(context);
+    }
+    EXPECT_THROW(window->set_associated_weight(std::nan("")), InvalidArgument);
+    window->free();
+  });
+}
+
 TEST(Window, IsOneSided) {
   on_ranks({.at_least = 2}, [](Context& context) {
     const NeighborPlan plan = full_plan(context);
@@ -342,8 +369,9 @@ TEST(Window, AFreedWindowSaysSo) {
       try {
         window->put(view);
         ADD_FAILURE() << "expected an error";
-      } catch (const Error& error) {
+      } catch (const WindowGone& error) {
         EXPECT_THAT(error.what(), HasSubstr("rank 0 has freed"));
+        EXPECT_EQ(error.rank(), 0);
       }
     }
     ops::barrier(context);

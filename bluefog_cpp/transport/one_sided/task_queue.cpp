@@ -98,14 +98,6 @@ bool TaskQueue::is_idle() const {
   return state_->waiting.empty() && !state_->is_busy;
 }
 
-void TaskQueue::run(const std::function<void()>& task) {
-  if (is_idle()) {
-    task();
-  } else {
-    submit(task).wait();
-  }
-}
-
 void TaskQueue::drain() {
   std::unique_lock lock(state_->mutex);
   state_->has_ended.wait(lock, [this] { return state_->waiting.empty() && !state_->is_busy; });

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "bluefog_cpp/transport/work.hpp"
 
@@ -25,8 +26,16 @@ class TaskQueue {
   /// An exception from `task` comes out of `Work::wait`. @throws StateError after `close`.
   Work submit(std::function<void()> task);
 
-  /// Runs `task` here if nothing is under way, else behind what is, and waits for it.
-  void run(const std::function<void()>& task);
+  /// Runs `call` here if nothing is under way, else behind what is, and waits for it: as the task
+  /// that `make_task` returns, which holds what it uses, since a wait may end before its task.
+  template <typename Call, typename MakeTask>
+  void run(Call&& call, MakeTask&& make_task) {
+    if (is_idle()) {
+      std::forward<Call>(call)();
+    } else {
+      submit(std::forward<MakeTask>(make_task)()).wait();
+    }
+  }
 
   /// Returns when everything submitted so far has run.
   void drain();

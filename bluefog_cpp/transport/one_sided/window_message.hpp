@@ -24,6 +24,8 @@ struct WindowMessage {
     Done = 5,
     /// The text says why.
     Failed = 6,
+    /// The window is there no more.
+    Gone = 7,
   };
 
   Kind kind = Kind::Done;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
 
 namespace bluefog {
 namespace {
@@ -29,6 +30,7 @@ std::string_view name_of(WindowMessage::Kind kind) {
       return "mutex";
     case WindowMessage::Kind::Done:
     case WindowMessage::Kind::Failed:
+    case WindowMessage::Kind::Gone:
       return "answer";
   }
   return "message";
@@ -100,6 +102,10 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   has_work_.notify_one();
   wait_for(lock, pending, request, deadline);
   const WindowMessage& answer = *pending.answer;
+  if (answer.kind == WindowMessage::Kind::Gone) {
+    throw WindowGone(peer,
+                     fmt::format("{}: rank {} has freed it", describe(request, peer), peer));
+  }
   if (answer.kind == WindowMessage::Kind::Failed) {
     throw PeerFailure(peer, fmt::format("{}: {}", describe(request, peer), answer.text.data()));
   }
@@ -352,7 +358,7 @@ bool WindowServer::receive(int rank, Peer& peer) {
 void WindowServer::serve(int rank, const WindowMessage& message,
                          std::span<const std::byte> payload) {
   using Kind = WindowMessage::Kind;
-  if (message.kind == Kind::Done || message.kind == Kind::Failed) {
+  if (message.kind == Kind::Done || message.kind == Kind::Failed || message.kind == Kind::Gone) {
     if (const auto it = requests_.find(message.ticket); it != requests_.end()) {
       it->second->answer = message;
       has_answer_.notify_all();
@@ -362,7 +368,7 @@ void WindowServer::serve(int rank, const WindowMessage& message,
   const auto found = targets_.find(message.window);
   if (found == targets_.end()) {
     if (message.kind != Kind::Unlock) {
-      answer(rank, message, Kind::Failed, fmt::format("rank {} has freed that window", rank_));
+      answer(rank, message, Kind::Gone);
     }
     return;
   }
@@ -393,6 +399,7 @@ void WindowServer::serve(int rank, const WindowMessage& message,
         break;
       case Kind::Done:
       case Kind::Failed:
+      case Kind::Gone:
         break;
     }
   } catch (const std::exception& e) {

@@ -20,7 +20,8 @@ TEST(TaskQueue, RunsInOrderAndPassesErrorsOn) {
     works.push_back(queue.submit([&order, i] { order.push_back(i); }));
   }
   const Work failing = queue.submit([] { throw std::runtime_error("no"); });
-  queue.run([&order] { order.push_back(50); });
+  const auto append = [&order] { order.push_back(50); };
+  queue.run(append, [&] { return append; });
   EXPECT_THROW(failing.wait(), std::runtime_error);
   EXPECT_THROW(failing.wait(), std::runtime_error);
   ASSERT_EQ(order.size(), 51U);
@@ -59,7 +60,7 @@ TEST(TaskQueue, WhatHasNotBegunFailsWhenItCloses) {
   closing.join();
   first.wait();
   EXPECT_THROW(queue.submit([] {}), StateError);
-  EXPECT_THROW(queue.run([] {}), StateError);
+  EXPECT_THROW(queue.run([] {}, [] { return [] {}; }), StateError);
 }
 
 }  // namespace
