@@ -16,6 +16,10 @@ namespace bluefog::topology::detail {
 /// The row that all rows are shifts of modulo n, if there is one.
 [[nodiscard]] std::optional<TranslationPattern> detect_circulant(const MixingMatrix& matrix);
 
+/// W = I − w L, with L the Laplacian of a star of n ≥ 4 ranks: the eigenvalues of L are 0, 1 (n − 2
+/// times) and n, so those of W are 1, 1 − w and 1 − n w. Nothing for any other matrix.
+[[nodiscard]] std::optional<SpectralGap> star_gap(const MixingMatrix& matrix);
+
 [[nodiscard]] SpectralGap fourier_gap(const TranslationPattern& pattern);
 [[nodiscard]] SpectralGap dense_gap(const MixingMatrix& matrix);
 [[nodiscard]] SpectralGap iterative_gap(const MixingMatrix& matrix, const GapOptions& options);

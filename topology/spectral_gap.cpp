@@ -79,13 +79,16 @@ std::string_view name_of(GapMethod method) {
       return "disconnected";
     case GapMethod::Residual:
       return "residual";
+    case GapMethod::Star:
+      return "closed form of a star";
   }
   throw InternalError("spectral gap: unknown method");
 }
 
 SpectralGap spectral_gap(const MixingMatrix& matrix, const GapOptions& options) {
   require_unit_sums(matrix);
-  if (options.method == GapMethod::Disconnected || options.method == GapMethod::Residual) {
+  if (options.method == GapMethod::Disconnected || options.method == GapMethod::Residual ||
+      options.method == GapMethod::Star) {
     throw InvalidArgument(fmt::format("spectral gap: '{}' is a finding, not a method to ask for",
                                       name_of(options.method)));
   }
@@ -95,6 +98,9 @@ SpectralGap spectral_gap(const MixingMatrix& matrix, const GapOptions& options) 
     if (options.method == GapMethod::Fourier) {
       throw InvalidArgument("Fourier spectral gap: the rows are not shifts of each other");
     }
+  }
+  if (options.method == GapMethod::Automatic) {
+    if (const auto gap = detail::star_gap(matrix)) return *gap;
   }
   return dense_or_iterative(matrix, options);
 }

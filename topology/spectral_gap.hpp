@@ -9,7 +9,7 @@ namespace bluefog::topology {
 
 /// How a spectral gap was found, or is to be found.
 enum class GapMethod {
-  /// Fourier where all rows are shifts of each other, dense up to
+  /// Fourier where all rows are shifts of each other, the closed form of a star, dense up to
   /// `GapOptions::dense_limit` ranks, else iterative.
   Automatic,
   /// Fourier sums of the one row of a translation-invariant matrix (ring,
@@ -24,6 +24,8 @@ enum class GapMethod {
   Disconnected,
   /// No computation: the matrix is J up to rounding (`check` of topology_report.hpp).
   Residual,
+  /// No computation: equal weights on all edges of a star have a closed form.
+  Star,
 };
 
 [[nodiscard]] std::string_view name_of(GapMethod method);
@@ -74,7 +76,7 @@ struct GapOptions {
 ///
 /// @throws InvalidArgument if neither rows nor columns sum to 1 ± 1e-6, naming
 ///   a row; if `options.method` is Fourier and W is not translation-invariant,
-///   Disconnected or Residual, Dense beyond 5,000 ranks, or Iterative beyond 200 million
+///   Disconnected, Residual or Star, Dense beyond 5,000 ranks, or Iterative beyond 200 million
 ///   entries.
 [[nodiscard]] SpectralGap spectral_gap(const MixingMatrix& matrix, const GapOptions& options = {});
 

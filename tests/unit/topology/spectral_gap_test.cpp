@@ -149,6 +149,43 @@ TEST(SpectralGap, HundredThousandRanksOfAMesh) {
   EXPECT_LT(gap.lambda2.upper - gap.lambda2.lower, 1e-3 * gap.lambda2.value);
 }
 
+TEST(SpectralGap, HundredThousandRanksOfAStar) {
+  constexpr int kSize = 100'000;
+  const SpectralGap gap = spectral_gap(star(kSize, 7));
+  EXPECT_EQ(gap.method, GapMethod::Star);
+  ASSERT_TRUE(gap.converged());
+  EXPECT_NEAR(gap.lambda2.value, 1.0 / kSize, 1e-14);
+  EXPECT_NEAR(gap.norm.value, 1.0 / kSize, 1e-14);
+  EXPECT_LT(gap.lambda2.upper - gap.lambda2.lower, 1e-13);
+}
+
+TEST(SpectralGap, StarsOfAnyWeightHaveTheirClosedFormAndOtherMatricesDoNot) {
+  const auto weighted = [](int size, double weight, double center_weight) {
+    std::vector<std::vector<WeightedRank>> rows(size);
+    rows[0].push_back({0, 1.0 - (size - 1) * center_weight});
+    for (int rank = 1; rank < size; ++rank) {
+      rows[0].push_back({rank, center_weight});
+      rows[rank] = {{0, weight}, {rank, 1.0 - weight}};
+    }
+    return MixingMatrix::from_rows(std::move(rows));
+  };
+  for (const double weight : {0.02, 0.125, 0.24}) {
+    const MixingMatrix even = weighted(8, weight, weight);
+    EXPECT_EQ(spectral_gap(even).method, GapMethod::Star) << weight;
+    expect_gap(spectral_gap(even), dense_oracle(even), 1e-12, std::to_string(weight));
+    const MixingMatrix uneven = weighted(8, weight, weight / 2);
+    EXPECT_EQ(spectral_gap(uneven).method, GapMethod::Dense) << weight;
+    expect_gap(spectral_gap(uneven), dense_oracle(uneven), 1e-12, std::to_string(weight));
+  }
+  // A star with one more edge.
+  std::vector<double> dense = star(6).to_dense();
+  for (const auto& [i, j] : {std::pair{1, 2}, std::pair{2, 1}}) {
+    dense[6 * i + j] += 0.1;
+    dense[6 * i + i] -= 0.1;
+  }
+  EXPECT_EQ(spectral_gap(MixingMatrix::from_dense(6, dense)).method, GapMethod::Dense);
+}
+
 TEST(SpectralGap, CirculantRowsAreRecognised) {
   const MixingMatrix rows = MixingMatrix::from_dense(21, exponential(21).to_dense());
   ASSERT_EQ(rows.pattern(), nullptr);
