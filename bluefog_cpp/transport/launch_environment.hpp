@@ -16,7 +16,8 @@ struct LaunchEnvironment {
 
   /// Reads this process's environment.
   /// @throws UnsupportedError for several Slurm tasks that were started without a process manager
-  ///         interface (`srun` without `--mpi=pmix`): they could not find each other.
+  ///         interface (`srun` without `--mpi=pmix`): they could not find each other; and for PMIx
+  ///         variables that name a job and no server to ask about it.
   [[nodiscard]] static LaunchEnvironment detect();
 
   /// Reads `variables` in place of the environment.

@@ -29,12 +29,34 @@ TEST(LaunchEnvironment, OpenMpi) {
 }
 
 TEST(LaunchEnvironment, Pmix) {
-  expect_launch({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "job"}}, "PMIx", 0);
+  expect_launch({{"PMIX_RANK", "0"},
+                 {"PMIX_NAMESPACE", "job"},
+                 {"PMIX_SERVER_URI41", "job.0;tcp4://127.0.0.1:5234"}},
+                "PMIx", 0);
   expect_launch({{"PMIX_RANK", "0"},
                  {"PMIX_NAMESPACE", "slurm.pmix.1.0"},
+                 {"PMIX_SERVER_URI2", "pmix-server.7;tcp4://10.0.0.1:5234"},
                  {"SLURM_PROCID", "0"},
                  {"SLURM_STEP_NUM_TASKS", "8"}},
                 "PMIx", 8);
+}
+
+TEST(LaunchEnvironment, RefusesPmixWithoutAServer) {
+  const Variables alone{{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}};
+  for (const Variables& more : {Variables{}, Variables{{"PMIX_SERVER_URI2", ""}},
+                                Variables{{"PMIX_SERVER_URI2", "nonsense"}},
+                                Variables{{"OMPI_COMM_WORLD_SIZE", "1"},
+                                          {"OMPI_COMM_WORLD_RANK", "0"}}}) {
+    Variables variables = alone;
+    variables.insert(more.begin(), more.end());
+    try {
+      (void)LaunchEnvironment::detect(variables);
+      ADD_FAILURE() << "expected UnsupportedError";
+    } catch (const UnsupportedError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("expected a PMIX_SERVER_URI"));
+    }
+  }
+  expect_launch({{"PMIX_RANK", "0"}}, "", 0);
 }
 
 TEST(LaunchEnvironment, Pmi) {
