@@ -141,9 +141,38 @@ TEST(MpiBootstrap, ARankThatDoesNotComeEndsInATimeout) {
       ADD_FAILURE() << "expected TimeoutError";
     } catch (const TimeoutError& error) {
       EXPECT_THAT(error.what(), HasSubstr("bootstrap barrier on rank " +
-                                          std::to_string(bootstrap->rank()) + ": timed out"));
+                                          std::to_string(bootstrap->rank()) +
+                                          ": timed out after 0.0"));
+      EXPECT_THAT(error.what(), HasSubstr("expected all " + std::to_string(bootstrap->size()) +
+                                          " ranks, one or more have not come"));
     }
     EXPECT_THROW(bootstrap->barrier(soon()), StateError);
+  }
+  meeting_point->barrier(soon());
+}
+
+TEST(MpiBootstrap, ARankThatMakesNoneIsNamed) {
+  const auto meeting_point = make();
+  if (meeting_point->size() < 2) {
+    GTEST_SKIP() << "needs two ranks";
+  }
+  const std::string last = std::to_string(meeting_point->size() - 1);
+  if (meeting_point->rank() != 0) {
+    // Given up after a time in which all others have come.
+    meeting_point->barrier(soon());
+    try {
+      const auto deadline = Deadline::after(std::chrono::milliseconds(500));
+      (void)make_default_bootstrap(Settings{}, deadline);
+      ADD_FAILURE() << "expected TimeoutError";
+    } catch (const TimeoutError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("timed out after 0.5"));
+      EXPECT_THAT(error.what(), HasSubstr(last + "; not seen: 0"));
+    }
+    meeting_point->barrier(soon());
+  } else {
+    meeting_point->barrier(soon());
+    meeting_point->barrier(soon());
+    EXPECT_EQ(make()->size(), meeting_point->size());  // what the others began
   }
   meeting_point->barrier(soon());
 }

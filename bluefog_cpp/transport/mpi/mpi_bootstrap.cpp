@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/mpi/arrival_mark.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_bootstrap_impl.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_error.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_transport.hpp"
@@ -21,6 +23,11 @@ namespace {
 constexpr std::uint64_t kUnit = 64;
 
 std::uint64_t units_of(std::uint64_t bytes) { return (bytes + kUnit - 1) / kUnit; }
+
+double seconds_since(Deadline::Clock::time_point begin) {
+  return std::chrono::duration<double>(Deadline::Clock::now() - begin).count();
+}
+
 
 }  // namespace
 
@@ -71,11 +78,14 @@ std::unique_ptr<MpiBootstrap::Flight> MpiBootstrap::run(Call call, std::unique_p
   if (!broken_.empty()) {
     throw StateError(fmt::format("{}: an earlier call failed: {}", what, broken_));
   }
+  const auto begin = Deadline::Clock::now();
   try {
     check(start(*flight), what, comm_.get());
     if (!wait(flight->request, deadline, what, comm_.get())) {
-      throw TimeoutError(
-          fmt::format("{}: timed out; of {} ranks, one or more have not come", what, size_));
+      throw TimeoutError(fmt::format(
+          "{}: timed out after {:.3g} s; expected all {} ranks, one or more have not come (MPI does "
+          "not tell which)",
+          what, seconds_since(begin), size_));
     }
   } catch (const Error& error) {
     broken_ = error.what();
@@ -201,11 +211,23 @@ std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline) {
     MPI_Request request = MPI_REQUEST_NULL;
   };
   auto duplication = std::make_unique<Duplication>();
+  int rank = 0;
+  int size = 0;
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  const auto begin = Deadline::Clock::now();
+  auto mark = std::make_unique<ArrivalMark>(job_name(), rank);
   check(MPI_Comm_idup(MPI_COMM_WORLD, &duplication->comm, &duplication->request), "MPI_Comm_idup");
   if (!wait(duplication->request, deadline, "MPI_Comm_idup", MPI_COMM_WORLD)) {
     // MPI will write the communicator when the other ranks come.
     [[maybe_unused]] const Duplication* left_to_mpi = duplication.release();
-    throw TimeoutError("bootstrap over MPI: timed out; one or more ranks have not come");
+    const std::string who = ArrivalMark::roll_call(job_name(), size);
+    // Ranks that give up after this one see that it had come.
+    [[maybe_unused]] const ArrivalMark* until_the_end = mark.release();
+    throw TimeoutError(
+        fmt::format("bootstrap over MPI on rank {}: timed out after {:.3g} s; expected all {} "
+                    "ranks, {}",
+                    rank, seconds_since(begin), size, who));
   }
   UniqueComm comm(duplication->comm);
   check(MPI_Comm_set_errhandler(comm.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");

@@ -20,7 +20,8 @@ namespace bluefog::mpi {
 /// StateError. Ranks that make different calls all get MismatchError, and go on.
 /// @throws UnsupportedError if this build has no MPI, MPI was finalised before,
 ///         or its thread level is below MPI_THREAD_SERIALIZED.
-/// @throws TimeoutError, MpiError.
+/// @throws TimeoutError, which says how long it waited and which ranks of this host had come;
+///         MpiError.
 [[nodiscard]] std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline);
 
 }  // namespace bluefog::mpi
