@@ -20,6 +20,14 @@ std::int64_t aligned_count(std::int64_t count, std::int64_t element_bytes) {
   return (count + unit - 1) / unit * unit;
 }
 
+/// What the memory of a parameter in a bucket keeps.
+struct Place {
+  at::Tensor flat;
+  std::weak_ptr<const int> bucket;
+};
+
+void delete_place(void* place) { delete static_cast<Place*>(place); }
+
 std::string name_of_bucket(int index, const std::vector<Segment>& segments) {
   if (segments.size() == 1) {
     return fmt::format("bucket {} ({})", index, segments.front().name);
@@ -29,7 +37,15 @@ std::string name_of_bucket(int index, const std::vector<Segment>& segments) {
 
 }  // namespace
 
-Bucket::Bucket(int index, const NamedTensors& parameters) : index_(index) {
+bool is_in_a_bucket(const at::Tensor& parameter) {
+  if (!parameter.has_storage()) return false;
+  const Place* const place =
+      parameter.storage().data_ptr().cast_context<Place>(&delete_place);
+  return place != nullptr && !place->bucket.expired();
+}
+
+Bucket::Bucket(int index, const NamedTensors& parameters)
+    : presence_(std::make_shared<const int>(index)), index_(index) {
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : parameters) {
     Segment segment{.name = name,
@@ -56,8 +72,12 @@ Bucket::Bucket(int index, const NamedTensors& parameters) : index_(index) {
 at::Tensor Bucket::alias(const at::Tensor& flat, std::int64_t offset,
                          const Segment& segment) const {
   auto* const data = static_cast<char*>(flat.data_ptr()) + offset * flat.element_size();
-  return at::from_blob(
-      data, segment.sizes, segment.strides, [flat](void* /*data*/) {}, flat.options());
+  auto place = std::make_unique<Place>(Place{flat, presence_});
+  return at::for_blob(data, segment.sizes)
+      .strides(segment.strides)
+      .context(place.release(), &delete_place)
+      .options(flat.options())
+      .make_tensor();
 }
 
 at::Tensor Bucket::make_state(std::int64_t extra) const {

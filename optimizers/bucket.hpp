@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct Segment {
 
   [[nodiscard]] std::int64_t count() const noexcept { return parameter.numel(); }
 };
+
+/// Whether `parameter` lies in a bucket that exists: averages are written into it from there.
+[[nodiscard]] bool is_in_a_bucket(const at::Tensor& parameter);
 
 /// Parameters in one piece of memory, so that one operation serves all of them.
 ///
@@ -91,6 +95,8 @@ class Bucket {
                                  const Segment& segment) const;
   [[nodiscard]] bool is_bound(const Segment& segment) const;
 
+  /// Lives as long as this bucket; the memory of its parameters may live longer.
+  std::shared_ptr<const int> presence_;
   int index_;
   std::string name_;
   std::vector<Segment> segments_;

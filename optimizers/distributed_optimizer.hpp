@@ -42,11 +42,12 @@ class DistributedOptimizer {
   /// Collective. All parameters and buffers of `module`.
   /// @param optimizer, module outlive this object; neither gains nor loses parameters meanwhile.
   /// @throws InvalidArgument naming the parameter if one is sparse, not of a floating dtype, not on
-  ///   the CPU, shares memory with another, or is the optimizer's and not the module's; or for a
-  ///   schedule of another size, or one that the algorithm cannot use. Ranks without such a problem
-  ///   get PeerFailure.
+  ///   the CPU, shares memory with another, is the optimizer's and not the module's, or belongs to
+  ///   another distributed optimizer (destroy that one before making the next); or for a schedule
+  ///   of another size, or one that the algorithm cannot use. Ranks without such a problem get
+  ///   PeerFailure.
   /// @throws MismatchError naming the first parameter or option that differs between ranks.
-  /// @throws StateError if another distributed optimizer holds the gradient hooks.
+  /// @throws StateError if something else holds the gradient hooks that gradient all-reduce needs.
   DistributedOptimizer(std::shared_ptr<Context> context, torch::optim::Optimizer& optimizer,
                        const torch::nn::Module& module,
                        const DistributedOptimizerOptions& options = {});

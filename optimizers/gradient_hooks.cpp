@@ -41,7 +41,7 @@ GradientHooks::GradientHooks(const std::vector<Bucket>& buckets, OnReady on_read
       if (autograd::impl::post_acc_grad_hooks(segment.parameter)) {
         throw StateError(fmt::format(
             "parameter '{}': expected its post-accumulate gradient hook to be free, found one "
-            "(LibTorch has room for one; does another distributed optimizer hold this model?)",
+            "(LibTorch has room for one)",
             segment.name));
       }
     }

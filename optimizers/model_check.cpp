@@ -8,6 +8,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "optimizers/bucket.hpp"
+
 namespace bluefog::optimizers {
 namespace {
 
@@ -72,6 +74,12 @@ std::string why_untrainable(const NamedTensors& parameters, const ModelParameter
   for (const NamedTensor& item : sorted.trained) {
     if (std::string why = why_unsupported(item.tensor); !why.empty()) {
       return fmt::format("parameter '{}': {}", item.name, why);
+    }
+    if (is_in_a_bucket(item.tensor)) {
+      return fmt::format(
+          "parameter '{}': expected it to belong to no other distributed optimizer, found one that "
+          "holds it; destroy that one first",
+          item.name);
     }
   }
   if (std::string why = shared_memory(sorted.trained); !why.empty()) {

@@ -1,6 +1,10 @@
 // Models and parameters that a distributed optimizer does not take.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "optimizers/parameter_collectives.hpp"
@@ -12,7 +16,12 @@ namespace {
 using optimizers::AlgorithmKind;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+struct SilentHook final : torch::autograd::PostAccumulateGradHook {
+  void operator()(const torch::autograd::Variable& /*parameter*/) override {}
+};
 
 TEST(RefusedModels, AnotherDtypeOrShapeIsAnErrorThatNamesTheParameter) {
   on_ranks(some_ranks(), [](Context& context) {
@@ -142,19 +151,53 @@ TEST(RefusedModels, WhatTheOptimizerHoldsMustBeTheModels) {
   });
 }
 
-TEST(RefusedModels, TwoHoldersOfTheGradientHooksAreRefused) {
+TEST(RefusedModels, TwoHoldersOfAModelAreRefused) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
+          AlgorithmKind::None}) {
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), 1.0);
+      torch::optim::SGD other(std::vector<at::Tensor>{point.second}, 1.0);
+      DistributedOptimizerOptions options;
+      options.algorithm = kind;
+      {
+        const DistributedOptimizer first(context.shared_from_this(), sgd, point, options);
+        try {
+          const DistributedOptimizer second(context.shared_from_this(), other, point, options);
+          ADD_FAILURE() << "expected InvalidArgument";
+        } catch (const InvalidArgument& error) {
+          EXPECT_THAT(error.what(), AllOf(HasSubstr("'second'"),
+                                          HasSubstr("no other distributed optimizer")));
+        }
+      }
+      DistributedOptimizer later(context.shared_from_this(), sgd, point, options);
+      train(later, point, LeastSquares::of_rank(0));
+    }
+  });
+}
+
+TEST(RefusedModels, TwoOptimizersMayShareAModelWithoutSharingParameters) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Point point(0);
+    torch::optim::SGD slow(std::vector<at::Tensor>{point.first}, 0.1);
+    torch::optim::SGD fast(std::vector<at::Tensor>{point.second, point.third}, 1.0);
+    DistributedOptimizer one(context.shared_from_this(), slow, point, {});
+    DistributedOptimizer other(context.shared_from_this(), fast, point, {});
+    train(one, point, LeastSquares::of_rank(0));
+    train(other, point, LeastSquares::of_rank(0));
+  });
+}
+
+TEST(RefusedModels, AnotherHookOnAGradientIsRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), 1.0);
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        point.second, std::make_unique<SilentHook>());
     DistributedOptimizerOptions options;
     options.algorithm = AlgorithmKind::GradientAllreduce;
-    {
-      const DistributedOptimizer first(context.shared_from_this(), sgd, point, options);
-      EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, point, options),
-                   StateError);
-    }
-    DistributedOptimizer later(context.shared_from_this(), sgd, point, options);
-    train(later, point, LeastSquares::of_rank(0));
+    EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, point, options), StateError);
   });
 }
 
