@@ -5,7 +5,9 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,14 +39,28 @@ c10::IValue read_value(torch::serialize::InputArchive& archive, const std::strin
   return value;
 }
 
+/// What `file` is instead of a whole checkpoint. LibTorch's own words speak of its zip library.
+std::string what_is_wrong_with(const std::string& file, bool is_archive) {
+  if (is_archive) return "an archive that lacks parts of a checkpoint";
+  constexpr std::string_view kBeginOfZip{"PK\3\4", 4};
+  std::string begin(kBeginOfZip.size(), '\0');
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return "a file that cannot be opened";
+  stream.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  if (stream.gcount() == 0) return "an empty file";
+  return begin == kBeginOfZip ? "an archive that is cut off, damaged or of something else" : "a file of another kind";
+}
+
 SavedPart read_part(const std::string& file) {
   if (!std::filesystem::exists(file)) {
     throw InvalidArgument(fmt::format("checkpoint file '{}': expected it to exist", file));
   }
+  bool is_archive = false;
   try {
     SavedPart part;
     torch::serialize::InputArchive archive;
     archive.load_from(file);
+    is_archive = true;
     part.ranks = static_cast<int>(read_value(archive, "ranks").toInt());
     part.step_count = read_value(archive, "step_count").toInt();
     torch::serialize::InputArchive model;
@@ -57,10 +73,10 @@ SavedPart read_part(const std::string& file) {
     }
     archive.read("optimizer", part.optimizer);
     return part;
-  } catch (const c10::Error& error) {
+  } catch (const c10::Error&) {
     throw InvalidArgument(
         fmt::format("checkpoint file '{}': expected a whole checkpoint of this library, found {}",
-                    file, error.what_without_backtrace()));
+                    file, what_is_wrong_with(file, is_archive)));
   }
 }
 

@@ -186,7 +186,7 @@ TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
       std::filesystem::resize_file(own, std::filesystem::file_size(own) / 2);
     }
     ops::barrier(context);
-    expect_refusal("expected a whole checkpoint");
+    expect_refusal("expected a whole checkpoint of this library, found an archive that is cut off");
     EXPECT_THROW(save_checkpoint("/nonexistent_folder/model", run.point, run.optimizer),
                  InvalidArgument);
     // Files of different moments.
