@@ -1,10 +1,13 @@
 #include "examples/data/load.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -34,17 +37,32 @@ std::string idx_name(const fs::path& folder) {
   return folder.string().find("fashion") != std::string::npos ? "Fashion-MNIST" : "MNIST";
 }
 
+/// @throws InvalidArgument naming the first of `files` that does not exist.
+void require_all(std::string_view set, const std::vector<fs::path>& files) {
+  for (const fs::path& file : files) {
+    if (!fs::exists(file)) {
+      std::vector<std::string> names;
+      for (const fs::path& one : files) names.push_back(one.filename().string());
+      throw InvalidArgument(
+          fmt::format("data folder {}: expected the files of {}: {}; {} does not exist",
+                      file.parent_path().string(), set, fmt::join(names, ", "),
+                      file.filename().string()));
+    }
+  }
+}
+
 std::optional<TrainTest> try_idx(const fs::path& folder) {
   const fs::path train_images = idx_path(folder, "train-images", "idx3");
   if (!fs::exists(train_images)) {
     return std::nullopt;
   }
   const std::string name = idx_name(folder);
-  return TrainTest{
-      read_idx(train_images, idx_path(folder, "train-labels", "idx1"), name),
-      read_idx(idx_path(folder, "t10k-images", "idx3"), idx_path(folder, "t10k-labels", "idx1"),
-               name),
-  };
+  const fs::path train_labels = idx_path(folder, "train-labels", "idx1");
+  const fs::path test_images = idx_path(folder, "t10k-images", "idx3");
+  const fs::path test_labels = idx_path(folder, "t10k-labels", "idx1");
+  require_all(name, {train_images, train_labels, test_images, test_labels});
+  return TrainTest{read_idx(train_images, train_labels, name),
+                   read_idx(test_images, test_labels, name)};
 }
 
 std::optional<TrainTest> try_cifar10(const fs::path& folder) {
@@ -56,6 +74,9 @@ std::optional<TrainTest> try_cifar10(const fs::path& folder) {
     train.push_back(folder / fmt::format("data_batch_{}.bin", i));
   }
   const std::vector<fs::path> test{folder / "test_batch.bin"};
+  std::vector<fs::path> all = train;
+  all.push_back(test.front());
+  require_all("CIFAR-10", all);
   return TrainTest{read_cifar(train, CifarKind::Cifar10), read_cifar(test, CifarKind::Cifar10)};
 }
 
@@ -65,6 +86,7 @@ std::optional<TrainTest> try_cifar100(const fs::path& folder) {
   }
   const std::vector<fs::path> train{folder / "train.bin"};
   const std::vector<fs::path> test{folder / "test.bin"};
+  require_all("CIFAR-100", {train.front(), test.front()});
   return TrainTest{read_cifar(train, CifarKind::Cifar100), read_cifar(test, CifarKind::Cifar100)};
 }
 
@@ -80,6 +102,30 @@ std::optional<TrainTest> detect(const fs::path& folder) {
     }
   }
   return std::nullopt;
+}
+
+/// What lies in `folder`, for a message: a few names, and what they look like.
+std::string contents_of(const fs::path& folder) {
+  constexpr std::size_t kMostNames = 8;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (names.empty()) return "no files at all";
+  std::ranges::sort(names);
+  const auto has = [&](const char* name) { return std::ranges::binary_search(names, name); };
+  std::string words;
+  if (has("data_batch_1") || (has("train") && has("meta"))) {
+    words = " (CIFAR's version for Python: fetch its binary version)";
+  } else if (std::ranges::any_of(names, [](const auto& n) { return n.ends_with(".tar.gz"); })) {
+    words = " (an archive: unpack it)";
+  }
+  const std::size_t more = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - more);
+  return fmt::format("{}{}{}", fmt::join(names, ", "),
+                     more == 0 ? std::string() : fmt::format(" and {} more", more), words);
 }
 
 void check_same_shape(const TrainTest& data, const fs::path& folder) {
@@ -106,8 +152,8 @@ TrainTest load_image_data(const fs::path& folder) {
   if (!data) {
     throw InvalidArgument(
         fmt::format("data folder {}: expected train-images-idx3-ubyte[.gz] (MNIST, Fashion-MNIST), "
-                    "data_batch_1.bin (CIFAR-10) or train.bin (CIFAR-100), found none of them",
-                    folder.string()));
+                    "data_batch_1.bin (CIFAR-10) or train.bin (CIFAR-100), found {}",
+                    folder.string(), contents_of(folder)));
   }
   check_same_shape(*data, folder);
   return std::move(*data);

@@ -83,7 +83,32 @@ TEST(LoadTest, UnknownContentListsWhatWasLookedFor) {
   const TemporaryFolder folder;
   folder.write("readme.txt", {1});
   EXPECT_THAT(failure(folder.path()), AllOf(HasSubstr("train-images-idx3-ubyte"),
-                                            HasSubstr("data_batch_1.bin"), HasSubstr("train.bin")));
+                                            HasSubstr("data_batch_1.bin"), HasSubstr("train.bin"),
+                                            HasSubstr("found readme.txt")));
+}
+
+TEST(LoadTest, FoldersWithoutASetSayWhatTheyHave) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(failure(folder.path()), HasSubstr("found no files at all"));
+  for (int i = 10; i < 20; ++i) {
+    folder.write("file" + std::to_string(i), {1});
+  }
+  EXPECT_THAT(failure(folder.path()), HasSubstr("found file10, file11, file12, file13, file14, "
+                                                "file15, file16, file17 and 2 more"));
+  folder.write("data_batch_1", {1});
+  EXPECT_THAT(failure(folder.path()), HasSubstr("fetch its binary version"));
+}
+
+TEST(LoadTest, PartsOfCifarSayWhichFileIsMissing) {
+  const TemporaryFolder folder;
+  folder.write("data_batch_1.bin", cifar_record({1}, 1));
+  EXPECT_THAT(failure(folder.path()),
+              AllOf(HasSubstr("the files of CIFAR-10: data_batch_1.bin"),
+                    HasSubstr("data_batch_2.bin does not exist")));
+  std::filesystem::remove(folder.path() / "data_batch_1.bin");
+  folder.write("train.bin", cifar_record({1, 42}, 1));
+  EXPECT_THAT(failure(folder.path()),
+              AllOf(HasSubstr("CIFAR-100"), HasSubstr("test.bin does not exist")));
 }
 
 TEST(LoadTest, MissingPartNamesTheFile) {
