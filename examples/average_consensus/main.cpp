@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "examples/common/collect.hpp"
 #include "examples/common/command_line.hpp"
 #include "examples/common/named_schedule.hpp"
+#include "examples/common/option_words.hpp"
 #include "examples/common/run_main.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
@@ -38,10 +40,11 @@ struct Options {
 void add_options(CLI::App& app, Options& options) {
   app.option_defaults()->always_capture_default();
   app.add_option("--topology", options.topology, "Who averages with whom")
-      ->check(CLI::IsMember(schedule_names()));
-  app.add_option("--steps", options.steps, "Averaging steps")->check(CLI::Range(1, 1 << 30));
-  app.add_option("--values", options.values, "Numbers per rank")->check(CLI::Range(1, 1 << 30));
-  app.add_option("--seed", options.seed, "Seed of the numbers");
+      ->check(one_of(schedule_names()));
+  app.add_option("--steps", options.steps, "Averaging steps")->check(whole_number(1, 1 << 30));
+  app.add_option("--values", options.values, "Numbers per rank")->check(whole_number(1, 1 << 30));
+  app.add_option("--seed", options.seed, "Seed of the numbers")
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
 }
 
 std::vector<double> random_values(const Options& options, int rank) {

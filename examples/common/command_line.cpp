@@ -2,7 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <sstream>
+
+#include "examples/common/option_words.hpp"
 
 namespace bluefog::examples {
 
@@ -12,14 +13,11 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const
     app.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    std::ostringstream out;
-    std::ostringstream err;
-    const int code = app.exit(error, out, err);
+    const CommandLineEnd end = end_of(app, error);
     if (context.rank() == 0) {
-      std::cout << out.str() << std::flush;
-      std::cerr << err.str() << std::flush;
+      (end.exit_code == 0 ? std::cout : std::cerr) << end.text << std::flush;
     }
-    return code;
+    return end.exit_code;
   }
 }
 

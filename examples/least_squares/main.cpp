@@ -8,11 +8,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "examples/common/command_line.hpp"
 #include "examples/common/named_algorithm.hpp"
+#include "examples/common/option_words.hpp"
 #include "examples/common/run_main.hpp"
 #include "examples/least_squares/methods.hpp"
 
@@ -34,20 +36,22 @@ struct Options {
 void add_options(CLI::App& app, Options& options) {
   app.option_defaults()->always_capture_default();
   app.add_option("--algorithms", options.algorithms, "What to compare")
-      ->check(CLI::IsMember(algorithm_names()));
+      ->check(one_of(algorithm_names()));
   app.add_option("--topology", options.topology, "Who averages with whom")
-      ->check(CLI::IsMember(topology_names()));
+      ->check(one_of(topology_names()));
   app.add_option("--period", options.period_steps,
                  "Combine every so many steps; gossip-pga: over all ranks")
-      ->check(CLI::Range(1, 1 << 30));
-  app.add_option("--rows", options.shape.rows, "Equations per rank")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--unknowns", options.shape.unknowns, "Length of x")->check(CLI::Range(1, 4096));
+      ->check(whole_number(1, 1 << 30));
+  app.add_option("--rows", options.shape.rows, "Equations per rank")
+      ->check(whole_number(1, 1 << 20));
+  app.add_option("--unknowns", options.shape.unknowns, "Length of x")->check(whole_number(1, 4096));
   app.add_option("--spread", options.shape.spread, "Distance between the ranks' own minimisers")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--steps", options.steps, "Steps of each run")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--steps", options.steps, "Steps of each run")->check(whole_number(1, 1 << 30));
   app.add_option("--step-size", options.step_size, "Largest step, in units of 1 / smoothness")
       ->check(CLI::Range(1e-6, 1.0));
-  app.add_option("--seed", options.seed, "Seed of the problem");
+  app.add_option("--seed", options.seed, "Seed of the problem")
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
 }
 
 /// Final errors of all algorithms at one step size.

@@ -1,9 +1,12 @@
 #include "examples/train_images/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <limits>
 #include <map>
-#include <sstream>
+#include <utility>
+
+#include "examples/common/option_words.hpp"
 
 namespace bluefog::examples {
 namespace {
@@ -22,61 +25,70 @@ const std::map<std::string, ProgressKind>& progress_kinds() {
   return kKinds;
 }
 
-/// A number of at least `low`; CLI11's own ranges print their upper bound, which is no bound here.
-CLI::Validator at_least(double low, bool is_open = false) {
-  const std::string words = (is_open ? "more than " : "at least ") + CLI::detail::to_string(low);
+constexpr std::uint64_t kMany = 1 << 30;
+
+/// A finite number above `low`, or from it on; below `high`, where that is given.
+enum class From { Low, AboveLow };
+CLI::Validator number(From from, double low,
+                      double high = std::numeric_limits<double>::infinity()) {
+  const std::string words =
+      (from == From::Low ? "at least " : "more than ") + CLI::detail::to_string(low) +
+      (std::isinf(high) ? "" : " and less than " + CLI::detail::to_string(high));
   return CLI::Validator(
       [=](std::string& text) {
         double value = 0.0;
-        const bool is_number = CLI::detail::lexical_cast(text, value);
-        const bool fits = is_number && (is_open ? value > low : value >= low) &&
-                          value <= std::numeric_limits<double>::max();
+        const bool is_number = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+        const bool fits =
+            is_number && (from == From::Low ? value >= low : value > low) && value < high;
         return fits ? std::string() : "expected a number of " + words + ", found " + text;
       },
       "");
 }
 
 void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names) {
-  app.add_option("--model", options.model, "Model")->check(CLI::IsMember(names.models));
+  app.add_option("--model", options.model, "Model")->check(one_of(names.models));
   app.add_option("--algorithm", options.algorithm, "How ranks combine their models")
-      ->check(CLI::IsMember(names.algorithms));
+      ->check(one_of(names.algorithms));
   app.add_option("--topology", options.topology,
                  "Who averages with whom; default: as suits the algorithm")
-      ->check(CLI::IsMember(names.topologies));
+      ->check(one_of(names.topologies));
   app.add_option("--optimizer", options.optimizer, "Optimizer that each rank steps with")
-      ->check(CLI::IsMember(names.optimizers));
+      ->check(one_of(names.optimizers));
   app.add_option("--buffers", options.buffers, "What happens to batch-norm statistics")
-      ->check(CLI::IsMember(names.buffer_policies));
+      ->check(one_of(names.buffer_policies));
   app.add_option("--batch-size", options.batch_size, "Images per rank and step")
-      ->check(at_least(1));
-  app.add_option("--epochs", options.epochs, "Passes over the data")->check(at_least(1));
+      ->check(whole_number(1, 65'536));
+  app.add_option("--epochs", options.epochs, "Passes over the data")
+      ->check(whole_number(1, kMany));
   app.add_option("--max-batches", options.max_batches, "Steps per epoch at most; 0 is no limit")
-      ->check(at_least(0));
+      ->check(whole_number(0, kMany));
   app.add_option("--period", options.period_steps,
                  "Combine every so many steps; gossip-pga: over all ranks")
-      ->check(at_least(1));
-  app.add_option("--lr", options.learning_rate, "Learning rate")->check(at_least(0.0, true));
+      ->check(whole_number(1, kMany));
+  app.add_option("--lr", options.learning_rate, "Learning rate")
+      ->check(number(From::AboveLow, 0.0));
   app.add_option("--momentum", options.momentum,
                  "Momentum of sgd and rmsprop, or of decent-lam and qg-dsgdm")
-      ->check(at_least(0.0));
-  app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(at_least(0.0));
+      ->check(number(From::Low, 0.0, 1.0));
+  app.add_option("--weight-decay", options.weight_decay, "Weight decay")
+      ->check(number(From::Low, 0.0));
   app.add_option("--seed", options.seed, "Seed of the model, the shards and the batches")
-      ->check(at_least(0));
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
 }
 
 void add_data(CLI::App& app, TrainOptions& options) {
   app.add_option("--data", options.data,
                  "Folder with MNIST, Fashion-MNIST (IDX), CIFAR-10 or CIFAR-100 (binary) files");
   app.add_option("--shards", options.shards, "Split of the images: iid or dirichlet")
-      ->transform(CLI::Transformer(shard_kinds()).description(""))
+      ->transform(one_of(shard_kinds()))
       ->type_name("TEXT:{iid,dirichlet}")
       ->default_str("iid");
   app.add_option("--alpha", options.alpha, "Dirichlet parameter; smaller is more skewed")
-      ->check(at_least(0.0, true));
+      ->check(number(From::AboveLow, 0.0));
   app.add_flag("--augment", options.augments, "Crop and mirror training images at random");
   app.add_option("--max-test-images", options.max_test_images,
                  "Judge by so many test images; 0 is all")
-      ->check(at_least(0));
+      ->check(whole_number(0, kMany));
 }
 
 void add_files(CLI::App& app, TrainOptions& options) {
@@ -87,9 +99,9 @@ void add_files(CLI::App& app, TrainOptions& options) {
       ->needs(checkpoint);
   app.add_option("--metrics", options.metrics, "File for metrics, one JSON object a line");
   app.add_option("--threads", options.threads, "Threads per rank; 0 leaves it to the launcher")
-      ->check(at_least(0));
+      ->check(whole_number(0, 1024));
   app.add_option("--progress", options.progress, "Progress: auto, live, lines or off")
-      ->transform(CLI::Transformer(progress_kinds()).description(""))
+      ->transform(one_of(progress_kinds()))
       ->type_name("TEXT:{auto,live,lines,off}")
       ->default_str("auto");
 }
@@ -107,9 +119,9 @@ ParsedOptions parse_train_options(int argc, const char* const* argv, const Optio
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    std::ostringstream text;
-    parsed.exit_code = app.exit(error, text, text);
-    parsed.text = text.str();
+    CommandLineEnd end = end_of(app, error);
+    parsed.exit_code = end.exit_code;
+    parsed.text = std::move(end.text);
   }
   return parsed;
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -86,6 +88,28 @@ void Report::begin(const RunDescription& run) {
 
 void Report::progress(const ProgressState& state) { progress_.update(state); }
 
+void Report::watch_loss(std::int64_t epoch, std::int64_t step, double loss) {
+  if (std::isfinite(loss) || first_bad_loss_.step != 0) {
+    return;
+  }
+  first_bad_loss_ = {epoch + 1, step + 1};
+  fmt::print(stderr,
+             "train_images: rank {}: the loss is {} in epoch {}, step {}: training has diverged, or "
+             "the data has such values; a smaller --lr may help\n",
+             context_.rank(), loss, epoch + 1, step + 1);
+}
+
+std::vector<Report::Moment> Report::first_bad_losses() {
+  const auto epochs = collect(context_, static_cast<double>(first_bad_loss_.epoch));
+  const auto steps = collect(context_, static_cast<double>(first_bad_loss_.step));
+  std::vector<Moment> moments;
+  for (std::size_t rank = 0; rank < epochs.size(); ++rank) {
+    moments.push_back(
+        {static_cast<std::int64_t>(epochs[rank]), static_cast<std::int64_t>(steps[rank])});
+  }
+  return moments;
+}
+
 void Report::end_epoch(const EpochResult& result) {
   const auto accuracies = collect(context_, result.test_accuracy);
   const double train_loss = mean_of(collect(context_, result.train_loss));
@@ -117,12 +141,28 @@ void Report::end(const EpochResult& last, const Throughput& throughput) {
   }
   print(fmt::format("mean test accuracy {:.2f} %, consensus distance {:.4g}",
                     100.0 * mean_of(accuracies), last.consensus_distance));
+  std::string bad_losses;
+  auto not_finite_since = nlohmann::json::array();
+  const std::vector<Moment> moments = first_bad_losses();
+  for (std::size_t rank = 0; rank < moments.size(); ++rank) {
+    const auto [epoch, step] = moments[rank];
+    not_finite_since.push_back(step == 0 ? nlohmann::json()
+                                         : nlohmann::json{{"epoch", epoch}, {"step", step}});
+    if (step != 0) {
+      bad_losses += fmt::format("{}rank {} epoch {}, step {}", bad_losses.empty() ? "" : "; ",
+                                rank, epoch, step);
+    }
+  }
+  if (!bad_losses.empty()) {
+    print("loss not finite since: " + bad_losses);
+  }
   print(total_line(context_.size(), "CPU", rate));
   metrics_.write({{"event", "result"},
                   {"ranks", context_.size()},
                   {"test_accuracy", accuracies},
                   {"test_accuracy_mean", mean_of(accuracies)},
                   {"consensus_distance", last.consensus_distance},
+                  {"loss_not_finite_since", not_finite_since},
                   {"img_per_sec", rate.mean},
                   {"img_per_sec_half_width", rate.half_width},
                   {"peak_memory_bytes", memory},

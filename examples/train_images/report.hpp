@@ -43,11 +43,23 @@ class Report {
   void begin(const RunDescription& run);
   /// Not collective: this rank's view.
   void progress(const ProgressState& state);
+  /// Not collective: this rank's loss in a step; both counts from 0. Warns of the first one that is
+  /// not finite, on standard error.
+  void watch_loss(std::int64_t epoch, std::int64_t step, double loss);
   void end_epoch(const EpochResult& result);
-  /// The final figures: accuracy by rank and mean, consensus distance, images per second, memory.
+  /// The final figures: accuracy by rank and mean, consensus distance, images per second, memory,
+  /// and since when a loss was not finite.
   void end(const EpochResult& last, const Throughput& throughput);
 
  private:
+  /// Counted from 1; 0: there is none.
+  struct Moment {
+    std::int64_t epoch = 0;
+    std::int64_t step = 0;
+  };
+
+  /// Collective. By rank.
+  [[nodiscard]] std::vector<Moment> first_bad_losses();
   [[nodiscard]] bool speaks() const noexcept { return context_.rank() == 0; }
   void print(const std::string& line);
 
@@ -55,6 +67,7 @@ class Report {
   TrainOptions options_;
   MetricsFile metrics_;
   Progress progress_;
+  Moment first_bad_loss_;
 };
 
 }  // namespace bluefog::examples

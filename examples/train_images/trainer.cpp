@@ -1,11 +1,13 @@
 #include "examples/train_images/trainer.hpp"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
+#include "bluefog_cpp/base/error.hpp"
 #include "examples/common/named_algorithm.hpp"
 #include "examples/data/tensor_batch.hpp"
 #include "examples/train_images/buffer_policies.hpp"
@@ -39,11 +41,21 @@ optimizers::DistributedOptimizerOptions distribution(const TrainOptions& options
   return result;
 }
 
+/// A folder that was mistyped should not come to light after an epoch.
+const TrainOptions& checked(const TrainOptions& options) {
+  const std::filesystem::path folder = options.checkpoint.parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+    throw InvalidArgument(fmt::format("--checkpoint {}: expected a folder that exists, found no {}",
+                                      options.checkpoint.string(), folder.string()));
+  }
+  return options;
+}
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<Context> context, const TrainOptions& options)
     : context_(std::move(context)),
-      options_(options),
+      options_(checked(options)),
       data_(load_run_data(options, context_->rank(), context_->size())),
       sampler_(data_.shard, options.batch_size,
                options.seed + static_cast<std::uint64_t>(context_->rank())),
@@ -59,9 +71,6 @@ Trainer::Trainer(std::shared_ptr<Context> context, const TrainOptions& options)
 }
 
 void Trainer::run() {
-  if (options_.checkpoint.has_parent_path()) {
-    std::filesystem::create_directories(options_.checkpoint.parent_path());
-  }
   report_.begin(describe());
   if (options_.resumes) {
     resume();
@@ -121,6 +130,7 @@ EpochResult Trainer::run_epoch(std::int64_t epoch) {
                                    ? time.count()
                                    : 0.95 * recent_seconds_per_step_ + 0.05 * time.count();
     loss_sum += loss;
+    report_.watch_loss(epoch, step, loss);
     show_progress(epoch, step + 1, loss);
   }
   const double images_per_second =

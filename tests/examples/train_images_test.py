@@ -84,6 +84,7 @@ def check_finished_run(output, lines, ranks, epochs):
     check(len(result["test_accuracy"]) == ranks, f"{ranks} accuracies", result)
     check(min(result["peak_memory_bytes"]) > 1 << 20, "a peak of memory", result)
     check(result["img_per_sec"] > 0, "a rate", result)
+    check(result["loss_not_finite_since"] == [None] * ranks, "finite losses", result)
     pattern = rf"^Total img/sec on {ranks} CPU\(s\): \d+\.\d \+- \d+\.\d$"
     check(re.search(pattern, output, re.MULTILINE), pattern, output)
     for rank in range(ranks):
@@ -120,6 +121,7 @@ def more_algorithms(runner):
 
 def resume(runner):
     state = runner.folder / "state" / "run"
+    state.parent.mkdir()
     for algorithm in ("atc", "awc"):
         common = ("--algorithm", algorithm, "--shards", "dirichlet", "--topology", "ring")
         _, whole = runner.train(*common, "--epochs", "2")
@@ -130,6 +132,21 @@ def resume(runner):
             check(ours == whole[2][key], f"{key} {whole[2][key]}", ours)
     size = (runner.folder / "state" / "run.rank0.pt").stat().st_size
     check(size < 4 << 20, "a checkpoint of the size of model and state", size)
+
+
+def diverges(runner):
+    done = runner.run("--lr", "1e30", "--momentum", "0", "--epochs", "2", "--max-batches", "4",
+                      "--max-test-images", "20", "--metrics", runner.folder / "metrics.jsonl")
+    check(done.returncode == 0, "exit code 0", done.returncode)
+    for rank in range(2):
+        warning = rf"^train_images: rank {rank}: the loss is (nan|-?inf) in epoch 1, step \d: "
+        found = re.findall(warning, done.stderr, re.MULTILINE)
+        check(len(found) == 1, f"one line '{warning}'", done.stderr)
+    check("loss not finite since: rank 0 epoch 1, step" in done.stdout, "a final line", done.stdout)
+    result = json.loads((runner.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    since = result["loss_not_finite_since"]
+    check(len(since) == 2 and since[0]["epoch"] == 1 and since[0]["step"] >= 1,
+          "the step of each rank", result)
 
 
 def alone(runner):
@@ -149,11 +166,12 @@ def errors(runner):
     cases = (
         (dict(data=absent), (), (str(absent), "apt-get install dataset-fashion-mnist")),
         (dict(data=truncated), (), (f"expected {full} bytes, found {full - 1}",)),
-        ({}, ("--model", "vgg"), ("--model", "cnn,resnet18,resnet50")),
+        ({}, ("--model", "vgg"), ("--model", "cnn, resnet18, resnet50")),
         ({}, ("--algorithm", "gossip"), ("--algorithm", "gradient_allreduce")),
         ({}, ("--algorithm", "extra", "--period", "2"), ("extra expects 1", "found 2")),
         ({}, ("--lr", "-1"), ("--lr",)),
         ({}, ("--checkpoint", absent, "--resume"), (str(absent),)),
+        ({}, ("--checkpoint", absent / "run"), (str(absent), "a folder that exists")),
         ({}, ("--metrics", absent / "m"), (str(absent), "cannot be opened")),
         ({}, ("--topology", "hypercube"), ()),  # fits 2 ranks: the control
     )
@@ -162,13 +180,23 @@ def errors(runner):
         check((done.returncode != 0) == bool(words), "an exit code that tells", done.returncode)
         for word in words:
             check(word in done.stderr + done.stdout, word, done.stderr)
+    check(not absent.exists(), "no folder to be made", absent)
+    broken = runner.folder / "broken"
+    for content, words in ((b"", "an empty file"), (b"PK\3\4 cut off", "an archive that is cut off"),
+                           (b"no archive", "a file of another kind")):
+        (runner.folder / "broken.rank0.pt").write_bytes(content)
+        done = runner.run("--checkpoint", broken, "--resume", "--epochs", "1", ranks=1)
+        check(done.returncode == 1, "exit code 1", done.returncode)
+        check(words in done.stderr and str(broken) in done.stderr, words, done.stderr)
+        check("miniz" not in done.stderr, "no word of a zip library", done.stderr)
     help_text = runner.run("--help")
     check(help_text.returncode == 0, "help to be no error", help_text.returncode)
     check(help_text.stdout.count("Usage:") == 1, "help once, not once a rank", help_text.stdout)
 
 
 def main():
-    cases = {case.__name__: case for case in (algorithms, more_algorithms, resume, alone, errors)}
+    cases = {case.__name__: case for case in (algorithms, more_algorithms, resume, diverges, alone,
+                                            errors)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bfrun", required=True)
     parser.add_argument("--program", required=True)

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// What the command lines of the examples accept, and what they say to the rest.
+namespace bluefog::examples {
+
+/// Whole numbers from `low` to `high`, written in decimal digits.
+[[nodiscard]] CLI::Validator whole_number(std::uint64_t low, std::uint64_t high);
+
+/// One of `names`; to another it lists them and says which of them is nearest.
+[[nodiscard]] CLI::Validator one_of(std::vector<std::string> names);
+
+/// The same for names that stand for values: puts the value in place of the name, for
+/// `CLI::Option::transform`.
+template <typename Kind>
+[[nodiscard]] CLI::Validator one_of(const std::map<std::string, Kind>& kinds) {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kinds) names.push_back(name);
+  return CLI::Validator(
+      [kinds, check = one_of(std::move(names))](std::string& text) {
+        std::string problem = check(text);
+        if (problem.empty()) text = std::to_string(static_cast<int>(kinds.at(text)));
+        return problem;
+      },
+      "");
+}
+
+/// The one of `names` that differs from `word` in the fewest letters, if these are at most a third
+/// of it; else empty.
+[[nodiscard]] std::string nearest(const std::vector<std::string>& names, std::string_view word);
+
+/// What to print, and what to end with.
+struct CommandLineEnd {
+  int exit_code = 0;
+  std::string text;
+};
+
+/// The answer to a command line that `app` refused with `error`, or to a wish for help.
+[[nodiscard]] CommandLineEnd end_of(const CLI::App& app, const CLI::ParseError& error);
+
+}  // namespace bluefog::examples
