@@ -96,7 +96,7 @@ void Report::watch_loss(std::int64_t epoch, std::int64_t step, double loss) {
   fmt::print(stderr,
              "train_images: rank {}: the loss is {} in epoch {}, step {}: training has diverged, or "
              "the data has such values; a smaller --lr may help\n",
-             context_.rank(), loss, epoch + 1, step + 1);
+             context_.rank(), std::isnan(loss) ? "not a number" : "infinite", epoch + 1, step + 1);
 }
 
 std::vector<Report::Moment> Report::first_bad_losses() {

@@ -139,7 +139,7 @@ def diverges(runner):
                       "--max-test-images", "20", "--metrics", runner.folder / "metrics.jsonl")
     check(done.returncode == 0, "exit code 0", done.returncode)
     for rank in range(2):
-        warning = rf"^train_images: rank {rank}: the loss is (nan|-?inf) in epoch 1, step \d: "
+        warning = rf"^train_images: rank {rank}: the loss is (?:not a number|infinite) in epoch 1, step \d: "
         found = re.findall(warning, done.stderr, re.MULTILINE)
         check(len(found) == 1, f"one line '{warning}'", done.stderr)
     check("loss not finite since: rank 0 epoch 1, step" in done.stdout, "a final line", done.stdout)
