@@ -205,7 +205,8 @@ std::unique_ptr<Transport> MpiBootstrap::make_transport(const Settings& settings
 bool is_built() noexcept { return true; }
 
 std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline) {
-  require_runtime();
+  const auto begin = Deadline::Clock::now();
+  require_runtime();  // Open MPI's start waits for all ranks too, as long as that takes
   struct Duplication {
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -215,7 +216,6 @@ std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline) {
   int size = 0;
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  const auto begin = Deadline::Clock::now();
   auto mark = std::make_unique<ArrivalMark>(job_name(), rank);
   check(MPI_Comm_idup(MPI_COMM_WORLD, &duplication->comm, &duplication->request), "MPI_Comm_idup");
   if (!wait(duplication->request, deadline, "MPI_Comm_idup", MPI_COMM_WORLD)) {
