@@ -48,7 +48,8 @@ std::string what_is_wrong_with(const std::string& file, bool is_archive) {
   if (!stream) return "a file that cannot be opened";
   stream.read(begin.data(), static_cast<std::streamsize>(begin.size()));
   if (stream.gcount() == 0) return "an empty file";
-  return begin == kBeginOfZip ? "an archive that is cut off, damaged or of something else" : "a file of another kind";
+  return begin == kBeginOfZip ? "an archive that is cut off, damaged or of something else"
+                              : "a file of another kind";
 }
 
 SavedPart read_part(const std::string& file) {

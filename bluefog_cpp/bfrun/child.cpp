@@ -150,8 +150,7 @@ class Forwarder {
 }  // namespace
 
 ExitStatus run_child(const std::vector<std::string>& words,
-                     const std::vector<std::string>& environment,
-                     const ChildEvents& events) {
+                     const std::vector<std::string>& environment, const ChildEvents& events) {
   sigset_t watched;
   sigset_t old_mask;
   sigemptyset(&watched);

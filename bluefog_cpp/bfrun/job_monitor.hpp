@@ -70,11 +70,11 @@ class JobMonitor {
   MonitoredJob job_;
   std::map<int, RankReport> started_;
   std::map<int, RankReport> ended_;
-  std::vector<RankReport> failed_;  ///< by the time at which they ended
+  std::vector<RankReport> failed_;   ///< by the time at which they ended
   std::vector<RankReport> unnamed_;  ///< of these, the ones not named yet
   Clock::time_point unnamed_since_;
   int named_ = 0;
-  int ending_signal_ = 0;           ///< the first that asked the whole job to end
+  int ending_signal_ = 0;  ///< the first that asked the whole job to end
   Clock::time_point ending_since_;
   bool failed_before_signal_ = false;
 };

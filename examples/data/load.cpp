@@ -43,10 +43,9 @@ void require_all(std::string_view set, const std::vector<fs::path>& files) {
     if (!fs::exists(file)) {
       std::vector<std::string> names;
       for (const fs::path& one : files) names.push_back(one.filename().string());
-      throw InvalidArgument(
-          fmt::format("data folder {}: expected the files of {}: {}; {} does not exist",
-                      file.parent_path().string(), set, fmt::join(names, ", "),
-                      file.filename().string()));
+      throw InvalidArgument(fmt::format(
+          "data folder {}: expected the files of {}: {}; {} does not exist",
+          file.parent_path().string(), set, fmt::join(names, ", "), file.filename().string()));
     }
   }
 }

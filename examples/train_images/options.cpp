@@ -58,8 +58,7 @@ void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names
       ->check(one_of(names.buffer_policies));
   app.add_option("--batch-size", options.batch_size, "Images per rank and step")
       ->check(whole_number(1, 65'536));
-  app.add_option("--epochs", options.epochs, "Passes over the data")
-      ->check(whole_number(1, kMany));
+  app.add_option("--epochs", options.epochs, "Passes over the data")->check(whole_number(1, kMany));
   app.add_option("--max-batches", options.max_batches, "Steps per epoch at most; 0 is no limit")
       ->check(whole_number(0, kMany));
   app.add_option("--period", options.period_steps,

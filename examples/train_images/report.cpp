@@ -93,10 +93,11 @@ void Report::watch_loss(std::int64_t epoch, std::int64_t step, double loss) {
     return;
   }
   first_bad_loss_ = {epoch + 1, step + 1};
-  fmt::print(stderr,
-             "train_images: rank {}: the loss is {} in epoch {}, step {}: training has diverged, or "
-             "the data has such values; a smaller --lr may help\n",
-             context_.rank(), std::isnan(loss) ? "not a number" : "infinite", epoch + 1, step + 1);
+  fmt::print(
+      stderr,
+      "train_images: rank {}: the loss is {} in epoch {}, step {}: training has diverged, or "
+      "the data has such values; a smaller --lr may help\n",
+      context_.rank(), std::isnan(loss) ? "not a number" : "infinite", epoch + 1, step + 1);
 }
 
 std::vector<Report::Moment> Report::first_bad_losses() {
@@ -149,8 +150,8 @@ void Report::end(const EpochResult& last, const Throughput& throughput) {
     not_finite_since.push_back(step == 0 ? nlohmann::json()
                                          : nlohmann::json{{"epoch", epoch}, {"step", step}});
     if (step != 0) {
-      bad_losses += fmt::format("{}rank {} epoch {}, step {}", bad_losses.empty() ? "" : "; ",
-                                rank, epoch, step);
+      bad_losses += fmt::format("{}rank {} epoch {}, step {}", bad_losses.empty() ? "" : "; ", rank,
+                                epoch, step);
     }
   }
   if (!bad_losses.empty()) {

@@ -140,9 +140,9 @@ TEST(MpiBootstrap, ARankThatDoesNotComeEndsInATimeout) {
       bootstrap->barrier(Deadline::after(std::chrono::milliseconds(20)));
       ADD_FAILURE() << "expected TimeoutError";
     } catch (const TimeoutError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("bootstrap barrier on rank " +
-                                          std::to_string(bootstrap->rank()) +
-                                          ": timed out after 0.0"));
+      EXPECT_THAT(error.what(),
+                  HasSubstr("bootstrap barrier on rank " + std::to_string(bootstrap->rank()) +
+                            ": timed out after 0.0"));
       EXPECT_THAT(error.what(), HasSubstr("expected all " + std::to_string(bootstrap->size()) +
                                           " ranks, one or more have not come"));
     }

@@ -28,7 +28,6 @@ double seconds_since(Deadline::Clock::time_point begin) {
   return std::chrono::duration<double>(Deadline::Clock::now() - begin).count();
 }
 
-
 }  // namespace
 
 struct MpiBootstrap::Flight {
@@ -82,10 +81,10 @@ std::unique_ptr<MpiBootstrap::Flight> MpiBootstrap::run(Call call, std::unique_p
   try {
     check(start(*flight), what, comm_.get());
     if (!wait(flight->request, deadline, what, comm_.get())) {
-      throw TimeoutError(fmt::format(
-          "{}: timed out after {:.3g} s; expected all {} ranks, one or more have not come (MPI does "
-          "not tell which)",
-          what, seconds_since(begin), size_));
+      throw TimeoutError(
+          fmt::format("{}: timed out after {:.3g} s; expected all {} ranks, one or more have not "
+                      "come (MPI does not tell which)",
+                      what, seconds_since(begin), size_));
     }
   } catch (const Error& error) {
     broken_ = error.what();

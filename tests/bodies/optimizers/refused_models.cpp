@@ -154,8 +154,7 @@ TEST(RefusedModels, WhatTheOptimizerHoldsMustBeTheModels) {
 TEST(RefusedModels, TwoHoldersOfAModelAreRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     for (const AlgorithmKind kind :
-         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
-          AlgorithmKind::None}) {
+         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine, AlgorithmKind::None}) {
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), 1.0);
       torch::optim::SGD other(std::vector<at::Tensor>{point.second}, 1.0);
@@ -167,8 +166,8 @@ TEST(RefusedModels, TwoHoldersOfAModelAreRefused) {
           const DistributedOptimizer second(context.shared_from_this(), other, point, options);
           ADD_FAILURE() << "expected InvalidArgument";
         } catch (const InvalidArgument& error) {
-          EXPECT_THAT(error.what(), AllOf(HasSubstr("'second'"),
-                                          HasSubstr("no other distributed optimizer")));
+          EXPECT_THAT(error.what(),
+                      AllOf(HasSubstr("'second'"), HasSubstr("no other distributed optimizer")));
         }
       }
       DistributedOptimizer later(context.shared_from_this(), sgd, point, options);
@@ -193,8 +192,7 @@ TEST(RefusedModels, AnotherHookOnAGradientIsRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), 1.0);
-    torch::autograd::impl::set_post_acc_grad_hooks(
-        point.second, std::make_unique<SilentHook>());
+    torch::autograd::impl::set_post_acc_grad_hooks(point.second, std::make_unique<SilentHook>());
     DistributedOptimizerOptions options;
     options.algorithm = AlgorithmKind::GradientAllreduce;
     EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, point, options), StateError);

@@ -82,9 +82,9 @@ TEST(LoadTest, MissingFolderSaysHowToGetTheData) {
 TEST(LoadTest, UnknownContentListsWhatWasLookedFor) {
   const TemporaryFolder folder;
   folder.write("readme.txt", {1});
-  EXPECT_THAT(failure(folder.path()), AllOf(HasSubstr("train-images-idx3-ubyte"),
-                                            HasSubstr("data_batch_1.bin"), HasSubstr("train.bin"),
-                                            HasSubstr("found readme.txt")));
+  EXPECT_THAT(failure(folder.path()),
+              AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr("data_batch_1.bin"),
+                    HasSubstr("train.bin"), HasSubstr("found readme.txt")));
 }
 
 TEST(LoadTest, FoldersWithoutASetSayWhatTheyHave) {
@@ -102,9 +102,8 @@ TEST(LoadTest, FoldersWithoutASetSayWhatTheyHave) {
 TEST(LoadTest, PartsOfCifarSayWhichFileIsMissing) {
   const TemporaryFolder folder;
   folder.write("data_batch_1.bin", cifar_record({1}, 1));
-  EXPECT_THAT(failure(folder.path()),
-              AllOf(HasSubstr("the files of CIFAR-10: data_batch_1.bin"),
-                    HasSubstr("data_batch_2.bin does not exist")));
+  EXPECT_THAT(failure(folder.path()), AllOf(HasSubstr("the files of CIFAR-10: data_batch_1.bin"),
+                                            HasSubstr("data_batch_2.bin does not exist")));
   std::filesystem::remove(folder.path() / "data_batch_1.bin");
   folder.write("train.bin", cifar_record({1, 42}, 1));
   EXPECT_THAT(failure(folder.path()),

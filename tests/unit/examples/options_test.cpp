@@ -116,7 +116,8 @@ TEST(TrainOptionsTest, UnknownNamesAreRefusedWithTheKnownOnes) {
     EXPECT_NE(parsed.exit_code, 0);
     EXPECT_THAT(parsed.text, AllOf(HasSubstr(option), HasSubstr("nonsense"))) << option;
   }
-  EXPECT_THAT(parse({"--model", "vgg"}).text, HasSubstr("expected one of cnn, resnet18; found vgg"));
+  EXPECT_THAT(parse({"--model", "vgg"}).text,
+              HasSubstr("expected one of cnn, resnet18; found vgg"));
   EXPECT_THAT(parse({"--model", "resnet8"}).text, HasSubstr("did you mean resnet18?"));
   EXPECT_THAT(parse({"--shards", "irichlet"}).text,
               HasSubstr("expected one of dirichlet, iid; found irichlet; did you mean dirichlet?"));
@@ -124,24 +125,23 @@ TEST(TrainOptionsTest, UnknownNamesAreRefusedWithTheKnownOnes) {
 
 TEST(TrainOptionsTest, ValuesOutOfRangeAreRefused) {
   const std::vector<std::pair<const char*, const char*>> cases{
-      {"--batch-size", "0"}, {"--epochs", "0"},        {"--max-batches", "-1"}, {"--lr", "0"},
-      {"--lr", "nan"},       {"--lr", "inf"},          {"--lr", "fast"},        {"--alpha", "0"},
-      {"--period", "0"},     {"--threads", "-1"},      {"--momentum", "-0.1"},  {"--seed", "-1"},
-      {"--epochs", "1.5"},   {"--weight-decay", "-1"}, {"--batch-size", "x"},
-      {"--seed", "18446744073709551616"},
-      {"--batch-size", "65537"},
-      {"--batch-size", "1e30"},
-      {"--threads", "1025"},
-      {"--momentum", "1"},
-      {"--momentum", "1e300"},
-      {"--momentum", "nan"},
+      {"--batch-size", "0"},     {"--epochs", "0"},
+      {"--max-batches", "-1"},   {"--lr", "0"},
+      {"--lr", "nan"},           {"--lr", "inf"},
+      {"--lr", "fast"},          {"--alpha", "0"},
+      {"--period", "0"},         {"--threads", "-1"},
+      {"--momentum", "-0.1"},    {"--seed", "-1"},
+      {"--epochs", "1.5"},       {"--weight-decay", "-1"},
+      {"--batch-size", "x"},     {"--seed", "18446744073709551616"},
+      {"--batch-size", "65537"}, {"--batch-size", "1e30"},
+      {"--threads", "1025"},     {"--momentum", "1"},
+      {"--momentum", "1e300"},   {"--momentum", "nan"},
       {"--shards", "1"}};
   for (const auto& [option, value] : cases) {
     const ParsedOptions parsed = parse({option, value});
     ASSERT_TRUE(parsed.exit_code.has_value()) << option << ' ' << value;
     EXPECT_NE(parsed.exit_code, 0);
-    EXPECT_THAT(parsed.text,
-                AllOf(HasSubstr(option), HasSubstr(value), HasSubstr("expected ")));
+    EXPECT_THAT(parsed.text, AllOf(HasSubstr(option), HasSubstr(value), HasSubstr("expected ")));
   }
   EXPECT_THAT(parse({"--batch-size", "65537"}).text,
               HasSubstr("expected a whole number from 1 to 65536, found 65537"));

@@ -43,10 +43,10 @@ TEST(LaunchEnvironment, Pmix) {
 
 TEST(LaunchEnvironment, RefusesPmixWithoutAServer) {
   const Variables alone{{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}};
-  for (const Variables& more : {Variables{}, Variables{{"PMIX_SERVER_URI2", ""}},
-                                Variables{{"PMIX_SERVER_URI2", "nonsense"}},
-                                Variables{{"OMPI_COMM_WORLD_SIZE", "1"},
-                                          {"OMPI_COMM_WORLD_RANK", "0"}}}) {
+  for (const Variables& more :
+       {Variables{}, Variables{{"PMIX_SERVER_URI2", ""}},
+        Variables{{"PMIX_SERVER_URI2", "nonsense"}},
+        Variables{{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}}) {
     Variables variables = alone;
     variables.insert(more.begin(), more.end());
     try {
