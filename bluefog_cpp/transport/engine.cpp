@@ -101,10 +101,25 @@ std::uint64_t Engine::take_index(int partner) {
                      : kFirstPairCall + ++pair_calls_[static_cast<std::size_t>(partner)];
 }
 
+// Messages of a lane are taken in their order: a resting call would hold up those after it.
+bool Engine::is_waited_for(const Active& active) const {
+  const auto has_waiter = [](const Active& call) {
+    return call.operation->call_.waiters > 0 || call.is_dropped();
+  };
+  if (has_waiter(active) || active.operation->call_.consumption != Consumption::OnWait) {
+    return has_waiter(active);
+  }
+  const auto own = std::ranges::find(active_, active.operation, &Active::operation);
+  return std::any_of(own, active_.end(), [&](const Active& later) {
+    return later.operation->call_.consumption == Consumption::OnWait && has_waiter(later) &&
+           !is_done(*later.operation);
+  });
+}
+
 StepRights Engine::rights_of(const Active& active, const StepRights& ordinary) const {
   const Operation& operation = *active.operation;
   StepRights rights = ordinary;
-  rights.waited_for = operation.call_.waiters > 0 || active.is_dropped();
+  rights.waited_for = is_waited_for(active);
   if (operation.partner() < 0) {
     return rights;
   }

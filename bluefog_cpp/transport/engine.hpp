@@ -159,6 +159,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   [[nodiscard]] std::uint64_t take_index(int partner);
   bool step_all();
+  /// Somebody waits for a call, or for a later one whose messages come after its own.
+  [[nodiscard]] bool is_waited_for(const Active& active) const;
   [[nodiscard]] StepRights rights_of(const Active& active, const StepRights& ordinary) const;
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);

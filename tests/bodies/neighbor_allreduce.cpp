@@ -224,6 +224,27 @@ TEST(NeighborAllreduce, OnWaitLeavesTheBufferAloneUntilThen) {
   });
 }
 
+// Rank by rank in another order; messages of all of them come through one lane.
+TEST(NeighborAllreduce, CallsOnWaitMayBeWaitedForInAnyOrder) {
+  on_ranks([](Context& context) {
+    const Plan plan = share(topology::ring(context.size()).plan_for(context.rank()));
+    const auto own = static_cast<std::size_t>(context.rank());
+    auto inputs = inputs_of_all(Dtype::Float32, 1000, context.size());
+    const Values expected = expected_step(*plan, inputs, [](int) { return 1.0; });
+    std::vector<Values> values(3, inputs[own]);
+    std::vector<Work> works;
+    for (Values& value : values) {
+      works.push_back(ops::neighbor_allreduce_nonblocking(
+          context, value.view(), plan, {.completion = ops::Completion::OnWait}));
+    }
+    for (int i = 0; i < 3; ++i) {
+      const auto which = static_cast<std::size_t>((2 * i + 2 + context.rank()) % 3);
+      works[which].wait();
+      EXPECT_EQ(values[which], expected);
+    }
+  });
+}
+
 TEST(NeighborAllreduce, ValuesOutOfRange) {
   on_ranks({.at_least = 2}, [](Context& context) {
     // 65504 is the largest float16: halves of two of them are still in range, the sum is not.
