@@ -39,6 +39,10 @@ class Bootstrap {
   /// exchanged as blobs.
   [[nodiscard]] virtual bool in_process() const noexcept = 0;
 
+  /// Why several threads of a process may not use its transports at the same time, the same text on
+  /// all ranks; empty where they may.
+  [[nodiscard]] virtual std::string_view concurrency_obstacle() const noexcept { return {}; }
+
   /// Every rank's blob, by rank. Lengths may differ.
   /// @throws InvalidArgument when `blob` is larger than `kMaxBlobBytes`, before anything moves.
   /// @throws TimeoutError when `deadline` passes, naming the ranks that are missing where known.

@@ -119,7 +119,7 @@ void Context::connect() {
   machines_ = settings_.nodes_per_machine > 0 ? hosts_.split(settings_.nodes_per_machine) : hosts_;
 
   // Collective: all ranks see the same hosts, so all come here or none.
-  if (hosts_.machine_count() > 1 || (settings_.transport == TransportChoice::Mpi && n > 1)) {
+  if (uses_network()) {
     std::unique_ptr<Transport> network = make_network(*bootstrap_, settings_, deadline);
     if (!network) {
       throw UnsupportedError(
@@ -152,6 +152,10 @@ void Context::connect() {
   engine_ = std::make_shared<Engine>(std::move(parts));
 }
 
+bool Context::uses_network() const noexcept {
+  return hosts_.machine_count() > 1 || (settings_.transport == TransportChoice::Mpi && size() > 1);
+}
+
 int Context::local_size() const {
   return static_cast<int>(machines_.ranks_of(machines_.machine_of(rank())).size());
 }
@@ -165,6 +169,11 @@ std::string_view Context::transport_to(int peer) const {
 }
 
 std::shared_ptr<Context> Context::duplicate() {
+  if (const auto obstacle = bootstrap_->concurrency_obstacle(); uses_network() && !obstacle.empty()) {
+    throw UnsupportedError(fmt::format(
+        "rank {}, duplicate: contexts of several threads use MPI at the same time: {}", rank(),
+        obstacle));
+  }
   const Deadline deadline = Deadline::after(settings_.timeout);
   std::shared_ptr<Context> copy(new Context(bootstrap_->duplicate(deadline), settings_));
   copy->timeline_ = timeline_;

@@ -52,7 +52,11 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Name of the transport to `peer`: "shm", "mpi"; "self" for this rank.
   [[nodiscard]] std::string_view transport_to(int peer) const;
 
+  /// Whether some ranks reach each other over a network, or as if.
+  [[nodiscard]] bool uses_network() const noexcept;
+
   /// Collective. An independent context over the same ranks, for another thread.
+  /// @throws UnsupportedError where ranks use MPI that was initialised for one thread at a time.
   [[nodiscard]] std::shared_ptr<Context> duplicate();
 
   /// Called about every 50 ms by threads that wait in this context; an

@@ -11,6 +11,7 @@
 #include "bluefog_cpp/transport/mpi/arrival_mark.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_bootstrap_impl.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_error.hpp"
+#include "bluefog_cpp/transport/mpi/mpi_runtime.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_transport.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_wait.hpp"
 
@@ -42,7 +43,8 @@ struct MpiBootstrap::Flight {
   MPI_Comm comm = MPI_COMM_NULL;
 };
 
-MpiBootstrap::MpiBootstrap(UniqueComm comm) : comm_(std::move(comm)) {
+MpiBootstrap::MpiBootstrap(UniqueComm comm, std::string obstacle)
+    : comm_(std::move(comm)), obstacle_(std::move(obstacle)) {
   check(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
 }
@@ -163,6 +165,21 @@ std::vector<Bootstrap::Blob> MpiBootstrap::allgather(std::span<const std::byte> 
   return blobs;
 }
 
+void MpiBootstrap::compare_thread_levels(Deadline deadline) {
+  const int own = thread_level();
+  const auto blobs = allgather(std::as_bytes(std::span(&own, 1)), deadline);
+  for (int other = 0; other < size_; ++other) {
+    int level = MPI_THREAD_SINGLE;
+    std::memcpy(&level, blobs[other].data(), std::min(sizeof level, blobs[other].size()));
+    if (level < MPI_THREAD_MULTIPLE) {
+      obstacle_ = fmt::format(
+          "expected MPI_THREAD_MULTIPLE, found {} on rank {}, whose program initialised MPI itself",
+          name_of_level(level), other);
+      return;
+    }
+  }
+}
+
 void MpiBootstrap::barrier(Deadline deadline) { announce(Call::Barrier, 0, deadline); }
 
 UniqueComm MpiBootstrap::duplicate_comm(Deadline deadline) {
@@ -174,7 +191,7 @@ UniqueComm MpiBootstrap::duplicate_comm(Deadline deadline) {
 }
 
 std::shared_ptr<Bootstrap> MpiBootstrap::duplicate(Deadline deadline) {
-  return std::make_shared<MpiBootstrap>(duplicate_comm(deadline));
+  return std::make_shared<MpiBootstrap>(duplicate_comm(deadline), obstacle_);
 }
 
 std::unique_ptr<Transport> MpiBootstrap::make_transport(const Settings& settings,
@@ -230,7 +247,9 @@ std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline) {
   }
   UniqueComm comm(duplication->comm);
   check(MPI_Comm_set_errhandler(comm.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  return std::make_shared<MpiBootstrap>(std::move(comm));
+  auto bootstrap = std::make_shared<MpiBootstrap>(std::move(comm));
+  bootstrap->compare_thread_levels(deadline);
+  return bootstrap;
 }
 
 }  // namespace bluefog::mpi

@@ -15,13 +15,21 @@ namespace bluefog::mpi {
 class MpiBootstrap final : public Bootstrap {
  public:
   /// `comm` returns errors (MPI_ERRORS_RETURN).
-  explicit MpiBootstrap(UniqueComm comm);
+  /// @param obstacle as `concurrency_obstacle`.
+  explicit MpiBootstrap(UniqueComm comm, std::string obstacle = {});
   ~MpiBootstrap() override;
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
   [[nodiscard]] std::string_view name() const noexcept override { return "mpi"; }
   [[nodiscard]] bool in_process() const noexcept override { return false; }
+
+  [[nodiscard]] std::string_view concurrency_obstacle() const noexcept override {
+    return obstacle_;
+  }
+
+  /// Collective. Asks all ranks for the thread level of their MPI.
+  void compare_thread_levels(Deadline deadline);
 
   [[nodiscard]] std::vector<Blob> allgather(std::span<const std::byte> blob,
                                             Deadline deadline) override;
@@ -54,6 +62,7 @@ class MpiBootstrap final : public Bootstrap {
   UniqueComm comm_;
   int rank_ = 0;
   int size_ = 0;
+  std::string obstacle_;
   // Why an earlier call left this bootstrap unusable; empty while it is usable.
   std::string broken_;
   // The collective of that call, which MPI may still be working on.

@@ -24,10 +24,6 @@ bool flag_of(int (*query)(int*)) noexcept {
   return query(&flag) == MPI_SUCCESS && flag != 0;
 }
 
-const char* name_of_level(int level) {
-  return level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED";
-}
-
 // Whether another process has failed, and what this one exits with.
 std::atomic<bool> saw_failure{false};
 std::atomic<int> exit_status{0};
@@ -104,6 +100,25 @@ class Runtime {
 
 }  // namespace
 
+int thread_level() {
+  int level = MPI_THREAD_SINGLE;
+  check(MPI_Query_thread(&level), "MPI_Query_thread");
+  return level;
+}
+
+const char* name_of_level(int level) noexcept {
+  switch (level) {
+    case MPI_THREAD_SINGLE:
+      return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED:
+      return "MPI_THREAD_SERIALIZED";
+    default:
+      return "MPI_THREAD_MULTIPLE";
+  }
+}
+
 void note_process_failure() noexcept { saw_failure = true; }
 
 bool is_running() noexcept { return flag_of(MPI_Initialized) && !flag_of(MPI_Finalized); }
@@ -113,8 +128,7 @@ void require_runtime() {
     throw UnsupportedError("MPI was finalised in this process and cannot be started again");
   }
   static const Runtime runtime;
-  int level = MPI_THREAD_SINGLE;
-  check(MPI_Query_thread(&level), "MPI_Query_thread");
+  const int level = thread_level();
   if (level < MPI_THREAD_SERIALIZED) {
     throw UnsupportedError(
         fmt::format("MPI was initialised with {}: expected MPI_THREAD_MULTIPLE, or at least "

@@ -12,6 +12,11 @@ namespace bluefog::mpi {
 ///         below MPI_THREAD_SERIALIZED. @throws MpiError.
 void require_runtime();
 
+/// What MPI gave when it was initialised. @throws MpiError.
+[[nodiscard]] int thread_level();
+/// "MPI_THREAD_SERIALIZED".
+[[nodiscard]] const char* name_of_level(int level) noexcept;
+
 /// Another rank's process has failed: what MPI says of it may come late at the end.
 void note_process_failure() noexcept;
 

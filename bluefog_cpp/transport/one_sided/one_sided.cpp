@@ -29,6 +29,16 @@ std::vector<std::string> sharing_groups(const Context& context) {
   return groups;
 }
 
+/// Windows use a network from a thread of their own.
+void require_threads(Context& context) {
+  if (const auto obstacle = context.bootstrap().concurrency_obstacle(); !obstacle.empty()) {
+    throw UnsupportedError(fmt::format(
+        "rank {}, win_create: windows between ranks that share no memory use MPI from a thread of "
+        "their own: {}",
+        context.rank(), obstacle));
+  }
+}
+
 bool any_rank(Bootstrap& bootstrap, bool flag, Deadline deadline) {
   const std::array word{flag ? std::byte{1} : std::byte{0}};
   return std::ranges::any_of(bootstrap.allgather(word, deadline), [](const auto& blob) {
@@ -39,6 +49,9 @@ bool any_rank(Bootstrap& bootstrap, bool flag, Deadline deadline) {
 }  // namespace
 
 std::shared_ptr<OneSided> OneSided::connect(Context& context) {
+  if (context.uses_network()) {
+    require_threads(context);  // before bootstrap calls, beside which the engine may use MPI
+  }
   std::shared_ptr<OneSided> one_sided(new OneSided());
   one_sided->rank_ = context.rank();
   one_sided->timeout_ = context.settings().timeout;
@@ -61,6 +74,7 @@ std::shared_ptr<OneSided> OneSided::connect(Context& context) {
   one_sided->tasks_ = std::make_unique<TaskQueue>(check);
   one_sided->next_look_.resize(size);
   if (any_rank(bootstrap, is_cut_off, deadline)) {
+    require_threads(context);
     auto network = make_network(bootstrap, context.settings(), deadline);
     if (!network) {
       throw UnsupportedError(fmt::format(
