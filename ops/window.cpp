@@ -1,6 +1,7 @@
 #include "ops/window.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "ops/window_core.hpp"
@@ -41,21 +42,36 @@ auto get_task(const std::shared_ptr<WindowCore>& core, const WindowGetOptions& o
 
 WindowLock::WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ranks)
     : core_(std::move(core)) {
+  call_.emplace(core_->begin_call("mutex"));
   try {
-    for (const int rank : ranks) {
-      core_->take_mutex(rank);
-      taken_.push_back(rank);
-    }
-  } catch (...) {
+    take(ranks);
+  } catch (const std::exception& e) {
+    call_->fail(e.what());
     release();
     throw;
   }
+}
+
+void WindowLock::take(std::span<const int> ranks) {
+  for (const int rank : ranks) {
+    taken_.push_back({.rank = rank});
+    try {
+      taken_.back().ticket = core_->take_mutex(rank, *call_);
+    } catch (...) {
+      taken_.pop_back();
+      throw;
+    }
+  }
+  call_->hold_mutexes(ranks);
 }
 
 WindowLock& WindowLock::operator=(WindowLock&& other) noexcept {
   if (this != &other) {
     release();
     core_ = std::move(other.core_);
+    if (other.call_) {
+      call_.emplace(std::move(*other.call_));
+    }
     taken_ = std::move(other.taken_);
   }
   return *this;
@@ -63,11 +79,12 @@ WindowLock& WindowLock::operator=(WindowLock&& other) noexcept {
 
 void WindowLock::release() noexcept {
   if (core_) {
-    for (const int rank : taken_) {
-      core_->release_mutex(rank);
+    for (const Taken& taken : taken_) {
+      core_->release_mutex(taken.rank, taken.ticket);
     }
   }
   taken_.clear();
+  call_.reset();
 }
 
 WindowLock Window::lock(std::vector<int> ranks) {

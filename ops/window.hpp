@@ -13,6 +13,7 @@
 #include "bluefog_cpp/base/weighted_rank.hpp"
 #include "bluefog_cpp/transport/context.hpp"
 #include "bluefog_cpp/transport/work.hpp"
+#include "ops/window_call.hpp"
 #include "topology/neighbor_plan.hpp"
 
 namespace bluefog::ops {
@@ -81,10 +82,17 @@ class WindowLock {
   ~WindowLock() { release(); }
 
  private:
+  struct Taken {
+    int rank = 0;
+    /// What the release has to say where the memory of that rank is not shared.
+    std::uint64_t ticket = 0;
+  };
+  void take(std::span<const int> ranks);
   void release() noexcept;
 
   std::shared_ptr<WindowCore> core_;
-  boost::container::small_vector<int, 4> taken_;
+  std::optional<WindowCall> call_;
+  boost::container::small_vector<Taken, 4> taken_;
 };
 
 /// One-sided averaging: each rank keeps a buffer for each of its sources, which that source writes,
@@ -93,10 +101,11 @@ class WindowLock {
 /// With x_i a rank's tensor, b_i(j) the buffer that rank i keeps for its source j, and m_i, n_i(j)
 /// the associated weights (m_i is 1 and n_i(j) 0 at first):
 ///
-///     put         b_r(i) ← d(r) · x,             for r among the destinations; then x ←
-///     self_weight · x accumulate  b_r(i) ← b_r(i) + d(r) · x;    then x ← self_weight · x get
-///     b_i(j) ← w(j) · x_j,           for j among the sources update      x_i ← w_self · x_i + Σ_j
-///     w(j) · b_i(j)
+///     put         b_r(i) ← d(r) · x             for r among the destinations
+///     accumulate  b_r(i) ← b_r(i) + d(r) · x    for r among the destinations
+///                 and then, in both, x ← self_weight · x
+///     get         b_i(j) ← w(j) · x_j           for j among the sources
+///     update      x_i ← w_self · x_i + Σ_j w(j) · b_i(j)
 ///
 /// and the same for the associated weights where they are On: of x_i, b_i(j) stand m_i, n_i(j).
 ///

@@ -21,7 +21,8 @@ namespace bluefog::ops {
 namespace {
 
 constexpr std::chrono::milliseconds kLockPeriod{50};
-constexpr const char* kServed = "a call of a rank on another host";
+/// Where a lock is taken for a rank whose memory is not shared.
+constexpr std::string_view kServed = "a call of a rank on another host";
 
 std::vector<std::int32_t> ranks_of(const std::vector<WeightedRank>& list) {
   std::vector<std::int32_t> ranks;
@@ -44,6 +45,7 @@ WindowCore::WindowCore(Context& context, BufferView tensor, const NeighborPlan& 
       tensor_(std::move(tensor)),
       plan_(plan),
       name_(options.name),
+      envelope_(Envelope::make(OpKind::Window, tensor_.dtype, tensor_.count, name_)),
       weight_state_(options.associated_weight),
       number_(hub_->take_window_number()),
       sources_(ranks_of(plan.sources)) {}
@@ -113,7 +115,10 @@ void WindowCore::connect(const std::vector<WindowRecord>& records) {
     }
   }
   if (WindowServer* const server = hub_->server()) {
-    server->add(number_, std::make_shared<ServedWindow>(*own_, tensor_, sources_, locker(kServed)));
+    const TakeLock take = [this, own_rank](shm::RobustLock& lock) {
+      take_in_time(lock, {.rank = own_rank});
+    };
+    server->add(number_, std::make_shared<ServedWindow>(*own_, tensor_, sources_, take));
   }
   // Nobody asks for what is not served yet.
   context_->bootstrap().barrier(hub_->deadline());
@@ -144,49 +149,83 @@ std::string WindowCore::where(std::string_view call) const {
   return fmt::format("rank {}, window '{}', {}", context_->rank(), name_, call);
 }
 
-TakeLock WindowCore::locker(const char* call) {
-  return [this, call](shm::RobustLock& lock) { take_in_time(lock, call); };
-}
-
-void WindowCore::take_in_time(shm::RobustLock& lock, std::string_view call) {
+void WindowCore::take_in_time(shm::RobustLock& lock, const LockSite& site) {
   using Outcome = shm::RobustLock::Outcome;
+  const std::string_view name = site.call != nullptr ? site.call->name() : kServed;
   Outcome outcome = lock.try_take(context_->rank());
   if (outcome == Outcome::Busy) {
     const Deadline deadline = hub_->deadline();
+    std::optional<WindowWait> wait;
+    if (site.call != nullptr) {
+      wait.emplace(*site.call, site.what, site.rank);
+    }
     while ((outcome = lock.take(context_->rank(), kLockPeriod)) == Outcome::Busy) {
-      if (call.data() != kServed) {  // whose thread is not the user's
+      if (wait) {  // the server's thread is not the user's
+        wait->goes_on(lock.holder());
         hub_->check_interrupt();
       }
       if (deadline.expired()) {
         throw TimeoutError(
             fmt::format("{}: a lock was not free for the whole time (BLUEFOG_TIMEOUT); rank {} "
                         "holds it",
-                        where(call), lock.holder()));
+                        where(name), lock.holder()));
       }
+    }
+    if (wait) {
+      wait->is_over();
     }
   }
   if (outcome == Outcome::Inherited) {
     context_->log().warning(
         fmt::format("{}: the rank that held a lock died with it; what it was writing may be half "
                     "written",
-                    where(call)));
+                    where(name)));
   }
 }
 
-void WindowCore::take_mutex(int rank) {
-  if (const WindowMemory* const memory = reachable(rank, "mutex")) {
-    take_in_time(memory->mutex(), "mutex");
-    return;
-  }
-  hub_->server()->ask(rank, {.kind = WindowMessage::Kind::Lock, .window = number_}, {}, {},
-                      hub_->deadline());
+WindowServer::Answer WindowCore::ask(WindowCall& call, WindowWait::For what, int rank,
+                                     WindowMessage request, std::span<const std::byte> payload,
+                                     std::span<std::byte> room) {
+  request.dtype = tensor_.dtype;
+  request.window = number_;
+  WindowWait wait(call, what, rank);
+  const auto answer = hub_->server()->ask(rank, request, payload, room, hub_->deadline(),
+                                          [&wait](int holder) { wait.goes_on(holder); });
+  wait.is_over();
+  return answer;
 }
 
-void WindowCore::release_mutex(int rank) noexcept {
+std::uint64_t WindowCore::take_mutex(int rank, WindowCall& call) {
+  if (const WindowMemory* const memory = reachable(rank, call.name())) {
+    take_in_time(memory->mutex(), {.call = &call, .what = WindowWait::For::Mutex, .rank = rank});
+    return 0;
+  }
+  return ask(call, WindowWait::For::Mutex, rank, {.kind = WindowMessage::Kind::Lock}).ticket;
+}
+
+void WindowCore::release_mutex(int rank, std::uint64_t ticket) noexcept {
   if (part(rank).memory) {
     part(rank).memory->mutex().release();
   } else {
-    hub_->server()->tell(rank, {.kind = WindowMessage::Kind::Unlock, .window = number_});
+    hub_->server()->tell(
+        rank, {.kind = WindowMessage::Kind::Unlock, .window = number_, .ticket = ticket});
+  }
+}
+
+// ---- calls
+
+WindowCall WindowCore::begin_call(std::string_view name) {
+  return WindowCall(*context_, name, envelope_);
+}
+
+template <typename Body>
+void WindowCore::run(std::string_view name, const Body& body) {
+  WindowCall call = begin_call(name);
+  try {
+    body(call);
+  } catch (const std::exception& e) {
+    call.fail(e.what());
+    throw;
   }
 }
 
@@ -204,33 +243,35 @@ const WindowMemory* WindowCore::reachable(int rank, std::string_view call) {
   return &*memory;
 }
 
-void WindowCore::store_at(int rank, StoreMode mode, const WeightedBytes& value) {
-  const bool adds = mode == StoreMode::Add;
-  const char* const call = adds ? "win_accumulate" : "win_put";
-  if (const WindowMemory* const memory = reachable(rank, call)) {
-    memory->store(part(rank).own_index, mode, value, locker(call));
+void WindowCore::store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value) {
+  if (const WindowMemory* const memory = reachable(rank, call.name())) {
+    const LockSite site{.call = &call, .rank = rank};
+    memory->store(part(rank).own_index, mode, value,
+                  [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); });
     return;
   }
-  hub_->server()->ask(rank,
-                      {.kind = adds ? WindowMessage::Kind::Accumulate : WindowMessage::Kind::Put,
-                       .dtype = tensor_.dtype,
-                       .window = number_,
-                       .weight = value.weight,
-                       .mass = value.mass},
-                      {value.data, tensor_.bytes()}, {}, hub_->deadline());
+  ask(call, WindowWait::For::Answer, rank,
+      {.kind = mode == StoreMode::Add ? WindowMessage::Kind::Accumulate : WindowMessage::Kind::Put,
+       .weight = value.weight,
+       .mass = value.mass},
+      {value.data, tensor_.bytes()});
 }
 
 void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options) {
   auto* const data = static_cast<std::byte*>(tensor.data);
   const double mass = counts_weight() ? own_->mass().load() : 0.0;
   const auto& destinations = options.destinations ? *options.destinations : plan_.destinations;
-  for (const WeightedRank& destination : destinations) {
-    const auto lock = options.exclusion == Exclusion::Mutex
-                          ? std::optional<MutexHolder>(std::in_place, *this, destination.rank)
-                          : std::nullopt;
-    store_at(destination.rank, mode,
-             {.data = data, .weight = destination.weight, .mass = destination.weight * mass});
-  }
+  run(mode == StoreMode::Add ? "win_accumulate" : "win_put", [&](WindowCall& call) {
+    for (const WeightedRank& destination : destinations) {
+      const WindowCall::Part span(call, destination.rank);
+      const auto lock =
+          options.exclusion == Exclusion::Mutex
+              ? std::optional<MutexHolder>(std::in_place, *this, destination.rank, call)
+              : std::nullopt;
+      store_at(call, destination.rank, mode,
+               {.data = data, .weight = destination.weight, .mass = destination.weight * mass});
+    }
+  });
   if (options.self_weight != 1.0) {
     const Operand operand{.data = data, .weight = options.self_weight};
     weighted_sum(tensor.dtype, data, {&operand, 1}, tensor.bytes());
@@ -240,10 +281,11 @@ void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPut
   }
 }
 
-void WindowCore::fetch_from(const WeightedRank& source) {
+void WindowCore::fetch_from(WindowCall& call, const WeightedRank& source) {
   const std::size_t index = index_of(sources_, source.rank);
-  const auto take = locker("win_get");
-  const WindowMemory* const memory = reachable(source.rank, "win_get");
+  const LockSite site{.call = &call, .rank = context_->rank()};
+  const TakeLock take = [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); };
+  const WindowMemory* const memory = reachable(source.rank, call.name());
   if (memory != nullptr && hub_->reader().reaches(source.rank)) {
     const double mass = counts_weight() ? source.weight * memory->mass().load() : 0.0;
     own_->store_read(
@@ -255,9 +297,8 @@ void WindowCore::fetch_from(const WeightedRank& source) {
     return;
   }
   std::vector<std::byte> room(tensor_.bytes());
-  const auto answer = hub_->server()->ask(
-      source.rank, {.kind = WindowMessage::Kind::Get, .dtype = tensor_.dtype, .window = number_},
-      {}, room, hub_->deadline());
+  const auto answer = ask(call, WindowWait::For::Answer, source.rank,
+                          {.kind = WindowMessage::Kind::Get}, {}, room);
   own_->store(index, StoreMode::Replace,
               {.data = room.data(),
                .weight = source.weight,
@@ -266,12 +307,15 @@ void WindowCore::fetch_from(const WeightedRank& source) {
 }
 
 void WindowCore::fetch(const WindowGetOptions& options) {
-  for (const WeightedRank& source : options.sources ? *options.sources : plan_.sources) {
-    const auto lock = options.exclusion == Exclusion::Mutex
-                          ? std::optional<MutexHolder>(std::in_place, *this, source.rank)
-                          : std::nullopt;
-    fetch_from({.rank = source.rank, .weight = options.sources ? source.weight : 1.0});
-  }
+  run("win_get", [&](WindowCall& call) {
+    for (const WeightedRank& source : options.sources ? *options.sources : plan_.sources) {
+      const WindowCall::Part span(call, source.rank);
+      const auto lock = options.exclusion == Exclusion::Mutex
+                            ? std::optional<MutexHolder>(std::in_place, *this, source.rank, call)
+                            : std::nullopt;
+      fetch_from(call, {.rank = source.rank, .weight = options.sources ? source.weight : 1.0});
+    }
+  });
 }
 
 void WindowCore::update(const WindowUpdateOptions& options) {
@@ -282,21 +326,31 @@ void WindowCore::update(const WindowUpdateOptions& options) {
     terms.push_back({.index = index_of(sources_, source.rank), .weight = source.weight});
   }
   std::ranges::sort(std::span(terms.data(), terms.size()), {}, &WindowMemory::Term::index);
-  const auto lock = options.exclusion == Exclusion::Mutex
-                        ? std::optional<MutexHolder>(std::in_place, *this, context_->rank())
-                        : std::nullopt;
-  own_->combine(
-      static_cast<std::byte*>(options.output ? options.output->data : tensor_.data),
-      static_cast<const std::byte*>(tensor_.data), self_weight, {terms.data(), terms.size()},
-      options.reset == BufferReset::Zero ? WindowMemory::After::Zero : WindowMemory::After::Keep,
-      counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off, locker("win_update"));
+  run("win_update", [&](WindowCall& call) {
+    const auto lock =
+        options.exclusion == Exclusion::Mutex
+            ? std::optional<MutexHolder>(std::in_place, *this, context_->rank(), call)
+            : std::nullopt;
+    const LockSite site{.call = &call, .rank = context_->rank()};
+    own_->combine(
+        static_cast<std::byte*>(options.output ? options.output->data : tensor_.data),
+        static_cast<const std::byte*>(tensor_.data), self_weight, {terms.data(), terms.size()},
+        options.reset == BufferReset::Zero ? WindowMemory::After::Zero : WindowMemory::After::Keep,
+        counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off,
+        [this, &site](shm::RobustLock& of_buffer) { take_in_time(of_buffer, site); });
+  });
 }
 
 const std::byte* WindowCore::value_for(WindowFill fill) const noexcept {
   return fill == WindowFill::OwnValue ? static_cast<const std::byte*>(tensor_.data) : nullptr;
 }
 
-void WindowCore::fill(WindowFill fill) { own_->fill(value_for(fill), locker("win_fill")); }
+void WindowCore::fill(WindowFill fill) {
+  run("win_fill", [&](WindowCall& call) {
+    const LockSite site{.call = &call, .rank = context_->rank()};
+    own_->fill(value_for(fill), [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); });
+  });
+}
 
 // ---- arguments
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,8 +34,11 @@ class WindowCore {
   void fetch(const WindowGetOptions& options);
   void update(const WindowUpdateOptions& options);
   void fill(WindowFill fill);
-  void take_mutex(int rank);
-  void release_mutex(int rank) noexcept;
+  /// A call, for the timeline and the flight record.
+  [[nodiscard]] WindowCall begin_call(std::string_view name);
+  /// @return what `release_mutex` has to be told.
+  [[nodiscard]] std::uint64_t take_mutex(int rank, WindowCall& call);
+  void release_mutex(int rank, std::uint64_t ticket) noexcept;
 
   /// @throws InvalidArgument, before anything moves.
   void check_tensor(const BufferView& tensor, std::string_view call) const;
@@ -62,16 +66,30 @@ class WindowCore {
     std::size_t own_index = 0;
   };
 
+  /// Where a lock is taken, for messages.
+  struct LockSite {
+    /// Null for the server's thread.
+    WindowCall* call = nullptr;
+    WindowWait::For what = WindowWait::For::Buffer;
+    /// Whose memory the lock lies in.
+    int rank = 0;
+  };
+
+  /// Runs `body` as a call that the timeline and the flight record show.
+  template <typename Body>
+  void run(std::string_view name, const Body& body);
   [[nodiscard]] std::string where(std::string_view call) const;
-  [[nodiscard]] TakeLock locker(const char* call);
-  void take_in_time(shm::RobustLock& lock, std::string_view call);
+  void take_in_time(shm::RobustLock& lock, const LockSite& site);
+  /// Asks the server of `rank`.
+  WindowServer::Answer ask(WindowCall& call, WindowWait::For what, int rank, WindowMessage request,
+                           std::span<const std::byte> payload = {}, std::span<std::byte> room = {});
   [[nodiscard]] WindowRecord prepare(WindowFill fill);
   void connect(const std::vector<WindowRecord>& records);
   [[nodiscard]] const Part& part(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool counts_weight() const { return weight_state_ == AssociatedWeight::On; }
   [[nodiscard]] const std::byte* value_for(WindowFill fill) const noexcept;
-  void store_at(int rank, StoreMode mode, const WeightedBytes& value);
-  void fetch_from(const WeightedRank& source);
+  void store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value);
+  void fetch_from(WindowCall& call, const WeightedRank& source);
   [[nodiscard]] const WindowMemory* reachable(int rank, std::string_view call);
 
   std::shared_ptr<Context> context_;
@@ -79,6 +97,7 @@ class WindowCore {
   BufferView tensor_;
   NeighborPlan plan_;
   std::string name_;
+  Envelope envelope_;
   std::atomic<AssociatedWeight> weight_state_;
   std::uint32_t number_;
   std::vector<std::int32_t> sources_;
@@ -91,14 +110,16 @@ class WindowCore {
 /// Holds the mutex of one rank of a window.
 class MutexHolder {
  public:
-  MutexHolder(WindowCore& core, int rank) : core_(core), rank_(rank) { core_.take_mutex(rank_); }
+  MutexHolder(WindowCore& core, int rank, WindowCall& call)
+      : core_(core), rank_(rank), ticket_(core_.take_mutex(rank_, call)) {}
   MutexHolder(const MutexHolder&) = delete;
   MutexHolder& operator=(const MutexHolder&) = delete;
-  ~MutexHolder() { core_.release_mutex(rank_); }
+  ~MutexHolder() { core_.release_mutex(rank_, ticket_); }
 
  private:
   WindowCore& core_;
   int rank_;
+  std::uint64_t ticket_;
 };
 
 }  // namespace bluefog::ops

@@ -266,6 +266,14 @@ void Timeline::end(std::string_view lane) { writer_->end(lane); }
 
 void Timeline::mark(std::string_view lane, std::string_view name) { writer_->mark(lane, name); }
 
+std::string activity_name(std::string_view call) {
+  std::string name(call);
+  std::ranges::transform(name, name.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  return name;
+}
+
 void TraceRow::take(Timeline& timeline, std::string_view lane) noexcept {
   quietly([&] {
     number_ = timeline.writer_->take(lane);

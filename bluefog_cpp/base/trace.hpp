@@ -46,6 +46,9 @@ class Timeline {
   std::unique_ptr<Writer> writer_;
 };
 
+/// How the timeline writes a call: "NEIGHBOR_ALLREDUCE" for "neighbor_allreduce".
+[[nodiscard]] std::string activity_name(std::string_view call);
+
 /// A row of a timeline that one activity has to itself, with all that happens inside it, so that
 /// spans nest although others of the same name run at the same time.
 ///
@@ -75,8 +78,13 @@ class TraceRow {
 
   /// Starts a span inside the one that was started last.
   void begin(std::string_view name) noexcept;
-  /// Ends the span that was started last, at `when`.
-  void end(Timeline::Clock::time_point when = Timeline::Clock::now()) noexcept;
+  /// Ends the span that was started last.
+  void end() noexcept {
+    if (timeline_ != nullptr) {
+      end(Timeline::Clock::now());
+    }
+  }
+  void end(Timeline::Clock::time_point when) noexcept;
   /// A span that is over, inside the one that was started last.
   void add(std::string_view name, Timeline::Clock::time_point from,
            Timeline::Clock::time_point to) noexcept;

@@ -13,29 +13,39 @@
 namespace bluefog::tracing {
 namespace {
 
-/// Ranks that each rank waits for.
-using Waits = std::map<int, std::set<int>>;
+/// Ranks that each rank waits for, with the calls of windows that do.
+using Waits = std::map<int, std::map<int, std::vector<std::string>>>;
 
 std::string call_text(const RecordedCall& call) {
-  return call.partner < 0
-             ? fmt::format("call {}, {}", call.call, call.text)
-             : fmt::format("pair call {} with rank {}, {}", call.call, call.partner, call.text);
+  const std::string context = call.context > 0 ? fmt::format("context {}, ", call.context) : "";
+  if (call.is_window_call) {
+    return context + call.text;
+  }
+  return context +
+         (call.partner < 0
+              ? fmt::format("call {}, {}", call.call, call.text)
+              : fmt::format("pair call {} with rank {}, {}", call.call, call.partner, call.text));
 }
 
 RecordedCall parse_call(const nlohmann::json& json) {
-  RecordedCall call{.call = json.at("call").get<std::uint64_t>(),
+  const bool is_window_call = json.value("window_call", false);
+  RecordedCall call{.call = is_window_call ? 0 : json.at("call").get<std::uint64_t>(),
+                    .context = json.value("context", 0),
                     .partner = json.value("partner", -1),
                     .text = json.at("kind").get<std::string>(),
                     .state = json.at("state").get<std::string>(),
                     .begun_s_ago = json.at("begun_s_ago").get<double>(),
                     .no_message_from = json.value("no_message_from", std::vector<int>{}),
-                    .not_taken_by = json.value("not_taken_by", std::vector<int>{})};
+                    .not_taken_by = json.value("not_taken_by", std::vector<int>{}),
+                    .is_window_call = is_window_call,
+                    .what = json.value("what", ""),
+                    .waits_for = json.value("waits_for", std::vector<int>{})};
   if (call.text != "barrier") {
     const auto count = json.at("count").get<std::int64_t>();
     call.text += fmt::format("({}[{}]", json.at("dtype").get<std::string>(),
                              count < 0 ? "any" : std::to_string(count));
     if (const auto name = json.at("name").get<std::string>(); !name.empty()) {
-      call.text += fmt::format(", name '{}'", name);
+      call.text += fmt::format(", {} '{}'", is_window_call ? "window" : "name", name);
     }
     call.text += ')';
   }
@@ -60,14 +70,34 @@ void check_together(const std::vector<FlightRecord>& records) {
   }
 }
 
-std::string describe(const FlightRecord& record, std::set<int>& waits_for) {
+/// What `rank` waits for in `call`, or holds, for whoever waits for it.
+void add_waits(const RecordedCall& call, Waits::mapped_type& waits_for) {
+  for (const auto* ranks : {&call.no_message_from, &call.not_taken_by}) {
+    for (const int rank : *ranks) {
+      waits_for[rank];
+    }
+  }
+  for (const int rank : call.waits_for) {
+    waits_for[rank].push_back(fmt::format("{}: {}", call_text(call), call.what));
+  }
+}
+
+std::string describe(const FlightRecord& record, Waits::mapped_type& waits_for) {
   std::string text = fmt::format("rank {}: {}\n", record.rank, record.reason);
   for (const RecordedCall& call : record.calls) {
     const bool is_waiting = !call.no_message_from.empty() || !call.not_taken_by.empty();
+    if (call.state == "held") {
+      text += fmt::format("  {}, begun {:.1f} s before, holds {}\n", call_text(call),
+                          call.begun_s_ago, call.what);
+      continue;
+    }
     if (call.state != "running" && !is_waiting) {
       continue;
     }
     text += fmt::format("  {}, begun {:.1f} s before", call_text(call), call.begun_s_ago);
+    if (!call.what.empty()) {
+      text += fmt::format("; waits for {}", call.what);
+    }
     if (!call.no_message_from.empty()) {
       text += fmt::format("; no message from {}", fmt::join(call.no_message_from, ", "));
     }
@@ -75,8 +105,7 @@ std::string describe(const FlightRecord& record, std::set<int>& waits_for) {
       text += fmt::format("; not taken by {}", fmt::join(call.not_taken_by, ", "));
     }
     text += '\n';
-    waits_for.insert(call.no_message_from.begin(), call.no_message_from.end());
-    waits_for.insert(call.not_taken_by.begin(), call.not_taken_by.end());
+    add_waits(call, waits_for);
   }
   if (record.calls.empty()) {
     text += "  it has made no call\n";
@@ -98,7 +127,7 @@ bool is_in_circle(const Waits& waits, int from) {
     if (found == waits.end()) {
       continue;
     }
-    for (const int other : found->second) {
+    for (const auto& [other, calls] : found->second) {
       if (other == from) {
         return true;
       }
@@ -110,10 +139,25 @@ bool is_in_circle(const Waits& waits, int from) {
   return false;
 }
 
+/// The calls of windows that wait for `awaited`.
+std::string window_calls_for(const Waits& waits, int awaited) {
+  std::string text;
+  for (const auto& [rank, others] : waits) {
+    if (const auto found = others.find(awaited); found != others.end()) {
+      for (const std::string& call : found->second) {
+        text += fmt::format("  Rank {} waits for rank {} in {}.\n", rank, awaited, call);
+      }
+    }
+  }
+  return text;
+}
+
 std::string verdict(const Waits& waits, int size) {
   std::set<int> awaited;
   for (const auto& [rank, others] : waits) {
-    awaited.insert(others.begin(), others.end());
+    for (const auto& [other, calls] : others) {
+      awaited.insert(other);
+    }
   }
   if (awaited.empty()) {
     return "No rank waits for another one.\n";
@@ -128,9 +172,11 @@ std::string verdict(const Waits& waits, int size) {
     if (found == waits.end()) {
       text += fmt::format(
           "Rank {} is waited for and left no record: it ended, or was still computing.\n", rank);
+      text += window_calls_for(waits, rank);
     } else if (found->second.empty()) {
       text += fmt::format("Rank {} is waited for and waits for nobody: it holds up the others.\n",
                           rank);
+      text += window_calls_for(waits, rank);
     } else if (is_in_circle(waits, rank)) {
       circle.push_back(rank);
     }
@@ -138,6 +184,9 @@ std::string verdict(const Waits& waits, int size) {
   if (text.empty() && !circle.empty()) {
     text = fmt::format("Ranks {} wait for each other: compare their calls above.\n",
                        fmt::join(circle, ", "));
+    for (const int rank : circle) {
+      text += window_calls_for(waits, rank);
+    }
   }
   return text;
 }

@@ -10,6 +10,8 @@ namespace bluefog::tracing {
 /// One call of a rank's flight record.
 struct RecordedCall {
   std::uint64_t call = 0;
+  /// Of which of the rank's contexts: 0 for the first one.
+  int context = 0;
   /// The other rank of a call that two ranks make, or -1.
   int partner = -1;
   /// "neighbor_allreduce(float32[100], name 'w')".
@@ -18,6 +20,12 @@ struct RecordedCall {
   double begun_s_ago = 0.0;
   std::vector<int> no_message_from{};
   std::vector<int> not_taken_by{};
+  /// A call of a window, which is in no order with the others.
+  bool is_window_call = false;
+  /// What that call waits for, "the mutex of rank 2", or holds.
+  std::string what{};
+  /// The ranks that it waits for.
+  std::vector<int> waits_for{};
 };
 
 /// What one rank wrote when a call of it stalled or failed.
@@ -33,7 +41,8 @@ struct FlightRecord {
 [[nodiscard]] FlightRecord parse_record(const std::string& path, const std::string& text);
 
 /// Who waits for whom, rank by rank, and which ranks hold up the others: those that are waited for
-/// and wait for nobody, that left no record, or that wait for each other in a circle.
+/// and wait for nobody, that left no record, or that wait for each other in a circle. Calls of
+/// windows that wait for them are named.
 /// @throws InvalidArgument for no records, two of one rank, or ranks of runs of different sizes.
 [[nodiscard]] std::string explain_stall(std::vector<FlightRecord> records);
 

@@ -55,6 +55,10 @@ std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
   if (!settings.timeline.empty()) {
     context->timeline_ = std::make_shared<Timeline>(settings.timeline, rank);
   }
+  if (!settings.flight_recorder.empty()) {
+    context->recorder_ = std::make_shared<FlightRecorder>(settings.flight_recorder, rank,
+                                                          context->size(), context->log_);
+  }
   if (rank == 0) {
     for (const std::string& notice : settings.notices) {
       context->log_.warning(notice);
@@ -145,9 +149,9 @@ void Context::connect() {
     parts.policy.yields = 0;
   }
   parts.timeline = timeline_;
-  if (!settings_.flight_recorder.empty()) {
-    parts.recorder =
-        std::make_unique<FlightRecorder>(settings_.flight_recorder, rank(), n, log_);
+  if (recorder_) {
+    parts.recorder = recorder_;
+    parts.recorded_context = recorder_->add_context();
   }
   engine_ = std::make_shared<Engine>(std::move(parts));
 }
@@ -177,6 +181,7 @@ std::shared_ptr<Context> Context::duplicate() {
   const Deadline deadline = Deadline::after(settings_.timeout);
   std::shared_ptr<Context> copy(new Context(bootstrap_->duplicate(deadline), settings_));
   copy->timeline_ = timeline_;
+  copy->recorder_ = recorder_;
   copy->connect();
   return copy;
 }

@@ -72,6 +72,8 @@ class Context : public std::enable_shared_from_this<Context> {
   [[nodiscard]] const Logger& log() const noexcept { return log_; }
   /// Null when no timeline is written.
   [[nodiscard]] Timeline* timeline() const noexcept { return timeline_.get(); }
+  /// Null when no flight record is kept.
+  [[nodiscard]] FlightRecorder* flight_recorder() const noexcept { return recorder_.get(); }
   [[nodiscard]] Bootstrap& bootstrap() noexcept { return *bootstrap_; }
 
   /// What windows stand on. Collective the first time.
@@ -89,6 +91,7 @@ class Context : public std::enable_shared_from_this<Context> {
   MachineLayout hosts_;
   MachineLayout machines_;
   std::shared_ptr<Timeline> timeline_;
+  std::shared_ptr<FlightRecorder> recorder_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<OneSided> one_sided_;
 };

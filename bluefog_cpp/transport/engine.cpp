@@ -19,14 +19,6 @@ std::string_view lane_of(const Operation& operation) {
 /// Operations of more bytes, were there any, would take memory anew each time.
 constexpr std::size_t kLargestOperation = 16384;
 
-std::string timeline_name(OpKind kind) {
-  std::string name(name_of(kind));
-  std::ranges::transform(name, name.begin(), [](char c) {
-    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  });
-  return name;
-}
-
 std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -89,10 +81,12 @@ void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
   active_.push_back({&operation, std::move(owner)});
   if (parts_.timeline) {
     operation.call_.row = TraceRow(parts_.timeline.get(), lane_of(operation));
-    operation.call_.row.begin(timeline_name(operation.envelope().kind));
+    operation.call_.row.begin(activity_name(name_of(operation.envelope().kind)));
   }
   if (parts_.recorder) {
-    parts_.recorder->begin(operation.call_.index, operation.partner(), operation.envelope());
+    operation.call_.ticket =
+        parts_.recorder->begin(parts_.recorded_context, operation.call_.index,
+                               operation.partner(), operation.envelope());
   }
 }
 
@@ -205,7 +199,7 @@ bool Engine::step(Operation& operation, const StepRights& rights) {
 void Engine::end_span(Operation& operation, FlightRecorder::State state) {
   operation.call_.row.close();
   if (parts_.recorder) {
-    parts_.recorder->end(operation.call_.index, operation.partner(), state);
+    parts_.recorder->set_state(operation.call_.ticket, state);
   }
 }
 

@@ -42,7 +42,9 @@ struct EngineParts {
   /// Null when no timeline is written.
   std::shared_ptr<Timeline> timeline{};
   /// Null when no flight record is kept.
-  std::unique_ptr<FlightRecorder> recorder{};
+  std::shared_ptr<FlightRecorder> recorder{};
+  /// This context's number there.
+  int recorded_context = 0;
 };
 
 /// Orders the calls of one context and drives their exchanges.
@@ -95,6 +97,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   /// Runs the interrupt check, if there is one, for waits outside the engine. @throws what it throws.
   void check_interrupt();
+
+  /// Writes the flight record, where one is kept: for calls outside the engine.
+  void record_stall(std::string_view reason);
 
   /// Why `peer`, another rank, will not come any more, or nothing while it lives.
   [[nodiscard]] std::optional<std::string> obituary(int peer);

@@ -172,17 +172,19 @@ void Engine::write_flight_record(std::string_view reason) const {
   if (!parts_.recorder) {
     return;
   }
-  std::vector<FlightRecorder::Wait> waits;
   for (const auto& [operation, owner] : active_) {
     const CallState& call = operation->call_;
     if (call.phase.load(std::memory_order_relaxed) == CallState::Phase::Running) {
-      waits.push_back({.call = call.index,
-                       .partner = operation->partner(),
-                       .sources = call.exchange.awaited_sources(),
-                       .readers = call.exchange.awaited_readers()});
+      parts_.recorder->note_wait(call.ticket, call.exchange.awaited_sources(),
+                                 call.exchange.awaited_readers());
     }
   }
-  parts_.recorder->write(reason, waits);
+  parts_.recorder->write(reason);
+}
+
+void Engine::record_stall(std::string_view reason) {
+  const Lock lock(mutex_);
+  write_flight_record(reason);
 }
 
 void Engine::warn_of_stall(const Operation& operation, std::chrono::milliseconds waited) const {

@@ -17,6 +17,8 @@ std::string_view name_of_state(FlightRecorder::State state) {
   switch (state) {
     case FlightRecorder::State::Running:
       return "running";
+    case FlightRecorder::State::Held:
+      return "held";
     case FlightRecorder::State::Complete:
       return "complete";
     case FlightRecorder::State::Failed:
@@ -33,59 +35,121 @@ FlightRecorder::FlightRecorder(std::string prefix, int rank, int size, Logger lo
       size_(size),
       log_(std::move(log)) {}
 
-void FlightRecorder::begin(std::uint64_t call, int partner, const Envelope& envelope) {
-  Entry& entry = last_[count_++ % last_.size()];
-  entry = {.call = call,
-           .partner = partner,
-           .kind = envelope.kind,
-           .dtype = envelope.dtype,
-           .count = envelope.count,
-           .name = envelope.name,
-           .state = State::Running,
-           .begun = Clock::now(),
-           .ended = {}};
+int FlightRecorder::add_context() {
+  const std::scoped_lock lock(mutex_);
+  return contexts_++;
 }
 
-void FlightRecorder::end(std::uint64_t call, int partner, State state) {
-  // Nearly always among the last ones.
-  for (std::size_t i = count_; i > 0 && i + last_.size() > count_; --i) {
-    Entry& entry = last_[(i - 1) % last_.size()];
-    if (entry.call == call && entry.partner == partner) {
-      entry.state = state;
-      entry.ended = Clock::now();
-      return;
-    }
+// A ticket is the number of the call times the places, plus its place.
+FlightRecorder::Entry& FlightRecorder::place_for_next() {
+  const auto is_over = [](const Entry& entry) {
+    return entry.state == State::Complete || entry.state == State::Failed;
+  };
+  std::size_t place = count_ % last_.size();
+  for (std::size_t i = 0; i < last_.size() && !is_over(last_[place]); ++i) {
+    place = (place + 1) % last_.size();
+  }
+  Entry& entry = last_[place];
+  entry = {.ticket = ++count_ * last_.size() + place,
+           .state = State::Running,
+           .begun = Clock::now()};
+  return entry;
+}
+
+FlightRecorder::Entry* FlightRecorder::find(Ticket ticket) {
+  Entry& entry = last_[ticket % last_.size()];
+  return entry.ticket == ticket ? &entry : nullptr;
+}
+
+FlightRecorder::Ticket FlightRecorder::begin(int context, std::uint64_t call, int partner,
+                                             const Envelope& envelope) {
+  const std::scoped_lock lock(mutex_);
+  Entry& entry = place_for_next();
+  entry.context = context;
+  entry.call = call;
+  entry.partner = partner;
+  entry.kind = envelope.kind;
+  entry.dtype = envelope.dtype;
+  entry.count = envelope.count;
+  entry.name = envelope.name;
+  return entry.ticket;
+}
+
+FlightRecorder::Ticket FlightRecorder::begin_window_call(std::string_view call,
+                                                         const Envelope& window) {
+  const std::scoped_lock lock(mutex_);
+  Entry& entry = place_for_next();
+  entry.window_call = call;
+  entry.dtype = window.dtype;
+  entry.count = window.count;
+  entry.name = window.name;
+  return entry.ticket;
+}
+
+void FlightRecorder::set_state(Ticket ticket, State state) {
+  const std::scoped_lock lock(mutex_);
+  if (Entry* const entry = find(ticket)) {
+    entry->state = state;
+    entry->ended = Clock::now();
   }
 }
 
-std::string FlightRecorder::text_of(std::string_view reason, const std::vector<Wait>& waits) const {
+void FlightRecorder::note_wait(Ticket ticket, std::vector<int> sources, std::vector<int> readers) {
+  const std::scoped_lock lock(mutex_);
+  if (Entry* const entry = find(ticket)) {
+    entry->sources = std::move(sources);
+    entry->readers = std::move(readers);
+  }
+}
+
+void FlightRecorder::note_window_wait(Ticket ticket, std::string what, std::vector<int> ranks) {
+  const std::scoped_lock lock(mutex_);
+  if (Entry* const entry = find(ticket)) {
+    entry->what = std::move(what);
+    entry->sources = std::move(ranks);
+  }
+}
+
+std::string FlightRecorder::text_of(std::string_view reason) const {
   const auto now = Clock::now();
   const auto seconds_ago = [now](Clock::time_point then) {
     return std::chrono::duration<double>(now - then).count();
   };
+  std::vector<const Entry*> entries;
+  for (const Entry& entry : last_) {
+    if (entry.ticket != 0) {
+      entries.push_back(&entry);
+    }
+  }
+  std::ranges::sort(entries, {}, &Entry::ticket);
   nlohmann::json calls = nlohmann::json::array();
-  const std::size_t kept = std::min(count_, last_.size());
-  for (std::size_t i = count_ - kept; i < count_; ++i) {
-    const Entry& entry = last_[i % last_.size()];
-    nlohmann::json call{
-        {"call", is_pair_call(entry.call) ? entry.call - kFirstPairCall : entry.call},
-        {"kind", bluefog::name_of(entry.kind)},
-        {"dtype", bluefog::name_of(entry.dtype)},
-        {"count", entry.count},
-        {"name", entry.name.text()},
-        {"state", name_of_state(entry.state)},
-        {"begun_s_ago", seconds_ago(entry.begun)}};
-    if (entry.partner >= 0) {
-      call["partner"] = entry.partner;
+  for (const Entry* const entry : entries) {
+    const bool is_window_call = !entry->window_call.empty();
+    nlohmann::json call{{"kind", is_window_call ? entry->window_call : bluefog::name_of(entry->kind)},
+                        {"dtype", bluefog::name_of(entry->dtype)},
+                        {"count", entry->count},
+                        {"name", entry->name.text()},
+                        {"state", name_of_state(entry->state)},
+                        {"begun_s_ago", seconds_ago(entry->begun)}};
+    if (is_window_call) {
+      call["window_call"] = true;
+    } else {
+      call["call"] = is_pair_call(entry->call) ? entry->call - kFirstPairCall : entry->call;
     }
-    if (entry.state != State::Running) {
-      call["ended_s_ago"] = seconds_ago(entry.ended);
+    if (entry->context > 0) {
+      call["context"] = entry->context;
     }
-    const auto wait = std::ranges::find_if(
-        waits, [&](const Wait& w) { return w.call == entry.call && w.partner == entry.partner; });
-    if (wait != waits.end()) {
-      call["no_message_from"] = wait->sources;
-      call["not_taken_by"] = wait->readers;
+    if (entry->partner >= 0) {
+      call["partner"] = entry->partner;
+    }
+    if (entry->state == State::Complete || entry->state == State::Failed) {
+      call["ended_s_ago"] = seconds_ago(entry->ended);
+    } else if (is_window_call) {
+      call["what"] = entry->what;
+      call["waits_for"] = entry->sources;
+    } else {
+      call["no_message_from"] = entry->sources;
+      call["not_taken_by"] = entry->readers;
     }
     calls.push_back(std::move(call));
   }
@@ -97,12 +161,13 @@ std::string FlightRecorder::text_of(std::string_view reason, const std::vector<W
   return record.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-void FlightRecorder::write(std::string_view reason, const std::vector<Wait>& waits) noexcept {
+void FlightRecorder::write(std::string_view reason) noexcept {
   try {
+    const std::scoped_lock lock(mutex_);
     // Whole or not at all, also for a reader that looks meanwhile.
     const std::string unfinished = path_ + ".part";
     std::ofstream file(unfinished, std::ios::trunc);
-    file << text_of(reason, waits) << '\n';
+    file << text_of(reason) << '\n';
     file.close();
     if (!file || std::rename(unfinished.c_str(), path_.c_str()) != 0) {
       log_.warning(fmt::format("flight record: cannot write {}: {}", path_, std::strerror(errno)));

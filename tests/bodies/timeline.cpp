@@ -131,5 +131,45 @@ TEST_P(Timelines, CallsOfOneNameThatOverlapGetRowsOfTheirOwn) {
   }
 }
 
+TEST_P(Timelines, CallsOfWindowsShowWhomTheyWaitFor) {
+  const auto spans = traced(GetParam(), [](Context& context) {
+    const NeighborPlan plan = topology::ring(context.size()).plan_for(context.rank());
+    std::vector<float> x(100, 1.0F);
+    const BufferView view{.data = x.data(), .count = 100};
+    const auto window = ops::Window::create(context, view, plan, {.name = "w"});
+    if (context.rank() == 1) {
+      const auto lock = window->lock_self();
+      ops::barrier(context);
+      std::this_thread::sleep_for(kLate);
+    } else {
+      ops::barrier(context);
+      window->put(view, {.exclusion = ops::Exclusion::Mutex});
+      window->accumulate(view);
+      window->get();
+      window->update();
+    }
+    ops::barrier(context);
+    window->free();
+  });
+  for (const auto& [rank, of_rank] : spans) {
+    if (rank == 1) {
+      const auto locks = named(of_rank, "MUTEX");
+      ASSERT_EQ(locks.size(), 1U);
+      const TraceSpan hold = longest_inside(of_rank, locks[0], "hold");
+      EXPECT_GT(hold.end_us - hold.begin_us, kLateUs);
+      continue;
+    }
+    const auto puts = named(of_rank, "WIN_PUT");
+    ASSERT_EQ(puts.size(), 1U);
+    EXPECT_EQ(puts[0].row, "w");
+    const TraceSpan part = longest_inside(of_rank, puts[0], "rank 1");
+    const TraceSpan wait = longest_inside(of_rank, part, "wait for the mutex of rank 1");
+    EXPECT_GT(wait.end_us - wait.begin_us, kLateUs);
+    for (const char* const call : {"WIN_ACCUMULATE", "WIN_GET", "WIN_UPDATE"}) {
+      EXPECT_EQ(named(of_rank, call).size(), 1U) << call;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bluefog::testing

@@ -26,13 +26,17 @@ struct WindowMessage {
     Failed = 6,
     /// The window is there no more.
     Gone = 7,
+    /// The mutex that was asked for is not free; tells who holds it. The answer comes later.
+    Held = 8,
   };
 
   Kind kind = Kind::Done;
   Dtype dtype = Dtype::UInt8;
+  /// In `Held`: the rank that holds the mutex.
+  std::int32_t holder = -1;
   /// The window's number, the same on all ranks.
   std::uint32_t window = 0;
-  /// The asker's number of this request; answers carry it back.
+  /// The asker's number of this request; answers carry it back. In `Unlock` that of the `Lock`.
   std::uint64_t ticket = 0;
   /// Bytes of payload that follow.
   std::uint64_t bytes = 0;
@@ -58,6 +62,8 @@ class WindowTarget {
   virtual std::span<const std::byte> load(int source, double& mass) = 0;
   /// Takes the mutex for `source`, if it is free.
   virtual bool try_lock(int source) = 0;
+  /// The rank that holds it, or -1.
+  [[nodiscard]] virtual int holder() const = 0;
   /// Releases it. Ignored unless `source` holds it.
   virtual void unlock(int source) = 0;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -31,6 +32,7 @@ std::string_view name_of(WindowMessage::Kind kind) {
     case WindowMessage::Kind::Done:
     case WindowMessage::Kind::Failed:
     case WindowMessage::Kind::Gone:
+    case WindowMessage::Kind::Held:
       return "answer";
   }
   return "message";
@@ -66,17 +68,28 @@ void WindowServer::add(std::uint32_t window, std::shared_ptr<WindowTarget> targe
 void WindowServer::remove(std::uint32_t window) {
   std::unique_lock lock(mutex_);
   const auto target = targets_.extract(window);
-  std::erase_if(waiting_locks_,
-                [window](const WaitingLock& waiting) { return waiting.request.window == window; });
+  const auto is_of_window = [&](const AskedLock& asked) { return asked.request.window == window; };
+  for (const AskedLock& asked : waiting_locks_) {
+    if (is_of_window(asked)) {
+      answer(asked.peer, asked.request, WindowMessage::Kind::Gone);
+    }
+  }
+  std::erase_if(waiting_locks_, is_of_window);
+  has_work_.notify_one();
   if (target.empty()) {
     return;
   }
-  // What is being sent to askers lies in the window's memory.
+  // What is being sent to askers lies in the window's memory, and so do mutexes that the thread
+  // holds for others, whose release may still be on its way: they must not be in use when the
+  // memory is used again.
+  const auto is_sent = [&](const Peer& peer) {
+    return std::ranges::none_of(
+        peer.out, [&](const Parcel& parcel) { return parcel.owner == target.mapped(); });
+  };
   has_answer_.wait(lock, [&] {
-    return is_closed_ || !failure_.empty() || std::ranges::none_of(peers_, [&](const Peer& peer) {
-             return std::ranges::any_of(
-                 peer.out, [&](const Parcel& parcel) { return parcel.owner == target.mapped(); });
-           });
+    return is_closed_ || !failure_.empty() ||
+           (std::ranges::all_of(peers_, is_sent) &&
+            std::ranges::none_of(held_locks_, is_of_window));
   });
 }
 
@@ -84,7 +97,8 @@ void WindowServer::remove(std::uint32_t window) {
 
 WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
                                        std::span<const std::byte> payload,
-                                       std::span<std::byte> room, Deadline deadline) {
+                                       std::span<std::byte> room, Deadline deadline,
+                                       const std::function<void(int holder)>& waiting) {
   Request pending{.peer = peer, .room = room};
   std::unique_lock lock(mutex_);
   if (is_closed_) {
@@ -100,7 +114,16 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   requests_[request.ticket] = &pending;
   to.out.push_back({.head = request, .payload = payload, .request = &pending});
   has_work_.notify_one();
-  wait_for(lock, pending, request, deadline);
+  try {
+    wait_for(lock, pending, request, deadline, waiting);
+  } catch (...) {
+    if (request.kind == WindowMessage::Kind::Lock && !is_closed_ && !to.is_gone) {
+      // It must not get the mutex after all.
+      request.kind = WindowMessage::Kind::Unlock;
+      to.out.push_back({.head = request});
+    }
+    throw;
+  }
   const WindowMessage& answer = *pending.answer;
   if (answer.kind == WindowMessage::Kind::Gone) {
     throw WindowGone(peer,
@@ -109,7 +132,7 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   if (answer.kind == WindowMessage::Kind::Failed) {
     throw PeerFailure(peer, fmt::format("{}: {}", describe(request, peer), answer.text.data()));
   }
-  return {.mass = answer.mass};
+  return {.mass = answer.mass, .ticket = request.ticket};
 }
 
 void WindowServer::tell(int peer, const WindowMessage& request) {
@@ -122,7 +145,8 @@ void WindowServer::tell(int peer, const WindowMessage& request) {
 }
 
 void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, Request& request,
-                            const WindowMessage& message, Deadline deadline) {
+                            const WindowMessage& message, Deadline deadline,
+                            const std::function<void(int holder)>& waiting) {
   try {
     while (!has_answer_.wait_for(lock, kAliveCheckPeriod,
                                  [&] { return request.answer.has_value(); })) {
@@ -139,14 +163,19 @@ void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, Request& request
                                       describe(message, request.peer), request.peer, *obituary));
       }
       if (deadline.expired()) {
-        throw TimeoutError(fmt::format("{}: no answer (BLUEFOG_TIMEOUT); {}",
-                                       describe(message, request.peer),
-                                       network_->last_seen(request.peer)));
+        throw TimeoutError(fmt::format(
+            "{}: no answer (BLUEFOG_TIMEOUT); {}{}", describe(message, request.peer),
+            request.holder < 0 ? "" : fmt::format("rank {} holds it; ", request.holder),
+            network_->last_seen(request.peer)));
       }
+      const int holder = request.holder;
       lock.unlock();
       std::exception_ptr interruption;
       try {
         check_interrupt_();
+        if (waiting) {
+          waiting(holder);
+        }
       } catch (...) {
         interruption = std::current_exception();
       }
@@ -233,6 +262,7 @@ bool WindowServer::step() {
     }
   }
   serve_locks();
+  release_orphans();
   return moved;
 }
 
@@ -365,6 +395,12 @@ void WindowServer::serve(int rank, const WindowMessage& message,
     }
     return;
   }
+  if (message.kind == Kind::Held) {
+    if (const auto it = requests_.find(message.ticket); it != requests_.end()) {
+      it->second->holder = message.holder;
+    }
+    return;
+  }
   const auto found = targets_.find(message.window);
   if (found == targets_.end()) {
     if (message.kind != Kind::Unlock) {
@@ -392,14 +428,12 @@ void WindowServer::serve(int rank, const WindowMessage& message,
         waiting_locks_.push_back({.peer = rank, .request = message});
         break;
       case Kind::Unlock:
-        std::erase_if(waiting_locks_, [&](const WaitingLock& waiting) {
-          return waiting.peer == rank && waiting.request.window == message.window;
-        });
-        target->unlock(rank);
+        unlock(rank, message);
         break;
       case Kind::Done:
       case Kind::Failed:
       case Kind::Gone:
+      case Kind::Held:
         break;
     }
   } catch (const std::exception& e) {
@@ -415,14 +449,55 @@ void WindowServer::answer(int rank, const WindowMessage& request, WindowMessage:
 }
 
 void WindowServer::serve_locks() {
-  std::erase_if(waiting_locks_, [this](const WaitingLock& waiting) {
-    const auto target = targets_.find(waiting.request.window);
-    if (target == targets_.end() || !target->second->try_lock(waiting.peer)) {
-      return false;
-    }
-    answer(waiting.peer, waiting.request, WindowMessage::Kind::Done);
+  for (auto asked = waiting_locks_.begin(); asked != waiting_locks_.end();) {
+    asked = serve_lock(*asked) ? waiting_locks_.erase(asked) : std::next(asked);
+  }
+}
+
+bool WindowServer::serve_lock(AskedLock& asked) {
+  const auto target = targets_.find(asked.request.window);
+  if (target == targets_.end()) {
+    return false;
+  }
+  if (target->second->try_lock(asked.peer)) {
+    answer(asked.peer, asked.request, WindowMessage::Kind::Done);
+    asked.target = target->second;
+    held_locks_.push_back(asked);
     return true;
+  }
+  const int holder = target->second->holder();
+  if (holder >= 0 && std::exchange(asked.told_holder, holder) != holder) {
+    WindowMessage word = asked.request;
+    word.kind = WindowMessage::Kind::Held;
+    word.holder = holder;
+    peers_[static_cast<std::size_t>(asked.peer)].out.push_back({.head = word});
+  }
+  return false;
+}
+
+void WindowServer::unlock(int peer, const WindowMessage& message) {
+  const auto is_it = [&](const AskedLock& asked) {
+    return asked.peer == peer && asked.request.ticket == message.ticket;
+  };
+  std::erase_if(waiting_locks_, is_it);
+  const auto held = std::ranges::find_if(held_locks_, is_it);
+  if (held != held_locks_.end()) {
+    held->target->unlock(peer);
+    held_locks_.erase(held);
+  }
+}
+
+void WindowServer::release_orphans() {
+  const auto released = std::erase_if(held_locks_, [this](const AskedLock& held) {
+    const bool is_orphan = !targets_.contains(held.request.window);
+    if (is_orphan) {
+      held.target->unlock(held.peer);
+    }
+    return is_orphan;
   });
+  if (released > 0) {
+    has_answer_.notify_all();
+  }
 }
 
 void WindowServer::bury_the_dead() {
@@ -449,10 +524,13 @@ void WindowServer::bury(int peer, std::string_view reason) {
     }
   }
   has_answer_.notify_all();
-  std::erase_if(waiting_locks_, [peer](const auto& waiting) { return waiting.peer == peer; });
-  for (const auto& [window, target] : targets_) {
-    target->unlock(peer);
-  }
+  std::erase_if(waiting_locks_, [peer](const auto& asked) { return asked.peer == peer; });
+  std::erase_if(held_locks_, [peer](const AskedLock& held) {
+    if (held.peer == peer) {
+      held.target->unlock(peer);
+    }
+    return held.peer == peer;
+  });
 }
 
 void WindowServer::close() noexcept {

@@ -41,12 +41,17 @@ class WindowServer {
 
   struct Answer {
     double mass = 0.0;
+    /// Of the request: an `Unlock` carries that of its `Lock`.
+    std::uint64_t ticket = 0;
   };
   /// Sends a request with its payload to `peer`, and waits for the answer.
   /// @param room where the answer's payload goes, of exactly its size.
+  /// @param waiting called about every 50 ms until then, with the rank that holds the mutex that was
+  ///   asked for, or -1.
   /// @throws StateError, InvalidArgument: what the peer said; PeerFailure, TimeoutError.
   Answer ask(int peer, WindowMessage request, std::span<const std::byte> payload,
-             std::span<std::byte> room, Deadline deadline);
+             std::span<std::byte> room, Deadline deadline,
+             const std::function<void(int holder)>& waiting = {});
   /// Sends a request that nobody answers.
   void tell(int peer, const WindowMessage& request);
 
@@ -59,6 +64,7 @@ class WindowServer {
     int peer = 0;
     std::span<std::byte> room{};
     bool is_abandoned = false;
+    int holder = -1;
     std::optional<WindowMessage> answer{};
   };
   /// One message on its way out: head, then payload.
@@ -85,9 +91,14 @@ class WindowServer {
     std::vector<WeightedRank> reader;
     bool is_gone = false;
   };
-  struct WaitingLock {
+  /// A mutex of a window here that a peer has asked for.
+  struct AskedLock {
     int peer = 0;
     WindowMessage request{};
+    /// The window, once its mutex has been taken.
+    std::shared_ptr<WindowTarget> target{};
+    /// The holder that the asker was told of.
+    int told_holder = -1;
   };
 
   void work();
@@ -100,13 +111,18 @@ class WindowServer {
   void answer(int rank, const WindowMessage& request, WindowMessage::Kind kind,
               std::string_view text = {});
   void serve_locks();
+  /// @return whether that is over.
+  bool serve_lock(AskedLock& asked);
+  void unlock(int peer, const WindowMessage& message);
+  /// Releases mutexes of windows that have gone.
+  void release_orphans();
   void bury_the_dead();
   /// Ends what waits for `peer`, and releases what it holds.
   void bury(int peer, std::string_view reason);
   [[nodiscard]] std::span<std::byte> room_for(const WindowMessage& message, Incoming& in);
   [[nodiscard]] bool is_quiet() const;
   void wait_for(std::unique_lock<std::mutex>& lock, Request& request, const WindowMessage& message,
-                Deadline deadline);
+                Deadline deadline, const std::function<void(int holder)>& waiting);
   void give_up(std::unique_lock<std::mutex>& lock, Request& request, std::uint64_t ticket);
   [[nodiscard]] std::string describe(const WindowMessage& message, int peer) const;
 
@@ -123,7 +139,8 @@ class WindowServer {
   std::vector<Peer> peers_;
   std::map<std::uint32_t, std::shared_ptr<WindowTarget>> targets_;
   std::map<std::uint64_t, Request*> requests_;
-  std::deque<WaitingLock> waiting_locks_;
+  std::deque<AskedLock> waiting_locks_;
+  std::deque<AskedLock> held_locks_;
   std::uint64_t next_ticket_ = 1;
   std::uint64_t next_message_ = 1;
   bool is_closed_ = false;

@@ -52,6 +52,40 @@ TEST(ExplainStall, NamesACircle) {
   EXPECT_THAT(explain_stall({idle(0), idle(1)}), HasSubstr("No rank waits for another one"));
 }
 
+RecordedCall window_call(std::string text, std::string what, std::vector<int> waits_for) {
+  return {.text = std::move(text),
+          .state = "running",
+          .begun_s_ago = 2.0,
+          .is_window_call = true,
+          .what = std::move(what),
+          .waits_for = std::move(waits_for)};
+}
+
+// Rank 0 wants a mutex that rank 1 holds, which waits for rank 0 in a barrier.
+TEST(ExplainStall, NamesCallsOfWindows) {
+  FlightRecord asker = idle(0);
+  asker.calls.push_back(window_call("win_put(float32[4], window 'w')",
+                                    "the mutex of rank 2, which rank 1 holds", {1}));
+  FlightRecord holder = idle(1);
+  holder.calls.push_back(
+      window_call("mutex(float32[4], window 'w')", "the mutex of rank 2", {}));
+  holder.calls.back().state = "held";
+  std::string text = explain_stall({asker, holder});
+  EXPECT_THAT(text, HasSubstr("  win_put(float32[4], window 'w'), begun 2.0 s before; waits for the "
+                              "mutex of rank 2, which rank 1 holds\n"));
+  EXPECT_THAT(text, HasSubstr("  mutex(float32[4], window 'w'), begun 2.0 s before, holds the mutex "
+                              "of rank 2\n"));
+  EXPECT_THAT(text, HasSubstr("Rank 1 is waited for and waits for nobody: it holds up the others.\n"
+                              "  Rank 0 waits for rank 1 in win_put(float32[4], window 'w'): the mutex "
+                              "of rank 2, which rank 1 holds.\n"));
+  EXPECT_THAT(explain_stall({asker}), HasSubstr("Rank 1 is waited for and left no record: it ended, "
+                                                "or was still computing.\n  Rank 0 waits for rank 1"));
+  holder.calls.push_back(waiting(1, {0}).calls[0]);
+  text = explain_stall({asker, holder});
+  EXPECT_THAT(text, HasSubstr("Ranks 0, 1 wait for each other: compare their calls above.\n"
+                              "  Rank 0 waits for rank 1 in win_put"));
+}
+
 TEST(ExplainStall, RecordsThatDoNotBelongTogetherAreRefused) {
   EXPECT_THROW((void)explain_stall({}), InvalidArgument);
   EXPECT_THROW((void)explain_stall({idle(0), idle(0)}), InvalidArgument);
@@ -68,6 +102,14 @@ TEST(ParseRecord, ReadsWhatARankWrites) {
   EXPECT_EQ(record.calls[0].text, "pair_gossip(float32[9], name 'w')");
   EXPECT_EQ(record.calls[0].partner, 0);
   EXPECT_EQ(record.calls[0].no_message_from, std::vector<int>{0});
+  const FlightRecord window = parse_record("a", R"({"bluefog_flight_record": 1, "rank": 1,
+    "size": 2, "reason": "late", "calls": [{"window_call": true, "kind": "win_get",
+    "dtype": "float32", "count": 9, "name": "w", "state": "running", "begun_s_ago": 1.5,
+    "context": 2, "what": "an answer of rank 0", "waits_for": [0]}]})");
+  EXPECT_EQ(window.calls[0].text, "win_get(float32[9], window 'w')");
+  EXPECT_EQ(window.calls[0].what, "an answer of rank 0");
+  EXPECT_EQ(window.calls[0].waits_for, std::vector<int>{0});
+  EXPECT_EQ(window.calls[0].context, 2);
   EXPECT_THROW((void)parse_record("a", "{}"), InvalidArgument);
   EXPECT_THROW((void)parse_record("a", "{"), InvalidArgument);
   EXPECT_THROW((void)parse_record("a", R"({"bluefog_flight_record": 1, "rank": "x"})"),

@@ -1,0 +1,166 @@
+// Calls of windows that wait: the flight record tells for whom, and bftrace
+// says it.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/bftrace/merge.hpp"
+#include "bluefog_cpp/bftrace/stall.hpp"
+#include "ops/collectives.hpp"
+#include "ops/window.hpp"
+#include "tests/support/ranks.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Runs `body` on `ranks` ranks that give up after a moment and keep flight
+/// records in its folder.
+void with_records(int ranks, Layout layout,
+                  const std::function<void(Context&, const std::filesystem::path&)>& body) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("bluefog_stall_{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  on_ranks({.at_least = ranks,
+            .at_most = ranks,
+            .layouts = {layout},
+            .settings =
+                [&](Settings& settings, int) {
+                  settings.flight_recorder = folder / "record";
+                  settings.timeout = std::chrono::milliseconds(600);
+                  settings.stall_warning = std::chrono::milliseconds(200);
+                },
+            .expect_usable = false},
+           [&](Context& context) { body(context, folder); });
+  std::filesystem::remove_all(folder);
+}
+
+tracing::FlightRecord record_of(int rank, const std::filesystem::path& folder) {
+  const std::string path = folder / fmt::format("record{}.json", rank);
+  return tracing::parse_record(path, tracing::read_file(path));
+}
+
+const tracing::RecordedCall& last_window_call(const tracing::FlightRecord& record) {
+  for (std::size_t i = record.calls.size(); i > 0; --i) {
+    if (record.calls[i - 1].is_window_call) {
+      return record.calls[i - 1];
+    }
+  }
+  throw InvalidArgument("no call of a window was recorded");
+}
+
+std::shared_ptr<ops::Window> make_window(Context& context, float& value) {
+  return ops::Window::create(context, {.data = &value, .count = 1},
+                             topology::fully_connected(context.size()).plan_for(context.rank()),
+                             {.name = "w"});
+}
+
+class WindowStalls : public ::testing::TestWithParam<Layout> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, WindowStalls,
+                         ::testing::Values(Layout::OneHost, Layout::TwoHosts, Layout::NetworkOnly));
+
+// Rank 1 holds the mutex of rank 2, and rank 0 wants it.
+TEST_P(WindowStalls, AMutexThatAnotherRankHoldsIsNamedWithItsHolder) {
+  with_records(3, GetParam(), [](Context& context, const std::filesystem::path& folder) {
+    float value = 0.0F;
+    const auto window = make_window(context, value);
+    if (context.rank() == 1) {
+      const auto lock = window->lock({2});
+      context.bootstrap().barrier(Deadline::never());
+      context.bootstrap().barrier(Deadline::never());
+    } else if (context.rank() == 0) {
+      context.bootstrap().barrier(Deadline::never());
+      EXPECT_THROW(window->put({.data = &value, .count = 1}, {.destinations = {{{.rank = 2}}},
+                                                              .exclusion = ops::Exclusion::Mutex}),
+                   TimeoutError);
+      const auto record = record_of(0, folder);
+      const auto& call = last_window_call(record);
+      EXPECT_EQ(call.text, "win_put(float32[1], window 'w')");
+      EXPECT_EQ(call.state, "running");
+      EXPECT_EQ(call.what, "the mutex of rank 2, which rank 1 holds");
+      EXPECT_EQ(call.waits_for, std::vector<int>{1});
+      EXPECT_THAT(tracing::explain_stall({record}),
+                  HasSubstr("Rank 1 is waited for and left no record"));
+      EXPECT_THAT(tracing::explain_stall({record}),
+                  HasSubstr("Rank 0 waits for rank 1 in "
+                            "win_put(float32[1], window 'w'): the mutex "
+                            "of rank 2, which rank 1 holds."));
+      context.bootstrap().barrier(Deadline::never());
+    } else {
+      context.bootstrap().barrier(Deadline::never());
+      context.bootstrap().barrier(Deadline::never());
+    }
+    // The one that gave up has not taken the mutex after all.
+    if (context.rank() == 2) {
+      const auto lock = window->lock_self();
+    }
+    context.bootstrap().barrier(Deadline::never());
+  });
+}
+
+// A barrier that stalls shows the mutexes that its rank holds meanwhile.
+TEST_P(WindowStalls, MutexesThatAreHeldAreShown) {
+  with_records(2, GetParam(), [](Context& context, const std::filesystem::path& folder) {
+    float value = 0.0F;
+    const auto window = make_window(context, value);
+    if (context.rank() == 0) {
+      const auto lock = window->lock({0, 1});
+      EXPECT_THROW(ops::barrier(context), TimeoutError);
+      const auto record = record_of(0, folder);
+      const auto& call = last_window_call(record);
+      EXPECT_EQ(call.text, "mutex(float32[1], window 'w')");
+      EXPECT_EQ(call.state, "held");
+      EXPECT_EQ(call.what, "the mutex of rank 0, 1");
+    }
+    context.bootstrap().barrier(Deadline::never());
+  });
+}
+
+TEST(WindowStall, AnOwnerThatDoesNotAnswerIsNamed) {
+  with_records(2, Layout::TwoHosts, [](Context& context, const std::filesystem::path& folder) {
+    if (context.bootstrap().in_process()) {
+      return;  // a thread cannot be stopped
+    }
+    const int own = ::getpid();
+    std::vector<int> processes;
+    for (const auto& blob :
+         context.bootstrap().allgather(std::as_bytes(std::span(&own, 1)), Deadline::never())) {
+      std::memcpy(&processes.emplace_back(), blob.data(), sizeof(int));
+    }
+    float value = 0.0F;
+    const auto window = make_window(context, value);
+    context.bootstrap().barrier(Deadline::never());
+    if (context.rank() == 0) {
+      ::kill(processes[1], SIGSTOP);
+      EXPECT_THROW(window->get(), TimeoutError);
+      ::kill(processes[1], SIGCONT);
+      const auto record = record_of(0, folder);
+      const auto& call = last_window_call(record);
+      EXPECT_EQ(call.text, "win_get(float32[1], window 'w')");
+      EXPECT_EQ(call.what, "an answer of rank 1");
+      EXPECT_THAT(tracing::explain_stall({record}),
+                  HasSubstr("Rank 0 waits for rank 1 in "
+                            "win_get(float32[1], window 'w'): an answer "
+                            "of rank 1."));
+    }
+    context.bootstrap().barrier(Deadline::never());
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
