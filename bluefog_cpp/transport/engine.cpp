@@ -95,6 +95,15 @@ std::uint64_t Engine::take_index(int partner) {
                      : kFirstPairCall + ++pair_calls_[static_cast<std::size_t>(partner)];
 }
 
+std::uint64_t Engine::first_under_way() const noexcept {
+  for (const Active& active : active_) {
+    if (active.operation->partner() < 0 && !is_done(*active.operation)) {
+      return active.operation->call_.index;
+    }
+  }
+  return next_call_;
+}
+
 // Messages of a lane are taken in their order: a resting call would hold up those after it.
 bool Engine::is_waited_for(const Active& active) const {
   const auto has_waiter = [](const Active& call) {
@@ -136,6 +145,7 @@ bool Engine::step_all() {
     moved |= transport->progress();
   }
   StepRights rights;
+  rights.first_under_way = first_under_way();
   if (!retractions_.empty()) {
     moved |= send_retractions();
     rights.may_publish = retractions_.empty();

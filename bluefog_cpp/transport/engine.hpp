@@ -166,6 +166,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   bool step_all();
   /// Somebody waits for a call, or for a later one whose messages come after its own.
   [[nodiscard]] bool is_waited_for(const Active& active) const;
+  [[nodiscard]] std::uint64_t first_under_way() const noexcept;
   [[nodiscard]] StepRights rights_of(const Active& active, const StepRights& ordinary) const;
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);

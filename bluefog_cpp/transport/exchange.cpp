@@ -78,14 +78,14 @@ bool Exchange::step(const StepRights& rights, PeerWord& word) {
   if (row_ != nullptr) [[unlikely]] {
     return step_traced(rights, word);
   }
-  bool moved = may_publish(rights) && publish();
+  bool moved = may_publish(rights) && publish(rights);
   if (may_consume(rights)) {
     moved |= consume(word);
   }
   return moved;
 }
 
-bool Exchange::publish() {
+bool Exchange::publish(const StepRights& rights) {
   bool moved = false;
   bool all_complete = true;
   for (std::size_t i = 0; i < sendings_.size(); ++i) {
@@ -100,6 +100,7 @@ bool Exchange::publish() {
                        return earlier.transport == transport && !earlier.departure.complete();
                      });
     if (is_first_of_transport) {
+      departure.first_under_way = rights.first_under_way;
       moved |= transport->publish(departure);
     }
     all_complete = all_complete && departure.complete();

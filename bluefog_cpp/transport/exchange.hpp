@@ -108,6 +108,8 @@ struct StepRights {
   bool may_publish = true;
   /// Somebody waits for this exchange, or nobody ever will.
   bool waited_for = false;
+  /// The earliest call of all ranks that has not ended here.
+  std::uint64_t first_under_way = 0;
 };
 
 /// A message that its writer began and will not end.
@@ -192,7 +194,7 @@ class Exchange {
   [[nodiscard]] bool is_awaited(const Source& source) const;
 
   void add_sendings(const Outgoing& outgoing, const Routes& routes);
-  bool publish();
+  bool publish(const StepRights& rights);
   [[nodiscard]] std::size_t copied_out() const noexcept;
   /// A message of `source` that it can only have sent after this exchange's, or null: `header`,
   /// the next one of this lane, if there is one, else what has come on another lane.

@@ -14,7 +14,7 @@ bool Exchange::step_traced(const StepRights& rights, PeerWord& word) {
   bool moved = false;
   if (may_publish(rights)) {
     const auto from = Timeline::Clock::now();
-    moved = publish();
+    moved = publish(rights);
     if (moved) {
       trace("publish", from);
     }

@@ -20,6 +20,8 @@ struct Departure {
   /// The ranks that read it; the weight goes into the header that each one sees.
   std::span<const WeightedRank> readers{};
   Lane lane = Lane::Ordinary;
+  /// Calls of all ranks before this one have ended at their writer.
+  std::uint64_t first_under_way = 0;
 
   /// Bytes that have been copied out, so that the caller may overwrite them.
   std::size_t published = 0;

@@ -245,6 +245,26 @@ TEST(NeighborAllreduce, CallsOnWaitMayBeWaitedForInAnyOrder) {
   });
 }
 
+TEST(NeighborAllreduce, CallsOnWaitOfOneNameHoldUpNobody) {
+  on_ranks([](Context& context) {
+    const Plan plan = share(topology::ring(context.size()).plan_for(context.rank()));
+    const auto own = static_cast<std::size_t>(context.rank());
+    auto inputs = inputs_of_all(Dtype::Float32, 1000, context.size());
+    const Values expected = expected_step(*plan, inputs, [](int) { return 1.0; });
+    std::vector<Values> values(3, inputs[own]);
+    std::vector<Work> works;
+    for (Values& value : values) {
+      works.push_back(ops::neighbor_allreduce_nonblocking(
+          context, value.view(), plan, {.name = "x", .completion = ops::Completion::OnWait}));
+    }
+    ops::barrier(context);  // comes after the messages of all of them
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      works[i].wait();
+      EXPECT_EQ(values[i], expected);
+    }
+  });
+}
+
 TEST(NeighborAllreduce, ValuesOutOfRange) {
   on_ranks({.at_least = 2}, [](Context& context) {
     // 65504 is the largest float16: halves of two of them are still in range, the sum is not.

@@ -57,19 +57,21 @@ class PayloadPool {
   }
 
   /// A free block of at least `bytes` for part of a message; grows the region when there is none.
-  /// Null while readers still hold an earlier message with the same name: so the memory stays at
-  /// one copy of each tensor.
+  /// Null while readers still hold an earlier message with the same name whose call has ended here,
+  /// one before `first_id`: so the memory stays at one copy of each tensor. Readers of a call that is
+  /// under way here may not come before they have got later ones.
   /// @throws TransportError when memory is short.
   template <typename IsOver>
   Block* take_deep(std::size_t bytes, std::uint64_t message, std::uint32_t name_hash,
-                   const IsOver& is_over) {
+                   std::uint64_t first_id, const IsOver& is_over) {
     Block* found = nullptr;
     for (auto& block : deep_) {
       if (is_free(*block, is_over)) {
         if (found == nullptr && block->bytes >= bytes && block->bytes / 2 <= bytes) {
           found = block.get();
         }
-      } else if (name_hash != 0 && block->name_hash == name_hash && block->message != message) {
+      } else if (name_hash != 0 && block->name_hash == name_hash && block->message != message &&
+                 block->message < first_id) {
         return nullptr;
       }
     }

@@ -205,7 +205,8 @@ bool ShmTransport::publish(Departure& departure) {
     const std::uint32_t name =
         departure.lane == Lane::Pair ? 0 : departure.header.envelope.name_hash;
     target = is_deep(departure.lane)
-                 ? pool_.take_deep(chunk.bytes, departure.header.id.value, name, is_claim_over)
+                 ? pool_.take_deep(chunk.bytes, departure.header.id.value, name,
+                                   CallId::make(departure.first_under_way, 0).value, is_claim_over)
                  : pool_.take_slot(is_claim_over);
     if (target == nullptr) {
       return false;
