@@ -1,19 +1,6 @@
 #include "optimizers/bucket_averages.hpp"
 
-#include <utility>
-
 namespace bluefog::optimizers {
-
-NeighborAverages::NeighborAverages(Context& context, std::vector<BufferView> buffers,
-                                   const std::vector<std::string>& names)
-    : context_(context),
-      buffers_(std::move(buffers)),
-      options_(buffers_.size()),
-      works_(buffers_.size()) {
-  for (std::size_t b = 0; b < buffers_.size(); ++b) {
-    options_[b].name = names[b];
-  }
-}
 
 const ops::NeighborAllreduceOptions& NeighborAverages::options_for(const Round& round,
                                                                    std::size_t b) {
@@ -35,17 +22,6 @@ Work NeighborAverages::start(const Round& round, std::size_t b, const BufferView
 Work NeighborAverages::average(const Round& round, std::size_t b) {
   ops::neighbor_allreduce(context_, buffers_[b], round.plan, options_for(round, b));
   return {};
-}
-
-GlobalAverages::GlobalAverages(Context& context, std::vector<BufferView> buffers,
-                               const std::vector<std::string>& names)
-    : context_(context),
-      buffers_(std::move(buffers)),
-      options_(buffers_.size()),
-      works_(buffers_.size()) {
-  for (std::size_t b = 0; b < buffers_.size(); ++b) {
-    options_[b].name = names[b];
-  }
 }
 
 std::vector<BufferView> values_of(const std::vector<Bucket>& buckets) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/buffer_view.hpp"
@@ -14,24 +15,53 @@
 
 namespace bluefog::optimizers {
 
-/// Averages one buffer for each bucket with the neighbours, in the buckets' order. A buffer travels
-/// while the next ones are made ready.
-class NeighborAverages {
+/// One call for each bucket's buffer, in the buckets' order. A buffer travels while the next ones
+/// are made ready.
+template <typename Options>
+class BucketCalls {
  public:
   /// @param context outlives this object; so does the memory of `buffers`.
   /// @param names of the buffers, equal on all ranks.
-  NeighborAverages(Context& context, std::vector<BufferView> buffers,
-                   const std::vector<std::string>& names);
+  BucketCalls(Context& context, std::vector<BufferView> buffers,
+              const std::vector<std::string>& names)
+      : context_(context),
+        buffers_(std::move(buffers)),
+        options_(buffers_.size()),
+        works_(buffers_.size()) {
+    for (std::size_t b = 0; b < buffers_.size(); ++b) {
+      options_[b].name = names[b];
+    }
+  }
 
-  /// Calls `make_ready(b)`, then averages buffer b, for every b; returns when all have arrived.
-  template <typename MakeReady>
-  void run(const Round& round, MakeReady&& make_ready) {
+ protected:
+  /// Calls `make_ready(b)`, then `start(b)`, for every b; returns when all have arrived.
+  template <typename MakeReady, typename Start>
+  void run_all(MakeReady&& make_ready, Start&& start) {
     run_overlapped_round(context_, buffers_.size(), works_, [&](std::size_t& issued) {
       for (std::size_t b = 0; b < buffers_.size(); ++b) {
         make_ready(b);
         ++issued;
-        works_[b] = b + 1 < buffers_.size() ? start(round, b) : average(round, b);
+        works_[b] = start(b);
       }
+    });
+  }
+
+  Context& context_;
+  std::vector<BufferView> buffers_;
+  std::vector<Options> options_;
+  std::vector<Work> works_;
+};
+
+/// Averages with the neighbours.
+class NeighborAverages : public BucketCalls<ops::NeighborAllreduceOptions> {
+ public:
+  using BucketCalls::BucketCalls;
+
+  /// Calls `make_ready(b)`, then averages buffer b, for every b; returns when all have arrived.
+  template <typename MakeReady>
+  void run(const Round& round, MakeReady&& make_ready) {
+    run_all(make_ready, [&](std::size_t b) {
+      return b + 1 < buffers_.size() ? start(round, b) : average(round, b);
     });
   }
 
@@ -43,36 +73,19 @@ class NeighborAverages {
  private:
   [[nodiscard]] Work average(const Round& round, std::size_t b);
   const ops::NeighborAllreduceOptions& options_for(const Round& round, std::size_t b);
-
-  Context& context_;
-  std::vector<BufferView> buffers_;
-  std::vector<ops::NeighborAllreduceOptions> options_;
-  std::vector<Work> works_;
 };
 
 /// The same with the mean over all ranks in place of the neighbours' average.
-class GlobalAverages {
+class GlobalAverages : public BucketCalls<ops::AllreduceOptions> {
  public:
-  /// As `NeighborAverages`.
-  GlobalAverages(Context& context, std::vector<BufferView> buffers,
-                 const std::vector<std::string>& names);
+  using BucketCalls::BucketCalls;
 
   template <typename MakeReady>
   void run(MakeReady&& make_ready) {
-    run_overlapped_round(context_, buffers_.size(), works_, [&](std::size_t& issued) {
-      for (std::size_t b = 0; b < buffers_.size(); ++b) {
-        make_ready(b);
-        ++issued;
-        works_[b] = ops::allreduce_nonblocking(context_, buffers_[b], options_[b]);
-      }
+    run_all(make_ready, [&](std::size_t b) {
+      return ops::allreduce_nonblocking(context_, buffers_[b], options_[b]);
     });
   }
-
- private:
-  Context& context_;
-  std::vector<BufferView> buffers_;
-  std::vector<ops::AllreduceOptions> options_;
-  std::vector<Work> works_;
 };
 
 /// The memory and the names of the buckets' parameters.

@@ -5,15 +5,6 @@
 
 namespace bluefog::optimizers {
 
-DecentLam::DecentLam(Context& context, std::vector<Bucket>& buckets, double momentum)
-    : Algorithm(buckets),
-      momentum_(momentum),
-      averages_(context, values_of(buckets), names_of(buckets)),
-      moments_(make_states(buckets)),
-      starts_(make_states(buckets)),
-      moment_views_(views_of(moments_)),
-      start_views_(views_of(starts_)) {}
-
 void DecentLam::step(const Round& round, const StepBucket& step_bucket) {
   keep_values(buckets_, start_views_);
   averages_.run(round, [&](std::size_t b) { step_bucket(buckets_[b]); });
@@ -27,9 +18,5 @@ void DecentLam::step(const Round& round, const StepBucket& step_bucket) {
   }
   note_changes(buckets_);
 }
-
-NamedTensors DecentLam::state() const { return named(moments_, "momentum"); }
-
-void DecentLam::restart() { zero(moments_); }
 
 }  // namespace bluefog::optimizers

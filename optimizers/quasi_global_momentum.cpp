@@ -5,16 +5,6 @@
 
 namespace bluefog::optimizers {
 
-QuasiGlobalMomentum::QuasiGlobalMomentum(Context& context, std::vector<Bucket>& buckets,
-                                         double momentum)
-    : Algorithm(buckets),
-      momentum_(momentum),
-      averages_(context, values_of(buckets), names_of(buckets)),
-      moments_(make_states(buckets)),
-      starts_(make_states(buckets)),
-      moment_views_(views_of(moments_)),
-      start_views_(views_of(starts_)) {}
-
 void QuasiGlobalMomentum::step(const Round& round, const StepBucket& step_bucket) {
   keep_values(buckets_, start_views_);
   averages_.run(round, [&](std::size_t b) {
@@ -35,9 +25,5 @@ void QuasiGlobalMomentum::step(const Round& round, const StepBucket& step_bucket
   }
   note_changes(buckets_);
 }
-
-NamedTensors QuasiGlobalMomentum::state() const { return named(moments_, "momentum"); }
-
-void QuasiGlobalMomentum::restart() { zero(moments_); }
 
 }  // namespace bluefog::optimizers

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <vector>
-
-#include "optimizers/algorithm.hpp"
-#include "optimizers/bucket_averages.hpp"
+#include "optimizers/averaged_momentum.hpp"
 
 namespace bluefog::optimizers {
 
@@ -18,24 +15,11 @@ namespace bluefog::optimizers {
 /// Cost per rank and round: one neighbor_allreduce for each bucket; two copies of the model, one of
 /// which (v) a checkpoint keeps.
 /// Source: arXiv 2102.04761, algorithm 1.
-class QuasiGlobalMomentum final : public Algorithm {
+class QuasiGlobalMomentum final : public AveragedMomentum {
  public:
-  /// @param context, buckets outlive this object.
-  /// @param momentum β, from 0 to below 1.
-  QuasiGlobalMomentum(Context& context, std::vector<Bucket>& buckets, double momentum);
+  using AveragedMomentum::AveragedMomentum;
 
   void step(const Round& round, const StepBucket& step_bucket) override;
-  [[nodiscard]] NamedTensors state() const override;
-  void restart() override;
-
- private:
-  double momentum_;
-  NeighborAverages averages_;
-  /// v, and x at the start of the step.
-  std::vector<at::Tensor> moments_;
-  std::vector<at::Tensor> starts_;
-  std::vector<BufferView> moment_views_;
-  std::vector<BufferView> start_views_;
 };
 
 }  // namespace bluefog::optimizers

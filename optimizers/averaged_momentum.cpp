@@ -1,0 +1,20 @@
+#include "optimizers/averaged_momentum.hpp"
+
+#include "optimizers/flat_state.hpp"
+
+namespace bluefog::optimizers {
+
+AveragedMomentum::AveragedMomentum(Context& context, std::vector<Bucket>& buckets, double momentum)
+    : Algorithm(buckets),
+      momentum_(momentum),
+      averages_(context, values_of(buckets), names_of(buckets)),
+      moments_(make_states(buckets)),
+      starts_(make_states(buckets)),
+      moment_views_(views_of(moments_)),
+      start_views_(views_of(starts_)) {}
+
+NamedTensors AveragedMomentum::state() const { return named(moments_, "momentum"); }
+
+void AveragedMomentum::restart() { zero(moments_); }
+
+}  // namespace bluefog::optimizers
