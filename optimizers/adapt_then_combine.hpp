@@ -12,7 +12,7 @@ namespace bluefog::optimizers {
 ///     x ← W (x − γ d).
 ///
 /// A bucket travels while the next ones are stepped; `step` returns when all have arrived. W may
-/// change from round to round.
+/// change from round to round, and so may those averaged over (`Averaging`).
 /// Cost per rank and round: one neighbor_allreduce for each bucket, no memory of its own.
 /// Source: Chen and Sayed, "Diffusion adaptation strategies", 2012; BlueFog's
 /// `DistributedAdaptThenCombineOptimizer`.
@@ -21,6 +21,7 @@ class AdaptThenCombine final : public Algorithm {
   /// @param context, buckets outlive this object.
   AdaptThenCombine(Context& context, std::vector<Bucket>& buckets);
 
+  [[nodiscard]] bool allows_other_averages() const noexcept override { return true; }
   [[nodiscard]] bool allows_reevaluation() const noexcept override { return true; }
   void step(const Round& round, const StepBucket& step_bucket) override;
 

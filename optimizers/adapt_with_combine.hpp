@@ -4,6 +4,7 @@
 
 #include "bluefog_cpp/transport/work.hpp"
 #include "optimizers/algorithm.hpp"
+#include "optimizers/bucket_averages.hpp"
 
 namespace bluefog::optimizers {
 
@@ -22,6 +23,9 @@ namespace bluefog::optimizers {
 /// published first must combine first. Models that are stepped independently of each other get a
 /// context each (`Context::duplicate`).
 ///
+/// Rounds that average over others than the neighbours (`Averaging`) do so at the start of their own
+/// step, which waits for it.
+///
 /// Cost per rank and round: one neighbor_allreduce for each bucket; memory for the published copy
 /// of the model in shared memory.
 /// Source: D-PSGD, arXiv 1705.09056; BlueFog's `DistributedAdaptWithCombineOptimizer`.
@@ -30,14 +34,17 @@ class AdaptWithCombine final : public Algorithm {
   /// @param context, buckets outlive this object.
   AdaptWithCombine(Context& context, std::vector<Bucket>& buckets);
 
+  [[nodiscard]] bool allows_other_averages() const noexcept override { return true; }
   void step(const Round& round, const StepBucket& step_bucket) override;
   void step_alone(const StepBucket& step_bucket) override;
   void drain() override;
 
  private:
   void combine(std::size_t bucket);
+  void step_after_average(const Round& round, const StepBucket& step_bucket);
 
   Context& context_;
+  NeighborAverages averages_;
   std::vector<ops::NeighborAllreduceOptions> options_;
   std::vector<Work> works_;
 };

@@ -8,6 +8,7 @@
 
 #include "bluefog_cpp/transport/context.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "optimizers/averaging.hpp"
 #include "optimizers/bucket.hpp"
 #include "optimizers/parameter.hpp"
 #include "topology/neighbor_plan.hpp"
@@ -21,6 +22,7 @@ struct Round {
   ops::PlanCheck check = ops::PlanCheck::Trusted;
   /// Rounds before this one.
   std::int64_t index = 0;
+  Averaging averaging = Averaging::Neighbors;
 };
 
 /// Applies the wrapped optimizer to the parameters of one bucket: x ← x − γ d.
@@ -43,6 +45,9 @@ class Algorithm {
 
   /// True if rounds need a neighbour plan.
   [[nodiscard]] virtual bool averages_with_neighbors() const noexcept { return true; }
+
+  /// True if rounds may average over others than the neighbours.
+  [[nodiscard]] virtual bool allows_other_averages() const noexcept { return false; }
 
   /// True if the wrapped optimizer may evaluate the gradients several times in one step (LBFGS).
   [[nodiscard]] virtual bool allows_reevaluation() const noexcept { return false; }

@@ -1,5 +1,7 @@
 #include "optimizers/bucket_averages.hpp"
 
+#include "ops/hierarchical_neighbor_allreduce.hpp"
+
 namespace bluefog::optimizers {
 
 const ops::NeighborAllreduceOptions& NeighborAverages::options_for(const Round& round,
@@ -10,6 +12,16 @@ const ops::NeighborAllreduceOptions& NeighborAverages::options_for(const Round& 
 }
 
 Work NeighborAverages::start(const Round& round, std::size_t b) {
+  if (round.averaging == Averaging::Machines) {
+    const auto& options = options_for(round, b);
+    return ops::hierarchical_neighbor_allreduce_nonblocking(
+        context_, buffers_[b], round.plan, {.name = options.name, .check = options.check});
+  }
+  if (round.averaging == Averaging::Global) {
+    ops::AllreduceOptions options;
+    options.name = options_[b].name;
+    return ops::allreduce_nonblocking(context_, buffers_[b], options);
+  }
   return ops::neighbor_allreduce_nonblocking(context_, buffers_[b], round.plan,
                                              options_for(round, b));
 }
@@ -20,6 +32,9 @@ Work NeighborAverages::start(const Round& round, std::size_t b, const BufferView
 }
 
 Work NeighborAverages::average(const Round& round, std::size_t b) {
+  if (round.averaging != Averaging::Neighbors) {
+    return start(round, b);
+  }
   ops::neighbor_allreduce(context_, buffers_[b], round.plan, options_for(round, b));
   return {};
 }

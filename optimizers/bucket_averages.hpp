@@ -52,7 +52,7 @@ class BucketCalls {
   std::vector<Work> works_;
 };
 
-/// Averages with the neighbours.
+/// Averages with the neighbours, or over whom else the round says.
 class NeighborAverages : public BucketCalls<ops::NeighborAllreduceOptions> {
  public:
   using BucketCalls::BucketCalls;
@@ -60,6 +60,12 @@ class NeighborAverages : public BucketCalls<ops::NeighborAllreduceOptions> {
   /// Calls `make_ready(b)`, then averages buffer b, for every b; returns when all have arrived.
   template <typename MakeReady>
   void run(const Round& round, MakeReady&& make_ready) {
+    if (round.averaging == Averaging::Nobody) {
+      for (std::size_t b = 0; b < buffers_.size(); ++b) {
+        make_ready(b);
+      }
+      return;
+    }
     run_all(make_ready, [&](std::size_t b) {
       return b + 1 < buffers_.size() ? start(round, b) : average(round, b);
     });
@@ -67,7 +73,7 @@ class NeighborAverages : public BucketCalls<ops::NeighborAllreduceOptions> {
 
   /// Begins the average of buffer b, in place. The round's first call is that of buffer 0.
   [[nodiscard]] Work start(const Round& round, std::size_t b);
-  /// The same into `output`.
+  /// The same into `output`; over neighbours only.
   [[nodiscard]] Work start(const Round& round, std::size_t b, const BufferView& output);
 
  private:

@@ -60,6 +60,8 @@ class DistributedOptimizer::State {
   void save(torch::serialize::OutputArchive& archive);
   void load(torch::serialize::InputArchive& archive);
   void set_next_plan(NeighborPlan plan, ops::PlanCheck check);
+  void set_averaging(Averaging averaging);
+  void skip_steps(std::int64_t count);
   void restart();
 
   [[nodiscard]] bool communicates_next() const {
@@ -82,6 +84,7 @@ class DistributedOptimizer::State {
   std::unique_ptr<Algorithm> algorithm_;
   std::int64_t step_count_ = 0;
   std::int64_t round_count_ = 0;
+  Averaging averaging_ = Averaging::Neighbors;
 
  private:
   void check_before_step();
@@ -166,7 +169,19 @@ void DistributedOptimizer::State::take_back_parameters() {
 }
 
 Round DistributedOptimizer::State::next_round() {
-  Round round{.plan = nullptr, .check = ops::PlanCheck::Trusted, .index = round_count_};
+  Round round{.plan = nullptr,
+              .check = ops::PlanCheck::Trusted,
+              .index = round_count_,
+              .averaging = averaging_};
+  if (averaging_ == Averaging::Global || averaging_ == Averaging::Nobody) {
+    next_plan_ = nullptr;
+    return round;
+  }
+  if (averaging_ == Averaging::Machines && !next_plan_) {
+    throw StateError(fmt::format(
+        "rank {}: expected a plan for this round between machines, from set_next_plan",
+        context_->rank()));
+  }
   if (next_plan_) {
     round.plan = std::exchange(next_plan_, nullptr);
     round.check = next_check_;
@@ -181,7 +196,8 @@ Round DistributedOptimizer::State::next_round() {
 
 void DistributedOptimizer::State::step() {
   const bool communicates = communicates_next();
-  const std::size_t calls_due = communicates ? algorithm_->calls_due() : 0;
+  const std::size_t calls_due =
+      communicates && averaging_ != Averaging::Nobody ? algorithm_->calls_due() : 0;
   Round round;
   run_round(*context_, calls_due, [&](std::size_t& issued) {
     check_before_step();
@@ -284,10 +300,15 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
 std::shared_ptr<const NeighborPlan> DistributedOptimizer::State::checked(
     NeighborPlan plan, std::string_view where) const {
   plan.validate();
-  if (plan.rank != context_->rank() || plan.size != context_->size()) {
-    throw InvalidArgument(fmt::format(
-        "rank {}, {}: expected the plan of rank {} of {}, found that of rank {} of {}",
-        context_->rank(), where, context_->rank(), context_->size(), plan.rank, plan.size));
+  const MachineLayout& machines = context_->machines();
+  const bool is_of_machines = averaging_ == Averaging::Machines;
+  const int rank = is_of_machines ? machines.machine_of(context_->rank()) : context_->rank();
+  const int size = is_of_machines ? machines.machine_count() : context_->size();
+  if (plan.rank != rank || plan.size != size) {
+    throw InvalidArgument(
+        fmt::format("rank {}, {}: expected the plan of {} {} of {}, found that of {} of {}",
+                    context_->rank(), where, is_of_machines ? "machine" : "rank", rank, size,
+                    plan.rank, plan.size));
   }
   const std::string problem = why_unfit(options_.algorithm, plan);
   if (!problem.empty()) {
@@ -303,6 +324,27 @@ void DistributedOptimizer::State::set_next_plan(NeighborPlan plan, ops::PlanChec
   }
   next_plan_ = checked(std::move(plan), "set_next_plan");
   next_check_ = check;
+}
+
+void DistributedOptimizer::State::set_averaging(Averaging averaging) {
+  if (!algorithm_->allows_other_averages() && averaging != Averaging::Neighbors) {
+    throw StateError(fmt::format(
+        "rank {}, set_averaging: expected adapt_then_combine or adapt_with_combine, found {}",
+        context_->rank(), name_of(options_.algorithm)));
+  }
+  if (averaging != averaging_) {
+    next_plan_ = nullptr;
+    averaging_ = averaging;
+  }
+}
+
+void DistributedOptimizer::State::skip_steps(std::int64_t count) {
+  if (count < 0) {
+    throw InvalidArgument(fmt::format("rank {}, skip_steps: expected 0 or more, found {}",
+                                      context_->rank(), count));
+  }
+  step_count_ += count;
+  algorithm_->expect(communicates_next());
 }
 
 void DistributedOptimizer::State::restart() {
@@ -353,6 +395,10 @@ void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state
 void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
   state_->set_next_plan(std::move(plan), check);
 }
+
+void DistributedOptimizer::set_averaging(Averaging averaging) { state_->set_averaging(averaging); }
+
+void DistributedOptimizer::skip_steps(std::int64_t count) { state_->skip_steps(count); }
 
 void DistributedOptimizer::restart() { state_->restart(); }
 

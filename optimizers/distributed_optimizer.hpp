@@ -6,6 +6,7 @@
 
 #include "bluefog_cpp/transport/context.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "optimizers/averaging.hpp"
 #include "optimizers/bucket.hpp"
 #include "optimizers/options.hpp"
 #include "optimizers/parameter.hpp"
@@ -99,6 +100,17 @@ class DistributedOptimizer {
   ///   algorithm cannot use (another W in one round; with push-sum weights that the rank does not
   ///   hand out in full); StateError if the algorithm has no plans.
   void set_next_plan(NeighborPlan plan, ops::PlanCheck check = ops::PlanCheck::Checked);
+
+  /// Over whom communication rounds average from now on; at first over neighbours. All ranks call it
+  /// between the same two steps. Between machines each round's plan is set by `set_next_plan`.
+  /// @throws StateError if the algorithm is neither adapt-then-combine nor adapt-with-combine.
+  void set_averaging(Averaging averaging);
+
+  /// Counts `count` steps as made, of which the gradients have been added up: with
+  /// `num_steps_per_communication` k, k backward passes may come before one step in place of k
+  /// steps. All ranks call it between the same two steps.
+  /// @throws InvalidArgument if `count` is negative.
+  void skip_steps(std::int64_t count);
 
   /// Forgets what the algorithm carries from step to step: corrections, tracked gradients, push-sum
   /// weights. All ranks call it between the same two steps: after parameters were set to other

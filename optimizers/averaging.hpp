@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+namespace bluefog::optimizers {
+
+/// Over whom a round of adapt-then-combine or adapt-with-combine averages.
+enum class Averaging : std::uint8_t {
+  /// The plan's neighbours: x ← W x.
+  Neighbors,
+  /// The ranks of each machine, then neighbouring machines; the plan is this machine's part
+  /// (`ops::hierarchical_neighbor_allreduce`).
+  Machines,
+  /// All ranks: x ← J x.
+  Global,
+  /// Nobody: the step is a local one.
+  Nobody,
+};
+
+}  // namespace bluefog::optimizers
