@@ -25,4 +25,10 @@ void bind_topology(py::module_& module);
 /// that the caller made, except where only the call finds out their size.
 void bind_collectives(py::module_& module);
 
+/// `Window`.
+void bind_windows(py::module_& module);
+
+/// `DistributedOptimizer` over an optimizer of Python's, and collectives on named tensors.
+void bind_optimizers(py::module_& module);
+
 }  // namespace bluefog::python

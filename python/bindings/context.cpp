@@ -8,33 +8,14 @@
 #include "bluefog_cpp/transport/work.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
+#include "python/bindings/python_owner.hpp"
 
 namespace bluefog::python {
 namespace {
 
-// The last owner may be Python's collector, which holds the interpreter's lock, and closing a
-// context waits for a thread that may want it.
-std::shared_ptr<Context> for_python(std::shared_ptr<Context> context) {
-  Context* const raw = context.get();
-  return {raw, [owner = std::move(context)](Context* /*raw*/) mutable {
-            if (PyGILState_Check() != 0) {
-              const py::gil_scoped_release released;
-              owner.reset();
-            } else {
-              owner.reset();
-            }
-          }};
-}
-
-std::shared_ptr<Context> create() {
-  std::shared_ptr<Context> context = Context::create();
+std::shared_ptr<Context> prepared(std::shared_ptr<Context> context) {
   context->set_interrupt_check(&run_signal_handlers);
-  return for_python(std::move(context));
-}
-
-// The child of a fork has none of the context's threads, so nothing of it can end in order.
-void abandon(const std::shared_ptr<Context>& context) {
-  new std::shared_ptr<Context>(context);  // NOLINT: never to be destroyed
+  return owned_by_python(std::move(context));
 }
 
 void bind_layout(py::class_<Context, std::shared_ptr<Context>>& type) {
@@ -88,14 +69,17 @@ void bind_context(py::module_& module) {
       module, "Context",
       "A group of ranks that communicate. See bluefog_cpp/transport/context.hpp.");
   context
-      .def_static("create", &create, WithoutGil(),
-                  "Collective. The ranks of this launch, or this process alone.")
+      .def_static(
+          "create", [] { return prepared(Context::create()); }, WithoutGil(),
+          "Collective. The ranks of this launch, or this process alone.")
+      .def(
+          "duplicate", [](Context& c) { return prepared(c.duplicate()); }, WithoutGil(),
+          "Collective. An independent context over the same ranks.")
       .def_property_readonly("rank", &Context::rank)
       .def_property_readonly("size", &Context::size)
       .def("close", &Context::close, WithoutGil(), "Leaves the group. Idempotent.")
-      .def(
-          "abandon", [](const std::shared_ptr<Context>& c) { abandon(c); },
-          "Forgets it for good, without ending it: for the child of a fork.")
+      .def("abandon", &abandon<Context>,
+           "Forgets it for good, without ending it: for the child of a fork.")
       .def(
           "refuse", [](Context& c, const std::string& reason) { c.engine().refuse(reason); },
           py::arg("reason"), WithoutGil(),

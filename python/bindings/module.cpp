@@ -8,4 +8,6 @@ PYBIND11_MODULE(_core, module) {
   bluefog::python::bind_context(module);
   bluefog::python::bind_topology(module);
   bluefog::python::bind_collectives(module);
+  bluefog::python::bind_windows(module);
+  bluefog::python::bind_optimizers(module);
 }

@@ -9,6 +9,13 @@ from bluefog_cpp.torch._collectives import (
     neighbor_allreduce_nonblocking_, pair_gossip, pair_gossip_nonblocking, poll, synchronize, wait)
 from bluefog_cpp.torch._inference import (InferDestinationFromSourceRanks,
                                           InferSourceFromDestinationRanks)
+from bluefog_cpp.torch._optimizers import (
+    CommunicationType, DistributedAdaptThenCombineOptimizer, DistributedAdaptWithCombineOptimizer,
+    DistributedAllreduceOptimizer, DistributedGradientAllreduceOptimizer,
+    DistributedHierarchicalNeighborAllreduceOptimizer, DistributedNeighborAllreduceOptimizer,
+    DistributedPushSumOptimizer)
+from bluefog_cpp.torch._parameters import (allreduce_parameters, broadcast_optimizer_state,
+                                           broadcast_parameters)
 from bluefog_cpp.torch._process import (
     check_build, get_skip_negotiate_stage, in_neighbor_machine_ranks, in_neighbor_ranks, init,
     is_homogeneous, is_initialized, is_machine_topo_weighted, is_topo_weighted,
@@ -18,5 +25,14 @@ from bluefog_cpp.torch._process import (
     unified_mpi_window_model_supported)
 from bluefog_cpp.torch._timeline import (timeline_context, timeline_end_activity,
                                          timeline_start_activity)
+from bluefog_cpp.torch._window_optimizers import (DistributedPullGetOptimizer,
+                                                  DistributedWinPutOptimizer)
+from bluefog_cpp.torch._windows import (
+    get_current_created_window_names, get_win_version, neighbor_win_accumulate,
+    neighbor_win_accumulate_nonblocking, neighbor_win_get, neighbor_win_get_nonblocking,
+    neighbor_win_put, neighbor_win_put_nonblocking, turn_off_win_ops_with_associated_p,
+    turn_on_win_ops_with_associated_p, win_accumulate, win_accumulate_nonblocking, win_associated_p,
+    win_create, win_free, win_get, win_get_nonblocking, win_lock, win_mutex, win_poll, win_put,
+    win_put_nonblocking, win_update, win_update_then_collect, win_wait)
 
 __all__ = [name for name in dir() if not name.startswith("_")]

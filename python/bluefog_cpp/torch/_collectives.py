@@ -65,10 +65,10 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
     Raises InvalidArgument, MismatchError, PeerFailure, TimeoutError.
     """
     runtime = current()
-    plan, checked = _neighbor_plan(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
+    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = elements(tensor)
     result = torch.empty_like(source)
-    core.neighbor_allreduce(runtime.context, source, result, plan, checked, name or "")
+    _run(runtime, source, result, step, name)
     return like(result, tensor)
 
 
@@ -79,9 +79,9 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = 
                         name: Optional[str] = None) -> torch.Tensor:
     """`neighbor_allreduce` in place: no memory is needed for the result."""
     runtime = current()
-    plan, checked = _neighbor_plan(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
+    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = elements(tensor)
-    core.neighbor_allreduce(runtime.context, source, source, plan, checked, name or "")
+    _run(runtime, source, source, step, name)
     return store(source, tensor)
 
 
@@ -93,11 +93,12 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optiona
                                    name: Optional[str] = None) -> int:
     """Starts `neighbor_allreduce`; the tensor may not change until its handle was waited for."""
     runtime = current()
-    plan, checked = _neighbor_plan(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
+    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = elements(tensor)
     result = torch.empty_like(source)
-    work = core.start_neighbor_allreduce(runtime.context, source, result, plan, checked, name or "")
-    return runtime.add(work, lambda _: like(result, tensor))
+    work = core.start_neighbor_allreduce(runtime.context, source, result, step.plan, step.checked,
+                                         name or "")
+    return runtime.add(work, lambda _: like(result, tensor), step.failed)
 
 
 @renamed(**_NEW_NAMES)
@@ -108,14 +109,24 @@ def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: Option
                                     name: Optional[str] = None) -> int:
     """Starts `neighbor_allreduce_`."""
     runtime = current()
-    plan, checked = _neighbor_plan(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
+    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = elements(tensor)
-    work = core.start_neighbor_allreduce(runtime.context, source, source, plan, checked, name or "")
-    return runtime.add(work, lambda _: store(source, tensor))
+    work = core.start_neighbor_allreduce(runtime.context, source, source, step.plan, step.checked,
+                                         name or "")
+    return runtime.add(work, lambda _: store(source, tensor), step.failed)
 
 
-def _neighbor_plan(runtime: Runtime, *arguments) -> _plans.PlanAndCheck:
+def _neighbor_step(runtime: Runtime, *arguments) -> _plans.Step:
     return runtime.or_refuse(lambda: _plans.neighbor_plan(runtime, *arguments))
+
+
+def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _plans.Step,
+         name: Optional[str]) -> None:
+    try:
+        core.neighbor_allreduce(runtime.context, source, result, step.plan, step.checked, name or "")
+    except BaseException:
+        step.failed()
+        raise
 
 
 # ---- hierarchical_neighbor_allreduce
@@ -152,12 +163,12 @@ def hierarchical_neighbor_allreduce_nonblocking(
 
 
 def _start_hierarchical(runtime, tensor, self_weight, src, dst, enable_topo_check, name) -> int:
-    plan, checked = runtime.or_refuse(
+    step = runtime.or_refuse(
         lambda: _plans.machine_plan(runtime, self_weight, src, dst, enable_topo_check))
     result = copied(tensor)
-    work = core.start_hierarchical_neighbor_allreduce(runtime.context, result, plan, checked,
-                                                      name or "")
-    return runtime.add(work, lambda _: like(result, tensor))
+    work = core.start_hierarchical_neighbor_allreduce(runtime.context, result, step.plan,
+                                                      step.checked, name or "")
+    return runtime.add(work, lambda _: like(result, tensor), step.failed)
 
 
 # ---- allreduce
@@ -263,11 +274,11 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
                                    name: Optional[str] = None) -> int:
     """Starts `neighbor_allgather`."""
     runtime = current()
-    plan, checked = runtime.or_refuse(
+    step = runtime.or_refuse(
         lambda: _plans.gather_plan(runtime, src_ranks, dst_ranks, enable_topo_check))
-    work = core.start_neighbor_allgather(runtime.context, elements(tensor), plan, checked,
+    work = core.start_neighbor_allgather(runtime.context, elements(tensor), step.plan, step.checked,
                                          name or "")
-    return runtime.add(work, lambda result: like(result, tensor))
+    return runtime.add(work, lambda result: like(result, tensor), step.failed)
 
 
 # ---- pair_gossip, barrier

@@ -1,13 +1,26 @@
 """From the weights of a call to this rank's part of an averaging step."""
 
-from typing import Dict, Iterable, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch._runtime import Runtime, Topology
 
 DstWeights = Union[Sequence[int], Mapping[int, float]]
-PlanAndCheck = Tuple[core.NeighborPlan, bool]
+
+
+class Step(NamedTuple):
+    """This rank's part of one call."""
+    plan: core.NeighborPlan
+    checked: bool
+    """Whether the ranks' parts are compared before any data moves."""
+    topology: Optional[Topology] = None
+    """That whose parts are compared in this call."""
+
+    def failed(self) -> None:
+        """The call failed, here as on all ranks: the next one compares again."""
+        if self.topology is not None:
+            self.topology.is_checked = False
 
 
 def send_weights(ranks: DstWeights) -> Dict[int, float]:
@@ -17,15 +30,17 @@ def send_weights(ranks: DstWeights) -> Dict[int, float]:
     return dict.fromkeys(_without_repeats(ranks, "dst_weights"), 1.0)
 
 
-def static_plan(topology: Topology) -> PlanAndCheck:
+def static_plan(topology: Topology) -> Step:
     """The topology's part; to be compared with the other ranks' the first time."""
-    is_first, topology.is_checked = not topology.is_checked, True
-    return topology.plan, is_first
+    if topology.is_checked:
+        return Step(topology.plan, False)
+    topology.is_checked = True
+    return Step(topology.plan, True, topology)
 
 
 def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
                   src_weights: Optional[Mapping[int, float]], dst_weights: Optional[DstWeights],
-                  enable_topo_check: bool) -> PlanAndCheck:
+                  enable_topo_check: bool) -> Step:
     """For `neighbor_allreduce`: static without arguments, dynamic with `dst_weights`, else the
     topology's edges with weights of the call."""
     if self_weight is None and src_weights is None and dst_weights is None:
@@ -39,8 +54,8 @@ def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
     if dst_weights is not None:
         plan = core.NeighborPlan(runtime.rank, runtime.size, float(self_weight), src,
                                  send_weights(dst_weights))
-        return plan, enable_topo_check
-    static, is_first = static_plan(runtime.topology)
+        return Step(plan, enable_topo_check)
+    static = runtime.topology.plan
     strangers = sorted(set(src) - set(static.src_ranks))
     if strangers:
         raise InvalidArgument(
@@ -48,13 +63,13 @@ def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
             f"topology, which are {static.src_ranks}, found {strangers}")
     # Neighbours that are left out send all the same.
     src = {rank: src.get(rank, 0.0) for rank in static.src_ranks}
-    return core.NeighborPlan(runtime.rank, runtime.size, float(self_weight), src,
-                             static.dst_weights), is_first
+    plan = core.NeighborPlan(runtime.rank, runtime.size, float(self_weight), src, static.dst_weights)
+    return static_plan(runtime.topology)._replace(plan=plan)
 
 
 def machine_plan(runtime: Runtime, self_weight: Optional[float],
                  src_machine_weights: Optional[Mapping[int, float]],
-                 dst_machine_weights: Optional[DstWeights], enable_topo_check: bool) -> PlanAndCheck:
+                 dst_machine_weights: Optional[DstWeights], enable_topo_check: bool) -> Step:
     """For `hierarchical_neighbor_allreduce`."""
     given = (self_weight, src_machine_weights, dst_machine_weights)
     if all(value is None for value in given):
@@ -70,11 +85,11 @@ def machine_plan(runtime: Runtime, self_weight: Optional[float],
     src = {int(rank): float(weight) for rank, weight in src_machine_weights.items()}
     plan = core.NeighborPlan(context.machine_rank, context.machine_count, float(self_weight), src,
                              send_weights(dst_machine_weights))
-    return plan, enable_topo_check
+    return Step(plan, enable_topo_check)
 
 
 def gather_plan(runtime: Runtime, src_ranks: Optional[Sequence[int]],
-                dst_ranks: Optional[Sequence[int]], enable_topo_check: bool) -> PlanAndCheck:
+                dst_ranks: Optional[Sequence[int]], enable_topo_check: bool) -> Step:
     """For `neighbor_allgather`."""
     if src_ranks is None and dst_ranks is None:
         return static_plan(runtime.topology)
@@ -83,7 +98,7 @@ def gather_plan(runtime: Runtime, src_ranks: Optional[Sequence[int]],
                               "none of them")
     src = dict.fromkeys(_without_repeats(src_ranks, "src_ranks"), 1.0)
     dst = dict.fromkeys(_without_repeats(dst_ranks, "dst_ranks"), 1.0)
-    return core.NeighborPlan(runtime.rank, runtime.size, 1.0, src, dst), enable_topo_check
+    return Step(core.NeighborPlan(runtime.rank, runtime.size, 1.0, src, dst), enable_topo_check)
 
 
 def _without_repeats(ranks: Iterable[int], what: str) -> Sequence[int]:

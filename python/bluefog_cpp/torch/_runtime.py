@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import weakref
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import networkx as nx
@@ -37,6 +38,7 @@ class InFlight(NamedTuple):
     """A call that was started. `work` has `wait` and `done`; `finish` makes the result."""
     work: Any
     finish: Callable[[Any], Optional[torch.Tensor]]
+    failed: Callable[[], None]
 
 
 class Runtime:
@@ -51,6 +53,8 @@ class Runtime:
         self.windows: Dict[str, Any] = {}
         self.has_associated_p = False
         self.skips_negotiation = False
+        self.optimizers: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        """What distributed optimizers step with: `drain` ends what is in flight, `close` leaves."""
         self._in_flight: Dict[int, InFlight] = {}
         self._next_handle = 0
 
@@ -69,11 +73,30 @@ class Runtime:
             self.context.refuse(str(error))
             raise
 
-    def add(self, work: Any, finish: Callable[[Any], Optional[torch.Tensor]]) -> int:
-        """A handle for a call that was started."""
+    def drain_optimizers(self) -> None:
+        """Ends averages that are in flight, so that parameters hold what they are due."""
+        for optimizer in list(self.optimizers):
+            optimizer.drain()
+
+    def close(self) -> None:
+        for optimizer in list(self.optimizers):
+            optimizer.close()
+        self.context.close()
+
+    def abandon(self) -> None:
+        """Forgets all without ending it: in the child of a fork, which has none of its threads."""
+        for optimizer in list(self.optimizers):
+            optimizer.abandon()
+        for window in self.windows.values():
+            window.core.abandon()
+        self.context.abandon()
+
+    def add(self, work: Any, finish: Callable[[Any], Optional[torch.Tensor]],
+            failed: Callable[[], None] = lambda: None) -> int:
+        """A handle for a call that was started; `failed` runs if its wait raises."""
         handle = self._next_handle
         self._next_handle += 1
-        self._in_flight[handle] = InFlight(work, finish)
+        self._in_flight[handle] = InFlight(work, finish, failed)
         return handle
 
     def is_done(self, handle: int) -> bool:
@@ -84,6 +107,9 @@ class Runtime:
         call = self._of(handle)
         try:
             return call.finish(call.work.wait())
+        except BaseException:
+            call.failed()
+            raise
         finally:
             self._in_flight.pop(handle, None)
 
@@ -123,14 +149,14 @@ def stop() -> None:
     global _runtime
     runtime, _runtime = _runtime, None
     if runtime is not None:
-        runtime.context.close()
+        runtime.close()
 
 
 def _after_fork_in_child() -> None:
     global _runtime, _absence
     runtime, _runtime = _runtime, None
     if runtime is not None:
-        runtime.context.abandon()
+        runtime.abandon()
         _absence = (f"this process was forked from rank {runtime.rank}, and only that one is a rank; "
                     "communicate there")
 

@@ -1,11 +1,14 @@
 import builtins
 import os
+import pathlib
+import re
 
 import pytest
 import torch
 
 import bluefog_cpp
 import bluefog_cpp.torch as bf
+from bluefog_cpp._extension import core
 from bluefog_cpp.util import env
 
 
@@ -40,3 +43,12 @@ def test_env_restores_what_it_found(monkeypatch):
 def test_every_public_function_says_what_it_does():
     for name in bf.__all__:
         assert getattr(bf, name).__doc__, name
+
+
+def test_the_stub_names_all_of_the_core():
+    stub = pathlib.Path(bluefog_cpp.__file__).with_name("_core.pyi").read_text()
+    for name in dir(core):
+        found = getattr(core, name)
+        for member in [name, *(vars(found) if isinstance(found, type) else [])]:
+            if not member.startswith("_") and member not in ("name", "value"):
+                assert re.search(rf"\b{member}\b", stub), f"{name}.{member}"

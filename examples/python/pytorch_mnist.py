@@ -1,0 +1,163 @@
+"""Trains a small network on Fashion-MNIST (or MNIST), each rank on its share of the images.
+
+    bfrun -np 4 python pytorch_mnist.py --epochs 2 --dist-optimizer neighbor_allreduce --atc-style
+"""
+
+import argparse
+import gzip
+import pathlib
+import sys
+
+import numpy
+import torch
+from torch.nn import functional
+
+import bluefog_cpp.torch as bf
+from bluefog_cpp import topology_util
+
+DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
+OPTIMIZERS = ("neighbor_allreduce", "hierarchical_neighbor_allreduce", "allreduce",
+              "gradient_allreduce", "win_put", "pull_get", "push_sum", "empty")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_DATA,
+                        help="folder with the four IDX files, plain or .gz")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--test-batch-size", type=int, default=1000)
+    parser.add_argument("--max-batches", type=int, help="of an epoch, for short runs")
+    parser.add_argument("--lr", type=float, default=0.02, help="for one rank; scaled with their number")
+    parser.add_argument("--momentum", type=float, default=0.9)
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--dist-optimizer", choices=OPTIMIZERS, default="neighbor_allreduce")
+    parser.add_argument("--atc-style", action="store_true",
+                        help="adapt, then combine; else adapt with combine")
+    parser.add_argument("--disable-dynamic-topology", action="store_true",
+                        help="all neighbours in each step, in place of one by turns")
+    return parser.parse_args()
+
+
+def read_idx(folder, name):
+    """The array of one IDX file. Its header says how long it is."""
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.exists():
+            data = path.read_bytes()
+            data = gzip.decompress(data) if path.suffix == ".gz" else data
+            break
+    else:
+        sys.exit(f"{folder / name}(.gz) is not there; install Debian's dataset-fashion-mnist, or name "
+                 "a folder with --data")
+    dimensions = data[3]
+    shape = numpy.frombuffer(data, ">i4", dimensions, offset=4)
+    values = numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions)
+    if values.size != shape.prod():
+        sys.exit(f"{folder / name}: expected {shape.prod()} values, found {values.size}")
+    return torch.from_numpy(values.reshape(tuple(shape)).copy())
+
+
+def load(folder, part):
+    images = read_idx(folder, f"{part}-images-idx3-ubyte").float().div_(255).sub_(0.5).unsqueeze(1)
+    labels = read_idx(folder, f"{part}-labels-idx1-ubyte").long()
+    return torch.utils.data.TensorDataset(images, labels)
+
+
+class Net(torch.nn.Module):
+    def __init__(self, side):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(1, 16, 3, padding=1)
+        self.conv2 = torch.nn.Conv2d(16, 32, 3, padding=1)
+        self.fc1 = torch.nn.Linear(32 * (side // 4) ** 2, 64)
+        self.fc2 = torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
+        return self.fc2(functional.relu(self.fc1(x.flatten(1))))
+
+
+def distributed(name, is_atc, optimizer, model):
+    if name == "gradient_allreduce":
+        return bf.DistributedGradientAllreduceOptimizer(optimizer, model)
+    if name == "win_put":
+        return bf.DistributedWinPutOptimizer(optimizer, model)
+    if name == "pull_get":
+        return bf.DistributedPullGetOptimizer(optimizer, model)
+    if name == "push_sum":
+        return bf.DistributedPushSumOptimizer(optimizer, model)
+    wrap = (bf.DistributedAdaptThenCombineOptimizer if is_atc
+            else bf.DistributedAdaptWithCombineOptimizer)
+    return wrap(optimizer, model, bf.CommunicationType[name])
+
+
+def take_turns(optimizer, steps):
+    """One neighbour in the next step."""
+    send, receive = next(steps)
+    weight = 1 / (len(receive) + 1)
+    optimizer.dst_weights = send
+    optimizer.src_weights = dict.fromkeys(receive, weight)
+    optimizer.self_weight = weight
+
+
+def train(arguments, model, optimizer, loader, epoch):
+    is_dynamic = (arguments.dist_optimizer == "neighbor_allreduce" and bf.size() > 1
+                  and not arguments.disable_dynamic_topology)
+    steps = topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(), bf.rank())
+    model.train()
+    for batch, (images, labels) in enumerate(loader):
+        if arguments.max_batches is not None and batch >= arguments.max_batches:
+            break
+        if is_dynamic:
+            take_turns(optimizer, steps)
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        if batch % 100 == 0:
+            print(f"[rank {bf.rank()}] epoch {epoch}, batch {batch}/{len(loader)}: loss "
+                  f"{loss.item():.4f}", flush=True)
+
+
+@torch.no_grad()
+def evaluate(model, data, batch_size):
+    """Accuracy and loss over the test images, of which each rank takes its share; collective."""
+    model.eval()
+    totals = torch.zeros(3, dtype=torch.float64)
+    own = torch.utils.data.Subset(data, range(bf.rank(), len(data), bf.size()))
+    for images, labels in torch.utils.data.DataLoader(own, batch_size=batch_size):
+        output = model(images)
+        totals += torch.tensor([len(labels), (output.argmax(1) == labels).sum(),
+                                functional.cross_entropy(output, labels, reduction="sum")])
+    count, right, loss = bf.allreduce(totals, average=False, name="totals").tolist()
+    return right / count, loss / count
+
+
+def main():
+    arguments = parse_arguments()
+    bf.init()
+    torch.manual_seed(arguments.seed)
+    train_data, test_data = load(arguments.data, "train"), load(arguments.data, "t10k")
+    sampler = torch.utils.data.distributed.DistributedSampler(train_data, bf.size(), bf.rank(),
+                                                              seed=arguments.seed)
+    loader = torch.utils.data.DataLoader(train_data, batch_size=arguments.batch_size, sampler=sampler)
+    model = Net(train_data[0][0].shape[-1])
+    bf.broadcast_parameters(model.state_dict(), root_rank=0)
+    if arguments.dist_optimizer == "hierarchical_neighbor_allreduce":
+        bf.set_machine_topology(topology_util.ExponentialGraph(bf.machine_size()))
+    optimizer = distributed(
+        arguments.dist_optimizer, arguments.atc_style,
+        torch.optim.SGD(model.parameters(), lr=arguments.lr * bf.size(), momentum=arguments.momentum),
+        model)
+    bf.broadcast_optimizer_state(optimizer, root_rank=0)
+    for epoch in range(1, arguments.epochs + 1):
+        sampler.set_epoch(epoch)
+        train(arguments, model, optimizer, loader, epoch)
+        optimizer.finish()
+        accuracy, loss = evaluate(model, test_data, arguments.test_batch_size)
+        if bf.rank() == 0:
+            print(f"Epoch {epoch}: test accuracy {100 * accuracy:.2f} %, test loss {loss:.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/distributed_optimizer.hpp"
+#include "optimizers/parameter_collectives.hpp"
+#include "python/bindings/bindings.hpp"
+#include "python/bindings/local_optimizer.hpp"
+#include "python/bindings/python_owner.hpp"
+
+namespace bluefog::python {
+namespace {
+
+namespace opt = bluefog::optimizers;
+
+using NamedPairs = std::vector<std::pair<std::string, at::Tensor>>;
+
+opt::NamedTensors named_tensors(const NamedPairs& pairs) {
+  opt::NamedTensors tensors;
+  for (const auto& [name, tensor] : pairs) {
+    tensors.push_back({name, tensor});
+  }
+  return tensors;
+}
+
+opt::AlgorithmKind algorithm_of(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(opt::AlgorithmKind::QuasiGlobalMomentum); ++i) {
+    if (opt::name_of(static_cast<opt::AlgorithmKind>(i)) == name) {
+      return static_cast<opt::AlgorithmKind>(i);
+    }
+  }
+  throw InvalidArgument(fmt::format("expected the name of an algorithm, found '{}'", name));
+}
+
+/// A distributed optimizer with the local step that it stands on.
+struct PythonOptimizer {
+  PythonOptimizer(std::shared_ptr<Context> context,
+                  const std::vector<std::vector<at::Tensor>>& groups, py::function step,
+                  const NamedPairs& parameters, const opt::DistributedOptimizerOptions& options)
+      : local(groups, std::move(step)) {
+    const py::gil_scoped_release released;
+    distributed = std::make_unique<opt::DistributedOptimizer>(std::move(context), local,
+                                                              named_tensors(parameters), options);
+  }
+
+  LocalOptimizer local;
+  std::unique_ptr<opt::DistributedOptimizer> distributed;
+};
+
+std::shared_ptr<PythonOptimizer> make_optimizer(std::shared_ptr<Context> context,
+                                                const std::vector<std::vector<at::Tensor>>& groups,
+                                                py::function step, const NamedPairs& parameters,
+                                                const std::string& algorithm,
+                                                std::int64_t num_steps_per_communication,
+                                                bool by_bucket) {
+  opt::DistributedOptimizerOptions options;
+  options.algorithm = algorithm_of(algorithm);
+  options.num_steps_per_communication = num_steps_per_communication;
+  options.stepping = by_bucket ? opt::Stepping::ByBucket : opt::Stepping::Whole;
+  return owned_by_python(std::make_shared<PythonOptimizer>(std::move(context), groups,
+                                                           std::move(step), parameters, options));
+}
+
+// The buckets' flat memory, as tensors that share it.
+std::vector<at::Tensor> bucket_values(const PythonOptimizer& optimizer) {
+  std::vector<at::Tensor> tensors;
+  for (const opt::Bucket& bucket : optimizer.distributed->buckets()) {
+    const BufferView values = bucket.values();
+    tensors.push_back(at::from_blob(
+        values.data, {values.count}, [owner = values.owner](void* /*data*/) {},
+        bucket.segments().front().parameter.options().requires_grad(false)));
+  }
+  return tensors;
+}
+
+void bind_parameter_collectives(py::module_& module) {
+  module.def(
+      "broadcast_tensors",
+      [](Context& context, const NamedPairs& tensors, int root) {
+        opt::broadcast(context, named_tensors(tensors), root);
+      },
+      py::arg("context"), py::arg("tensors"), py::arg("root"), WithoutGil());
+  module.def(
+      "average_tensors",
+      [](Context& context, const NamedPairs& tensors) {
+        opt::average_floating(context, named_tensors(tensors));
+      },
+      py::arg("context"), py::arg("tensors"), WithoutGil());
+}
+
+}  // namespace
+
+void bind_optimizers(py::module_& module) {
+  py::enum_<opt::Averaging>(module, "Averaging", "Over whom a round averages.")
+      .value("neighbors", opt::Averaging::Neighbors)
+      .value("machines", opt::Averaging::Machines)
+      .value("everybody", opt::Averaging::Global)
+      .value("nobody", opt::Averaging::Nobody);
+
+  py::class_<PythonOptimizer, std::shared_ptr<PythonOptimizer>>(
+      module, "DistributedOptimizer",
+      "An algorithm over a Python optimizer. See optimizers/distributed_optimizer.hpp.")
+      .def(py::init(&make_optimizer), py::arg("context"), py::arg("groups"), py::arg("step"),
+           py::arg("parameters"), py::arg("algorithm"), py::arg("num_steps_per_communication"),
+           py::arg("by_bucket"))
+      .def(
+          "step", [](PythonOptimizer& o) { o.distributed->step(); }, WithoutGil())
+      .def(
+          "zero_grad", [](PythonOptimizer& o) { o.distributed->zero_grad(); }, WithoutGil())
+      .def(
+          "drain", [](PythonOptimizer& o) { o.distributed->drain(); }, WithoutGil())
+      .def(
+          "set_next_plan",
+          [](PythonOptimizer& o, const NeighborPlan& plan, bool checked) {
+            o.distributed->set_next_plan(
+                plan, checked ? ops::PlanCheck::Checked : ops::PlanCheck::Trusted);
+          },
+          py::arg("plan"), py::arg("checked"))
+      .def(
+          "set_averaging",
+          [](PythonOptimizer& o, opt::Averaging averaging) {
+            o.distributed->set_averaging(averaging);
+          },
+          py::arg("averaging"))
+      .def(
+          "skip_steps",
+          [](PythonOptimizer& o, std::int64_t count) { o.distributed->skip_steps(count); },
+          py::arg("count"))
+      .def("abandon", &abandon<PythonOptimizer>)
+      .def("bucket_values", &bucket_values)
+      .def("note_changes",
+           [](PythonOptimizer& o) {
+             for (const opt::Bucket& bucket : o.distributed->buckets()) {
+               bucket.note_change();
+             }
+           })
+      .def_property_readonly("step_count",
+                             [](const PythonOptimizer& o) { return o.distributed->step_count(); })
+      .def_property_readonly("round_count",
+                             [](const PythonOptimizer& o) { return o.distributed->round_count(); })
+      .def_property_readonly(
+          "bucket_count", [](const PythonOptimizer& o) { return o.distributed->buckets().size(); });
+  bind_parameter_collectives(module);
+}
+
+}  // namespace bluefog::python

@@ -1,0 +1,212 @@
+"""How a wrapped optimizer takes a step: the algorithm of the C++ core, which has the user's own
+optimizer make each local step."""
+
+import weakref
+from typing import Callable, Dict, Iterable, List, Optional, Tuple, Union
+
+import torch
+
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument, StateError, UnsupportedError
+from bluefog_cpp.torch import _plans
+from bluefog_cpp.torch._runtime import current
+
+Models = Union[torch.nn.Module, Iterable[torch.nn.Module]]
+
+
+def parameters_of(models: Models) -> List[Tuple[str, torch.Tensor]]:
+    """The parameters with their names, which start with the model's place where there are several."""
+    if isinstance(models, torch.nn.Module):
+        return list(models.named_parameters())
+    models = list(models)
+    wrong = [model for model in models if not isinstance(model, torch.nn.Module)]
+    if wrong or not models:
+        raise InvalidArgument(f"expected a torch.nn.Module or several, found {wrong or 'none'}")
+    return [(f"{place}.{name}", parameter) for place, model in enumerate(models)
+            for name, parameter in model.named_parameters()]
+
+
+def _places_of(models: Models) -> List[Tuple[Dict, str, torch.Tensor, str]]:
+    """Where each parameter lies: the module's dict, its name there, itself, and its whole name."""
+    models = [models] if isinstance(models, torch.nn.Module) else list(models)
+    return [(module._parameters, name, parameter, f"{prefix}.{name}" if prefix else name)
+            for model in models for prefix, module in model.named_modules()
+            for name, parameter in module._parameters.items() if parameter is not None]
+
+
+class DistributedStep:
+    """Steps `optimizer` by the step of its class `base`, and averages by `algorithm`."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, base: type, models: Models, algorithm: str,
+                 num_steps_per_communication: int):
+        runtime = current()
+        self.algorithm = algorithm
+        self.period = num_steps_per_communication
+        # Its calls are in no order with the user's own, which may lie anywhere in a backward pass.
+        self.context = runtime.context.duplicate()
+        self._optimizer = weakref.ref(optimizer)
+        # Without the hooks that run before and after each step: those of the whole step do.
+        self._plain_step = base.step.__wrapped__ if getattr(base.step, "hooked", False) else base.step
+        self._reevaluates = isinstance(optimizer, torch.optim.LBFGS)
+        self._closure: Optional[Callable] = None
+        self._loss = None
+        self._skips_local_step = False
+        parameters = parameters_of(models)
+        this = weakref.ref(self)
+        # Others may keep state in a group, which belongs to all of its parameters.
+        by_bucket = base.__module__.startswith("torch.optim") and not self._reevaluates
+        self.core = core.DistributedOptimizer(
+            self.context, [list(group["params"]) for group in optimizer.param_groups],
+            lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket)
+        self._places = _places_of(models)
+        self._passes = _BackwardPasses(self, [parameter for _, parameter in parameters])
+        runtime.optimizers.add(self)
+
+    @property
+    def communicates_next(self) -> bool:
+        return (self.core.step_count + 1) % self.period == 0
+
+    def step(self, closure: Optional[Callable] = None,
+             before: Callable[[], Optional[_plans.Step]] = lambda: None):
+        """`before` prepares a step that communicates, once gradients are there."""
+        loss, plan = None, None
+        if self._reevaluates:
+            self._set_closure(closure)
+        elif closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._unscale()
+        try:
+            plan = self._prepare(before)
+            self.core.step()
+        except BaseException:
+            if plan is not None:
+                plan.failed()
+            raise
+        finally:
+            self._skips_local_step = False
+            self._closure = None
+            self._passes.clear()
+        return self._loss if self._reevaluates else loss
+
+    def zero_grad(self) -> bool:
+        """Clears the gradients where the algorithm has its own way to; else False."""
+        if self.algorithm != "gradient_allreduce":
+            return False
+        self.core.zero_grad()
+        return True
+
+    def count_passes(self, passes: int) -> None:
+        """A backward pass has begun; the k-th one before a step makes that step communicate."""
+        if passes == self.period and self.core.step_count % self.period == 0:
+            self.core.skip_steps(self.period - 1)
+
+    def drain(self) -> None:
+        self.core.drain()
+
+    def close(self) -> None:
+        self.context.close()
+
+    def abandon(self) -> None:
+        self.core.abandon()
+        self.context.abandon()
+
+    def _prepare(self, before) -> Optional[_plans.Step]:
+        communicates = self.communicates_next
+        try:
+            self._check_models()
+            plan = before() if communicates else None
+            if plan is not None:
+                self.core.set_next_plan(plan.plan, plan.checked)
+            return plan
+        except Exception as error:
+            for _ in range(self.core.bucket_count if communicates else 0):
+                self.context.refuse(str(error))
+            raise
+
+    def _check_models(self) -> None:
+        for parameters, name, parameter, whole_name in self._places:
+            if parameters.get(name) is not parameter:
+                raise StateError(
+                    f"rank {self.context.rank}, parameter '{whole_name}': expected the module to hold "
+                    "the parameter that it held when the optimizer was wrapped, found another one "
+                    "(load_state_dict(assign=True)?); wrap the optimizer again")
+
+    def _set_closure(self, closure) -> None:
+        if closure is None:
+            raise InvalidArgument("LBFGS expects a closure: step(closure)")
+        if self.algorithm not in ("adapt_then_combine", "none"):
+            raise UnsupportedError(
+                "LBFGS evaluates the model several times a step and works with adapt-then-combine, "
+                f"not with {self.algorithm}")
+        self._closure = closure
+
+    def _unscale(self) -> None:
+        """What GradScaler leaves to us. A rank that found an infinity makes no local step, but
+        averages all the same, so that no other rank waits for it."""
+        optimizer = self._optimizer()
+        scale = optimizer.__dict__.get("grad_scale")
+        found_inf = optimizer.__dict__.get("found_inf")
+        if scale is not None:
+            gradients = [parameter.grad for group in optimizer.param_groups
+                         for parameter in group["params"] if parameter.grad is not None]
+            if gradients:
+                torch._foreach_mul_(gradients, float(1 / scale))
+        self._skips_local_step = found_inf is not None and float(found_inf) > 0
+
+    def _local_step(self, parameters_by_group: List[List[torch.Tensor]]) -> None:
+        """The user's optimizer, for these parameters only."""
+        if self._skips_local_step:
+            return
+        optimizer = self._optimizer()
+        groups = optimizer.param_groups
+        taken = [(group, parameters) for group, parameters in zip(groups, parameters_by_group)
+                 if parameters]
+        before = [(group, group["params"]) for group, _ in taken]
+        hidden: Dict = {name: optimizer.__dict__.pop(name) for name in ("grad_scale", "found_inf")
+                        if name in optimizer.__dict__}
+        try:
+            optimizer.param_groups = [group for group, _ in taken]
+            for group, parameters in taken:
+                group["params"] = parameters
+            if self._closure is not None:
+                self._loss = self._plain_step(optimizer, self._closure)
+            else:
+                self._plain_step(optimizer)
+        finally:
+            for group, parameters in before:
+                group["params"] = parameters
+            optimizer.param_groups = groups
+            optimizer.__dict__.update(hidden)
+
+
+class _BackwardPasses:
+    """Counts backward passes since the last step, where several may come before one."""
+
+    def __init__(self, step: DistributedStep, parameters: List[torch.Tensor]):
+        self._passes = 0
+        self._by_parameter = [0] * len(parameters)
+        if step.period > 1:
+            this, owner = weakref.ref(self), weakref.ref(step)
+            for place, parameter in enumerate(parameters):
+                if parameter.requires_grad:
+                    parameter.register_hook(_counter(this, owner, place))
+
+    def begin(self, place: int, step: DistributedStep) -> None:
+        self._by_parameter[place] += 1
+        if self._by_parameter[place] > self._passes:
+            self._passes = self._by_parameter[place]
+            step.count_passes(self._passes)
+
+    def clear(self) -> None:
+        self._passes = 0
+        self._by_parameter = [0] * len(self._by_parameter)
+
+
+def _counter(passes, step, place):
+    def count(_gradient):
+        counted = passes()
+        if counted is not None:
+            counted.begin(place, step())
+
+    return count

@@ -1,0 +1,279 @@
+"""Optimizers whose steps are one rank's part of decentralized training.
+
+The functions take any optimizer of `torch.optim`, and return one of the same class with the same
+groups and state, for the parameters of `model` (or of several models). Schedulers, `state_dict`,
+gradient clipping and GradScaler work as with the plain one. Parameters move into flat memory of the
+core; they stay what they are for everybody else.
+
+All ranks wrap the same model, and step equally often.
+"""
+
+import contextlib
+import enum
+import warnings
+from typing import Any, Callable, Iterator, Mapping, Optional
+
+import torch
+
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument, StateError
+from bluefog_cpp.torch import _plans
+from bluefog_cpp.torch._distributed_step import DistributedStep, Models
+from bluefog_cpp.torch._plans import DstWeights
+from bluefog_cpp.torch._runtime import current
+
+
+class CommunicationType(enum.Enum):
+    """Over whom a step averages."""
+
+    neighbor_allreduce = "neighbor.allreduce"
+    hierarchical_neighbor_allreduce = "hierarchical.neighbor.allreduce"
+    allreduce = "allreduce"
+    empty = "empty"
+
+
+_AVERAGING = {
+    CommunicationType.neighbor_allreduce: core.Averaging.neighbors,
+    CommunicationType.hierarchical_neighbor_allreduce: core.Averaging.machines,
+    CommunicationType.allreduce: core.Averaging.everybody,
+    CommunicationType.empty: core.Averaging.nobody,
+}
+
+
+class DistributedOptimizer:
+    """What the wrapped classes have in common; comes before the user's class."""
+
+    # GradScaler then always calls `step`, also with infinities, and leaves the unscaling to it.
+    _step_supports_amp_scaling = True
+
+    _distributed: DistributedStep
+
+    def step(self, closure: Optional[Callable] = None):
+        """The local step and the average, as the algorithm has it. Returns the closure's loss."""
+        return self._distributed.step(closure, self._before_round)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients. With gradient all-reduce they become zeros and keep their memory."""
+        if not self._distributed.zero_grad():
+            super().zero_grad(set_to_none)
+
+    def add_param_group(self, param_group) -> None:
+        """Raises StateError: wrap the optimizer after its groups are complete."""
+        raise StateError("a distributed optimizer takes no new groups: wrap the optimizer again")
+
+    def finish(self) -> None:
+        """Ends averages that are in flight, so that the parameters hold all that they are due: before
+        evaluation and checkpoints, with adapt-with-combine. Local."""
+        self._distributed.drain()
+
+    def turn_on_timeline(self) -> bool:
+        """Accepted for BlueFog's scripts: `BLUEFOG_TIMELINE` turns the timeline on. False."""
+        return False
+
+    def turn_off_timeline(self) -> bool:
+        """As `turn_on_timeline`."""
+        return False
+
+    def _before_round(self) -> Optional[_plans.Step]:
+        """Prepares a communicating step; its plan, if it has one."""
+        return None
+
+
+class GradientOptimizer(DistributedOptimizer):
+    """Gradient all-reduce: `backward` returns with the means, so all that comes between it and `step`
+    sees them."""
+
+    def synchronize(self) -> None:
+        """Gradients are averaged when `backward` returns: nothing is left to wait for."""
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """For scripts that call `synchronize` themselves."""
+        yield
+
+
+class NeighborOptimizer(DistributedOptimizer):
+    """Averages of parameters. Attributes that are set between steps make them dynamic, as the
+    arguments of `neighbor_allreduce` and `hierarchical_neighbor_allreduce` of the same names."""
+
+    self_weight: Optional[float] = None
+    src_weights: Optional[Mapping[int, float]] = None
+    dst_weights: Optional[DstWeights] = None
+    src_machine_weights: Optional[Mapping[int, float]] = None
+    dst_machine_weights: Optional[DstWeights] = None
+    enable_topo_check: bool = False
+    _communication_type = CommunicationType.neighbor_allreduce
+
+    @property
+    def communication_type(self) -> CommunicationType:
+        """Over whom steps average; may be changed between steps, on all ranks alike."""
+        return self._communication_type
+
+    @communication_type.setter
+    def communication_type(self, value: CommunicationType) -> None:
+        if not isinstance(value, CommunicationType):
+            raise InvalidArgument(f"communication_type: expected a CommunicationType, found {value!r}")
+        self._distributed.core.set_averaging(_AVERAGING[value])
+        self._communication_type = value
+
+    def synchronize(self) -> None:
+        """Accepted for BlueFog's scripts: `step` waits for what it needs."""
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Accepted for BlueFog's scripts."""
+        yield
+
+    def _before_round(self) -> Optional[_plans.Step]:
+        runtime = current()
+        if self._communication_type is CommunicationType.neighbor_allreduce:
+            return _plans.neighbor_plan(runtime, self.self_weight, self.src_weights, self.dst_weights,
+                                        self.enable_topo_check)
+        elif self._communication_type is CommunicationType.hierarchical_neighbor_allreduce:
+            return _plans.machine_plan(runtime, self.self_weight, self.src_machine_weights,
+                                       self.dst_machine_weights, self.enable_topo_check)
+        return None
+
+
+def _old_attribute(old: str, new: str) -> property:
+    def warn():
+        warnings.warn(f"the attribute {old!r} is now called {new!r}", DeprecationWarning, stacklevel=3)
+
+    def get(self):
+        warn()
+        return getattr(self, new)
+
+    def put(self, value):
+        warn()
+        setattr(self, new, value)
+
+    return property(get, put)
+
+
+for _old, _new in (("neighbor_weights", "src_weights"), ("send_neighbors", "dst_weights"),
+                   ("neighbor_machine_weights", "src_machine_weights"),
+                   ("send_neighbor_machines", "dst_machine_weights")):
+    setattr(NeighborOptimizer, _old, _old_attribute(_old, _new))
+
+
+class PushSumOptimizer(DistributedOptimizer):
+    """Push-sum over the topology's out-edges: each rank hands out its value and its scalar in equal
+    shares, and takes gradients at their quotient. Needs no balanced graph."""
+
+    dst_weights: Optional[Mapping[int, float]] = None
+    """Shares for the out-neighbours, of which the rank keeps what is left of 1."""
+    force_barrier: bool = False
+
+    def unregister_window(self) -> None:
+        """Accepted for BlueFog's scripts: there is no window."""
+
+    def _before_round(self) -> Optional[_plans.Step]:
+        runtime = current()
+        plan = runtime.topology.plan
+        share = 1.0 / (len(plan.dst_ranks) + 1)
+        shares = dict.fromkeys(plan.dst_ranks, share)
+        if self.dst_weights is not None:
+            given = _plans.send_weights(self.dst_weights)
+            strangers = sorted(set(given) - set(plan.dst_ranks))
+            if strangers:
+                raise InvalidArgument(f"rank {runtime.rank}, dst_weights: expected out-neighbours of "
+                                      f"the topology, which are {plan.dst_ranks}, found {strangers}")
+            # Those that are left out hear all the same.
+            shares = {rank: given.get(rank, 0.0) for rank in plan.dst_ranks}
+            share = 1.0 - sum(shares.values())
+        pushes = core.NeighborPlan(runtime.rank, runtime.size, share,
+                                   dict.fromkeys(plan.src_ranks, 1.0), shares)
+        return _plans.static_plan(runtime.topology)._replace(plan=pushes)
+
+
+def wrap(optimizer: torch.optim.Optimizer, kind: type, models: Models, algorithm: str,
+         num_steps_per_communication: int) -> Any:
+    """An object of a class that is `kind` and the optimizer's, with the optimizer's groups and state."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidArgument(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
+    if isinstance(optimizer, DistributedOptimizer):
+        raise InvalidArgument("expected a plain optimizer, found one that is distributed already")
+    if num_steps_per_communication < 1:
+        raise InvalidArgument("num_steps_per_communication: expected 1 or more, found "
+                              f"{num_steps_per_communication}")
+    base = type(optimizer)
+    wrapped_class = type(base.__name__, (kind, base), {"__doc__": base.__doc__,
+                                                       "__module__": base.__module__})
+    wrapped = wrapped_class.__new__(wrapped_class)
+    # A scheduler leaves its own `step` on the plain object.
+    wrapped.__dict__.update({name: value for name, value in optimizer.__dict__.items()
+                             if name != "step"})
+    wrapped._patch_step_function()
+    wrapped._distributed = DistributedStep(wrapped, base, models, algorithm,
+                                           num_steps_per_communication)
+    return wrapped
+
+
+def DistributedGradientAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
+                                          num_steps_per_communication: int = 1) -> Any:
+    """Collective. g ← mean(g) over all ranks, then the local step: what parallel SGD does.
+
+    num_steps_per_communication: gradients of k backward passes add up, with one step after all of
+    them or one after each, of which the last counts.
+    """
+    return wrap(optimizer, GradientOptimizer, model, "gradient_allreduce", num_steps_per_communication)
+
+
+def DistributedAdaptThenCombineOptimizer(
+        optimizer: torch.optim.Optimizer, model: Models,
+        communication_type: CommunicationType = CommunicationType.neighbor_allreduce,
+        num_steps_per_communication: int = 1) -> Any:
+    """Collective. x ← W (x - γ d): the local step, then the average of its result.
+
+    num_steps_per_communication: every k-th step averages; or one step after k backward passes does.
+    """
+    return _with_type(wrap(optimizer, NeighborOptimizer, model, "adapt_then_combine",
+                           num_steps_per_communication), communication_type)
+
+
+def DistributedAdaptWithCombineOptimizer(
+        optimizer: torch.optim.Optimizer, model: Models,
+        communication_type: CommunicationType = CommunicationType.neighbor_allreduce,
+        num_steps_per_communication: int = 1) -> Any:
+    """Collective. x ← W x - γ d(x): the average and the local step start from the same parameters.
+
+    The average overlaps the forward and the backward pass and is formed at the start of the next
+    step; `finish` forms it at the end of training.
+    """
+    return _with_type(wrap(optimizer, NeighborOptimizer, model, "adapt_with_combine",
+                           num_steps_per_communication), communication_type)
+
+
+def DistributedPushSumOptimizer(optimizer: torch.optim.Optimizer, model: Models,
+                                num_steps_per_communication: int = 1) -> Any:
+    """Collective. Stochastic gradient push: averages exactly on graphs where ranks send to different
+    numbers of others."""
+    return wrap(optimizer, PushSumOptimizer, model, "push_sum", num_steps_per_communication)
+
+
+def DistributedAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
+                                  num_steps_per_communication: int = 1) -> Any:
+    """BlueFog's older name: adapt-with-combine over all ranks."""
+    return DistributedAdaptWithCombineOptimizer(optimizer, model, CommunicationType.allreduce,
+                                                num_steps_per_communication)
+
+
+def DistributedNeighborAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
+                                          num_steps_per_communication: int = 1) -> Any:
+    """BlueFog's older name: adapt-with-combine over neighbours."""
+    return DistributedAdaptWithCombineOptimizer(optimizer, model,
+                                                CommunicationType.neighbor_allreduce,
+                                                num_steps_per_communication)
+
+
+def DistributedHierarchicalNeighborAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
+                                                      num_steps_per_communication: int = 1) -> Any:
+    """BlueFog's older name: adapt-with-combine over machines."""
+    return DistributedAdaptWithCombineOptimizer(
+        optimizer, model, CommunicationType.hierarchical_neighbor_allreduce,
+        num_steps_per_communication)
+
+
+def _with_type(wrapped, communication_type):
+    wrapped.communication_type = communication_type
+    return wrapped

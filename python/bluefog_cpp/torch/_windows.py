@@ -1,0 +1,252 @@
+"""One-sided averaging: each rank keeps a buffer for each in-neighbour, which that one writes, or this
+rank fetches, while the other side computes and calls nothing.
+
+Only `win_create` and `win_free` are collective. Names that start with `win_` and `neighbor_win_` are
+the same functions.
+"""
+
+import contextlib
+from typing import Callable, Dict, Iterator, List, Mapping, Optional
+
+import torch
+
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.torch._collectives import poll, synchronize
+from bluefog_cpp.torch._plans import DstWeights, send_weights
+from bluefog_cpp.torch._runtime import Runtime, current
+from bluefog_cpp.torch._tensors import elements, store
+
+
+class Window:
+    """A window with the tensor that it averages."""
+
+    def __init__(self, core_window, tensor: torch.Tensor):
+        self.core = core_window
+        self.tensor = tensor
+
+
+# ---- life
+
+
+def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool:
+    """Collective. A window over `tensor` and the topology: a buffer for each in-neighbour, filled
+    with this rank's own value, or with zeros. The tensor is kept; `win_update` writes into it.
+
+    False, with a line in the log, if a window of that name exists. Raises InvalidArgument for a
+    tensor that is not contiguous or not of a floating dtype, MismatchError where ranks differ.
+    """
+    runtime = current()
+    if name in runtime.windows:
+        runtime.context.log_error(f"win_create: a window '{name}' exists already")
+        return False
+    window = core.Window.create(runtime.context, tensor, runtime.topology.plan, name, zero_init,
+                                runtime.has_associated_p)
+    runtime.windows[name] = Window(window, tensor)
+    return True
+
+
+def win_free(name: Optional[str] = None) -> bool:
+    """Collective. Gives back the memory of the window, or of all of them. False for an unknown name."""
+    runtime = current()
+    if name is not None and name not in runtime.windows:
+        runtime.context.log_error(f"win_free: there is no window '{name}'")
+        return False
+    for each in sorted(runtime.windows) if name is None else [name]:
+        runtime.windows.pop(each).core.free()
+    return True
+
+
+def get_current_created_window_names() -> List[str]:
+    """The names of the windows that exist, sorted."""
+    return sorted(current().windows)
+
+
+# ---- put, accumulate, get
+
+
+def neighbor_win_put_nonblocking(tensor: torch.Tensor, name: str,
+                                 self_weight: Optional[float] = None,
+                                 dst_weights: Optional[DstWeights] = None,
+                                 require_mutex: bool = False) -> int:
+    """Starts `neighbor_win_put`; the handle is for `win_poll` and `win_wait`."""
+    return _start_store("put", tensor, name, self_weight, dst_weights, require_mutex)
+
+
+def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: Optional[float] = None,
+                     dst_weights: Optional[DstWeights] = None, require_mutex: bool = False) -> bool:
+    """Writes tensor · dst_weights[r] into the buffer that out-neighbour r keeps for this rank; then
+    tensor ← self_weight · tensor.
+
+    dst_weights: some out-neighbours; default all, weight 1. require_mutex: holds their mutexes.
+    Returns when the values are there. Raises InvalidArgument for ranks that are no out-neighbours.
+    """
+    return win_wait(neighbor_win_put_nonblocking(tensor, name, self_weight, dst_weights,
+                                                 require_mutex))
+
+
+def neighbor_win_accumulate_nonblocking(tensor: torch.Tensor, name: str,
+                                        self_weight: Optional[float] = None,
+                                        dst_weights: Optional[DstWeights] = None,
+                                        require_mutex: bool = False) -> int:
+    """Starts `neighbor_win_accumulate`."""
+    return _start_store("accumulate", tensor, name, self_weight, dst_weights, require_mutex)
+
+
+def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: Optional[float] = None,
+                            dst_weights: Optional[DstWeights] = None,
+                            require_mutex: bool = False) -> bool:
+    """As `neighbor_win_put`, adding to what the buffers hold."""
+    return win_wait(neighbor_win_accumulate_nonblocking(tensor, name, self_weight, dst_weights,
+                                                        require_mutex))
+
+
+def neighbor_win_get_nonblocking(name: str, src_weights: Optional[Mapping[int, float]] = None,
+                                 require_mutex: bool = False) -> int:
+    """Starts `neighbor_win_get`."""
+    runtime = current()
+    work = _window(runtime, name).core.start_get(_receive_weights(src_weights), require_mutex)
+    return runtime.add(work, lambda _: None)
+
+
+def neighbor_win_get(name: str, src_weights: Optional[Mapping[int, float]] = None,
+                     require_mutex: bool = False) -> bool:
+    """Fetches the in-neighbours' window tensors, times their weight, into this rank's buffers."""
+    return win_wait(neighbor_win_get_nonblocking(name, src_weights, require_mutex))
+
+
+def win_poll(handle: int) -> bool:
+    """Whether the call is complete; never blocks."""
+    return poll(handle)
+
+
+def win_wait(handle: int) -> bool:
+    """Blocks until the call is complete; raises its error, else returns True."""
+    synchronize(handle)
+    return True
+
+
+win_put = neighbor_win_put
+win_put_nonblocking = neighbor_win_put_nonblocking
+win_accumulate = neighbor_win_accumulate
+win_accumulate_nonblocking = neighbor_win_accumulate_nonblocking
+win_get = neighbor_win_get
+win_get_nonblocking = neighbor_win_get_nonblocking
+
+
+# ---- update
+
+
+def win_update(name: str, self_weight: Optional[float] = None,
+               neighbor_weights: Optional[Mapping[int, float]] = None, reset: bool = False,
+               clone: bool = False, require_mutex: bool = False) -> torch.Tensor:
+    """self_weight x + Σ_j neighbor_weights[j] b(j), of the window's tensor x and its buffers b.
+
+    Both weights or neither; then those of the topology the window was created with. The result goes
+    into the window's tensor, which is returned; with `clone` into a new one. reset: the buffers that
+    were used become zero. require_mutex: holds this rank's mutex meanwhile. Nothing is sent.
+    """
+    runtime = current()
+    window = _window(runtime, name)
+    if (self_weight is None) != (neighbor_weights is None):
+        raise InvalidArgument(f"rank {runtime.rank}, win_update: expected self_weight and "
+                              "neighbor_weights together, or neither")
+    output = torch.empty_like(window.tensor) if clone else None
+    window.core.update(None if self_weight is None else float(self_weight),
+                       _receive_weights(neighbor_weights), reset, require_mutex, output)
+    if output is None:
+        core.note_change(window.tensor)
+        return window.tensor
+    return output
+
+
+def win_update_then_collect(name: str, require_mutex: bool = True) -> torch.Tensor:
+    """x ← x + Σ_j b(j), and the buffers become zero: nothing that was accumulated is lost or counted
+    twice."""
+    runtime = current()
+    weights = dict.fromkeys(runtime.topology.plan.src_ranks, 1.0)
+    return win_update(name, 1.0, weights, reset=True, require_mutex=require_mutex)
+
+
+def get_win_version(name: str) -> Dict[int, int]:
+    """By in-neighbour, how often its buffer was written since it was last read."""
+    return dict(_window(current(), name).core.versions())
+
+
+# ---- mutexes
+
+
+@contextlib.contextmanager
+def win_mutex(name: str, for_self: bool = False, ranks: Optional[List[int]] = None) -> Iterator[None]:
+    """Holds the mutexes of the out-neighbours, or of `ranks`, or with `for_self` this rank's own (and
+    those of `ranks`, if given). Calls of other ranks with `require_mutex` that concern them wait."""
+    runtime = current()
+    window = _window(runtime, name)
+    if for_self:
+        held = [runtime.rank, *(ranks or [])]
+    else:
+        held = runtime.topology.plan.dst_ranks if ranks is None else list(ranks)
+    lock = window.core.lock(held)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def win_lock(name: str) -> Iterator[None]:
+    """Holds this rank's own mutex."""
+    with win_mutex(name, for_self=True):
+        yield
+
+
+# ---- the scalar of push-sum
+
+
+def win_associated_p(name: str) -> float:
+    """The scalar that goes through the same puts, accumulates and updates as the tensor, where that
+    is turned on; 1 at first."""
+    return _window(current(), name).core.associated_p
+
+
+def turn_on_win_ops_with_associated_p() -> None:
+    """From now on the scalars of all windows go along."""
+    _set_associated_p(True)
+
+
+def turn_off_win_ops_with_associated_p() -> None:
+    """From now on they stay as they are."""
+    _set_associated_p(False)
+
+
+def _set_associated_p(on: bool) -> None:
+    runtime = current()
+    runtime.has_associated_p = on
+    for window in runtime.windows.values():
+        window.core.set_has_associated_p(on)
+
+
+# ---- inside
+
+
+def _window(runtime: Runtime, name: str) -> Window:
+    try:
+        return runtime.windows[name]
+    except KeyError:
+        raise InvalidArgument(f"rank {runtime.rank}: expected the name of a window "
+                              f"({', '.join(sorted(runtime.windows)) or 'there is none'}), found "
+                              f"{name!r}") from None
+
+
+def _start_store(kind: str, tensor, name, self_weight, dst_weights, require_mutex) -> int:
+    runtime = current()
+    window = _window(runtime, name).core
+    start: Callable = window.start_put if kind == "put" else window.start_accumulate
+    source = elements(tensor)
+    work = start(source, 1.0 if self_weight is None else float(self_weight),
+                 None if dst_weights is None else send_weights(dst_weights), require_mutex)
+    return runtime.add(work, lambda _: store(source, tensor))
+
+
+def _receive_weights(weights: Optional[Mapping[int, float]]) -> Optional[Dict[int, float]]:
+    return None if weights is None else {int(rank): float(w) for rank, w in weights.items()}
