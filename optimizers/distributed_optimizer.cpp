@@ -67,6 +67,10 @@ class DistributedOptimizer::State {
   [[nodiscard]] bool communicates_next() const {
     return (step_count_ + 1) % options_.num_steps_per_communication == 0;
   }
+  /// Calls that the other ranks expect of this rank's next step.
+  [[nodiscard]] std::size_t calls_due() const {
+    return communicates_next() && averaging_ != Averaging::Nobody ? algorithm_->calls_due() : 0;
+  }
   /// Between the steps of one round of gradient all-reduce, gradients add up.
   [[nodiscard]] bool sums_gradients() const {
     return options_.algorithm == AlgorithmKind::GradientAllreduce &&
@@ -87,6 +91,7 @@ class DistributedOptimizer::State {
   Averaging averaging_ = Averaging::Neighbors;
 
  private:
+  at::Tensor evaluate(const Closure& closure);
   void check_before_step();
   void take_back_parameters();
   Round next_round();
@@ -196,15 +201,14 @@ Round DistributedOptimizer::State::next_round() {
 
 void DistributedOptimizer::State::step() {
   const bool communicates = communicates_next();
-  const std::size_t calls_due =
-      communicates && averaging_ != Averaging::Nobody ? algorithm_->calls_due() : 0;
+  const std::size_t call_count = calls_due();
   Round round;
-  run_round(*context_, calls_due, [&](std::size_t& issued) {
+  run_round(*context_, call_count, [&](std::size_t& issued) {
     check_before_step();
     if (communicates) {
       round = next_round();
     }
-    issued = calls_due;  // from here on the algorithm accounts for its calls
+    issued = call_count;  // from here on the algorithm accounts for its calls
   });
   if (communicates) {
     algorithm_->step(round, step_bucket_);
@@ -219,8 +223,7 @@ void DistributedOptimizer::State::step() {
 
 at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
   if (!local_step_->needs_closure()) {
-    const torch::AutoGradMode grad_mode(true);
-    at::Tensor loss = closure();
+    at::Tensor loss = evaluate(closure);
     step();
     return loss;
   }
@@ -233,6 +236,17 @@ at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
   local_step_->set_closure(closure);
   step();
   return local_step_->loss();
+}
+
+at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
+  const torch::AutoGradMode grad_mode(true);
+  try {
+    return closure();
+  } catch (...) {
+    // The others average in this step: they hear that this rank does not.
+    run_round(*context_, calls_due(), [](std::size_t&) { throw; });
+    throw;
+  }
 }
 
 void DistributedOptimizer::State::drain() {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "ops/collectives.hpp"
+#include "optimizers/agreement.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
@@ -28,6 +30,18 @@ void end_transfer(const Transfer& transfer) {
     transfer.target.detach().copy_(transfer.elements);
   }
   transfer.target.unsafeGetTensorImpl()->bump_version();
+}
+
+/// As many tensors on all ranks, with the same names, shapes and dtypes: else ranks would make
+/// different numbers of calls, and their later calls would meet the wrong ones.
+void check_tensors_agree(Context& context, std::string_view subject, const NamedTensors& tensors) {
+  Statement statement;
+  for (const NamedTensor& item : tensors) {
+    statement.lines.push_back(fmt::format("'{}', {}{}", item.name,
+                                          c10::toString(item.tensor.scalar_type()),
+                                          shape_text(item.tensor.sizes())));
+  }
+  check_ranks_agree(context, subject, statement);
 }
 
 /// Starts a call for each tensor, waits for all, writes the results back.
@@ -60,11 +74,15 @@ void broadcast(Context& context, const NamedTensors& tensors, int root) {
 }
 
 void broadcast_parameters(Context& context, const torch::nn::Module& module, int root) {
-  broadcast(context, named_parameters(module), root);
+  const NamedTensors parameters = named_parameters(module);
+  check_tensors_agree(context, "broadcast_parameters", parameters);
+  broadcast(context, parameters, root);
 }
 
 void broadcast_buffers(Context& context, const torch::nn::Module& module, int root) {
-  broadcast(context, named_buffers(module), root);
+  const NamedTensors buffers = named_buffers(module);
+  check_tensors_agree(context, "broadcast_buffers", buffers);
+  broadcast(context, buffers, root);
 }
 
 void average_floating(Context& context, const NamedTensors& tensors) {
@@ -82,7 +100,9 @@ void average_floating(Context& context, const NamedTensors& tensors) {
 }
 
 void allreduce_parameters(Context& context, const torch::nn::Module& module) {
-  average_floating(context, named_parameters(module));
+  const NamedTensors parameters = named_parameters(module);
+  check_tensors_agree(context, "allreduce_parameters", parameters);
+  average_floating(context, parameters);
 }
 
 }  // namespace bluefog::optimizers

@@ -7,16 +7,19 @@ namespace bluefog::optimizers {
 
 /// Collective. Every rank's tensors become those of `root`: before training, so that all ranks
 /// start from the same model. Any real dtype; the memory layout may differ between ranks.
+/// All ranks have as many tensors, with the same names, shapes and dtypes.
 /// Cost: one broadcast for each tensor, all in flight together.
 /// @throws InvalidArgument if `root` is not a rank, MismatchError if names, shapes or dtypes differ
-///   between ranks (names the first one).
+///   between ranks (names the first one); a rank that sent more hears of it in a later call.
 /// Source: BlueFog's `broadcast_parameters`.
 void broadcast(Context& context, const NamedTensors& tensors, int root);
 
-/// `broadcast` of the module's parameters, frozen ones included.
+/// `broadcast` of the module's parameters, frozen ones included, after comparing them: where they
+/// differ, in number too, all ranks get the MismatchError and stay in step.
+/// Cost besides: one all-gather of 16 bytes.
 void broadcast_parameters(Context& context, const torch::nn::Module& module, int root = 0);
 
-/// `broadcast` of the module's buffers.
+/// `broadcast` of the module's buffers, compared as by `broadcast_parameters`.
 void broadcast_buffers(Context& context, const torch::nn::Module& module, int root = 0);
 
 /// Collective. Every floating-point tensor becomes its mean over all ranks, the same bits on each:
@@ -24,7 +27,8 @@ void broadcast_buffers(Context& context, const torch::nn::Module& module, int ro
 /// Cost and errors as `broadcast`, with one allreduce for each tensor.
 void average_floating(Context& context, const NamedTensors& tensors);
 
-/// `average_floating` of the module's parameters: one model for all ranks, at the end of training.
+/// `average_floating` of the module's parameters, compared as by `broadcast_parameters`: one model
+/// for all ranks, at the end of training.
 /// Source: BlueFog's `allreduce_parameters`.
 void allreduce_parameters(Context& context, const torch::nn::Module& module);
 

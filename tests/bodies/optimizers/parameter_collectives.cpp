@@ -86,6 +86,31 @@ TEST(ParameterCollectives, OtherShapesOrRootsAreErrors) {
   });
 }
 
+TEST(ParameterCollectives, AnotherNumberOfParametersIsAnErrorOnAllRanks) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    struct Own : torch::nn::Module {
+      explicit Own(int count) {
+        for (int i = 0; i < count; ++i) {
+          register_parameter("p" + std::to_string(i), at::zeros({3}));
+        }
+      }
+    } own(context.rank() == 0 ? 3 : 2);
+    const auto expect_error = [&](const std::function<void()>& call) {
+      try {
+        call();
+        ADD_FAILURE() << "expected a MismatchError";
+      } catch (const MismatchError& error) {
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("p2"));
+      }
+    };
+    expect_error([&] { optimizers::broadcast_parameters(context, own); });
+    expect_error([&] { optimizers::allreduce_parameters(context, own); });
+    double rank = context.rank();
+    ops::broadcast(context, {.data = &rank, .count = 1, .dtype = Dtype::Float64}, 1);
+    EXPECT_EQ(rank, 1.0);
+  });
+}
+
 template <typename Optimizer, typename Options>
 void expect_state_travels(Context& context, const Options& options) {
   const int root = context.size() - 1;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <stdexcept>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "ops/collectives.hpp"
@@ -265,6 +266,43 @@ TEST(WrappedOptimizers, AStepThatIsRefusedAfterTheBackwardPassLeavesRanksInStep)
     at::Tensor ones = at::ones({1}, at::kDouble);
     ops::allreduce(context, optimizers::view_of(ones));
     EXPECT_EQ(ones.item<double>(), 1.0);
+  });
+}
+
+TEST(WrappedOptimizers, AClosureThatThrowsIsHeardByTheOthersAndLeavesRanksInStep) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::GradientAllreduce}) {
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), 0.1);
+      DistributedOptimizerOptions options;
+      options.algorithm = kind;
+      options.schedule = topology::static_schedule(topology::full(context.size()));
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const auto closure = [&] {
+        optimizer.zero_grad();
+        at::Tensor loss = problem.loss(point.x());
+        loss.backward();
+        return loss;
+      };
+      optimizer.step(closure);
+      if (context.rank() == 0) {
+        EXPECT_THROW(optimizer.step([]() -> at::Tensor { throw std::runtime_error("no batch"); }),
+                     std::runtime_error);
+      } else {
+        try {
+          optimizer.step(closure);
+          ADD_FAILURE() << "expected to hear of rank 0";
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), ::testing::HasSubstr("no batch"));
+        }
+      }
+      ops::barrier(context);
+      at::Tensor ones = at::ones({1}, at::kDouble);
+      ops::allreduce(context, optimizers::view_of(ones));
+      EXPECT_EQ(ones.item<double>(), 1.0);
+    }
   });
 }
 
