@@ -140,8 +140,7 @@ class Window {
 
   /// @param tensor like the window's, that one or another.
   /// Cost: one pass over the tensor and one message per destination.
-  /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination;
-  /// StateError
+  /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination; StateError
   ///   after `free` here, WindowGone (a StateError) where a rank has freed or destroyed its own;
   ///   PeerFailure, TimeoutError.
   void put(BufferView tensor, const WindowPutOptions& options = {});

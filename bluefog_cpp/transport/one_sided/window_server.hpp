@@ -59,6 +59,9 @@ class WindowServer {
   void close() noexcept;
 
  private:
+  /// How often waiting threads and the server look for dead peers.
+  static constexpr std::chrono::milliseconds kAliveCheckPeriod{50};
+
   /// A request of this rank, owned by the thread that waits for it.
   struct Request {
     int peer = 0;
@@ -101,6 +104,7 @@ class WindowServer {
     int told_holder = -1;
   };
 
+  // The thread (window_server_thread.cpp).
   void work();
   bool step();
   bool send(Peer& peer);
