@@ -224,43 +224,44 @@ TEST(NeighborAllreduce, OnWaitLeavesTheBufferAloneUntilThen) {
   });
 }
 
+/// Three calls of this rank's value over a ring, which go on when somebody waits for them.
+struct CallsOnWait {
+  CallsOnWait(Context& context, const std::string& name) {
+    const Plan plan = share(topology::ring(context.size()).plan_for(context.rank()));
+    auto inputs = inputs_of_all(Dtype::Float32, 1000, context.size());
+    expected = expected_step(*plan, inputs, [](int) { return 1.0; });
+    values.assign(3, inputs[static_cast<std::size_t>(context.rank())]);
+    for (Values& value : values) {
+      works.push_back(ops::neighbor_allreduce_nonblocking(
+          context, value.view(), plan, {.name = name, .completion = ops::Completion::OnWait}));
+    }
+  }
+  void expect(std::size_t which) {
+    works[which].wait();
+    EXPECT_EQ(values[which], expected);
+  }
+
+  Values expected;
+  std::vector<Values> values;
+  std::vector<Work> works;
+};
+
 // Rank by rank in another order; messages of all of them come through one lane.
 TEST(NeighborAllreduce, CallsOnWaitMayBeWaitedForInAnyOrder) {
   on_ranks([](Context& context) {
-    const Plan plan = share(topology::ring(context.size()).plan_for(context.rank()));
-    const auto own = static_cast<std::size_t>(context.rank());
-    auto inputs = inputs_of_all(Dtype::Float32, 1000, context.size());
-    const Values expected = expected_step(*plan, inputs, [](int) { return 1.0; });
-    std::vector<Values> values(3, inputs[own]);
-    std::vector<Work> works;
-    for (Values& value : values) {
-      works.push_back(ops::neighbor_allreduce_nonblocking(
-          context, value.view(), plan, {.completion = ops::Completion::OnWait}));
-    }
+    CallsOnWait calls(context, "");
     for (int i = 0; i < 3; ++i) {
-      const auto which = static_cast<std::size_t>((2 * i + 2 + context.rank()) % 3);
-      works[which].wait();
-      EXPECT_EQ(values[which], expected);
+      calls.expect(static_cast<std::size_t>((2 * i + 2 + context.rank()) % 3));
     }
   });
 }
 
 TEST(NeighborAllreduce, CallsOnWaitOfOneNameHoldUpNobody) {
   on_ranks([](Context& context) {
-    const Plan plan = share(topology::ring(context.size()).plan_for(context.rank()));
-    const auto own = static_cast<std::size_t>(context.rank());
-    auto inputs = inputs_of_all(Dtype::Float32, 1000, context.size());
-    const Values expected = expected_step(*plan, inputs, [](int) { return 1.0; });
-    std::vector<Values> values(3, inputs[own]);
-    std::vector<Work> works;
-    for (Values& value : values) {
-      works.push_back(ops::neighbor_allreduce_nonblocking(
-          context, value.view(), plan, {.name = "x", .completion = ops::Completion::OnWait}));
-    }
+    CallsOnWait calls(context, "x");
     ops::barrier(context);  // comes after the messages of all of them
-    for (std::size_t i = 0; i < works.size(); ++i) {
-      works[i].wait();
-      EXPECT_EQ(values[i], expected);
+    for (std::size_t i = 0; i < 3; ++i) {
+      calls.expect(i);
     }
   });
 }
