@@ -241,7 +241,7 @@ struct CallsOnWait {
     EXPECT_EQ(values[which], expected);
   }
 
-  Values expected;
+  Values expected{Dtype::Float32, 0};
   std::vector<Values> values;
   std::vector<Work> works;
 };
