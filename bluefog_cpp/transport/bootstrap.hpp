@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -56,6 +57,15 @@ class Bootstrap {
   /// Collective. An independent bootstrap over the same ranks, whose calls may
   /// run concurrently with this one's.
   [[nodiscard]] virtual std::shared_ptr<Bootstrap> duplicate(Deadline deadline) = 0;
+
+  /// Has `leave` called before what this bootstrap stands on is shut down, where that waits for all
+  /// ranks (MPI_Finalize), for as long as the caller keeps the result.
+  [[nodiscard]] virtual std::shared_ptr<void> before_shutdown(std::function<void()> /*leave*/) {
+    return nullptr;
+  }
+
+  /// Another rank's process has ended without leaving: its part in the shutdown will not come.
+  virtual void note_process_failure() noexcept {}
 
   /// Collective. The transport that reaches every rank, also on other hosts; null if there is none.
   [[nodiscard]] virtual std::unique_ptr<Transport> make_transport(const Settings& settings,

@@ -154,6 +154,11 @@ void Context::connect() {
     parts.recorded_context = recorder_->add_context();
   }
   engine_ = std::make_shared<Engine>(std::move(parts));
+  shutdown_guard_ = bootstrap_->before_shutdown([weak = weak_from_this()] {
+    if (const auto context = weak.lock()) {
+      context->close();
+    }
+  });
 }
 
 bool Context::uses_network() const noexcept {
@@ -177,6 +182,9 @@ std::shared_ptr<Context> Context::duplicate() {
     throw UnsupportedError(fmt::format(
         "rank {}, duplicate: contexts of several threads use MPI at the same time: {}", rank(),
         obstacle));
+  }
+  if (engine_->is_closed()) {
+    throw StateError(fmt::format("rank {}, duplicate: the context is closed", rank()));
   }
   const Deadline deadline = Deadline::after(settings_.timeout);
   std::shared_ptr<Context> copy(new Context(bootstrap_->duplicate(deadline), settings_));
@@ -202,6 +210,9 @@ void Context::close() noexcept {
     one_sided_->close();
   }
   if (engine_) {
+    if (engine_->has_dead_peer()) {
+      bootstrap_->note_process_failure();
+    }
     engine_->close();
   }
 }

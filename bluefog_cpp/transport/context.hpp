@@ -56,7 +56,7 @@ class Context : public std::enable_shared_from_this<Context> {
   [[nodiscard]] bool uses_network() const noexcept;
 
   /// Collective. An independent context over the same ranks, for another thread.
-  /// @throws UnsupportedError where ranks use MPI that was initialised for one thread at a time.
+  /// @throws StateError after `close`. @throws UnsupportedError where ranks use MPI that was initialised for one thread at a time.
   [[nodiscard]] std::shared_ptr<Context> duplicate();
 
   /// Called about every 50 ms by threads that wait in this context; an
@@ -64,7 +64,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void set_interrupt_check(std::function<void()> check);
 
   /// Leaves the group: calls in flight fail here, peers that wait for this
-  /// rank are told. Idempotent; the destructor does the same.
+  /// rank are told. Idempotent; the destructor does the same, and so does
+  /// MPI_Finalize, by whomever it is called (at `std::exit` too).
   void close() noexcept;
 
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
@@ -94,6 +95,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<FlightRecorder> recorder_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<OneSided> one_sided_;
+  std::shared_ptr<void> shutdown_guard_;
 };
 
 }  // namespace bluefog

@@ -289,6 +289,22 @@ std::optional<std::string> Engine::obituary(int peer) {
   return transport == nullptr ? std::nullopt : transport->obituary(peer);
 }
 
+bool Engine::has_dead_peer() {
+  const Lock lock(mutex_);
+  for (std::size_t peer = 0; peer < parts_.routes.size(); ++peer) {
+    Transport* const transport = parts_.routes[peer];
+    if (transport != nullptr && transport->has_died(static_cast<int>(peer))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Engine::is_closed() {
+  const Lock lock(mutex_);
+  return closed_;
+}
+
 void Engine::close() noexcept {
   Lock lock(mutex_);
   if (!std::exchange(closed_, true)) {
@@ -307,7 +323,8 @@ void Engine::close() noexcept {
   }
   work_to_drive_.notify_all();
   doorbell_->ring();
-  while (drivers_ > 0) {  // they see that their calls have failed
+  const int own_drivers = in_interrupt_check_ == this ? 1 : 0;
+  while (drivers_ > own_drivers) {  // they see that their calls have failed
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     lock.lock();

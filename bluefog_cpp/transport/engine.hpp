@@ -104,10 +104,16 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// Why `peer`, another rank, will not come any more, or nothing while it lives.
   [[nodiscard]] std::optional<std::string> obituary(int peer);
 
+  /// Whether the process of another rank is known to have ended without leaving the group.
+  [[nodiscard]] bool has_dead_peer();
+
+  [[nodiscard]] bool is_closed();
+
   /// The transport that leads to `peer`, another rank. @throws StateError after `close`.
   [[nodiscard]] const Transport& transport_to(int peer);
 
-  /// Leaves the group: calls in flight fail, later ones are refused, peers are told. Idempotent.
+  /// Leaves the group: calls in flight fail, later ones are refused, peers are told. Idempotent;
+  /// may be called by an interrupt check.
   void close() noexcept;
 
  private:
@@ -211,6 +217,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   int drivers_ = 0;
   int sleepers_ = 0;
   bool closed_ = false;
+  /// The engine whose wait runs its interrupt check in this thread.
+  static thread_local const Engine* in_interrupt_check_;
   std::function<void()> interrupt_check_;
   std::vector<Refusals> refusals_;
   std::string pending_rejection_;

@@ -21,6 +21,8 @@ void relax() noexcept {
 
 }  // namespace
 
+thread_local const Engine* Engine::in_interrupt_check_ = nullptr;
+
 void Engine::drive(Lock& lock, Operation& operation) {
   struct DriverCount {
     Engine& engine;
@@ -89,11 +91,13 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
     const auto check = interrupt_check_;
     std::exception_ptr interruption;
     lock.unlock();
+    in_interrupt_check_ = this;
     try {
       check();
     } catch (...) {
       interruption = std::current_exception();
     }
+    in_interrupt_check_ = nullptr;
     lock.lock();
     if (interruption && !is_done(*operation)) {
       fail(*operation, interruption);

@@ -100,6 +100,10 @@ class Transport {
   /// Why `rank` will not come any more (it left, or its process ended), or nothing while it lives.
   [[nodiscard]] virtual std::optional<std::string> obituary(int rank) = 0;
 
+  /// Whether the process of `rank` has ended without closing its context; false where that cannot be
+  /// told.
+  [[nodiscard]] virtual bool has_died(int /*rank*/) { return false; }
+
   /// What `rank` last did, for messages about waits that took too long.
   [[nodiscard]] virtual std::string last_seen(int rank) const = 0;
 

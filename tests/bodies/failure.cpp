@@ -203,6 +203,7 @@ TEST(Failure, AClosedContextRefuses) {
     EXPECT_THROW((void)ops::broadcast_nonblocking(context, buffer, 0), StateError);
     EXPECT_THROW(ops::neighbor_allreduce(context, buffer, ring(context)), StateError);
     EXPECT_THROW(ops::allreduce(context, {.data = nullptr, .count = 1}), InvalidArgument);
+    EXPECT_THROW((void)context.duplicate(), StateError);
   });
 }
 
@@ -227,6 +228,33 @@ TEST(Failure, AnInterruptEndsAWait) {
       context.set_interrupt_check(nullptr);
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+  });
+}
+
+TEST(Failure, AnInterruptCheckMayCloseTheContext) {
+  on_ranks({.at_least = 2, .expect_usable = false}, [](Context& context) {
+    if (context.rank() == 0) {
+      context.set_interrupt_check([&context] { context.close(); });
+      EXPECT_THROW(ops::barrier(context), StateError);
+      context.set_interrupt_check(nullptr);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+  });
+}
+
+TEST(Failure, NamesStayOnOneLineOfAMessage) {
+  on_ranks(Ranks{}, [](Context& context) {
+    const auto no_room = [](const std::vector<std::int64_t>&) { return BufferView{.count = 2}; };
+    float value = 1;
+    try {
+      ops::allgather(context, ConstBufferView(&value, 1, Dtype::Float32), no_room,
+                     {.name = "two\nlines"});
+      ADD_FAILURE() << "expected an error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank {}", context.rank())));
+      EXPECT_THAT(error.what(), HasSubstr("name 'two?lines'"));
     }
   });
 }

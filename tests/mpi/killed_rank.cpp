@@ -1,8 +1,12 @@
-// The last rank dies in the middle of a series of calls; the others must hear
-// of it as PeerFailure and end on their own. Prints one line per survivor.
+// The last rank ends in the middle of a series of calls, as its argument says (kill, _exit, exit);
+// the others must hear of it as PeerFailure and end on their own. Prints one line per survivor.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -10,8 +14,25 @@
 #include "ops/neighbor_allreduce.hpp"
 #include "topology/neighbor_plan.hpp"
 
-int main() {
+namespace {
+
+[[noreturn]] void end(std::string_view way) {
+  constexpr int kStatus = 6;
+  if (way == "exit") {
+    std::exit(kStatus);  // while main holds the context
+  }
+  if (way == "_exit") {
+    ::_exit(kStatus);
+  }
+  std::raise(SIGKILL);
+  std::abort();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
   using namespace bluefog;
+  const std::string_view way = argc > 1 ? argv[1] : "kill";
   Settings settings = Settings::from_environment();
   settings.timeout = std::chrono::seconds(20);
   const auto context = Context::create(settings);
@@ -27,7 +48,7 @@ int main() {
   try {
     for (int step = 0; step < 1000; ++step) {
       if (step == 5 && context->rank() == last) {
-        std::raise(SIGKILL);
+        end(way);
       }
       ops::neighbor_allreduce(*context,
                               {.data = data.data(),

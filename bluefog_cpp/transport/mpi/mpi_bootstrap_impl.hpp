@@ -36,6 +36,11 @@ class MpiBootstrap final : public Bootstrap {
   void barrier(Deadline deadline) override;
   [[nodiscard]] std::shared_ptr<Bootstrap> duplicate(Deadline deadline) override;
 
+  [[nodiscard]] std::shared_ptr<void> before_shutdown(std::function<void()> leave) override {
+    return before_finalize(std::move(leave));
+  }
+  void note_process_failure() noexcept override { mpi::note_process_failure(); }
+
   [[nodiscard]] std::unique_ptr<Transport> make_transport(const Settings& settings,
                                                           Deadline deadline) override;
 

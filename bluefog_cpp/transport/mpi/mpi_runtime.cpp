@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_error.hpp"
@@ -67,6 +69,52 @@ class FinalizeWatchdog {
   std::thread thread_;
 };
 
+// What runs when MPI_Finalize begins. MPI calls the delete functions of MPI_COMM_SELF's attributes
+// first, while it is still usable.
+class FinalizeHooks {
+ public:
+  // Never destroyed: MPI_Finalize may come after static objects have gone.
+  static FinalizeHooks& instance() {
+    static auto* const hooks = new FinalizeHooks;
+    return *hooks;
+  }
+
+  std::shared_ptr<void> add(std::function<void()> leave) {
+    auto hook = std::make_shared<std::function<void()>>(std::move(leave));
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(hooks_, [](const auto& weak) { return weak.expired(); });
+    hooks_.push_back(hook);
+    return hook;
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    const auto hooks = std::exchange(hooks_, {});
+    lock.unlock();
+    for (const auto& weak : hooks) {
+      if (const auto hook = weak.lock()) {
+        (*hook)();
+      }
+    }
+  }
+
+ private:
+  FinalizeHooks() {
+    int key = MPI_KEYVAL_INVALID;
+    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, nullptr),
+          "MPI_Comm_create_keyval");
+    check(MPI_Comm_set_attr(MPI_COMM_SELF, key, this), "MPI_Comm_set_attr");
+  }
+
+  static int on_finalize(MPI_Comm, int, void* attribute, void*) {
+    static_cast<FinalizeHooks*>(attribute)->run();
+    return MPI_SUCCESS;
+  }
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<std::function<void()>>> hooks_;
+};
+
 // Owns MPI's life if it began here. MPI itself is one per process, and so is this.
 class Runtime {
  public:
@@ -86,6 +134,7 @@ class Runtime {
     if (owner_ != ::getpid() || !is_running()) {
       return;
     }
+    FinalizeHooks::instance().run();  // a context may only then see a failure
     if (saw_failure) {
       const FinalizeWatchdog watchdog;
       MPI_Finalize();
@@ -120,6 +169,10 @@ const char* name_of_level(int level) noexcept {
 }
 
 void note_process_failure() noexcept { saw_failure = true; }
+
+std::shared_ptr<void> before_finalize(std::function<void()> leave) {
+  return FinalizeHooks::instance().add(std::move(leave));
+}
 
 bool is_running() noexcept { return flag_of(MPI_Initialized) && !flag_of(MPI_Finalized); }
 

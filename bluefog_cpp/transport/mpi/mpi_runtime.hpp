@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+
 namespace bluefog::mpi {
 
 /// Makes sure that MPI is usable from more than one thread.
@@ -19,6 +22,10 @@ void require_runtime();
 
 /// Another rank's process has failed: what MPI says of it may come late at the end.
 void note_process_failure() noexcept;
+
+/// Has `leave` called when MPI_Finalize begins, by whomever, for as long as the caller keeps the
+/// result. `leave` must not throw.
+[[nodiscard]] std::shared_ptr<void> before_finalize(std::function<void()> leave);
 
 /// True between MPI_Init and MPI_Finalize: handles may be freed.
 [[nodiscard]] bool is_running() noexcept;

@@ -78,14 +78,6 @@ void MpiTransport::throw_if_over() const {
   check(failure_code_, fmt::format("rank {}: MPI transport", rank_));
 }
 
-void MpiTransport::throw_if_failed(int rank) const {
-  throw_if_over();
-  if (peer(rank).failure) {
-    throw PeerFailure(
-        rank, fmt::format("rank {}: rank {} is gone: {}", rank_, rank, *peer(rank).failure));
-  }
-}
-
 bool MpiTransport::is_gone(int rank) const {
   return peer(rank).failure.has_value() || peer(rank).goodbye.has_value();
 }
@@ -200,7 +192,7 @@ const MessageHeader* MpiTransport::arrived(int source, Lane lane) {
   }
   const MessageHeader* const header = incoming(source, lane).arrived();
   if (header == nullptr) {
-    throw_if_failed(source);
+    throw_if_over();
     return nullptr;
   }
   PeerState& state = peer(source);

@@ -80,7 +80,6 @@ class MpiTransport final : public Transport, private FailureSink {
 
   void on_failure(int rank, int code) noexcept override;
   void throw_if_over() const;
-  void throw_if_failed(int rank) const;
   [[nodiscard]] PeerState& peer(int rank) const {
     return state_->peers[static_cast<std::size_t>(rank)];
   }

@@ -68,6 +68,7 @@ class ShmTransport final : public Transport {
   void send_control(int rank, const ControlMessage& message) override;
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> poll_control() override;
   [[nodiscard]] std::optional<std::string> obituary(int rank) override;
+  [[nodiscard]] bool has_died(int rank) override;
   [[nodiscard]] std::string last_seen(int rank) const override;
   void note_call(CallId id, OpKind kind) override;
   [[nodiscard]] bool needs_polling() const noexcept override { return is_polled_; }

@@ -53,14 +53,22 @@ std::optional<std::string> ShmTransport::obituary(int rank) {
     states_[index].is_gone = true;
     return fmt::format("that rank has closed its context ({})", last_seen(rank));
   }
-  if (peers_[index].socket) {
-    pollfd state{.fd = peers_[index].socket.get(), .events = POLLRDHUP, .revents = 0};
-    if (::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
-      states_[index].is_gone = true;
-      return fmt::format("that rank's process has ended ({})", last_seen(rank));
-    }
+  if (has_died(rank)) {
+    states_[index].is_gone = true;
+    return fmt::format("that rank's process has ended ({})", last_seen(rank));
   }
   return std::nullopt;
+}
+
+bool ShmTransport::has_died(int rank) {
+  const std::size_t index = index_of(rank);
+  if (!peers_[index].socket) {
+    return false;
+  }
+  pollfd state{.fd = peers_[index].socket.get(), .events = POLLRDHUP, .revents = 0};
+  const bool has_hung_up =
+      ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  return has_hung_up && !head(index).status.has_left.load(std::memory_order_seq_cst);
 }
 
 std::string ShmTransport::last_seen(int rank) const {
