@@ -88,13 +88,14 @@ std::string nearest(const std::vector<std::string>& names, std::string_view word
 }
 
 CommandLineEnd end_of(const CLI::App& app, const CLI::ParseError& error) {
+  constexpr int kWrongCommandLine = 2;
   std::ostringstream text;
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    return {error.get_exit_code(),
+    return {kWrongCommandLine,
             words_for_extras(app) + "\nRun with --help for more information.\n"};
   }
-  const int code = app.exit(error, text, text);
-  return {code, text.str()};
+  const bool is_help = app.exit(error, text, text) == 0;
+  return {is_help ? 0 : kWrongCommandLine, text.str()};
 }
 
 }  // namespace bluefog::examples

@@ -113,7 +113,7 @@ TEST(TrainOptionsTest, UnknownNamesAreRefusedWithTheKnownOnes) {
        {"--model", "--algorithm", "--topology", "--optimizer", "--buffers", "--shards"}) {
     const ParsedOptions parsed = parse({option, "nonsense"});
     ASSERT_TRUE(parsed.exit_code.has_value()) << option;
-    EXPECT_NE(parsed.exit_code, 0);
+    EXPECT_EQ(parsed.exit_code, 2);
     EXPECT_THAT(parsed.text, AllOf(HasSubstr(option), HasSubstr("nonsense"))) << option;
   }
   EXPECT_THAT(parse({"--model", "vgg"}).text,
@@ -140,7 +140,7 @@ TEST(TrainOptionsTest, ValuesOutOfRangeAreRefused) {
   for (const auto& [option, value] : cases) {
     const ParsedOptions parsed = parse({option, value});
     ASSERT_TRUE(parsed.exit_code.has_value()) << option << ' ' << value;
-    EXPECT_NE(parsed.exit_code, 0);
+    EXPECT_EQ(parsed.exit_code, 2);
     EXPECT_THAT(parsed.text, AllOf(HasSubstr(option), HasSubstr(value), HasSubstr("expected ")));
   }
   EXPECT_THAT(parse({"--batch-size", "65537"}).text,
@@ -154,8 +154,8 @@ TEST(TrainOptionsTest, ResumeNeedsACheckpoint) {
 }
 
 TEST(TrainOptionsTest, StrayArgumentsAreRefused) {
-  EXPECT_NE(parse({"stray"}).exit_code.value_or(0), 0);
-  EXPECT_NE(parse({"--frobnicate"}).exit_code.value_or(0), 0);
+  EXPECT_EQ(parse({"stray"}).exit_code, 2);
+  EXPECT_EQ(parse({"--frobnicate"}).exit_code, 2);
   EXPECT_THAT(parse({"stray"}).text, HasSubstr("found 'stray'"));
   EXPECT_THAT(parse({"--algoritm", "atc"}).text,
               HasSubstr("there is no option --algoritm; did you mean --algorithm?"));
