@@ -54,6 +54,8 @@ class Algorithm {
 
   /// Calls that the next `step` makes on the context: as many are refused if it cannot be made.
   [[nodiscard]] virtual std::size_t calls_due() const { return buckets_.size(); }
+  /// Rounds that failed during a backward pass, with all of their calls made or refused.
+  [[nodiscard]] virtual std::int64_t failed_rounds() const noexcept { return 0; }
 
   /// A step that communicates.
   virtual void step(const Round& round, const StepBucket& step_bucket) = 0;

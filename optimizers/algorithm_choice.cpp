@@ -66,6 +66,14 @@ std::string why_invalid_numbers(const DistributedOptimizerOptions& options) {
   if (!(options.momentum >= 0.0 && options.momentum < 1.0)) {
     return fmt::format("momentum: expected from 0 to below 1, found {}", options.momentum);
   }
+  if (name_of(options.buffers) == "unknown") {
+    return fmt::format("buffers: expected a value of BufferPolicy, found {}",
+                       static_cast<int>(options.buffers));
+  }
+  if (options.stepping > Stepping::Whole) {
+    return fmt::format("stepping: expected a value of Stepping, found {}",
+                       static_cast<int>(options.stepping));
+  }
   if (options.bucket_bytes < 0) {
     return fmt::format("bucket_bytes: expected 0 (the setting) or more, found {}",
                        options.bucket_bytes);

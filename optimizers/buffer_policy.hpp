@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace bluefog::optimizers {
 
@@ -19,5 +20,8 @@ enum class BufferPolicy : std::uint8_t {
   /// does.
   BroadcastFromRankZero,
 };
+
+/// "local", "average_on_finish", …; "unknown" for other numbers.
+[[nodiscard]] std::string_view name_of(BufferPolicy policy);
 
 }  // namespace bluefog::optimizers

@@ -6,6 +6,20 @@
 
 namespace bluefog::optimizers {
 
+std::string_view name_of(BufferPolicy policy) {
+  switch (policy) {
+    case BufferPolicy::Local:
+      return "local";
+    case BufferPolicy::AverageOnFinish:
+      return "average_on_finish";
+    case BufferPolicy::AverageEveryRound:
+      return "average_every_round";
+    case BufferPolicy::BroadcastFromRankZero:
+      return "broadcast_from_rank_zero";
+  }
+  return "unknown";
+}
+
 BufferSync::BufferSync(Context& context, NamedTensors buffers, BufferPolicy policy)
     : context_(context), buffers_(without_repeats(std::move(buffers))), policy_(policy) {}
 

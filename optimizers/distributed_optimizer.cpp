@@ -35,7 +35,7 @@ Statement statement_of(const ModelParameters& parameters,
       fmt::format("global_period_rounds {}", options.global_period_rounds),
       fmt::format("momentum {}", options.momentum),
       fmt::format("bucket_bytes {}", bucket_bytes),
-      fmt::format("buffer policy {}", static_cast<int>(options.buffers))};
+      fmt::format("buffer policy {}", name_of(options.buffers))};
   for (const auto& [name, tensor] : parameters.trained) {
     statement.lines.push_back(fmt::format("parameter '{}', {}, strides {}", name, describe(tensor),
                                           shape_text(tensor.strides())));
@@ -146,12 +146,16 @@ void DistributedOptimizer::State::check_before_step() {
   for (const NamedTensor& item : frozen_) {
     if (item.tensor.requires_grad()) {
       throw StateError(fmt::format(
-          "parameter '{}': expected it to stay frozen as when the distributed optimizer was made, "
-          "found it requiring gradients; make a new distributed optimizer",
-          item.name));
+          "rank {}, parameter '{}': expected it to stay frozen as when the distributed optimizer was "
+          "made, found it requiring gradients; make a new distributed optimizer",
+          context_->rank(), item.name));
     }
   }
-  local_step_->check_unchanged();
+  try {
+    local_step_->check_unchanged();
+  } catch (const StateError& error) {
+    throw StateError(fmt::format("rank {}: {}", context_->rank(), error.what()));
+  }
   take_back_parameters();
 }
 
@@ -165,11 +169,15 @@ void DistributedOptimizer::State::take_back_parameters() {
   }
   // What is in flight still writes into the buckets; the new values replace its result.
   algorithm_->drain();
-  for (Bucket& bucket : buckets_) {
-    for (const std::string& name : bucket.rebind()) {
-      context_->log().debug(fmt::format(
-          "parameter '{}': its memory was replaced; its value is back in its bucket", name));
+  try {
+    for (Bucket& bucket : buckets_) {
+      for (const std::string& name : bucket.rebind()) {
+        context_->log().debug(fmt::format(
+            "parameter '{}': its memory was replaced; its value is back in its bucket", name));
+      }
     }
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("rank {}, {}", context_->rank(), error.what()));
   }
 }
 
@@ -222,6 +230,13 @@ void DistributedOptimizer::State::step() {
 }
 
 at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
+  if (!closure) {
+    run_round(*context_, calls_due(), [this](std::size_t&) {
+      throw InvalidArgument(fmt::format(
+          "rank {}, step: expected a closure that evaluates the model, found an empty one",
+          context_->rank()));
+    });
+  }
   if (!local_step_->needs_closure()) {
     at::Tensor loss = evaluate(closure);
     step();
@@ -240,11 +255,13 @@ at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
 
 at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
   const torch::AutoGradMode grad_mode(true);
+  const std::int64_t failed_before = algorithm_->failed_rounds();
   try {
     return closure();
   } catch (...) {
     // The others average in this step: they hear that this rank does not.
-    run_round(*context_, calls_due(), [](std::size_t&) { throw; });
+    const bool has_ended = algorithm_->failed_rounds() != failed_before;
+    run_round(*context_, has_ended ? 0 : calls_due(), [](std::size_t&) { throw; });
     throw;
   }
 }
@@ -341,6 +358,11 @@ void DistributedOptimizer::State::set_next_plan(NeighborPlan plan, ops::PlanChec
 }
 
 void DistributedOptimizer::State::set_averaging(Averaging averaging) {
+  if (averaging > Averaging::Nobody) {
+    throw InvalidArgument(
+        fmt::format("rank {}, set_averaging: expected a value of Averaging, found {}",
+                    context_->rank(), static_cast<int>(averaging)));
+  }
   if (!algorithm_->allows_other_averages() && averaging != Averaging::Neighbors) {
     throw StateError(fmt::format(
         "rank {}, set_averaging: expected adapt_then_combine or adapt_with_combine, found {}",

@@ -103,7 +103,12 @@ void GradientAllreduce::finish_round() {
     throw;
   }
   phase_ = Phase::Idle;
-  wait_all(works_);
+  try {
+    wait_all(works_);
+  } catch (...) {
+    ++failed_rounds_;
+    throw;
+  }
   apply_flags();
   phase_ = Phase::Reduced;
 }
@@ -115,6 +120,7 @@ void GradientAllreduce::fail_round(std::string_view reason) {
       context_.engine().refuse(reason);
     }
     phase_ = Phase::Idle;
+    ++failed_rounds_;
   }
 }
 

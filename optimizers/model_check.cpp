@@ -1,5 +1,6 @@
 #include "optimizers/model_check.hpp"
 
+#include <ATen/MemoryOverlap.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -74,6 +75,12 @@ std::string why_untrainable(const NamedTensors& parameters, const ModelParameter
   for (const NamedTensor& item : sorted.trained) {
     if (std::string why = why_unsupported(item.tensor); !why.empty()) {
       return fmt::format("parameter '{}': {}", item.name, why);
+    }
+    if (at::has_internal_overlap(item.tensor) == at::MemOverlap::Yes) {
+      return fmt::format(
+          "parameter '{}': expected each element to have memory of its own, found {} with strides "
+          "{}; make it contiguous",
+          item.name, describe(item.tensor), shape_text(item.tensor.strides()));
     }
     if (is_in_a_bucket(item.tensor)) {
       return fmt::format(

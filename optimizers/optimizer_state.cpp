@@ -1,5 +1,6 @@
 #include "optimizers/optimizer_state.hpp"
 
+#include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -75,7 +76,7 @@ Kind kind_of(const Context& context, const optim::Optimizer& optimizer) {
   }
   throw UnsupportedError(fmt::format(
       "rank {}, broadcast_optimizer_state: expected SGD, Adam, AdamW, RMSprop or Adagrad, found {}",
-      context.rank(), typeid(optimizer).name()));
+      context.rank(), c10::demangle(typeid(optimizer).name())));
 }
 
 std::vector<at::Tensor> all_parameters(const optim::Optimizer& optimizer) {

@@ -24,6 +24,11 @@ void run_round(Context& context, std::size_t call_count, Body&& body) {
       context.engine().refuse(error.what());
     }
     throw;
+  } catch (...) {
+    for (; issued < call_count; ++issued) {
+      context.engine().refuse("an exception of an unknown type");
+    }
+    throw;
   }
 }
 

@@ -38,6 +38,7 @@ TEST(RefusedModels, AnotherDtypeOrShapeIsAnErrorThatNamesTheParameter) {
         ADD_FAILURE() << "expected InvalidArgument";
       } catch (const InvalidArgument& error) {
         EXPECT_THAT(error.what(), HasSubstr("'layer_x': expected float32[3]"));
+        EXPECT_THAT(error.what(), HasSubstr("rank " + std::to_string(context.rank())));
       }
     }
     x.set_data(value);
@@ -51,7 +52,9 @@ TEST(RefusedModels, UnsupportedOnesAreRefusedByName) {
     const at::Tensor sparse = at::eye(3).to_sparse();
     const at::Tensor complex = at::zeros({2}, at::kComplexFloat);
     for (const auto& [value, text] :
-         std::vector<std::pair<at::Tensor, std::string>>{{sparse, "dense"}, {complex, "Complex"}}) {
+         std::vector<std::pair<at::Tensor, std::string>>{{sparse, "dense"},
+                                                         {complex, "Complex"},
+                                                         {at::zeros({1}).expand({3}), "its own"}}) {
       Bag bag;
       bag.add("good", filled({2}, 1));
       const at::Tensor bad = bag.add("bad_one", value);
@@ -73,6 +76,31 @@ TEST(RefusedModels, UnsupportedOnesAreRefusedByName) {
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag);
     optimizer.step();
     EXPECT_SAME(whole, at::ones({2}, at::kLong));
+  });
+}
+
+TEST(RefusedModels, OptionsThatAreNoValuesOfTheirTypesAreNamed) {
+  on_ranks(some_ranks(), [](Context& context) {
+    Bag bag;
+    bag.add("x", filled({2}, 1));
+    torch::optim::SGD sgd(bag.parameters(), 1.0);
+    const auto message = [&](const DistributedOptimizerOptions& options) -> std::string {
+      try {
+        const DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
+        return "no error";
+      } catch (const InvalidArgument& error) {
+        return error.what();
+      }
+    };
+    EXPECT_THAT(message({.algorithm = static_cast<AlgorithmKind>(99)}),
+                HasSubstr("expected a value of AlgorithmKind, found 99"));
+    EXPECT_THAT(message({.stepping = static_cast<optimizers::Stepping>(99)}),
+                HasSubstr("expected a value of Stepping, found 99"));
+    EXPECT_THAT(message({.buffers = static_cast<optimizers::BufferPolicy>(99)}),
+                HasSubstr("expected a value of BufferPolicy, found 99"));
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag);
+    EXPECT_THROW(optimizer.set_averaging(static_cast<optimizers::Averaging>(99)), InvalidArgument);
+    optimizer.step();
   });
 }
 

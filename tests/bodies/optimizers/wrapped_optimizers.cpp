@@ -269,6 +269,28 @@ TEST(WrappedOptimizers, AStepThatIsRefusedAfterTheBackwardPassLeavesRanksInStep)
   });
 }
 
+TEST(WrappedOptimizers, AnEmptyClosureIsRefusedOnAllRanks) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), 0.1);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+    try {
+      if (context.rank() == 0) {
+        optimizer.step(optimizers::Closure());
+      } else {
+        optimizer.step([] { return at::Tensor(); });
+      }
+      ADD_FAILURE() << "expected an error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("found an empty one"));
+    }
+    at::Tensor ones = at::ones({1}, at::kDouble);
+    ops::allreduce(context, optimizers::view_of(ones));
+    EXPECT_EQ(ones.item<double>(), 1.0);
+  });
+}
+
 TEST(WrappedOptimizers, AClosureThatThrowsIsHeardByTheOthersAndLeavesRanksInStep) {
   on_ranks(some_ranks(2), [](Context& context) {
     for (const AlgorithmKind kind :
@@ -277,7 +299,7 @@ TEST(WrappedOptimizers, AClosureThatThrowsIsHeardByTheOthersAndLeavesRanksInStep
       torch::optim::SGD sgd(point.parameters(), 0.1);
       DistributedOptimizerOptions options;
       options.algorithm = kind;
-      options.schedule = topology::static_schedule(topology::full(context.size()));
+      options.schedule = topology::static_schedule(topology::fully_connected(context.size()));
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const auto closure = [&] {
