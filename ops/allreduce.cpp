@@ -60,9 +60,18 @@ class Allreduce final : public Operation {
   bool has_reduced_ = false;
 };
 
-void check_arguments(const Context& context, const BufferView& buffer, Reduction reduction) {
+void check_arguments(const Context& context, const BufferView& buffer,
+                     const AllreduceOptions& options) {
   check_buffer(context, kKind, buffer);
-  if (reduction == Reduction::Average) {
+  if (options.scope != Scope::Global && options.scope != Scope::Machine) {
+    throw InvalidArgument(fmt::format("{}: scope: expected Global or Machine, found number {}",
+                                      where(context, kKind), static_cast<int>(options.scope)));
+  }
+  if (options.reduction != Reduction::Sum && options.reduction != Reduction::Average) {
+    throw InvalidArgument(fmt::format("{}: reduction: expected Sum or Average, found number {}",
+                                      where(context, kKind), static_cast<int>(options.reduction)));
+  }
+  if (options.reduction == Reduction::Average) {
     check_floating(context, kKind, buffer.dtype);
   } else if (buffer.dtype == Dtype::Bool) {
     throw InvalidArgument(
@@ -77,13 +86,13 @@ Group group_of(const Context& context, Scope scope) {
 }  // namespace
 
 Work allreduce_nonblocking(Context& context, BufferView buffer, const AllreduceOptions& options) {
-  validate(context, [&] { check_arguments(context, buffer, options.reduction); });
+  validate(context, [&] { check_arguments(context, buffer, options); });
   return context.engine().submit(context.engine().make_operation<Allreduce>(
       buffer, group_of(context, options.scope), options));
 }
 
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options) {
-  validate(context, [&] { check_arguments(context, buffer, options.reduction); });
+  validate(context, [&] { check_arguments(context, buffer, options); });
   Allreduce operation(buffer, group_of(context, options.scope), options);
   context.engine().run(operation);
 }

@@ -40,7 +40,7 @@ struct AllreduceOptions {
 /// Every rank calls it with the same reduction and scope, in the same order as its other calls.
 /// Cost per rank: 2(n−1)/n of the buffer's bytes in 2(n−1) messages; small ones (up to 4 KiB) n−1
 /// messages of the whole.
-/// @throws InvalidArgument for an unsupported dtype or a null or negative buffer.
+/// @throws InvalidArgument for an unsupported dtype or option or a null or negative buffer.
 [[nodiscard]] Work allreduce_nonblocking(Context& context, BufferView buffer,
                                          const AllreduceOptions& options = {});
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options = {});

@@ -93,8 +93,8 @@ void Gathering::prepare_output() {
   for (std::size_t part = 0; part < counts_.size(); ++part) {
     const std::int64_t count = counts_[part];
     if (count < 0 || count > std::numeric_limits<std::int64_t>::max() / element - total) {
-      throw InvalidArgument(fmt::format("{}: rank {} announced {} elements after {} of others",
-                                        envelope_.describe(), rank_of_part(part), count, total));
+      throw InvalidArgument(fmt::format("rank {}, {}: rank {} announced {} elements after {} of others",
+                                        rank_, envelope_.describe(), rank_of_part(part), count, total));
     }
     begins.push_back(bytes_of(total));
     total += count;
@@ -103,8 +103,10 @@ void Gathering::prepare_output() {
   if (output_.count != total || output_.dtype != input_.dtype ||
       (output_.data == nullptr && total > 0) || output_.device.kind != DeviceKind::Cpu) {
     throw InvalidArgument(fmt::format(
-        "{}: expected the allocation callback to return room for {}[{}] on the CPU, found {}[{}]",
-        envelope_.describe(), name_of(input_.dtype), total, name_of(output_.dtype), output_.count));
+        "rank {}, {}: expected the allocation callback to return room for {}[{}] on the CPU, found "
+        "{}[{}]{}",
+        rank_, envelope_.describe(), name_of(input_.dtype), total, name_of(output_.dtype),
+        output_.count, output_.data == nullptr ? " at a null pointer" : ""));
   }
   begins_ = std::move(begins);
   if (plan_.own_part >= 0 && input_.count > 0) {

@@ -11,7 +11,15 @@ std::string where(const Context& context, OpKind kind) {
   return fmt::format("rank {}, {}", context.rank(), name_of(kind));
 }
 
+void check_dtype(const Context& context, OpKind kind, Dtype dtype) {
+  if (dtype > Dtype::Bool) {
+    throw InvalidArgument(fmt::format("{}: expected a dtype of Dtype, found number {}",
+                                      where(context, kind), static_cast<int>(dtype)));
+  }
+}
+
 void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer) {
+  check_dtype(context, kind, buffer.dtype);
   if (buffer.count < 0) {
     throw InvalidArgument(fmt::format("{}: expected a count of 0 or more elements, found {}",
                                       where(context, kind), buffer.count));
@@ -77,7 +85,11 @@ void check_plan_of(const Context& context, OpKind kind, const NeighborPlan* plan
         fmt::format("{}: expected the plan of {} {} of {}, found that of {} {} of {}",
                     where(context, kind), what, own, count, what, plan->rank, plan->size));
   }
-  plan->validate();
+  try {
+    plan->validate();
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}: {}", where(context, kind), error.what()));
+  }
 }
 
 }  // namespace bluefog::ops

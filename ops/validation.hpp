@@ -14,7 +14,10 @@ namespace bluefog::ops {
 /// "rank 1, neighbor_allreduce": how error messages of arguments begin.
 [[nodiscard]] std::string where(const Context& context, OpKind kind);
 
-/// @throws InvalidArgument for a null or negative buffer, UnsupportedError off the CPU.
+/// @throws InvalidArgument for a number that is no dtype.
+void check_dtype(const Context& context, OpKind kind, Dtype dtype);
+
+/// @throws InvalidArgument for an unknown dtype or a null or negative buffer, UnsupportedError off the CPU.
 void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer);
 
 /// @throws InvalidArgument unless the buffer's dtype is one of the floating ones.

@@ -2,7 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace bluefog {
+namespace {
+
+// On one line, whatever the caller put into a name.
+std::string printable(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+}  // namespace
 
 std::string_view name_of(OpKind kind) noexcept {
   switch (kind) {
@@ -57,7 +70,7 @@ std::string Envelope::describe() const {
     text += count < 0 ? fmt::format("({}[any]", name_of(dtype))
                       : fmt::format("({}[{}]", name_of(dtype), count);
     if (name_hash != 0) {
-      text += fmt::format(", name '{}'", name);
+      text += fmt::format(", name '{}'", printable(name));
     }
     text += ')';
   }
