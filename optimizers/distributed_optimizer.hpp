@@ -79,6 +79,8 @@ class DistributedOptimizer {
   /// The same with gradients from `closure`, which evaluates the model and its gradients and
   /// returns the loss. It is called once; by LBFGS as often as that likes.
   /// @return the loss.
+  /// @throws InvalidArgument for an empty closure, and what the closure throws; the other ranks hear
+  ///   of it in their step.
   /// @throws UnsupportedError for LBFGS, except with adapt-then-combine, Gossip-PGA, local SGD and
   ///   without communication: elsewhere its evaluations would lie between calls or follow one.
   at::Tensor step(const Closure& closure);
