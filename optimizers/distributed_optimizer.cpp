@@ -1,7 +1,6 @@
 #include "optimizers/distributed_optimizer.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <optional>
@@ -14,6 +13,7 @@
 #include "optimizers/buffer_sync.hpp"
 #include "optimizers/flat_state.hpp"
 #include "optimizers/model_check.hpp"
+#include "optimizers/model_statement.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
@@ -24,26 +24,6 @@ std::shared_ptr<Context> required(std::shared_ptr<Context> context) {
     throw InvalidArgument("DistributedOptimizer: expected a context, found a null pointer");
   }
   return context;
-}
-
-Statement statement_of(const ModelParameters& parameters,
-                       const DistributedOptimizerOptions& options, std::int64_t bucket_bytes) {
-  Statement statement;
-  statement.lines = {
-      fmt::format("algorithm {}", name_of(options.algorithm)),
-      fmt::format("num_steps_per_communication {}", options.num_steps_per_communication),
-      fmt::format("global_period_rounds {}", options.global_period_rounds),
-      fmt::format("momentum {}", options.momentum),
-      fmt::format("bucket_bytes {}", bucket_bytes),
-      fmt::format("buffer policy {}", name_of(options.buffers))};
-  for (const auto& [name, tensor] : parameters.trained) {
-    statement.lines.push_back(fmt::format("parameter '{}', {}, strides {}", name, describe(tensor),
-                                          shape_text(tensor.strides())));
-  }
-  for (const auto& [name, tensor] : parameters.frozen) {
-    statement.lines.push_back(fmt::format("frozen parameter '{}', {}", name, describe(tensor)));
-  }
-  return statement;
 }
 
 }  // namespace
@@ -114,7 +94,9 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   const std::int64_t bucket_bytes =
       options.bucket_bytes > 0 ? options.bucket_bytes : context_->settings().fusion_threshold_bytes;
   Statement statement = statement_of(sorted, options, bucket_bytes);
-  statement.problem = why_invalid(options, context_->size());
+  if (statement.problem.empty()) {
+    statement.problem = why_invalid(options, context_->size());
+  }
   if (statement.problem.empty()) {
     statement.problem = why_untrainable(parameters, sorted, optimizer);
   }

@@ -9,6 +9,7 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "optimizers/parameter_collectives.hpp"
 #include "tests/bodies/optimizers/support.hpp"
+#include "topology/lazy_mixing.hpp"
 
 namespace bluefog::testing {
 namespace {
@@ -155,6 +156,15 @@ TEST(RefusedModels, ModelsThatDifferBetweenRanksAreNamed) {
     DistributedOptimizerOptions options;
     options.num_steps_per_communication = is_last ? 2 : 1;
     expect_difference(same, options, "num_steps_per_communication");
+    options = {};
+    const auto w = topology::ring(context.size());
+    options.schedule = topology::static_schedule(is_last ? topology::lazy(w, 0.5) : w);
+    expect_difference(same, options, "W(0) with rank 0: ");
+    options.schedule = topology::static_schedule(w);
+    if (is_last) {
+      options.schedule = std::nullopt;
+    }
+    expect_difference(same, options, "has the default schedule");
   });
 }
 
