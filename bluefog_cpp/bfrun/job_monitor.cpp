@@ -33,7 +33,8 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
     const bool all = started_.size() == static_cast<std::size_t>(job_.ranks);
     return job_.announce_placement && all ? placement_lines() : std::vector<std::string>();
   }
-  ended_[report.rank] = report;
+  // A rank that has said that it exits ends once more, perhaps because others have ended by then.
+  if (!ended_.emplace(report.rank, report).second) return {};
   if (!report.failed() || report.told_to_end) return {};
   if (unnamed_.empty()) unnamed_since_ = now;
   insert_by_time(failed_, report);
@@ -101,8 +102,7 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   const int code = mpirun.shell_code();
   if (ending_signal_ != 0 && !failed_before_signal_ && code != 0) return 128 + ending_signal_;
   if (refused_flags(mpirun)) return kUsageCode;
-  const bool is_of_a_rank = std::ranges::find(failed_, code, shell_code_of) != failed_.end();
-  if (is_of_a_rank || (code == 0 && !failed_.empty())) return shell_code_of(failed_.front());
+  if (mpirun.killed_by == 0 && !failed_.empty()) return shell_code_of(failed_.front());
   if (code != 0) return code;
   return job_.fault_tolerant && !silent_ranks().empty() ? 1 : 0;
 }

@@ -52,9 +52,9 @@ class JobMonitor {
 
   /// The code of the job, given how mpirun ended.
   ///
-  /// That of the rank that failed first, where mpirun's is that of a rank that failed or 0; 1 when
-  /// a rank of a fault-tolerant job ended without a word; 128 + signal when bfrun was told to end;
-  /// 2 when mpirun refused the extra flags; else mpirun's own.
+  /// That of the rank that failed first, unless a signal killed mpirun; 1 when a rank of a
+  /// fault-tolerant job ended without a word; 128 + signal when bfrun was told to end; 2 when mpirun
+  /// refused the extra flags; else mpirun's own.
   [[nodiscard]] int exit_code(const ExitStatus& mpirun) const;
 
   static constexpr std::chrono::milliseconds kHold{250};

@@ -10,7 +10,8 @@
 
 namespace bluefog::launcher {
 
-/// What the watcher of one rank tells bfrun, when the rank starts and when it ends.
+/// What the watcher of one rank tells bfrun, when the rank starts and when it ends; twice where the
+/// rank says that it exits (base/exit_note.hpp), of which the first counts.
 ///
 /// Reports travel on standard error, the one channel that mpirun forwards from every host:
 /// a record separator, `bfrun:KEY:` and the fields, a record separator, a line end. KEY is drawn

@@ -13,8 +13,11 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <utility>
 
+#include "bluefog_cpp/base/exit_note.hpp"
 #include "bluefog_cpp/bfrun/numbers.hpp"
 #include "bluefog_cpp/bfrun/process.hpp"
 #include "bluefog_cpp/bfrun/rank_report.hpp"
@@ -85,12 +88,17 @@ class Gate {
 
 /// In the child: becomes the command, or ends with the code that a shell gives.
 [[noreturn]] void become(const std::vector<std::string>& command, const Environment& environment,
-                         const std::vector<int>& cpus, const Gate& gate, const sigset_t& old_mask) {
+                         const std::vector<int>& cpus, const Gate& gate, int exit_note,
+                         const sigset_t& old_mask) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!gate.pass()) _exit(1);
   bind_this_process(cpus);
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   for (const char* name : {kReportKeyVariable, kBindVariable}) unsetenv(name);
+  unsetenv(kExitNoteVariable);
+  if (exit_note >= 0 && fcntl(exit_note, F_SETFD, 0) == 0) {
+    setenv(kExitNoteVariable, exit_note_place(exit_note, getppid()).c_str(), 1);
+  }
   sigprocmask(SIG_SETMASK, &old_mask, nullptr);
   const auto words = to_pointers(command);
   execvp(words[0], words.data());
@@ -102,7 +110,9 @@ class Gate {
 
 class Watcher {
  public:
-  Watcher(pid_t child, pid_t parent) : child_(child), parent_(parent) {}
+  /// @param on_exit_note called when the command says that it exits.
+  Watcher(pid_t child, pid_t parent, std::function<void()> on_exit_note)
+      : child_(child), parent_(parent), on_exit_note_(std::move(on_exit_note)) {}
 
   /// Waits for the end of the command, passing on what reaches this process.
   int wait_for_end(const sigset_t& watched) {
@@ -115,6 +125,8 @@ class Watcher {
       } else if (info.si_signo == kParentDied) {
         // Threads of the parent may end without it: only believe what getppid says.
         if (getppid() != parent_) end_all();
+      } else if (info.si_signo == exit_note_signal()) {
+        on_exit_note_();
       } else {
         pass_on(info);
       }
@@ -150,6 +162,7 @@ class Watcher {
 
   pid_t child_;
   pid_t parent_;
+  std::function<void()> on_exit_note_;
   bool told_to_end_ = false;
 };
 
@@ -177,12 +190,13 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
 
   const auto cpus = share_here(placement, identity.local_rank);
   const Gate gate;
+  const int exit_note = make_exit_note();
   const pid_t child = fork();
   if (child < 0) {
     write_to_stderr(fmt::format("bfrun: rank {}: fork: {}\n", identity.rank, strerror(errno)));
     return kNotExecutableCode;
   }
-  if (child == 0) become(command, environment, cpus, gate, old_mask);
+  if (child == 0) become(command, environment, cpus, gate, exit_note, old_mask);
 
   RankReport report;
   report.rank = identity.rank;
@@ -198,7 +212,17 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
   }
   gate.open();
 
-  Watcher watcher(child, parent);
+  // A rank that exits may wait in MPI_Finalize until mpirun kills it, because others have died of
+  // what they heard: bfrun is told before.
+  Watcher watcher(child, parent, [&] {
+    if (const auto note = read_exit_note(exit_note)) {
+      RankReport exits = report;
+      exits.kind = RankReport::Kind::Ended;
+      exits.exit_code = static_cast<int>(note->code);
+      exits.ended_at_us = note->exited_at_us;
+      static_cast<void>(send_report(exits, key));
+    }
+  });
   const ExitStatus status = ExitStatus::from_wait(watcher.wait_for_end(watched));
   report.ended_at_us = microseconds_since_1970();
   report.kind = RankReport::Kind::Ended;

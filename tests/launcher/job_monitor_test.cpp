@@ -63,7 +63,22 @@ TEST(JobMonitor, NamesTheRankThatDiedFirstFirst) {
   EXPECT_THAT(monitor.due_lines(begin + 1h), IsEmpty());
   EXPECT_LT(monitor.time_left(begin + 1h), 0ms);
   EXPECT_EQ(monitor.exit_code({1, 0}), 128 + SIGSEGV);
-  EXPECT_EQ(monitor.exit_code({77, 0}), 77);
+  EXPECT_EQ(monitor.exit_code({77, 0}), 128 + SIGSEGV);
+  EXPECT_EQ(monitor.exit_code({0, SIGKILL}), 137);
+}
+
+TEST(JobMonitor, ARankThatSaidThatItExitsIsNamedOnce) {
+  JobMonitor monitor({.ranks = 2});
+  const auto begin = JobMonitor::Clock::now();
+  for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+  static_cast<void>(monitor.take(ended(1, 3, 0, 5'000), begin));
+  static_cast<void>(monitor.take(ended(0, 0, SIGABRT, 7'000), begin));
+  RankReport told = ended(1, 0, SIGTERM, 9'000);
+  told.told_to_end = true;
+  static_cast<void>(monitor.take(told, begin));
+  EXPECT_THAT(monitor.due_lines(begin + JobMonitor::kHold),
+              ElementsAre(HasSubstr("exited with code 3"), HasSubstr("rank 0 on")));
+  EXPECT_EQ(monitor.exit_code({134, 0}), 3);
 }
 
 TEST(JobMonitor, AnMpirunThatIsStillStartingIsKilledInTheEnd) {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# run_test.sh CASE BFRUN AFFINITY: one run of bfrun with a real mpirun, and what must come of it.
+# run_test.sh CASE BFRUN AFFINITY [PROGRAM]: one run of bfrun with a real mpirun, and what must come of it.
 # Exit code 0: passed; 77: cannot run here; else failed, with the reason.
 set -u
 
@@ -91,7 +91,7 @@ rank_variables)
   run "$bfrun" -np 2 sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR'
   expect_code 0; expect_output $'0/2 0/2 127.0.0.1\n1/2 1/2 127.0.0.1'
   run "$bfrun" -np 2 sh -c 'echo $((MASTER_PORT > 0))'; expect_output $'1\n1'
-  run "$bfrun" -np 1 sh -c 'env | grep -E "^(BFRUN_|OMPI_ARGV)"'; expect_output "OMPI_ARGV=-c env | grep -E \"^(BFRUN_|OMPI_ARGV)\""
+  run "$bfrun" -np 1 sh -c 'env | grep -E "^(BFRUN_(REPORT|BIND)|OMPI_ARGV)"'; expect_output "OMPI_ARGV=-c env | grep -E \"^(BFRUN_(REPORT|BIND)|OMPI_ARGV)\""
   ;;
 killed_rank_is_named)
   run "$bfrun" -np 3 sh -c '[ $RANK = 2 ] && kill -9 $$; sleep 600'
@@ -117,6 +117,12 @@ failed_rank_is_named)
   run "$bfrun" -np 3 sh -c '[ $RANK = 1 ] && exit 3; sleep 600'
   expect_code 3; expect_error '^bfrun: rank 1 on host .* exited with code 3$'
   expect_no_error 'bfrun: rank [02]'
+  ;;
+first_to_exit_is_named)
+  # It waits in MPI_Finalize while the others die of what they heard.
+  run "$bfrun" -np 3 "$4" exit abort
+  expect_code 6; expect_error '^bfrun: rank 2 on host .* exited with code 6$'
+  [[ "$(grep -m1 '^bfrun: rank' "$work/err")" == *"rank 2 "* ]] || fail "expected rank 2 first"
   ;;
 term_ends_all | interrupt_ends_all)
   if [[ "$case_name" == term_ends_all ]]; then signal=TERM; wanted=143; else signal=INT; wanted=130; fi

@@ -1,5 +1,6 @@
 // The last rank ends in the middle of a series of calls, as its argument says (kill, _exit, exit);
-// the others must hear of it as PeerFailure and end on their own. Prints one line per survivor.
+// the others must hear of it as PeerFailure and end on their own, or abort where a second argument
+// says so. Prints one line per survivor.
 #include <unistd.h>
 
 #include <csignal>
@@ -57,6 +58,9 @@ int main(int argc, char** argv) {
                               plan);
     }
   } catch (const PeerFailure& failure) {
+    if (argc > 2) {
+      std::abort();  // as without a handler
+    }
     // A survivor may hear first of another one that has given up.
     std::printf("survivor %d heard of rank %d: %s\n", context->rank(), failure.rank(),
                 failure.what());

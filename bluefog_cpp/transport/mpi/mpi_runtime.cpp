@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/base/exit_note.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_error.hpp"
 
 namespace bluefog::mpi {
@@ -30,7 +31,12 @@ bool flag_of(int (*query)(int*)) noexcept {
 std::atomic<bool> saw_failure{false};
 std::atomic<int> exit_status{0};
 
-void keep_exit_status(int status, void*) { exit_status = status; }
+void keep_exit_status(int status, void*) {
+  exit_status = status;
+  if (is_running()) {
+    leave_exit_note(status);
+  }
+}
 
 // MPI_Finalize waits for a fence of all processes, which Open MPI 5 at times never ends once one of
 // them has failed, less often when its launcher has had time to hear of it. The process then ends
@@ -125,7 +131,6 @@ class Runtime {
     int provided = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
     owner_ = ::getpid();
-    ::on_exit(keep_exit_status, nullptr);
   }
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -181,6 +186,9 @@ void require_runtime() {
     throw UnsupportedError("MPI was finalised in this process and cannot be started again");
   }
   static const Runtime runtime;
+  // Runs before the runtime is destroyed: what was registered last runs first.
+  static const int registered = ::on_exit(keep_exit_status, nullptr);
+  static_cast<void>(registered);
   const int level = thread_level();
   if (level < MPI_THREAD_SERIALIZED) {
     throw UnsupportedError(
