@@ -74,6 +74,10 @@ class Algorithm {
   /// everything that was received. This rank alone may call it.
   virtual void drain() {}
 
+  /// In place of `drain`, when the parameters have been set to other values: what is in flight must
+  /// not reach them.
+  virtual void discard() { drain(); }
+
   /// Clears the gradients in the algorithm's own way. False: the wrapped optimizer may do it.
   virtual bool zero_gradients() { return false; }
 

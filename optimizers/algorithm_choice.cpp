@@ -4,10 +4,12 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "optimizers/adapt_then_combine.hpp"
 #include "optimizers/adapt_with_combine.hpp"
+#include "optimizers/async_push_sum.hpp"
 #include "optimizers/decent_lam.hpp"
 #include "optimizers/exact_diffusion.hpp"
 #include "optimizers/extra.hpp"
@@ -17,9 +19,12 @@
 #include "optimizers/local_sgd.hpp"
 #include "optimizers/mixing_requirements.hpp"
 #include "optimizers/no_communication.hpp"
+#include "optimizers/pull_get.hpp"
 #include "optimizers/push_sum.hpp"
 #include "optimizers/quasi_global_momentum.hpp"
+#include "optimizers/win_put.hpp"
 #include "topology/lazy_mixing.hpp"
+#include "topology/sender_weights.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::optimizers {
@@ -35,6 +40,12 @@ Schedule default_schedule(AlgorithmKind kind, int size) {
   const MixingMatrix graph = topology::symmetric_exponential(size);
   return topology::static_schedule(kind == AlgorithmKind::D2 ? topology::lazy(graph, kStableShare)
                                                              : graph);
+}
+
+/// True if ranks write and read each other's windows.
+bool uses_windows(AlgorithmKind kind) {
+  return kind == AlgorithmKind::WinPut || kind == AlgorithmKind::PullGet ||
+         kind == AlgorithmKind::AsyncPushSum;
 }
 
 /// True if a step goes by what the one before exchanged.
@@ -111,6 +122,12 @@ std::string_view name_of(AlgorithmKind kind) {
       return "decent_lam";
     case AlgorithmKind::QuasiGlobalMomentum:
       return "quasi_global_momentum";
+    case AlgorithmKind::WinPut:
+      return "win_put";
+    case AlgorithmKind::PullGet:
+      return "pull_get";
+    case AlgorithmKind::AsyncPushSum:
+      return "async_push_sum";
   }
   return "unknown";
 }
@@ -143,6 +160,12 @@ std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& opt
       return std::make_unique<DecentLam>(context, buckets, options.momentum);
     case AlgorithmKind::QuasiGlobalMomentum:
       return std::make_unique<QuasiGlobalMomentum>(context, buckets, options.momentum);
+    case AlgorithmKind::WinPut:
+      return std::make_unique<WinPut>(context, buckets, mixing_of(options, context.size()));
+    case AlgorithmKind::PullGet:
+      return std::make_unique<PullGet>(context, buckets, mixing_of(options, context.size()));
+    case AlgorithmKind::AsyncPushSum:
+      return std::make_unique<AsyncPushSum>(context, buckets, mixing_of(options, context.size()));
   }
   throw InternalError("make_algorithm: options that were not checked");
 }
@@ -150,10 +173,14 @@ std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& opt
 Schedule mixing_of(const DistributedOptimizerOptions& options, int size) {
   Schedule schedule =
       options.schedule ? *options.schedule : default_schedule(options.algorithm, size);
-  if (options.algorithm != AlgorithmKind::ExactDiffusion) {
-    return schedule;
+  switch (options.algorithm) {
+    case AlgorithmKind::ExactDiffusion:
+      return topology::static_schedule(topology::lazy(schedule.mixing_matrix(0)));
+    case AlgorithmKind::AsyncPushSum:
+      return topology::weighed_by_senders(std::move(schedule));
+    default:
+      return schedule;
   }
-  return topology::static_schedule(topology::lazy(schedule.mixing_matrix(0)));
 }
 
 std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
@@ -161,7 +188,7 @@ std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
   if (!problem.empty()) {
     return problem;
   }
-  if (options.schedule && options.plans) {
+  if (options.schedule && options.plans && !uses_windows(options.algorithm)) {
     return "plans: expected a schedule or plans, found both";
   }
   if (options.plans && needs_fixed_symmetric_mixing(options.algorithm)) {
@@ -182,15 +209,15 @@ std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
 }
 
 std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters) {
-  if (kind != AlgorithmKind::PushSum) {
+  if (!hands_out_shares(kind)) {
     return {};
   }
   for (const auto& [name, tensor] : parameters) {
     if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble) {
       return fmt::format(
-          "parameter '{}': push_sum expects float32 or float64, because a weight of the same type "
-          "travels with it, found {}",
-          name, describe(tensor));
+          "parameter '{}': {} expects float32 or float64, because each step multiplies by a weight "
+          "and divides by it again, found {}",
+          name, name_of(kind), describe(tensor));
     }
   }
   return {};
@@ -201,7 +228,7 @@ std::string why_unfit(AlgorithmKind kind, const NeighborPlan& plan) {
     return fmt::format("{} expects the same W in every round, found a plan for one round",
                        name_of(kind));
   }
-  if (kind != AlgorithmKind::PushSum) {
+  if (!hands_out_shares(kind)) {
     return {};
   }
   double handed_out = plan.self_weight;
@@ -217,11 +244,12 @@ std::string why_unfit(AlgorithmKind kind, const NeighborPlan& plan) {
     return {};
   }
   return fmt::format(
-      "push_sum expects a self weight above 0 that sums to 1 with the destinations' weights, and "
+      "{} expects a self weight above 0 that sums to 1 with the destinations' weights, and "
       "sources of weight 1, so that each rank hands out all of what it has; found a self weight of "
       "{} "
       "and a sum of {}{}",
-      plan.self_weight, handed_out, is_split ? "" : ", or weights that are none of those");
+      name_of(kind), plan.self_weight, handed_out,
+      is_split ? "" : ", or weights that are none of those");
 }
 
 }  // namespace bluefog::optimizers

@@ -15,7 +15,8 @@ namespace bluefog::optimizers {
                                                         std::vector<Bucket>& buckets);
 
 /// What the algorithm's rounds average with, for `size` ranks: the options' schedule or the
-/// algorithm's own default; with exact diffusion ½ (I + W) in place of W.
+/// algorithm's own default; with exact diffusion ½ (I + W) in place of W; with asynchronous
+/// push-sum weighed by senders.
 [[nodiscard]] Schedule mixing_of(const DistributedOptimizerOptions& options, int size);
 
 /// Why the options cannot be used on `size` ranks, with what was expected and found; empty if they

@@ -294,7 +294,8 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
                                       context_->rank(), name_of(options_.algorithm),
                                       algorithm.toStringRef()));
   }
-  drain();
+  take_back_parameters();
+  algorithm_->discard();
   load_state(state, algorithm_->state());
   try {
     optimizer_.load(wrapped);
@@ -366,7 +367,8 @@ void DistributedOptimizer::State::skip_steps(std::int64_t count) {
 }
 
 void DistributedOptimizer::State::restart() {
-  drain();
+  take_back_parameters();
+  algorithm_->discard();
   algorithm_->restart();
 }
 

@@ -27,9 +27,10 @@ namespace bluefog::optimizers {
 /// they do not change, so they stay equal once `broadcast_parameters` made them so. A parameter
 /// without a gradient in some step keeps its value in the local step and takes part in averages.
 ///
-/// All ranks make one for the same model with the same options, and call `step` equally often.
+/// All ranks make one for the same model with the same options, and call `step` equally often; with
+/// windows (`WinPut`, `PullGet`, `AsyncPushSum`) each as often as it likes.
 /// One thread at a time. After the first steps, averages with up to 8 neighbours allocate nothing;
-/// gradient all-reduce notes its calls on the heap.
+/// gradient all-reduce notes its calls on the heap, and so do windows between hosts.
 /// Memory: parameters keep their size (`Bucket`); what an algorithm adds is said there.
 ///
 /// @code
@@ -64,7 +65,7 @@ class DistributedOptimizer {
   /// memory.
   ~DistributedOptimizer();
 
-  /// One step of all ranks, with the gradients that are there.
+  /// One step of all ranks (with windows: of this one), with the gradients that are there.
   ///
   /// Parameters whose memory was replaced since the last step are taken back into their buckets
   /// first. If it throws, some buckets may have been stepped or averaged and others not; the next

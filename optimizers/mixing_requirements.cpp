@@ -108,23 +108,22 @@ std::string why_unfit_tracking(const MixingMatrix& matrix, std::int64_t step) {
                              step, found);
 }
 
-std::string why_unfit_push(const MixingMatrix& matrix, std::int64_t step) {
+std::string why_unfit_push(AlgorithmKind kind, const MixingMatrix& matrix, std::int64_t step) {
   std::string found = negative_weight(matrix);
   found = found.empty() ? worst_sum(matrix.column_sums(), "column") : found;
   if (!found.empty()) {
     return fmt::format(
-        "schedule: push_sum expects weights of at least 0 and columns that sum to 1, because each "
+        "schedule: {} expects weights of at least 0 and columns that sum to 1, because each "
         "rank hands out all of what it has; found in round {}: {}",
-        step, found);
+        name_of(kind), step, found);
   }
   const std::vector<double> kept = matrix.row_sums();
   const auto empty = std::ranges::find_if(kept, [](double sum) { return !(sum > 0.0); });
-  return empty == kept.end()
-             ? std::string()
-             : fmt::format(
-                   "schedule: push_sum expects every rank to keep or receive something; "
-                   "found in round {}: row {} sums to 0",
-                   step, empty - kept.begin());
+  return empty == kept.end() ? std::string()
+                             : fmt::format(
+                                   "schedule: {} expects every rank to keep or receive something; "
+                                   "found in round {}: row {} sums to 0",
+                                   name_of(kind), step, empty - kept.begin());
 }
 
 }  // namespace
@@ -134,18 +133,22 @@ bool needs_fixed_symmetric_mixing(AlgorithmKind kind) noexcept {
          kind == AlgorithmKind::D2;
 }
 
+bool hands_out_shares(AlgorithmKind kind) noexcept {
+  return kind == AlgorithmKind::PushSum || kind == AlgorithmKind::AsyncPushSum;
+}
+
 std::string why_unfit(AlgorithmKind kind, const Schedule& schedule) {
   if (needs_fixed_symmetric_mixing(kind)) {
     return why_unfit_fixed(kind, schedule);
   }
-  if (kind != AlgorithmKind::GradientTracking && kind != AlgorithmKind::PushSum) {
+  if (kind != AlgorithmKind::GradientTracking && !hands_out_shares(kind)) {
     return {};
   }
   const std::int64_t steps = std::min(schedule.period_steps(), kStepsLookedAt);
   for (std::int64_t step = 0; step < steps; ++step) {
     const MixingMatrix matrix = schedule.mixing_matrix(step);
-    std::string found = kind == AlgorithmKind::PushSum ? why_unfit_push(matrix, step)
-                                                       : why_unfit_tracking(matrix, step);
+    std::string found = hands_out_shares(kind) ? why_unfit_push(kind, matrix, step)
+                                               : why_unfit_tracking(matrix, step);
     if (!found.empty()) {
       return found;
     }

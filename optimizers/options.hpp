@@ -41,6 +41,12 @@ enum class AlgorithmKind : std::uint8_t {
   DecentLam,
   /// x⁺ = W (x − γ d − β v); v ← β v + (1 − β) (x − x⁺) (`QuasiGlobalMomentum`).
   QuasiGlobalMomentum,
+  /// x_i ← w_ii ψ_i + Σ_j w_ij · what j has put last, ψ = x − γ d; no rank waits (`WinPut`).
+  WinPut,
+  /// The same with what is fetched from j (`PullGet`).
+  PullGet,
+  /// Push-sum in which no rank waits (`AsyncPushSum`).
+  AsyncPushSum,
 };
 
 /// "adapt_then_combine", …; "unknown" for other numbers.
@@ -57,9 +63,11 @@ struct DistributedOptimizerOptions {
   /// symmetric the symmetric exponential graph, for D² with a self share of 0.4 (`topology::lazy`).
   std::optional<Schedule> schedule{};
 
-  /// In place of a schedule: plans that this rank makes as it goes. Each costs an allocation.
+  /// In place of a schedule: plans that this rank makes as it goes. Each costs an allocation. With
+  /// windows beside a schedule: its neighbours are those that plans may name.
   PlanOfRound plans{};
   /// Whether the ranks compare what `plans` gives before any data moves: one all-gather a round.
+  /// With windows, where no rank waits for another, nothing is compared.
   ops::PlanCheck plan_check = ops::PlanCheck::Checked;
 
   /// Every k-th `step` communicates; at least 1. What the steps between do is the algorithm's

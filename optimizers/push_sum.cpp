@@ -2,8 +2,8 @@
 
 #include <torch/torch.h>
 
-#include "optimizers/flat_arithmetic.hpp"
 #include "optimizers/flat_state.hpp"
+#include "optimizers/weighted_sums.hpp"
 
 namespace bluefog::optimizers {
 
@@ -22,28 +22,15 @@ double PushSum::weight(std::size_t b) const {
                                       : static_cast<const float*>(view.data)[last];
 }
 
-// x = w z, less the z that `add_step` adds with the step: the first of two passes, so that all of z
-// is read before any of it is stepped.
 void PushSum::leave_step_for_later() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const double share = weight(b) - 1.0;
-    update_elements(
-        [share](const auto& z, auto& x) { x = static_cast<std::decay_t<decltype(x)>>(share) * z; },
-        ConstBufferView(buckets_[b].values()), sum_views_[b]);
+    hold_sum_without_step(buckets_[b].values(), weight(b), sum_views_[b]);
   }
 }
 
-void PushSum::add_step(std::size_t b) {
-  update_elements([](const auto& stepped, auto& x) { x += stepped; },
-                  ConstBufferView(buckets_[b].values()), sum_views_[b]);
-}
-
-void PushSum::show_quotient() {
+void PushSum::show_quotients() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const double w = weight(b);
-    update_elements(
-        [w](auto& z, const auto& x) { z = x / static_cast<std::decay_t<decltype(x)>>(w); },
-        buckets_[b].values(), ConstBufferView(sum_views_[b]));
+    show_quotient(sum_views_[b], weight(b), buckets_[b].values());
   }
   note_changes(buckets_);
 }
@@ -52,18 +39,18 @@ void PushSum::step(const Round& round, const StepBucket& step_bucket) {
   leave_step_for_later();
   averages_.run(round, [&](std::size_t b) {
     step_bucket(buckets_[b]);
-    add_step(b);
+    add_stepped(buckets_[b].values(), sum_views_[b]);
   });
-  show_quotient();
+  show_quotients();
 }
 
 void PushSum::step_alone(const StepBucket& step_bucket) {
   leave_step_for_later();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     step_bucket(buckets_[b]);
-    add_step(b);
+    add_stepped(buckets_[b].values(), sum_views_[b]);
   }
-  show_quotient();
+  show_quotients();
 }
 
 NamedTensors PushSum::state() const {

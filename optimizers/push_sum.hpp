@@ -38,8 +38,7 @@ class PushSum final : public Algorithm {
  private:
   [[nodiscard]] double weight(std::size_t b) const;
   void leave_step_for_later();
-  void add_step(std::size_t b);
-  void show_quotient();
+  void show_quotients();
 
   /// Each bucket's x, then its w.
   std::vector<at::Tensor> sums_;

@@ -25,6 +25,9 @@ constexpr std::array kAlgorithms{
     Name<AlgorithmKind>{"local-sgd", AlgorithmKind::LocalSgd},
     Name<AlgorithmKind>{"decent-lam", AlgorithmKind::DecentLam},
     Name<AlgorithmKind>{"qg-dsgdm", AlgorithmKind::QuasiGlobalMomentum},
+    Name<AlgorithmKind>{"win-put", AlgorithmKind::WinPut},
+    Name<AlgorithmKind>{"pull-get", AlgorithmKind::PullGet},
+    Name<AlgorithmKind>{"async-push-sum", AlgorithmKind::AsyncPushSum},
 };
 
 }  // namespace

@@ -13,7 +13,8 @@ struct DistributedOptimizerOptions;
 namespace bluefog::examples {
 
 /// The names that `algorithm_of` knows: atc, awc, gradient_allreduce, none, extra, exact-diffusion,
-/// d2, gradient-tracking, push-sum, gossip-pga, local-sgd, decent-lam, qg-dsgdm.
+/// d2, gradient-tracking, push-sum, gossip-pga, local-sgd, decent-lam, qg-dsgdm, win-put, pull-get,
+/// async-push-sum.
 [[nodiscard]] const std::vector<std::string>& algorithm_names();
 
 /// @throws InvalidArgument if `name` is unknown; lists the known ones.

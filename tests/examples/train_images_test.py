@@ -23,7 +23,8 @@ STEPS_PER_EPOCH = 10  # of 2 ranks with batches of 32
 ALGORITHMS = ("atc", "awc", "gradient_allreduce", "none")
 # With the period that each is run with.
 MORE_ALGORITHMS = (("extra", 1), ("exact-diffusion", 1), ("d2", 1), ("gradient-tracking", 1),
-                   ("push-sum", 2), ("gossip-pga", 5), ("local-sgd", 5), ("qg-dsgdm", 1))
+                   ("push-sum", 2), ("gossip-pga", 5), ("local-sgd", 5), ("qg-dsgdm", 1),
+                   ("win-put", 1), ("pull-get", 1), ("async-push-sum", 2))
 
 
 def write_images(folder, part, count, rng):

@@ -26,7 +26,10 @@ TEST(Allocations, StepsThatAverageAllocateNoMoreThanStepsAlone) {
                                 AlgorithmKind::GradientTracking,
                                 AlgorithmKind::PushSum,
                                 AlgorithmKind::DecentLam,
-                                AlgorithmKind::QuasiGlobalMomentum};
+                                AlgorithmKind::QuasiGlobalMomentum,
+                                AlgorithmKind::WinPut,
+                                AlgorithmKind::PullGet,
+                                AlgorithmKind::AsyncPushSum};
     std::array<std::size_t, kKinds.size()> counts{};
     for (std::size_t k = 0; k < kKinds.size(); ++k) {
       torch::nn::Sequential model(torch::nn::Linear(20, 300), torch::nn::Linear(300, 5));

@@ -56,7 +56,7 @@ MixingMatrix rows_alone(int size) {
 
 TEST(MixingRequirements, TheDefaultsAreMet) {
   for (int size = 1; size <= 33; ++size) {
-    for (int i = 0; i <= static_cast<int>(AlgorithmKind::QuasiGlobalMomentum); ++i) {
+    for (int i = 0; i <= static_cast<int>(AlgorithmKind::AsyncPushSum); ++i) {
       const auto kind = static_cast<AlgorithmKind>(i);
       const Schedule mixing = optimizers::mixing_of(with(kind, std::nullopt), size);
       EXPECT_EQ(optimizers::why_unfit(kind, mixing), "") << name_of(kind) << ", " << size;
@@ -66,7 +66,7 @@ TEST(MixingRequirements, TheDefaultsAreMet) {
 
 TEST(MixingRequirements, EveryAlgorithmCanBeMade) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (int kind = 0; kind <= static_cast<int>(AlgorithmKind::QuasiGlobalMomentum); ++kind) {
+    for (int kind = 0; kind <= static_cast<int>(AlgorithmKind::AsyncPushSum); ++kind) {
       EXPECT_EQ(refusal(context, with(static_cast<AlgorithmKind>(kind), std::nullopt)), "") << kind;
     }
     EXPECT_THAT(refusal(context, with(static_cast<AlgorithmKind>(200), std::nullopt)),
