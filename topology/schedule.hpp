@@ -37,7 +37,8 @@ class Schedule {
     [[nodiscard]] virtual std::int64_t period_steps() const = 0;
     /// @param phase 0 … period_steps() − 1.
     [[nodiscard]] virtual MixingMatrix mixing_matrix(std::int64_t phase) const = 0;
-    /// Equal to mixing_matrix(phase).plan_for(rank).
+    /// This rank's part of mixing_matrix(phase), its `plan_for(rank)` or another way to put it
+    /// (`weighed_by_senders`).
     [[nodiscard]] virtual NeighborPlan plan_for(int rank, std::int64_t phase) const = 0;
   };
 
