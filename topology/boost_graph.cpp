@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/graph/strong_components.hpp>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -73,6 +76,17 @@ int count_strong_components(const MixingMatrix& matrix) {
 bool is_strongly_connected(const MixingMatrix& matrix) {
   if (matrix.pattern()) return generates_everything(*matrix.pattern());
   return count_strong_components(matrix) == 1;
+}
+
+bool is_regular(const MixingMatrix& matrix) {
+  if (matrix.pattern() != nullptr) return true;
+  std::vector<std::size_t> degrees(static_cast<std::size_t>(matrix.size()), 0);
+  for (int rank = 0; rank < matrix.size(); ++rank) {
+    const std::vector<WeightedRank> row = matrix.row(rank);
+    degrees[static_cast<std::size_t>(rank)] += row.size();
+    for (const WeightedRank& entry : row) ++degrees[static_cast<std::size_t>(entry.rank)];
+  }
+  return std::ranges::adjacent_find(degrees, std::not_equal_to<>()) == degrees.end();
 }
 
 }  // namespace bluefog::topology

@@ -30,4 +30,8 @@ using WeightedDigraph =
 /// steps. Patterns of any size are answered from their one row.
 [[nodiscard]] bool is_strongly_connected(const MixingMatrix& matrix);
 
+/// True if every rank has as many edges, in and out and to itself together, as
+/// every other one. Answers to BlueFog's `IsRegularGraph`.
+[[nodiscard]] bool is_regular(const MixingMatrix& matrix);
+
 }  // namespace bluefog::topology

@@ -35,6 +35,18 @@ TEST(BoostGraph, EdgesOfWeightZeroDoNotConnect) {
   EXPECT_EQ(count_strong_components(matrix), 2);
 }
 
+TEST(BoostGraph, RegularWhereDegreesAreEqual) {
+  EXPECT_TRUE(is_regular(exponential(12)));
+  EXPECT_TRUE(is_regular(MixingMatrix::identity(3)));
+  const MixingMatrix hypercube_by_rows = MixingMatrix::from_dense(8, hypercube(8).to_dense());
+  EXPECT_TRUE(is_regular(hypercube_by_rows));
+  EXPECT_FALSE(is_regular(star(4)));
+  EXPECT_FALSE(is_regular(mesh_2d(9)));
+  // 0 → 1 → 2: as many edges at 0 as at 2, more at 1.
+  EXPECT_FALSE(is_regular(
+      MixingMatrix::from_rows({{{0, 1.0}}, {{0, 0.5}, {1, 0.5}}, {{1, 0.5}, {2, 0.5}}})));
+}
+
 TEST(BoostGraph, PatternsOfASubgroupAreNotConnected) {
   const MixingMatrix even =
       MixingMatrix::from_pattern({.shape = {6}, .entries = {{0, .5}, {2, .5}}});
