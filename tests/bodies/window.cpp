@@ -237,9 +237,9 @@ TEST(Window, IsOneSided) {
       window->accumulate(view);
       window->get();
       value = -1.0F;
-      context.bootstrap().barrier(Deadline::never());
+      meet(context);
     } else {
-      context.bootstrap().barrier(Deadline::never());
+      meet(context);
       EXPECT_EQ(window->versions().front(), (std::pair<int, std::int64_t>{0, 2}));
     }
     ops::barrier(context);
@@ -391,17 +391,17 @@ TEST(Window, LocksThatAreNotFreeEndInATimeoutThatNamesTheHolder) {
     const auto window = Window::create(context, view, full_plan(context));
     if (context.rank() == 0) {
       const auto lock = window->lock_self();
-      context.bootstrap().barrier(Deadline::never());
-      context.bootstrap().barrier(Deadline::never());
+      meet(context);
+      meet(context);
     } else {
-      context.bootstrap().barrier(Deadline::never());
+      meet(context);
       try {
         window->put(view, {.exclusion = ops::Exclusion::Mutex});
         ADD_FAILURE() << "expected an error";
       } catch (const TimeoutError& error) {
         EXPECT_THAT(error.what(), HasSubstr("rank 0 holds it"));
       }
-      context.bootstrap().barrier(Deadline::never());
+      meet(context);
     }
     ops::barrier(context);
     window->put(view, {.exclusion = ops::Exclusion::Mutex});

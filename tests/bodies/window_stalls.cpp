@@ -81,10 +81,10 @@ TEST_P(WindowStalls, AMutexThatAnotherRankHoldsIsNamedWithItsHolder) {
     const auto window = make_window(context, value);
     if (context.rank() == 1) {
       const auto lock = window->lock({2});
-      context.bootstrap().barrier(Deadline::never());
-      context.bootstrap().barrier(Deadline::never());
+      meet(context);
+      meet(context);
     } else if (context.rank() == 0) {
-      context.bootstrap().barrier(Deadline::never());
+      meet(context);
       EXPECT_THROW(window->put({.data = &value, .count = 1}, {.destinations = {{{.rank = 2}}},
                                                               .exclusion = ops::Exclusion::Mutex}),
                    TimeoutError);
@@ -100,16 +100,16 @@ TEST_P(WindowStalls, AMutexThatAnotherRankHoldsIsNamedWithItsHolder) {
                   HasSubstr("Rank 0 waits for rank 1 in "
                             "win_put(float32[1], window 'w'): the mutex "
                             "of rank 2, which rank 1 holds."));
-      context.bootstrap().barrier(Deadline::never());
+      meet(context);
     } else {
-      context.bootstrap().barrier(Deadline::never());
-      context.bootstrap().barrier(Deadline::never());
+      meet(context);
+      meet(context);
     }
     // The one that gave up has not taken the mutex after all.
     if (context.rank() == 2) {
       const auto lock = window->lock_self();
     }
-    context.bootstrap().barrier(Deadline::never());
+    meet(context);
   });
 }
 
@@ -127,7 +127,7 @@ TEST_P(WindowStalls, MutexesThatAreHeldAreShown) {
       EXPECT_EQ(call.state, "held");
       EXPECT_EQ(call.what, "the mutex of rank 0, 1");
     }
-    context.bootstrap().barrier(Deadline::never());
+    meet(context);
   });
 }
 
@@ -144,7 +144,7 @@ TEST(WindowStall, AnOwnerThatDoesNotAnswerIsNamed) {
     }
     float value = 0.0F;
     const auto window = make_window(context, value);
-    context.bootstrap().barrier(Deadline::never());
+    meet(context);
     if (context.rank() == 0) {
       ::kill(processes[1], SIGSTOP);
       EXPECT_THROW(window->get(), TimeoutError);
@@ -158,7 +158,7 @@ TEST(WindowStall, AnOwnerThatDoesNotAnswerIsNamed) {
                             "win_get(float32[1], window 'w'): an answer "
                             "of rank 1."));
     }
-    context.bootstrap().barrier(Deadline::never());
+    meet(context);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -50,6 +51,10 @@ void expect_usable(Context& context) {
   EXPECT_EQ(large, std::vector<float>(5000, static_cast<float>(n - 1)));
   // Nobody leaves while others are at it.
   ops::barrier(context);
+}
+
+void meet(Context& context) {
+  context.bootstrap().barrier(Deadline::after(std::chrono::minutes(1)));
 }
 
 std::string describe(int size, Layout layout) {

@@ -45,6 +45,10 @@ void run_as_rank(std::shared_ptr<Bootstrap> bootstrap, const Ranks& ranks, Layou
 /// Barrier, allreduce and broadcast give the right results.
 void expect_usable(Context& context);
 
+/// Every rank waits here for all others, outside of the context's calls. A TimeoutError after a
+/// minute: a rank whose test has failed does not come.
+void meet(Context& context);
+
 /// "8 ranks, two hosts".
 [[nodiscard]] std::string describe(int size, Layout layout);
 

@@ -224,13 +224,13 @@ TEST(WindowOptimizers, NobodyWaitsForASlowRank) {
     for (const AlgorithmKind kind : kWindowKinds) {
       WindowRun run(context, kind, own_seed(context));
       if (context.rank() == 0) {
-        context.bootstrap().barrier(Deadline::never());
+        meet(context);
         run.train_once();
       } else {
         for (int step = 0; step < 10; ++step) {
           run.train_once();
         }
-        context.bootstrap().barrier(Deadline::never());
+        meet(context);
       }
       EXPECT_EQ(run.optimizer.step_count(), context.rank() == 0 ? 1 : 10);
       EXPECT_TRUE(at::isfinite(run.point.x()).all().item<bool>());
@@ -252,23 +252,23 @@ TEST(WindowOptimizers, FinishedRanksAreLeftOut) {
         run.optimizer.finish();
         ops::barrier(context);
         if (!ends_early) {
-          context.bootstrap().barrier(Deadline::never());
+          meet(context);
           for (int step = 0; step < 6; ++step) {
             run.train_once();
           }
-          context.bootstrap().barrier(Deadline::never());
+          meet(context);
           run.optimizer.finish();
         }
         if (kind == AlgorithmKind::AsyncPushSum) {
           weight = run.weight();
         }
         if (!ends_early) {
-          context.bootstrap().barrier(Deadline::never());
+          meet(context);
         }
       }
       if (ends_early) {
         for (int i = 0; i < 3; ++i) {
-          context.bootstrap().barrier(Deadline::never());
+          meet(context);
         }
       }
       if (kind == AlgorithmKind::AsyncPushSum) {
