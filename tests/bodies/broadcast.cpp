@@ -44,7 +44,8 @@ TEST(Broadcast, AcrossManyHosts) {
             .settings =
                 [](Settings& settings, int rank) {
                   settings.host_id = std::string("host") + std::to_string(rank < 6 ? rank : 5);
-                }},
+                },
+            .pretends_hosts = true},
            [](Context& context) {
              for (int root = 0; root < context.size(); ++root) {
                Values values = small_integers(Dtype::Int16, 70000, context.rank());
