@@ -1,7 +1,7 @@
 # Two commands do everything; CMake presets do the work behind them.
 .DEFAULT_GOAL := help
-.PHONY: help setup train test bench clean
-export NP ARGS PRESETS CMAKE_ARGS
+.PHONY: help setup train test bench install clean
+export NP ARGS PRESETS CMAKE_ARGS PREFIX
 
 help: ## List the targets
 	@echo 'make train    set up, build, and train on Fashion-MNIST over 2 ranks'
@@ -9,6 +9,7 @@ help: ## List the targets
 	@echo 'make test     set up, build, and run every test suite'
 	@echo '              make test PRESETS=release    one of: release debug tsan asan'
 	@echo 'make bench    set up, build, and time neighbor_allreduce and training steps (NP=2)'
+	@echo 'make install  set up, build, and install the C++ package below PREFIX (/usr/local)'
 	@echo 'make setup    install what is missing, and nothing more'
 	@echo 'make clean    remove build/ (the virtual environment stays)'
 	@echo
@@ -25,6 +26,9 @@ test:
 
 bench:
 	@cmake/setup/bench.sh
+
+install:
+	@cmake/setup/package.sh
 
 clean:
 	rm -rf build

@@ -135,6 +135,9 @@ void WindowCore::close() {
 
 void WindowCore::abandon() noexcept {
   is_closed_ = true;
+  if (context_->engine().is_forked()) {
+    return;
+  }
   if (own_) {
     own_->mark_freed();
   }
@@ -357,6 +360,10 @@ void WindowCore::fill(WindowFill fill) {
 void WindowCore::check_open(std::string_view call) const {
   if (is_closed_) {
     throw StateError(fmt::format("{}: the window has been freed", where(call)));
+  }
+  if (context_->engine().is_forked()) {
+    throw StateError(
+        fmt::format("{}: expected the process of that rank, found a fork of it", where(call)));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "bluefog_cpp/transport/context.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,33 @@ bool has_own_core(int local_size) {
   return local_size <= (is_bound_to_one ? online : allowed);
 }
 
+using Lines = std::vector<std::string>;
+
+/// What the way to connect depends on: the same on all ranks.
+Lines common_settings(const Settings& settings) {
+  return {fmt::format("BLUEFOG_TRANSPORT {}",
+                      settings.transport == TransportChoice::Mpi ? "mpi" : "auto"),
+          fmt::format("BLUEFOG_NODES_PER_MACHINE {}", settings.nodes_per_machine),
+          fmt::format("BLUEFOG_SHM_CHUNK_BYTES {}", settings.shm_chunk_bytes),
+          fmt::format("BLUEFOG_SHM_SLOTS {}", settings.shm_slots),
+          fmt::format("BLUEFOG_MPI_CHUNK_BYTES {}", settings.mpi_chunk_bytes),
+          fmt::format("BLUEFOG_MPI_DEPTH {}", settings.mpi_depth)};
+}
+
+Lines split_lines(std::string_view text) {
+  Lines lines(1);
+  for (const char c : text) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else {
+      lines.back() += c;
+    }
+  }
+  return lines;
+}
+
+/// Collective. Host ids by rank.
+/// @throws InvalidArgument on all ranks where one of `common_settings` differs.
 std::vector<std::string> gather_host_ids(Bootstrap& bootstrap, const Settings& settings,
                                          Deadline deadline) {
   std::string id = settings.host_id;
@@ -39,9 +68,26 @@ std::vector<std::string> gather_host_ids(Bootstrap& bootstrap, const Settings& s
     // Ranks that are threads are on one host by definition.
     id = bootstrap.in_process() ? "process" : shm::detect_host_id();
   }
+  std::ranges::replace(id, '\n', ' ');
+  std::string text = fmt::format("{}", fmt::join(common_settings(settings), "\n"));
+  text += '\n' + id;
   std::vector<std::string> ids;
-  for (const auto& blob : bootstrap.allgather(std::as_bytes(std::span(id)), deadline)) {
-    ids.emplace_back(reinterpret_cast<const char*>(blob.data()), blob.size());
+  Lines expected;
+  for (const auto& blob : bootstrap.allgather(std::as_bytes(std::span(text)), deadline)) {
+    Lines lines = split_lines({reinterpret_cast<const char*>(blob.data()), blob.size()});
+    ids.push_back(std::move(lines.back()));
+    lines.pop_back();
+    if (expected.empty()) {
+      expected = std::move(lines);
+      continue;
+    }
+    const auto [theirs, first] = std::ranges::mismatch(lines, expected);
+    if (theirs != lines.end() && first != expected.end()) {
+      throw InvalidArgument(fmt::format(
+          "rank {}, Context::create: expected the same setting on all ranks, rank 0 has {}, rank {} "
+          "has {}",
+          bootstrap.rank(), *first, ids.size() - 1, *theirs));
+    }
   }
   return ids;
 }
@@ -79,7 +125,16 @@ Context::Context(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings)
       hosts_(MachineLayout::single(1)),
       machines_(MachineLayout::single(1)) {}
 
-Context::~Context() { close(); }
+Context::~Context() {
+  close();
+  if (engine_ && engine_->is_forked()) {
+    // Destroying them would wait for threads that the fork does not have, and tell the other ranks
+    // that this one has left.
+    [[maybe_unused]] const auto* kept = new auto(std::tuple(
+        std::move(engine_), std::move(one_sided_), std::move(bootstrap_), std::move(timeline_),
+        std::move(recorder_)));
+  }
+}
 
 void Context::connect() {
   const Deadline deadline = Deadline::after(settings_.timeout);
@@ -120,7 +175,12 @@ void Context::connect() {
     }
   }
   hosts_ = MachineLayout::from_host_ids(host_ids);
-  machines_ = settings_.nodes_per_machine > 0 ? hosts_.split(settings_.nodes_per_machine) : hosts_;
+  try {
+    machines_ = settings_.nodes_per_machine > 0 ? hosts_.split(settings_.nodes_per_machine) : hosts_;
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("rank {}, BLUEFOG_NODES_PER_MACHINE={}: {}", rank(),
+                                      settings_.nodes_per_machine, error.what()));
+  }
 
   // Collective: all ranks see the same hosts, so all come here or none.
   if (uses_network()) {
@@ -199,6 +259,9 @@ void Context::set_interrupt_check(std::function<void()> check) {
 }
 
 OneSided& Context::one_sided() {
+  if (engine_->is_closed()) {
+    throw StateError(fmt::format("rank {}, win_create: the context is closed", rank()));
+  }
   if (!one_sided_) {
     one_sided_ = OneSided::connect(*this);
   }
@@ -206,6 +269,9 @@ OneSided& Context::one_sided() {
 }
 
 void Context::close() noexcept {
+  if (engine_ && engine_->is_forked()) {
+    return;
+  }
   if (one_sided_) {
     one_sided_->close();
   }

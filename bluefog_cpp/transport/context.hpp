@@ -20,7 +20,8 @@ class OneSided;
 /// Ranks make the same calls in the same order on a context. A program that
 /// communicates from several threads gives each its own: `duplicate`. Several
 /// contexts, also in one process (threads as ranks), do not disturb each
-/// other. Held by `shared_ptr`; work in flight does not keep it, but fails when it ends.
+/// other. A fork of the process is no rank: its calls are StateErrors, and its end is silent. Held by
+/// `shared_ptr`; work in flight does not keep it, but fails when it ends.
 class Context : public std::enable_shared_from_this<Context> {
  public:
   /// Collective. The ranks of this launch (`bfrun`, `mpirun`, `srun`), or this

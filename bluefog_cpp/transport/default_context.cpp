@@ -1,10 +1,40 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/base/settings.hpp"
 #include "bluefog_cpp/transport/context.hpp"
 #include "bluefog_cpp/transport/default_bootstrap.hpp"
 
 namespace bluefog {
 
-std::shared_ptr<Context> Context::create() { return create(Settings::from_environment()); }
+namespace {
+
+/// This rank as launchers number it; empty where none says.
+std::string launched_rank() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    if (const char* const value = std::getenv(variable)) {
+      return value;
+    }
+  }
+  return {};
+}
+
+Settings settings_of_this_rank() {
+  try {
+    return Settings::from_environment();
+  } catch (const InvalidArgument& error) {
+    const std::string rank = launched_rank();
+    throw InvalidArgument(rank.empty() ? error.what()
+                                       : fmt::format("rank {}: {}", rank, error.what()));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Context> Context::create() { return create(settings_of_this_rank()); }
 
 std::shared_ptr<Context> Context::create(const Settings& settings) {
   return create(make_default_bootstrap(settings, Deadline::after(settings.timeout)), settings);

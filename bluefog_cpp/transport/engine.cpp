@@ -42,7 +42,17 @@ Engine::Engine(EngineParts parts)
 
 Engine::~Engine() { close(); }
 
+void Engine::check_home(std::string_view call) const {
+  if (is_forked()) {
+    throw StateError(fmt::format(
+        "rank {}, {}: expected the process of that rank, found a fork of it, which cannot "
+        "communicate",
+        parts_.rank, call));
+  }
+}
+
 Work Engine::submit(std::shared_ptr<Operation> operation) {
+  check_home(name_of(operation->envelope().kind));
   Lock lock(mutex_);
   enqueue(*operation, operation);
   while (step_all()) {
@@ -56,6 +66,7 @@ Work Engine::submit(std::shared_ptr<Operation> operation) {
 }
 
 void Engine::run(Operation& operation) {
+  check_home(name_of(operation.envelope().kind));
   Lock lock(mutex_);
   enqueue(operation, nullptr);
   drive(lock, operation);
@@ -65,6 +76,7 @@ void Engine::wait(Operation& operation) {
   if (operation.call_.phase.load(std::memory_order_acquire) == CallState::Phase::Complete) {
     return;
   }
+  check_home(name_of(operation.envelope().kind));
   Lock lock(mutex_);
   drive(lock, operation);
 }
@@ -284,6 +296,7 @@ void Engine::check_interrupt() {
 }
 
 std::optional<std::string> Engine::obituary(int peer) {
+  check_home("obituary");
   const Lock lock(mutex_);
   Transport* const transport = parts_.routes[static_cast<std::size_t>(peer)];
   return transport == nullptr ? std::nullopt : transport->obituary(peer);
@@ -301,6 +314,9 @@ bool Engine::has_dead_peer() {
 }
 
 bool Engine::is_closed() {
+  if (is_forked()) {
+    return true;
+  }
   const Lock lock(mutex_);
   return closed_;
 }
@@ -341,6 +357,7 @@ void Engine::close() noexcept {
 }
 
 const Transport& Engine::transport_to(int peer) {
+  check_home("transport_to");
   const Lock lock(mutex_);
   if (closed_) {
     throw StateError(fmt::format("rank {}: the context is closed", parts_.rank));

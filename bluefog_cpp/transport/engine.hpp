@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/deadline.hpp"
+#include "bluefog_cpp/base/fork_guard.hpp"
 #include "bluefog_cpp/base/log.hpp"
 #include "bluefog_cpp/base/pooled_allocator.hpp"
 #include "bluefog_cpp/base/trace.hpp"
@@ -57,7 +58,8 @@ struct EngineParts {
 /// refused ones included, so that ranks stay in step when one of them refuses.
 /// Calls of two ranks are counted apart, for each pair.
 ///
-/// Thread-safe. Held by `shared_ptr`.
+/// Thread-safe. Held by `shared_ptr`. In a fork of the process every call is a StateError and nothing
+/// is sent; it must not be destroyed there.
 class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
  public:
   explicit Engine(EngineParts parts);
@@ -109,10 +111,13 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   [[nodiscard]] bool is_closed();
 
+  /// Whether this process is a fork of the rank's.
+  [[nodiscard]] bool is_forked() const noexcept { return home_.is_forked(); }
+
   /// The transport that leads to `peer`, another rank. @throws StateError after `close`.
   [[nodiscard]] const Transport& transport_to(int peer);
 
-  /// Leaves the group: calls in flight fail, later ones are refused, peers are told. Idempotent;
+  /// Not in a fork. Leaves the group: calls in flight fail, later ones are refused, peers are told. Idempotent;
   /// may be called by an interrupt check.
   void close() noexcept;
 
@@ -201,7 +206,10 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   void start_progress_thread();
   void run_progress_thread();
 
+  void check_home(std::string_view call) const;
+
   EngineParts parts_;
+  ForkGuard home_;
   Doorbell own_doorbell_{};
   Doorbell* doorbell_;
 

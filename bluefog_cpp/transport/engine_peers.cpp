@@ -11,6 +11,9 @@
 namespace bluefog {
 
 void Engine::refuse(std::string_view reason, int partner) {
+  if (is_forked()) {
+    return;
+  }
   const Lock lock(mutex_);
   if (closed_) {
     return;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -258,6 +259,72 @@ TEST(Failure, NamesStayOnOneLineOfAMessage) {
     }
   });
 }
+
+TEST(Contexts, SettingsThatDifferAreNamedOnAllRanks) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const auto create = [&](const std::function<void(Settings&)>& change) -> std::string {
+      Settings settings = context.settings();
+      if (context.rank() == 1) {
+        change(settings);
+      }
+      try {
+        const auto bootstrap =
+            context.bootstrap().duplicate(Deadline::after(std::chrono::seconds(20)));
+        (void)Context::create(bootstrap, settings);
+        return "no error";
+      } catch (const InvalidArgument& error) {
+        return error.what();
+      }
+    };
+    const std::string other =
+        context.settings().transport == TransportChoice::Mpi ? "auto" : "mpi";
+    EXPECT_THAT(create([&](Settings& settings) {
+                  settings.transport =
+                      other == "mpi" ? TransportChoice::Mpi : TransportChoice::Auto;
+                }),
+                AllOf(HasSubstr(fmt::format("rank {}, Context::create", context.rank())),
+                      HasSubstr("rank 1 has BLUEFOG_TRANSPORT " + other)));
+    EXPECT_THAT(create([](Settings& settings) { settings.nodes_per_machine = 7; }),
+                HasSubstr("rank 1 has BLUEFOG_NODES_PER_MACHINE 7"));
+  });
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which does not know forks of programs with threads
+TEST(Contexts, AForkIsNoRankAndDisturbsNone) {
+  on_ranks([](Context& context) {
+    std::vector<float> values(1000, 1.0F);
+    const BufferView buffer{.data = values.data(), .count = 1000};
+    ops::allreduce(context, buffer);  // threads and streams are in use
+    auto copy = context.duplicate();
+    if (context.rank() == 0) {
+      const pid_t child = ::fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        int refused = 0;
+        for (const auto& call : std::vector<std::function<void()>>{
+                 [&] { ops::allreduce(context, buffer); },
+                 [&] { (void)ops::neighbor_allreduce_nonblocking(context, buffer, ring(context)); },
+                 [&] { (void)context.duplicate(); }}) {
+          try {
+            call();
+          } catch (const StateError&) {
+            ++refused;
+          }
+        }
+        copy.reset();
+        context.close();
+        ::_exit(refused == 3 ? 0 : 1);
+      }
+      int status = -1;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    }
+    ops::barrier(*copy);
+    ops::allreduce(*copy, buffer);
+    EXPECT_EQ(values.front(), 1.0F);
+  });
+}
+#endif
 
 TEST(Contexts, DuplicatesServeSeveralThreads) {
   on_ranks([](Context& context) {
