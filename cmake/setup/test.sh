@@ -11,7 +11,7 @@ export STEP_TOTAL=$((3 + 3 * $#))
 source "$(dirname "$0")/steps.sh"
 
 # Whoever reads only the last line must not take a set-up failure for nothing.
-"$setup_folder/install.sh" || {
+"$setup_folder/install.sh" requirements.txt test-requirements.txt || {
   echo '0 passed, 1 failed, 0 skipped'
   exit 1
 }

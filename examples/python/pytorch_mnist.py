@@ -13,11 +13,10 @@ import torch
 from torch.nn import functional
 
 import bluefog_cpp.torch as bf
-from bluefog_cpp import topology_util
+import dist_optimizer
+from evaluation import evaluate
 
 DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
-OPTIMIZERS = ("neighbor_allreduce", "hierarchical_neighbor_allreduce", "allreduce",
-              "gradient_allreduce", "win_put", "pull_get", "push_sum", "empty")
 
 
 def parse_arguments():
@@ -31,11 +30,7 @@ def parse_arguments():
     parser.add_argument("--lr", type=float, default=0.02, help="for one rank; scaled with their number")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--dist-optimizer", choices=OPTIMIZERS, default="neighbor_allreduce")
-    parser.add_argument("--atc-style", action="store_true",
-                        help="adapt, then combine; else adapt with combine")
-    parser.add_argument("--disable-dynamic-topology", action="store_true",
-                        help="all neighbours in each step, in place of one by turns")
+    dist_optimizer.add_arguments(parser)
     return parser.parse_args()
 
 
@@ -77,39 +72,12 @@ class Net(torch.nn.Module):
         return self.fc2(functional.relu(self.fc1(x.flatten(1))))
 
 
-def distributed(name, is_atc, optimizer, model):
-    if name == "gradient_allreduce":
-        return bf.DistributedGradientAllreduceOptimizer(optimizer, model)
-    if name == "win_put":
-        return bf.DistributedWinPutOptimizer(optimizer, model)
-    if name == "pull_get":
-        return bf.DistributedPullGetOptimizer(optimizer, model)
-    if name == "push_sum":
-        return bf.DistributedPushSumOptimizer(optimizer, model)
-    wrap = (bf.DistributedAdaptThenCombineOptimizer if is_atc
-            else bf.DistributedAdaptWithCombineOptimizer)
-    return wrap(optimizer, model, bf.CommunicationType[name])
-
-
-def take_turns(optimizer, steps):
-    """One neighbour in the next step."""
-    send, receive = next(steps)
-    weight = 1 / (len(receive) + 1)
-    optimizer.dst_weights = send
-    optimizer.src_weights = dict.fromkeys(receive, weight)
-    optimizer.self_weight = weight
-
-
-def train(arguments, model, optimizer, loader, epoch):
-    is_dynamic = (arguments.dist_optimizer == "neighbor_allreduce" and bf.size() > 1
-                  and not arguments.disable_dynamic_topology)
-    steps = topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(), bf.rank())
+def train(arguments, model, optimizer, turns, loader, epoch):
     model.train()
     for batch, (images, labels) in enumerate(loader):
         if arguments.max_batches is not None and batch >= arguments.max_batches:
             break
-        if is_dynamic:
-            take_turns(optimizer, steps)
+        turns.next()
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(images), labels)
         loss.backward()
@@ -117,20 +85,6 @@ def train(arguments, model, optimizer, loader, epoch):
         if batch % 100 == 0:
             print(f"[rank {bf.rank()}] epoch {epoch}, batch {batch}/{len(loader)}: loss "
                   f"{loss.item():.4f}", flush=True)
-
-
-@torch.no_grad()
-def evaluate(model, data, batch_size):
-    """Accuracy and loss over the test images, of which each rank takes its share; collective."""
-    model.eval()
-    totals = torch.zeros(3, dtype=torch.float64)
-    own = torch.utils.data.Subset(data, range(bf.rank(), len(data), bf.size()))
-    for images, labels in torch.utils.data.DataLoader(own, batch_size=batch_size):
-        output = model(images)
-        totals += torch.tensor([len(labels), (output.argmax(1) == labels).sum(),
-                                functional.cross_entropy(output, labels, reduction="sum")])
-    count, right, loss = bf.allreduce(totals, average=False, name="totals").tolist()
-    return right / count, loss / count
 
 
 def main():
@@ -143,16 +97,15 @@ def main():
     loader = torch.utils.data.DataLoader(train_data, batch_size=arguments.batch_size, sampler=sampler)
     model = Net(train_data[0][0].shape[-1])
     bf.broadcast_parameters(model.state_dict(), root_rank=0)
-    if arguments.dist_optimizer == "hierarchical_neighbor_allreduce":
-        bf.set_machine_topology(topology_util.ExponentialGraph(bf.machine_size()))
-    optimizer = distributed(
-        arguments.dist_optimizer, arguments.atc_style,
+    optimizer = dist_optimizer.wrap(
+        arguments,
         torch.optim.SGD(model.parameters(), lr=arguments.lr * bf.size(), momentum=arguments.momentum),
         model)
+    turns = dist_optimizer.Turns(arguments, optimizer)
     bf.broadcast_optimizer_state(optimizer, root_rank=0)
     for epoch in range(1, arguments.epochs + 1):
         sampler.set_epoch(epoch)
-        train(arguments, model, optimizer, loader, epoch)
+        train(arguments, model, optimizer, turns, loader, epoch)
         optimizer.finish()
         accuracy, loss = evaluate(model, test_data, arguments.test_batch_size)
         if bf.rank() == 0:

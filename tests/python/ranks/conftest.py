@@ -1,10 +1,25 @@
 """Each case has a context of its own, so that one that fails on a rank leaves the next in order."""
 
+import os
+
 import pytest
 import torch
 
 import bluefog_cpp
 import bluefog_cpp.torch as bf
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "up_to_ranks(n): a long case that more ranks add nothing to")
+
+
+def pytest_collection_modifyitems(config, items):
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    for item in list(items):
+        mark = item.get_closest_marker("up_to_ranks")
+        if mark is not None and ranks > mark.args[0]:
+            items.remove(item)
+            config.hook.pytest_deselected(items=[item])
 
 
 @pytest.fixture(autouse=True)

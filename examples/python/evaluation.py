@@ -1,0 +1,20 @@
+"""How well a classifier does on test images that the ranks share out."""
+
+import torch
+from torch.nn import functional
+
+import bluefog_cpp.torch as bf
+
+
+@torch.no_grad()
+def evaluate(model, data, batch_size):
+    """Collective. Accuracy and loss over `data`; each rank judges its share by its own model."""
+    model.eval()
+    totals = torch.zeros(3, dtype=torch.float64)
+    own = torch.utils.data.Subset(data, range(bf.rank(), len(data), bf.size()))
+    for images, labels in torch.utils.data.DataLoader(own, batch_size=batch_size):
+        output = model(images)
+        totals += torch.tensor([len(labels), (output.argmax(1) == labels).sum(),
+                                functional.cross_entropy(output, labels, reduction="sum")])
+    count, right, loss = bf.allreduce(totals, average=False, name="totals").tolist()
+    return right / count, loss / count

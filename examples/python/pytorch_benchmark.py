@@ -1,0 +1,118 @@
+"""Images per second of training a torchvision model on synthetic images.
+
+    bfrun -np 4 python pytorch_benchmark.py --model resnet50 --batch-size 64 \
+        --dist-optimizer neighbor_allreduce --atc-style
+"""
+
+import argparse
+import difflib
+import os
+import statistics
+import sys
+import timeit
+
+import torch
+
+import bluefog_cpp.torch as bf
+import dist_optimizer
+
+try:
+    from torchvision import models
+except ImportError:
+    sys.exit("pytorch_benchmark.py takes its models from torchvision: pip install torchvision==0.26.0 "
+             "fits torch 2.11.0")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="resnet50", help="any classification model of torchvision")
+    parser.add_argument("--batch-size", type=int, default=64, help="images of one rank and step")
+    parser.add_argument("--image-size", type=int, default=224, help="pixels along an edge")
+    parser.add_argument("--num-warmup-batches", type=int, default=10)
+    parser.add_argument("--num-batches-per-iter", type=int, default=10)
+    parser.add_argument("--num-iters", type=int, default=10)
+    parser.add_argument("--no-cuda", action="store_true",
+                        help="accepted: this version of bluefog_cpp trains on CPUs")
+    dist_optimizer.add_arguments(parser, more=("pytorch_ddp",))
+    arguments = parser.parse_args()
+    for name in ("batch_size", "image_size", "num_batches_per_iter", "num_iters"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name.replace('_', '-')}: expected 1 or more, found {getattr(arguments, name)}")
+    known = models.list_models(module=models)
+    if arguments.model not in known:
+        near = ", ".join(difflib.get_close_matches(arguments.model, known)) or ", ".join(known)
+        parser.error(f"--model: expected a model of torchvision, found {arguments.model}; there is {near}")
+    return arguments
+
+
+def with_ddp(model):
+    """torch's own data parallelism, over gloo."""
+    if not torch.distributed.is_initialized():
+        launched = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore()}
+        torch.distributed.init_process_group("gloo", rank=bf.rank(), world_size=bf.size(), **launched)
+    return torch.nn.parallel.DistributedDataParallel(model)
+
+
+class Training:
+    """One step after the other on the same images."""
+
+    def __init__(self, arguments):
+        torch.manual_seed(0)
+        self.model = models.get_model(arguments.model, weights=None)
+        bf.broadcast_parameters(self.model.state_dict(), root_rank=0)
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        if arguments.dist_optimizer == "pytorch_ddp":
+            self.model, self.optimizer = with_ddp(self.model), optimizer
+        else:
+            self.optimizer = dist_optimizer.wrap(arguments, optimizer, self.model)
+        self.turns = dist_optimizer.Turns(arguments, self.optimizer)
+        side = arguments.image_size
+        self.images = torch.randn(arguments.batch_size, 3, side, side)
+        self.labels = torch.randint(1000, (arguments.batch_size,))
+
+    def step(self):
+        self.turns.next()
+        self.optimizer.zero_grad()
+        output = self.model(self.images)
+        # Models with auxiliary classifiers return several outputs.
+        output = getattr(output, "logits", output)
+        torch.nn.functional.cross_entropy(output, self.labels).backward()
+        self.optimizer.step()
+
+
+def show(*words):
+    if bf.rank() == 0:
+        print(*words, flush=True)
+
+
+def measure(arguments, training):
+    """This rank's images per second, by iteration."""
+    rates = []
+    show(f"Running warmup: {arguments.num_warmup_batches} batches")
+    timeit.timeit(training.step, number=arguments.num_warmup_batches)
+    show("Running benchmark...")
+    for iteration in range(arguments.num_iters):
+        seconds = timeit.timeit(training.step, number=arguments.num_batches_per_iter)
+        rates.append(arguments.batch_size * arguments.num_batches_per_iter / seconds)
+        show(f"Iter #{iteration}: {rates[-1]:.1f} img/sec per CPU")
+    return rates
+
+
+def main():
+    arguments = parse_arguments()
+    bf.init()
+    show(f"Model: {arguments.model}\nBatch size: {arguments.batch_size}\n"
+         f"Number of CPUs: {bf.size()}\nDistributed optimizer: {arguments.dist_optimizer}")
+    rates = measure(arguments, Training(arguments))
+    # The mean over ranks, whose rates are equal where each step waits for others.
+    rates = bf.allreduce(torch.tensor(rates, dtype=torch.float64), name="rates").tolist()
+    mean, margin = statistics.fmean(rates), 1.96 * statistics.pstdev(rates)
+    show(f"Img/sec per CPU: {mean:.1f} +- {margin:.1f}")
+    show(f"Total img/sec on {bf.size()} CPU(s): {bf.size() * mean:.1f} +- {bf.size() * margin:.1f}")
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
