@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <compare>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -105,15 +108,86 @@ void check_same_moment(const std::string& file, const SavedPart& part, const Sav
   }
 }
 
+struct Moment {
+  std::int64_t step_count = -1;
+  int ranks = 0;
+
+  friend auto operator<=>(const Moment&, const Moment&) = default;
+};
+
+std::string new_file(const std::string& prefix, int rank) {
+  return checkpoint_file(prefix, rank) + ".new";
+}
+
+/// The moment of `file`, if it is whole.
+std::optional<Moment> moment_of(const std::string& file) {
+  if (!std::filesystem::exists(file)) {
+    return std::nullopt;
+  }
+  try {
+    const SavedPart part = read_part(file);
+    return Moment{.step_count = part.step_count, .ranks = part.ranks};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// Whether saving was cut off: a new file has not taken the old one's place.
+bool has_new_files(const std::string& prefix) {
+  const std::filesystem::path path(prefix);
+  const std::string begin = path.filename().string() + ".rank";
+  std::error_code error;
+  const std::filesystem::directory_iterator folder(
+      path.has_parent_path() ? path.parent_path() : ".", error);
+  return !error && std::ranges::any_of(folder, [&](const auto& entry) {
+           const std::string name = entry.path().filename().string();
+           return name.starts_with(begin) && name.ends_with(".pt.new");
+         });
+}
+
+/// Each rank's file of the newest moment that all of them have.
+class Files {
+ public:
+  explicit Files(const std::string& prefix) : prefix_(prefix) {
+    if (!has_new_files(prefix)) {
+      return;
+    }
+    for (const auto& candidate :
+         {moment_of(new_file(prefix, 0)), moment_of(checkpoint_file(prefix, 0))}) {
+      if (candidate && (!moment_ || *candidate > *moment_) && is_complete(*candidate)) {
+        moment_ = candidate;
+      }
+    }
+  }
+
+  [[nodiscard]] std::string of(int rank) const {
+    const std::string fresh = new_file(prefix_, rank);
+    return moment_ && moment_of(fresh) == moment_ ? fresh : checkpoint_file(prefix_, rank);
+  }
+
+ private:
+  [[nodiscard]] bool is_complete(const Moment& moment) const {
+    for (int rank = 0; rank < moment.ranks; ++rank) {
+      if (moment_of(new_file(prefix_, rank)) != moment &&
+          moment_of(checkpoint_file(prefix_, rank)) != moment) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::string prefix_;
+  std::optional<Moment> moment_;
+};
+
 /// The mean of all ranks' models; what is not floating-point is the first's.
-NamedTensors mean_model(const std::string& prefix, const SavedPart& first,
-                        const NamedTensors& model) {
+NamedTensors mean_model(const Files& files, const SavedPart& first, const NamedTensors& model) {
   std::vector<at::Tensor> sums;
   for (const NamedTensor& item : first.tensors) {
     sums.push_back(item.tensor.is_floating_point() ? item.tensor.to(at::kDouble) : item.tensor);
   }
   for (int rank = 1; rank < first.ranks; ++rank) {
-    const std::string file = checkpoint_file(prefix, rank);
+    const std::string file = files.of(rank);
     const SavedPart part = read_part(file);
     check_same_moment(file, part, first);
     check_fits(file, part, model);
@@ -137,8 +211,10 @@ std::string checkpoint_file(const std::string& prefix, int rank) {
   return fmt::format("{}.rank{}.pt", prefix, rank);
 }
 
-void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
-                     DistributedOptimizer& optimizer) {
+namespace {
+
+void write_part(const std::string& file, const torch::nn::Module& module,
+                DistributedOptimizer& optimizer) {
   const torch::NoGradGuard no_grad;
   torch::serialize::OutputArchive state;
   optimizer.save(state);  // ends what is in flight, so that the parameters are final
@@ -154,16 +230,36 @@ void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
   archive.write("step_count", c10::IValue(optimizer.step_count()));
   archive.write("model", model);
   archive.write("optimizer", state);
-
-  const std::string file = checkpoint_file(prefix, optimizer.context().rank());
-  const std::string part = file + ".part";
   try {
-    archive.save_to(part);
-    std::filesystem::rename(part, file);
+    archive.save_to(file);
   } catch (const std::exception& error) {
-    std::remove(part.c_str());
     throw InvalidArgument(
         fmt::format("checkpoint file '{}': expected to write it, found: {}", file, error.what()));
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
+                     DistributedOptimizer& optimizer) {
+  Context& context = optimizer.context();
+  const std::string file = checkpoint_file(prefix, context.rank());
+  const std::string fresh = new_file(prefix, context.rank());
+  Statement statement;
+  statement.lines.push_back(fmt::format("step {}", optimizer.step_count()));
+  try {
+    write_part(fresh, module, optimizer);
+  } catch (const Error& error) {
+    statement.problem = error.what();
+    std::remove(fresh.c_str());
+  }
+  // Where this fails the new file stays: another rank may have gone on, and then it is needed.
+  check_ranks_agree(context, "save_checkpoint", statement);
+  std::error_code error;
+  std::filesystem::rename(fresh, file, error);
+  if (error) {
+    throw InvalidArgument(fmt::format("rank {}, checkpoint file '{}': expected to rename it, found: {}",
+                                      context.rank(), fresh, error.message()));
   }
 }
 
@@ -177,19 +273,20 @@ LoadedCheckpoint load_checkpoint(const std::string& prefix, torch::nn::Module& m
   NamedTensors values;
   std::optional<SavedPart> own;
   try {
-    SavedPart first = read_part(checkpoint_file(prefix, 0));
-    check_fits(checkpoint_file(prefix, 0), first, model);
+    const Files files(prefix);
+    SavedPart first = read_part(files.of(0));
+    check_fits(files.of(0), first, model);
     loaded = {.saved_ranks = first.ranks,
               .step_count = first.step_count,
               .has_optimizer_state = first.ranks == context.size()};
     if (loaded.has_optimizer_state) {
-      const std::string file = checkpoint_file(prefix, context.rank());
+      const std::string file = files.of(context.rank());
       own.emplace(read_part(file));
       check_same_moment(file, *own, first);
       check_fits(file, *own, model);
       values = own->tensors;
     } else {
-      values = mean_model(prefix, first, model);
+      values = mean_model(files, first, model);
     }
     statement.lines.push_back(
         fmt::format("step {} of {} ranks", loaded.step_count, loaded.saved_ranks));

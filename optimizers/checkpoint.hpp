@@ -10,14 +10,17 @@ namespace bluefog::optimizers {
 /// The file of one rank: "<prefix>.rank<rank>.pt".
 [[nodiscard]] std::string checkpoint_file(const std::string& prefix, int rank);
 
-/// Writes this rank's part of a checkpoint: parameters and buffers of `module`, the wrapped
-/// optimizer's and the algorithm's state, and the position in the schedule. Every rank calls it
-/// after the same step; it ends what is in flight and does not communicate. A file appears whole or
-/// not at all.
+/// Collective. Writes this rank's part of a checkpoint: parameters and buffers of `module`, the
+/// wrapped optimizer's and the algorithm's state, and the position in the schedule. Every rank calls
+/// it after the same step; it ends what is in flight.
 ///
-/// A tensor costs its own elements in the file, although parameters lie in common buckets.
-/// @throws InvalidArgument if the file cannot be written, naming it.
-/// @throws StateError with gradient all-reduce between the steps of one round, whose sums of
+/// A new file ("….pt.new") takes the old one's place when all ranks have written theirs: whenever a
+/// rank dies, `load_checkpoint` finds the files of one moment. A tensor costs its own elements in
+/// the file, although parameters lie in common buckets.
+/// @throws InvalidArgument if the file cannot be written, naming it; PeerFailure on the other ranks;
+///   the checkpoint that was there before stays. MismatchError where ranks save after different
+///   steps.
+/// @throws InvalidArgument with gradient all-reduce between the steps of one round, whose sums of
 ///   gradients would be lost.
 void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
                      DistributedOptimizer& optimizer);
@@ -32,7 +35,8 @@ struct LoadedCheckpoint {
   bool has_optimizer_state = false;
 };
 
-/// Collective. Reads a checkpoint into `module` and `optimizer`.
+/// Collective. Reads a checkpoint into `module` and `optimizer`: the newest of which all ranks' files
+/// are there, where saving was cut off.
 ///
 /// On as many ranks as wrote it, each reads its own file and goes on exactly as the run that wrote
 /// it does, bit for bit. On another number of ranks every rank starts from the mean of the saved

@@ -193,8 +193,9 @@ TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
     save_checkpoint(folder.prefix(), run.point, run.optimizer);
     run.steps(1);
     const at::Tensor later = run.point.x().detach().clone();
+    save_checkpoint(folder.prefix() + "_later", run.point, run.optimizer);
     if (is_last) {
-      save_checkpoint(folder.prefix(), run.point, run.optimizer);
+      std::filesystem::rename(checkpoint_file(folder.prefix() + "_later", context.rank()), own);
     }
     ops::barrier(context);
     if (context.size() > 1) {
@@ -206,6 +207,65 @@ TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
       }
       EXPECT_SAME(run.point.x(), later);
     }
+  });
+}
+
+TEST(Checkpoint, ASaveThatIsCutOffCostsAtMostThatSave) {
+  namespace fs = std::filesystem;
+  on_ranks(some_ranks(2), [](Context& context) {
+    const Folder folder(context);
+    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
+    const std::string own = checkpoint_file(folder.prefix(), context.rank());
+    const bool is_last = context.rank() == context.size() - 1;
+    run.steps(1);
+    save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    const at::Tensor first = run.point.x().detach().clone();
+    fs::copy_file(own, own + ".first");
+    run.steps(1);
+    save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    const at::Tensor second = run.point.x().detach().clone();
+    const auto expect_loaded = [&](const at::Tensor& value, std::int64_t step) {
+      ops::barrier(context);
+      const auto loaded = load_checkpoint(folder.prefix(), run.point, run.optimizer);
+      EXPECT_EQ(loaded.step_count, step);
+      EXPECT_SAME(run.point.x(), value);
+      ops::barrier(context);
+    };
+    // The last rank ended before its new file took the old one's place.
+    if (is_last) {
+      fs::rename(own, own + ".new");
+      fs::copy_file(own + ".first", own);
+    }
+    expect_loaded(second, 2);
+    // No rank's had, and the last one's is not whole.
+    if (is_last) {
+      fs::resize_file(own + ".new", fs::file_size(own + ".new") / 2);
+    } else {
+      fs::rename(own, own + ".new");
+      fs::copy_file(own + ".first", own);
+    }
+    expect_loaded(first, 1);
+    save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    EXPECT_FALSE(fs::exists(own + ".new"));
+  });
+}
+
+TEST(Checkpoint, AFileThatCannotBeWrittenLeavesTheOldOnes) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const Folder folder(context);
+    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
+    save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    run.steps(1);
+    const std::string blocked = checkpoint_file(folder.prefix(), context.rank()) + ".new";
+    if (context.rank() == 0) {
+      std::filesystem::create_directory(blocked);
+      EXPECT_THROW(save_checkpoint(folder.prefix(), run.point, run.optimizer), InvalidArgument);
+    } else {
+      EXPECT_THROW(save_checkpoint(folder.prefix(), run.point, run.optimizer), PeerFailure);
+    }
+    ops::barrier(context);
+    EXPECT_EQ(load_checkpoint(folder.prefix(), run.point, run.optimizer).step_count, 0);
+    ops::barrier(context);
   });
 }
 
@@ -261,7 +321,7 @@ TEST(Checkpoint, NotBetweenTheStepsOfASumOfGradients) {
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
     const LeastSquares problem = LeastSquares::of_rank(0);
     train(optimizer, point, problem);
-    EXPECT_THROW(save_checkpoint(folder.prefix(), point, optimizer), StateError);
+    EXPECT_THROW(save_checkpoint(folder.prefix(), point, optimizer), InvalidArgument);
     train(optimizer, point, problem);
     save_checkpoint(folder.prefix(), point, optimizer);
   });
