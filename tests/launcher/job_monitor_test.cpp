@@ -148,6 +148,16 @@ TEST(JobMonitor, ARankThatNeverSaidHowItEndedIsAFailure) {
               ElementsAre(HasSubstr("rank 1 on host a (pid 101)")));
 }
 
+TEST(JobMonitor, RanksThatMpirunEndedAreSaidToHaveBeen) {
+  JobMonitor monitor({.ranks = 3, .fault_tolerant = true});
+  for (int rank = 0; rank < 3; ++rank) static_cast<void>(monitor.take(started(rank)));
+  static_cast<void>(monitor.take(ended(0, 0, SIGKILL)));
+  static_cast<void>(monitor.take(ended(1, 1)));
+  EXPECT_THAT(monitor.closing_lines(kSuccess),
+              ElementsAre(HasSubstr("rank 0 on"), HasSubstr("rank 1 on"),
+                          HasSubstr("because another rank exited with an error")));
+}
+
 TEST(JobMonitor, AJobToldToEndEndsBySignal) {
   JobMonitor monitor({.ranks = 1});
   monitor.take_signal(SIGUSR1);
