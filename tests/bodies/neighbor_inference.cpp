@@ -74,8 +74,8 @@ TEST(NeighborInference, WrongRanksAreRefusedAndTheContextGoesOn) {
          {std::vector{-1}, std::vector{n}, std::vector{context.rank()}, std::vector{next, next}}) {
       EXPECT_THROW((void)ops::infer_sources(context, wrong), InvalidArgument);
       EXPECT_THROW((void)ops::infer_destinations(context, wrong), InvalidArgument);
+      ops::barrier(context);  // ranks hear of few refusals at once
     }
-    ops::barrier(context);
     if (n > 1) {  // one rank alone has it wrong
       try {
         (void)ops::infer_sources(context, {context.rank() == 0 ? n : 0});
