@@ -5,6 +5,7 @@
 """
 
 import argparse
+import atexit
 import difflib
 import os
 import statistics
@@ -49,8 +50,10 @@ def parse_arguments():
 def with_ddp(model):
     """torch's own data parallelism, over gloo."""
     if not torch.distributed.is_initialized():
+        # Where bfrun starts the ranks, it tells them where they meet.
         launched = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore()}
         torch.distributed.init_process_group("gloo", rank=bf.rank(), world_size=bf.size(), **launched)
+        atexit.register(torch.distributed.destroy_process_group)
     return torch.nn.parallel.DistributedDataParallel(model)
 
 
@@ -110,8 +113,6 @@ def main():
     mean, margin = statistics.fmean(rates), 1.96 * statistics.pstdev(rates)
     show(f"Img/sec per CPU: {mean:.1f} +- {margin:.1f}")
     show(f"Total img/sec on {bf.size()} CPU(s): {bf.size() * mean:.1f} +- {bf.size() * margin:.1f}")
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

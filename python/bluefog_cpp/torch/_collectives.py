@@ -16,6 +16,7 @@ from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._deprecation import renamed
 from bluefog_cpp.torch._plans import DstWeights
+from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._tensors import copied, elements, like, store
 
@@ -32,6 +33,7 @@ def poll(handle: int) -> bool:
     return current().is_done(handle)
 
 
+@ranged
 def synchronize(handle: int) -> Optional[torch.Tensor]:
     """Blocks until the call is complete and returns its result. The handle is used up.
 
@@ -47,6 +49,7 @@ wait = synchronize
 
 
 @renamed(**_NEW_NAMES)
+@ranged
 def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
                        src_weights: Optional[Mapping[int, float]] = None,
                        dst_weights: Optional[DstWeights] = None, enable_topo_check: bool = True,
@@ -73,6 +76,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
 
 
 @renamed(**_NEW_NAMES)
+@ranged
 def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
                         src_weights: Optional[Mapping[int, float]] = None,
                         dst_weights: Optional[DstWeights] = None, enable_topo_check: bool = True,
@@ -86,6 +90,7 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = 
 
 
 @renamed(**_NEW_NAMES)
+@ranged
 def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
                                    src_weights: Optional[Mapping[int, float]] = None,
                                    dst_weights: Optional[DstWeights] = None,
@@ -102,6 +107,7 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optiona
 
 
 @renamed(**_NEW_NAMES)
+@ranged
 def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
                                     src_weights: Optional[Mapping[int, float]] = None,
                                     dst_weights: Optional[DstWeights] = None,
@@ -133,6 +139,7 @@ def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _pl
 
 
 @renamed(**_NEW_MACHINE_NAMES)
+@ranged
 def hierarchical_neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
                                     src_machine_weights: Optional[Mapping[int, float]] = None,
                                     dst_machine_weights: Optional[DstWeights] = None,
@@ -152,6 +159,7 @@ def hierarchical_neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Option
 
 
 @renamed(**_NEW_MACHINE_NAMES)
+@ranged
 def hierarchical_neighbor_allreduce_nonblocking(
         tensor: torch.Tensor, *, self_weight: Optional[float] = None,
         src_machine_weights: Optional[Mapping[int, float]] = None,
@@ -174,6 +182,7 @@ def _start_hierarchical(runtime, tensor, self_weight, src, dst, enable_topo_chec
 # ---- allreduce
 
 
+@ranged
 def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local: bool = False,
               name: Optional[str] = None) -> torch.Tensor:
     """The average over all ranks, or the sum: the same bits on each.
@@ -183,6 +192,7 @@ def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local:
     return wait(allreduce_nonblocking(tensor, average, is_hierarchical_local, name))
 
 
+@ranged
 def allreduce_nonblocking(tensor: torch.Tensor, average: bool = True,
                           is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
     """Starts `allreduce`."""
@@ -190,12 +200,14 @@ def allreduce_nonblocking(tensor: torch.Tensor, average: bool = True,
                            name)
 
 
+@ranged
 def allreduce_(tensor: torch.Tensor, average: bool = True, is_hierarchical_local: bool = False,
                name: Optional[str] = None) -> torch.Tensor:
     """`allreduce` in place."""
     return wait(allreduce_nonblocking_(tensor, average, is_hierarchical_local, name))
 
 
+@ranged
 def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
                            is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
     """Starts `allreduce_`."""
@@ -211,21 +223,25 @@ def _allreduce(average: bool, in_machine: bool) -> Callable:
 # ---- broadcast
 
 
+@ranged
 def broadcast(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> torch.Tensor:
     """The root's tensor, on every rank. Any dtype, the same shape everywhere."""
     return wait(broadcast_nonblocking(tensor, root_rank, name))
 
 
+@ranged
 def broadcast_nonblocking(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
     """Starts `broadcast`."""
     return _start_in_place(copied(tensor), tensor, like, _broadcast(root_rank), name)
 
 
+@ranged
 def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> torch.Tensor:
     """`broadcast` in place."""
     return wait(broadcast_nonblocking_(tensor, root_rank, name))
 
 
+@ranged
 def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
     """Starts `broadcast_`."""
     return _start_in_place(elements(tensor), tensor, store, _broadcast(root_rank), name)
@@ -245,12 +261,14 @@ def _start_in_place(buffer: torch.Tensor, tensor: torch.Tensor, finish: Callable
 # ---- gathers
 
 
+@ranged
 def allgather(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
     """The ranks' tensors one after the other along dimension 0, by rank. Their first dimension may
     differ, the others not. A 0-d tensor counts as one of one element."""
     return wait(allgather_nonblocking(tensor, name))
 
 
+@ranged
 def allgather_nonblocking(tensor: torch.Tensor, name: Optional[str] = None) -> int:
     """Starts `allgather`."""
     runtime = current()
@@ -258,6 +276,7 @@ def allgather_nonblocking(tensor: torch.Tensor, name: Optional[str] = None) -> i
     return runtime.add(work, lambda result: like(result, tensor))
 
 
+@ranged
 def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Optional[Sequence[int]] = None,
                        dst_ranks: Optional[Sequence[int]] = None, enable_topo_check: bool = True,
                        name: Optional[str] = None) -> torch.Tensor:
@@ -267,6 +286,7 @@ def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Optional[Sequence[int
                                                enable_topo_check=enable_topo_check, name=name))
 
 
+@ranged
 def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
                                    src_ranks: Optional[Sequence[int]] = None,
                                    dst_ranks: Optional[Sequence[int]] = None,
@@ -284,6 +304,7 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
 # ---- pair_gossip, barrier
 
 
+@ranged
 def pair_gossip(tensor: torch.Tensor, target_rank: int, self_weight: Optional[float] = None,
                 pair_weight: Optional[float] = None, name: Optional[str] = None) -> torch.Tensor:
     """self_weight x + pair_weight x_target, between two ranks that call it with each other as the
@@ -291,6 +312,7 @@ def pair_gossip(tensor: torch.Tensor, target_rank: int, self_weight: Optional[fl
     return wait(pair_gossip_nonblocking(tensor, target_rank, self_weight, pair_weight, name))
 
 
+@ranged
 def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
                             self_weight: Optional[float] = None,
                             pair_weight: Optional[float] = None, name: Optional[str] = None) -> int:
@@ -309,6 +331,7 @@ def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
     return runtime.add(work, lambda _: like(result, tensor))
 
 
+@ranged
 def barrier() -> None:
     """Returns when every rank has entered it."""
     core.barrier(current().context)

@@ -1,6 +1,7 @@
 """How a wrapped optimizer takes a step: the algorithm of the C++ core, which has the user's own
 optimizer make each local step."""
 
+import sys
 import weakref
 from typing import Callable, Dict, Iterable, List, Optional, Tuple, Union
 
@@ -9,6 +10,7 @@ import torch
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError, UnsupportedError
 from bluefog_cpp.torch import _plans
+from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 
 Models = Union[torch.nn.Module, Iterable[torch.nn.Module]]
@@ -78,7 +80,7 @@ class DistributedStep:
         self._unscale()
         try:
             plan = self._prepare(before)
-            self.core.step()
+            optimizer_step(self.core)
         except BaseException:
             if plan is not None:
                 plan.failed()
@@ -88,6 +90,20 @@ class DistributedStep:
             self._closure = None
             self._passes.clear()
         return self._loss if self._reevaluates else loss
+
+    def makes_state_only(self) -> bool:
+        """Whether torch.distributed.checkpoint calls: it steps an optimizer that has no state yet, with
+        zeros, to see what state it will have. That step is local."""
+        frame = sys._getframe(1)
+        for _ in range(4):  # torch's hooks of `step`, and a scheduler's, lie between
+            frame = frame and frame.f_back
+            if frame and frame.f_code.co_name == "_init_optim_state":
+                return True
+        return False
+
+    def local_step(self):
+        """The step of the optimizer's own class."""
+        return self._plain_step(self._optimizer())
 
     def zero_grad(self) -> bool:
         """Clears the gradients where the algorithm has its own way to; else False."""
@@ -178,6 +194,12 @@ class DistributedStep:
                 group["params"] = parameters
             optimizer.param_groups = groups
             optimizer.__dict__.update(hidden)
+
+
+@ranged
+def optimizer_step(algorithm: core.DistributedOptimizer) -> None:
+    """A step of the core's."""
+    algorithm.step()
 
 
 class _BackwardPasses:

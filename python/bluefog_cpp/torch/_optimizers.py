@@ -50,6 +50,8 @@ class DistributedOptimizer:
 
     def step(self, closure: Optional[Callable] = None):
         """The local step and the average, as the algorithm has it. Returns the closure's loss."""
+        if self._distributed.makes_state_only():
+            return self._distributed.local_step()
         return self._distributed.step(closure, self._before_round)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

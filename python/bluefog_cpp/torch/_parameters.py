@@ -6,6 +6,7 @@ import torch
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._state import broadcast_state
 
@@ -13,6 +14,7 @@ Parameters = Union[Mapping[str, torch.Tensor], Iterable[torch.Tensor],
                    Iterable[Tuple[str, torch.Tensor]]]
 
 
+@ranged
 def broadcast_parameters(params: Parameters, root_rank: int) -> None:
     """Collective. Every rank's tensors become the root's: before training, so that all start from
     the same model.
@@ -25,6 +27,7 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
     core.broadcast_tensors(runtime.context, _named(params), root_rank)
 
 
+@ranged
 def allreduce_parameters(params: Parameters) -> None:
     """Collective. Every floating-point tensor becomes its mean over all ranks; others are left alone."""
     runtime = current()
@@ -32,6 +35,7 @@ def allreduce_parameters(params: Parameters) -> None:
     core.average_tensors(runtime.context, _named(params))
 
 
+@ranged
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
     """Collective. The options of every group and the state of every parameter become the root's,
     also where a rank has no state yet."""

@@ -14,6 +14,7 @@ from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch._collectives import poll, synchronize
 from bluefog_cpp.torch._plans import DstWeights, send_weights
+from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._tensors import elements, store
 
@@ -29,6 +30,7 @@ class Window:
 # ---- life
 
 
+@ranged
 def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool:
     """Collective. A window over `tensor` and the topology: a buffer for each in-neighbour, filled
     with this rank's own value, or with zeros. The tensor is kept; `win_update` writes into it.
@@ -46,6 +48,7 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     return True
 
 
+@ranged
 def win_free(name: Optional[str] = None) -> bool:
     """Collective. Gives back the memory of the window, or of all of them. False for an unknown name."""
     runtime = current()
@@ -65,6 +68,7 @@ def get_current_created_window_names() -> List[str]:
 # ---- put, accumulate, get
 
 
+@ranged
 def neighbor_win_put_nonblocking(tensor: torch.Tensor, name: str,
                                  self_weight: Optional[float] = None,
                                  dst_weights: Optional[DstWeights] = None,
@@ -73,6 +77,7 @@ def neighbor_win_put_nonblocking(tensor: torch.Tensor, name: str,
     return _start_store("put", tensor, name, self_weight, dst_weights, require_mutex)
 
 
+@ranged
 def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: Optional[float] = None,
                      dst_weights: Optional[DstWeights] = None, require_mutex: bool = False) -> bool:
     """Writes tensor · dst_weights[r] into the buffer that out-neighbour r keeps for this rank; then
@@ -85,6 +90,7 @@ def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: Optional[floa
                                                  require_mutex))
 
 
+@ranged
 def neighbor_win_accumulate_nonblocking(tensor: torch.Tensor, name: str,
                                         self_weight: Optional[float] = None,
                                         dst_weights: Optional[DstWeights] = None,
@@ -93,6 +99,7 @@ def neighbor_win_accumulate_nonblocking(tensor: torch.Tensor, name: str,
     return _start_store("accumulate", tensor, name, self_weight, dst_weights, require_mutex)
 
 
+@ranged
 def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: Optional[float] = None,
                             dst_weights: Optional[DstWeights] = None,
                             require_mutex: bool = False) -> bool:
@@ -101,6 +108,7 @@ def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: Option
                                                         require_mutex))
 
 
+@ranged
 def neighbor_win_get_nonblocking(name: str, src_weights: Optional[Mapping[int, float]] = None,
                                  require_mutex: bool = False) -> int:
     """Starts `neighbor_win_get`."""
@@ -109,6 +117,7 @@ def neighbor_win_get_nonblocking(name: str, src_weights: Optional[Mapping[int, f
     return runtime.add(work, lambda _: None)
 
 
+@ranged
 def neighbor_win_get(name: str, src_weights: Optional[Mapping[int, float]] = None,
                      require_mutex: bool = False) -> bool:
     """Fetches the in-neighbours' window tensors, times their weight, into this rank's buffers."""
@@ -120,6 +129,7 @@ def win_poll(handle: int) -> bool:
     return poll(handle)
 
 
+@ranged
 def win_wait(handle: int) -> bool:
     """Blocks until the call is complete; raises its error, else returns True."""
     synchronize(handle)
@@ -137,6 +147,7 @@ win_get_nonblocking = neighbor_win_get_nonblocking
 # ---- update
 
 
+@ranged
 def win_update(name: str, self_weight: Optional[float] = None,
                neighbor_weights: Optional[Mapping[int, float]] = None, reset: bool = False,
                clone: bool = False, require_mutex: bool = False) -> torch.Tensor:
@@ -160,6 +171,7 @@ def win_update(name: str, self_weight: Optional[float] = None,
     return output
 
 
+@ranged
 def win_update_then_collect(name: str, require_mutex: bool = True) -> torch.Tensor:
     """x ← x + Σ_j b(j), and the buffers become zero: nothing that was accumulated is lost or counted
     twice."""

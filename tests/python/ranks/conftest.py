@@ -16,8 +16,7 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     for item in list(items):
-        mark = item.get_closest_marker("up_to_ranks")
-        if mark is not None and ranks > mark.args[0]:
+        if any(ranks > mark.args[0] for mark in item.iter_markers("up_to_ranks")):
             items.remove(item)
             config.hook.pytest_deselected(items=[item])
 

@@ -1,0 +1,68 @@
+"""A model averager of the interface of torch.distributed.algorithms.model_averaging, which for example
+torch.distributed.optim.PostLocalSGDOptimizer takes."""
+
+from typing import Dict, Iterable, List, Union
+
+import torch
+from torch.distributed.algorithms.model_averaging.averagers import ModelAverager
+
+from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.torch._collectives import (allreduce_nonblocking_,
+                                            hierarchical_neighbor_allreduce_nonblocking,
+                                            neighbor_allreduce_nonblocking_, synchronize)
+from bluefog_cpp.torch._optimizers import CommunicationType
+
+Parameters = Union[Iterable[torch.nn.Parameter], Iterable[Dict]]
+
+
+class NeighborAverager(ModelAverager):
+    """Averages parameters with neighbours every `period` steps, from step `warmup_steps` on.
+
+    communication_type: over whom; the weights are those of the topology. torch.distributed need not
+    be initialized. Raises InvalidArgument for a period below 1 or a negative number of steps.
+    """
+
+    def __init__(self, period: int = 1, warmup_steps: int = 0,
+                 communication_type: CommunicationType = CommunicationType.neighbor_allreduce):
+        # Not the base's, which asks for a process group.
+        if period < 1:
+            raise InvalidArgument(f"period: expected 1 or more, found {period}")
+        if warmup_steps < 0:
+            raise InvalidArgument(f"warmup_steps: expected 0 or more, found {warmup_steps}")
+        self.process_group = None
+        self.period = period
+        self.warmup_steps = warmup_steps
+        self.communication_type = CommunicationType(communication_type)
+        self.step = 0
+
+    def average_parameters(self, params: Parameters) -> None:
+        """Collective. Counts a step, and averages if it is one of those.
+
+        params: of a model, or the groups of an optimizer. All in flight together.
+        """
+        steps = self.step - self.warmup_steps
+        self.step += 1
+        if steps >= 0 and steps % self.period == 0:
+            self._average(_tensors(params))
+
+    def _average(self, tensors: List[torch.Tensor]) -> None:
+        kind = self.communication_type
+        if kind is CommunicationType.empty:
+            return
+        if kind is CommunicationType.hierarchical_neighbor_allreduce:
+            handles = [hierarchical_neighbor_allreduce_nonblocking(t, name=f"parameter {place}")
+                       for place, t in enumerate(tensors)]
+            for tensor, handle in zip(tensors, handles):
+                tensor.copy_(synchronize(handle))
+            return
+        start = (allreduce_nonblocking_ if kind is CommunicationType.allreduce
+                 else neighbor_allreduce_nonblocking_)
+        for handle in [start(t, name=f"parameter {place}") for place, t in enumerate(tensors)]:
+            synchronize(handle)
+
+
+def _tensors(params: Parameters) -> List[torch.Tensor]:
+    found: List[torch.Tensor] = []
+    for item in params:
+        found.extend(p.detach() for p in (item["params"] if isinstance(item, dict) else [item]))
+    return found
