@@ -30,3 +30,12 @@ stop() {
   [ $# -eq 0 ] || printf '  %s\n' "$@" >&2
   exit 1
 }
+
+# link_command PROGRAM: the environment's bin folder has the command, unless pip has installed it there.
+link_command() {
+  local link
+  link=$venv/bin/$(basename "$1")
+  if [ -x "$1" ] && { [ -L "$link" ] || [ ! -e "$link" ]; }; then
+    ln -sfn "$1" "$link"
+  fi
+}

@@ -21,8 +21,8 @@ cmake --preset release ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORC
   ${CMAKE_ARGS:-} || stop 'CMake could not configure the build; its words are above.'
 step_end 'build/release'
 
-step 'build train_images and bfrun'
-cmake --build --preset release --target train_images bfrun ||
+step 'build train_images, bfrun and bftopo'
+cmake --build --preset release --target train_images bfrun bftopo ||
   stop 'the build failed; the compiler says why above.'
 step_end 'built'
 
@@ -30,6 +30,9 @@ bfrun=$(find build/release -name bfrun -type f -perm -u+x | head -n 1)
 program=$(find build/release -name train_images -type f -perm -u+x | head -n 1)
 [ -n "$bfrun" ] && [ -n "$program" ] || stop 'the build made no bfrun or no train_images.' \
   'What configure said of MPI and LibTorch, above, tells why.'
+
+link_command "$bfrun"
+link_command "$root/build/release/bluefog_cpp/bftopo/bftopo"
 
 step "train on $np ranks: bfrun -np $np $program ${ARGS:-}"
 # shellcheck disable=SC2086

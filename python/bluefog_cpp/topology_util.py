@@ -5,12 +5,12 @@ weight; the loop at a rank holds its self weight. The graphs are built by the C+
 """
 
 import math
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import networkx as nx
 
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.errors import InvalidArgument, UnsupportedError
 
 SendRecvRanks = Tuple[List[int], List[int]]
 
@@ -99,6 +99,39 @@ def GetSendWeights(topo: nx.DiGraph, rank: int) -> Tuple[float, Dict[int, float]
     """The self weight of `rank`, and the weights that those who hear it give to its value."""
     weights = {j: topo.edges[rank, j].get("weight", 1.0) for j in topo.successors(rank)}
     return weights.pop(rank, 0.0), dict(sorted(weights.items()))
+
+
+def draw(topo: nx.DiGraph, axes: Any = None, weights: bool = False) -> Any:
+    """Draws the ranks on a circle with their edges, rank 0 on top, the others clockwise.
+
+    axes: of matplotlib; default: those of a new figure. weights: writes them on the edges. Returns the
+    axes: `draw(graph).figure.savefig("graph.png")`. Raises TypeError for anything but a DiGraph, and
+    UnsupportedError where matplotlib is not installed.
+    """
+    to_mixing_matrix(topo, is_weighted=False)
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise UnsupportedError("draw expects matplotlib, which is not installed: pip install "
+                               "matplotlib") from error
+    if axes is None:
+        axes = pyplot.figure().add_subplot()
+    size = topo.number_of_nodes()
+    places = {rank: (math.sin(2 * math.pi * rank / size), math.cos(2 * math.pi * rank / size))
+              for rank in range(size)}
+    edges = [(i, j) for i, j in topo.edges if i != j]
+    # An edge that has a counterpart bends, so that both are seen.
+    nx.draw_networkx_nodes(topo, places, ax=axes, node_color="lightsteelblue")
+    nx.draw_networkx_labels(topo, places, ax=axes)
+    for style, chosen in (("arc3,rad=0.15", [e for e in edges if topo.has_edge(*e[::-1])]),
+                          ("arc3", [e for e in edges if not topo.has_edge(*e[::-1])])):
+        nx.draw_networkx_edges(topo, places, edgelist=chosen, ax=axes, connectionstyle=style)
+        if weights and chosen:
+            texts = {edge: f"{topo.edges[edge].get('weight', 1.0):.3g}" for edge in chosen}
+            nx.draw_networkx_edge_labels(topo, places, texts, ax=axes, connectionstyle=style)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    return axes
 
 
 def GetDynamicOnePeerSendRecvRanks(topo: nx.DiGraph, self_rank: int) -> Iterator[SendRecvRanks]:

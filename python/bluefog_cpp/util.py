@@ -9,8 +9,8 @@ from typing import Iterator, Optional
 def env(**variables: Optional[str]) -> Iterator[None]:
     """Sets environment variables for the time of the block; None removes one.
 
-    >>> with env(BLUEFOG_TIMEOUT="5"):
-    ...     bf.init()
+        with env(BLUEFOG_TIMEOUT="5"):
+            bf.init()
     """
     before = {name: os.environ.get(name) for name in variables}
     try:

@@ -63,5 +63,19 @@ stand_in no_network df 'printf "filesystem\\n/dev/disk 9 9 99999999 0%% /\\n"'
 expect no_network 'pip cannot reach the package index' BLUEFOG_SKIP_PACKAGES=1 \
   BLUEFOG_VENV="$work/empty" PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_RETRIES=0 PIP_CONFIG_FILE=
 
+# What a build made is a command of the environment, and what pip installed stays.
+(
+  export BLUEFOG_VENV=$work/linked
+  mkdir -p "$BLUEFOG_VENV/bin"
+  # shellcheck source=cmake/setup/steps.sh
+  source "$source_folder/cmake/setup/steps.sh"
+  stand_in built first 'echo built'
+  stand_in built second 'echo built'
+  printf '#!/bin/sh\necho installed\n' >"$BLUEFOG_VENV/bin/second"
+  chmod +x "$BLUEFOG_VENV/bin/second"
+  for name in first first second; do link_command "$work/built/bin/$name"; done
+  [ "$("$BLUEFOG_VENV/bin/first") $("$BLUEFOG_VENV/bin/second")" = 'built installed' ]
+) && echo 'ok: link_command' || { echo 'FAILED: link_command'; failures=$((failures + 1)); }
+
 rm -rf "$work"
 exit $((failures > 0))

@@ -1,4 +1,5 @@
 import itertools
+import sys
 
 import networkx as nx
 import numpy
@@ -112,3 +113,21 @@ def test_machines():
     for wrong in ((10, 3, 0, 0), (10, 2, 3, 0), (10, 0, 0, 0)):
         with pytest.raises(ValueError):
             topology_util.GetExp2DynamicSendRecvMachineRanks(*wrong)
+
+
+def test_graphs_are_drawn(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib").use("agg")
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(0, 1, 0.5), (1, 0, 0.25), (1, 2, 0.125), (0, 0, 0.5)])
+    axes = topology_util.draw(graph, weights=True)
+    words = {text.get_text() for text in axes.texts}
+    assert {"0", "1", "2"} <= words and {"0.5", "0.25", "0.125"} <= words
+    from matplotlib.patches import FancyArrowPatch
+    assert len([patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]) == 3
+    axes.figure.savefig(tmp_path / "graph.png")
+    assert topology_util.draw(topology_util.RingGraph(1), axes) is axes
+    with pytest.raises(TypeError):
+        topology_util.draw(nx.Graph())
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(NotImplementedError, match="matplotlib"):
+        topology_util.draw(graph)

@@ -1,0 +1,34 @@
+"""The site of guides and reference builds without a warning, and has all public names."""
+
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import bluefog_cpp.torch as bf
+from bluefog_cpp import errors, topology_util
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def public_names(module):
+    """Classes and functions, by the names that they were defined with."""
+    return {value.__name__ for name, value in vars(module).items()
+            if not name.startswith("_") and (inspect.isfunction(value) or inspect.isclass(value))
+            and value.__module__.startswith("bluefog_cpp")}
+
+
+def test_reference(tmp_path):
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocstrings")
+    build = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", ROOT / "mkdocs.yml", "-d", tmp_path],
+        capture_output=True, text=True, check=False)
+    assert build.returncode == 0, build.stderr
+    pages = "".join(path.read_text() for path in (tmp_path / "reference").glob("*.html"))
+    shown = {name.rpartition(".")[2] for name in re.findall(r'id="(bluefog_cpp\.[\w.]+)"', pages)}
+    expected = public_names(bf) | public_names(topology_util) | public_names(errors)
+    assert len(expected) > 80 and not expected - shown
