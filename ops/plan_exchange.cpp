@@ -1,5 +1,7 @@
 #include "ops/plan_exchange.hpp"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "topology/plan_agreement.hpp"
@@ -16,7 +18,8 @@ PlanExchange::PlanExchange(const Context& context, const NeighborPlan& plan, con
 
 bool PlanExchange::describe(ExchangeSpec& spec) {
   if (described_) {
-    check_bitmaps_agree(static_cast<int>(group_.size()), bitmaps_, call_.describe());
+    check_bitmaps_agree(static_cast<int>(group_.size()), bitmaps_,
+                        fmt::format("rank {}, {}", group_.ranks[group_.own], call_.describe()));
     return false;
   }
   described_ = true;

@@ -44,8 +44,9 @@ struct LoadedCheckpoint {
 /// state as it is and the algorithm's as at the start; all files must then be readable by every
 /// rank.
 /// @throws InvalidArgument naming the file if one is missing, truncated, of another moment than
-///   rank 0's, or of another model (naming the tensor); nothing has changed then. PeerFailure on
-///   ranks whose own part was good.
+///   rank 0's, or of another model (naming the tensor); nothing has changed then, unless the wrapped
+///   optimizer's state is of another class: it is half loaded. PeerFailure on ranks whose own part
+///   was good.
 LoadedCheckpoint load_checkpoint(const std::string& prefix, torch::nn::Module& module,
                                  DistributedOptimizer& optimizer);
 

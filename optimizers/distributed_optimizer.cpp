@@ -1,9 +1,11 @@
 #include "optimizers/distributed_optimizer.hpp"
 
+#include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <optional>
+#include <typeinfo>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -299,11 +301,11 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
   load_state(state, algorithm_->state());
   try {
     optimizer_.load(wrapped);
-  } catch (const c10::Error& error) {
+  } catch (const c10::Error&) {
     throw InvalidArgument(fmt::format(
-        "rank {}: expected the saved state of an optimizer of the wrapped one's class and "
-        "parameters, found another one's, which has left the wrapped one half loaded: {}",
-        context_->rank(), error.what_without_backtrace()));
+        "rank {}: expected the saved state of a {} with these parameters, found that of another "
+        "class or of other parameters, which has left the optimizer half loaded",
+        context_->rank(), c10::demangle(typeid(optimizer_).name())));
   }
   step_count_ = step_count.toInt();
   round_count_ = round_count.toInt();

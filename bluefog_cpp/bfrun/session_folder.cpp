@@ -15,7 +15,9 @@ constexpr const char* kVariable = "PRTE_MCA_prte_local_tmpdir_base";
 
 SessionFolder::SessionFolder(const Environment& environment) {
   const auto chosen = environment.find("TMPDIR");
-  const bool has_place = chosen != environment.end() && !chosen->second.empty();
+  // Open MPI would make a folder that does not exist, and leave it behind.
+  const bool has_place =
+      chosen != environment.end() && std::filesystem::is_directory(chosen->second);
   std::string name = (has_place ? chosen->second : "/tmp") + "/bfrun.XXXXXX";
   if (mkdtemp(name.data()) != nullptr) path_ = std::move(name);
 }

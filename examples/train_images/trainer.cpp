@@ -85,7 +85,12 @@ void Trainer::run() {
     }
   }
   if (first_epoch_ >= options_.epochs) {
-    last = judge();  // all epochs were done before
+    if (context_->rank() == 0) {
+      context_->log().warning(fmt::format(
+          "--resume: all {} epochs had been made, nothing is trained; --epochs asks for more",
+          options_.epochs));
+    }
+    last = judge();
     last.epoch = options_.epochs - 1;
   }
   report_.end(last, throughput_);
