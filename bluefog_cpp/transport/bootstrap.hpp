@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -66,6 +67,8 @@ class Bootstrap {
 
   /// Another rank's process has ended without leaving: its part in the shutdown will not come.
   virtual void note_process_failure() noexcept {}
+  /// Another rank did not come in time: the shutdown waits for it at most `longest` more.
+  virtual void limit_shutdown(std::chrono::nanoseconds /*longest*/) noexcept {}
 
   /// Collective. The transport that reaches every rank, also on other hosts; null if there is none.
   [[nodiscard]] virtual std::unique_ptr<Transport> make_transport(const Settings& settings,

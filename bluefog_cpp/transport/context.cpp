@@ -279,6 +279,9 @@ void Context::close() noexcept {
     if (engine_->has_dead_peer()) {
       bootstrap_->note_process_failure();
     }
+    if (engine_->has_given_up()) {
+      bootstrap_->limit_shutdown(settings_.timeout);
+    }
     engine_->close();
   }
 }

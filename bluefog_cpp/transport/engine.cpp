@@ -313,6 +313,11 @@ bool Engine::has_dead_peer() {
   return false;
 }
 
+bool Engine::has_given_up() {
+  const Lock lock(mutex_);
+  return given_up_;
+}
+
 bool Engine::is_closed() {
   if (is_forked()) {
     return true;

@@ -109,6 +109,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// Whether the process of another rank is known to have ended without leaving the group.
   [[nodiscard]] bool has_dead_peer();
 
+  /// Whether a wait has timed out.
+  [[nodiscard]] bool has_given_up();
+
   [[nodiscard]] bool is_closed();
 
   /// Whether this process is a fork of the rank's.
@@ -225,6 +228,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   int drivers_ = 0;
   int sleepers_ = 0;
   bool closed_ = false;
+  bool given_up_ = false;
   /// The engine whose wait runs its interrupt check in this thread.
   static thread_local const Engine* in_interrupt_check_;
   std::function<void()> interrupt_check_;

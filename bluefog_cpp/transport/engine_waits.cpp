@@ -84,6 +84,7 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
     warn_of_stall(*operation, waiter.stalled());
   }
   if (waiter.timed_out()) {
+    given_up_ = true;
     fail(*operation, timeout_error(*operation));
     return;
   }

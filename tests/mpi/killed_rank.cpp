@@ -1,4 +1,4 @@
-// The last rank ends in the middle of a series of calls, as its argument says (kill, _exit, exit);
+// The last rank ends in the middle of a series of calls, as its argument says (kill, _exit, exit, or stop: it does not go on);
 // the others must hear of it as PeerFailure and end on their own, or abort where a second argument
 // says so. Prints one line per survivor.
 #include <unistd.h>
@@ -17,6 +17,8 @@
 
 namespace {
 
+constexpr int kTimedOut = 7;
+
 [[noreturn]] void end(std::string_view way) {
   constexpr int kStatus = 6;
   if (way == "exit") {
@@ -25,7 +27,7 @@ namespace {
   if (way == "_exit") {
     ::_exit(kStatus);
   }
-  std::raise(SIGKILL);
+  std::raise(way == "stop" ? SIGSTOP : SIGKILL);
   std::abort();
 }
 
@@ -35,7 +37,7 @@ int main(int argc, char** argv) {
   using namespace bluefog;
   const std::string_view way = argc > 1 ? argv[1] : "kill";
   Settings settings = Settings::from_environment();
-  settings.timeout = std::chrono::seconds(20);
+  settings.timeout = std::chrono::seconds(way == "stop" ? 2 : 20);
   const auto context = Context::create(settings);
   const int last = context->size() - 1;
   auto plan = std::make_shared<NeighborPlan>(NeighborPlan::alone(context->rank(), context->size()));
@@ -64,7 +66,10 @@ int main(int argc, char** argv) {
     // A survivor may hear first of another one that has given up.
     std::printf("survivor %d heard of rank %d: %s\n", context->rank(), failure.rank(),
                 failure.what());
-    return 0;
+    return way == "stop" ? kTimedOut : 0;
+  } catch (const TimeoutError& error) {
+    std::printf("survivor %d heard of rank %d: %s\n", context->rank(), last, error.what());
+    return kTimedOut;
   }
   return 1;
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# killed_rank.sh PROGRAM RANKS TRANSPORT [WAY]: PROGRAM's last rank ends (kill, _exit, exit); every
+# killed_rank.sh PROGRAM RANKS TRANSPORT [WAY]: PROGRAM's last rank ends (kill, _exit, exit) or stops; every
 # other one must report PeerFailure and end, under MPI's fault tolerance (ULFM).
 set -u
 program=$1
@@ -20,10 +20,11 @@ if grep -q 'with-ft' <<<"$output"; then
 fi
 survivors=$(grep -c '^survivor .* heard of rank' <<<"$output")
 # mpirun passes on what a rank ended with by itself.
-expected=0
-if [[ $way != kill ]]; then
-  expected=6
-fi
+case $way in
+  kill) expected=0 ;;
+  stop) expected=7 ;;
+  *) expected=6 ;;
+esac
 if [[ $status -ne $expected || $survivors -ne $((ranks - 1)) ]]; then
   echo "expected $((ranks - 1)) survivors and exit code $expected, found $survivors and $status"
   exit 1

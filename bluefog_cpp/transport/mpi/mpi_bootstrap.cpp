@@ -23,6 +23,9 @@ namespace {
 // and thousands of ranks may bring 16 MiB each.
 constexpr std::uint64_t kUnit = 64;
 
+// How long MPI_Finalize waits for ranks that did not come in time.
+constexpr std::chrono::seconds kAfterTimeout(60);
+
 std::uint64_t units_of(std::uint64_t bytes) { return (bytes + kUnit - 1) / kUnit; }
 
 double seconds_since(Deadline::Clock::time_point begin) {
@@ -91,6 +94,7 @@ std::unique_ptr<MpiBootstrap::Flight> MpiBootstrap::run(Call call, std::unique_p
   } catch (const Error& error) {
     broken_ = error.what();
     abandoned_ = std::move(flight);
+    limit_finalize(kAfterTimeout);
     throw;
   }
   return flight;
@@ -240,6 +244,7 @@ std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline) {
     const std::string who = ArrivalMark::roll_call(job_name(), size);
     // Ranks that give up after this one see that it had come.
     [[maybe_unused]] const ArrivalMark* until_the_end = mark.release();
+    limit_finalize(kAfterTimeout);
     throw TimeoutError(
         fmt::format("bootstrap over MPI on rank {}: timed out after {:.3g} s; expected all {} "
                     "ranks, {}",

@@ -40,6 +40,9 @@ class MpiBootstrap final : public Bootstrap {
     return before_finalize(std::move(leave));
   }
   void note_process_failure() noexcept override { mpi::note_process_failure(); }
+  void limit_shutdown(std::chrono::nanoseconds longest) noexcept override {
+    mpi::limit_finalize(longest);
+  }
 
   [[nodiscard]] std::unique_ptr<Transport> make_transport(const Settings& settings,
                                                           Deadline deadline) override;

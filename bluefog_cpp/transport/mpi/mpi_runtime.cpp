@@ -27,9 +27,26 @@ bool flag_of(int (*query)(int*)) noexcept {
   return query(&flag) == MPI_SUCCESS && flag != 0;
 }
 
-// Whether another process has failed, and what this one exits with.
+using std::chrono::nanoseconds;
+
+// Whether another process has failed, how long one that did not come in time is waited for (0: as
+// long as it takes), and what this one exits with.
 std::atomic<bool> saw_failure{false};
+std::atomic<nanoseconds> limit{nanoseconds(0)};
 std::atomic<int> exit_status{0};
+
+constexpr nanoseconds kAfterFailure = std::chrono::seconds(10);
+constexpr nanoseconds kAfterError = std::chrono::seconds(600);
+
+/// How long MPI_Finalize may take; 0: as long as it likes.
+nanoseconds finalize_limit() {
+  const bool has_error = exit_status != 0;
+  const nanoseconds longest = limit;
+  if (saw_failure || (has_error && longest > nanoseconds(0))) {
+    return kAfterFailure;
+  }
+  return longest == nanoseconds(0) && has_error ? kAfterError : longest;
+}
 
 void keep_exit_status(int status, void*) {
   exit_status = status;
@@ -38,14 +55,16 @@ void keep_exit_status(int status, void*) {
   }
 }
 
-// MPI_Finalize waits for a fence of all processes, which Open MPI 5 at times never ends once one of
-// them has failed, less often when its launcher has had time to hear of it. The process then ends
-// without it, with its own exit code.
+// MPI_Finalize waits for a fence of all processes, which one that is stuck never reaches, and which
+// Open MPI 5 at times never ends once one of them has failed, less often when its launcher has had
+// time to hear of it. The process then ends without it, with its own exit code.
 class FinalizeWatchdog {
  public:
-  FinalizeWatchdog() {
-    constexpr std::chrono::seconds kForTheLauncher(1);
-    std::this_thread::sleep_for(kForTheLauncher);
+  explicit FinalizeWatchdog(nanoseconds longest) : longest_(longest) {
+    if (saw_failure) {
+      constexpr std::chrono::seconds kForTheLauncher(1);
+      std::this_thread::sleep_for(kForTheLauncher);
+    }
     thread_ = std::thread([this] { watch(); });
   }
   FinalizeWatchdog(const FinalizeWatchdog&) = delete;
@@ -61,14 +80,14 @@ class FinalizeWatchdog {
 
  private:
   void watch() {
-    constexpr std::chrono::seconds kLongest(10);
     std::unique_lock lock(mutex_);
-    if (!ended_.wait_for(lock, kLongest, [this] { return is_over_; })) {
+    if (!ended_.wait_for(lock, longest_, [this] { return is_over_; })) {
       std::fflush(nullptr);
       ::_exit(exit_status);
     }
   }
 
+  nanoseconds longest_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool is_over_ = false;
@@ -140,8 +159,8 @@ class Runtime {
       return;
     }
     FinalizeHooks::instance().run();  // a context may only then see a failure
-    if (saw_failure) {
-      const FinalizeWatchdog watchdog;
+    if (const nanoseconds longest = finalize_limit(); longest > nanoseconds(0)) {
+      const FinalizeWatchdog watchdog(longest);
       MPI_Finalize();
     } else {
       MPI_Finalize();
@@ -174,6 +193,8 @@ const char* name_of_level(int level) noexcept {
 }
 
 void note_process_failure() noexcept { saw_failure = true; }
+
+void limit_finalize(nanoseconds longest) noexcept { limit = longest; }
 
 std::shared_ptr<void> before_finalize(std::function<void()> leave) {
   return FinalizeHooks::instance().add(std::move(leave));
