@@ -135,7 +135,7 @@ void WindowCore::close() {
 
 void WindowCore::abandon() noexcept {
   is_closed_ = true;
-  if (context_->engine().is_forked()) {
+  if (has_left_.exchange(true) || context_->engine().is_forked()) {
     return;
   }
   if (own_) {

@@ -105,6 +105,8 @@ class WindowCore {
   std::optional<WindowMemory> own_;
   std::vector<Part> parts_;
   std::atomic<bool> is_closed_{false};
+  /// Peers know that this rank's part is gone; its memory may be another window's by now.
+  std::atomic<bool> has_left_{false};
 };
 
 /// Holds the mutex of one rank of a window.

@@ -378,6 +378,24 @@ TEST(Window, AFreedWindowSaysSo) {
   });
 }
 
+TEST(Window, AFreedWindowThatEndsLaterLeavesTheNextOneAlone) {
+  on_ranks([](Context& context) {
+    float value = 1.0F;
+    const BufferView view{.data = &value, .count = 1};
+    const auto plan = full_plan(context);
+    auto window = Window::create(context, view, plan, {.name = "first"});
+    window->free();
+    auto next = Window::create(context, view, plan, {.name = "next"});  // in the same memory
+    window.reset();
+    meet(context);
+    next->put(view);
+    meet(context);
+    next->update();
+    EXPECT_EQ(value, 1.0F);
+    ops::barrier(context);
+  });
+}
+
 TEST(Window, LocksThatAreNotFreeEndInATimeoutThatNamesTheHolder) {
   const Ranks ranks{.at_least = 2,
                     .at_most = 2,
