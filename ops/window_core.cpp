@@ -279,7 +279,11 @@ void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPut
     const Operand operand{.data = data, .weight = options.self_weight};
     weighted_sum(tensor.dtype, data, {&operand, 1}, tensor.bytes());
     if (counts_weight()) {
-      own_->mass().store(mass * options.self_weight);
+      // An update meanwhile has added what it took in: that stays.
+      double expected = mass;
+      if (!own_->mass().compare_exchange_strong(expected, mass * options.self_weight)) {
+        own_->mass().fetch_add(mass * (options.self_weight - 1.0));
+      }
     }
   }
 }

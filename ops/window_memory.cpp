@@ -125,15 +125,17 @@ void WindowMemory::combine(std::byte* out, const std::byte* own, double self_wei
   HeldLocks held;
   boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands;
   operands.push_back({.data = own, .weight = self_weight});
-  double sum = self_weight * head().mass.load();
+  double received = 0.0;
   for (const Term& term : terms) {
     held.add(buffer_head(term.index).lock, take);
     operands.push_back({.data = buffer(term.index), .weight = term.weight});
-    sum += term.weight * buffer_head(term.index).mass;
+    received += term.weight * buffer_head(term.index).mass;
   }
   weighted_sum(dtype_, out, {operands.data(), operands.size()}, bytes_);
   if (mass == Mass::On) {
-    head().mass.store(sum);
+    double own_mass = head().mass.load();
+    while (!head().mass.compare_exchange_weak(own_mass, self_weight * own_mass + received)) {
+    }
   }
   for (const Term& term : terms) {
     BufferHead& of_source = buffer_head(term.index);

@@ -358,6 +358,39 @@ TEST(Window, WrongArgumentsAreRefused) {
   });
 }
 
+// Each gives half of its weight away while it takes in what has come.
+TEST(Window, WeightIsConservedWhileAccumulatesOverlapWithCollects) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    std::vector<double> values(50'000, 0.0);
+    std::vector<double> given(values.size(), 0.0);
+    const auto view_of_doubles = [](std::vector<double>& v) {
+      return BufferView{.data = v.data(),
+                        .count = static_cast<std::int64_t>(v.size()),
+                        .dtype = Dtype::Float64};
+    };
+    const auto plan = full_plan(context);
+    const auto window =
+        Window::create(context, view_of_doubles(values), plan,
+                       {.fill = ops::WindowFill::Zeros,
+                        .associated_weight = ops::AssociatedWeight::On});
+    std::vector<WeightedRank> halves = plan.destinations;
+    for (WeightedRank& destination : halves) {
+      destination.weight = 0.5 / static_cast<double>(halves.size());
+    }
+    meet(context);
+    for (int round = 0; round < 30; ++round) {
+      const Work work = window->accumulate_nonblocking(
+          view_of_doubles(given), {.self_weight = 0.5, .destinations = halves});
+      window->update_then_collect();
+      work.wait();
+    }
+    meet(context);
+    window->update_then_collect();
+    EXPECT_NEAR(total(context, window->associated_weight()), context.size(), 1e-12);
+    ops::barrier(context);
+  });
+}
+
 TEST(Window, AFreedWindowSaysSo) {
   on_ranks({.at_least = 2}, [](Context& context) {
     float value = 0.0F;
