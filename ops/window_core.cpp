@@ -128,6 +128,7 @@ void WindowCore::close() {
   check_open("win_free");
   hub_->tasks().drain();
   is_closed_ = true;
+  release_held_mutexes();
   context_->bootstrap().barrier(hub_->deadline());
   abandon();
   hub_->memory().release(*place_);
@@ -199,19 +200,39 @@ WindowServer::Answer WindowCore::ask(WindowCall& call, WindowWait::For what, int
 }
 
 std::uint64_t WindowCore::take_mutex(int rank, WindowCall& call) {
+  std::uint64_t ticket = 0;
   if (const WindowMemory* const memory = reachable(rank, call.name())) {
     take_in_time(memory->mutex(), {.call = &call, .what = WindowWait::For::Mutex, .rank = rank});
-    return 0;
+  } else {
+    ticket = ask(call, WindowWait::For::Mutex, rank, {.kind = WindowMessage::Kind::Lock}).ticket;
   }
-  return ask(call, WindowWait::For::Mutex, rank, {.kind = WindowMessage::Kind::Lock}).ticket;
+  const std::scoped_lock lock(held_mutex_);
+  held_.emplace_back(rank, ticket);
+  return ticket;
 }
 
 void WindowCore::release_mutex(int rank, std::uint64_t ticket) noexcept {
+  {
+    const std::scoped_lock lock(held_mutex_);
+    if (std::erase(held_, std::pair(rank, ticket)) == 0) {
+      return;  // `close` has released it
+    }
+  }
   if (part(rank).memory) {
     part(rank).memory->mutex().release();
   } else {
     hub_->server()->tell(
         rank, {.kind = WindowMessage::Kind::Unlock, .window = number_, .ticket = ticket});
+  }
+}
+
+// A lock that outlives its window would release what lies in its place by then.
+void WindowCore::release_held_mutexes() {
+  std::unique_lock lock(held_mutex_);
+  const auto held = held_;
+  lock.unlock();
+  for (const auto& [rank, ticket] : held) {
+    release_mutex(rank, ticket);
   }
 }
 

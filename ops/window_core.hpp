@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,6 +58,7 @@ class WindowCore {
   void set_associated_weight(AssociatedWeight state) noexcept { weight_state_ = state; }
 
  private:
+  void release_held_mutexes();
   /// A rank's part of the window, as far as this rank needs it.
   struct Part {
     /// Where its memory is shared with this rank.
@@ -105,6 +107,9 @@ class WindowCore {
   std::optional<WindowMemory> own_;
   std::vector<Part> parts_;
   std::atomic<bool> is_closed_{false};
+  /// Mutexes of this window that this rank holds: rank and ticket.
+  std::mutex held_mutex_;
+  std::vector<std::pair<int, std::uint64_t>> held_;
   /// Peers know that this rank's part is gone; its memory may be another window's by now.
   std::atomic<bool> has_left_{false};
 };

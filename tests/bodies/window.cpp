@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -429,12 +431,36 @@ TEST(Window, AFreedWindowThatEndsLaterLeavesTheNextOneAlone) {
   });
 }
 
+TEST(Window, ALockThatOutlivesItsWindowLeavesTheNextOneAlone) {
+  on_ranks([](Context& context) {
+    float value = 1.0F;
+    const BufferView view{.data = &value, .count = 1};
+    const auto plan = full_plan(context);
+    auto window = Window::create(context, view, plan, {.name = "first"});
+    std::optional<ops::WindowLock> lock = window->lock_self();
+    window->free();
+    const auto next = Window::create(context, view, plan, {.name = "next"});  // in the same memory
+    std::optional<ops::WindowLock> next_lock = next->lock_self();
+    lock.reset();
+    std::atomic<bool> is_taken = false;
+    std::thread other([&] {
+      const auto own = next->lock_self();
+      is_taken = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(is_taken);
+    next_lock.reset();
+    other.join();
+    ops::barrier(context);
+  });
+}
+
 TEST(Window, LocksThatAreNotFreeEndInATimeoutThatNamesTheHolder) {
   const Ranks ranks{.at_least = 2,
                     .at_most = 2,
                     .layouts = {Layout::OneHost},
                     .settings = [](Settings& settings, int) {
-                      settings.timeout = std::chrono::milliseconds(300);
+                      settings.timeout = std::chrono::seconds(1);
                     }};
   on_ranks(ranks, [](Context& context) {
     float value = 0.0F;
