@@ -2,7 +2,8 @@
 
     python benchmarks/repeated_starts.py --bfrun PATH --starts 200
 
-A start that has not ended after --timeout seconds counts as a deadlock. Exit code 1 if any start failed.
+A start that has not ended after --timeout seconds counts as a deadlock; where its ranks were shortly
+before is printed. Exit code 1 if any start failed.
 """
 
 import argparse
@@ -10,7 +11,13 @@ import collections
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+
+WATCH = """
+import faulthandler
+faulthandler.dump_traceback_later({seconds})
+"""
 
 SCRIPT = """
 import torch
@@ -41,28 +48,40 @@ def parse_arguments():
 
 
 def start(arguments, script):
-    """How the start ended, and its seconds."""
+    """How the start ended, its seconds, and what it said on standard error."""
     begin = time.monotonic()
+    script = WATCH.format(seconds=0.9 * arguments.timeout) + script
     command = [arguments.bfrun, "-np", str(arguments.ranks), sys.executable, "-c", script]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
-        try:
-            code = job.wait(arguments.timeout)
-        except subprocess.TimeoutExpired:
-            job.terminate()
-            return "did not end", time.monotonic() - begin
-    return ("ended well" if code == 0 else f"exit code {code}"), time.monotonic() - begin
+    with tempfile.TemporaryFile("w+") as words:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=words) as job:
+            try:
+                code = job.wait(arguments.timeout)
+                end = "ended well" if code == 0 else f"exit code {code}"
+            except subprocess.TimeoutExpired:
+                job.terminate()
+                end = "did not end"
+        words.seek(0)
+        return end, time.monotonic() - begin, words.read()
 
 
 def main():
     arguments = parse_arguments()
     failures = 0
     for title, script in (("one thread", SCRIPT), ("with a second thread", THREAD + SCRIPT)):
-        ends = [start(arguments, script) for _ in range(arguments.starts)]
-        counts = collections.Counter(end for end, _ in ends)
+        ends = []
+        for number in range(arguments.starts):
+            ends.append(start(arguments, script))
+            end, seconds, words = ends[-1]
+            if end != "ended well" or (number + 1) % 10 == 0:
+                print(f"{title}: start {number + 1} {end} ({seconds:.1f} s)", flush=True)
+            if end != "ended well":
+                print(words, flush=True)
+        counts = collections.Counter(end for end, *_ in ends)
         failures += arguments.starts - counts["ended well"]
         print(f"{title}, {arguments.ranks} ranks: "
               + ", ".join(f"{count} {end}" for end, count in counts.most_common())
-              + f"; median {statistics.median(seconds for _, seconds in ends):.1f} s", flush=True)
+              + f"; median {statistics.median(seconds for _, seconds, _ in ends):.1f} s", flush=True)
     return 1 if failures else 0
 
 
