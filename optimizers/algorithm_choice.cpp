@@ -34,7 +34,7 @@ namespace {
 constexpr double kStableShare = 0.4;
 
 Schedule default_schedule(AlgorithmKind kind, int size) {
-  if (!needs_fixed_symmetric_mixing(kind)) {
+  if (!needs_fixed_symmetric_mixing(kind) && kind != AlgorithmKind::DecentLam) {
     return topology::static_schedule(topology::exponential(size));
   }
   const MixingMatrix graph = topology::symmetric_exponential(size);
@@ -204,6 +204,11 @@ std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
   if (options.schedule->size() != size) {
     return fmt::format("schedule: expected one for {} ranks, found one for {}", size,
                        options.schedule->size());
+  }
+  if (options.algorithm == AlgorithmKind::DecentLam && options.momentum > 0.0) {
+    if (std::string found = why_unfit_momentum(*options.schedule); !found.empty()) {
+      return found;
+    }
   }
   return why_unfit(options.algorithm, *options.schedule);
 }

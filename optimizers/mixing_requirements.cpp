@@ -156,4 +156,18 @@ std::string why_unfit(AlgorithmKind kind, const Schedule& schedule) {
   return {};
 }
 
+std::string why_unfit_momentum(const Schedule& schedule) {
+  if (schedule.period_steps() != 1) {
+    return {};
+  }
+  const MixingMatrix matrix = schedule.mixing_matrix(0);
+  return matrix.is_symmetric()
+             ? std::string()
+             : fmt::format(
+                   "schedule: decent_lam with momentum expects a symmetric W, because its momentum "
+                   "may grow without bound where eigenvalues of W are not real, found {}; see "
+                   "topology::symmetric_exponential, or use quasi_global_momentum",
+                   first_asymmetry(matrix));
+}
+
 }  // namespace bluefog::optimizers

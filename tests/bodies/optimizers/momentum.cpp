@@ -113,6 +113,22 @@ TEST(Momentum, OfZeroIsAdaptThenCombine) {
   });
 }
 
+/// On the exponential graph of 4 ranks W has eigenvalues ± i/3: there it diverges.
+TEST(Momentum, DecentLamExpectsASymmetricMatrix) {
+  const Ranks ranks{.at_least = 4, .at_most = 4, .layouts = {Layout::OneHost}};
+  on_ranks(ranks, [](Context& context) {
+    const Schedule directed = topology::static_schedule(topology::exponential(context.size()));
+    try {
+      end_of_run(context, {AlgorithmKind::DecentLam, 0.9}, 1, directed);
+      ADD_FAILURE() << "expected an error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("decent_lam with momentum expects a symmetric W"));
+    }
+    EXPECT_CLOSE(end_of_run(context, {AlgorithmKind::DecentLam, 0.0}, 2, directed),
+                 end_of_run(context, {AlgorithmKind::AdaptThenCombine}, 2, directed));
+  });
+}
+
 TEST(Momentum, OutsideItsRangeIsRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const Schedule full = topology::static_schedule(topology::fully_connected(context.size()));
