@@ -159,6 +159,7 @@ void Window::update(const WindowUpdateOptions& options) {
   }
   if (options.output) {
     core_->check_tensor(*options.output, "win_update");
+    core_->check_apart(*options.output, "win_update");
   }
   core_->update(options);
 }

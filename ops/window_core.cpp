@@ -402,6 +402,17 @@ void WindowCore::check_tensor(const BufferView& tensor, std::string_view call) c
   }
 }
 
+void WindowCore::check_apart(const BufferView& output, std::string_view call) const {
+  const auto* const own = static_cast<const std::byte*>(tensor_.data);
+  const auto* const out = static_cast<const std::byte*>(output.data);
+  if (own != out && own < out + output.bytes() && out < own + tensor_.bytes()) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected the output to be the window's tensor or apart from it, found them "
+        "overlapping",
+        where(call)));
+  }
+}
+
 void WindowCore::check_weight(double weight, std::string_view call) const {
   if (!std::isfinite(weight)) {
     throw InvalidArgument(

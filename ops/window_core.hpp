@@ -45,6 +45,8 @@ class WindowCore {
   void check_tensor(const BufferView& tensor, std::string_view call) const;
   void check_some_of(const std::vector<WeightedRank>& some, const std::vector<WeightedRank>& all,
                      std::string_view call, std::string_view role) const;
+  /// The output is the tensor itself or does not overlap it.
+  void check_apart(const BufferView& output, std::string_view call) const;
   void check_weight(double weight, std::string_view call) const;
   void check_lockable(int rank) const;
   /// @throws StateError after `close`.

@@ -431,6 +431,19 @@ TEST(Window, AFreedWindowThatEndsLaterLeavesTheNextOneAlone) {
   });
 }
 
+TEST(Window, AnOutputThatOverlapsTheTensorIsRefused) {
+  on_ranks([](Context& context) {
+    std::vector<float> memory(6, 1.0F);
+    const auto window =
+        Window::create(context, {.data = memory.data(), .count = 4}, full_plan(context));
+    EXPECT_THROW(window->update({.output = BufferView{.data = memory.data() + 2, .count = 4}}),
+                 InvalidArgument);
+    EXPECT_EQ(memory, std::vector<float>(6, 1.0F));
+    window->update({.output = BufferView{.data = memory.data(), .count = 4}});
+    ops::barrier(context);
+  });
+}
+
 TEST(Window, ALockThatOutlivesItsWindowLeavesTheNextOneAlone) {
   on_ranks([](Context& context) {
     float value = 1.0F;
