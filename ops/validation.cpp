@@ -51,6 +51,12 @@ void check_floating(const Context& context, OpKind kind, Dtype dtype) {
   }
 }
 
+bool overlaps_in_part(const ConstBufferView& one, const ConstBufferView& other) {
+  const auto* const a = static_cast<const std::byte*>(one.data);
+  const auto* const b = static_cast<const std::byte*>(other.data);
+  return a != b && a < b + other.bytes() && b < a + one.bytes();
+}
+
 void check_in_and_out(const Context& context, OpKind kind, const ConstBufferView& input,
                       const BufferView& output) {
   check_buffer(context, kind, input);
@@ -61,9 +67,7 @@ void check_in_and_out(const Context& context, OpKind kind, const ConstBufferView
                                       where(context, kind), name_of(input.dtype), input.count,
                                       name_of(output.dtype), output.count));
   }
-  const auto* const in = static_cast<const std::byte*>(input.data);
-  const auto* const out = static_cast<const std::byte*>(output.data);
-  if (in != out && in < out + output.bytes() && out < in + input.bytes()) {
+  if (overlaps_in_part(input, output)) {
     throw InvalidArgument(fmt::format(
         "{}: expected input and output to be the same memory or apart, found them overlapping",
         where(context, kind)));

@@ -23,6 +23,9 @@ void check_buffer(const Context& context, OpKind kind, const ConstBufferView& bu
 /// @throws InvalidArgument unless the buffer's dtype is one of the floating ones.
 void check_floating(const Context& context, OpKind kind, Dtype dtype);
 
+/// True if the two are neither the same memory nor apart.
+[[nodiscard]] bool overlaps_in_part(const ConstBufferView& one, const ConstBufferView& other);
+
 /// Both buffers, and their dtype, for a weighted average.
 /// @throws InvalidArgument also unless they have the same dtype and count and are the same memory
 /// or apart.

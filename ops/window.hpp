@@ -71,8 +71,8 @@ struct WindowUpdateOptions {
   std::optional<BufferView> output{};
 };
 
-/// The mutexes of some ranks of a window, held until this goes. Released by the thread that took
-/// them.
+/// The mutexes of some ranks of a window, held until this goes. Has to go in the thread that took
+/// them: elsewhere they stay taken until that thread ends, which is logged as an error.
 class WindowLock {
  public:
   /// For `Window::lock`. @param ranks rising.
@@ -135,7 +135,9 @@ class Window {
   Window& operator=(const Window&) = delete;
 
   /// Collective. Waits for the calls of all ranks, and gives the memory back, which happens only
-  /// when the context ends where this is not called.
+  /// when the context ends where this is not called. Mutexes that this thread holds are released.
+  /// @throws StateError where another thread of this rank holds a mutex of the window, and
+  ///   PeerFailure on the other ranks: all keep the window. StateError where it has been freed.
   void free();
 
   /// @param tensor like the window's, that one or another.
@@ -152,6 +154,7 @@ class Window {
   [[nodiscard]] Work get_nonblocking(const WindowGetOptions& options = {});
 
   /// Combines the tensor with the buffers. Nothing is sent. Versions of the buffers used become 0.
+  /// With an output the tensor stays as it is; m_i, of which there is one, becomes the output's.
   void update(const WindowUpdateOptions& options = {});
   /// x_i ← x_i + Σ_j b_i(j), and the buffers become 0: nothing that was accumulated is lost or
   /// counted twice.
@@ -172,6 +175,8 @@ class Window {
 
   /// Takes the mutexes of `ranks` (destinations, sources, this rank), in rising order. Calls of
   /// other ranks with `Exclusion::Mutex` that concern these ranks wait meanwhile.
+  /// @throws StateError where this thread holds one of them already; TimeoutError, which names the
+  ///   holder; PeerFailure.
   [[nodiscard]] WindowLock lock(std::vector<int> ranks);
   [[nodiscard]] WindowLock lock_self();
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <span>
 
@@ -23,14 +22,6 @@ namespace {
 constexpr std::chrono::milliseconds kLockPeriod{50};
 /// Where a lock is taken for a rank whose memory is not shared.
 constexpr std::string_view kServed = "a call of a rank on another host";
-
-std::vector<std::int32_t> ranks_of(const std::vector<WeightedRank>& list) {
-  std::vector<std::int32_t> ranks;
-  for (const WeightedRank& entry : list) {
-    ranks.push_back(entry.rank);
-  }
-  return ranks;
-}
 
 std::size_t index_of(const std::vector<std::int32_t>& ranks, int rank) {
   return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
@@ -125,10 +116,26 @@ void WindowCore::connect(const std::vector<WindowRecord>& records) {
 }
 
 void WindowCore::close() {
-  check_open("win_free");
+  constexpr std::string_view kCall = "win_free";
+  check_open(kCall);
   hub_->tasks().drain();
+  // Every rank takes part, and all keep the window or none does.
+  const std::string obstacle = obstacle_to_freeing();
+  const auto obstacles =
+      context_->bootstrap().allgather(std::as_bytes(std::span(obstacle)), hub_->deadline());
+  if (!obstacle.empty()) {
+    throw StateError(fmt::format("{}: {}", where(kCall), obstacle));
+  }
+  for (std::size_t rank = 0; rank < obstacles.size(); ++rank) {
+    if (const auto& blob = obstacles[rank]; !blob.empty()) {
+      throw PeerFailure(static_cast<int>(rank),
+                        fmt::format("{}: rank {} did not free it: {}", where(kCall), rank,
+                                    std::string_view(reinterpret_cast<const char*>(blob.data()),
+                                                     blob.size())));
+    }
+  }
   is_closed_ = true;
-  release_held_mutexes();
+  release_own_mutexes();
   context_->bootstrap().barrier(hub_->deadline());
   abandon();
   hub_->memory().release(*place_);
@@ -193,13 +200,29 @@ WindowServer::Answer WindowCore::ask(WindowCall& call, WindowWait::For what, int
   request.dtype = tensor_.dtype;
   request.window = number_;
   WindowWait wait(call, what, rank);
-  const auto answer = hub_->server()->ask(rank, request, payload, room, hub_->deadline(),
-                                          [&wait](int holder) { wait.goes_on(holder); });
+  const auto answer = hub_->server()->ask(
+      rank, request, payload, room,
+      {.deadline = hub_->deadline(),
+       .where = [this, &call] { return where(call.name()); },
+       .waiting = [&wait](int holder) { wait.goes_on(holder); }});
   wait.is_over();
   return answer;
 }
 
 std::uint64_t WindowCore::take_mutex(int rank, WindowCall& call) {
+  const auto own_thread = std::this_thread::get_id();
+  {
+    const std::scoped_lock lock(held_mutex_);
+    const auto is_it = [&](const HeldMutex& held) {
+      return held.rank == rank && held.thread == own_thread;
+    };
+    if (std::ranges::any_of(held_, is_it)) {
+      throw StateError(fmt::format(
+          "{}: expected a thread that does not hold the mutex of rank {}, found one that does: it "
+          "would wait for itself",
+          where(call.name()), rank));
+    }
+  }
   std::uint64_t ticket = 0;
   if (const WindowMemory* const memory = reachable(rank, call.name())) {
     take_in_time(memory->mutex(), {.call = &call, .what = WindowWait::For::Mutex, .rank = rank});
@@ -207,33 +230,55 @@ std::uint64_t WindowCore::take_mutex(int rank, WindowCall& call) {
     ticket = ask(call, WindowWait::For::Mutex, rank, {.kind = WindowMessage::Kind::Lock}).ticket;
   }
   const std::scoped_lock lock(held_mutex_);
-  held_.emplace_back(rank, ticket);
+  // One holder at a time: what else stands there, a thread that has ended did not release.
+  std::erase_if(held_, [rank](const HeldMutex& mutex) { return mutex.rank == rank; });
+  held_.push_back({.rank = rank, .ticket = ticket, .thread = own_thread});
   return ticket;
 }
 
 void WindowCore::release_mutex(int rank, std::uint64_t ticket) noexcept {
-  {
-    const std::scoped_lock lock(held_mutex_);
-    if (std::erase(held_, std::pair(rank, ticket)) == 0) {
-      return;  // `close` has released it
-    }
+  const std::scoped_lock lock(held_mutex_);
+  const auto held = std::ranges::find_if(held_, [&](const HeldMutex& mutex) {
+    return mutex.rank == rank && mutex.ticket == ticket;
+  });
+  if (held == held_.end()) {
+    return;  // `close` has released it
   }
-  if (part(rank).memory) {
-    part(rank).memory->mutex().release();
-  } else {
+  if (!part(rank).memory) {
     hub_->server()->tell(
         rank, {.kind = WindowMessage::Kind::Unlock, .window = number_, .ticket = ticket});
+  } else if (!part(rank).memory->mutex().release()) {
+    context_->log().error(fmt::format(
+        "{}: the mutex of rank {} has to be released by the thread that took it; it stays taken "
+        "until that thread ends",
+        where("mutex"), rank));
+    return;
   }
+  held_.erase(held);
 }
 
 // A lock that outlives its window would release what lies in its place by then.
-void WindowCore::release_held_mutexes() {
+void WindowCore::release_own_mutexes() {
   std::unique_lock lock(held_mutex_);
   const auto held = held_;
   lock.unlock();
-  for (const auto& [rank, ticket] : held) {
-    release_mutex(rank, ticket);
+  for (const HeldMutex& mutex : held) {
+    if (mutex.thread == std::this_thread::get_id()) {
+      release_mutex(mutex.rank, mutex.ticket);
+    }
   }
+}
+
+// Only the thread that has taken a mutex can release it.
+std::string WindowCore::obstacle_to_freeing() {
+  const std::scoped_lock lock(held_mutex_);
+  const auto other = std::ranges::find_if(held_, [](const HeldMutex& mutex) {
+    return mutex.thread != std::this_thread::get_id();
+  });
+  return other == held_.end()
+             ? std::string()
+             : fmt::format("another thread of rank {} holds the mutex of rank {}",
+                           context_->rank(), other->rank);
 }
 
 // ---- calls
@@ -263,7 +308,9 @@ const WindowMemory* WindowCore::reachable(int rank, std::string_view call) {
   if (memory->is_freed()) {  // before it ended, if it has: it had finished
     throw WindowGone(rank, fmt::format("{}: rank {} has freed it", where(call), rank));
   }
-  hub_->check_alive(rank);
+  if (const auto obituary = hub_->obituary(rank)) {
+    throw PeerFailure(rank, fmt::format("{}, rank {}: {}", where(call), rank, *obituary));
+  }
   return &*memory;
 }
 
@@ -309,6 +356,14 @@ void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPut
   }
 }
 
+void WindowCore::read_from(const WindowCall& call, int rank, std::byte* to) {
+  try {
+    hub_->reader().read(rank, part(rank).address, to, tensor_.bytes());
+  } catch (const TransportError& error) {
+    throw TransportError(fmt::format("{}: {}", where(call.name()), error.what()));
+  }
+}
+
 void WindowCore::fetch_from(WindowCall& call, const WeightedRank& source) {
   const std::size_t index = index_of(sources_, source.rank);
   const LockSite site{.call = &call, .rank = context_->rank()};
@@ -318,9 +373,7 @@ void WindowCore::fetch_from(WindowCall& call, const WeightedRank& source) {
     const double mass = counts_weight() ? source.weight * memory->mass().load() : 0.0;
     own_->store_read(
         index, {.weight = source.weight, .mass = mass},
-        [&](std::byte* to) {
-          hub_->reader().read(source.rank, part(source.rank).address, to, tensor_.bytes());
-        },
+        [&](std::byte* to) { read_from(call, source.rank, to); },
         take);
     return;
   }
@@ -378,69 +431,6 @@ void WindowCore::fill(WindowFill fill) {
     const LockSite site{.call = &call, .rank = context_->rank()};
     own_->fill(value_for(fill), [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); });
   });
-}
-
-// ---- arguments
-
-void WindowCore::check_open(std::string_view call) const {
-  if (is_closed_) {
-    throw StateError(fmt::format("{}: the window has been freed", where(call)));
-  }
-  if (context_->engine().is_forked()) {
-    throw StateError(
-        fmt::format("{}: expected the process of that rank, found a fork of it", where(call)));
-  }
-}
-
-void WindowCore::check_tensor(const BufferView& tensor, std::string_view call) const {
-  if (tensor.count != tensor_.count || tensor.dtype != tensor_.dtype ||
-      (tensor.data == nullptr && tensor.count > 0)) {
-    throw InvalidArgument(
-        fmt::format("{}: expected a tensor like the window's, {}[{}], found {}[{}]{}", where(call),
-                    bluefog::name_of(tensor_.dtype), tensor_.count, bluefog::name_of(tensor.dtype),
-                    tensor.count, tensor.data == nullptr ? " at a null pointer" : ""));
-  }
-}
-
-void WindowCore::check_apart(const BufferView& output, std::string_view call) const {
-  const auto* const own = static_cast<const std::byte*>(tensor_.data);
-  const auto* const out = static_cast<const std::byte*>(output.data);
-  if (own != out && own < out + output.bytes() && out < own + tensor_.bytes()) {
-    throw InvalidArgument(fmt::format(
-        "{}: expected the output to be the window's tensor or apart from it, found them "
-        "overlapping",
-        where(call)));
-  }
-}
-
-void WindowCore::check_weight(double weight, std::string_view call) const {
-  if (!std::isfinite(weight)) {
-    throw InvalidArgument(
-        fmt::format("{}: expected finite weights, found {}", where(call), weight));
-  }
-}
-
-void WindowCore::check_some_of(const std::vector<WeightedRank>& some,
-                               const std::vector<WeightedRank>& all, std::string_view call,
-                               std::string_view role) const {
-  for (std::size_t i = 0; i < some.size(); ++i) {
-    check_weight(some[i].weight, call);
-    const auto is_same = [&](const WeightedRank& other) { return other.rank == some[i].rank; };
-    if (std::ranges::none_of(all, is_same)) {
-      throw InvalidArgument(fmt::format("{}: expected {} of the window, {}, found rank {}",
-                                        where(call), role, ranks_of(all), some[i].rank));
-    }
-    if (std::ranges::count_if(some, is_same) > 1) {
-      throw InvalidArgument(fmt::format("{}: rank {} is named twice", where(call), some[i].rank));
-    }
-  }
-}
-
-void WindowCore::check_lockable(int rank) const {
-  if (rank < 0 || rank >= context_->size()) {
-    throw InvalidArgument(fmt::format("{}: expected ranks of 0 … {}, found {}", where("mutex"),
-                                      context_->size() - 1, rank));
-  }
 }
 
 }  // namespace bluefog::ops

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <thread>
 #include <vector>
 
 #include "bluefog_cpp/transport/one_sided/one_sided.hpp"
@@ -60,7 +60,9 @@ class WindowCore {
   void set_associated_weight(AssociatedWeight state) noexcept { weight_state_ = state; }
 
  private:
-  void release_held_mutexes();
+  void release_own_mutexes();
+  /// Why the window cannot be freed now, or nothing.
+  [[nodiscard]] std::string obstacle_to_freeing();
   /// A rank's part of the window, as far as this rank needs it.
   struct Part {
     /// Where its memory is shared with this rank.
@@ -94,6 +96,7 @@ class WindowCore {
   [[nodiscard]] const std::byte* value_for(WindowFill fill) const noexcept;
   void store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value);
   void fetch_from(WindowCall& call, const WeightedRank& source);
+  void read_from(const WindowCall& call, int rank, std::byte* to);
   [[nodiscard]] const WindowMemory* reachable(int rank, std::string_view call);
 
   std::shared_ptr<Context> context_;
@@ -109,9 +112,14 @@ class WindowCore {
   std::optional<WindowMemory> own_;
   std::vector<Part> parts_;
   std::atomic<bool> is_closed_{false};
-  /// Mutexes of this window that this rank holds: rank and ticket.
+  /// A mutex of this window that this rank holds.
+  struct HeldMutex {
+    int rank = 0;
+    std::uint64_t ticket = 0;
+    std::thread::id thread{};
+  };
   std::mutex held_mutex_;
-  std::vector<std::pair<int, std::uint64_t>> held_;
+  std::vector<HeldMutex> held_;
   /// Peers know that this rank's part is gone; its memory may be another window's by now.
   std::atomic<bool> has_left_{false};
 };

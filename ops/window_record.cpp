@@ -67,6 +67,15 @@ void check_edges(const std::vector<WindowRecord>& records, Ends ends, OtherEnds 
 
 }  // namespace
 
+std::vector<std::int32_t> ranks_of(const std::vector<WeightedRank>& list) {
+  std::vector<std::int32_t> ranks;
+  ranks.reserve(list.size());
+  for (const WeightedRank& entry : list) {
+    ranks.push_back(entry.rank);
+  }
+  return ranks;
+}
+
 std::vector<std::byte> WindowRecord::to_blob() const {
   const RecordHead head{
       .number = number,

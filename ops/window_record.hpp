@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/dtype.hpp"
+#include "bluefog_cpp/base/weighted_rank.hpp"
 
 namespace bluefog::ops {
 
@@ -29,6 +30,9 @@ struct WindowRecord {
   /// @throws TransportError if the blob is no record.
   static WindowRecord from_blob(std::span<const std::byte> blob);
 };
+
+/// The ranks of a plan's list, in its order.
+[[nodiscard]] std::vector<std::int32_t> ranks_of(const std::vector<WeightedRank>& list);
 
 /// Same window, and plans that fit together. Every rank comes to the same verdict.
 /// @throws PeerFailure where a rank refused, MismatchError.

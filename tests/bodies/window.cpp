@@ -1,46 +1,24 @@
+// What the calls of windows do to tensors, buffers and weights.
 #include "ops/window.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <random>
-#include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
 #include "ops/collectives.hpp"
+#include "tests/bodies/window_plans.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"
-#include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
 namespace {
 
 using ops::Window;
-using ::testing::HasSubstr;
-
-NeighborPlan ring_plan(const Context& context) {
-  return topology::ring(context.size()).plan_for(context.rank());
-}
-
-/// Everybody hears and is heard by everybody, with equal weights.
-NeighborPlan full_plan(const Context& context) {
-  return topology::fully_connected(context.size()).plan_for(context.rank());
-}
-
-double total(Context& context, double value) {
-  ops::allreduce(context, {.data = &value, .count = 1, .dtype = Dtype::Float64},
-                 {.reduction = ops::Reduction::Sum});
-  return value;
-}
 
 std::vector<double> combined(const NeighborPlan& plan, double self_weight, const Values& own,
                              const std::function<double(int source, std::size_t k)>& buffer) {
@@ -249,32 +227,6 @@ TEST(Window, IsOneSided) {
   });
 }
 
-TEST(Window, MutexesKeepCallsApart) {
-  on_ranks({.at_least = 2}, [](Context& context) {
-    const NeighborPlan plan = full_plan(context);
-    // Two halves that only differ while somebody writes them.
-    std::vector<double> value(4096, 0.0);
-    const BufferView view{.data = value.data(), .count = 4096, .dtype = Dtype::Float64};
-    const auto window = Window::create(context, view, plan);
-    ops::barrier(context);
-    for (int round = 1; round <= 20; ++round) {
-      {
-        const auto lock = window->lock_self();
-        for (double& element : value) element = round;
-      }
-      window->get({.exclusion = ops::Exclusion::Mutex});
-      std::vector<double> seen(4096);
-      const int source = plan.sources.front().rank;
-      window->update(
-          {.weights = {{.self_weight = 0.0, .sources = {{.rank = source}}}},
-           .output = BufferView{.data = seen.data(), .count = 4096, .dtype = Dtype::Float64}});
-      EXPECT_EQ(seen.front(), seen.back());
-    }
-    ops::barrier(context);
-    window->free();
-  });
-}
-
 TEST(Window, CallsThatNobodyWaitsForRunInOrder) {
   on_ranks({.at_least = 2}, [](Context& context) {
     const NeighborPlan plan = ring_plan(context);
@@ -296,67 +248,6 @@ TEST(Window, CallsThatNobodyWaitsForRunInOrder) {
     window->update_then_collect();
     EXPECT_EQ(own, 100.0F * static_cast<float>(plan.sources.size()));
     window->free();
-  });
-}
-
-TEST(Window, RanksThatDoNotAgreeAllGetTheSameError) {
-  on_ranks({.at_least = 2}, [](Context& context) {
-    std::vector<float> value(5);
-    const auto create = [&](std::int64_t count, const NeighborPlan& plan, const std::string& name) {
-      (void)Window::create(context, {.data = value.data(), .count = count}, plan, {.name = name});
-    };
-    const NeighborPlan plan = full_plan(context);
-    const int last = context.size() - 1;
-    try {
-      create(context.rank() == last ? 5 : 4, plan, "a");
-      ADD_FAILURE() << "expected an error";
-    } catch (const MismatchError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("float32[4]"));
-      EXPECT_THAT(error.what(), HasSubstr("float32[5]"));
-    }
-    NeighborPlan deaf = plan;
-    if (context.rank() == last) deaf.sources.clear();
-    try {
-      create(5, deaf, "b");
-      ADD_FAILURE() << "expected an error";
-    } catch (const MismatchError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("does not hear it"));
-    }
-    EXPECT_THROW(create(5, plan, context.rank() == 0 ? "c" : "d"), MismatchError);
-    if (context.rank() == 0) {
-      EXPECT_THROW(create(-1, plan, "e"), InvalidArgument);
-    } else {
-      EXPECT_THROW(create(5, plan, "e"), PeerFailure);
-    }
-    const auto window = Window::create(context, {.data = value.data(), .count = 5}, plan);
-    window->put({.data = value.data(), .count = 5});
-    ops::barrier(context);
-    window->free();
-  });
-}
-
-TEST(Window, WrongArgumentsAreRefused) {
-  on_ranks({.at_least = 2}, [](Context& context) {
-    const NeighborPlan plan = ring_plan(context);
-    std::vector<float> value(5);
-    const BufferView view{.data = value.data(), .count = 5};
-    const auto window = Window::create(context, view, plan);
-    EXPECT_THROW(window->put({.data = value.data(), .count = 4}), InvalidArgument);
-    EXPECT_THROW(window->put({.data = nullptr, .count = 5}), InvalidArgument);
-    EXPECT_THROW(window->put({.data = value.data(), .count = 5, .dtype = Dtype::Float16}),
-                 InvalidArgument);
-    EXPECT_THROW(window->put(view, {.destinations = {{{.rank = context.rank()}}}}),
-                 InvalidArgument);
-    EXPECT_THROW(window->get({.sources = {{{.rank = context.size()}}}}), InvalidArgument);
-    const int source = plan.sources.front().rank;
-    EXPECT_THROW(window->get({.sources = {{{.rank = source}, {.rank = source}}}}), InvalidArgument);
-    EXPECT_THROW(window->update({.weights = {{.sources = {{.rank = -1}}}}}), InvalidArgument);
-    EXPECT_THROW((void)window->lock({context.size()}), InvalidArgument);
-    ops::barrier(context);
-    window->free();
-    EXPECT_THROW(window->put(view), StateError);
-    EXPECT_THROW(window->update(), StateError);
-    EXPECT_THROW(window->free(), StateError);
   });
 }
 
@@ -390,113 +281,6 @@ TEST(Window, WeightIsConservedWhileAccumulatesOverlapWithCollects) {
     window->update_then_collect();
     EXPECT_NEAR(total(context, window->associated_weight()), context.size(), 1e-12);
     ops::barrier(context);
-  });
-}
-
-TEST(Window, AFreedWindowSaysSo) {
-  on_ranks({.at_least = 2}, [](Context& context) {
-    float value = 0.0F;
-    const BufferView view{.data = &value, .count = 1};
-    auto window = Window::create(context, view, full_plan(context), {.name = "gone"});
-    if (context.rank() == 0) window.reset();
-    ops::barrier(context);
-    if (context.rank() != 0) {
-      try {
-        window->put(view);
-        ADD_FAILURE() << "expected an error";
-      } catch (const WindowGone& error) {
-        EXPECT_THAT(error.what(), HasSubstr("rank 0 has freed"));
-        EXPECT_EQ(error.rank(), 0);
-      }
-    }
-    ops::barrier(context);
-  });
-}
-
-TEST(Window, AFreedWindowThatEndsLaterLeavesTheNextOneAlone) {
-  on_ranks([](Context& context) {
-    float value = 1.0F;
-    const BufferView view{.data = &value, .count = 1};
-    const auto plan = full_plan(context);
-    auto window = Window::create(context, view, plan, {.name = "first"});
-    window->free();
-    auto next = Window::create(context, view, plan, {.name = "next"});  // in the same memory
-    window.reset();
-    meet(context);
-    next->put(view);
-    meet(context);
-    next->update();
-    EXPECT_EQ(value, 1.0F);
-    ops::barrier(context);
-  });
-}
-
-TEST(Window, AnOutputThatOverlapsTheTensorIsRefused) {
-  on_ranks([](Context& context) {
-    std::vector<float> memory(6, 1.0F);
-    const auto window =
-        Window::create(context, {.data = memory.data(), .count = 4}, full_plan(context));
-    EXPECT_THROW(window->update({.output = BufferView{.data = memory.data() + 2, .count = 4}}),
-                 InvalidArgument);
-    EXPECT_EQ(memory, std::vector<float>(6, 1.0F));
-    window->update({.output = BufferView{.data = memory.data(), .count = 4}});
-    ops::barrier(context);
-  });
-}
-
-TEST(Window, ALockThatOutlivesItsWindowLeavesTheNextOneAlone) {
-  on_ranks([](Context& context) {
-    float value = 1.0F;
-    const BufferView view{.data = &value, .count = 1};
-    const auto plan = full_plan(context);
-    auto window = Window::create(context, view, plan, {.name = "first"});
-    std::optional<ops::WindowLock> lock = window->lock_self();
-    window->free();
-    const auto next = Window::create(context, view, plan, {.name = "next"});  // in the same memory
-    std::optional<ops::WindowLock> next_lock = next->lock_self();
-    lock.reset();
-    std::atomic<bool> is_taken = false;
-    std::thread other([&] {
-      const auto own = next->lock_self();
-      is_taken = true;
-    });
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_FALSE(is_taken);
-    next_lock.reset();
-    other.join();
-    ops::barrier(context);
-  });
-}
-
-TEST(Window, LocksThatAreNotFreeEndInATimeoutThatNamesTheHolder) {
-  const Ranks ranks{.at_least = 2,
-                    .at_most = 2,
-                    .layouts = {Layout::OneHost},
-                    .settings = [](Settings& settings, int) {
-                      settings.timeout = std::chrono::seconds(1);
-                    }};
-  on_ranks(ranks, [](Context& context) {
-    float value = 0.0F;
-    const BufferView view{.data = &value, .count = 1};
-    const auto window = Window::create(context, view, full_plan(context));
-    if (context.rank() == 0) {
-      const auto lock = window->lock_self();
-      meet(context);
-      meet(context);
-    } else {
-      meet(context);
-      try {
-        window->put(view, {.exclusion = ops::Exclusion::Mutex});
-        ADD_FAILURE() << "expected an error";
-      } catch (const TimeoutError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("rank 0 holds it"));
-      }
-      meet(context);
-    }
-    ops::barrier(context);
-    window->put(view, {.exclusion = ops::Exclusion::Mutex});
-    ops::barrier(context);
-    window->free();
   });
 }
 

@@ -71,7 +71,8 @@ std::shared_ptr<OneSided> OneSided::connect(Context& context) {
                           });
   one_sided->engine_ = context.engine().shared_from_this();
   const auto check = [engine = one_sided->engine_] { engine->check_interrupt(); };
-  one_sided->tasks_ = std::make_unique<TaskQueue>(check);
+  one_sided->tasks_ = std::make_unique<TaskQueue>(
+      fmt::format("rank {}, windows", context.rank()), check);
   one_sided->next_look_.resize(size);
   if (any_rank(bootstrap, is_cut_off, deadline)) {
     require_threads(context);
@@ -94,22 +95,20 @@ Deadline OneSided::deadline() const { return Deadline::after(timeout_); }
 
 void OneSided::check_interrupt() const { engine_->check_interrupt(); }
 
-void OneSided::check_alive(int rank) {
+std::optional<std::string> OneSided::obituary(int rank) {
   if (rank == rank_) {
-    return;
+    return std::nullopt;
   }
   {
     const std::scoped_lock lock(mutex_);
     auto& next = next_look_[static_cast<std::size_t>(rank)];
     const auto now = Deadline::Clock::now();
     if (now < next) {
-      return;
+      return std::nullopt;
     }
     next = now + kLookPeriod;
   }
-  if (const auto obituary = engine_->obituary(rank)) {
-    throw PeerFailure(rank, fmt::format("rank {}, window at rank {}: {}", rank_, rank, *obituary));
-  }
+  return engine_->obituary(rank);
 }
 
 void OneSided::close() noexcept {

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "bluefog_cpp/base/deadline.hpp"
@@ -39,8 +41,8 @@ class OneSided {
   [[nodiscard]] Deadline deadline() const;
   /// For waits outside the engine. @throws what the user's check throws.
   void check_interrupt() const;
-  /// Looks now and then. @throws PeerFailure if `rank` is gone.
-  void check_alive(int rank);
+  /// Why `rank` will not come any more, or nothing while it lives. Looks now and then.
+  [[nodiscard]] std::optional<std::string> obituary(int rank);
 
   void close() noexcept;
 

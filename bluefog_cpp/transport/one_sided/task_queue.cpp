@@ -10,6 +10,27 @@
 namespace bluefog {
 
 struct TaskQueue::State {
+  /// Waits until `is_over`, under the mutex. @throws what the interrupt check throws.
+  template <typename IsOver>
+  void wait(std::unique_lock<std::mutex>& lock, IsOver is_over) {
+    constexpr std::chrono::milliseconds kCheckPeriod{50};
+    while (!has_ended.wait_for(lock, kCheckPeriod, is_over)) {
+      if (check_interrupt) {
+        lock.unlock();
+        check_interrupt();
+        lock.lock();
+      }
+    }
+  }
+
+  /// Under the mutex.
+  void check_open() const {
+    if (is_closed) {
+      throw StateError(owner + ": the context is closed");
+    }
+  }
+
+  std::string owner;
   std::function<void()> check_interrupt;
   std::mutex mutex;
   /// A task has come, or the queue was closed.
@@ -27,15 +48,8 @@ class TaskQueue::Task final : public Pending {
       : state_(std::move(state)), function_(std::move(function)) {}
 
   void wait() override {
-    constexpr std::chrono::milliseconds kCheckPeriod{50};
     std::unique_lock lock(state_->mutex);
-    while (!state_->has_ended.wait_for(lock, kCheckPeriod, [this] { return is_done_.load(); })) {
-      if (state_->check_interrupt) {
-        lock.unlock();
-        state_->check_interrupt();
-        lock.lock();
-      }
-    }
+    state_->wait(lock, [this] { return is_done_.load(); });
     if (error_) {
       std::rethrow_exception(error_);
     }
@@ -70,7 +84,9 @@ class TaskQueue::Task final : public Pending {
   std::atomic<bool> is_done_{false};
 };
 
-TaskQueue::TaskQueue(std::function<void()> check_interrupt) : state_(std::make_shared<State>()) {
+TaskQueue::TaskQueue(std::string owner, std::function<void()> check_interrupt)
+    : state_(std::make_shared<State>()) {
+  state_->owner = std::move(owner);
   state_->check_interrupt = std::move(check_interrupt);
 }
 
@@ -79,9 +95,7 @@ TaskQueue::~TaskQueue() { close(); }
 Work TaskQueue::submit(std::function<void()> task) {
   auto queued = std::make_shared<Task>(state_, std::move(task));
   const std::scoped_lock lock(state_->mutex);
-  if (state_->is_closed) {
-    throw StateError("the context is closed");
-  }
+  state_->check_open();
   state_->waiting.push_back(queued);
   if (!thread_.joinable()) {
     thread_ = std::thread([this] { work(); });
@@ -92,15 +106,13 @@ Work TaskQueue::submit(std::function<void()> task) {
 
 bool TaskQueue::is_idle() const {
   const std::scoped_lock lock(state_->mutex);
-  if (state_->is_closed) {
-    throw StateError("the context is closed");
-  }
+  state_->check_open();
   return state_->waiting.empty() && !state_->is_busy;
 }
 
 void TaskQueue::drain() {
   std::unique_lock lock(state_->mutex);
-  state_->has_ended.wait(lock, [this] { return state_->waiting.empty() && !state_->is_busy; });
+  state_->wait(lock, [this] { return state_->waiting.empty() && !state_->is_busy; });
 }
 
 void TaskQueue::close() noexcept {
@@ -108,7 +120,8 @@ void TaskQueue::close() noexcept {
     const std::scoped_lock lock(state_->mutex);
     state_->is_closed = true;
     for (const auto& task : state_->waiting) {
-      task->end(std::make_exception_ptr(StateError("the context was closed before this began")));
+      task->end(std::make_exception_ptr(
+          StateError(state_->owner + ": the context was closed before this began")));
     }
     state_->waiting.clear();
     state_->has_work.notify_all();

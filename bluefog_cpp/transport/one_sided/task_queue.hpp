@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -16,9 +17,10 @@ namespace bluefog {
 /// one. Thread-safe.
 class TaskQueue {
  public:
+  /// @param owner for messages: "rank 0, windows".
   /// @param check_interrupt called about every 50 ms by threads that wait; its exception ends the
   ///   wait, not the task.
-  explicit TaskQueue(std::function<void()> check_interrupt);
+  TaskQueue(std::string owner, std::function<void()> check_interrupt);
   TaskQueue(const TaskQueue&) = delete;
   TaskQueue& operator=(const TaskQueue&) = delete;
   ~TaskQueue();
@@ -37,7 +39,7 @@ class TaskQueue {
     }
   }
 
-  /// Returns when everything submitted so far has run.
+  /// Returns when everything submitted so far has run, or the interrupt check throws.
   void drain();
 
   /// Tasks that have not begun fail with StateError. Idempotent.

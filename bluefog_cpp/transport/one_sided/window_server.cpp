@@ -12,24 +12,9 @@
 namespace bluefog {
 namespace {
 
-std::string_view name_of(WindowMessage::Kind kind) {
-  switch (kind) {
-    case WindowMessage::Kind::Put:
-      return "put";
-    case WindowMessage::Kind::Accumulate:
-      return "accumulate";
-    case WindowMessage::Kind::Get:
-      return "get";
-    case WindowMessage::Kind::Lock:
-    case WindowMessage::Kind::Unlock:
-      return "mutex";
-    case WindowMessage::Kind::Done:
-    case WindowMessage::Kind::Failed:
-    case WindowMessage::Kind::Gone:
-    case WindowMessage::Kind::Held:
-      return "answer";
-  }
-  return "message";
+std::string describe(const WindowServer::Asker& asker, WindowMessage::Kind kind, int peer) {
+  return fmt::format("{}, {}rank {}", asker.where(),
+                     kind == WindowMessage::Kind::Lock ? "mutex of " : "", peer);
 }
 
 }  // namespace
@@ -69,35 +54,46 @@ void WindowServer::remove(std::uint32_t window) {
   if (target.empty()) {
     return;
   }
-  // What is being sent to askers lies in the window's memory, and so do mutexes that the thread
-  // holds for others, whose release may still be on its way: they must not be in use when the
-  // memory is used again.
-  const auto is_sent = [&](const Peer& peer) {
-    return std::ranges::none_of(
-        peer.out, [&](const Parcel& parcel) { return parcel.owner == target.mapped(); });
-  };
+  for (Peer& peer : peers_) {
+    for (Parcel& parcel : peer.out) {
+      if (parcel.owner == target.mapped()) {
+        copy_payload(parcel);
+      }
+    }
+  }
+  // Mutexes that the thread holds for others lie in the window's memory, and only that thread can
+  // release them.
   has_answer_.wait(lock, [&] {
-    return is_closed_ || !failure_.empty() ||
-           (std::ranges::all_of(peers_, is_sent) &&
-            std::ranges::none_of(held_locks_, is_of_window));
+    return is_closed_ || !failure_.empty() || std::ranges::none_of(held_locks_, is_of_window);
   });
+}
+
+void WindowServer::copy_payload(Parcel& parcel) {
+  parcel.copy.assign(parcel.payload.begin(), parcel.payload.end());
+  parcel.payload = parcel.copy;
+  if (parcel.departure && parcel.head_is_out) {
+    parcel.departure->data = parcel.copy.data();
+  }
+  parcel.owner.reset();
+  parcel.request = nullptr;
 }
 
 // ---- asking
 
 WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
                                        std::span<const std::byte> payload,
-                                       std::span<std::byte> room, Deadline deadline,
-                                       const std::function<void(int holder)>& waiting) {
+                                       std::span<std::byte> room, const Asker& asker) {
   Request pending{.peer = peer, .room = room};
+  const auto where = [&, kind = request.kind] { return describe(asker, kind, peer); };
   std::unique_lock lock(mutex_);
   if (is_closed_) {
-    throw StateError(fmt::format("{}: the context is closed", describe(request, peer)));
+    throw StateError(fmt::format("{}: the context is closed", where()));
   }
   Peer& to = peers_[static_cast<std::size_t>(peer)];
   if (to.is_gone) {
-    throw PeerFailure(peer, fmt::format("{}: {}", describe(request, peer),
-                                        network_->obituary(peer).value_or("that rank is gone")));
+    throw PeerFailure(peer,
+                      fmt::format("{}: {}", where(),
+                                  network_->obituary(peer).value_or("that rank is gone")));
   }
   request.ticket = next_ticket_++;
   request.bytes = payload.size();
@@ -105,8 +101,10 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   to.out.push_back({.head = request, .payload = payload, .request = &pending});
   has_work_.notify_one();
   try {
-    wait_for(lock, pending, request, deadline, waiting);
+    wait_for(lock, pending, request.kind, asker);
+    requests_.erase(request.ticket);
   } catch (...) {
+    give_up(pending, request.ticket);
     if (request.kind == WindowMessage::Kind::Lock && !is_closed_ && !to.is_gone) {
       // It must not get the mutex after all.
       request.kind = WindowMessage::Kind::Unlock;
@@ -116,11 +114,10 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   }
   const WindowMessage& answer = *pending.answer;
   if (answer.kind == WindowMessage::Kind::Gone) {
-    throw WindowGone(peer,
-                     fmt::format("{}: rank {} has freed it", describe(request, peer), peer));
+    throw WindowGone(peer, fmt::format("{}: rank {} has freed it", where(), peer));
   }
   if (answer.kind == WindowMessage::Kind::Failed) {
-    throw PeerFailure(peer, fmt::format("{}: {}", describe(request, peer), answer.text.data()));
+    throw PeerFailure(peer, fmt::format("{}: {}", where(), answer.text.data()));
   }
   return {.mass = answer.mass, .ticket = request.ticket};
 }
@@ -134,68 +131,53 @@ void WindowServer::tell(int peer, const WindowMessage& request) {
   }
 }
 
-void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, Request& request,
-                            const WindowMessage& message, Deadline deadline,
-                            const std::function<void(int holder)>& waiting) {
-  try {
-    while (!has_answer_.wait_for(lock, kAliveCheckPeriod,
-                                 [&] { return request.answer.has_value(); })) {
-      if (is_closed_) {
-        throw StateError(
-            fmt::format("{}: the context was closed", describe(message, request.peer)));
-      }
-      if (!failure_.empty()) {
-        throw TransportError(fmt::format("{}: {}", describe(message, request.peer), failure_));
-      }
-      if (auto obituary = network_->obituary(request.peer)) {
-        throw PeerFailure(request.peer,
-                          fmt::format("{}: waited for rank {}, but {}",
-                                      describe(message, request.peer), request.peer, *obituary));
-      }
-      if (deadline.expired()) {
-        throw TimeoutError(fmt::format(
-            "{}: no answer (BLUEFOG_TIMEOUT); {}{}", describe(message, request.peer),
-            request.holder < 0 ? "" : fmt::format("rank {} holds it; ", request.holder),
-            network_->last_seen(request.peer)));
-      }
-      const int holder = request.holder;
-      lock.unlock();
-      std::exception_ptr interruption;
-      try {
-        check_interrupt_();
-        if (waiting) {
-          waiting(holder);
-        }
-      } catch (...) {
-        interruption = std::current_exception();
-      }
-      lock.lock();
-      if (interruption) {
-        std::rethrow_exception(interruption);
-      }
+void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, const Request& request,
+                            WindowMessage::Kind kind, const Asker& asker) {
+  const auto where = [&] { return describe(asker, kind, request.peer); };
+  while (
+      !has_answer_.wait_for(lock, kAliveCheckPeriod, [&] { return request.answer.has_value(); })) {
+    if (is_closed_) {
+      throw StateError(fmt::format("{}: the context was closed", where()));
     }
-    requests_.erase(message.ticket);
-  } catch (...) {
-    give_up(lock, request, message.ticket);
-    throw;
+    if (!failure_.empty()) {
+      throw TransportError(fmt::format("{}: {}", where(), failure_));
+    }
+    if (auto obituary = network_->obituary(request.peer)) {
+      throw PeerFailure(request.peer, fmt::format("{}: waited for rank {}, but {}", where(),
+                                                  request.peer, *obituary));
+    }
+    if (asker.deadline.expired()) {
+      throw TimeoutError(
+          fmt::format("{}: no answer (BLUEFOG_TIMEOUT); {}{}", where(),
+                      request.holder < 0 ? "" : fmt::format("rank {} holds it; ", request.holder),
+                      network_->last_seen(request.peer)));
+    }
+    const int holder = request.holder;
+    lock.unlock();
+    std::exception_ptr interruption;
+    try {
+      check_interrupt_();
+      asker.waiting(holder);
+    } catch (...) {
+      interruption = std::current_exception();
+    }
+    lock.lock();
+    if (interruption) {
+      std::rethrow_exception(interruption);
+    }
   }
 }
 
-// The caller's memory must not be read or written any more when its call ends.
-void WindowServer::give_up(std::unique_lock<std::mutex>& lock, Request& request,
-                           std::uint64_t ticket) {
-  request.is_abandoned = true;
-  auto& out = peers_[static_cast<std::size_t>(request.peer)].out;
-  std::erase_if(out, [&](const Parcel& parcel) {
-    return parcel.request == &request && !parcel.departure && !parcel.head_is_out;
-  });
-  has_work_.notify_one();
-  has_answer_.wait(lock, [&] {
-    return is_closed_ || !failure_.empty() || std::ranges::none_of(out, [&](const Parcel& parcel) {
-             return parcel.request == &request;
-           });
-  });
+void WindowServer::give_up(const Request& request, std::uint64_t ticket) {
   requests_.erase(ticket);
+  auto& out = peers_[static_cast<std::size_t>(request.peer)].out;
+  const auto is_own = [&](const Parcel& parcel) { return parcel.request == &request; };
+  const auto has_begun = [](const Parcel& parcel) { return parcel.departure || parcel.head_is_out; };
+  std::erase_if(out,
+                [&](const Parcel& parcel) { return is_own(parcel) && !has_begun(parcel); });
+  if (const auto begun = std::ranges::find_if(out, is_own); begun != out.end()) {
+    copy_payload(*begun);  // the peer waits for the rest of it
+  }
 }
 
 void WindowServer::close() noexcept {
@@ -211,10 +193,6 @@ void WindowServer::close() noexcept {
   const std::scoped_lock lock(mutex_);
   targets_.clear();
   network_.reset();
-}
-
-std::string WindowServer::describe(const WindowMessage& message, int peer) const {
-  return fmt::format("rank {}, window {} at rank {}", rank_, name_of(message.kind), peer);
 }
 
 }  // namespace bluefog

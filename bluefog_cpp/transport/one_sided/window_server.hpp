@@ -37,6 +37,8 @@ class WindowServer {
 
   /// Requests for `window` go to `target`, until `remove`.
   void add(std::uint32_t window, std::shared_ptr<WindowTarget> target);
+  /// Nothing of the target's is used any more when this returns: what peers have asked for and have
+  /// not taken yet is copied. Waits for the server's thread, never for a peer.
   void remove(std::uint32_t window);
 
   struct Answer {
@@ -44,14 +46,20 @@ class WindowServer {
     /// Of the request: an `Unlock` carries that of its `Lock`.
     std::uint64_t ticket = 0;
   };
+  /// The call on whose behalf something is asked.
+  struct Asker {
+    Deadline deadline;
+    /// Rank, window and call, for messages.
+    std::function<std::string()> where;
+    /// Called about every 50 ms until the answer comes, with the rank that holds the mutex that was
+    /// asked for, or -1.
+    std::function<void(int holder)> waiting;
+  };
   /// Sends a request with its payload to `peer`, and waits for the answer.
   /// @param room where the answer's payload goes, of exactly its size.
-  /// @param waiting called about every 50 ms until then, with the rank that holds the mutex that was
-  ///   asked for, or -1.
-  /// @throws StateError, InvalidArgument: what the peer said; PeerFailure, TimeoutError.
+  /// @throws WindowGone; PeerFailure, also with what the peer said; TimeoutError; StateError.
   Answer ask(int peer, WindowMessage request, std::span<const std::byte> payload,
-             std::span<std::byte> room, Deadline deadline,
-             const std::function<void(int holder)>& waiting = {});
+             std::span<std::byte> room, const Asker& asker);
   /// Sends a request that nobody answers.
   void tell(int peer, const WindowMessage& request);
 
@@ -66,7 +74,6 @@ class WindowServer {
   struct Request {
     int peer = 0;
     std::span<std::byte> room{};
-    bool is_abandoned = false;
     int holder = -1;
     std::optional<WindowMessage> answer{};
   };
@@ -77,7 +84,9 @@ class WindowServer {
     /// Keeps the payload of answers in place.
     std::shared_ptr<WindowTarget> owner{};
     /// Null for answers.
-    Request* request = nullptr;
+    const Request* request = nullptr;
+    /// The payload, once its owner has gone.
+    std::vector<std::byte> copy{};
     std::optional<Departure> departure{};
     bool head_is_out = false;
   };
@@ -125,10 +134,11 @@ class WindowServer {
   void bury(int peer, std::string_view reason);
   [[nodiscard]] std::span<std::byte> room_for(const WindowMessage& message, Incoming& in);
   [[nodiscard]] bool is_quiet() const;
-  void wait_for(std::unique_lock<std::mutex>& lock, Request& request, const WindowMessage& message,
-                Deadline deadline, const std::function<void(int holder)>& waiting);
-  void give_up(std::unique_lock<std::mutex>& lock, Request& request, std::uint64_t ticket);
-  [[nodiscard]] std::string describe(const WindowMessage& message, int peer) const;
+  void wait_for(std::unique_lock<std::mutex>& lock, const Request& request,
+                WindowMessage::Kind kind, const Asker& asker);
+  /// The caller's memory is not read or written any more.
+  void give_up(const Request& request, std::uint64_t ticket);
+  static void copy_payload(Parcel& parcel);
 
   std::unique_ptr<Transport> network_;
   int rank_;

@@ -89,18 +89,8 @@ bool WindowServer::send(Peer& peer) {
       parcel.head_is_out = true;
       moved = true;
     }
-    if (!parcel.payload.empty()) {
-      const bool is_abandoned = parcel.request != nullptr && parcel.request->is_abandoned;
-      if (is_abandoned && parcel.departure) {
-        if (!network_->abort(*parcel.departure, "the asker gave up")) {
-          return moved;
-        }
-      } else if (!send_part(parcel, peer, parcel.payload)) {
-        return moved;
-      }
-    }
-    if (parcel.request != nullptr || parcel.owner) {
-      has_answer_.notify_all();
+    if (!parcel.payload.empty() && !send_part(parcel, peer, parcel.payload)) {
+      return moved;
     }
     peer.out.pop_front();
     moved = true;
@@ -145,8 +135,7 @@ bool WindowServer::take(int rank, std::span<std::byte> room, std::size_t& used) 
 std::span<std::byte> WindowServer::room_for(const WindowMessage& message, Incoming& in) {
   if (message.kind == WindowMessage::Kind::Done) {
     const auto it = requests_.find(message.ticket);
-    if (it != requests_.end() && !it->second->is_abandoned &&
-        it->second->room.size() == message.bytes) {
+    if (it != requests_.end() && it->second->room.size() == message.bytes) {
       return it->second->room;
     }
   }
@@ -163,12 +152,6 @@ bool WindowServer::receive(int rank, Peer& peer) {
       throw InternalError(
           fmt::format("rank {}: rank {} sent {} bytes of a window's message, expected {}", rank_,
                       rank, network_->arrived(rank, kLane)->bytes, expected));
-    }
-    if (network_->readable(rank, kLane).empty() && network_->aborted(rank, kLane)) {
-      network_->finish(rank, kLane);
-      in.message.reset();
-      in.used = 0;
-      continue;
     }
     if (!in.message) {
       in.head.resize(sizeof(WindowMessage));

@@ -83,9 +83,13 @@ RobustLock::Outcome RobustLock::accept(int code, int rank) {
   return code == EOWNERDEAD ? Outcome::Inherited : Outcome::Taken;
 }
 
-void RobustLock::release() noexcept {
-  holder_.store(-1, std::memory_order_relaxed);
-  pthread_mutex_unlock(&mutex_);
+bool RobustLock::release() noexcept {
+  const int holder = holder_.exchange(-1, std::memory_order_relaxed);
+  if (pthread_mutex_unlock(&mutex_) == 0) {
+    return true;
+  }
+  holder_.store(holder, std::memory_order_relaxed);
+  return false;
 }
 
 }  // namespace bluefog::shm

@@ -27,7 +27,8 @@ class RobustLock {
   /// Waits for at most `longest`. @throws TransportError for what POSIX calls an error.
   [[nodiscard]] Outcome take(int rank, std::chrono::milliseconds longest);
   [[nodiscard]] Outcome try_take(int rank);
-  void release() noexcept;
+  /// @return false, and it stays taken, where another thread has taken it.
+  bool release() noexcept;
 
   /// The rank that holds it, or -1: for messages.
   [[nodiscard]] int holder() const noexcept { return holder_.load(std::memory_order_relaxed); }

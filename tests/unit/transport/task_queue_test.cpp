@@ -13,7 +13,7 @@ namespace bluefog {
 namespace {
 
 TEST(TaskQueue, RunsInOrderAndPassesErrorsOn) {
-  TaskQueue queue({});
+  TaskQueue queue("a test", {});
   std::vector<int> order;
   std::vector<Work> works;
   for (int i = 0; i < 50; ++i) {
@@ -30,7 +30,7 @@ TEST(TaskQueue, RunsInOrderAndPassesErrorsOn) {
 }
 
 TEST(TaskQueue, AnInterruptEndsTheWaitNotTheTask) {
-  TaskQueue queue([] { throw std::runtime_error("interrupted"); });
+  TaskQueue queue("a test", [] { throw std::runtime_error("interrupted"); });
   std::promise<void> go;
   std::atomic<bool> has_run{false};
   const Work work = queue.submit([&] {
@@ -45,7 +45,7 @@ TEST(TaskQueue, AnInterruptEndsTheWaitNotTheTask) {
 }
 
 TEST(TaskQueue, WhatHasNotBegunFailsWhenItCloses) {
-  TaskQueue queue({});
+  TaskQueue queue("a test", {});
   std::promise<void> go;
   std::promise<void> begun;
   const Work first = queue.submit([&] {

@@ -1,0 +1,134 @@
+// How windows begin and end, and what they refuse.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
+#include "ops/window.hpp"
+#include "tests/bodies/window_plans.hpp"
+#include "tests/support/ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ops::Window;
+using ::testing::HasSubstr;
+
+TEST(Window, RanksThatDoNotAgreeAllGetTheSameError) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    std::vector<float> value(5);
+    const auto create = [&](std::int64_t count, const NeighborPlan& plan, const std::string& name) {
+      (void)Window::create(context, {.data = value.data(), .count = count}, plan, {.name = name});
+    };
+    const NeighborPlan plan = full_plan(context);
+    const int last = context.size() - 1;
+    try {
+      create(context.rank() == last ? 5 : 4, plan, "a");
+      ADD_FAILURE() << "expected an error";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("float32[4]"));
+      EXPECT_THAT(error.what(), HasSubstr("float32[5]"));
+    }
+    NeighborPlan deaf = plan;
+    if (context.rank() == last) deaf.sources.clear();
+    try {
+      create(5, deaf, "b");
+      ADD_FAILURE() << "expected an error";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("does not hear it"));
+    }
+    EXPECT_THROW(create(5, plan, context.rank() == 0 ? "c" : "d"), MismatchError);
+    if (context.rank() == 0) {
+      EXPECT_THROW(create(-1, plan, "e"), InvalidArgument);
+    } else {
+      EXPECT_THROW(create(5, plan, "e"), PeerFailure);
+    }
+    const auto window = Window::create(context, {.data = value.data(), .count = 5}, plan);
+    window->put({.data = value.data(), .count = 5});
+    ops::barrier(context);
+    window->free();
+  });
+}
+
+TEST(Window, WrongArgumentsAreRefused) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const NeighborPlan plan = ring_plan(context);
+    std::vector<float> value(5);
+    const BufferView view{.data = value.data(), .count = 5};
+    const auto window = Window::create(context, view, plan);
+    EXPECT_THROW(window->put({.data = value.data(), .count = 4}), InvalidArgument);
+    EXPECT_THROW(window->put({.data = nullptr, .count = 5}), InvalidArgument);
+    EXPECT_THROW(window->put({.data = value.data(), .count = 5, .dtype = Dtype::Float16}),
+                 InvalidArgument);
+    EXPECT_THROW(window->put(view, {.destinations = {{{.rank = context.rank()}}}}),
+                 InvalidArgument);
+    EXPECT_THROW(window->get({.sources = {{{.rank = context.size()}}}}), InvalidArgument);
+    const int source = plan.sources.front().rank;
+    EXPECT_THROW(window->get({.sources = {{{.rank = source}, {.rank = source}}}}), InvalidArgument);
+    EXPECT_THROW(window->update({.weights = {{.sources = {{.rank = -1}}}}}), InvalidArgument);
+    EXPECT_THROW((void)window->lock({context.size()}), InvalidArgument);
+    ops::barrier(context);
+    window->free();
+    EXPECT_THROW(window->put(view), StateError);
+    EXPECT_THROW(window->update(), StateError);
+    EXPECT_THROW(window->free(), StateError);
+  });
+}
+
+TEST(Window, AFreedWindowSaysSo) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    float value = 0.0F;
+    const BufferView view{.data = &value, .count = 1};
+    auto window = Window::create(context, view, full_plan(context), {.name = "gone"});
+    if (context.rank() == 0) window.reset();
+    ops::barrier(context);
+    if (context.rank() != 0) {
+      try {
+        window->put(view);
+        ADD_FAILURE() << "expected an error";
+      } catch (const WindowGone& error) {
+        EXPECT_THAT(error.what(), HasSubstr("rank 0 has freed"));
+        EXPECT_EQ(error.rank(), 0);
+      }
+    }
+    ops::barrier(context);
+  });
+}
+
+TEST(Window, AFreedWindowThatEndsLaterLeavesTheNextOneAlone) {
+  on_ranks([](Context& context) {
+    float value = 1.0F;
+    const BufferView view{.data = &value, .count = 1};
+    const auto plan = full_plan(context);
+    auto window = Window::create(context, view, plan, {.name = "first"});
+    window->free();
+    auto next = Window::create(context, view, plan, {.name = "next"});  // in the same memory
+    window.reset();
+    meet(context);
+    next->put(view);
+    meet(context);
+    next->update();
+    EXPECT_EQ(value, 1.0F);
+    ops::barrier(context);
+  });
+}
+
+TEST(Window, AnOutputThatOverlapsTheTensorIsRefused) {
+  on_ranks([](Context& context) {
+    std::vector<float> memory(6, 1.0F);
+    const auto window =
+        Window::create(context, {.data = memory.data(), .count = 4}, full_plan(context));
+    EXPECT_THROW(window->update({.output = BufferView{.data = memory.data() + 2, .count = 4}}),
+                 InvalidArgument);
+    EXPECT_EQ(memory, std::vector<float>(6, 1.0F));
+    window->update({.output = BufferView{.data = memory.data(), .count = 4}});
+    ops::barrier(context);
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
