@@ -42,17 +42,20 @@ Engine::Engine(EngineParts parts)
 
 Engine::~Engine() { close(); }
 
-void Engine::check_home(std::string_view call) const {
+void Engine::throw_forked(std::string_view call) const {
+  throw StateError(fmt::format(
+      "rank {}, {}: expected the process of that rank, found a fork of it, which cannot communicate",
+      parts_.rank, call));
+}
+
+void Engine::check_home(const Operation& operation) const {
   if (is_forked()) {
-    throw StateError(fmt::format(
-        "rank {}, {}: expected the process of that rank, found a fork of it, which cannot "
-        "communicate",
-        parts_.rank, call));
+    throw_forked(name_of(operation.envelope().kind));
   }
 }
 
 Work Engine::submit(std::shared_ptr<Operation> operation) {
-  check_home(name_of(operation->envelope().kind));
+  check_home(*operation);
   Lock lock(mutex_);
   enqueue(*operation, operation);
   while (step_all()) {
@@ -66,7 +69,7 @@ Work Engine::submit(std::shared_ptr<Operation> operation) {
 }
 
 void Engine::run(Operation& operation) {
-  check_home(name_of(operation.envelope().kind));
+  check_home(operation);
   Lock lock(mutex_);
   enqueue(operation, nullptr);
   drive(lock, operation);
@@ -76,7 +79,7 @@ void Engine::wait(Operation& operation) {
   if (operation.call_.phase.load(std::memory_order_acquire) == CallState::Phase::Complete) {
     return;
   }
-  check_home(name_of(operation.envelope().kind));
+  check_home(operation);
   Lock lock(mutex_);
   drive(lock, operation);
 }
@@ -262,7 +265,7 @@ void Engine::complete(Operation& operation) {
 
 void Engine::fail(Operation& operation, std::exception_ptr error) {
   CallState& call = operation.call_;
-  failed_calls_[failed_count_++ % failed_calls_.size()] = key_of(operation);
+  note_failed(key_of(operation));
   const std::string reason = message_of(error);
   write_flight_record(reason);
   end_span(operation, FlightRecorder::State::Failed);
@@ -296,7 +299,9 @@ void Engine::check_interrupt() {
 }
 
 std::optional<std::string> Engine::obituary(int peer) {
-  check_home("obituary");
+  if (is_forked()) {
+    return std::nullopt;
+  }
   const Lock lock(mutex_);
   Transport* const transport = parts_.routes[static_cast<std::size_t>(peer)];
   return transport == nullptr ? std::nullopt : transport->obituary(peer);
@@ -362,7 +367,9 @@ void Engine::close() noexcept {
 }
 
 const Transport& Engine::transport_to(int peer) {
-  check_home("transport_to");
+  if (is_forked()) {
+    throw_forked("transport_to");
+  }
   const Lock lock(mutex_);
   if (closed_) {
     throw StateError(fmt::format("rank {}: the context is closed", parts_.rank));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -120,8 +119,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// The transport that leads to `peer`, another rank. @throws StateError after `close`.
   [[nodiscard]] const Transport& transport_to(int peer);
 
-  /// Not in a fork. Leaves the group: calls in flight fail, later ones are refused, peers are told. Idempotent;
-  /// may be called by an interrupt check.
+  /// Leaves the group: calls in flight fail, later ones are refused, peers are told. Idempotent; may
+  /// be called by an interrupt check. Not in a fork.
   void close() noexcept;
 
  private:
@@ -130,11 +129,6 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   struct Refusal {
     std::uint64_t call = 0;
     std::string reason;
-  };
-  /// The last calls that one peer refused or that failed there.
-  struct Refusals {
-    std::array<Refusal, 16> last{};
-    std::size_t count = 0;
   };
 
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
@@ -199,6 +193,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   void hear(int source, ControlMessage message);
   [[nodiscard]] Operation* find_active(CallKey call) const noexcept;
   [[nodiscard]] bool has_failed(CallKey call) const noexcept;
+  void note_failed(CallKey call);
+  /// This rank has made that call, and it has ended.
+  [[nodiscard]] bool is_over(CallKey call) const noexcept;
 
   void fail_calls_on_dead_peers();
   [[nodiscard]] std::string awaited_text(const Operation& operation) const;
@@ -209,7 +206,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   void start_progress_thread();
   void run_progress_thread();
 
-  void check_home(std::string_view call) const;
+  void check_home(const Operation& operation) const;
+  [[noreturn]] void throw_forked(std::string_view call) const;
 
   EngineParts parts_;
   ForkGuard home_;
@@ -232,10 +230,12 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// The engine whose wait runs its interrupt check in this thread.
   static thread_local const Engine* in_interrupt_check_;
   std::function<void()> interrupt_check_;
-  std::vector<Refusals> refusals_;
+  /// By peer: calls that it refused or that failed there, and that are not over here.
+  std::vector<std::vector<Refusal>> refusals_;
   std::string pending_rejection_;
   CallKey last_late_call_{};
-  std::array<CallKey, 64> failed_calls_{};
+  /// The last ones: messages of theirs may still come.
+  std::vector<CallKey> failed_calls_;
   std::size_t failed_count_ = 0;
   std::thread progress_thread_;
 };

@@ -19,8 +19,12 @@ void Engine::refuse(std::string_view reason, int partner) {
     return;
   }
   const CallKey call{.call = take_index(partner), .partner = partner};
-  failed_calls_[failed_count_++ % failed_calls_.size()] = call;
+  note_failed(call);
   tell_peers(call, reason);
+  if (has_background_work()) {
+    start_progress_thread();
+    work_to_drive_.notify_one();
+  }
 }
 
 void Engine::tell_peers(CallKey call, std::string_view reason) {
@@ -34,9 +38,9 @@ void Engine::tell_peers(CallKey call, std::string_view reason) {
 }
 
 const std::string* Engine::refusal(int rank, std::uint64_t call) const {
-  const auto& last = refusals_[static_cast<std::size_t>(rank)].last;
-  const auto it = std::ranges::find(last, call, &Refusal::call);
-  return it == last.end() ? nullptr : &it->reason;
+  const auto& refusals = refusals_[static_cast<std::size_t>(rank)];
+  const auto it = std::ranges::find(refusals, call, &Refusal::call);
+  return it == refusals.end() ? nullptr : &it->reason;
 }
 
 bool Engine::is_under_way(int rank, std::uint64_t call) const {
@@ -76,9 +80,13 @@ bool Engine::hear_control() {
 
 void Engine::hear(int source, ControlMessage message) {
   if (message.kind == ControlMessage::Kind::Refusal) {
-    Refusals& refusals = refusals_[static_cast<std::size_t>(source)];
-    refusals.last[refusals.count++ % refusals.last.size()] = {message.call,
-                                                              std::move(message.text)};
+    auto& refusals = refusals_[static_cast<std::size_t>(source)];
+    std::erase_if(refusals, [this, source](const Refusal& refusal) {
+      return is_over(key_of(source, refusal.call));
+    });
+    if (!is_over(key_of(source, message.call))) {
+      refusals.push_back({message.call, std::move(message.text)});
+    }
     return;
   }
   const CallKey key = key_of(source, message.call);
@@ -103,6 +111,22 @@ Operation* Engine::find_active(CallKey call) const noexcept {
 
 bool Engine::has_failed(CallKey call) const noexcept {
   return std::ranges::find(failed_calls_, call) != failed_calls_.end();
+}
+
+void Engine::note_failed(CallKey call) {
+  if (failed_calls_.size() < Transport::kMostWaitingWords) {
+    failed_calls_.push_back(call);
+  } else {
+    failed_calls_[failed_count_++ % failed_calls_.size()] = call;
+  }
+}
+
+bool Engine::is_over(CallKey call) const noexcept {
+  const bool is_made =
+      call.call < (call.partner < 0 ? next_call_
+                                    : kFirstPairCall + 1 +
+                                          pair_calls_[static_cast<std::size_t>(call.partner)]);
+  return is_made && find_active(call) == nullptr;
 }
 
 void Engine::fail_calls_on_dead_peers() {

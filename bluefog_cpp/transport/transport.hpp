@@ -82,7 +82,9 @@ class Transport {
   /// Takes the message, all of whose bytes were consumed (or that was aborted), off the stream.
   virtual void finish(int source, Lane lane) = 0;
 
-  /// Sends a control message; best effort, dropped if the peer is gone or does not read.
+  /// Words that wait for a peer to read; what comes beyond them is dropped.
+  static constexpr std::size_t kMostWaitingWords = 4096;
+  /// Sends a control message, now or from `progress`. Dropped if the peer is gone.
   virtual void send_control(int rank, const ControlMessage& message) = 0;
   /// Next control message with its sender.
   [[nodiscard]] virtual std::optional<std::pair<int, ControlMessage>> poll_control() = 0;

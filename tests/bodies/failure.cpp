@@ -158,6 +158,25 @@ TEST(Failure, ARefusedCallBesideARestingOneHoldsUpNobody) {
   });
 }
 
+// A rank may refuse any number of calls before its peers come to them.
+TEST(Failure, ManyRefusalsAreHeardByRanksThatComeLater) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    constexpr int kCalls = 100;
+    float value = 1;
+    const BufferView buffer{.data = &value, .count = context.rank() == 0 ? -1 : 1};
+    if (context.rank() != 0) {
+      meet(context);
+    }
+    for (int i = 0; i < kCalls; ++i) {
+      const auto [rank, text] = failure_of([&] { ops::allreduce(context, buffer); });
+      EXPECT_THAT(text, HasSubstr("count")) << "call " << i;
+    }
+    if (context.rank() == 0) {
+      meet(context);
+    }
+  });
+}
+
 TEST(Failure, AFlightRecordTellsWhomAStalledCallWaitedFor) {
   const auto folder = std::filesystem::temp_directory_path() /
                       fmt::format("bluefog_flight_{}", ::getpid());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bluefog_cpp/transport/mpi/cancel_receive.hpp"
+#include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog::mpi {
 
@@ -36,7 +37,7 @@ void ControlChannel::on_ended(int code, int source, std::size_t bytes) noexcept 
 
 void ControlChannel::send(int rank, const ControlFrame& frame) {
   reap();
-  if (sending_.size() >= kMaxSending) {
+  if (sending_.size() >= Transport::kMostWaitingWords) {
     return;
   }
   auto sending = std::make_unique<Sending>();

@@ -45,8 +45,6 @@ class ControlChannel final : private RequestOwner {
   void on_ended(int code, int source, std::size_t bytes) noexcept override;
   void post() noexcept;
 
-  static constexpr std::size_t kMaxSending = 256;
-
   StreamParts parts_;
   std::size_t place_;
   ControlFrame receiving_{};

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -71,6 +72,8 @@ class ShmTransport final : public Transport {
   [[nodiscard]] bool has_died(int rank) override;
   [[nodiscard]] std::string last_seen(int rank) const override;
   void note_call(CallId id, OpKind kind) override;
+  bool progress() override { return waiting_words_ > 0 && send_waiting_words(); }
+  [[nodiscard]] bool has_pending() override { return waiting_words_ > 0; }
   [[nodiscard]] bool needs_polling() const noexcept override { return is_polled_; }
 
  private:
@@ -102,6 +105,8 @@ class ShmTransport final : public Transport {
     std::array<Reading, kLaneCount> reading{};
     std::uint64_t control_written = 0;
     std::uint64_t control_read = 0;
+    /// Words that found no room.
+    std::deque<ControlMessage> waiting_words{};
     bool is_gone = false;
   };
 
@@ -129,6 +134,10 @@ class ShmTransport final : public Transport {
   Carriage copy_out(const Departure& departure, std::uint64_t place, std::size_t bytes);
   void write_entry(const Departure& departure, const WeightedRank& reader, const Chunk& chunk);
   void note_read_cost(Lane lane, Reading& in, std::size_t bytes) noexcept;
+  /// @return false if there is no room.
+  bool send_word(std::size_t index, const ControlMessage& message);
+  bool send_waiting_words();
+  void drop_waiting_words(PeerState& state) noexcept;
   bool open_next_entry(std::size_t writer, Reading& reading);
   void release_entry(std::size_t writer, Reading& reading);
 
@@ -141,6 +150,8 @@ class ShmTransport final : public Transport {
   PayloadPool pool_;
   CopyPolicy copy_policy_;
   std::uint64_t control_heard_ = 0;
+  /// To all peers.
+  std::size_t waiting_words_ = 0;
   bool is_polled_;
 };
 

@@ -12,10 +12,19 @@ namespace bluefog::shm {
 void ShmTransport::send_control(int rank, const ControlMessage& message) {
   const std::size_t index = index_of(rank);
   PeerState& state = states_[index];
-  ControlStream& stream = block(own_, index).control;
-  if (state.is_gone ||
-      state.control_written - stream.consumed.load(std::memory_order_acquire) >= kControlEntries) {
+  if (state.is_gone || (state.waiting_words.empty() && send_word(index, message)) ||
+      state.waiting_words.size() >= kMostWaitingWords) {
     return;
+  }
+  state.waiting_words.push_back(message);
+  ++waiting_words_;
+}
+
+bool ShmTransport::send_word(std::size_t index, const ControlMessage& message) {
+  PeerState& state = states_[index];
+  ControlStream& stream = block(own_, index).control;
+  if (state.control_written - stream.consumed.load(std::memory_order_acquire) >= kControlEntries) {
+    return false;
   }
   ControlEntry& entry = stream.entries[state.control_written % kControlEntries];
   entry.kind = message.kind;
@@ -25,6 +34,28 @@ void ShmTransport::send_control(int rank, const ControlMessage& message) {
   ++state.control_written;
   head(index).control_bell.fetch_add(1, std::memory_order_seq_cst);
   head(index).doorbell.ring();
+  return true;
+}
+
+bool ShmTransport::send_waiting_words() {
+  bool moved = false;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    PeerState& state = states_[i];
+    if (state.is_gone) {
+      drop_waiting_words(state);
+    }
+    while (!state.waiting_words.empty() && send_word(i, state.waiting_words.front())) {
+      state.waiting_words.pop_front();
+      --waiting_words_;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+void ShmTransport::drop_waiting_words(PeerState& state) noexcept {
+  waiting_words_ -= state.waiting_words.size();
+  state.waiting_words.clear();
 }
 
 std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
@@ -37,10 +68,12 @@ std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
     const ControlEntry& entry = stream.entries[state.control_read % kControlEntries];
     if (entry.turn.load(std::memory_order_acquire) ==
         turn_of(state.control_read, kControlEntries)) {
-      ControlMessage message{.kind = entry.kind, .call = entry.call, .text = std::string(text_of(entry.text))};
+      ControlMessage message{
+          .kind = entry.kind, .call = entry.call, .text = std::string(text_of(entry.text))};
       ++state.control_read;
       ++control_heard_;
       stream.consumed.store(state.control_read, std::memory_order_release);
+      head(i).doorbell.ring();  // its writer may wait for room
       return std::pair{peers_[i].rank, std::move(message)};
     }
   }
