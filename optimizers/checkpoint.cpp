@@ -249,7 +249,7 @@ void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
   statement.lines.push_back(fmt::format("step {}", optimizer.step_count()));
   try {
     write_part(fresh, module, optimizer);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     statement.problem = error.what();
     std::remove(fresh.c_str());
   }

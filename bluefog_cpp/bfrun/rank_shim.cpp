@@ -126,7 +126,8 @@ class Watcher {
         // Threads of the parent may end without it: only believe what getppid says.
         if (getppid() != parent_) end_all();
       } else if (info.si_signo == exit_note_signal()) {
-        on_exit_note_();
+        // A process of the command's own may exit as it likes: the command says what comes of it.
+        if (info.si_pid == child_) on_exit_note_();
       } else {
         pass_on(info);
       }

@@ -123,6 +123,8 @@ first_to_exit_is_named)
   run "$bfrun" -np 3 "$4" exit abort
   expect_code 6; expect_error '^bfrun: rank 2 on host .* exited with code 6$'
   [[ "$(grep -m1 '^bfrun: rank' "$work/err")" == *"rank 2 "* ]] || fail "expected rank 2 first"
+  # What a process of the command's own exits with is the command's matter.
+  run "$bfrun" -np 1 sh -c '"$0" exit; exit 0' "$4"; expect_code 0; expect_no_error 'bfrun: rank 0'
   ;;
 term_ends_all | interrupt_ends_all)
   if [[ "$case_name" == term_ends_all ]]; then signal=TERM; wanted=143; else signal=INT; wanted=130; fi
