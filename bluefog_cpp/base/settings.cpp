@@ -217,6 +217,13 @@ constexpr std::array kRows{
         [](Settings& s, std::string_view name, std::string_view value) {
           s.poll_period = parse_duration(name, value, kMillisecond, "milliseconds", 0.001);
         }},
+    Row{{"BLUEFOG_RESULT_CACHE", "integer", "bytes", "268435456",
+         "Memory of large results that are no longer in use which the Python package keeps for "
+         "results to come, at most. 0 gives it back at once."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.result_cache_bytes =
+              parse_integer<std::int64_t>(name, value, 0, std::numeric_limits<std::int64_t>::max());
+        }},
 };
 
 constexpr std::array<std::string_view, 15> kIgnored{

@@ -46,6 +46,7 @@ struct Settings {
   std::int64_t mpi_chunk_bytes = 256 << 10;
   int mpi_depth = 8;
   std::chrono::nanoseconds poll_period = std::chrono::milliseconds(1);
+  std::int64_t result_cache_bytes = 256 << 20;
 
   /// What the user should be told about the variables that were read: those
   /// without meaning here, and unknown ones with the nearest known name. One

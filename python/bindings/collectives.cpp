@@ -1,6 +1,5 @@
 #include "ops/collectives.hpp"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <memory>
@@ -16,6 +15,7 @@
 #include "ops/validation.hpp"
 #include "optimizers/parameter.hpp"
 #include "python/bindings/bindings.hpp"
+#include "python/bindings/result_memory.hpp"
 #include "python/bindings/tensor_view.hpp"
 
 namespace bluefog::python {
@@ -163,7 +163,7 @@ ops::AllocateGathered allocate_into(const std::shared_ptr<at::Tensor>& result,
     for (const std::int64_t count : counts) {
       shape[0] += count / row;
     }
-    *result = at::empty(shape, at::TensorOptions().dtype(dtype));
+    *result = fresh_tensor(shape, dtype);
     return view_of(*result);
   };
 }
@@ -213,6 +213,7 @@ void bind_collectives(py::module_& module) {
   module.def("start_broadcast", &start_broadcast, context, py::arg("buffer"), py::arg("root"), name,
              WithoutGil());
 
+  module.def("fresh_like", &fresh_like, py::arg("tensor"), WithoutGil());
   module.def(
       "note_change",
       [](const at::Tensor& tensor) {

@@ -70,7 +70,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = elements(tensor)
-    result = torch.empty_like(source)
+    result = core.fresh_like(source)
     _run(runtime, source, result, step, name)
     return like(result, tensor)
 
@@ -100,7 +100,7 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optiona
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = elements(tensor)
-    result = torch.empty_like(source)
+    result = core.fresh_like(source)
     work = core.start_neighbor_allreduce(runtime.context, source, result, step.plan, step.checked,
                                          name or "")
     return runtime.add(work, lambda _: like(result, tensor), step.failed)
@@ -326,7 +326,7 @@ def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
                               f"{runtime.size} as the target, found {target_rank}")
     weights = (0.5, 0.5) if self_weight is None else (float(self_weight), float(pair_weight))
     source = elements(tensor)
-    result = torch.empty_like(source)
+    result = core.fresh_like(source)
     work = core.start_pair_gossip(runtime.context, source, result, target_rank, *weights, name or "")
     return runtime.add(work, lambda _: like(result, tensor))
 

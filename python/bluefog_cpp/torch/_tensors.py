@@ -19,7 +19,7 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
 def copied(tensor: torch.Tensor) -> torch.Tensor:
     """A fresh tensor of the same elements, for a call that works in place."""
     source = elements(tensor)
-    return source.detach().clone() if source is tensor else source
+    return core.fresh_like(source).copy_(source.detach()) if source is tensor else source
 
 
 def like(result: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:

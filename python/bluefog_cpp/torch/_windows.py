@@ -162,7 +162,7 @@ def win_update(name: str, self_weight: Optional[float] = None,
     if (self_weight is None) != (neighbor_weights is None):
         raise InvalidArgument(f"rank {runtime.rank}, win_update: expected self_weight and "
                               "neighbor_weights together, or neither")
-    output = torch.empty_like(window.tensor) if clone else None
+    output = core.fresh_like(window.tensor) if clone else None
     window.core.update(None if self_weight is None else float(self_weight),
                        _receive_weights(neighbor_weights), reset, require_mutex, output)
     if output is None:

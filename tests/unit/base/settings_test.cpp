@@ -48,6 +48,7 @@ TEST(Settings, DefaultsWithoutVariables) {
   EXPECT_EQ(settings.mpi_chunk_bytes, 262144);
   EXPECT_EQ(settings.mpi_depth, 8);
   EXPECT_EQ(settings.poll_period, 1ms);
+  EXPECT_EQ(settings.result_cache_bytes, 268435456);
   EXPECT_THAT(settings.notices, IsEmpty());
 }
 
@@ -66,7 +67,8 @@ TEST(Settings, ReadsEveryVariable) {
                                   {"BLUEFOG_SHM_COPY", "Stream"},
                                   {"BLUEFOG_MPI_CHUNK_BYTES", "4096"},
                                   {"BLUEFOG_MPI_DEPTH", "2"},
-                                  {"BLUEFOG_POLL_PERIOD", "0.5"}});
+                                  {"BLUEFOG_POLL_PERIOD", "0.5"},
+                                  {"BLUEFOG_RESULT_CACHE", "4096"}});
   EXPECT_EQ(settings.timeout, 2500ms);
   EXPECT_EQ(settings.stall_warning, 0s);
   EXPECT_EQ(settings.log_level, LogLevel::Debug);
@@ -82,6 +84,7 @@ TEST(Settings, ReadsEveryVariable) {
   EXPECT_EQ(settings.mpi_chunk_bytes, 4096);
   EXPECT_EQ(settings.mpi_depth, 2);
   EXPECT_EQ(settings.poll_period, 500us);
+  EXPECT_EQ(settings.result_cache_bytes, 4096);
   EXPECT_THAT(settings.notices, IsEmpty());
 }
 
@@ -99,7 +102,8 @@ TEST(Settings, RefusesMalformedValuesByName) {
       {"BLUEFOG_SHM_COPY", {"nt", "1"}},
       {"BLUEFOG_MPI_CHUNK_BYTES", {"1", "-4096"}},
       {"BLUEFOG_MPI_DEPTH", {"0", "1025"}},
-      {"BLUEFOG_POLL_PERIOD", {"0", "-1", "fast"}}};
+      {"BLUEFOG_POLL_PERIOD", {"0", "-1", "fast"}},
+      {"BLUEFOG_RESULT_CACHE", {"-1", "1.5", "much"}}};
   for (const auto& [name, values] : wrong) {
     for (const std::string& value : values) {
       EXPECT_THAT(refusal(name, value), HasSubstr(name + "=" + value + ": expected "));
@@ -151,6 +155,7 @@ TEST(SettingTable, DefaultsReadAsTheDefaults) {
   EXPECT_EQ(settings.mpi_chunk_bytes, defaults.mpi_chunk_bytes);
   EXPECT_EQ(settings.mpi_depth, defaults.mpi_depth);
   EXPECT_EQ(settings.poll_period, defaults.poll_period);
+  EXPECT_EQ(settings.result_cache_bytes, defaults.result_cache_bytes);
 }
 
 TEST(SettingTable, NamesAreUniqueAndNotIgnoredToo) {
