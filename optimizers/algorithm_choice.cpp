@@ -1,9 +1,13 @@
 #include "optimizers/algorithm_choice.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
+#include <exception>
+#include <iterator>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -32,6 +36,15 @@ namespace {
 
 /// Self share with which no doubly stochastic W has an eigenvalue of −1/3 or below.
 constexpr double kStableShare = 0.4;
+
+/// β / (1 − β) above 1 carries a difference further than an average has taken it back.
+constexpr double kMostChangingMomentum = 0.5;
+
+std::vector<int> ranks_of(const std::vector<WeightedRank>& entries) {
+  std::vector<int> ranks;
+  std::ranges::transform(entries, std::back_inserter(ranks), &WeightedRank::rank);
+  return ranks;
+}
 
 Schedule default_schedule(AlgorithmKind kind, int size) {
   if (!needs_fixed_symmetric_mixing(kind) && kind != AlgorithmKind::DecentLam) {
@@ -88,6 +101,41 @@ std::string why_invalid_numbers(const DistributedOptimizerOptions& options) {
   if (options.bucket_bytes < 0) {
     return fmt::format("bucket_bytes: expected 0 (the setting) or more, found {}",
                        options.bucket_bytes);
+  }
+  return {};
+}
+
+bool has_momentum(const DistributedOptimizerOptions& options) {
+  return options.momentum > 0.0 && (options.algorithm == AlgorithmKind::DecentLam ||
+                                    options.algorithm == AlgorithmKind::QuasiGlobalMomentum);
+}
+
+std::string why_unfit_schedule(const DistributedOptimizerOptions& options,
+                               const Schedule& schedule) {
+  std::string found = why_unfit(options.algorithm, schedule);
+  return found.empty() && has_momentum(options)
+             ? why_unfit_momentum(options.algorithm, options.momentum, schedule)
+             : found;
+}
+
+/// What one rank sees of a W that DecentLaM with momentum may diverge on (`growth_per_round`).
+std::string why_unfit_decent_lam(double momentum, const NeighborPlan& plan,
+                                 const NeighborPlan* before) {
+  if (!std::ranges::equal(plan.sources, plan.destinations, {}, &WeightedRank::rank,
+                          &WeightedRank::rank)) {
+    return fmt::format(
+        "decent_lam with momentum expects a symmetric W, because its momentum may grow without "
+        "bound otherwise, so that a rank sends to those that it hears, found a plan that hears [{}] "
+        "and sends to [{}]; quasi_global_momentum accepts those",
+        fmt::join(ranks_of(plan.sources), ", "), fmt::join(ranks_of(plan.destinations), ", "));
+  }
+  if (momentum > kMostChangingMomentum && before != nullptr && plan != *before) {
+    return fmt::format(
+        "decent_lam with momentum {} expects the same plan in every round, because above {} it may "
+        "carry differences between ranks further than an average took them back, found another one "
+        "than in the round before; use a schedule, which is looked at as a whole, a smaller "
+        "momentum, or quasi_global_momentum",
+        momentum, kMostChangingMomentum);
   }
   return {};
 }
@@ -205,12 +253,11 @@ std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
     return fmt::format("schedule: expected one for {} ranks, found one for {}", size,
                        options.schedule->size());
   }
-  if (options.algorithm == AlgorithmKind::DecentLam && options.momentum > 0.0) {
-    if (std::string found = why_unfit_momentum(*options.schedule); !found.empty()) {
-      return found;
-    }
+  try {
+    return why_unfit_schedule(options, *options.schedule);
+  } catch (const std::exception& error) {  // of a schedule that cannot make all of its rounds
+    return fmt::format("schedule: {}", error.what());
   }
-  return why_unfit(options.algorithm, *options.schedule);
 }
 
 std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters) {
@@ -228,7 +275,12 @@ std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters) 
   return {};
 }
 
-std::string why_unfit(AlgorithmKind kind, const NeighborPlan& plan) {
+std::string why_unfit(const DistributedOptimizerOptions& options, const NeighborPlan& plan,
+                      const NeighborPlan* before) {
+  const AlgorithmKind kind = options.algorithm;
+  if (kind == AlgorithmKind::DecentLam && options.momentum > 0.0) {
+    return why_unfit_decent_lam(options.momentum, plan, before);
+  }
   if (needs_fixed_symmetric_mixing(kind)) {
     return fmt::format("{} expects the same W in every round, found a plan for one round",
                        name_of(kind));

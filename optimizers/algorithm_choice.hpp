@@ -26,7 +26,10 @@ namespace bluefog::optimizers {
 /// Why the algorithm cannot train parameters of these types; empty if it can.
 [[nodiscard]] std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters);
 
-/// Why a plan that the caller made for a round may not be used; empty if it may.
-[[nodiscard]] std::string why_unfit(AlgorithmKind kind, const NeighborPlan& plan);
+/// Why a plan that the caller made for a round may not be used, as far as this rank can see; empty if
+/// it may.
+/// @param before the one that the caller made for the round before, or null.
+[[nodiscard]] std::string why_unfit(const DistributedOptimizerOptions& options,
+                                    const NeighborPlan& plan, const NeighborPlan* before);
 
 }  // namespace bluefog::optimizers

@@ -10,7 +10,8 @@ namespace bluefog::optimizers {
 ///
 /// with γ d the step of a wrapped optimizer that has no momentum of its own. Its limit is that of
 /// adapt-then-combine at the same step size, where momentum in the wrapped optimizer multiplies the
-/// bias by 1 / (1 − β). β = 0 is adapt-then-combine.
+/// bias by 1 / (1 − β). β = 0 is adapt-then-combine. Where W is not one symmetric matrix, differences
+/// between ranks may grow without bound (`growth_per_round`).
 ///
 /// Cost per rank and round: one neighbor_allreduce for each bucket; two copies of the model, one of
 /// which (v) a checkpoint keeps.

@@ -82,6 +82,8 @@ class DistributedOptimizer::State {
 
   std::shared_ptr<const NeighborPlan> next_plan_;
   ops::PlanCheck next_check_ = ops::PlanCheck::Trusted;
+  /// The last round's, if the caller made it.
+  std::shared_ptr<const NeighborPlan> made_plan_;
 };
 
 DistributedOptimizer::State::State(std::shared_ptr<Context> context,
@@ -180,13 +182,14 @@ Round DistributedOptimizer::State::next_round() {
         context_->rank()));
   }
   if (next_plan_) {
-    round.plan = std::exchange(next_plan_, nullptr);
+    round.plan = made_plan_ = std::exchange(next_plan_, nullptr);
     round.check = next_check_;
   } else if (algorithm_->averages_with_neighbors() && options_.plans) {
-    round.plan = checked(options_.plans(round_count_), "plans");
+    round.plan = made_plan_ = checked(options_.plans(round_count_), "plans");
     round.check = options_.plan_check;
   } else if (algorithm_->averages_with_neighbors()) {
     round.plan = options_.schedule->plan_for(context_->rank(), round_count_);
+    made_plan_ = nullptr;
   }
   return round;
 }
@@ -309,6 +312,7 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
   }
   step_count_ = step_count.toInt();
   round_count_ = round_count.toInt();
+  made_plan_ = nullptr;
   algorithm_->expect(communicates_next());
 }
 
@@ -326,7 +330,7 @@ std::shared_ptr<const NeighborPlan> DistributedOptimizer::State::checked(
                     context_->rank(), where, is_of_machines ? "machine" : "rank", rank, size,
                     plan.rank, plan.size));
   }
-  const std::string problem = why_unfit(options_.algorithm, plan);
+  const std::string problem = why_unfit(options_, plan, made_plan_.get());
   if (!problem.empty()) {
     throw InvalidArgument(fmt::format("rank {}, {}: {}", context_->rank(), where, problem));
   }
@@ -372,6 +376,7 @@ void DistributedOptimizer::State::restart() {
   take_back_parameters();
   algorithm_->discard();
   algorithm_->restart();
+  made_plan_ = nullptr;
 }
 
 DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Context> context,

@@ -101,7 +101,8 @@ class DistributedOptimizer {
   /// @param check whether the ranks' plans are compared before any data moves.
   /// @throws InvalidArgument for a plan of another rank or size, a malformed one, or one that the
   ///   algorithm cannot use (another W in one round; with push-sum weights that the rank does not
-  ///   hand out in full); StateError if the algorithm has no plans.
+  ///   hand out in full; with DecentLaM one that its momentum may not bear); StateError if the
+  ///   algorithm has no plans.
   void set_next_plan(NeighborPlan plan, ops::PlanCheck check = ops::PlanCheck::Checked);
 
   /// Over whom communication rounds average from now on; at first over neighbours. All ranks call it

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "optimizers/momentum_growth.hpp"
 #include "topology/least_eigenvalue.hpp"
 
 namespace bluefog::optimizers {
@@ -16,6 +17,8 @@ constexpr std::int64_t kStepsLookedAt = 256;
 constexpr double kSumTolerance = 1e-9;
 /// An eigenvalue this near to a bound counts as on it.
 constexpr double kEigenvalueMargin = 1e-9;
+/// A factor per round that momentum may reach: what lies on the bound grows by rounding alone.
+constexpr double kMostGrowth = 1.001;
 
 /// "row 2 sums to 0.9" of the worst one; empty if all sum to 1.
 std::string worst_sum(const std::vector<double>& sums, const char* what) {
@@ -156,18 +159,16 @@ std::string why_unfit(AlgorithmKind kind, const Schedule& schedule) {
   return {};
 }
 
-std::string why_unfit_momentum(const Schedule& schedule) {
-  if (schedule.period_steps() != 1) {
-    return {};
-  }
-  const MixingMatrix matrix = schedule.mixing_matrix(0);
-  return matrix.is_symmetric()
+std::string why_unfit_momentum(AlgorithmKind kind, double momentum, const Schedule& schedule) {
+  const double growth = growth_per_round(kind, momentum, schedule);
+  return growth <= kMostGrowth
              ? std::string()
              : fmt::format(
-                   "schedule: decent_lam with momentum expects a symmetric W, because its momentum "
-                   "may grow without bound where eigenvalues of W are not real, found {}; see "
-                   "topology::symmetric_exponential, or use quasi_global_momentum",
-                   first_asymmetry(matrix));
+                   "schedule: {} with momentum {} expects differences between ranks to die out "
+                   "where there are no gradients, found that they grow by a factor of {:.4g} a "
+                   "round; use another momentum, or one symmetric W in all rounds with self weights "
+                   "of at least 1/2 (topology::lazy)",
+                   name_of(kind), momentum, growth);
 }
 
 }  // namespace bluefog::optimizers

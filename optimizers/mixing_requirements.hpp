@@ -17,9 +17,9 @@ namespace bluefog::optimizers {
 /// it can. Looks at the first 256 steps of a period. A function of its arguments alone.
 [[nodiscard]] std::string why_unfit(AlgorithmKind kind, const Schedule& schedule);
 
-/// The same for DecentLaM with momentum, as far as one W in all rounds: v obeys
-/// z² − (β + λ) z + β = 0 for each eigenvalue λ of W, whose roots stay inside the unit circle for
-/// every β where λ is real, and need not where it is not.
-[[nodiscard]] std::string why_unfit_momentum(const Schedule& schedule);
+/// The same for momentum of DecentLaM and QG-DSGDm, which carries differences between ranks on: they
+/// have to die out by themselves (`growth_per_round`).
+[[nodiscard]] std::string why_unfit_momentum(AlgorithmKind kind, double momentum,
+                                             const Schedule& schedule);
 
 }  // namespace bluefog::optimizers

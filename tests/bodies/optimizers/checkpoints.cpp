@@ -76,6 +76,7 @@ struct Training {
                kind != AlgorithmKind::D2) {  // their default is the one symmetric W they need
       options.schedule = topology::one_peer_exponential(context.size());
     }
+    options.momentum = 0.5;  // as much as DecentLaM bears on that schedule
     options.bucket_bytes = 32;
     return options;
   }

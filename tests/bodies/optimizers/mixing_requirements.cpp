@@ -6,7 +6,9 @@
 
 #include "bluefog_cpp/base/error.hpp"
 #include "optimizers/algorithm_choice.hpp"
+#include "optimizers/momentum_growth.hpp"
 #include "tests/bodies/optimizers/support.hpp"
+#include "topology/families.hpp"
 #include "topology/lazy_mixing.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -61,7 +63,39 @@ TEST(MixingRequirements, TheDefaultsAreMet) {
       const Schedule mixing = optimizers::mixing_of(with(kind, std::nullopt), size);
       EXPECT_EQ(optimizers::why_unfit(kind, mixing), "") << name_of(kind) << ", " << size;
     }
+    for (const AlgorithmKind kind : {AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
+      const Schedule mixing = optimizers::mixing_of(with(kind, std::nullopt), size);
+      for (const double beta : {0.3, 0.6, 0.9, 0.99}) {
+        EXPECT_EQ(optimizers::why_unfit_momentum(kind, beta, mixing), "") << size << ", " << beta;
+      }
+    }
   }
+}
+
+/// Factors from the eigenvalues of a period's matrix, which a run of 2,000 steps of 4 ranks bears
+/// out: a W that is symmetric in every round is no guarantee, and one that is not need not diverge.
+TEST(MixingRequirements, MomentumMayNotCarryDifferencesOn) {
+  const auto growth = [](AlgorithmKind kind, double beta, const Schedule& schedule) {
+    return optimizers::growth_per_round(kind, beta, schedule);
+  };
+  constexpr auto kLam = AlgorithmKind::DecentLam;
+  constexpr auto kQuasi = AlgorithmKind::QuasiGlobalMomentum;
+  constexpr double kNear = 1e-3;  // what was carried before the differences took over
+  const Schedule one_peer = topology::one_peer_exponential(4);
+  EXPECT_NEAR(growth(kLam, 0.9, one_peer), 1.0795, kNear);
+  EXPECT_LE(growth(kLam, 0.5, one_peer), 1.0);
+  EXPECT_LE(growth(kQuasi, 0.9, one_peer), 1.0);
+  const Schedule cube = topology::make_schedule("one-peer-hypercube", {.size = 8});
+  EXPECT_TRUE(cube.mixing_matrix(0).is_symmetric());
+  EXPECT_NEAR(growth(kLam, 0.9, cube), 1.0524, kNear);
+  EXPECT_LE(growth(kLam, 0.9, always(topology::ring(8))), 1.0);
+  EXPECT_NEAR(growth(kLam, 0.9, always(topology::exponential(4))), 1.155, kNear);
+  const MixingMatrix onward =
+      MixingMatrix::from_pattern({.shape = {4}, .entries = {{0, 0.1}, {1, 0.9}}});
+  EXPECT_NEAR(growth(kQuasi, 0.5, always(onward)), 1.168, kNear);
+  EXPECT_LE(growth(kQuasi, 0.9, always(onward)), 1.0);
+  // At once by so much that rounds are left out.
+  EXPECT_NEAR(growth(kLam, 0.9, always(onward)), 1.584, kNear);
 }
 
 TEST(MixingRequirements, EveryAlgorithmCanBeMade) {

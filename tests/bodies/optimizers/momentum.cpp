@@ -1,6 +1,9 @@
 // DecentLaM and QG-DSGDm: momentum that leaves the bias of adapt-then-combine as it is.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "tests/bodies/optimizers/support.hpp"
@@ -62,7 +65,7 @@ at::Tensor limit_of_adapt_then_combine(const MixingMatrix& matrix) {
 
 TEST(Momentum, FollowsTheEquations) {
   on_ranks([](Context& context) {
-    constexpr double kBeta = 0.75;
+    constexpr double kBeta = 0.5;
     constexpr int kSteps = 5;
     const Schedule schedule = topology::one_peer_exponential(context.size());
     at::Tensor lam = starting_points(context.size(), Start::Different);
@@ -113,19 +116,111 @@ TEST(Momentum, OfZeroIsAdaptThenCombine) {
   });
 }
 
-/// On the exponential graph of 4 ranks W has eigenvalues ± i/3: there it diverges.
-TEST(Momentum, DecentLamExpectsASymmetricMatrix) {
-  const Ranks ranks{.at_least = 4, .at_most = 4, .layouts = {Layout::OneHost}};
-  on_ranks(ranks, [](Context& context) {
-    const Schedule directed = topology::static_schedule(topology::exponential(context.size()));
+/// For which the exponential graphs make DecentLaM diverge.
+Ranks four_ranks() { return {.at_least = 4, .at_most = 4, .layouts = {Layout::OneHost}}; }
+
+/// "" or why the optimizer was refused.
+std::string refusal_of_run(Context& context, const MomentumCase& method, const Schedule& schedule) {
+  try {
+    end_of_run(context, method, 1, schedule);
+    return "";
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+}
+
+TEST(Momentum, ThatCarriesDifferencesOnIsRefused) {
+  on_ranks(four_ranks(), [](Context& context) {
+    const int n = context.size();
+    const Schedule directed = topology::static_schedule(topology::exponential(n));
+    const Schedule changing = topology::one_peer_exponential(n);
+    for (const Schedule& schedule : {directed, changing}) {
+      EXPECT_THAT(refusal_of_run(context, {AlgorithmKind::DecentLam, 0.9}, schedule),
+                  HasSubstr("schedule: decent_lam with momentum 0.9 expects differences between "
+                            "ranks to die out where there are no gradients, found that they grow "
+                            "by a factor of 1."));
+      EXPECT_EQ(refusal_of_run(context, {AlgorithmKind::DecentLam, 0.5}, schedule), "");
+      EXPECT_EQ(refusal_of_run(context, {AlgorithmKind::QuasiGlobalMomentum, 0.9}, schedule), "");
+      EXPECT_CLOSE(end_of_run(context, {AlgorithmKind::DecentLam, 0.0}, 2, schedule),
+                   end_of_run(context, {AlgorithmKind::AdaptThenCombine}, 2, schedule));
+    }
+  });
+}
+
+/// Where the constructor accepts a schedule, a long run stays near the minimiser.
+TEST(Momentum, ThatIsAcceptedStaysBounded) {
+  on_ranks(four_ranks(), [](Context& context) {
+    const int n = context.size();
+    const Schedule schedule = topology::one_peer_exponential(n);
+    const at::Tensor centre = minimiser(n);
+    for (const auto& [kind, beta] : {std::pair(AlgorithmKind::DecentLam, 0.5),
+                                     std::pair(AlgorithmKind::QuasiGlobalMomentum, 0.9)}) {
+      const at::Tensor end = end_of_run(context, {kind, beta}, /*steps=*/400, schedule);
+      // Each rank starts at a distance of about 1.5, and the bias is about 0.04.
+      EXPECT_LT(squared_distance(context, end, centre), 0.1) << name_of(kind);
+    }
+  });
+}
+
+/// What a rank can see of one plan: whom it hears and whom it sends to.
+TEST(Momentum, DecentLamExpectsPlansInBothDirections) {
+  on_ranks(four_ranks(), [](Context& context) {
+    const int n = context.size();
+    const Schedule changing = topology::one_peer_exponential(n);
+    const LeastSquares problem = LeastSquares::of_rank(context.rank());
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), kMomentumRate);
+    DistributedOptimizerOptions options{.algorithm = AlgorithmKind::DecentLam, .momentum = 0.5};
+    options.plans = [&](std::int64_t round) { return *changing.plan_for(context.rank(), round); };
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
     try {
-      end_of_run(context, {AlgorithmKind::DecentLam, 0.9}, 1, directed);
+      train(optimizer, point, problem);
       ADD_FAILURE() << "expected an error";
     } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(), HasSubstr("decent_lam with momentum expects a symmetric W"));
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("found a plan that hears [{}] and sends to "
+                                                      "[{}]",
+                                                      (context.rank() + n - 1) % n,
+                                                      (context.rank() + 1) % n)));
     }
-    EXPECT_CLOSE(end_of_run(context, {AlgorithmKind::DecentLam, 0.0}, 2, directed),
-                 end_of_run(context, {AlgorithmKind::AdaptThenCombine}, 2, directed));
+  });
+}
+
+/// Ranks 2 and 3 stay together in all rounds; 0 and 1 part in the second one.
+TEST(Momentum, AboveAHalfDecentLamExpectsPlansThatStay) {
+  on_ranks(four_ranks(), [](Context& context) {
+    const int rank = context.rank();
+    const LeastSquares problem = LeastSquares::of_rank(rank);
+    for (const double beta : {0.5, 0.75}) {
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), kMomentumRate);
+      DistributedOptimizerOptions options{.algorithm = AlgorithmKind::DecentLam, .momentum = beta};
+      options.plans = [&](std::int64_t round) {
+        NeighborPlan plan = NeighborPlan::alone(rank, context.size());
+        if (rank >= 2 || round == 0) {
+          plan.self_weight = 0.5;
+          plan.sources = {{rank ^ 1, 0.5}};
+          plan.destinations = {{rank ^ 1, 1.0}};
+        }
+        return plan;
+      };
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      train(optimizer, point, problem);
+      if (beta > 0.5) {
+        try {
+          train(optimizer, point, problem);
+          ADD_FAILURE() << "expected an error";
+        } catch (const InvalidArgument& error) {
+          EXPECT_LT(rank, 2);
+          EXPECT_THAT(error.what(), HasSubstr("expects the same plan in every round"));
+        } catch (const PeerFailure& error) {
+          EXPECT_GE(rank, 2);
+          EXPECT_THAT(error.what(), HasSubstr("expects the same plan in every round"));
+        }
+        optimizer.restart();
+      }
+      train(optimizer, point, problem);
+      EXPECT_EQ(optimizer.round_count(), 2);
+    }
   });
 }
 
