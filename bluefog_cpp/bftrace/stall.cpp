@@ -6,15 +6,22 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 
 namespace bluefog::tracing {
 namespace {
 
-/// Ranks that each rank waits for, with the calls of windows that do.
-using Waits = std::map<int, std::map<int, std::vector<std::string>>>;
+/// One call that waits for one rank.
+struct Wait {
+  int awaited = 0;
+  const RecordedCall* call = nullptr;
+};
+/// What each rank that left a record waits for.
+using Waits = std::map<int, std::vector<Wait>>;
 
 std::string call_text(const RecordedCall& call) {
   const std::string context = call.context > 0 ? fmt::format("context {}, ", call.context) : "";
@@ -70,28 +77,36 @@ void check_together(const std::vector<FlightRecord>& records) {
   }
 }
 
-/// What `rank` waits for in `call`, or holds, for whoever waits for it.
-void add_waits(const RecordedCall& call, Waits::mapped_type& waits_for) {
-  for (const auto* ranks : {&call.no_message_from, &call.not_taken_by}) {
-    for (const int rank : *ranks) {
-      waits_for[rank];
-    }
-  }
-  for (const int rank : call.waits_for) {
-    waits_for[rank].push_back(fmt::format("{}: {}", call_text(call), call.what));
-  }
+bool is_waiting(const RecordedCall& call) {
+  return !call.no_message_from.empty() || !call.not_taken_by.empty();
 }
 
-std::string describe(const FlightRecord& record, Waits::mapped_type& waits_for) {
+std::vector<Wait> waits_of(const FlightRecord& record) {
+  std::vector<Wait> waits;
+  for (const RecordedCall& call : record.calls) {
+    if (call.state == "held" || (call.state != "running" && !is_waiting(call))) {
+      continue;
+    }
+    std::set<int> awaited;
+    for (const auto* ranks : {&call.no_message_from, &call.not_taken_by, &call.waits_for}) {
+      awaited.insert(ranks->begin(), ranks->end());
+    }
+    for (const int rank : awaited) {
+      waits.push_back({.awaited = rank, .call = &call});
+    }
+  }
+  return waits;
+}
+
+std::string describe(const FlightRecord& record, bool waits_for_nobody) {
   std::string text = fmt::format("rank {}: {}\n", record.rank, record.reason);
   for (const RecordedCall& call : record.calls) {
-    const bool is_waiting = !call.no_message_from.empty() || !call.not_taken_by.empty();
     if (call.state == "held") {
       text += fmt::format("  {}, begun {:.1f} s before, holds {}\n", call_text(call),
                           call.begun_s_ago, call.what);
       continue;
     }
-    if (call.state != "running" && !is_waiting) {
+    if (call.state != "running" && !is_waiting(call)) {
       continue;
     }
     text += fmt::format("  {}, begun {:.1f} s before", call_text(call), call.begun_s_ago);
@@ -105,15 +120,68 @@ std::string describe(const FlightRecord& record, Waits::mapped_type& waits_for) 
       text += fmt::format("; not taken by {}", fmt::join(call.not_taken_by, ", "));
     }
     text += '\n';
-    add_waits(call, waits_for);
   }
   if (record.calls.empty()) {
     text += "  it has made no call\n";
-  } else if (waits_for.empty()) {
+  } else if (waits_for_nobody) {
     const RecordedCall& last = record.calls.back();
     text += fmt::format("  waits for nobody; its last was {}, {}\n", call_text(last), last.state);
   }
   return text;
+}
+
+/// A call that its rank made only when others had written records in which they wait for that rank.
+struct Late {
+  const RecordedCall* call = nullptr;
+  std::vector<int> waiters{};
+  /// Its begin, after the first of them had begun to wait and after the first wrote its record.
+  double after_wait_s = 0.0;
+  double after_record_s = 0.0;
+};
+
+/// `call` of `record`, if it came too late for somebody.
+std::optional<Late> find_late(const RecordedCall& call, const FlightRecord& record,
+                              const std::vector<FlightRecord>& records, const Waits& waits) {
+  if (!record.written_at) {
+    return std::nullopt;
+  }
+  const double begun = *record.written_at - call.begun_s_ago;
+  Late late{.call = &call};
+  for (const FlightRecord& other : records) {
+    if (other.rank == record.rank || !other.written_at || *other.written_at >= begun) {
+      continue;
+    }
+    bool waits_for_it = false;
+    for (const Wait& wait : waits.at(other.rank)) {
+      if (wait.awaited == record.rank) {
+        waits_for_it = true;
+        late.after_wait_s = std::max(late.after_wait_s,
+                                     begun - (*other.written_at - wait.call->begun_s_ago));
+      }
+    }
+    if (waits_for_it) {
+      late.waiters.push_back(other.rank);
+      late.after_record_s = std::max(late.after_record_s, begun - *other.written_at);
+    }
+  }
+  return late.waiters.empty() ? std::nullopt : std::optional(std::move(late));
+}
+
+/// Takes what late calls wait for out of `waits`. @return the first late call of each rank.
+std::map<int, Late> take_out_late_calls(const std::vector<FlightRecord>& records, Waits& waits) {
+  std::map<int, Late> first;
+  Waits others = waits;
+  for (const FlightRecord& record : records) {
+    std::erase_if(others[record.rank], [&](const Wait& wait) {
+      auto late = find_late(*wait.call, record, records, waits);
+      if (late) {
+        first.try_emplace(record.rank, *std::move(late));
+      }
+      return late.has_value();
+    });
+  }
+  waits = std::move(others);
+  return first;
 }
 
 /// Whether `from` waits, through others, for itself.
@@ -127,12 +195,12 @@ bool is_in_circle(const Waits& waits, int from) {
     if (found == waits.end()) {
       continue;
     }
-    for (const auto& [other, calls] : found->second) {
-      if (other == from) {
+    for (const Wait& wait : found->second) {
+      if (wait.awaited == from) {
         return true;
       }
-      if (reached.insert(other).second) {
-        next.push_back(other);
+      if (reached.insert(wait.awaited).second) {
+        next.push_back(wait.awaited);
       }
     }
   }
@@ -142,21 +210,33 @@ bool is_in_circle(const Waits& waits, int from) {
 /// The calls of windows that wait for `awaited`.
 std::string window_calls_for(const Waits& waits, int awaited) {
   std::string text;
-  for (const auto& [rank, others] : waits) {
-    if (const auto found = others.find(awaited); found != others.end()) {
-      for (const std::string& call : found->second) {
-        text += fmt::format("  Rank {} waits for rank {} in {}.\n", rank, awaited, call);
+  for (const auto& [rank, waits_of_rank] : waits) {
+    for (const Wait& wait : waits_of_rank) {
+      if (wait.awaited == awaited && wait.call->is_window_call) {
+        text += fmt::format("  Rank {} waits for rank {} in {}: {}.\n", rank, awaited,
+                            call_text(*wait.call), wait.call->what);
       }
     }
   }
   return text;
 }
 
-std::string verdict(const Waits& waits, int size) {
+std::string late_text(int rank, const Late& late) {
+  const bool is_one = late.waiters.size() == 1;
+  const std::string first =
+      is_one ? fmt::format("rank {}", late.waiters.front()) : "the first of them";
+  return fmt::format(
+      "Rank {} held up rank{} {}: it began {}, {:.1f} s after {} had begun to wait for it, and {:.1f} s "
+      "after {} wrote its record; until then it was stopped, or computing.\n",
+      rank, is_one ? "" : "s", fmt::join(late.waiters, ", "), call_text(*late.call),
+      late.after_wait_s, first, late.after_record_s, first);
+}
+
+std::string verdict(const Waits& waits, const std::map<int, Late>& late, int size) {
   std::set<int> awaited;
-  for (const auto& [rank, others] : waits) {
-    for (const auto& [other, calls] : others) {
-      awaited.insert(other);
+  for (const auto& [rank, waits_of_rank] : waits) {
+    for (const Wait& wait : waits_of_rank) {
+      awaited.insert(wait.awaited);
     }
   }
   if (awaited.empty()) {
@@ -169,7 +249,10 @@ std::string verdict(const Waits& waits, int size) {
     if (rank < 0 || rank >= size) {
       continue;
     }
-    if (found == waits.end()) {
+    if (const auto came_late = late.find(rank); came_late != late.end()) {
+      text += late_text(rank, came_late->second);
+      text += window_calls_for(waits, rank);
+    } else if (found == waits.end()) {
       text += fmt::format(
           "Rank {} is waited for and left no record: it ended, or was still computing.\n", rank);
       text += window_calls_for(waits, rank);
@@ -203,6 +286,9 @@ FlightRecord parse_record(const std::string& path, const std::string& text) {
     FlightRecord record{.rank = json.at("rank").get<int>(),
                         .size = json.at("size").get<int>(),
                         .reason = json.at("reason").get<std::string>()};
+    if (json.contains("written_at")) {
+      record.written_at = json["written_at"].get<double>();
+    }
     for (const auto& call : json.at("calls")) {
       record.calls.push_back(parse_call(call));
     }
@@ -218,9 +304,11 @@ std::string explain_stall(std::vector<FlightRecord> records) {
   Waits waits;
   std::string text;
   for (const FlightRecord& record : records) {
-    text += describe(record, waits[record.rank]);
+    waits[record.rank] = waits_of(record);
+    text += describe(record, waits[record.rank].empty());
   }
-  return text + '\n' + verdict(waits, records.front().size);
+  const std::map<int, Late> late = take_out_late_calls(records, waits);
+  return text + '\n' + verdict(waits, late, records.front().size);
 }
 
 }  // namespace bluefog::tracing

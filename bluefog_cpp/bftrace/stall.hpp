@@ -33,6 +33,8 @@ struct FlightRecord {
   int rank = 0;
   int size = 1;
   std::string reason{};
+  /// Seconds since the epoch, by the clock of the rank's host; absent in records of old.
+  std::optional<double> written_at{};
   /// In the order in which they were started.
   std::vector<RecordedCall> calls{};
 };
@@ -43,6 +45,10 @@ struct FlightRecord {
 /// Who waits for whom, rank by rank, and which ranks hold up the others: those that are waited for
 /// and wait for nobody, that left no record, or that wait for each other in a circle. Calls of
 /// windows that wait for them are named.
+///
+/// A call that begins after the record of a rank which waits for the caller holds up nobody by what
+/// it waits for: its rank came too late, having been stopped or computing, and whom it waits for had
+/// given up. Hosts' clocks are compared for that.
 /// @throws InvalidArgument for no records, two of one rank, or ranks of runs of different sizes.
 [[nodiscard]] std::string explain_stall(std::vector<FlightRecord> records);
 

@@ -27,6 +27,11 @@ std::string_view name_of_state(FlightRecorder::State state) {
   return "unknown";
 }
 
+/// By the host's clock, which tells the records of several ranks apart in time.
+double seconds_since_epoch() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 FlightRecorder::FlightRecorder(std::string prefix, int rank, int size, Logger log)
@@ -157,6 +162,7 @@ std::string FlightRecorder::text_of(std::string_view reason) const {
                               {"rank", rank_},
                               {"size", size_},
                               {"reason", reason},
+                              {"written_at", seconds_since_epoch()},
                               {"calls", calls}};
   return record.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -52,6 +52,38 @@ TEST(ExplainStall, NamesACircle) {
   EXPECT_THAT(explain_stall({idle(0), idle(1)}), HasSubstr("No rank waits for another one"));
 }
 
+FlightRecord at_time(double written_at, double waited, FlightRecord record) {
+  record.written_at = written_at;
+  record.calls.back().begun_s_ago = waited;
+  return record;
+}
+
+// Rank 1 was stopped for 9 s: ranks 0 and 2 gave up after 5 s, and its own call found them gone.
+TEST(ExplainStall, NamesARankThatCameWhenOthersHadGivenUp) {
+  const FlightRecord first = at_time(1005.0, 5.0, waiting(0, {1}));
+  const FlightRecord other = at_time(1005.5, 5.0, waiting(2, {0, 1}));
+  const FlightRecord stopped = at_time(1009.25, 0.25, waiting(1, {0, 2}));
+  EXPECT_THAT(
+      explain_stall({first, stopped}),
+      HasSubstr("\n\nRank 1 held up rank 0: it began call 7, allreduce(float32[4]), 9.0 s after rank 0 "
+                "had begun to wait for it, and 4.0 s after rank 0 wrote its record; until then it was "
+                "stopped, or computing.\n"));
+  const std::string text = explain_stall({first, other, stopped});
+  EXPECT_THAT(text, HasSubstr("Rank 1 held up ranks 0, 2: it began call 7, allreduce(float32[4]), 9.0 s "
+                              "after the first of them had begun to wait"));
+  EXPECT_THAT(text, Not(HasSubstr("for each other")));
+}
+
+TEST(ExplainStall, ACircleOfCallsThatOverlapStaysOne) {
+  const FlightRecord first = at_time(1005.0, 5.0, waiting(0, {1}));
+  const std::string circle = "Ranks 0, 1 wait for each other";
+  EXPECT_THAT(explain_stall({first, at_time(1005.5, 1.5, waiting(1, {0}))}), HasSubstr(circle));
+  // Records of old tell no time.
+  EXPECT_THAT(explain_stall({first, waiting(1, {0})}), HasSubstr(circle));
+  EXPECT_THAT(explain_stall({waiting(0, {1}), at_time(1009.0, 0.0, waiting(1, {0}))}),
+              HasSubstr(circle));
+}
+
 RecordedCall window_call(std::string text, std::string what, std::vector<int> waits_for) {
   return {.text = std::move(text),
           .state = "running",
@@ -102,14 +134,16 @@ TEST(ParseRecord, ReadsWhatARankWrites) {
   EXPECT_EQ(record.calls[0].text, "pair_gossip(float32[9], name 'w')");
   EXPECT_EQ(record.calls[0].partner, 0);
   EXPECT_EQ(record.calls[0].no_message_from, std::vector<int>{0});
+  EXPECT_EQ(record.written_at, std::nullopt);
   const FlightRecord window = parse_record("a", R"({"bluefog_flight_record": 1, "rank": 1,
-    "size": 2, "reason": "late", "calls": [{"window_call": true, "kind": "win_get",
+    "size": 2, "reason": "late", "written_at": 1700000000.25, "calls": [{"window_call": true, "kind": "win_get",
     "dtype": "float32", "count": 9, "name": "w", "state": "running", "begun_s_ago": 1.5,
     "context": 2, "what": "an answer of rank 0", "waits_for": [0]}]})");
   EXPECT_EQ(window.calls[0].text, "win_get(float32[9], window 'w')");
   EXPECT_EQ(window.calls[0].what, "an answer of rank 0");
   EXPECT_EQ(window.calls[0].waits_for, std::vector<int>{0});
   EXPECT_EQ(window.calls[0].context, 2);
+  EXPECT_EQ(window.written_at, 1700000000.25);
   EXPECT_THROW((void)parse_record("a", "{}"), InvalidArgument);
   EXPECT_THROW((void)parse_record("a", "{"), InvalidArgument);
   EXPECT_THROW((void)parse_record("a", R"({"bluefog_flight_record": 1, "rank": "x"})"),

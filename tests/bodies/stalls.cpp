@@ -1,5 +1,4 @@
-// Calls of windows that wait: the flight record tells for whom, and bftrace
-// says it.
+// Calls that wait: the flight record tells for whom, and bftrace says it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <span>
@@ -27,6 +27,7 @@
 namespace bluefog::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 /// Runs `body` on `ranks` ranks that give up after a moment and keep flight
@@ -62,6 +63,27 @@ const tracing::RecordedCall& last_window_call(const tracing::FlightRecord& recor
     }
   }
   throw InvalidArgument("no call of a window was recorded");
+}
+
+/// The ranks' process ids.
+std::vector<int> processes_of(Context& context) {
+  const int own = ::getpid();
+  std::vector<int> processes;
+  for (const auto& blob :
+       context.bootstrap().allgather(std::as_bytes(std::span(&own, 1)), Deadline::never())) {
+    std::memcpy(&processes.emplace_back(), blob.data(), sizeof(int));
+  }
+  return processes;
+}
+
+void wait_until_stopped(int process) {
+  for (std::string state; state != "T";
+       std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+    std::ifstream file(fmt::format("/proc/{}/stat", process));
+    std::string number;
+    std::string name;
+    file >> number >> name >> state;
+  }
 }
 
 std::shared_ptr<ops::Window> make_window(Context& context, float& value) {
@@ -136,12 +158,7 @@ TEST(WindowStall, AnOwnerThatDoesNotAnswerIsNamed) {
     if (context.bootstrap().in_process()) {
       return;  // a thread cannot be stopped
     }
-    const int own = ::getpid();
-    std::vector<int> processes;
-    for (const auto& blob :
-         context.bootstrap().allgather(std::as_bytes(std::span(&own, 1)), Deadline::never())) {
-      std::memcpy(&processes.emplace_back(), blob.data(), sizeof(int));
-    }
+    const std::vector<int> processes = processes_of(context);
     float value = 0.0F;
     const auto window = make_window(context, value);
     meet(context);
@@ -158,6 +175,46 @@ TEST(WindowStall, AnOwnerThatDoesNotAnswerIsNamed) {
                             "win_get(float32[1], window 'w'): an answer "
                             "of rank 1."));
     }
+    meet(context);
+  });
+}
+
+// Rank 1 comes to the call when rank 0 has given it up, and finds nobody, in this call or the next.
+TEST(Stall, ARankThatWasStoppedHoldsUpTheOthers) {
+  with_records(2, Layout::OneHost, [](Context& context, const std::filesystem::path& folder) {
+    if (context.bootstrap().in_process()) {
+      return;  // a thread cannot be stopped
+    }
+    const std::vector<int> processes = processes_of(context);
+    float value = 1.0F;
+    const auto call = [&] {
+      ops::allreduce(context, {.data = &value, .count = 1}, {.name = "late"});
+    };
+    if (context.rank() == 0) {
+      wait_until_stopped(processes[1]);
+      EXPECT_THROW(call(), TimeoutError);
+      ::kill(processes[1], SIGCONT);
+    } else {
+      std::raise(SIGSTOP);
+      EXPECT_THROW(
+          {
+            call();  // what rank 0 sent may be there
+            call();
+          },
+          Error);
+    }
+    // Each process has a folder of its own.
+    const std::string own = tracing::read_file(folder / fmt::format("record{}.json", context.rank()));
+    std::vector<tracing::FlightRecord> records;
+    for (const auto& blob :
+         context.bootstrap().allgather(std::as_bytes(std::span(own)), Deadline::never())) {
+      records.push_back(tracing::parse_record(
+          "a record", {reinterpret_cast<const char*>(blob.data()), blob.size()}));
+    }
+    EXPECT_THAT(tracing::explain_stall(records),
+                ContainsRegex("\n\nRank 1 held up rank 0: it began call [0-9]+, "
+                              "allreduce\\(float32\\[1\\], name 'late'\\), [0-9.]+ s after rank 0 had "
+                              "begun to wait for it"));
     meet(context);
   });
 }
