@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/bftrace/merge.hpp"
 #include "bluefog_cpp/bftrace/stall.hpp"
 
@@ -15,21 +14,6 @@ namespace {
 
 using namespace bluefog;
 using namespace bluefog::tracing;
-
-void merge(const std::vector<std::string>& paths, const std::string& output) {
-  std::vector<nlohmann::json> timelines;
-  for (const std::string& path : paths) {
-    timelines.push_back(parse_timeline(path, read_file(path)));
-  }
-  const nlohmann::json merged = merge_timelines(timelines);
-  std::ofstream file(output, std::ios::trunc);
-  file << merged.dump() << '\n';
-  file.close();
-  if (!file) {
-    throw InvalidArgument(fmt::format("cannot write {}", output));
-  }
-  fmt::print("{}: {} events of {} files\n", output, merged.size(), paths.size());
-}
 
 void stall(const std::vector<std::string>& paths) {
   std::vector<FlightRecord> records;
@@ -57,7 +41,8 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (merging.parsed()) {
-    merge(paths, output);
+    const std::size_t count = merge_files(paths, output);
+    fmt::print("{}: {} events of {} files\n", output, count, paths.size());
   } else {
     stall(paths);
   }

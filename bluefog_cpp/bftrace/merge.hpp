@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,13 +11,28 @@ namespace bluefog::tracing {
 /// The contents of a file. @throws InvalidArgument with its name and the reason.
 [[nodiscard]] std::string read_file(const std::string& path);
 
+/// What one rank wrote.
+struct RankTimeline {
+  std::string path{};
+  /// Absent where there is no event.
+  std::optional<int> rank{};
+  nlohmann::json events = nlohmann::json::array();
+};
+
 /// The events of one rank's timeline. A file whose process was killed lacks its end: events that
 /// are whole count.
-/// @throws InvalidArgument if `text`, the contents of `path`, is no timeline.
-[[nodiscard]] nlohmann::json parse_timeline(const std::string& path, const std::string& text);
+/// @throws InvalidArgument if `text`, the contents of `path`, is no timeline, saying which event is
+///   none, or is one of several ranks.
+[[nodiscard]] RankTimeline parse_timeline(const std::string& path, const std::string& text);
 
 /// The timelines of several ranks in one: rows of each rank under its own process, times from the
 /// earliest event on.
-[[nodiscard]] nlohmann::json merge_timelines(const std::vector<nlohmann::json>& timelines);
+/// @throws InvalidArgument for two of one rank.
+[[nodiscard]] nlohmann::json merge_timelines(const std::vector<RankTimeline>& timelines);
+
+/// Joins the timelines in `paths` into the file `output`, which stays as it was if that fails.
+/// @return the number of events.
+/// @throws InvalidArgument as above, if `output` is one of `paths`, or cannot be written.
+std::size_t merge_files(const std::vector<std::string>& paths, const std::string& output);
 
 }  // namespace bluefog::tracing

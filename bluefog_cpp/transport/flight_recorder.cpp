@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <exception>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "bluefog_cpp/base/whole_file.hpp"
 
 namespace bluefog {
 namespace {
@@ -170,16 +169,9 @@ std::string FlightRecorder::text_of(std::string_view reason) const {
 void FlightRecorder::write(std::string_view reason) noexcept {
   try {
     const std::scoped_lock lock(mutex_);
-    // Whole or not at all, also for a reader that looks meanwhile.
-    const std::string unfinished = path_ + ".part";
-    std::ofstream file(unfinished, std::ios::trunc);
-    file << text_of(reason) << '\n';
-    file.close();
-    if (!file || std::rename(unfinished.c_str(), path_.c_str()) != 0) {
-      log_.warning(fmt::format("flight record: cannot write {}: {}", path_, std::strerror(errno)));
-    }
+    write_whole_file(path_, text_of(reason) + '\n');
   } catch (const std::exception& e) {
-    log_.warning(fmt::format("flight record: cannot write {}: {}", path_, e.what()));
+    log_.warning(fmt::format("flight record: {}", e.what()));
   }
 }
 

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace bluefog {
+
+/// Writes `text` to `path`, whole or not at all, also for a reader that looks meanwhile: to
+/// `<path>.part`, which then takes its place. A pipe or device is written as it is.
+/// @throws InvalidArgument with the path and the reason.
+void write_whole_file(const std::string& path, std::string_view text);
+
+}  // namespace bluefog
