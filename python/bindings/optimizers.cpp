@@ -1,9 +1,12 @@
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,12 +33,15 @@ opt::NamedTensors named_tensors(const NamedPairs& pairs) {
 }
 
 opt::AlgorithmKind algorithm_of(const std::string& name) {
-  for (int i = 0; i <= static_cast<int>(opt::AlgorithmKind::QuasiGlobalMomentum); ++i) {
-    if (opt::name_of(static_cast<opt::AlgorithmKind>(i)) == name) {
+  std::vector<std::string_view> names;
+  for (int i = 0; i <= static_cast<int>(opt::AlgorithmKind::AsyncPushSum); ++i) {
+    names.push_back(opt::name_of(static_cast<opt::AlgorithmKind>(i)));
+    if (names.back() == name) {
       return static_cast<opt::AlgorithmKind>(i);
     }
   }
-  throw InvalidArgument(fmt::format("expected the name of an algorithm, found '{}'", name));
+  throw InvalidArgument(
+      fmt::format("algorithm: expected one of {}, found '{}'", fmt::join(names, ", "), name));
 }
 
 /// A distributed optimizer with the local step that it stands on.
@@ -58,8 +64,15 @@ std::shared_ptr<PythonOptimizer> make_optimizer(std::shared_ptr<Context> context
                                                 py::function step, const NamedPairs& parameters,
                                                 const std::string& algorithm,
                                                 std::int64_t num_steps_per_communication,
-                                                bool by_bucket) {
+                                                bool by_bucket,
+                                                const std::optional<Schedule>& schedule,
+                                                std::int64_t global_period_rounds, double momentum,
+                                                std::int64_t bucket_bytes) {
   opt::DistributedOptimizerOptions options;
+  options.schedule = schedule;
+  options.global_period_rounds = global_period_rounds;
+  options.momentum = momentum;
+  options.bucket_bytes = bucket_bytes;
   options.algorithm = algorithm_of(algorithm);
   options.num_steps_per_communication = num_steps_per_communication;
   options.stepping = by_bucket ? opt::Stepping::ByBucket : opt::Stepping::Whole;
@@ -108,13 +121,18 @@ void bind_optimizers(py::module_& module) {
       "An algorithm over a Python optimizer. See optimizers/distributed_optimizer.hpp.")
       .def(py::init(&make_optimizer), py::arg("context"), py::arg("groups"), py::arg("step"),
            py::arg("parameters"), py::arg("algorithm"), py::arg("num_steps_per_communication"),
-           py::arg("by_bucket"))
+           py::arg("by_bucket"), py::arg("schedule") = py::none(),
+           py::arg("global_period_rounds") = opt::DistributedOptimizerOptions{}.global_period_rounds,
+           py::arg("momentum") = opt::DistributedOptimizerOptions{}.momentum,
+           py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes)
       .def(
           "step", [](PythonOptimizer& o) { o.distributed->step(); }, WithoutGil())
       .def(
           "zero_grad", [](PythonOptimizer& o) { o.distributed->zero_grad(); }, WithoutGil())
       .def(
           "drain", [](PythonOptimizer& o) { o.distributed->drain(); }, WithoutGil())
+      .def(
+          "restart", [](PythonOptimizer& o) { o.distributed->restart(); }, WithoutGil())
       .def(
           "set_next_plan",
           [](PythonOptimizer& o, const NeighborPlan& plan, bool checked) {

@@ -115,6 +115,7 @@ void bind_schedules(py::module_& module) {
           },
           py::arg("rank"), py::arg("step"));
   module.def("static_schedule", &topology::static_schedule, py::arg("matrix"));
+  module.def("cycle", &topology::cycle, py::arg("matrices"));
   module.def("one_peer", &topology::one_peer, py::arg("graph"));
   module.def(
       "make_schedule",

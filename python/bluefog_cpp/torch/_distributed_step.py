@@ -3,7 +3,7 @@ optimizer make each local step."""
 
 import sys
 import weakref
-from typing import Callable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 import torch
 
@@ -40,7 +40,7 @@ class DistributedStep:
     """Steps `optimizer` by the step of its class `base`, and averages by `algorithm`."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, base: type, models: Models, algorithm: str,
-                 num_steps_per_communication: int):
+                 num_steps_per_communication: int, options: Dict[str, Any]):
         runtime = current()
         self.algorithm = algorithm
         self.period = num_steps_per_communication
@@ -59,7 +59,8 @@ class DistributedStep:
         by_bucket = base.__module__.startswith("torch.optim") and not self._reevaluates
         self.core = core.DistributedOptimizer(
             self.context, [list(group["params"]) for group in optimizer.param_groups],
-            lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket)
+            lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket,
+            **options)
         self._places = _places_of(models)
         self._passes = _BackwardPasses(self, [parameter for _, parameter in parameters])
         runtime.optimizers.add(self)
@@ -151,10 +152,10 @@ class DistributedStep:
     def _set_closure(self, closure) -> None:
         if closure is None:
             raise InvalidArgument("LBFGS expects a closure: step(closure)")
-        if self.algorithm not in ("adapt_then_combine", "none"):
+        if self.algorithm not in ("adapt_then_combine", "gossip_pga", "local_sgd", "none"):
             raise UnsupportedError(
-                "LBFGS evaluates the model several times a step and works with adapt-then-combine, "
-                f"not with {self.algorithm}")
+                "LBFGS evaluates the model several times a step and works with adapt_then_combine, "
+                f"gossip_pga, local_sgd and none, not with {self.algorithm}")
         self._closure = closure
 
     def _unscale(self) -> None:

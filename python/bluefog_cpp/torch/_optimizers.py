@@ -189,8 +189,11 @@ class PushSumOptimizer(DistributedOptimizer):
 
 
 def wrap(optimizer: torch.optim.Optimizer, kind: type, models: Models, algorithm: str,
-         num_steps_per_communication: int) -> Any:
-    """An object of a class that is `kind` and the optimizer's, with the optimizer's groups and state."""
+         num_steps_per_communication: int, **options: Any) -> Any:
+    """An object of a class that is `kind` and the optimizer's, with the optimizer's groups and state.
+
+    options: further ones of the core's.
+    """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidArgument(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
     if isinstance(optimizer, DistributedOptimizer):
@@ -207,7 +210,7 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, models: Models, algorithm
                              if name != "step"})
     wrapped._patch_step_function()
     wrapped._distributed = DistributedStep(wrapped, base, models, algorithm,
-                                           num_steps_per_communication)
+                                           num_steps_per_communication, options)
     return wrapped
 
 

@@ -105,12 +105,15 @@ def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = Fals
     Raises TypeError for anything but a DiGraph with one node for each rank.
     """
     runtime = current()
-    if topology is None:
+    is_default = topology is None
+    if is_default:
         topology = topology_util.ExponentialGraph(runtime.size)
     if runtime.topology is not None and isinstance(topology, nx.DiGraph) and runtime.topology.equals(
             topology, is_weighted):
+        runtime.topology.is_default = is_default
         return True
     made = runtime.make_topology(topology, is_weighted)
+    made.is_default = is_default
     if runtime.windows:
         runtime.context.log_error("set_topology: the topology cannot change while windows exist: "
                                   f"{', '.join(sorted(runtime.windows))}; free them first")

@@ -26,6 +26,8 @@ class Topology:
         self.is_weighted = is_weighted
         matrix = topology_util.to_mixing_matrix(self.graph, is_weighted)
         self.plan = matrix.plan_for(own)
+        self.is_default = False
+        """Whether nobody has asked for it."""
         self.is_checked = False
         """Whether a call has found the ranks' parts to agree."""
 

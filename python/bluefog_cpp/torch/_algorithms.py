@@ -1,0 +1,98 @@
+"""Every algorithm of the core, around any optimizer of `torch.optim`."""
+
+from typing import Any, Sequence, Union
+
+import networkx as nx
+import torch
+
+from bluefog_cpp import topology_util
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.torch._distributed_step import Models
+from bluefog_cpp.torch._optimizers import DistributedOptimizer, wrap
+from bluefog_cpp.torch._runtime import Runtime, current
+
+Graphs = Union[str, nx.DiGraph, Sequence[nx.DiGraph]]
+
+# Momentum that averages of momentum stand in for: the plain optimizer has none then.
+_HAS_MOMENTUM = ("decent_lam", "quasi_global_momentum")
+
+
+class AlgorithmOptimizer(DistributedOptimizer):
+    """Steps by an algorithm of the core's."""
+
+    def restart(self) -> None:
+        """Forgets what the algorithm carries from step to step (corrections, tracked gradients,
+        weights): after parameters were set to other values. All ranks, between the same steps."""
+        self._distributed.core.restart()
+
+
+def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
+                           algorithm: str = "adapt_then_combine", *,
+                           graphs: Union[None, Graphs] = None, num_steps_per_communication: int = 1,
+                           global_period_rounds: int = 6, momentum: float = 0.9,
+                           bucket_bytes: int = 0) -> Any:
+    """Collective. Any algorithm of the core by its name; with W the weights of a round, J the average
+    over all ranks and d what `optimizer` steps by:
+
+    | `algorithm` | update |
+    |---|---|
+    | `adapt_then_combine` | x ← W (x - γ d) |
+    | `adapt_with_combine` | x ← W x - γ d(x) |
+    | `gradient_allreduce` | x ← x - γ d of the mean gradient |
+    | `none` | x ← x - γ d |
+    | `extra` | x⁺ = (I + W) x - ½ (I + W) x₋ - γ (d - d₋) |
+    | `exact_diffusion` | ψ = x - γ d; x ← ½ (I + W) (ψ + x - ψ₋) |
+    | `d2` | ψ = x - γ d; x ← W (ψ + x - ψ₋) |
+    | `gradient_tracking` | y⁺ = W y + g⁺ - g; x⁺ = W (x - γ d(y)) |
+    | `push_sum` | x ← P (x - γ d(x / w)); w ← P w |
+    | `gossip_pga` | x ← W (x - γ d), every `global_period_rounds` rounds x ← J (x - γ d) |
+    | `local_sgd` | x ← x - γ d, in communicating steps x ← J (x - γ d) |
+    | `decent_lam` | v ← β v + x - W (x - γ d); x ← x - v |
+    | `quasi_global_momentum` | x⁺ = W (x - γ d - β v); v ← β v + (1 - β) (x - x⁺) |
+    | `win_put`, `pull_get` | adapt-then-combine with what neighbours have put last, or what is fetched |
+    | `async_push_sum` | push-sum in which no rank waits |
+
+    graphs: None for the topology of `set_topology` (where none was set, what suits the algorithm:
+    the exponential graph, symmetric where W must be); the name of a family of `bftopo list`; a
+    DiGraph with weights; or several, by turns.
+    num_steps_per_communication: every k-th step communicates.
+    momentum: β of `decent_lam` and `quasi_global_momentum`; `optimizer` has none of its own then.
+    bucket_bytes: parameters travel in pieces of up to this size; 0 is `BLUEFOG_FUSION_THRESHOLD`.
+
+    Raises InvalidArgument for an unknown name, or graphs on which the algorithm cannot converge, with
+    the reason. docs/optimizers.md has conditions, cost and source of each.
+    """
+    runtime = current()
+    if algorithm in _HAS_MOMENTUM:
+        _check_without_momentum(optimizer, algorithm)
+    return wrap(optimizer, AlgorithmOptimizer, model, algorithm, num_steps_per_communication,
+                schedule=_schedule_of(runtime, graphs), global_period_rounds=global_period_rounds,
+                momentum=momentum, bucket_bytes=bucket_bytes)
+
+
+def _check_without_momentum(optimizer: torch.optim.Optimizer, algorithm: str) -> None:
+    for place, group in enumerate(getattr(optimizer, "param_groups", [])):
+        if group.get("momentum") or "betas" in group:
+            raise InvalidArgument(
+                f"{algorithm} has a momentum of its own: expected an optimizer without, found "
+                f"{type(optimizer).__name__} with one in group {place}")
+
+
+def _schedule_of(runtime: Runtime, graphs: Union[None, Graphs]) -> Any:
+    if graphs is None:
+        topology = runtime.topology
+        if topology.is_default:
+            return None
+        return core.static_schedule(topology_util.to_mixing_matrix(topology.graph,
+                                                                   topology.is_weighted))
+    if isinstance(graphs, str):
+        return core.make_schedule(graphs, runtime.size, runtime.context.local_size)
+    if isinstance(graphs, nx.DiGraph):
+        return core.static_schedule(topology_util.to_mixing_matrix(graphs))
+    matrices = list(graphs)
+    wrong = [graph for graph in matrices if not isinstance(graph, nx.DiGraph)]
+    if wrong or not matrices:
+        raise InvalidArgument("graphs: expected a name of `bftopo list`, a networkx.DiGraph or "
+                              f"several, found {wrong or 'none'}")
+    return core.cycle([topology_util.to_mixing_matrix(graph) for graph in matrices])
