@@ -156,11 +156,13 @@ constexpr std::array kRows{
           s.log_hide_time = parse_flag(name, value);
         }},
     Row{{"BLUEFOG_TIMELINE", "text", "", "",
-         "Prefix of the timeline files: each rank writes a Chrome trace to `<prefix><rank>.json`."},
+         "Prefix of the timeline files: each rank writes a Chrome trace to `<prefix><rank>.json`. No "
+         "context is made where one cannot."},
         [](Settings& s, std::string_view, std::string_view value) { s.timeline = value; }},
     Row{{"BLUEFOG_FLIGHT_RECORDER", "text", "", "",
          "Prefix of the flight records: a rank whose call stalls or fails writes its last calls, "
-         "and whom it waits for, to `<prefix><rank>.json`; `bftrace stall` reads them."},
+         "and whom it waits for, to `<prefix><rank>.json`; `bftrace stall` reads them. No context is "
+         "made where one cannot."},
         [](Settings& s, std::string_view, std::string_view value) { s.flight_recorder = value; }},
     Row{{"BLUEFOG_FUSION_THRESHOLD", "integer", "bytes", "26214400",
          "Size up to which parameters are fused into one bucket. The default is that of "

@@ -46,7 +46,8 @@ void quietly(const Write& write) noexcept {
 int open_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) {
-    throw InvalidArgument(fmt::format("timeline: cannot write {}: {}", path, std::strerror(errno)));
+    throw InvalidArgument(fmt::format("timeline (BLUEFOG_TIMELINE): cannot write {}: {}", path,
+                                      std::strerror(errno)));
   }
   return file;
 }

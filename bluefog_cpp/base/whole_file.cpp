@@ -27,18 +27,24 @@ void write(const std::string& file_name, std::string_view text, const std::strin
   }
 }
 
+/// Where the text lies until it is whole: `path` itself where that is a pipe or device.
+std::string unfinished_of(const std::string& path) {
+  std::error_code absent;
+  if (std::filesystem::is_directory(path, absent)) {
+    refuse(path, std::make_error_code(std::errc::is_a_directory));
+  }
+  return std::filesystem::is_other(path, absent) ? path : path + ".part";
+}
+
 }  // namespace
 
 void write_whole_file(const std::string& path, std::string_view text) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    refuse(path, std::make_error_code(std::errc::is_a_directory));
-  }
-  if (std::filesystem::is_other(path, error)) {
+  const std::string unfinished = unfinished_of(path);
+  if (unfinished == path) {
     write(path, text, path);
     return;
   }
-  const std::string unfinished = path + ".part";
+  std::error_code error;
   try {
     write(unfinished, text, path);
     std::filesystem::rename(unfinished, path, error);
@@ -48,6 +54,15 @@ void write_whole_file(const std::string& path, std::string_view text) {
   } catch (...) {
     std::filesystem::remove(unfinished, error);
     throw;
+  }
+}
+
+void check_writable(const std::string& path) {
+  const std::string unfinished = unfinished_of(path);
+  if (unfinished != path) {
+    write(unfinished, "", path);
+    std::error_code ignored;
+    std::filesystem::remove(unfinished, ignored);
   }
 }
 

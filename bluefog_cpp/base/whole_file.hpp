@@ -10,4 +10,8 @@ namespace bluefog {
 /// @throws InvalidArgument with the path and the reason.
 void write_whole_file(const std::string& path, std::string_view text);
 
+/// Whether `write_whole_file` can write there now; leaves nothing behind.
+/// @throws InvalidArgument as that would.
+void check_writable(const std::string& path);
+
 }  // namespace bluefog

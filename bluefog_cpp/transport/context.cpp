@@ -59,23 +59,36 @@ Lines split_lines(std::string_view text) {
   return lines;
 }
 
+std::string on_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
 /// Collective. Host ids by rank.
-/// @throws InvalidArgument on all ranks where one of `common_settings` differs.
+/// @param problem why this rank cannot take part; empty if it can.
+/// @throws InvalidArgument on the ranks that have a problem, PeerFailure on the others; InvalidArgument
+///   on all ranks where one of `common_settings` differs.
 std::vector<std::string> gather_host_ids(Bootstrap& bootstrap, const Settings& settings,
-                                         Deadline deadline) {
+                                         const std::string& problem, Deadline deadline) {
   std::string id = settings.host_id;
   if (id.empty()) {
     // Ranks that are threads are on one host by definition.
     id = bootstrap.in_process() ? "process" : shm::detect_host_id();
   }
-  std::ranges::replace(id, '\n', ' ');
-  std::string text = fmt::format("{}", fmt::join(common_settings(settings), "\n"));
-  text += '\n' + id;
+  const std::string text = fmt::format("{}\n{}\n{}", fmt::join(common_settings(settings), "\n"),
+                                       on_one_line(problem), on_one_line(id));
   std::vector<std::string> ids;
+  std::vector<std::string> problems;
   Lines expected;
-  for (const auto& blob : bootstrap.allgather(std::as_bytes(std::span(text)), deadline)) {
+  const auto blobs = bootstrap.allgather(std::as_bytes(std::span(text)), deadline);
+  if (!problem.empty()) {
+    throw InvalidArgument(fmt::format("rank {}, Context::create: {}", bootstrap.rank(), problem));
+  }
+  for (const auto& blob : blobs) {
     Lines lines = split_lines({reinterpret_cast<const char*>(blob.data()), blob.size()});
     ids.push_back(std::move(lines.back()));
+    lines.pop_back();
+    problems.push_back(std::move(lines.back()));
     lines.pop_back();
     if (expected.empty()) {
       expected = std::move(lines);
@@ -89,6 +102,13 @@ std::vector<std::string> gather_host_ids(Bootstrap& bootstrap, const Settings& s
           bootstrap.rank(), *first, ids.size() - 1, *theirs));
     }
   }
+  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+    if (!problems[rank].empty()) {
+      throw PeerFailure(static_cast<int>(rank),
+                        fmt::format("rank {}, Context::create: rank {} refused: {}",
+                                    bootstrap.rank(), rank, problems[rank]));
+    }
+  }
   return ids;
 }
 
@@ -96,21 +116,19 @@ std::vector<std::string> gather_host_ids(Bootstrap& bootstrap, const Settings& s
 
 std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
                                          const Settings& settings) {
-  const int rank = bootstrap->rank();
   std::shared_ptr<Context> context(new Context(std::move(bootstrap), settings));
-  if (!settings.timeline.empty()) {
-    context->timeline_ = std::make_shared<Timeline>(settings.timeline, rank);
+  std::string problem;
+  try {
+    context->open_files();
+  } catch (const InvalidArgument& error) {  // which the other ranks have to hear of
+    problem = error.what();
   }
-  if (!settings.flight_recorder.empty()) {
-    context->recorder_ = std::make_shared<FlightRecorder>(settings.flight_recorder, rank,
-                                                          context->size(), context->log_);
-  }
-  if (rank == 0) {
+  if (context->rank() == 0) {
     for (const std::string& notice : settings.notices) {
       context->log_.warning(notice);
     }
   }
-  context->connect();
+  context->connect(problem);
   return context;
 }
 
@@ -136,10 +154,20 @@ Context::~Context() {
   }
 }
 
-void Context::connect() {
+void Context::open_files() {
+  if (!settings_.timeline.empty()) {
+    timeline_ = std::make_shared<Timeline>(settings_.timeline, rank());
+  }
+  if (!settings_.flight_recorder.empty()) {
+    recorder_ =
+        std::make_shared<FlightRecorder>(settings_.flight_recorder, rank(), size(), log_);
+  }
+}
+
+void Context::connect(const std::string& problem) {
   const Deadline deadline = Deadline::after(settings_.timeout);
   const int n = size();
-  std::vector<std::string> host_ids = gather_host_ids(*bootstrap_, settings_, deadline);
+  std::vector<std::string> host_ids = gather_host_ids(*bootstrap_, settings_, problem, deadline);
   EngineParts parts;
   parts.rank = rank();
   parts.size = n;
@@ -250,7 +278,7 @@ std::shared_ptr<Context> Context::duplicate() {
   std::shared_ptr<Context> copy(new Context(bootstrap_->duplicate(deadline), settings_));
   copy->timeline_ = timeline_;
   copy->recorder_ = recorder_;
-  copy->connect();
+  copy->connect({});
   return copy;
 }
 

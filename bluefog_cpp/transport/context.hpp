@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "bluefog_cpp/base/log.hpp"
@@ -33,6 +34,8 @@ class Context : public std::enable_shared_from_this<Context> {
 
   /// Collective over the ranks of `bootstrap`. Settings may differ between
   /// ranks only in what concerns one rank (log, host identity).
+  /// @throws InvalidArgument for settings that differ, on all ranks; for a timeline or flight record
+  ///   that cannot be written, on the ranks that have it, PeerFailure on the others.
   static std::shared_ptr<Context> create(std::shared_ptr<Bootstrap> bootstrap,
                                          const Settings& settings);
 
@@ -83,7 +86,10 @@ class Context : public std::enable_shared_from_this<Context> {
 
  private:
   Context(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings);
-  void connect();
+  /// @throws InvalidArgument for one that cannot be written.
+  void open_files();
+  /// Collective. @param problem why this rank cannot take part; empty if it can.
+  void connect(const std::string& problem);
 
   std::shared_ptr<Bootstrap> bootstrap_;
   int rank_;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/base/whole_file.hpp"
 
 namespace bluefog {
@@ -37,7 +38,13 @@ FlightRecorder::FlightRecorder(std::string prefix, int rank, int size, Logger lo
     : path_(fmt::format("{}{}.json", std::move(prefix), rank)),
       rank_(rank),
       size_(size),
-      log_(std::move(log)) {}
+      log_(std::move(log)) {
+  try {
+    check_writable(path_);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("flight record (BLUEFOG_FLIGHT_RECORDER): {}", error.what()));
+  }
+}
 
 int FlightRecorder::add_context() {
   const std::scoped_lock lock(mutex_);

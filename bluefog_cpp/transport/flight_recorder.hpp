@@ -25,6 +25,7 @@ class FlightRecorder {
   /// Names a call that was begun.
   using Ticket = std::uint64_t;
 
+  /// @throws InvalidArgument if the file cannot be written, with its name and the reason.
   FlightRecorder(std::string prefix, int rank, int size, Logger log);
 
   /// A number for another context: 0 for the first one.

@@ -308,6 +308,31 @@ TEST(Contexts, SettingsThatDifferAreNamedOnAllRanks) {
   });
 }
 
+TEST(Contexts, FilesThatCannotBeWrittenAreHeardOfByAll) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const auto create = [&](std::string Settings::*prefix, const std::string& value) {
+      Settings settings = context.settings();
+      if (context.rank() == 1) {
+        settings.*prefix = value;
+      }
+      const auto bootstrap =
+          context.bootstrap().duplicate(Deadline::after(std::chrono::seconds(20)));
+      const auto [rank, text] = failure_of([&] { (void)Context::create(bootstrap, settings); });
+      EXPECT_EQ(rank, context.rank() == 1 ? -1 : 1) << text;
+      return text;
+    };
+    const std::string missing = "/nonexistent/folder/prefix";
+    EXPECT_THAT(create(&Settings::timeline, missing),
+                AllOf(HasSubstr(fmt::format("rank {}, Context::create", context.rank())),
+                      HasSubstr("timeline (BLUEFOG_TIMELINE): cannot write " + missing +
+                                "1.json: No such file or directory")));
+    EXPECT_THAT(create(&Settings::flight_recorder, missing),
+                AllOf(HasSubstr(fmt::format("rank {}, Context::create", context.rank())),
+                      HasSubstr("flight record (BLUEFOG_FLIGHT_RECORDER): cannot write " + missing +
+                                "1.json: No such file or directory")));
+  });
+}
+
 #if !defined(__SANITIZE_THREAD__)  // which does not know forks of programs with threads
 TEST(Contexts, AForkIsNoRankAndDisturbsNone) {
   on_ranks([](Context& context) {
