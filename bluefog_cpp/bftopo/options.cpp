@@ -5,16 +5,27 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string_view>
 
+#include "bluefog_cpp/command_line/number_checks.hpp"
+
 namespace bluefog::bftopo {
 namespace {
 
-constexpr int kMaxRanks = 10'000'000;
+using command_line::Bound;
+using command_line::number;
+using command_line::whole_number;
+
+constexpr std::uint64_t kMaxRanks = 10'000'000;
+constexpr std::uint64_t kMaxSteps = std::uint64_t{1} << 40;
+/// Of a rate or time of the cost model, so that sums over steps stay finite.
+constexpr double kMostCost = 1e12;
 
 /// Values that CLI11 collects and that need words of their own.
 struct RawValues {
@@ -67,30 +78,35 @@ void add_family_options(CLI::App& command, Options& options, RawValues& raw) {
       ->option_text("FAMILY|FILE")
       ->required();
   command.add_option("-n,--n", family.size, "Number of ranks; of a file, its highest rank + 1")
-      ->check(CLI::Range(1, kMaxRanks))
+      ->check(whole_number(1, kMaxRanks))
       ->option_text("N");
   const auto of_family = [&](CLI::Option* option, const char* text) {
     raw.of_families.push_back(option->option_text(text));
     return option;
   };
-  const CLI::Range count(1, kMaxRanks);
+  const CLI::Validator count = whole_number(1, kMaxRanks);
+  const CLI::Validator share = number({.at_low = Bound::Excluded, .high = 1.0});
   of_family(command.add_option("-k,--k", family.peers, "Most neighbours a rank has in a step"),
             "K (1)")
       ->check(count);
   of_family(command.add_option("--base", family.base, "Base of the distances"), "B")
-      ->check(CLI::Range(2, kMaxRanks));
+      ->check(whole_number(2, kMaxRanks));
   of_family(command.add_option("--local-size", family.local_size, "Ranks per machine"), "L (1)")
       ->check(count);
-  of_family(command.add_option("--seed", family.seed, "Seed of what is drawn"), "S (1)");
+  of_family(command.add_option("--seed", family.seed, "Seed of what is drawn"), "S (1)")
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
   of_family(command.add_option("--period", family.period_steps, "Steps before draws repeat"),
             "P (65536)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+      ->check(whole_number(1, kMaxSteps));
   of_family(command.add_option("--draws", family.draws, "Shifts that are drawn"), "M")
       ->check(count);
-  of_family(command.add_option("--rho", family.rho, "Distance from J to aim at, 0 … 1"), "R (0.5)");
-  of_family(command.add_option("--eta", family.eta, "Share of the drawn step, 0 … 1"), "E (0.5)");
+  of_family(command.add_option("--rho", family.rho, "Distance from J to aim at, 0 … 1"), "R (0.5)")
+      ->check(share);
+  of_family(command.add_option("--eta", family.eta, "Share of the drawn step, 0 … 1"), "E (0.5)")
+      ->check(share);
   of_family(command.add_option("--shape", raw.shape, "Rows and columns of a grid"), "3x4");
-  of_family(command.add_option("--center", family.center, "The middle of the star"), "R (0)");
+  of_family(command.add_option("--center", family.center, "The middle of the star"), "R (0)")
+      ->check(whole_number(0, kMaxRanks - 1));
   command.add_option("--rule", raw.rule, "Weights of a file that has none: uniform or metropolis")
       ->check(CLI::IsMember({"uniform", "metropolis"}))
       ->option_text("RULE (uniform)");
@@ -99,32 +115,32 @@ void add_family_options(CLI::App& command, Options& options, RawValues& raw) {
 void add_cost_options(CLI::App& command, Options& options, RawValues& raw) {
   command
       .add_option("--steps", options.simulated_steps, "Averaging steps (two periods, 20 to 200)")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{10'000'000}))
+      ->check(whole_number(0, 10'000'000))
       ->option_text("T");
   command.add_option("--alpha", raw.latency_us, "Microseconds per message")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number({.high = kMostCost}))
       ->option_text("US (5)");
   auto* bandwidth = command.add_option("--bandwidth", raw.gigabits, "Gigabits per second")
-                        ->check(CLI::PositiveNumber)
+                        ->check(number({.low = 1 / kMostCost, .high = kMostCost}))
                         ->option_text("GBIT (10)");
   command.add_option("--beta", raw.beta_ns, "Nanoseconds per byte, instead of the bandwidth")
-      ->check(CLI::PositiveNumber)
+      ->check(number({.low = 1 / kMostCost, .high = kMostCost}))
       ->option_text("NS")
       ->excludes(bandwidth);
   command.add_option("--compute", raw.compute_ms, "Milliseconds of computing per step")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number({.high = kMostCost}))
       ->option_text("MS (0)");
 }
 
 void add_command_options(CLI::App& command, Command kind, Options& options, RawValues& raw) {
-  const CLI::Range any_step(std::int64_t{0}, std::int64_t{1} << 40);
+  const CLI::Validator any_step = whole_number(0, kMaxSteps);
   if (kind != Command::Draw) command.add_flag("--json", options.json, "Print JSON");
   if (kind == Command::Show || kind == Command::Draw) {
     command.add_option("--step", options.step, "Only this step")->check(any_step)->option_text("T");
   }
   if (kind == Command::Show) {
     command.add_option("--ranks", options.rank_limit, "Ranks to print")
-        ->check(CLI::Range(1, kMaxRanks))
+        ->check(whole_number(1, kMaxRanks))
         ->option_text("R (32)");
   }
   if (kind == Command::Draw) {
@@ -136,7 +152,7 @@ void add_command_options(CLI::App& command, Command kind, Options& options, RawV
   }
   if (kind == Command::Check || kind == Command::Simulate) {
     command.add_option("--bytes", options.cost.message_bytes, "Bytes that a rank sends to another")
-        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 50))
+        ->check(whole_number(0, std::uint64_t{1} << 50))
         ->option_text("B (1000000)");
   }
   if (kind == Command::Simulate) add_cost_options(command, options, raw);

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bluefog_cpp/command_line/number_checks.hpp"
 #include "examples/average_consensus/contraction.hpp"
 #include "examples/common/collect.hpp"
 #include "examples/common/command_line.hpp"
@@ -29,6 +30,7 @@ namespace {
 
 using namespace bluefog;            // NOLINT: a program, not a header
 using namespace bluefog::examples;  // NOLINT
+using command_line::whole_number;
 
 struct Options {
   std::string topology = "exponential";

@@ -4,10 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 #include <sstream>
-#include <system_error>
 #include <utility>
 
 namespace bluefog::examples {
@@ -53,20 +51,6 @@ std::string words_for_extras(const CLI::App& app) {
 }
 
 }  // namespace
-
-CLI::Validator whole_number(std::uint64_t low, std::uint64_t high) {
-  return CLI::Validator(
-      [=](std::string& text) {
-        std::uint64_t value = 0;
-        const char* const end = text.data() + text.size();
-        const auto [stop, error] = std::from_chars(text.data(), end, value);
-        const bool fits = error == std::errc() && stop == end && value >= low && value <= high;
-        return fits ? std::string()
-                    : fmt::format("expected a whole number from {} to {}, found {}", low, high,
-                                  text);
-      },
-      "");
-}
 
 CLI::Validator one_of(std::vector<std::string> names) {
   const std::string all = fmt::format("{}", fmt::join(names, ","));

@@ -2,7 +2,6 @@
 
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -10,9 +9,6 @@
 
 /// What the command lines of the examples accept, and what they say to the rest.
 namespace bluefog::examples {
-
-/// Whole numbers from `low` to `high`, written in decimal digits.
-[[nodiscard]] CLI::Validator whole_number(std::uint64_t low, std::uint64_t high);
 
 /// One of `names`; to another it lists them and says which of them is nearest.
 [[nodiscard]] CLI::Validator one_of(std::vector<std::string> names);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bluefog_cpp/command_line/number_checks.hpp"
 #include "examples/common/command_line.hpp"
 #include "examples/common/named_algorithm.hpp"
 #include "examples/common/option_words.hpp"
@@ -22,6 +23,8 @@ namespace {
 
 using namespace bluefog;            // NOLINT: a program, not a header
 using namespace bluefog::examples;  // NOLINT
+using command_line::number;
+using command_line::whole_number;
 
 struct Options {
   std::vector<std::string> algorithms{"gradient_allreduce", "atc", "awc", "exact-diffusion"};
@@ -46,10 +49,10 @@ void add_options(CLI::App& app, Options& options) {
       ->check(whole_number(1, 1 << 20));
   app.add_option("--unknowns", options.shape.unknowns, "Length of x")->check(whole_number(1, 4096));
   app.add_option("--spread", options.shape.spread, "Distance between the ranks' own minimisers")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number({}));
   app.add_option("--steps", options.steps, "Steps of each run")->check(whole_number(1, 1 << 30));
   app.add_option("--step-size", options.step_size, "Largest step, in units of 1 / smoothness")
-      ->check(CLI::Range(1e-6, 1.0));
+      ->check(number({.low = 1e-6, .high = 1.0}));
   app.add_option("--seed", options.seed, "Seed of the problem")
       ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
 }

@@ -1,15 +1,19 @@
 #include "examples/train_images/options.hpp"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <utility>
 
+#include "bluefog_cpp/command_line/number_checks.hpp"
 #include "examples/common/option_words.hpp"
 
 namespace bluefog::examples {
 namespace {
+
+using command_line::Bound;
+using command_line::number;
+using command_line::whole_number;
 
 const std::map<std::string, ShardKind>& shard_kinds() {
   static const std::map<std::string, ShardKind> kKinds{{"iid", ShardKind::Iid},
@@ -26,24 +30,6 @@ const std::map<std::string, ProgressKind>& progress_kinds() {
 }
 
 constexpr std::uint64_t kMany = 1 << 30;
-
-/// A finite number above `low`, or from it on; below `high`, where that is given.
-enum class From { Low, AboveLow };
-CLI::Validator number(From from, double low,
-                      double high = std::numeric_limits<double>::infinity()) {
-  const std::string words =
-      (from == From::Low ? "at least " : "more than ") + CLI::detail::to_string(low) +
-      (std::isinf(high) ? "" : " and less than " + CLI::detail::to_string(high));
-  return CLI::Validator(
-      [=](std::string& text) {
-        double value = 0.0;
-        const bool is_number = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
-        const bool fits =
-            is_number && (from == From::Low ? value >= low : value > low) && value < high;
-        return fits ? std::string() : "expected a number of " + words + ", found " + text;
-      },
-      "");
-}
 
 void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names) {
   app.add_option("--model", options.model, "Model")->check(one_of(names.models));
@@ -65,12 +51,12 @@ void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names
                  "Combine every so many steps; gossip-pga: over all ranks")
       ->check(whole_number(1, kMany));
   app.add_option("--lr", options.learning_rate, "Learning rate")
-      ->check(number(From::AboveLow, 0.0));
+      ->check(number({.at_low = Bound::Excluded}));
   app.add_option("--momentum", options.momentum,
                  "Momentum of sgd and rmsprop, or of decent-lam and qg-dsgdm")
-      ->check(number(From::Low, 0.0, 1.0));
+      ->check(number({.high = 1.0, .at_high = Bound::Excluded}));
   app.add_option("--weight-decay", options.weight_decay, "Weight decay")
-      ->check(number(From::Low, 0.0));
+      ->check(number({}));
   app.add_option("--seed", options.seed, "Seed of the model, the shards and the batches")
       ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
 }
@@ -83,7 +69,7 @@ void add_data(CLI::App& app, TrainOptions& options) {
       ->type_name("TEXT:{iid,dirichlet}")
       ->default_str("iid");
   app.add_option("--alpha", options.alpha, "Dirichlet parameter; smaller is more skewed")
-      ->check(number(From::AboveLow, 0.0));
+      ->check(number({.at_low = Bound::Excluded}));
   app.add_flag("--augment", options.augments, "Crop and mirror training images at random");
   app.add_option("--max-test-images", options.max_test_images,
                  "Judge by so many test images; 0 is all")

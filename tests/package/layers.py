@@ -18,14 +18,15 @@ LAYERS = {
     "topology": ("topology", {"base", "topology"}),
     "ops": ("ops", {"base", "transport", "topology", "ops"}),
     "optimizers": ("optimizers", ALL),
+    "command_line": ("bluefog_cpp/command_line", {"command_line"}),
     "bfrun": ("bluefog_cpp/bfrun", {"base", "bfrun"}),
-    "bftopo": ("bluefog_cpp/bftopo", {"base", "topology", "bftopo"}),
+    "bftopo": ("bluefog_cpp/bftopo", {"base", "command_line", "topology", "bftopo"}),
     "bftrace": ("bluefog_cpp/bftrace", {"base", "bftrace"}),
     "python": ("python", ALL | {"python"}),
-    "examples": ("examples", ALL | {"examples"}),
+    "examples": ("examples", ALL | {"command_line", "examples"}),
     "benchmarks": ("benchmarks", ALL | {"benchmarks", "examples"}),
     "tests": ("tests", ALL | {"tests", "examples", "bfrun", "bftopo", "bftrace", "benchmarks",
-                             "python"}),
+                             "command_line", "python"}),
 }
 # Headers of others, and the only folders that may include them.
 CONFINED = {

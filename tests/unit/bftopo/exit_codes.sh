@@ -38,7 +38,8 @@ expect 2 err '--n N is missing' check ring
 expect 2 err 'line 2.*not a rank' check "$work/broken"
 expect 2 err '--k: .ring. does not read it' check ring --n 5 --k 2
 expect 2 err 'power of two' check hypercube --n 6
-expect 2 err '--n' check ring --n zero
+expect 2 err '--n: expected a whole number from 1 to [0-9]+, found zero$' check ring --n zero
+expect 2 err '--bandwidth: expected a number of .*, found 0$' simulate ring --n 4 --bandwidth 0
 expect 2 err '--shape wants' check mesh --n 6 --shape 2by3
 expect 2 err 'does not hold 6' check mesh --n 6 --shape 2x4
 "$bftopo" draw base --n 6 -o "$work/base.svg" && grep -q '<svg' "$work/base.svg" ||

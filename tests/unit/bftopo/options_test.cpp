@@ -7,6 +7,7 @@ namespace bluefog::bftopo {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
 TEST(BftopoOptions, ReadAFamilyAndItsOptions) {
@@ -84,6 +85,48 @@ TEST(BftopoOptions, WrongUseSaysWhatIsWrong) {
   throws({"check", "ring", "--n", "3", "--seed", "2"}, "--seed");
   throws({"check", "torus", "--n", "6", "--shape", "2"}, "--shape wants ROWSxCOLUMNS");
   throws({"simulate", "ring", "--n", "3", "--beta", "1", "--bandwidth", "1"}, "--bandwidth");
+}
+
+TEST(BftopoOptions, NumbersOutOfRangeAreNamedWithTheRange) {
+  struct Case {
+    std::vector<std::string> command;
+    std::string option;
+    std::string expected;
+    std::vector<std::string> wrong;
+  };
+  const std::string any_rate = "a number of at least 1e-12 and at most 1000000000000";
+  const std::string any_time = "a number of at least 0 and at most 1000000000000";
+  const std::string share = "a number of more than 0 and at most 1";
+  const std::vector<std::string> simulate{"simulate", "ring", "--n", "4"};
+  for (const Case& c :
+       {Case{{"check", "ring"},
+             "--n",
+             "a whole number from 1 to 10000000",
+             {"0", "-1", "2.5", "nan", "inf", "010", "10000001", "99999999999999999999"}},
+        Case{{"check", "base", "--n", "4"}, "--k", "a whole number from 1 to 10000000", {"0"}},
+        Case{{"check", "star", "--n", "4"},
+             "--center",
+             "a whole number from 0 to 9999999",
+             {"-1", "99999999999"}},
+        Case{{"gap", "equistatic", "--n", "8"}, "--rho", share, {"0", "nan", "1.5", "x"}},
+        Case{{"gap", "equidyn", "--n", "8"}, "--eta", share, {"-1", "inf"}},
+        Case{simulate, "--seed", "a whole number from 0 to 18446744073709551615", {"-1", "x"}},
+        Case{simulate, "--steps", "a whole number from 0 to 10000000", {"-1", "1e3"}},
+        Case{simulate, "--bytes", "a whole number from 0 to 1125899906842624", {"nan"}},
+        Case{simulate, "--bandwidth", any_rate, {"0", "-1", "nan", "inf", "1e400", "1e-320", "x"}},
+        Case{simulate, "--beta", any_rate, {"0", "nan", "1e13"}},
+        Case{simulate, "--alpha", any_time, {"-1", "nan", "-inf", "1e300"}},
+        Case{simulate, "--compute", any_time, {"-0.5", "inf"}}}) {
+    for (const std::string& wrong : c.wrong) {
+      std::vector<std::string> arguments = c.command;
+      arguments.insert(arguments.end(), {c.option, wrong});
+      EXPECT_THAT([&] { (void)parse_options(arguments); },
+                  ThrowsMessage<UsageError>(
+                      StrEq(c.option + ": expected " + c.expected + ", found " + wrong)));
+    }
+  }
+  EXPECT_THAT([&] { (void)parse_options({"simulate", "ring", "--n", "4", "--alpha", ""}); },
+              ThrowsMessage<UsageError>(HasSubstr("found nothing")));
 }
 
 }  // namespace
