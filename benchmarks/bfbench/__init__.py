@@ -1,0 +1,1 @@
+"""bfbench: measures bluefog_cpp, its peers and the machine's limits side by side."""

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/transport/context.hpp"
+
+namespace bluefog::benchmarks {
+
+/// One operation of one peer, on one size of buffer.
+struct Contestant {
+  std::string peer;
+  std::string op;
+  /// Bytes that a rank receives in a call, as a multiple of the buffer's: what bandwidth on the bus
+  /// is counted by.
+  double bus_factor = 1;
+  /// Does the operation on this rank's buffer, in place. Every rank calls it.
+  std::function<void(const BufferView&)> call;
+};
+
+/// What contestants are made for.
+struct Setting {
+  Context& context;
+  Dtype dtype = Dtype::Float32;
+  /// Elements of a buffer.
+  std::int64_t count = 0;
+};
+
+/// This project's operations.
+[[nodiscard]] std::vector<Contestant> own_contestants(const Setting& setting);
+
+/// Open MPI's own calls on a communicator of their own: MPI_Allreduce, send/receive and
+/// MPI_Neighbor_alltoallv with averaging. None where the build has no MPI, the context did not come
+/// by it, or MPI has no such dtype.
+[[nodiscard]] std::vector<Contestant> mpi_contestants(const Setting& setting);
+
+/// The limit on one host: a copy of the buffer, which all ranks do at the same time.
+[[nodiscard]] Contestant memcpy_contestant(const Setting& setting);
+
+}  // namespace bluefog::benchmarks
