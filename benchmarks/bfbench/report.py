@@ -1,0 +1,138 @@
+"""Tables, charts and a report of one file."""
+
+import base64
+import io
+
+import jinja2
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+from rich import box  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+COLUMNS = ("peer", "op", "median", "p95", "alg. GB/s", "bus GB/s", "eff. GB/s", "× memcpy",
+           "peer ÷ own")
+
+
+def time_text(microseconds):
+    if microseconds < 1000:
+        return f"{microseconds:.2f} us"
+    return f"{microseconds / 1000:.2f} ms"
+
+
+def size_text(bytes_):
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if bytes_ >= factor and bytes_ % factor == 0:
+            return f"{bytes_ // factor} {unit}"
+    return f"{bytes_} B"
+
+
+def groups(records):
+    """Records by ranks, dtype and size, in their order."""
+    by_group = {}
+    for record in records:
+        by_group.setdefault((record["ranks"], record["dtype"], record["bytes"]), []).append(record)
+    return by_group
+
+
+def row(record):
+    ratio = record.get("peer_ratio")
+    return (record["peer"], record["op"], time_text(record["median_us"]),
+            time_text(record["p95_us"]), f"{record['algbw_gbps']:.2f}",
+            f"{record['busbw_gbps']:.2f}", f"{2 * record['algbw_gbps']:.2f}",
+            f"{record['limit_ratio']:.2f}", f"{ratio:.1f}" if ratio else "")
+
+
+def tables(records):
+    for (ranks, dtype, bytes_), group in groups(records).items():
+        table = Table(title=f"{ranks} ranks, {size_text(bytes_)} of {dtype}", title_justify="left",
+                      box=box.SIMPLE)
+        for index, column in enumerate(COLUMNS):
+            table.add_column(column, justify="left" if index < 2 else "right", no_wrap=True)
+        for record in group:
+            table.add_row(*row(record))
+        yield table
+
+
+def chart_by_size(records, ranks):
+    """Time against size, one line for each operation."""
+    figure, axes = pyplot.subplots(figsize=(9, 6))
+    lines = {}
+    for record in records:
+        if record["ranks"] == ranks:
+            name = f"{record['peer']}: {record['op']}" if record["peer"] != "memcpy" else "memcpy"
+            lines.setdefault(name, []).append((record["bytes"], record["median_us"]))
+    for name, points in lines.items():
+        style = "k--" if name == "memcpy" else "-" if name.startswith("bluefog") else ":"
+        axes.plot(*zip(*sorted(points)), style, marker="o", markersize=3, label=name)
+    axes.set(xscale="log", yscale="log", xlabel="bytes per rank", ylabel="time in µs",
+             title=f"{ranks} ranks: median time of a call, slowest rank")
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(fontsize=7)
+    figure.tight_layout()
+    return figure
+
+
+def chart_of_bars(records, bytes_):
+    """Effective bandwidth 2 · bytes / time of one size, by number of ranks."""
+    figure, axes = pyplot.subplots(figsize=(9, 6))
+    chosen = [r for r in records if r["bytes"] == bytes_ and r["peer"] != "memcpy"]
+    names = list(dict.fromkeys(f"{r['peer']}: {r['op']}" for r in chosen))
+    ranks = sorted({r["ranks"] for r in chosen})
+    width = 0.8 / max(len(names), 1)
+    for index, name in enumerate(names):
+        points = {r["ranks"]: 2 * r["algbw_gbps"] for r in chosen
+                  if f"{r['peer']}: {r['op']}" == name}
+        axes.bar([place + index * width for place in range(len(ranks))],
+                 [points.get(n, 0) for n in ranks], width, label=name)
+    axes.set_xticks([place + 0.4 - width / 2 for place in range(len(ranks))],
+                    [f"{n} ranks" for n in ranks])
+    axes.set(ylabel="effective bandwidth 2 · size / time in GB/s", title=size_text(bytes_))
+    axes.grid(True, axis="y", alpha=0.3)
+    axes.legend(fontsize=7)
+    figure.tight_layout()
+    return figure
+
+
+def charts(records):
+    """(name, figure) of every chart that the records give."""
+    for ranks in sorted({record["ranks"] for record in records}):
+        if len({r["bytes"] for r in records if r["ranks"] == ranks}) > 1:
+            yield f"time_{ranks}_ranks", chart_by_size(records, ranks)
+    for bytes_ in sorted({record["bytes"] for record in records}):
+        yield f"bandwidth_{bytes_}_bytes", chart_of_bars(records, bytes_)
+
+
+PAGE = jinja2.Template("""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title><style>
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em }
+table { border-collapse: collapse; margin-bottom: 2em } th, td { padding: .2em .7em; text-align: right }
+th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left } tr:nth-child(even) { background: #f3f3f3 }
+img { max-width: 100% } caption { text-align: left; font-weight: bold }
+</style></head><body><h1>{{ title }}</h1>
+<p>{% for name, value in versions.items() %}{{ name }} {{ value }}{{ ", " if not loop.last }}{% endfor %}</p>
+{% for image in images %}<img alt="" src="data:image/png;base64,{{ image }}">{% endfor %}
+{% for caption, rows in tables %}<table><caption>{{ caption }}</caption><tr>
+{% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
+{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>
+{% endfor %}</body></html>
+""", autoescape=True)
+
+
+def write_report(folder, title, versions, records):
+    """PNG files of the charts and report.html, which needs no other file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    images = []
+    for name, figure in charts(records):
+        png = io.BytesIO()
+        figure.savefig(png, format="png", dpi=120)
+        pyplot.close(figure)
+        (folder / f"{name}.png").write_bytes(png.getvalue())
+        images.append(base64.b64encode(png.getvalue()).decode())
+    by_group = [(f"{ranks} ranks, {size_text(bytes_)} of {dtype}", [row(r) for r in group])
+                for (ranks, dtype, bytes_), group in groups(records).items()]
+    (folder / "report.html").write_text(
+        PAGE.render(title=title, versions=versions, images=images, tables=by_group,
+                    columns=COLUMNS), encoding="utf-8")
