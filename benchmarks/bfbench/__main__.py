@@ -3,22 +3,29 @@
 import argparse
 import sys
 
-from bfbench import operations
+from bfbench import diff, operations, train
+from bfbench.diff import NothingToCompare
 from bfbench.launch import LaunchFailed
+
+COMMANDS = {"ops": operations, "train": train, "diff": diff}
 
 
 def main(words=None):
     parser = argparse.ArgumentParser(prog="bfbench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    ops = commands.add_parser("ops", help=operations.__doc__)
-    operations.add_arguments(ops)
-    ops.set_defaults(run=operations.run)
+    for name, module in COMMANDS.items():
+        about = module.__doc__.split(": ", 1)[1]
+        command = commands.add_parser(name, help=about, description=about)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
     args = parser.parse_args(words)
     try:
         args.run(args)
-    except LaunchFailed as error:
-        print(f"bfbench: {error}", file=sys.stderr)
+    except (LaunchFailed, NothingToCompare) as error:
+        print(f"bfbench {args.command}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

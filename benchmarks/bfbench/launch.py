@@ -1,7 +1,9 @@
 """Starting measurements under bfrun and reading what they print."""
 
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -10,34 +12,63 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class LaunchFailed(RuntimeError):
-    """A measurement that ended with an error; its text says which and why."""
+    """A measurement that ended with an error; its text says which and why, `last_words` the latter
+    in one line."""
+
+    def __init__(self, text, last_words):
+        super().__init__(text)
+        self.last_words = last_words
+
+
+def last_words_of(errors):
+    """The line that says why: that of the exception, which the launcher's lines follow."""
+    # torch marks lines of an exception with the rank.
+    lines = [re.sub(r"^\[rank\d+\]:\s*", "", line).strip() for line in errors.splitlines()]
+    lines = [line for line in lines if line]
+    named = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception)\b", line)]
+    return (named or lines or ["it said nothing"])[-1][:300]
 
 
 class Launcher:
     def __init__(self, build):
         self.bfrun = build / "bluefog_cpp" / "bfrun" / "bfrun"
         self.operations = build / "benchmarks" / "operations_benchmark"
-        for program in (self.bfrun, self.operations):
-            if not program.exists():
-                raise LaunchFailed(
-                    f"expected {program}, found nothing there: build the targets bfrun and "
-                    "operations_benchmark, or name the build folder with --build")
+        # The Python package of the same build, and this one.
+        paths = [str(build / "python"), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]
+        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    @staticmethod
+    def require(program):
+        if not program.exists():
+            raise LaunchFailed(f"expected {program}, found nothing there: build the target "
+                               f"{program.name}, or name the build folder with --build",
+                               f"{program.name} is not built")
 
     def run(self, ranks, *command):
         """The records that a job prints, one JSON object per line."""
+        self.require(self.bfrun)
         words = [str(word) for word in (self.bfrun, "-np", ranks, *command)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, check=False,
+                              env=self.environment)
         if done.returncode != 0:
             raise LaunchFailed(f"'{' '.join(words)}' ended with code {done.returncode}:\n"
-                               f"{done.stderr[-2000:]}")
+                               f"{done.stderr[-2000:]}", last_words_of(done.stderr))
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
     def own_and_mpi(self, ranks, sizes, dtype, seconds):
+        self.require(self.operations)
         return self.run(ranks, self.operations, "--json", "--sizes", ",".join(map(str, sizes)),
                         "--dtype", dtype, "--seconds", seconds)
 
+    def train(self, ranks, *options):
+        return self.worker("train_worker", ranks, *options)
+
     def gloo(self, ranks, sizes, dtype, seconds):
+        return self.worker("gloo_worker", ranks, "--sizes", ",".join(map(str, sizes)), "--dtype",
+                           dtype, "--seconds", seconds)
+
+    def worker(self, name, ranks, *options):
+        """Ranks of Python; those of gloo meet in the file that --store names."""
         with tempfile.TemporaryDirectory() as folder:
-            worker = pathlib.Path(__file__).with_name("gloo_worker.py")
-            return self.run(ranks, sys.executable, worker, "--store", f"{folder}/store", "--sizes",
-                            ",".join(map(str, sizes)), "--dtype", dtype, "--seconds", seconds)
+            return self.run(ranks, sys.executable, "-m", f"bfbench.{name}", "--store",
+                            f"{folder}/store", *options)

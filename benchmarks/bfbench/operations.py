@@ -1,79 +1,84 @@
 """bfbench ops: operations of this project, of gloo and of Open MPI beside a concurrent memcpy."""
 
-import json
-import pathlib
-
 from rich.console import Console
 from rich.progress import Progress
 
-from bfbench import report
-from bfbench.launch import ROOT, Launcher
-from bfbench.records import add_peer_ratios, merge_starts
+import torch
+
+from bfbench import output, report
+from bfbench.launch import LaunchFailed, Launcher
+from bfbench.options import add_output, add_rank_list, seconds, whole_list
+from bfbench.records import add_peer_ratios, merge_not_run, merge_starts
 from bfbench.versions import versions
 
-WIDTH_OF_FILES = 150
-GRID_SIZES = [10**6, 10**7, 10**8, 10**9]
 PRESETS = {
     "default": {"ranks": [2], "sizes": [4, 1 << 16, 1 << 20, 1 << 24, 100 << 20]},
     "quick": {"ranks": [2], "sizes": [4, 1 << 20]},
-    "grid": {"ranks": [2, 4, 6], "sizes": GRID_SIZES},
+    "grid": {"ranks": [2, 4, 6], "sizes": [10**6, 10**7, 10**8, 10**9]},
 }
-
-
-def numbers(text):
-    values = [int(word) for word in text.split(",")]
-    if min(values) < 1:
-        raise ValueError(f"expected numbers of at least 1, found {min(values)}")
-    return values
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+OWN = "own_and_mpi"
 
 
 def add_arguments(parser):
-    parser.add_argument("--preset", choices=PRESETS, default="default")
-    parser.add_argument("--ranks", type=numbers, help="numbers of ranks, by commas")
-    parser.add_argument("--sizes", type=numbers, help="bytes per rank, by commas")
-    parser.add_argument("--dtype", default="float32",
-                        choices=("float16", "bfloat16", "float32", "float64"))
-    parser.add_argument("--starts", type=int, default=7, help="fresh starts of each side")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time per size and start, about")
+    parser.add_argument("--preset", choices=PRESETS, default="default",
+                        help="ranks and sizes, where they are not given")
+    add_rank_list(parser, None)
+    parser.add_argument("--sizes", type=whole_list(), metavar="BYTES,…", help="bytes per rank")
+    parser.add_argument("--dtype", default="float32", choices=DTYPES)
+    parser.add_argument("--seconds", type=seconds, default=2.0, help="time per size and start, about")
     parser.add_argument("--without", choices=("gloo",), action="append", default=[],
                         help="a peer to leave out")
-    parser.add_argument("--json", type=pathlib.Path, help="file for the records")
-    parser.add_argument("--report", type=pathlib.Path, help="folder for charts and report.html")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    add_output(parser, starts=7)
 
 
 def measure(args, launcher, ranks_list, sizes):
     """All starts; the sides take turns, so that a machine whose speed wanders treats them alike."""
     starts = []
-    jobs = [job for job in ("own_and_mpi", "gloo") if job not in args.without]
+    sides = [side for side in (OWN, "gloo") if side not in args.without]
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=args.starts * len(ranks_list) * len(jobs))
+        task = progress.add_task("measuring", total=args.starts * len(ranks_list) * len(sides))
         for _ in range(args.starts):
             for ranks in ranks_list:
                 start = []
-                for job in jobs:
-                    progress.update(task, description=f"{ranks} ranks, {job.replace('_', ' ')}")
-                    records = getattr(launcher, job)(ranks, sizes, args.dtype, args.seconds)
-                    # Both sides time the memcpy: that of the first one stands in the table.
-                    start += [r for r in records if job == jobs[0] or r["peer"] != "memcpy"]
+                for side in sides:
+                    progress.update(task, description=f"{ranks} ranks, {side.replace('_', ' ')}")
+                    start += measure_side(args, launcher, side, ranks, sizes)
                     progress.advance(task)
                 starts.append(start)
     return starts
 
 
+def measure_side(args, launcher, side, ranks, sizes):
+    """A peer that fails does not end the others' measurements: it is listed with its reason."""
+    try:
+        records = getattr(launcher, side)(ranks, sizes, args.dtype, args.seconds)
+    except LaunchFailed as error:
+        if side == OWN:
+            raise
+        return [{"peer": side, "ranks": ranks, "dtype": args.dtype, "not_run": error.last_words}]
+    # Both sides time the memcpy: that of the own one stands in the table.
+    return [record for record in records if side == OWN or record["peer"] != "memcpy"]
+
+
+def never_run(args, records):
+    """What these options or this machine leave out."""
+    for peer in args.without:
+        yield {"peer": peer, "not_run": f"left out by --without {peer}"}
+    yield {"peer": "NCCL", "not_run": "only memory of the CPU is measured so far; GPUs found: "
+           f"{torch.cuda.device_count()}"}
+    if all(record["hosts"] == 1 for record in records):
+        yield {"peer": "link between hosts", "not_run": "all ranks were on one host"}
+    if not any(record["op"].startswith("hierarchical") for record in records):
+        yield {"peer": "bluefog_cpp", "op": "hierarchical_neighbor_allreduce", "not_run":
+               "one machine; BLUEFOG_NODES_PER_MACHINE=2 makes several of one host's ranks"}
+
+
 def run(args):
     launcher = Launcher(args.build)
+    about = versions(launcher.bfrun)
     preset = PRESETS[args.preset]
     starts = measure(args, launcher, args.ranks or preset["ranks"], args.sizes or preset["sizes"])
     records = add_peer_ratios(merge_starts(starts))
-    about = versions(launcher.bfrun)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH_OF_FILES)
-    for table in report.tables(records):
-        console.print(table)
-    if args.json:
-        args.json.write_text(json.dumps({"versions": about, "records": records}, indent=1) + "\n")
-    if args.report:
-        report.write_report(args.report, "Operations", about, records)
-        console.print(f"report: {args.report / 'report.html'}")
+    not_run = merge_not_run(starts) + list(never_run(args, records))
+    output.show(args, about, report.tables(records), not_run, records, report.write_operations)

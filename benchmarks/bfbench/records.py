@@ -14,37 +14,86 @@ def merge_starts(starts):
     by_key = {}
     for start in starts:
         for record in start:
-            by_key.setdefault(tuple(record[name] for name in KEY), []).append(record)
+            if "not_run" not in record:
+                by_key.setdefault(tuple(record[name] for name in KEY), []).append(record)
     merged = []
     for key, records in by_key.items():
         entry = dict(zip(KEY, key))
         entry.update({name: statistics.median(record[name] for record in records)
                       for name in FIGURES})
         entry["starts_us"] = [record["median_us"] for record in records]
+        entry["starts_p95_us"] = [record["p95_us"] for record in records]
         merged.append(entry)
     return merged
 
 
+def merge_not_run(starts):
+    """What did not run, each with its reason once for all sizes and starts."""
+    found = {}
+    for record in (record for start in starts for record in start if "not_run" in record):
+        reason = {name: value for name, value in record.items() if name != "bytes"}
+        found.setdefault(tuple(reason.items()), reason)
+    return list(found.values())
+
+
+def kind(record):
+    """What an operation of any peer computes: the mean of all ranks, or one of neighbours."""
+    name = record["op"].lower().replace("neighbor_allreduce", "")
+    return "allreduce" if "allreduce" in name else "average"
+
+
 def add_peer_ratios(records):
     """Adds to each of this project's records the time of the fastest peer's operation of the same
-    kind as a multiple of its own: above 1, this project is faster.
+    kind as a multiple of its own: above 1, this project is faster. `gloo_ratio` is that of gloo's
+    fastest way to average: its all-reduce counts beside its send and receive.
     """
-    def kind(record):
-        return "allreduce" if "allreduce" in record["op"].lower().replace(
-            "neighbor_allreduce", "") else "average"
-
     for record in records:
         if record["peer"] != "bluefog_cpp" or record["op"].startswith(("win_", "hierarchical")):
             continue
         rivals = [other for other in records
                   if other["peer"] not in ("bluefog_cpp", "memcpy")
                   and all(other[name] == record[name] for name in ("ranks", "dtype", "bytes"))
-                  and kind(other) == kind(record)]
+                  and kind(record) in (kind(other), "average")]
+        gloo = [other["median_us"] for other in rivals if other["peer"] == "gloo"]
+        if gloo:
+            record["gloo_ratio"] = min(gloo) / record["median_us"]
+        rivals = [other for other in rivals if kind(other) == kind(record)]
         if rivals:
             best = min(rivals, key=lambda other: other["median_us"])
             record["fastest_peer"] = f"{best['peer']} {best['op']}"
             record["peer_ratio"] = best["median_us"] / record["median_us"]
-            gloo = [other for other in rivals if other["peer"] == "gloo"]
-            if gloo:
-                record["gloo_ratio"] = min(o["median_us"] for o in gloo) / record["median_us"]
     return records
+
+
+TRAIN_KEY = ("peer", "algorithm", "model", "ranks", "batch_size", "image_size")
+
+
+def merge_train_starts(starts):
+    """One record for each algorithm, model and number of ranks: medians over the starts; rates as
+    multiples of those without communication and of DDP, start by start, then their median.
+    """
+    by_key = {}
+    for start in starts:
+        rates = {record["algorithm"]: record["img_per_sec"]
+                 for record in start if "not_run" not in record}
+        for record in start:
+            if "not_run" in record:
+                continue
+            for name in ("none", "ddp"):
+                if name in rates:
+                    record[f"share_of_{name}"] = record["img_per_sec"] / rates[name]
+            by_key.setdefault(tuple(record[name] for name in TRAIN_KEY), []).append(record)
+    merged = []
+    for key, records in by_key.items():
+        entry = dict(zip(TRAIN_KEY, key))
+        entry["parameters"] = records[0]["parameters"]
+        for name in ("img_per_sec", "share_of_none", "share_of_ddp"):
+            if name in records[0]:
+                entry[name] = statistics.median(record[name] for record in records)
+        entry["sec_per_iter"] = {
+            quantile: statistics.median(record["sec_per_iter"][quantile] for record in records)
+            for quantile in records[0]["sec_per_iter"]}
+        entry["starts_sec_per_iter"] = [record["sec_per_iter"] for record in records]
+        entry["starts_img_per_sec"] = [record["img_per_sec"] for record in records]
+        merged.append(entry)
+    return merged

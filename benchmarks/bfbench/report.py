@@ -13,7 +13,7 @@ from rich import box  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 COLUMNS = ("peer", "op", "median", "p95", "alg. GB/s", "bus GB/s", "eff. GB/s", "× memcpy",
-           "peer ÷ own")
+           "peer ÷ own", "gloo ÷ own")
 
 
 def time_text(microseconds):
@@ -37,12 +37,16 @@ def groups(records):
     return by_group
 
 
+def ratio_text(record, name):
+    return f"{record[name]:.1f}" if name in record else ""
+
+
 def row(record):
-    ratio = record.get("peer_ratio")
     return (record["peer"], record["op"], time_text(record["median_us"]),
             time_text(record["p95_us"]), f"{record['algbw_gbps']:.2f}",
             f"{record['busbw_gbps']:.2f}", f"{2 * record['algbw_gbps']:.2f}",
-            f"{record['limit_ratio']:.2f}", f"{ratio:.1f}" if ratio else "")
+            f"{record['limit_ratio']:.2f}", ratio_text(record, "peer_ratio"),
+            ratio_text(record, "gloo_ratio"))
 
 
 def tables(records):
@@ -105,6 +109,56 @@ def charts(records):
         yield f"bandwidth_{bytes_}_bytes", chart_of_bars(records, bytes_)
 
 
+TRAIN_COLUMNS = ("peer", "algorithm", "img/sec", "of none", "of DDP", "p50 ms", "p75 ms", "p90 ms",
+                 "p95 ms")
+
+
+def train_groups(records):
+    by_group = {}
+    for record in records:
+        key = (record["model"], record["ranks"], record["batch_size"], record["image_size"])
+        by_group.setdefault(key, []).append(record)
+    return {f"{model}, {ranks} ranks, batch {batch}, {side}×{side}": group
+            for (model, ranks, batch, side), group in by_group.items()}
+
+
+def train_row(record):
+    def share(name):
+        return f"{record[name]:.3f}" if name in record else ""
+    return (record["peer"], record["algorithm"], f"{record['img_per_sec']:.1f}",
+            share("share_of_none"), share("share_of_ddp"),
+            *(f"{seconds * 1e3:.1f}" for seconds in record["sec_per_iter"].values()))
+
+
+def train_tables(records):
+    for title, group in train_groups(records).items():
+        table = Table(title=title, title_justify="left", box=box.SIMPLE)
+        for index, column in enumerate(TRAIN_COLUMNS):
+            table.add_column(column, justify="left" if index < 2 else "right", no_wrap=True)
+        for record in group:
+            table.add_row(*train_row(record))
+        yield table
+
+
+def chart_of_training(title, group):
+    figure, axes = pyplot.subplots(figsize=(9, 5))
+    axes.bar([record["algorithm"] for record in group],
+             [record["img_per_sec"] for record in group])
+    axes.set(ylabel="img/sec, all ranks", title=title)
+    axes.grid(True, axis="y", alpha=0.3)
+    figure.tight_layout()
+    return figure
+
+
+def write_training(folder, versions, records, not_run):
+    by_group = train_groups(records)
+    write_files(folder, "Training", versions, not_run,
+                [(f"training_{index}", chart_of_training(title, group))
+                 for index, (title, group) in enumerate(by_group.items())],
+                [(title, [train_row(record) for record in group])
+                 for title, group in by_group.items()], TRAIN_COLUMNS)
+
+
 PAGE = jinja2.Template("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title><style>
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em }
@@ -112,27 +166,33 @@ table { border-collapse: collapse; margin-bottom: 2em } th, td { padding: .2em .
 th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left } tr:nth-child(even) { background: #f3f3f3 }
 img { max-width: 100% } caption { text-align: left; font-weight: bold }
 </style></head><body><h1>{{ title }}</h1>
-<p>{% for name, value in versions.items() %}{{ name }} {{ value }}{{ ", " if not loop.last }}{% endfor %}</p>
+<pre>{% for name, value in versions.items() %}{{ name }}: {{ value }}
+{% endfor %}</pre>
 {% for image in images %}<img alt="" src="data:image/png;base64,{{ image }}">{% endfor %}
 {% for caption, rows in tables %}<table><caption>{{ caption }}</caption><tr>
 {% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>
+{% endfor %}{% for item in not_run %}<p>Not run: {{ item.peer }} {{ item.op }} {{ item.algorithm }}{% if item.ranks %} at {{ item.ranks }} ranks{% endif %}: {{ item.not_run }}</p>
 {% endfor %}</body></html>
 """, autoescape=True)
 
 
-def write_report(folder, title, versions, records):
+def write_files(folder, title, versions, not_run, named_charts, rows_by_title, columns):
     """PNG files of the charts and report.html, which needs no other file."""
     folder.mkdir(parents=True, exist_ok=True)
     images = []
-    for name, figure in charts(records):
+    for name, figure in named_charts:
         png = io.BytesIO()
         figure.savefig(png, format="png", dpi=120)
         pyplot.close(figure)
         (folder / f"{name}.png").write_bytes(png.getvalue())
         images.append(base64.b64encode(png.getvalue()).decode())
-    by_group = [(f"{ranks} ranks, {size_text(bytes_)} of {dtype}", [row(r) for r in group])
-                for (ranks, dtype, bytes_), group in groups(records).items()]
     (folder / "report.html").write_text(
-        PAGE.render(title=title, versions=versions, images=images, tables=by_group,
-                    columns=COLUMNS), encoding="utf-8")
+        PAGE.render(title=title, versions=versions, not_run=not_run, images=images,
+                    tables=rows_by_title, columns=columns), encoding="utf-8")
+
+
+def write_operations(folder, versions, records, not_run):
+    rows = [(f"{ranks} ranks, {size_text(bytes_)} of {dtype}", [row(r) for r in group])
+            for (ranks, dtype, bytes_), group in groups(records).items()]
+    write_files(folder, "Operations", versions, not_run, charts(records), rows, COLUMNS)

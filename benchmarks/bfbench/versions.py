@@ -1,6 +1,7 @@
 """What a run was measured on."""
 
 import datetime
+import importlib.metadata
 import os
 import pathlib
 import platform
@@ -8,13 +9,19 @@ import subprocess
 
 import torch
 
+LSCPU_LINES = ("Socket", "Core(s) per", "Thread(s) per", "L1d", "L2", "L3", "NUMA node")
+
+
+def words_of(*command):
+    """What a command prints, or nothing where there is no such command."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
+
 
 def first_line(*command):
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stdout.splitlines()[0] if done.stdout else "not found"
-    except FileNotFoundError:
-        return "not found"
+    return (words_of(*command).splitlines() or ["not found"])[0]
 
 
 def processor():
@@ -24,15 +31,35 @@ def processor():
     return platform.machine()
 
 
+def topology_of_machine():
+    """What hwloc says of the machine, or lscpu without it; and nvidia-smi of its GPUs."""
+    lines = [words_of("lstopo-no-graphics", "--no-io", "--of", "console")]
+    if not lines[0]:
+        lines = ["; ".join(" ".join(line.split()) for line in words_of("lscpu").splitlines()
+                           if line.strip().startswith(LSCPU_LINES)) + " (lscpu; no lstopo found)"]
+    return "\n".join(filter(None, lines + [words_of("nvidia-smi", "topo", "-m")]))
+
+
+def version_of(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
 def versions(bfrun):
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "bluefog_cpp": first_line(str(bfrun), "--version"),
         "torch": torch.__version__,
+        "torchvision": version_of("torchvision"),
+        "decent-dp": version_of("decent-dp"),
         "mpi": first_line("mpirun", "--version"),
         "python": platform.python_version(),
+        "kernel": platform.release(),
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
-        "load": os.getloadavg()[0],
-        "gpus": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "load": round(os.getloadavg()[0], 2),
+        "gpus": torch.cuda.device_count(),
+        "topology": topology_of_machine(),
     }

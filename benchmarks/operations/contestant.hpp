@@ -32,9 +32,11 @@ struct Setting {
 /// This project's operations.
 [[nodiscard]] std::vector<Contestant> own_contestants(const Setting& setting);
 
+/// Why Open MPI's calls cannot run in this setting; empty if they can.
+[[nodiscard]] std::string why_no_mpi(const Setting& setting);
+
 /// Open MPI's own calls on a communicator of their own: MPI_Allreduce, send/receive and
-/// MPI_Neighbor_alltoallv with averaging. None where the build has no MPI, the context did not come
-/// by it, or MPI has no such dtype.
+/// MPI_Neighbor_alltoallv with averaging. None where `why_no_mpi` has a reason.
 [[nodiscard]] std::vector<Contestant> mpi_contestants(const Setting& setting);
 
 /// The limit on one host: a copy of the buffer, which all ranks do at the same time.

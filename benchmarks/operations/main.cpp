@@ -168,6 +168,14 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
 
 void print(const Setting& setting, const std::vector<Measurement>& measurements, bool as_json) {
   const auto bytes = setting.count * static_cast<std::int64_t>(bluefog::size_of(setting.dtype));
+  if (const std::string reason = why_no_mpi(setting); !reason.empty() && as_json) {
+    fmt::print("{}\n", nlohmann::json{{"peer", "Open MPI"},
+                                      {"ranks", setting.context.size()},
+                                      {"dtype", bluefog::name_of(setting.dtype)},
+                                      {"bytes", bytes},
+                                      {"not_run", reason}}
+                           .dump());
+  }
   const double limit_us = measurements.back().median_us;
   for (const Measurement& measurement : measurements) {
     const Contestant& contestant = *measurement.contestant;

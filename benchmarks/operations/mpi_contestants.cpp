@@ -151,24 +151,32 @@ std::vector<Contestant> contestants_of(const Setting& setting, MPI_Datatype type
 
 }  // namespace
 
+std::string why_no_mpi(const Setting& setting) {
+  if (setting.context.bootstrap().name() != "mpi" || setting.context.size() < 2) {
+    return "needs at least 2 ranks that MPI started";
+  }
+  if (setting.count * setting.context.size() > std::numeric_limits<int>::max()) {
+    return "MPI counts elements by int, and all ranks' together are more";
+  }
+  if (setting.dtype != Dtype::Float32 && setting.dtype != Dtype::Float64) {
+    return fmt::format("MPI has no {}", name_of(setting.dtype));
+  }
+  return {};
+}
+
 std::vector<Contestant> mpi_contestants(const Setting& setting) {
-  const bool fits = setting.count * setting.context.size() <= std::numeric_limits<int>::max();
-  if (setting.context.bootstrap().name() != "mpi" || setting.context.size() < 2 || !fits) {
+  if (!why_no_mpi(setting).empty()) {
     return {};
   }
-  switch (setting.dtype) {
-    case Dtype::Float32:
-      return contestants_of<float>(setting, MPI_FLOAT);
-    case Dtype::Float64:
-      return contestants_of<double>(setting, MPI_DOUBLE);
-    default:
-      return {};
-  }
+  return setting.dtype == Dtype::Float32 ? contestants_of<float>(setting, MPI_FLOAT)
+                                         : contestants_of<double>(setting, MPI_DOUBLE);
 }
 
 }  // namespace bluefog::benchmarks
 #else
 namespace bluefog::benchmarks {
+
+std::string why_no_mpi(const Setting& /*setting*/) { return "this build has no MPI"; }
 
 std::vector<Contestant> mpi_contestants(const Setting& /*setting*/) { return {}; }
 

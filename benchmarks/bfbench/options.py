@@ -1,0 +1,78 @@
+"""Options that the commands share, and what is said of words that do not fit."""
+
+import argparse
+import math
+import pathlib
+
+from bfbench.launch import ROOT
+
+MOST_RANKS = 64
+
+
+def _number(word, kind, text, least, most):
+    try:
+        value = kind(word)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most or not math.isfinite(value):
+        limit = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+        whole = "whole number" if kind is int else "number"
+        raise argparse.ArgumentTypeError(f"expected a {whole} {limit}, found '{word}'" +
+                                         (f" in '{text}'" if word != text else ""))
+    return value
+
+
+def whole(least=1, most=math.inf):
+    """A whole number of at least `least`."""
+    return lambda text: _number(text, int, text, least, most)
+
+
+def seconds(text):
+    return _number(text, float, text, 0.001, math.inf)
+
+
+def whole_list(least=1, most=math.inf):
+    """Whole numbers by commas; each counts once."""
+    return lambda text: list(dict.fromkeys(_number(word, int, text, least, most)
+                                           for word in text.split(",")))
+
+
+def choice_list(choices):
+    """Names by commas, each of them among `choices`; each counts once."""
+    def parse(text):
+        for word in text.split(","):
+            if word not in choices:
+                raise argparse.ArgumentTypeError(
+                    f"expected names by commas out of {', '.join(choices)}; found '{word}'")
+        return list(dict.fromkeys(text.split(",")))
+    return parse
+
+
+def new_file(text):
+    """A file that can be written: said before measuring, which may take hours."""
+    path = pathlib.Path(text)
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a file in a folder that exists, found '{text}'")
+    return path
+
+
+def new_folder(text):
+    path = pathlib.Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a folder, or none yet, found the file '{text}'")
+    return path
+
+
+def add_rank_list(parser, default):
+    parser.add_argument("--ranks", type=whole_list(1, MOST_RANKS), default=default, metavar="N,…",
+                        help="numbers of ranks")
+
+
+def add_output(parser, starts):
+    parser.add_argument("--starts", type=whole(), default=starts, metavar="N",
+                        help="fresh starts of everything, of which medians count")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="file for the records")
+    parser.add_argument("--report", type=new_folder, metavar="FOLDER",
+                        help="folder for the charts and report.html")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release",
+                        metavar="FOLDER", help="the build that is measured")

@@ -1,0 +1,31 @@
+"""Where results go: the terminal, a file of records, a folder with a report."""
+
+import json
+
+from rich.console import Console
+
+WIDTH_OF_FILES = 175
+
+
+def console():
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(width=WIDTH_OF_FILES, highlight=False)
+
+
+def show(args, about, tables, not_run, records, write_report):
+    """Prints what was found, and writes what `args` asks for."""
+    screen = console()
+    for name, value in about.items():
+        screen.print(f"{name}: {value}", markup=False)
+    for table in tables:
+        screen.print(table)
+    for item in not_run:
+        what = " ".join(str(item[name]) for name in ("peer", "op", "algorithm") if name in item)
+        ranks = f" at {item['ranks']} ranks" if "ranks" in item else ""
+        screen.print(f"not run: {what}{ranks}: {item['not_run']}", markup=False)
+    if args.json:
+        args.json.write_text(json.dumps(
+            {"versions": about, "records": records, "not_run": not_run}, indent=1) + "\n")
+    if args.report:
+        write_report(args.report, about, records, not_run)
+        screen.print(f"report: {args.report / 'report.html'}", markup=False)

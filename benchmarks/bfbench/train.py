@@ -1,0 +1,86 @@
+"""bfbench train: images per second of training a model, by algorithm, beside torch DDP and Decent-DP."""
+
+import importlib.util
+
+from rich.console import Console
+from rich.progress import Progress
+
+from bfbench import output, report
+from bfbench.launch import LaunchFailed, Launcher
+from bfbench.options import add_output, add_rank_list, choice_list, whole
+from bfbench.records import merge_not_run, merge_train_starts
+from bfbench.versions import versions
+
+MODELS = ("cnn", "vit", "resnet18", "resnet50", "resnet101", "resnext50_32x4d", "resnext101_32x8d")
+ALGORITHMS = ("none", "ddp", "decent_dp", "gradient_allreduce", "atc", "awc", "hierarchical")
+DDP_FLAGS = {
+    "--gradient-as-bucket-view": "DDP: gradients are views of its buckets",
+    "--static-graph": "DDP: the graph of the loss never changes",
+    "--find-unused-parameters": "DDP: some parameters may get no gradient",
+    "--no-broadcast-buffers": "DDP: leaves buffers alone",
+}
+
+
+def add_arguments(parser):
+    parser.add_argument("--models", type=choice_list(MODELS), default=["resnet18"], metavar="NAME,…",
+                        help=f"out of {', '.join(MODELS)}")
+    parser.add_argument("--algorithms", type=choice_list(ALGORITHMS), default=list(ALGORITHMS),
+                        metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)}; none trains each "
+                        "rank for itself")
+    add_rank_list(parser, [2])
+    parser.add_argument("--threads", type=whole(), default=1, metavar="N",
+                        help="of a rank, for the model")
+    parser.add_argument("--batch-size", type=whole(), default=32, metavar="N", help="of a rank")
+    parser.add_argument("--image-size", type=whole(8), default=32, metavar="PIXELS")
+    parser.add_argument("--classes", type=whole(2), default=10, metavar="N")
+    parser.add_argument("--rounds", type=whole(), default=7, metavar="N",
+                        help="turns of each algorithm in a start")
+    parser.add_argument("--steps", type=whole(), default=5, metavar="N", help="steps of a turn")
+    parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB",
+                        help="size of buckets, everybody's")
+    for flag, text in DDP_FLAGS.items():
+        parser.add_argument(flag, action="store_true", help=text)
+    add_output(parser, starts=3)
+
+
+def options_of_worker(args, model, algorithms):
+    words = ["--model", model, "--algorithms", ",".join(algorithms)]
+    for name in ("threads", "batch_size", "image_size", "classes", "rounds", "steps", "bucket_mb"):
+        words += [f"--{name.replace('_', '-')}", getattr(args, name)]
+    return words + [flag for flag in DDP_FLAGS if getattr(args, flag[2:].replace("-", "_"))]
+
+
+def refused(algorithm):
+    """Why an algorithm cannot run here at all; empty if it can."""
+    if algorithm == "decent_dp" and importlib.util.find_spec("decent_dp") is None:
+        return "decent-dp is not installed: pip install decent-dp"
+    return ""
+
+
+def measure(args, launcher):
+    starts = []
+    runnable = [name for name in args.algorithms if not refused(name)]
+    if not runnable:
+        raise LaunchFailed(f"none of {', '.join(args.algorithms)} can run: "
+                           f"{refused(args.algorithms[0])}", "nothing can run")
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("training",
+                                 total=args.starts * len(args.models) * len(args.ranks))
+        for _ in range(args.starts):
+            for model in args.models:
+                for ranks in args.ranks:
+                    progress.update(task, description=f"{model}, {ranks} ranks")
+                    starts.append(launcher.train(ranks,
+                                                 *options_of_worker(args, model, runnable)))
+                    progress.advance(task)
+    return starts
+
+
+def run(args):
+    launcher = Launcher(args.build)
+    about = versions(launcher.bfrun)
+    starts = measure(args, launcher)
+    not_run = merge_not_run(starts) + [
+        {"algorithm": name, "not_run": refused(name)} for name in args.algorithms if refused(name)]
+    records = merge_train_starts(starts)
+    output.show(args, about, report.train_tables(records), not_run, records, report.write_training)

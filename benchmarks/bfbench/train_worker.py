@@ -1,0 +1,187 @@
+"""One rank of bfbench train: several ways to train the same model, which take turns.
+
+Each contestant has a model and an optimizer of its own. In a round each makes a few steps on random
+images; the time of a step is that of the slowest rank. Prints one JSON object per contestant.
+"""
+
+import argparse
+import json
+import os
+import time
+
+import torch
+import torch.distributed as dist
+
+import bluefog_cpp.torch as bf
+from bluefog_cpp import topology_util
+from bfbench.train_models import make_model
+
+QUANTILES = (50, 75, 90, 95)
+WARM_UP_STEPS = 3
+NEIGHBORS = bf.CommunicationType.neighbor_allreduce
+MACHINES = bf.CommunicationType.hierarchical_neighbor_allreduce
+
+
+def with_ddp(model, optimizer, args):
+    wrapped = torch.nn.parallel.DistributedDataParallel(
+        model, bucket_cap_mb=args.bucket_mb, static_graph=args.static_graph,
+        gradient_as_bucket_view=args.gradient_as_bucket_view,
+        find_unused_parameters=args.find_unused_parameters,
+        broadcast_buffers=not args.no_broadcast_buffers)
+    return wrapped, optimizer
+
+
+class StepsInBackward:
+    """Decent-DP makes its steps in hooks of the backward pass."""
+
+    def __init__(self, wrapped):
+        self.wrapped = wrapped
+
+    def zero_grad(self):
+        pass
+
+    def step(self):
+        pass
+
+    def finish(self):
+        for work in self.wrapped._comm_ops:  # it has no call of its own for this
+            if work is not None:
+                work.wait()
+
+
+def with_decent_dp(model, _, args):
+    from decent_dp.ddp import DecentralizedDataParallel  # a peer that need not be installed
+    is_power = bf.size() & (bf.size() - 1) == 0
+    wrapped = DecentralizedDataParallel(
+        model, lambda named: make_optimizer([parameter for _, parameter in named]),
+        topology="one-peer-exp" if is_power else "complete", bucket_size_in_mb=args.bucket_mb,
+        _local_world_size=bf.local_size())
+    return wrapped, StepsInBackward(wrapped)
+
+
+def decentralized(make, kind):
+    return lambda model, optimizer, _: (model, make(optimizer, model, kind))
+
+
+CONTESTANTS = {
+    "none": decentralized(bf.DistributedAdaptThenCombineOptimizer, bf.CommunicationType.empty),
+    "ddp": with_ddp,
+    "decent_dp": with_decent_dp,
+    "gradient_allreduce": lambda model, optimizer, _: (
+        model, bf.DistributedGradientAllreduceOptimizer(optimizer, model)),
+    "atc": decentralized(bf.DistributedAdaptThenCombineOptimizer, NEIGHBORS),
+    "awc": decentralized(bf.DistributedAdaptWithCombineOptimizer, NEIGHBORS),
+    "hierarchical": decentralized(bf.DistributedAdaptThenCombineOptimizer, MACHINES),
+}
+PEERS = {"ddp": "torch DDP (gloo)", "decent_dp": "Decent-DP (gloo)"}
+
+
+def peer_of(name):
+    return PEERS.get(name, "bluefog_cpp")
+
+
+def why_not(name):
+    """Why a contestant cannot run on these ranks; empty if it can."""
+    if name == "decent_dp" and bf.size() < 2:
+        return "needs at least 2 ranks"
+    if name == "hierarchical" and bf.machine_size() < 2:
+        return "one machine; BLUEFOG_NODES_PER_MACHINE=2 makes several of one host's ranks"
+    return ""
+
+
+def make_optimizer(parameters):
+    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
+
+
+class Contestant:
+    def __init__(self, name, args):
+        torch.manual_seed(0)
+        model = make_model(args.model, args.image_size, args.classes)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self.model, self.optimizer = CONTESTANTS[name](model, make_optimizer(model.parameters()),
+                                                       args)
+        self.images = torch.randn(args.batch_size, 3, args.image_size, args.image_size)
+        self.labels = torch.randint(args.classes, (args.batch_size,))
+        self.seconds = []
+
+    def step(self):
+        self.optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(self.model(self.images), self.labels).backward()
+        self.optimizer.step()
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", required=True, help="file where ranks of gloo meet")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--algorithms", required=True)
+    for name in ("threads", "batch-size", "image-size", "classes", "rounds", "steps", "bucket-mb"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    for name in ("gradient-as-bucket-view", "static-graph", "find-unused-parameters",
+                 "no-broadcast-buffers"):
+        parser.add_argument(f"--{name}", action="store_true")
+    return parser.parse_args()
+
+
+def time_steps(contestant, count):
+    """Seconds of each of `count` steps of this rank; the last one ends what is in flight."""
+    seconds = []
+    finish = getattr(contestant.optimizer, "finish", lambda: None)
+    bf.barrier()
+    for step in range(count):
+        start = time.perf_counter()
+        contestant.step()
+        if step + 1 == count:
+            finish()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def record_of(name, contestant, args):
+    """The figures of a contestant; collective."""
+    mine = torch.tensor([contestant.seconds], dtype=torch.float64)
+    slowest = bf.allgather(mine).max(dim=0).values
+    # A step that is long on one rank may be short on another, which waited before: the images of a
+    # round over the time of a round.
+    rounds = slowest.view(args.rounds, args.steps).sum(dim=1)
+    rates = args.batch_size * args.steps * bf.size() / rounds
+    return {"peer": peer_of(name), "algorithm": name, "model": args.model, "ranks": bf.size(),
+            "batch_size": args.batch_size, "image_size": args.image_size,
+            "parameters": contestant.parameters, "img_per_sec": rates.median().item(),
+            "sec_per_iter": {f"p{q}": slowest.quantile(q / 100).item() for q in QUANTILES},
+            "rounds_img_per_sec": rates.tolist()}
+
+
+def say(record):
+    if bf.rank() == 0:
+        print(json.dumps(record), flush=True)
+
+
+def main():
+    args = parse_arguments()
+    torch.set_num_threads(args.threads)
+    os.environ["BLUEFOG_FUSION_THRESHOLD"] = str(args.bucket_mb << 20)
+    bf.init()
+    if bf.machine_size() > 1:
+        bf.set_machine_topology(topology_util.ExponentialGraph(bf.machine_size()))
+    names = args.algorithms.split(",")
+    for name in filter(why_not, names):
+        say({"peer": peer_of(name), "algorithm": name, "ranks": bf.size(), "not_run": why_not(name)})
+    names = [name for name in names if not why_not(name)]
+    if set(names) & set(PEERS):
+        dist.init_process_group("gloo", store=dist.FileStore(args.store, bf.size()),
+                                rank=bf.rank(), world_size=bf.size())
+    contestants = {name: Contestant(name, args) for name in names}
+    for contestant in contestants.values():
+        time_steps(contestant, WARM_UP_STEPS)
+    for _ in range(args.rounds):
+        for contestant in contestants.values():
+            contestant.seconds += time_steps(contestant, args.steps)
+    for name, contestant in contestants.items():
+        say(record_of(name, contestant, args))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

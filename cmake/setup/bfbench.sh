@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# make bfbench: installs, builds what bfbench measures, links it into the environment, and runs it.
+#   ARGS        words of bfbench, default "ops"
+#   CMAKE_ARGS  further options of the configure step
+set -euo pipefail
+export STEP_TOTAL=5
+# shellcheck source=cmake/setup/steps.sh
+source "$(dirname "$0")/steps.sh"
+
+"$setup_folder/install.sh" requirements.txt test-requirements.txt
+STEP_NUMBER=3
+export PATH=$venv/bin:$PATH
+cd "$root"
+
+step 'configure and build what is measured (CMake preset release)'
+# shellcheck disable=SC2086
+cmake --preset release ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORCH_ROOT"} \
+  ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
+cmake --build --preset release --target bfrun operations_benchmark bluefog_core ||
+  stop 'the build failed; the compiler says why above.'
+link_command "$root/benchmarks/bfbench/bfbench"
+step_end "$venv/bin/bfbench"
+
+step "bfbench ${ARGS:-ops}"
+# shellcheck disable=SC2086
+bfbench ${ARGS:-ops} || stop "bfbench ended with exit code $?." 'Its options: bfbench --help'
+step_end 'measured'

@@ -1,0 +1,62 @@
+"""What several starts say together."""
+
+import pytest
+
+from bfbench.records import add_peer_ratios, merge_not_run, merge_starts, merge_train_starts
+from records_of import operation, training
+
+
+def test_medians_over_starts_and_every_start():
+    (merged,) = merge_starts([[operation(median=m)] for m in (30.0, 10.0, 20.0)])
+    assert merged["median_us"] == 20.0 and merged["p95_us"] == 40.0
+    assert merged["starts_us"] == [30.0, 10.0, 20.0]
+    assert merged["starts_p95_us"] == [60.0, 20.0, 40.0]
+
+
+def test_measurements_are_apart_and_may_be_missing_in_a_start():
+    small, large = operation(), operation(bytes=2048)
+    merged = merge_starts([[small, large], [small], [{"peer": "gloo", "not_run": "why"}]])
+    assert [(r["bytes"], len(r["starts_us"])) for r in merged] == [(1024, 2), (2048, 1)]
+
+
+def test_what_did_not_run_is_said_once_for_all_sizes_and_starts():
+    mpi = [{"peer": "Open MPI", "bytes": size, "not_run": "no float16"} for size in (4, 8)]
+    gloo = {"peer": "gloo", "ranks": 2, "not_run": "no network"}
+    assert merge_not_run([[operation(), *mpi], [*mpi, gloo]]) == [
+        {"peer": "Open MPI", "not_run": "no float16"}, gloo]
+
+
+def test_peers_are_compared_by_kind():
+    own, average = operation(), operation(op="neighbor_allreduce (ring)", median=5.0)
+    records = add_peer_ratios([
+        own, average, operation("gloo", "allreduce", 50.0), operation("memcpy", "memcpy", 0.1),
+        operation("gloo", "isend/irecv and average (exponential)", 40.0),
+        operation("Open MPI", "MPI_Allreduce", 5.0),
+        operation("Open MPI", "MPI_Neighbor_alltoallv and average (exponential)", 15.0),
+        operation("Open MPI", "MPI_Allreduce", 1.0, bytes=4)])
+    assert records[0]["peer_ratio"] == 0.5 and records[0]["gloo_ratio"] == 5.0
+    assert records[0]["fastest_peer"] == "Open MPI MPI_Allreduce"
+    # An average with neighbours has two rivals of gloo: its all-reduce averages as well.
+    assert records[1]["peer_ratio"] == 3.0 and records[1]["gloo_ratio"] == 8.0
+    assert "peer_ratio" not in records[2] and "peer_ratio" not in records[3]
+
+
+def test_windows_have_no_rival():
+    put = operation(op="win_put")
+    add_peer_ratios([put, operation("gloo", "allreduce")])
+    assert "peer_ratio" not in put and "gloo_ratio" not in put
+
+
+def test_shares_are_taken_within_a_start():
+    starts = [[training("none", 100.0), training("ddp", 50.0), training("atc", 90.0)],
+              [training("none", 200.0), training("ddp", 80.0), training("atc", 160.0)],
+              [training("none", 100.0), training("ddp", 50.0), training("atc", 95.0)]]
+    atc = merge_train_starts(starts)[2]
+    assert atc["share_of_none"] == 0.9 and atc["share_of_ddp"] == pytest.approx(1.9)
+    assert atc["img_per_sec"] == 95.0 and atc["starts_img_per_sec"] == [90.0, 160.0, 95.0]
+    assert atc["sec_per_iter"]["p50"] == 16 / 95.0
+
+
+def test_training_without_none_has_no_share():
+    (merged,) = merge_train_starts([[training("atc"), {"algorithm": "ddp", "not_run": "why"}]])
+    assert "share_of_none" not in merged and "share_of_ddp" not in merged

@@ -1,0 +1,94 @@
+"""Short runs on 2 ranks, from the command to its files."""
+
+import json
+import os
+
+import pytest
+
+from bfbench import launch, operations
+from bfbench.__main__ import main
+from bfbench.records import FIGURES
+
+BUILD = os.environ["BFBENCH_BUILD"]
+
+
+def run(tmp_path, command, *words):
+    """What the command leaves behind."""
+    file, folder = tmp_path / "records.json", tmp_path / "report"
+    assert main([command, "--build", BUILD, "--json", str(file), "--report", str(folder),
+                 "--starts", "1", *words]) == 0
+    charts = sorted(path.name for path in folder.glob("*.png"))
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(charts)
+    return json.loads(file.read_text()), charts, page
+
+
+def not_run(found, **wanted):
+    (reason,) = [item["not_run"] for item in found["not_run"]
+                 if all(item.get(name) == value for name, value in wanted.items())]
+    return reason
+
+
+def test_operations(tmp_path, capsys):
+    found, charts, page = run(tmp_path, "ops", "--ranks", "2", "--sizes", "4,4098", "--seconds",
+                              "0.01")
+    said = capsys.readouterr().out
+    measured = {(r["peer"], r["op"]) for r in found["records"]}
+    for peer, op in (("bluefog_cpp", "neighbor_allreduce (exponential)"), ("bluefog_cpp", "allreduce"),
+                     ("bluefog_cpp", "win_put"), ("Open MPI", "MPI_Allreduce"),
+                     ("Open MPI", "send/receive and average (exponential)"), ("gloo", "allreduce"),
+                     ("gloo", "isend/irecv and average (exponential)"), ("memcpy", "memcpy")):
+        assert (peer, op) in measured
+        assert op in said and op in page
+    # A size that is no multiple of an element's is rounded up.
+    assert {r["bytes"] for r in found["records"]} == {4, 4100}
+    assert len(found["records"]) == 2 * len(measured)
+    for record in found["records"]:
+        assert record["ranks"] == 2 and record["dtype"] == "float32"
+        assert all(record[name] > 0 for name in FIGURES)
+        assert record["p95_us"] >= record["median_us"] == record["starts_us"][0]
+        assert record["algbw_gbps"] == pytest.approx(record["bytes"] / record["median_us"] / 1e3)
+    assert found["versions"]["torch"] and "GPU" in not_run(found, peer="NCCL")
+    assert "one host" in not_run(found, peer="link between hosts")
+    assert charts == ["bandwidth_4100_bytes.png", "bandwidth_4_bytes.png", "time_2_ranks.png"]
+
+
+def test_peers_that_fail_or_are_left_out_are_listed(tmp_path, monkeypatch, capsys):
+    def failing(*_):
+        raise launch.LaunchFailed("a long story", "RuntimeError: no network")
+
+    monkeypatch.setattr(launch.Launcher, "gloo", failing)
+    # One rank: MPI has nothing to exchange.
+    found, _, page = run(tmp_path, "ops", "--ranks", "1", "--sizes", "4", "--seconds", "0.01")
+    assert not_run(found, peer="gloo") == "RuntimeError: no network"
+    assert not_run(found, peer="Open MPI") == "needs at least 2 ranks that MPI started"
+    assert "RuntimeError: no network" in page
+    assert "not run: gloo at 1 ranks: RuntimeError: no network" in capsys.readouterr().out
+    assert {item["not_run"] for item in operations.never_run(
+        operations_arguments("--without", "gloo"), [])} >= {"left out by --without gloo"}
+
+
+def operations_arguments(*words):
+    import argparse
+    parser = argparse.ArgumentParser()
+    operations.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_training(tmp_path, capsys):
+    found, charts, page = run(tmp_path, "train", "--models", "cnn", "--ranks", "2", "--batch-size",
+                              "2", "--image-size", "8", "--rounds", "1", "--steps", "2",
+                              "--bucket-mb", "1", "--static-graph")
+    said = capsys.readouterr().out
+    by_algorithm = {record["algorithm"]: record for record in found["records"]}
+    missing = {item["algorithm"] for item in found["not_run"]}
+    expected = {"none", "ddp", "decent_dp", "gradient_allreduce", "atc", "awc", "hierarchical"}
+    assert set(by_algorithm) | missing == expected and not set(by_algorithm) & missing
+    assert {"none", "ddp", "gradient_allreduce", "atc", "awc"} <= set(by_algorithm)
+    assert "one machine" in not_run(found, algorithm="hierarchical")
+    assert by_algorithm["none"]["share_of_none"] == 1.0 == by_algorithm["ddp"]["share_of_ddp"]
+    for name, record in by_algorithm.items():
+        assert name in said and name in page
+        assert record["img_per_sec"] > 0 and record["parameters"] > 100_000
+        assert list(record["sec_per_iter"]) == ["p50", "p75", "p90", "p95"]
+    assert charts == ["training_0.png"]

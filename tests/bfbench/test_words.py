@@ -1,0 +1,62 @@
+"""Options, and what is said of words that do not fit."""
+
+import json
+
+import pytest
+
+from bfbench.__main__ import main
+from bfbench.launch import last_words_of
+from bfbench.options import choice_list, whole_list
+
+
+def test_lists():
+    assert whole_list()("4,1048576,4") == [4, 1048576]
+    assert choice_list(("atc", "awc"))("awc,atc,awc") == ["awc", "atc"]
+
+
+@pytest.mark.parametrize("words, expected", (
+    ("ops --sizes 4,many", "expected a whole number of at least 1, found 'many' in '4,many'"),
+    ("ops --sizes 0", "found '0'"),
+    ("ops --sizes ,", "found ''"),
+    ("ops --ranks 65", "from 1 to 64, found '65'"),
+    ("ops --seconds nan", "expected a number of at least 0.001, found 'nan'"),
+    ("ops --dtype int8", "'float16', 'bfloat16', 'float32', 'float64'"),
+    ("ops --preset all", "'default', 'quick', 'grid'"),
+    ("ops --json /no/such/folder/file", "expected a file in a folder that exists"),
+    ("ops --report /proc/version", "found the file '/proc/version'"),
+    ("train --models cnn,vgg", "found 'vgg'"),
+    ("train --algorithms sgd", "out of none, ddp, decent_dp"),
+    ("train --batch-size 0", "argument --batch-size: expected a whole number of at least 1"),
+    ("train --starts 1.5", "argument --starts: expected a whole number"),
+    ("fly", "invalid choice: 'fly'"),
+    ("", "required: command"),
+))
+def test_refused_words(words, expected, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2 and expected in capsys.readouterr().err
+
+
+def test_a_build_without_the_program_is_said(tmp_path, capsys):
+    for words, program in (("ops", "operations_benchmark"), ("train", "bfrun")):
+        assert main([words, "--build", str(tmp_path)]) == 1
+        assert f"build the target {program}" in capsys.readouterr().err
+
+
+def test_the_line_that_says_why():
+    assert last_words_of("noise\n[rank1]:   File \"x\"\n[rank1]: a.b.StateError: no\nprterun: ended\n"
+                         ) == "a.b.StateError: no"
+    assert last_words_of("RuntimeError: first\nbfrun: rank 0 exited\n") == "RuntimeError: first"
+    assert last_words_of("killed\n\n") == "killed"
+    assert last_words_of("") == "it said nothing"
+
+
+def test_files_that_cannot_be_compared(tmp_path, capsys):
+    absent, wrong, empty = (tmp_path / name for name in ("absent", "wrong", "empty"))
+    wrong.write_text("[1, 2]")
+    empty.write_text(json.dumps({"records": []}))
+    for first, second, expected in ((absent, empty, "FileNotFoundError"),
+                                    (empty, wrong, f"{wrong}: expected a file that bfbench"),
+                                    (empty, empty, "no measurement in common")):
+        assert main(["diff", str(first), str(second)]) == 1
+        assert expected in capsys.readouterr().err
