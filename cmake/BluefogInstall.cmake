@@ -25,7 +25,7 @@ function(bluefog_install_package)
   if(NOT BLUEFOG_INSTALL)
     return()
   endif()
-  foreach(folder bluefog_cpp topology ops optimizers)
+  foreach(folder bluefog_cpp topology ops optimizers nn)
     if(EXISTS "${PROJECT_SOURCE_DIR}/${folder}/CMakeLists.txt")
       install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION ${BLUEFOG_INSTALL_INCLUDEDIR}
               COMPONENT bluefog_cpp FILES_MATCHING PATTERN "*.hpp" PATTERN "*-inl.hpp" EXCLUDE)

@@ -28,6 +28,9 @@ void bind_collectives(py::module_& module);
 /// `Window`.
 void bind_windows(py::module_& module);
 
+/// What batch normalisation over all ranks is made of.
+void bind_batch_norm(py::module_& module);
+
 /// `DistributedOptimizer` over an optimizer of Python's, and collectives on named tensors.
 void bind_optimizers(py::module_& module);
 

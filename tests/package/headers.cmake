@@ -52,6 +52,6 @@ foreach(layer transport topology ops)
   endif()
 endforeach()
 if(TARGET bluefog_optimizers)
-  bluefog_add_header_check(optimizers TORCH FOLDERS optimizers
+  bluefog_add_header_check(optimizers TORCH FOLDERS optimizers nn
                            LIBS bluefog::optimizers bluefog::torch ${third_party})
 endif()

@@ -18,14 +18,15 @@ LAYERS = {
     "topology": ("topology", {"base", "topology"}),
     "ops": ("ops", {"base", "transport", "topology", "ops"}),
     "optimizers": ("optimizers", ALL),
+    "nn": ("nn", ALL | {"nn"}),
     "command_line": ("bluefog_cpp/command_line", {"command_line"}),
     "bfrun": ("bluefog_cpp/bfrun", {"base", "bfrun"}),
     "bftopo": ("bluefog_cpp/bftopo", {"base", "command_line", "topology", "bftopo"}),
     "bftrace": ("bluefog_cpp/bftrace", {"base", "bftrace"}),
-    "python": ("python", ALL | {"python"}),
+    "python": ("python", ALL | {"nn", "python"}),
     "examples": ("examples", ALL | {"command_line", "examples"}),
     "benchmarks": ("benchmarks", ALL | {"benchmarks", "examples"}),
-    "tests": ("tests", ALL | {"tests", "examples", "bfrun", "bftopo", "bftrace", "benchmarks",
+    "tests": ("tests", ALL | {"nn", "tests", "examples", "bfrun", "bftopo", "bftrace", "benchmarks",
                              "command_line", "python"}),
 }
 # Headers of others, and the only folders that may include them.
@@ -34,7 +35,8 @@ CONFINED = {
     r"nccl\.h": ("bluefog_cpp/transport/nccl", "tests"),
     r"(cuda|cuda_runtime(_api)?)\.h": ("bluefog_cpp/transport/cuda", "bluefog_cpp/transport/nccl",
                                        "tests"),
-    r"(torch|ATen|c10)/.*": ("optimizers", "examples", "python", "tests", "benchmarks"),
+    r"(torch|ATen|c10)/.*": ("optimizers", "nn", "examples", "python", "tests",
+                             "benchmarks"),
     r"boost/graph/.*": ("topology", "tests"),
     r"pybind11/.*": ("python",),
 }

@@ -1,6 +1,7 @@
 """Decentralized averaging of torch tensors, in BlueFog's vocabulary: `import bluefog_cpp.torch as bf`."""
 
 from bluefog_cpp.torch._algorithms import DecentralizedOptimizer
+from bluefog_cpp.torch._batch_norm import SyncBatchNorm
 from bluefog_cpp.torch._collectives import (
     allgather, allgather_nonblocking, allreduce, allreduce_, allreduce_nonblocking,
     allreduce_nonblocking_, barrier, broadcast, broadcast_, broadcast_nonblocking,

@@ -1,0 +1,114 @@
+"""Batch normalisation over the batches of all ranks."""
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument, UnsupportedError
+from bluefog_cpp.torch._runtime import Runtime, current
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation as if the batches of all ranks were one, forward and backward.
+
+    Inputs have shape [N, C, …], on the CPU, of float16, bfloat16, float32 or float64; batches may
+    differ in size, and be empty on some ranks. Statistics of half precision are float32. The running
+    statistics are the same on all ranks; gradients of weight and bias are those of this rank's batch,
+    for the optimizer to average.
+
+    In training mode, and without running statistics always, forward and backward are collective: all
+    ranks run the same layers, after `init`. In evaluation mode nothing communicates. Arguments as
+    those of torch.nn.SyncBatchNorm, which is for GPUs and has process groups besides.
+    """
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1,
+                 affine: bool = True, track_running_stats: bool = True, process_group: Any = None,
+                 device=None, dtype=None) -> None:
+        _refuse_group(process_group)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device,
+                         dtype=dtype)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """The normalised input, of the same shape and dtype."""
+        if not self.training and self.running_mean is not None:
+            self._check_input_dim(input)
+            return torch.nn.functional.batch_norm(input, self.running_mean, self.running_var,
+                                                  self.weight, self.bias, False, 0.0, self.eps)
+        runtime = current()
+        runtime.or_refuse(lambda: self._check_input_dim(input))
+        statistics = core.batch_statistics(runtime.context, input)
+        if self.training and self.running_mean is not None:
+            core.update_running(self.running_mean, self.running_var, statistics, self._count_batch())
+        return _Normalization.apply(input, self.weight, self.bias, statistics, self.eps, runtime)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: torch.nn.Module,
+                               process_group: Any = None) -> torch.nn.Module:
+        """The module with every batch normalisation in it replaced by this one, which takes over its
+        parameters, running statistics and options; a batch normalisation itself comes back as a new
+        module. Before the optimizer is made.
+
+        process_group: None; there is one group, that of `init`.
+        """
+        _refuse_group(process_group)
+        converted = module
+        if isinstance(module, _BatchNorm) and not isinstance(module, cls):
+            converted = cls._taking_over(module)
+        for name, child in module.named_children():
+            converted.add_module(name, cls.convert_sync_batchnorm(child))
+        return converted
+
+    @classmethod
+    def _taking_over(cls, old: _BatchNorm) -> "SyncBatchNorm":
+        new = cls(old.num_features, old.eps, old.momentum, old.affine, old.track_running_stats)
+        if old.affine:
+            new.weight, new.bias = old.weight, old.bias
+        new.running_mean, new.running_var = old.running_mean, old.running_var
+        new.num_batches_tracked = old.num_batches_tracked
+        new.training = old.training
+        if hasattr(old, "qconfig"):
+            new.qconfig = old.qconfig
+        return new
+
+    def _check_input_dim(self, input: torch.Tensor) -> None:
+        if input.dim() < 2 or input.size(1) != self.num_features:
+            raise InvalidArgument(f"SyncBatchNorm: expected an input of shape [N, {self.num_features}, "
+                                  f"…], found {list(input.shape)}")
+
+    def _count_batch(self) -> float:
+        """The share of the new batch in the running statistics."""
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        if self.momentum is not None:
+            return self.momentum
+        return 1.0 / float(self.num_batches_tracked)
+
+
+class _Normalization(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, input: torch.Tensor, weight: Optional[torch.Tensor],
+                bias: Optional[torch.Tensor], statistics: core.BatchStatistics, eps: float,
+                runtime: Runtime) -> torch.Tensor:
+        ctx.save_for_backward(input, weight)
+        ctx.statistics, ctx.eps, ctx.runtime = statistics, eps, runtime
+        return core.normalize(input, statistics, weight, bias, eps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
+        input, weight = ctx.saved_tensors
+        of_input, of_weight, of_bias = core.batch_norm_gradients(
+            ctx.runtime.context, grad_output, input, ctx.statistics, weight, ctx.eps,
+            ctx.needs_input_grad[0])
+        if weight is None:
+            return of_input, None, None, None, None, None
+        return of_input, of_weight.to(weight.dtype), of_bias.to(weight.dtype), None, None, None
+
+
+def _refuse_group(process_group: Any) -> None:
+    if process_group is not None:
+        raise UnsupportedError("SyncBatchNorm: expected process_group=None, for the ranks of init; "
+                               f"found {process_group!r}")
