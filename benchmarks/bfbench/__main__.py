@@ -3,11 +3,12 @@
 import argparse
 import sys
 
-from bfbench import diff, operations, train
+from bfbench import converge, ddp, diff, operations, syncbn, train
 from bfbench.diff import NothingToCompare
 from bfbench.launch import LaunchFailed
 
-COMMANDS = {"ops": operations, "train": train, "diff": diff}
+COMMANDS = {"ops": operations, "train": train, "ddp": ddp, "syncbn": syncbn, "converge": converge,
+            "diff": diff}
 
 
 def main(words=None):

@@ -32,6 +32,8 @@ def load(path):
 
 
 def key_of(record):
+    if "seeds" in record:
+        raise ValueError("records of bfbench converge, which have no times")
     return tuple(record[name] for name in (TRAIN_KEY if "algorithm" in record else KEY))
 
 

@@ -5,14 +5,13 @@ Prints one JSON object per line on rank 0, as operations_benchmark does.
 """
 
 import argparse
+import itertools
 import json
-import os
-import random
-import statistics
-import time
 
 import torch
 import torch.distributed as dist
+
+from bfbench.rounds import figures_of, join_ranks, take_turns
 
 ROTATED_BYTES = 64 << 20
 MOST_BUFFERS = 16
@@ -22,8 +21,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True, help="file where ranks meet; must not exist")
     parser.add_argument("--sizes", required=True, help="bytes per rank, by commas")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--dtype", required=True)
+    parser.add_argument("--seconds", type=float, required=True)
     return parser.parse_args()
 
 
@@ -49,7 +48,7 @@ class NeighbourAverage:
 
 
 def contestants(rank, size, like):
-    """(peer, op, bus factor, call) of each."""
+    """(peer, op, bus factor, call) of each; the last one is the limit."""
     copy = torch.empty_like(like)
     average = NeighbourAverage(rank, size, like)
     return [
@@ -59,71 +58,34 @@ def contestants(rank, size, like):
     ]
 
 
-def measure(rank, size, count, dtype, seconds):
-    like = torch.empty(count, dtype=dtype)
-    bytes_ = count * like.element_size()
-    many = max(1, min(MOST_BUFFERS, ROTATED_BYTES // max(bytes_, 1)))
+def rewritten(like):
+    """A function that gives one of several buffers, rewritten: no cache holds what a call finds."""
+    many = max(1, min(MOST_BUFFERS, ROTATED_BYTES // max(like.nbytes, 1)))
     buffers = [torch.empty_like(like) for _ in range(many)]
-    calls = contestants(rank, size, like)
-    order = list(range(len(calls)))
-    shuffler = random.Random(1)
-    times = [[] for _ in calls]
-    turn = 0
+    turns = itertools.count()
 
-    def one_round():
-        nonlocal turn
-        shuffler.shuffle(order)
-        for i in order:
-            buffer = buffers[turn % many]
-            buffer.fill_(1 + turn % 8 / 8)
-            turn += 1
-            dist.barrier()
-            start = time.perf_counter()
-            calls[i][3](buffer)
-            times[i].append((time.perf_counter() - start) * 1e6)
-
-    for _ in range(3):
-        one_round()
-    start = time.perf_counter()
-    one_round()
-    rounds = torch.tensor([seconds / max(time.perf_counter() - start, 1e-6)])
-    dist.broadcast(rounds, 0)
-    for values in times:
-        values.clear()
-    for _ in range(max(7, min(2000, int(rounds.item())))):
-        one_round()
-    return calls, times, bytes_
-
-
-def slowest(values):
-    """Each round's slowest rank."""
-    worst = torch.tensor(values, dtype=torch.float64)
-    dist.all_reduce(worst, dist.ReduceOp.MAX)
-    return sorted(worst.tolist())
+    def prepare():
+        turn = next(turns)
+        return buffers[turn % many].fill_(1 + turn % 8 / 8)
+    return prepare
 
 
 def main():
     args = parse_arguments()
-    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
-    size = int(os.environ["OMPI_COMM_WORLD_SIZE"])
-    dist.init_process_group("gloo", store=dist.FileStore(args.store, size), rank=rank,
-                            world_size=size)
+    rank, size = join_ranks(args.store)
     dtype = getattr(torch, args.dtype)
-    for bytes_wanted in map(int, args.sizes.split(",")):
-        element = torch.empty(0, dtype=dtype).element_size()
-        calls, times, bytes_ = measure(rank, size, -(-bytes_wanted // element), dtype, args.seconds)
-        results = [slowest(values) for values in times]
-        limit = statistics.median(results[-1])
+    for wanted in map(int, args.sizes.split(",")):
+        like = torch.empty(-(-wanted // dtype.itemsize), dtype=dtype)
+        calls = contestants(rank, size, like)
+        times = take_turns([call for *_, call in calls], args.seconds, rewritten(like))
+        found = [figures_of(values, like.nbytes, factor)
+                 for values, (_, _, factor, _) in zip(times, calls)]
         if rank == 0:
-            for (peer, op, factor, _), values in zip(calls, results):
-                median = statistics.median(values)
+            for (peer, op, _, _), figures in zip(calls, found):
                 print(json.dumps({
                     "peer": peer, "op": op, "ranks": size, "hosts": 1, "dtype": args.dtype,
-                    "bytes": bytes_, "median_us": median,
-                    "p95_us": values[int(0.95 * (len(values) - 1))],
-                    "algbw_gbps": bytes_ / median * 1e-3,
-                    "busbw_gbps": bytes_ / median * 1e-3 * factor,
-                    "limit_ratio": median / limit}), flush=True)
+                    "bytes": like.nbytes, **figures,
+                    "limit_ratio": figures["median_us"] / found[-1]["median_us"]}), flush=True)
     dist.destroy_process_group()
 
 

@@ -31,6 +31,10 @@ def seconds(text):
     return _number(text, float, text, 0.001, math.inf)
 
 
+def positive(text):
+    return _number(text, float, text, 1e-9, math.inf)
+
+
 def whole_list(least=1, most=math.inf):
     """Whole numbers by commas; each counts once."""
     return lambda text: list(dict.fromkeys(_number(word, int, text, least, most)
@@ -71,6 +75,10 @@ def add_rank_list(parser, default):
 def add_output(parser, starts):
     parser.add_argument("--starts", type=whole(), default=starts, metavar="N",
                         help="fresh starts of everything, of which medians count")
+    add_output_files(parser)
+
+
+def add_output_files(parser):
     parser.add_argument("--json", type=new_file, metavar="FILE", help="file for the records")
     parser.add_argument("--report", type=new_folder, metavar="FOLDER",
                         help="folder for the charts and report.html")

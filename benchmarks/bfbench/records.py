@@ -20,7 +20,7 @@ def merge_starts(starts):
     for key, records in by_key.items():
         entry = dict(zip(KEY, key))
         entry.update({name: statistics.median(record[name] for record in records)
-                      for name in FIGURES})
+                      for name in (*FIGURES, "peak_bytes") if name in records[0]})
         entry["starts_us"] = [record["median_us"] for record in records]
         entry["starts_p95_us"] = [record["p95_us"] for record in records]
         merged.append(entry)
@@ -66,6 +66,9 @@ def add_peer_ratios(records):
 
 
 TRAIN_KEY = ("peer", "algorithm", "model", "ranks", "batch_size", "image_size")
+# What records of training have, each where it was measured.
+TRAIN_FIGURES = ("img_per_sec", "share_of_none", "share_of_ddp", "epoch_sec", "peak_mib", "loss",
+                 "accuracy")
 
 
 def merge_train_starts(starts):
@@ -87,7 +90,7 @@ def merge_train_starts(starts):
     for key, records in by_key.items():
         entry = dict(zip(TRAIN_KEY, key))
         entry["parameters"] = records[0]["parameters"]
-        for name in ("img_per_sec", "share_of_none", "share_of_ddp"):
+        for name in TRAIN_FIGURES:
             if name in records[0]:
                 entry[name] = statistics.median(record[name] for record in records)
         entry["sec_per_iter"] = {

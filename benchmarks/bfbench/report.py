@@ -49,15 +49,24 @@ def row(record):
             ratio_text(record, "gloo_ratio"))
 
 
+def make_table(title, columns, rows):
+    """The first two columns are words, the others figures."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index < 2 else "right", no_wrap=True)
+    for cells in rows:
+        table.add_row(*cells)
+    return table
+
+
+def titled_rows(records):
+    return [(f"{ranks} ranks, {size_text(bytes_)} of {dtype}", [row(r) for r in group])
+            for (ranks, dtype, bytes_), group in groups(records).items()]
+
+
 def tables(records):
-    for (ranks, dtype, bytes_), group in groups(records).items():
-        table = Table(title=f"{ranks} ranks, {size_text(bytes_)} of {dtype}", title_justify="left",
-                      box=box.SIMPLE)
-        for index, column in enumerate(COLUMNS):
-            table.add_column(column, justify="left" if index < 2 else "right", no_wrap=True)
-        for record in group:
-            table.add_row(*row(record))
-        yield table
+    for title, rows in titled_rows(records):
+        yield make_table(title, COLUMNS, rows)
 
 
 def chart_by_size(records, ranks):
@@ -132,12 +141,7 @@ def train_row(record):
 
 def train_tables(records):
     for title, group in train_groups(records).items():
-        table = Table(title=title, title_justify="left", box=box.SIMPLE)
-        for index, column in enumerate(TRAIN_COLUMNS):
-            table.add_column(column, justify="left" if index < 2 else "right", no_wrap=True)
-        for record in group:
-            table.add_row(*train_row(record))
-        yield table
+        yield make_table(title, TRAIN_COLUMNS, [train_row(record) for record in group])
 
 
 def chart_of_training(title, group):
@@ -157,6 +161,32 @@ def write_training(folder, versions, records, not_run):
                  for index, (title, group) in enumerate(by_group.items())],
                 [(title, [train_row(record) for record in group])
                  for title, group in by_group.items()], TRAIN_COLUMNS)
+
+
+DDP_COLUMNS = ("peer", "algorithm", "epoch s", "img/sec", "of DDP", "step p50 ms", "p95 ms",
+               "peak MiB", "loss", "accuracy")
+
+
+def ddp_row(record):
+    return (record["peer"], record["algorithm"], f"{record['epoch_sec']:.2f}",
+            f"{record['img_per_sec']:.1f}", f"{record['share_of_ddp']:.3f}",
+            f"{record['sec_per_iter']['p50'] * 1e3:.1f}",
+            f"{record['sec_per_iter']['p95'] * 1e3:.1f}", f"{record['peak_mib']:.0f}",
+            f"{record['loss']:.4f}", f"{record['accuracy']:.4f}")
+
+
+def ddp_tables(records):
+    for title, group in train_groups(records).items():
+        yield make_table(title, DDP_COLUMNS, [ddp_row(record) for record in group])
+
+
+def write_ddp(folder, versions, records, not_run):
+    by_group = train_groups(records)
+    write_files(folder, "Data-parallel training", versions, not_run,
+                [(f"ddp_{index}", chart_of_training(title, group))
+                 for index, (title, group) in enumerate(by_group.items())],
+                [(title, [ddp_row(record) for record in group])
+                 for title, group in by_group.items()], DDP_COLUMNS)
 
 
 PAGE = jinja2.Template("""<!doctype html>
@@ -193,6 +223,104 @@ def write_files(folder, title, versions, not_run, named_charts, rows_by_title, c
 
 
 def write_operations(folder, versions, records, not_run):
-    rows = [(f"{ranks} ranks, {size_text(bytes_)} of {dtype}", [row(r) for r in group])
-            for (ranks, dtype, bytes_), group in groups(records).items()]
-    write_files(folder, "Operations", versions, not_run, charts(records), rows, COLUMNS)
+    write_files(folder, "Operations", versions, not_run, charts(records), titled_rows(records),
+                COLUMNS)
+
+
+NORM_COLUMNS = ("batch × channels", "who", "median", "p95", "× local", "peak KiB", "of torch's time",
+                "of torch's memory")
+
+
+def norm_rows(records, ranks):
+    return [(r["op"].removeprefix("batch norm "), r["peer"], time_text(r["median_us"]),
+             time_text(r["p95_us"]), f"{r['limit_ratio']:.2f}", f"{r['peak_bytes'] / 1024:.0f}",
+             f"{r['share_of_peer_time']:.2f}", f"{r['share_of_peer_memory']:.2f}")
+            for r in records if r["ranks"] == ranks]
+
+
+def norm_titled_rows(records):
+    return [(f"{ranks} ranks, forward and backward of float32", norm_rows(records, ranks))
+            for ranks in sorted({record["ranks"] for record in records})]
+
+
+def norm_tables(records):
+    for title, rows in norm_titled_rows(records):
+        yield make_table(title, NORM_COLUMNS, rows)
+
+
+def chart_of_norms(records, ranks):
+    figure, axes = pyplot.subplots(figsize=(9, 5))
+    lines = {}
+    for record in (r for r in records if r["ranks"] == ranks):
+        lines.setdefault(record["peer"], []).append((record["op"].removeprefix("batch norm "),
+                                                     record["median_us"]))
+    for peer, points in lines.items():
+        axes.plot(*zip(*points), marker="o", label=peer)
+    axes.set(xlabel="batch × channels", ylabel="time in µs", yscale="log",
+             title=f"{ranks} ranks: batch normalisation, forward and backward")
+    axes.tick_params(axis="x", rotation=30)
+    axes.grid(True, axis="y", alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    return figure
+
+
+def write_norms(folder, versions, records, not_run):
+    write_files(folder, "Batch normalisation", versions, not_run,
+                [(f"batch_norm_{ranks}_ranks", chart_of_norms(records, ranks))
+                 for ranks in sorted({record["ranks"] for record in records})],
+                norm_titled_rows(records), NORM_COLUMNS)
+
+
+CONVERGE_COLUMNS = ("algorithm", "topology", "accuracy", "±", "worst rank", "mean model",
+                    "consensus distance", "±")
+
+
+def converge_groups(records):
+    by_group = {}
+    for record in records:
+        shards = "IID" if record["shards"] == "iid" else f"Dirichlet({record['shards']})"
+        title = (f"{record['data']}, {record['ranks']} ranks, {shards} shards, {record['steps']} "
+                 f"steps of {record['batch_size']}, {len(record['seeds'])} seeds")
+        by_group.setdefault(title, []).append(record)
+    return by_group
+
+
+def deviation_text(value, form):
+    return "one seed" if value is None else format(value, form)
+
+
+def converge_row(record):
+    return (record["algorithm"], record["topology"], f"{record['accuracy']:.4f}",
+            deviation_text(record["accuracy_deviation"], ".4f"), f"{record['worst_accuracy']:.4f}",
+            f"{record['mean_model_accuracy']:.4f}", f"{record['consensus_distance']:.3g}",
+            deviation_text(record["consensus_distance_deviation"], ".2g"))
+
+
+def converge_titled_rows(records):
+    return [(title, [converge_row(record) for record in group])
+            for title, group in converge_groups(records).items()]
+
+
+def converge_tables(records):
+    for title, rows in converge_titled_rows(records):
+        yield make_table(title, CONVERGE_COLUMNS, rows)
+
+
+def chart_of_accuracy(title, group):
+    figure, axes = pyplot.subplots(figsize=(9, 5))
+    axes.barh([f"{r['algorithm']}, {r['topology']}" for r in group], [r["accuracy"] for r in group],
+              xerr=[r["accuracy_deviation"] or 0 for r in group])
+    axes.invert_yaxis()
+    axes.set(xlabel="test accuracy, mean of the ranks' models", title=title)
+    axes.title.set_fontsize(9)
+    axes.grid(True, axis="x", alpha=0.3)
+    figure.tight_layout()
+    return figure
+
+
+def write_converge(folder, versions, records, not_run):
+    write_files(folder, "Accuracy after a fixed budget", versions, not_run,
+                [(f"accuracy_{index}", chart_of_accuracy(title, group))
+                 for index, (title, group) in enumerate(converge_groups(records).items())],
+                converge_titled_rows(records), CONVERGE_COLUMNS)

@@ -1,7 +1,6 @@
 """The models that bfbench trains."""
 
 import torch
-from torchvision import models
 
 
 class SmallCnn(torch.nn.Sequential):
@@ -18,6 +17,7 @@ class SmallCnn(torch.nn.Sequential):
 def make_model(name, image_size, num_classes):
     if name == "cnn":
         return SmallCnn(num_classes)
+    from torchvision import models  # takes long to import, and the small network needs none of it
     if name == "vit":
         patch = next(size for size in range(max(image_size // 8, 1), image_size + 1)
                      if image_size % size == 0)

@@ -8,6 +8,7 @@ import pytest
 from bfbench import launch, operations
 from bfbench.__main__ import main
 from bfbench.records import FIGURES
+from image_files import idx_files
 
 BUILD = os.environ["BFBENCH_BUILD"]
 
@@ -92,3 +93,41 @@ def test_training(tmp_path, capsys):
         assert record["img_per_sec"] > 0 and record["parameters"] > 100_000
         assert list(record["sec_per_iter"]) == ["p50", "p75", "p90", "p95"]
     assert charts == ["training_0.png"]
+
+
+def test_batch_norms(tmp_path, capsys):
+    found, charts, page = run(tmp_path, "syncbn", "--ranks", "2", "--batches", "4", "--hidden", "3,8",
+                              "--seconds", "0.01")
+    said = capsys.readouterr().out
+    assert [(r["peer"], r["op"]) for r in found["records"]] == [
+        (peer, f"batch norm 4 × {hidden}") for hidden in (3, 8)
+        for peer in ("bluefog_cpp", "torch's formulas (gloo)", "no communication")]
+    for record in found["records"]:
+        assert record["peer"] in said and record["median_us"] > 0
+        # At least the output and the input's gradient.
+        assert record["peak_bytes"] >= 2 * record["bytes"]
+    assert found["records"][1]["share_of_peer_time"] == 1.0
+    assert charts == ["batch_norm_2_ranks.png"] and "4 × 8" in page
+
+
+def test_data_parallel_training(tmp_path, capsys):
+    found, charts, page = run(tmp_path, "ddp", "--ranks", "2", "--data", str(idx_files(tmp_path)),
+                              "--batch-size", "2", "--accumulation", "2", "--epochs", "2")
+    said = capsys.readouterr().out
+    torch_ddp, own = found["records"]
+    assert [torch_ddp["algorithm"], own["algorithm"]] == ["ddp", "gradient_allreduce"]
+    # The same data in the same order: the same training.
+    assert own["loss"] == pytest.approx(torch_ddp["loss"], rel=1e-4)
+    assert own["accuracy"] == torch_ddp["accuracy"]
+    for record in found["records"]:
+        assert record["algorithm"] in said and record["algorithm"] in page
+        assert record["epoch_sec"] > 0 and record["peak_mib"] > 50
+    assert charts == ["ddp_0.png"]
+
+
+def test_images_that_are_not_there(tmp_path, capsys):
+    folder = idx_files(tmp_path)
+    for words, expected in (((str(tmp_path),), "or --data synthetic; found none"),
+                            ((str(folder), "--batch-size", "100"), "found 21")):
+        assert main(["ddp", "--build", BUILD, "--data", *words]) == 1
+        assert expected in capsys.readouterr().err

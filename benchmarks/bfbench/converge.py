@@ -1,0 +1,107 @@
+"""bfbench converge: accuracy and consensus after a fixed budget, by algorithm, graph and shards."""
+
+import argparse
+import json
+import statistics
+
+from rich.console import Console
+from rich.progress import Progress
+
+from bfbench import images, output, report
+from bfbench.launch import LaunchFailed, Launcher
+from bfbench.options import (add_output_files, add_rank_list, choice_list, positive, whole,
+                             whole_list)
+from bfbench.shards import IID
+from bfbench.versions import versions
+
+EVERYBODY = ("none", "gradient_allreduce")
+NEIGHBOURS = ("atc", "awc", "push_sum")
+TOPOLOGIES = ("ring", "exponential", "one_peer", "full")
+KEY = ("algorithm", "topology", "shards", "ranks", "steps", "batch_size", "data")
+FIGURES = ("accuracy", "worst_accuracy", "mean_model_accuracy", "consensus_distance")
+
+
+def shards_list(text):
+    for word in text.split(","):
+        try:
+            is_right = word == IID or positive(word)
+        except argparse.ArgumentTypeError:
+            is_right = False
+        if not is_right:
+            raise argparse.ArgumentTypeError(f"expected {IID} or the α of a Dirichlet draw, a number "
+                                             f"above 0, by commas; found '{word}'")
+    return list(dict.fromkeys(text.split(",")))
+
+
+def add_arguments(parser):
+    algorithms = EVERYBODY + NEIGHBOURS
+    parser.add_argument("--algorithms", type=choice_list(algorithms), metavar="NAME,…",
+                        default=list(algorithms), help=f"out of {', '.join(algorithms)}")
+    parser.add_argument("--topologies", type=choice_list(TOPOLOGIES), metavar="NAME,…",
+                        default=list(TOPOLOGIES), help=f"out of {', '.join(TOPOLOGIES)}")
+    parser.add_argument("--shards", type=shards_list, default=[IID, "0.1"], metavar="HOW,…",
+                        help=f"{IID}, or α: each class is dealt to the ranks by Dirichlet(α)")
+    parser.add_argument("--seeds", type=whole_list(0), default=[1, 2, 3], metavar="N,…",
+                        help="of shards, first models and batches")
+    add_rank_list(parser, [8])
+    parser.add_argument("--data", default=images.FASHION, metavar="FOLDER",
+                        help=f"as of bfbench ddp, or '{images.SYNTHETIC}'")
+    parser.add_argument("--steps", type=whole(), default=400, metavar="N", help="the budget of a rank")
+    parser.add_argument("--batch-size", type=whole(), default=32, metavar="N", help="of a rank")
+    parser.add_argument("--lr", type=positive, default=0.02)
+    parser.add_argument("--train-images", type=whole(), default=20_000, metavar="N")
+    parser.add_argument("--test-images", type=whole(), default=2_000, metavar="N")
+    add_output_files(parser)
+
+
+def runs_of(args, seed):
+    """Algorithm, topology, shards, seed; those that know no neighbours run once for all graphs."""
+    return [(algorithm, topology, shards, seed)
+            for shards in args.shards for algorithm in args.algorithms
+            for topology in ([None] if algorithm in EVERYBODY else args.topologies)]
+
+
+def measure(args, launcher):
+    """A launch makes all runs of a seed: ranks take longer to start than many a run."""
+    records = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("training", total=len(args.seeds) * len(args.ranks))
+        for ranks in args.ranks:
+            for seed in args.seeds:
+                progress.update(task, description=f"{ranks} ranks, seed {seed}")
+                words = ["--runs", json.dumps(runs_of(args, seed)), "--data", args.data, "--lr",
+                         args.lr]
+                for name in ("steps", "batch_size", "train_images", "test_images"):
+                    words += [f"--{name.replace('_', '-')}", getattr(args, name)]
+                records += launcher.worker("converge_worker", ranks, *words)
+                progress.advance(task)
+    return records
+
+
+def merge_seeds(records):
+    """One record for each line: means over the seeds, their deviation, and each seed's."""
+    by_key = {}
+    for record in records:
+        by_key.setdefault(tuple(record[name] for name in KEY), []).append(record)
+    merged = []
+    for key, found in by_key.items():
+        entry = {"peer": "bluefog_cpp", **dict(zip(KEY, key))}
+        entry["seeds"] = [record["seed"] for record in found]
+        for name in FIGURES:
+            values = [record[name] for record in found]
+            entry[name] = statistics.fmean(values)
+            entry[f"{name}_deviation"] = statistics.stdev(values) if len(values) > 1 else None
+            entry[f"{name}_by_seed"] = values
+        merged.append(entry)
+    return merged
+
+
+def run(args):
+    launcher = Launcher(args.build)
+    try:
+        images.load(args.data)
+    except images.NoImages as error:
+        raise LaunchFailed(str(error), str(error)) from error
+    about = versions(launcher.bfrun)
+    records = merge_seeds(measure(args, launcher))
+    output.show(args, about, report.converge_tables(records), [], records, report.write_converge)

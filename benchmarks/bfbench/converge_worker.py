@@ -1,0 +1,124 @@
+"""One rank of bfbench converge: training runs one after the other, each from the same start.
+
+Prints one JSON object per run on rank 0.
+"""
+
+import argparse
+import itertools
+import json
+
+import torch
+
+import bluefog_cpp.torch as bf
+from bfbench import images
+from bfbench.shards import rank_shares
+from bluefog_cpp import topology_util
+
+WRAPPERS = {
+    "none": lambda optimizer, model: bf.DistributedAdaptThenCombineOptimizer(
+        optimizer, model, bf.CommunicationType.empty),
+    "gradient_allreduce": bf.DistributedGradientAllreduceOptimizer,
+    "atc": bf.DistributedAdaptThenCombineOptimizer,
+    "awc": bf.DistributedAdaptWithCombineOptimizer,
+    "push_sum": bf.DistributedPushSumOptimizer,
+}
+TOPOLOGIES = {
+    "ring": topology_util.RingGraph,
+    "exponential": topology_util.ExponentialGraph,
+    "one_peer": topology_util.ExponentialGraph,
+    "full": topology_util.FullyConnectedGraph,
+}
+HIDDEN = 64
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", help="not used: nothing here is of gloo")
+    parser.add_argument("--runs", type=json.loads, required=True,
+                        help="lists of algorithm, topology or null, shards, seed")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--lr", type=float, required=True)
+    for name in ("steps", "batch-size", "train-images", "test-images"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    return parser.parse_args()
+
+
+def one_peer_of_each_step(optimizer, algorithm):
+    """Sets whom the next step hears: half of oneself, half of another one, in turns. With push-sum
+    the sender halves, else the receiver."""
+    for send, receive in topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(), bf.rank()):
+        is_pushed = algorithm == "push_sum"
+        optimizer.self_weight = 1 / (len(send if is_pushed else receive) + 1)
+        optimizer.dst_weights = dict.fromkeys(send, optimizer.self_weight if is_pushed else 1.0)
+        optimizer.src_weights = dict.fromkeys(receive, 1.0 if is_pushed else optimizer.self_weight)
+        yield
+
+
+def train(model, optimizer, data, turns, seed, args):
+    mine = torch.Generator().manual_seed(1000 * seed + bf.rank())
+    for _ in range(args.steps):
+        chosen = torch.randint(len(data.labels), (args.batch_size,), generator=mine)
+        pixels, labels = data.batch(chosen)
+        next(turns)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(pixels), labels).backward()
+        optimizer.step()
+    optimizer.finish()
+
+
+def flat(model):
+    return torch.nn.utils.parameters_to_vector(model.parameters()).detach().double()
+
+
+@torch.no_grad()
+def accuracy(model, data):
+    pixels, labels = data.batch(slice(None))
+    return (model(pixels).argmax(1) == labels).double().mean()
+
+
+def figures_of(model, test):
+    """What the ranks' models are worth, and the mean model; collective."""
+    mine = flat(model)
+    mean = bf.allreduce(mine)
+    distance = bf.allreduce((mine - mean).square().sum()).sqrt()
+    own = bf.allgather(accuracy(model, test).view(1))
+    torch.nn.utils.vector_to_parameters(mean.float(), model.parameters())
+    return {"accuracy": own.mean().item(), "worst_accuracy": own.min().item(),
+            "mean_model_accuracy": accuracy(model, test).item(),
+            "consensus_distance": distance.item()}
+
+
+def run_once(algorithm, topology, shards, seed, dataset, args):
+    graph = TOPOLOGIES[topology or "full"](bf.size())
+    bf.set_topology(graph)
+    share = torch.from_numpy(rank_shares(dataset.train.labels, bf.size(), shards, seed)[bf.rank()])
+    data = images.Images(dataset.train.pixels[share], dataset.train.labels[share])
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Flatten(),
+                                torch.nn.Linear(3 * images.SIDE ** 2, HIDDEN), torch.nn.ReLU(),
+                                torch.nn.Linear(HIDDEN, dataset.classes))
+    optimizer = WRAPPERS[algorithm](torch.optim.SGD(model.parameters(), args.lr, momentum=0.9), model)
+    turns = (one_peer_of_each_step(optimizer, algorithm) if topology == "one_peer"
+             else itertools.repeat(None))
+    train(model, optimizer, data, turns, seed, args)
+    return {"peer": "bluefog_cpp", "algorithm": algorithm, "topology": topology or "all ranks",
+            "shards": shards, "seed": seed, "ranks": bf.size(), "steps": args.steps,
+            "batch_size": args.batch_size, "data": dataset.name, **figures_of(model, dataset.test)}
+
+
+def main():
+    args = parse_arguments()
+    torch.set_num_threads(1)
+    bf.init()
+    dataset = images.load(args.data)
+    dataset = dataset._replace(train=dataset.train.part(0, args.train_images),
+                               test=dataset.test.part(0, args.test_images))
+    for algorithm, topology, shards, seed in args.runs:
+        record = run_once(algorithm, topology, shards, seed, dataset, args)
+        if bf.rank() == 0:
+            print(json.dumps(record), flush=True)
+    bf.shutdown()
+
+
+if __name__ == "__main__":
+    main()

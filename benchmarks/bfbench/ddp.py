@@ -1,0 +1,76 @@
+"""bfbench ddp: our gradient all-reduce as a DDP beside torch's, in time, memory and accuracy."""
+
+from rich.console import Console
+from rich.progress import Progress
+
+from bfbench import images, output, report
+from bfbench.launch import LaunchFailed, Launcher
+from bfbench.options import add_output, add_rank_list, positive, whole
+from bfbench.records import merge_train_starts
+from bfbench.train import MODELS
+from bfbench.versions import versions
+
+WAYS = ("ddp", "gradient_allreduce")
+
+
+def add_arguments(parser):
+    parser.add_argument("--model", choices=MODELS, default="cnn")
+    add_rank_list(parser, [2])
+    parser.add_argument("--data", default=images.FASHION, metavar="FOLDER",
+                        help="with the files of MNIST, Fashion-MNIST, CIFAR-10 or CIFAR-100; or "
+                        f"'{images.SYNTHETIC}': 100 classes")
+    parser.add_argument("--accumulation", type=whole(), default=4, metavar="N",
+                        help="backward passes of a step")
+    parser.add_argument("--batch-size", type=whole(2), default=32, metavar="N",
+                        help="images of a rank in a backward pass")
+    parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB")
+    parser.add_argument("--epochs", type=whole(), default=1, metavar="N")
+    parser.add_argument("--lr", type=positive, default=0.02)
+    parser.add_argument("--train-images", type=whole(), default=10_000, metavar="N",
+                        help="of all ranks, in an epoch")
+    parser.add_argument("--test-images", type=whole(), default=2_000, metavar="N")
+    add_output(parser, starts=3)
+
+
+def check(args):
+    """What would otherwise end ranks after they have started."""
+    found = len(images.load(args.data).train.labels)
+    wanted = min(args.train_images, found)
+    per_step = args.batch_size * args.accumulation * max(args.ranks)
+    if wanted < per_step:
+        raise images.NoImages(f"expected images for at least one step, {per_step} = {args.batch_size} "
+                              f"× {args.accumulation} × {max(args.ranks)} ranks, found {wanted}")
+
+
+def measure(args, launcher):
+    starts = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("training", total=args.starts * len(args.ranks) * len(WAYS))
+        for _ in range(args.starts):
+            for ranks in args.ranks:
+                start = []
+                for way in WAYS:
+                    progress.update(task, description=f"{way}, {ranks} ranks")
+                    start += launcher.worker("ddp_worker", ranks, "--algorithm", way,
+                                             *options_of_worker(args))
+                    progress.advance(task)
+                starts.append(start)
+    return starts
+
+
+def options_of_worker(args):
+    names = ("model", "data", "accumulation", "batch_size", "bucket_mb", "epochs", "lr",
+             "train_images", "test_images")
+    return [word for name in names
+            for word in (f"--{name.replace('_', '-')}", getattr(args, name))]
+
+
+def run(args):
+    launcher = Launcher(args.build)
+    try:
+        check(args)
+    except images.NoImages as error:
+        raise LaunchFailed(str(error), str(error)) from error
+    about = versions(launcher.bfrun)
+    records = merge_train_starts(measure(args, launcher))
+    output.show(args, about, report.ddp_tables(records), [], records, report.write_ddp)

@@ -1,0 +1,133 @@
+"""One rank of bfbench ddp: one way of data-parallel training, in a process of its own, whose memory
+counts. Prints one JSON object on rank 0.
+"""
+
+import argparse
+import contextlib
+import json
+import resource
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+
+import bluefog_cpp.torch as bf
+from bfbench import images
+from bfbench.train_models import make_model
+
+SEED = 5
+
+
+class TorchDdp:
+    """Gradients add up without communication but in the last backward pass of a step."""
+    peer = "torch DDP (gloo)"
+
+    def __init__(self, model, optimizer, args):
+        dist.init_process_group("gloo", store=dist.FileStore(args.store, bf.size()),
+                                rank=bf.rank(), world_size=bf.size())
+        self.model = torch.nn.parallel.DistributedDataParallel(
+            model, bucket_cap_mb=args.bucket_mb, gradient_as_bucket_view=True)
+        self.optimizer = optimizer
+
+    def backward_of(self, is_last):
+        return contextlib.nullcontext() if is_last else self.model.no_sync()
+
+
+class GradientAllreduce:
+    peer = "bluefog_cpp"
+
+    def __init__(self, model, optimizer, args):
+        self.model = model
+        bf.broadcast_parameters(model.state_dict(), root_rank=0)
+        self.optimizer = bf.DistributedGradientAllreduceOptimizer(
+            optimizer, model, num_steps_per_communication=args.accumulation)
+
+    def backward_of(self, _):
+        return contextlib.nullcontext()
+
+
+WAYS = {"ddp": TorchDdp, "gradient_allreduce": GradientAllreduce}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", required=True, help="file where ranks of gloo meet")
+    parser.add_argument("--algorithm", choices=WAYS, required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--lr", type=float, required=True)
+    for name in ("accumulation", "batch-size", "bucket-mb", "epochs", "train-images", "test-images"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    return parser.parse_args()
+
+
+def train_epoch(way, data, order, args):
+    """(seconds of each step, mean loss)."""
+    way.model.train()
+    seconds, losses = [], []
+    per_step = args.batch_size * args.accumulation
+    for begin in range(0, len(order) - per_step + 1, per_step):
+        start = time.perf_counter()
+        way.optimizer.zero_grad()
+        for turn, chosen in enumerate(order[begin:begin + per_step].split(args.batch_size)):
+            pixels, labels = data.batch(chosen)
+            with way.backward_of(turn + 1 == args.accumulation):
+                loss = torch.nn.functional.cross_entropy(way.model(pixels), labels)
+                (loss / args.accumulation).backward()
+            losses.append(loss.item())
+        way.optimizer.step()
+        seconds.append(time.perf_counter() - start)
+    return seconds, statistics.fmean(losses)
+
+
+@torch.no_grad()
+def accuracy(model, data):
+    model.eval()
+    right = sum((model(pixels).argmax(1) == labels).sum().item() for pixels, labels in
+                map(data.batch, torch.arange(len(data.labels)).split(500)))
+    return right / len(data.labels)
+
+
+def of_all_ranks(value):
+    return bf.allgather(torch.tensor([value], dtype=torch.float64))
+
+
+def main():
+    args = parse_arguments()
+    torch.set_num_threads(1)
+    bf.init()
+    dataset = images.load(args.data)
+    torch.manual_seed(SEED)
+    model = make_model(args.model, images.SIDE, dataset.classes)
+    way = WAYS[args.algorithm](model, torch.optim.SGD(model.parameters(), args.lr, momentum=0.9), args)
+    train, test = dataset.train.part(0, args.train_images), dataset.test.part(0, args.test_images)
+    epochs, steps = [], []
+    for epoch in range(args.epochs):
+        order = torch.randperm(len(train.labels),
+                               generator=torch.Generator().manual_seed(SEED + epoch))
+        bf.barrier()
+        start = time.perf_counter()
+        share = order[bf.rank()::bf.size()][:len(order) // bf.size()]  # as many on every rank
+        seconds, loss = train_epoch(way, train, share, args)
+        epochs.append(of_all_ranks(time.perf_counter() - start).max().item())
+        steps += seconds
+    slowest = bf.allgather(torch.tensor([steps], dtype=torch.float64)).max(dim=0).values
+    record = {
+        "peer": way.peer, "algorithm": args.algorithm, "model": args.model, "ranks": bf.size(),
+        "batch_size": args.batch_size, "image_size": images.SIDE, "data": dataset.name,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "img_per_sec": len(steps) * args.batch_size * args.accumulation * bf.size() / sum(epochs),
+        "sec_per_iter": {f"p{q}": slowest.quantile(q / 100).item() for q in (50, 75, 90, 95)},
+        "epoch_sec": statistics.median(epochs),
+        "peak_mib": of_all_ranks(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024).max().item(),
+        "loss": of_all_ranks(loss).mean().item(),
+        "accuracy": of_all_ranks(accuracy(model, test)).mean().item()}
+    if bf.rank() == 0:
+        print(json.dumps(record), flush=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

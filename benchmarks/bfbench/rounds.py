@@ -1,0 +1,59 @@
+"""Calls that take turns on the ranks of gloo; the slowest rank counts."""
+
+import os
+import random
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+
+WARM_UP_ROUNDS = 3
+FEWEST_ROUNDS, MOST_ROUNDS = 7, 2000
+
+
+def join_ranks(store):
+    """(rank, number of ranks) of this launch, whose ranks meet in the file `store`."""
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    size = int(os.environ["OMPI_COMM_WORLD_SIZE"])
+    dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
+    return rank, size
+
+
+def take_turns(calls, seconds, prepare):
+    """Times in µs of each call, a list for each: all make a round, in an order shuffled alike on all
+    ranks, until `seconds` are over. Each call gets what `prepare` returns before its time begins."""
+    order = list(range(len(calls)))
+    shuffler = random.Random(1)
+    times = [[] for _ in calls]
+
+    def one_round():
+        shuffler.shuffle(order)
+        for place in order:
+            given = prepare()
+            dist.barrier()
+            start = time.perf_counter()
+            calls[place](given)
+            times[place].append((time.perf_counter() - start) * 1e6)
+
+    for _ in range(WARM_UP_ROUNDS):
+        one_round()
+    start = time.perf_counter()
+    one_round()
+    rounds = torch.tensor([seconds / max(time.perf_counter() - start, 1e-6)])
+    dist.broadcast(rounds, 0)  # all ranks make as many
+    for values in times:
+        values.clear()
+    for _ in range(max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(rounds.item())))):
+        one_round()
+    return times
+
+
+def figures_of(times, bytes_, bus_factor=1.0):
+    """What a record says of the times of one call; collective."""
+    worst = torch.tensor(times, dtype=torch.float64)
+    dist.all_reduce(worst, dist.ReduceOp.MAX)
+    values = sorted(worst.tolist())
+    median = statistics.median(values)
+    return {"median_us": median, "p95_us": values[int(0.95 * (len(values) - 1))],
+            "algbw_gbps": bytes_ / median * 1e-3, "busbw_gbps": bytes_ / median * 1e-3 * bus_factor}

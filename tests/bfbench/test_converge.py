@@ -1,0 +1,81 @@
+"""Shards, means over seeds, and a short run."""
+
+import json
+import os
+
+import numpy
+import pytest
+
+from bfbench.__main__ import main
+from bfbench.converge import merge_seeds, shards_list
+from bfbench.shards import rank_shares
+from image_files import idx_files
+
+LABELS = numpy.arange(1000) % 10
+
+
+def test_iid_shares_are_all_images_in_equal_parts():
+    shares = rank_shares(LABELS, 8, "iid", 1)
+    assert sorted(numpy.concatenate(shares)) == list(range(1000))
+    assert {len(share) for share in shares} == {125}
+    assert any(first.tolist() != second.tolist() for first, second in
+               zip(shares, rank_shares(LABELS, 8, "iid", 2)))
+
+
+def test_dirichlet_shares_are_all_images_and_the_more_uneven_the_smaller_alpha():
+    def largest_part(alpha):
+        """Of a class that one rank has, on average over classes."""
+        shares = rank_shares(LABELS, 8, alpha, 1)
+        assert sorted(numpy.concatenate(shares)) == list(range(1000))
+        return numpy.mean([max((LABELS[share] == label).sum() for share in shares) / 100
+                           for label in range(10)])
+    assert largest_part("1000") < 0.2 < 0.5 < largest_part("0.1")
+
+
+def test_no_rank_goes_without():
+    assert all(len(share) for share in rank_shares(LABELS[:4], 8, "0.01", 1))
+
+
+def test_words():
+    assert shards_list("0.1,iid,0.1") == ["0.1", "iid"]
+
+
+@pytest.mark.parametrize("words, expected", (
+    ("--shards iid,0", "found '0'"), ("--shards some", "found 'some'"),
+    ("--topologies star", "out of ring, exponential, one_peer, full"), ("--seeds -1", "found '-1'")))
+def test_refused_words(words, expected, capsys):
+    with pytest.raises(SystemExit):
+        main(["converge", *words.split()])
+    assert expected in capsys.readouterr().err
+
+
+def test_means_over_seeds():
+    def record(seed, accuracy):
+        return {"algorithm": "atc", "topology": "ring", "shards": "iid", "ranks": 2, "steps": 3,
+                "batch_size": 4, "data": "x", "seed": seed, "accuracy": accuracy,
+                "worst_accuracy": 0.5, "mean_model_accuracy": 0.5, "consensus_distance": 1.0}
+    (merged,) = merge_seeds([record(1, 0.25), record(2, 0.75)])
+    assert merged["accuracy"] == 0.5 and merged["accuracy_by_seed"] == [0.25, 0.75]
+    assert merged["accuracy_deviation"] == pytest.approx(0.125 ** 0.5)
+    assert merge_seeds([record(1, 0.25)])[0]["accuracy_deviation"] is None
+
+
+def test_a_run(tmp_path, capsys):
+    file, folder = tmp_path / "records.json", tmp_path / "report"
+    assert main(["converge", "--build", os.environ["BFBENCH_BUILD"], "--json", str(file), "--report",
+                 str(folder), "--data", str(idx_files(tmp_path)), "--ranks", "2", "--seeds", "1",
+                 "--steps", "2", "--batch-size", "4", "--topologies", "one_peer,ring", "--shards",
+                 "0.1"]) == 0
+    said = capsys.readouterr().out
+    found = {(r["algorithm"], r["topology"]): r for r in json.loads(file.read_text())["records"]}
+    assert set(found) == {("none", "all ranks"), ("gradient_allreduce", "all ranks")} | {
+        (algorithm, topology) for algorithm in ("atc", "awc", "push_sum")
+        for topology in ("one_peer", "ring")}
+    # Of 2 ranks every graph is the complete one: averages end at the mean, AWC's with `finish`.
+    for (algorithm, topology), record in found.items():
+        assert algorithm in said and topology in said and 0 <= record["accuracy"] <= 1
+        assert (record["consensus_distance"] < 1e-4) == (algorithm != "none")
+    assert sorted(path.name for path in folder.iterdir()) == ["accuracy_0.png", "report.html"]
+    # Such a file has no times.
+    assert main(["diff", str(file), str(file)]) == 1
+    assert "have no times" in capsys.readouterr().err
