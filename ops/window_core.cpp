@@ -7,11 +7,15 @@
 #include <boost/container/small_vector.hpp>
 #include <chrono>
 #include <exception>
+#include <iterator>
+#include <numeric>
 #include <span>
+#include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/exchange.hpp"
 #include "bluefog_cpp/transport/one_sided/window_gone.hpp"
+#include "ops/collectives.hpp"
 #include "ops/combine.hpp"
 #include "ops/served_window.hpp"
 #include "ops/validation.hpp"
@@ -23,6 +27,37 @@ constexpr std::chrono::milliseconds kLockPeriod{50};
 /// Where a lock is taken for a rank whose memory is not shared.
 constexpr std::string_view kServed = "a call of a rank on another host";
 
+/// Collective. What each rank says, by rank: a call like others, so that one who stalls or makes
+/// another call is named.
+std::vector<std::vector<std::byte>> gather(Context& context, std::span<const std::byte> own,
+                                           std::string name) {
+  std::vector<std::int64_t> counts;
+  std::vector<std::byte> all;
+  allgather(context, {own.data(), std::ssize(own), Dtype::UInt8},
+            [&](const std::vector<std::int64_t>& found) {
+              counts = found;
+              const auto total = std::accumulate(found.begin(), found.end(), std::int64_t{0});
+              all.resize(static_cast<std::size_t>(total));
+              return BufferView{.data = all.data(), .count = total, .dtype = Dtype::UInt8};
+            },
+            {.name = std::move(name)});
+  std::vector<std::vector<std::byte>> said;
+  auto next = all.begin();
+  for (const std::int64_t count : counts) {
+    said.emplace_back(next, next + count);
+    next += count;
+  }
+  return said;
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
 std::size_t index_of(const std::vector<std::int32_t>& ranks, int rank) {
   return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
 }
@@ -32,57 +67,73 @@ std::size_t index_of(const std::vector<std::int32_t>& ranks, int rank) {
 WindowCore::WindowCore(Context& context, BufferView tensor, const NeighborPlan& plan,
                        const WindowOptions& options)
     : context_(context.shared_from_this()),
-      hub_(&context.one_sided()),
       tensor_(std::move(tensor)),
       plan_(plan),
       name_(options.name),
       envelope_(Envelope::make(OpKind::Window, tensor_.dtype, tensor_.count, name_)),
       weight_state_(options.associated_weight),
-      number_(hub_->take_window_number()),
       sources_(ranks_of(plan.sources)) {}
 
 // ---- life
 
-WindowRecord WindowCore::prepare(WindowFill fill) {
-  WindowRecord record{.number = number_,
-                      .dtype = tensor_.dtype,
-                      .count = tensor_.count,
-                      .sources = sources_,
-                      .destinations = ranks_of(plan_.destinations),
-                      .name = name_};
+WindowRecord WindowCore::describe() const {
   constexpr OpKind kKind = OpKind::Window;
   check_buffer(*context_, kKind, tensor_);
   check_floating(*context_, kKind, tensor_.dtype);
   check_plan(*context_, kKind, &plan_);
+  return {.dtype = tensor_.dtype,
+          .count = tensor_.count,
+          .associated_weight = counts_weight(),
+          .sources = sources_,
+          .destinations = ranks_of(plan_.destinations),
+          .name = name_};
+}
+
+void WindowCore::allocate(WindowFill fill) {
   place_ = hub_->memory().allocate(WindowMemory::size_of_block(sources_.size(), tensor_.bytes()));
   own_.emplace(hub_->memory().base_of(context_->rank()) + *place_, sources_.size(), tensor_.dtype,
                tensor_.bytes());
   own_->initialize(value_for(fill));
-  record.place = *place_;
-  record.address = reinterpret_cast<std::uintptr_t>(tensor_.data);
-  return record;
+}
+
+std::vector<WindowRecord> WindowCore::exchange(WindowRecord own, std::exception_ptr refusal) {
+  if (refusal) {
+    own.error = message_of(refusal);
+  }
+  std::vector<WindowRecord> records;
+  for (const auto& blob : gather(*context_, own.to_blob(), "win_create")) {
+    records.push_back(WindowRecord::from_blob(blob));
+  }
+  if (refusal) {
+    std::rethrow_exception(refusal);
+  }
+  check_records(records, context_->rank());
+  return records;
 }
 
 void WindowCore::open(WindowFill fill) {
   // Every rank takes part, whatever is wrong with its own arguments.
-  WindowRecord record{.number = number_, .name = name_};
+  WindowRecord record{.name = name_};
   std::exception_ptr refusal;
   try {
-    record = prepare(fill);
-  } catch (const std::exception& e) {
+    record = describe();
+  } catch (const std::exception&) {
     refusal = std::current_exception();
-    record.error = e.what();
-  }
-  std::vector<WindowRecord> records;
-  for (const auto& blob : context_->bootstrap().allgather(record.to_blob(), hub_->deadline())) {
-    records.push_back(WindowRecord::from_blob(blob));
   }
   try {
-    if (refusal) {
-      std::rethrow_exception(refusal);
+    static_cast<void>(exchange(record, refusal));
+    // All ranks are here, and go on.
+    hub_ = &context_->one_sided();
+    number_ = hub_->take_window_number();
+    try {
+      allocate(fill);
+      record.place = *place_;
+      record.address = reinterpret_cast<std::uintptr_t>(tensor_.data);
+    } catch (const std::exception& e) {
+      refusal = std::make_exception_ptr(
+          Error(fmt::format("{}: {}", where("win_create"), e.what())));
     }
-    check_records(records, context_->rank());
-    connect(records);
+    connect(exchange(record, refusal));
   } catch (...) {
     // No rank has the window, so no rank uses the memory.
     is_closed_ = true;
@@ -112,17 +163,25 @@ void WindowCore::connect(const std::vector<WindowRecord>& records) {
     server->add(number_, std::make_shared<ServedWindow>(*own_, tensor_, sources_, take));
   }
   // Nobody asks for what is not served yet.
-  context_->bootstrap().barrier(hub_->deadline());
+  barrier(*context_);
 }
 
 void WindowCore::close() {
   constexpr std::string_view kCall = "win_free";
   check_open(kCall);
   hub_->tasks().drain();
+  for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
+    if (parts_[rank].memory && parts_[rank].memory->is_freed()) {
+      const WindowGone gone(static_cast<int>(rank),
+                            fmt::format("{}: rank {} has destroyed it", where(kCall), rank));
+      context_->engine().refuse(gone.what());  // ranks that wait for this one here
+      throw gone;
+    }
+  }
   // Every rank takes part, and all keep the window or none does.
   const std::string obstacle = obstacle_to_freeing();
-  const auto obstacles =
-      context_->bootstrap().allgather(std::as_bytes(std::span(obstacle)), hub_->deadline());
+  const auto obstacles = gather(*context_, std::as_bytes(std::span(obstacle)),
+                                fmt::format("{} '{}'", kCall, name_));
   if (!obstacle.empty()) {
     throw StateError(fmt::format("{}: {}", where(kCall), obstacle));
   }
@@ -136,7 +195,7 @@ void WindowCore::close() {
   }
   is_closed_ = true;
   release_own_mutexes();
-  context_->bootstrap().barrier(hub_->deadline());
+  barrier(*context_);
   abandon();
   hub_->memory().release(*place_);
 }
@@ -170,16 +229,19 @@ void WindowCore::take_in_time(shm::RobustLock& lock, const LockSite& site) {
     if (site.call != nullptr) {
       wait.emplace(*site.call, site.what, site.rank);
     }
-    while ((outcome = lock.take(context_->rank(), kLockPeriod)) == Outcome::Busy) {
+    // A process that was stopped meanwhile looks once more: nobody kept the lock from it.
+    for (bool is_last = false;
+         (outcome = lock.take(context_->rank(), kLockPeriod)) == Outcome::Busy;
+         is_last = deadline.expired()) {
+      if (is_last) {
+        throw TimeoutError(fmt::format(
+            "{}: the {} of rank {} was not free for {:.1f} s (BLUEFOG_TIMEOUT); rank {} holds it",
+            where(name), site.what == WindowWait::For::Mutex ? "mutex" : "buffer", site.rank,
+            std::chrono::duration<double>(context_->settings().timeout).count(), lock.holder()));
+      }
       if (wait) {  // the server's thread is not the user's
         wait->goes_on(lock.holder());
         hub_->check_interrupt();
-      }
-      if (deadline.expired()) {
-        throw TimeoutError(
-            fmt::format("{}: a lock was not free for the whole time (BLUEFOG_TIMEOUT); rank {} "
-                        "holds it",
-                        where(name), lock.holder()));
       }
     }
     if (wait) {
@@ -359,6 +421,8 @@ void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPut
 void WindowCore::read_from(const WindowCall& call, int rank, std::byte* to) {
   try {
     hub_->reader().read(rank, part(rank).address, to, tensor_.bytes());
+  } catch (const PeerFailure& failure) {
+    throw PeerFailure(rank, fmt::format("{}: {}", where(call.name()), failure.what()));
   } catch (const TransportError& error) {
     throw TransportError(fmt::format("{}: {}", where(call.name()), error.what()));
   }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -89,7 +90,12 @@ class WindowCore {
   /// Asks the server of `rank`.
   WindowServer::Answer ask(WindowCall& call, WindowWait::For what, int rank, WindowMessage request,
                            std::span<const std::byte> payload = {}, std::span<std::byte> room = {});
-  [[nodiscard]] WindowRecord prepare(WindowFill fill);
+  /// This rank's part, as far as its arguments tell. @throws InvalidArgument, UnsupportedError.
+  [[nodiscard]] WindowRecord describe() const;
+  void allocate(WindowFill fill);
+  /// Collective. What all ranks say. @throws `refusal`, where this rank has one, and PeerFailure on
+  ///   the others; MismatchError.
+  [[nodiscard]] std::vector<WindowRecord> exchange(WindowRecord own, std::exception_ptr refusal);
   void connect(const std::vector<WindowRecord>& records);
   [[nodiscard]] const Part& part(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool counts_weight() const { return weight_state_ == AssociatedWeight::On; }
@@ -100,13 +106,13 @@ class WindowCore {
   [[nodiscard]] const WindowMemory* reachable(int rank, std::string_view call);
 
   std::shared_ptr<Context> context_;
-  OneSided* hub_;
+  OneSided* hub_ = nullptr;
   BufferView tensor_;
   NeighborPlan plan_;
   std::string name_;
   Envelope envelope_;
   std::atomic<AssociatedWeight> weight_state_;
-  std::uint32_t number_;
+  std::uint32_t number_ = 0;
   std::vector<std::int32_t> sources_;
   std::optional<std::size_t> place_;
   std::optional<WindowMemory> own_;

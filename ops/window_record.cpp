@@ -14,8 +14,8 @@ namespace {
 
 /// The parts of fixed size, and the lengths of the others, in their order.
 struct RecordHead {
-  std::uint32_t number = 0;
   Dtype dtype = Dtype::Float32;
+  bool associated_weight = false;
   std::int64_t count = 0;
   std::uint64_t place = 0;
   std::uint64_t address = 0;
@@ -46,8 +46,8 @@ List take_list(std::span<const std::byte>& rest, std::uint64_t length) {
 }
 
 std::string describe(const WindowRecord& record) {
-  return fmt::format("win_create({}[{}], name '{}')", name_of(record.dtype), record.count,
-                     record.name);
+  return fmt::format("win_create({}[{}], name '{}'{})", name_of(record.dtype), record.count,
+                     record.name, record.associated_weight ? ", associated weight" : "");
 }
 
 /// Every entry of `ends(i)` has i among `other_ends` of that rank.
@@ -78,8 +78,8 @@ std::vector<std::int32_t> ranks_of(const std::vector<WeightedRank>& list) {
 
 std::vector<std::byte> WindowRecord::to_blob() const {
   const RecordHead head{
-      .number = number,
       .dtype = dtype,
+      .associated_weight = associated_weight,
       .count = count,
       .place = place,
       .address = address,
@@ -100,9 +100,9 @@ WindowRecord WindowRecord::from_blob(std::span<const std::byte> blob) {
   }
   std::memcpy(&head, blob.data(), sizeof(head));
   auto rest = blob.subspan(sizeof(head));
-  WindowRecord record{.number = head.number,
-                      .dtype = head.dtype,
+  WindowRecord record{.dtype = head.dtype,
                       .count = head.count,
+                      .associated_weight = head.associated_weight,
                       .place = head.place,
                       .address = head.address};
   record.sources = take_list<std::vector<std::int32_t>>(rest, head.lengths[0]);
@@ -125,7 +125,7 @@ void check_records(const std::vector<WindowRecord>& records, int own) {
   for (std::size_t rank = 1; rank < records.size(); ++rank) {
     const WindowRecord& other = records[rank];
     if (other.name != first.name || other.dtype != first.dtype || other.count != first.count ||
-        other.number != first.number) {
+        other.associated_weight != first.associated_weight) {
       throw MismatchError(fmt::format("mismatched calls: rank 0 called {}, rank {} called {}",
                                       describe(first), rank, describe(other)));
     }

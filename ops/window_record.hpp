@@ -13,9 +13,9 @@ namespace bluefog::ops {
 
 /// What a rank tells all others of its part of a new window.
 struct WindowRecord {
-  std::uint32_t number = 0;
   Dtype dtype = Dtype::Float32;
   std::int64_t count = 0;
+  bool associated_weight = false;
   /// Of its block in its shared region.
   std::uint64_t place = 0;
   /// Of its tensor in its memory.

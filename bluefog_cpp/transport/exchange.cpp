@@ -157,6 +157,7 @@ bool Exchange::accept(Source& source, PeerWord& word) {
     const MessageHeader* const header = source.transport->arrived(source.rank, spec_.lane);
     if (header != nullptr && header->id == id_) {
       check(source, *header);
+      throw_if_refused(source, word);
       source.weight *= header->weight;
       source.accepted = true;
       --missing_headers_;
@@ -170,10 +171,7 @@ bool Exchange::accept(Source& source, PeerWord& word) {
       }
       continue;
     }
-    if (const std::string* const reason = word.refusal(source.rank, id_.call())) {
-      throw PeerFailure(source.rank, fmt::format("{}: rank {} ended this call with an error: {}",
-                                                 call_text(), source.rank, *reason));
-    }
+    throw_if_refused(source, word);
     const MessageHeader* const later = find_later(source, header);
     if (later == nullptr || !is_left_out(source, later->id)) {
       return false;
@@ -302,6 +300,13 @@ void Exchange::finish(Source& source) {
 void Exchange::throw_if_aborted(const Source& source) const {
   if (const auto reason = source.transport->aborted(source.rank, spec_.lane)) {
     throw PeerFailure(source.rank, fmt::format("{}: rank {} gave up in the middle of it: {}",
+                                               call_text(), source.rank, *reason));
+  }
+}
+
+void Exchange::throw_if_refused(const Source& source, const PeerWord& word) const {
+  if (const std::string* const reason = word.refusal(source.rank, id_.call())) {
+    throw PeerFailure(source.rank, fmt::format("{}: rank {} ended this call with an error: {}",
                                                call_text(), source.rank, *reason));
   }
 }

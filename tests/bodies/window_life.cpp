@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ namespace bluefog::testing {
 namespace {
 
 using ops::Window;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Window, RanksThatDoNotAgreeAllGetTheSameError) {
@@ -42,6 +44,11 @@ TEST(Window, RanksThatDoNotAgreeAllGetTheSameError) {
       EXPECT_THAT(error.what(), HasSubstr("does not hear it"));
     }
     EXPECT_THROW(create(5, plan, context.rank() == 0 ? "c" : "d"), MismatchError);
+    const auto counting = context.rank() == last ? ops::AssociatedWeight::On
+                                                 : ops::AssociatedWeight::Off;
+    EXPECT_THROW((void)Window::create(context, {.data = value.data(), .count = 5}, plan,
+                                      {.associated_weight = counting}),
+                 MismatchError);
     if (context.rank() == 0) {
       EXPECT_THROW(create(-1, plan, "e"), InvalidArgument);
     } else {
@@ -62,6 +69,8 @@ TEST(Window, WrongArgumentsAreRefused) {
     const auto window = Window::create(context, view, plan);
     EXPECT_THROW(window->put({.data = value.data(), .count = 4}), InvalidArgument);
     EXPECT_THROW(window->put({.data = nullptr, .count = 5}), InvalidArgument);
+    EXPECT_THROW(window->put({.data = value.data(), .count = 5, .device = {DeviceKind::Cuda, 0}}),
+                 UnsupportedError);
     EXPECT_THROW(window->put({.data = value.data(), .count = 5, .dtype = Dtype::Float16}),
                  InvalidArgument);
     EXPECT_THROW(window->put(view, {.destinations = {{{.rank = context.rank()}}}}),
@@ -76,6 +85,55 @@ TEST(Window, WrongArgumentsAreRefused) {
     EXPECT_THROW(window->put(view), StateError);
     EXPECT_THROW(window->update(), StateError);
     EXPECT_THROW(window->free(), StateError);
+  });
+}
+
+TEST(Window, CreatingWithoutAPeerNamesTheCallAndTheRankAndTheContextGoesOn) {
+  const Ranks ranks{.at_least = 2, .at_most = 3, .settings = [](Settings& settings, int) {
+                      settings.timeout = std::chrono::milliseconds(700);
+                    }};
+  on_ranks(ranks, [](Context& context) {
+    float value = 1.0F;
+    const BufferView view{.data = &value, .count = 1};
+    const auto create = [&] { return Window::create(context, view, full_plan(context)); };
+    if (context.rank() == 0) {
+      try {
+        (void)create();
+        ADD_FAILURE() << "expected an error";
+      } catch (const TimeoutError& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("win_create"), HasSubstr("from rank 1")));
+      }
+      meet(context);
+    } else {
+      meet(context);
+      EXPECT_THROW((void)create(), PeerFailure);
+    }
+    meet(context);
+    const auto window = create();
+    window->put(view);
+    window->free();
+  });
+}
+
+TEST(Window, FreeingWhatAPeerHasDestroyedIsRefused) {
+  on_ranks({.at_least = 2, .layouts = {Layout::OneHost}}, [](Context& context) {
+    float value = 1.0F;
+    auto window =
+        Window::create(context, {.data = &value, .count = 1}, full_plan(context), {.name = "one"});
+    if (context.rank() == 0) window.reset();
+    meet(context);
+    if (context.rank() == 0) {
+      context.engine().refuse("nothing to free here");  // the others count a call
+    } else {
+      try {
+        window->free();
+        ADD_FAILURE() << "expected an error";
+      } catch (const WindowGone& gone) {
+        EXPECT_THAT(gone.what(), AllOf(HasSubstr("window 'one', win_free"),
+                                       HasSubstr("rank 0 has destroyed it")));
+      }
+    }
+    meet(context);
   });
 }
 

@@ -48,7 +48,7 @@ MemoryReader::MemoryReader(Bootstrap& bootstrap, const std::vector<int>& ranks, 
     try {
       read(rank, probe.address, found.data(), found.size());
       can_read_[index] = found == probe.token;
-    } catch (const TransportError&) {
+    } catch (const Error&) {
       can_read_[index] = false;
     }
   }
@@ -67,6 +67,9 @@ void MemoryReader::read(int rank, std::uintptr_t address, std::byte* to, std::si
     iovec remote{.iov_base = reinterpret_cast<void*>(address + done), .iov_len = part};
     const ssize_t count =
         ::process_vm_readv(processes_[static_cast<std::size_t>(rank)], &local, 1, &remote, 1, 0);
+    if (count < 0 && errno == ESRCH) {
+      throw PeerFailure(rank, fmt::format("rank {}'s process has ended", rank));
+    }
     if (count <= 0) {
       throw TransportError(fmt::format("reading {} bytes of rank {}'s memory: {}", bytes, rank,
                                        count < 0 ? std::strerror(errno) : "nothing came"));

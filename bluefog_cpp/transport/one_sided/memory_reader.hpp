@@ -19,7 +19,8 @@ class MemoryReader {
     return can_read_[static_cast<std::size_t>(rank)];
   }
 
-  /// Copies `bytes` bytes at `address` of `rank`. @throws TransportError with the system's reason.
+  /// Copies `bytes` bytes at `address` of `rank`. @throws PeerFailure if its process has ended,
+  ///   TransportError with the system's reason.
   void read(int rank, std::uintptr_t address, std::byte* to, std::size_t bytes) const;
 
  private:
