@@ -156,6 +156,12 @@ void GradientAllreduce::step(const Round& /*round*/, const StepBucket& step_buck
     launched_ = 0;
     phase_ = Phase::Backward;
   }
+  try {
+    hooks_.check_in_place();
+  } catch (const StateError& error) {
+    fail_round(error.what());
+    throw StateError(fmt::format("rank {}, {}", context_.rank(), error.what()));
+  }
   finish_round();
   phase_ = Phase::Idle;
   for (const Bucket& bucket : buckets_) {

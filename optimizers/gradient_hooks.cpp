@@ -32,6 +32,10 @@ class Hook final : public autograd::PostAccumulateGradHook {
   std::size_t segment_;
 };
 
+bool is_in_place(const at::Tensor& parameter, const void* hook) {
+  return autograd::impl::post_acc_grad_hooks(parameter).get() == hook;
+}
+
 }  // namespace
 
 GradientHooks::GradientHooks(const std::vector<Bucket>& buckets, OnReady on_ready)
@@ -49,16 +53,31 @@ GradientHooks::GradientHooks(const std::vector<Bucket>& buckets, OnReady on_read
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const auto& segments = buckets[b].segments();
     for (std::size_t i = 0; i < segments.size(); ++i) {
-      autograd::impl::set_post_acc_grad_hooks(segments[i].parameter,
-                                              std::make_unique<Hook>(on_ready_, b, i));
-      hooked_.push_back(segments[i].parameter);
+      auto hook = std::make_unique<Hook>(on_ready_, b, i);
+      hooked_.push_back(
+          {.parameter = segments[i].parameter, .name = segments[i].name, .hook = hook.get()});
+      autograd::impl::set_post_acc_grad_hooks(segments[i].parameter, std::move(hook));
     }
   }
 }
 
 GradientHooks::~GradientHooks() {
-  for (const at::Tensor& parameter : hooked_) {
-    autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+  for (const Hooked& hooked : hooked_) {
+    if (is_in_place(hooked.parameter, hooked.hook)) {
+      autograd::impl::set_post_acc_grad_hooks(hooked.parameter, nullptr);
+    }
+  }
+}
+
+void GradientHooks::check_in_place() const {
+  for (const Hooked& hooked : hooked_) {
+    if (!is_in_place(hooked.parameter, hooked.hook)) {
+      throw StateError(fmt::format(
+          "parameter '{}': expected its post-accumulate gradient hook to be the one that averages "
+          "gradients, found another one, registered since (LibTorch has room for one): its gradient "
+          "is this rank's own",
+          hooked.name));
+    }
   }
 }
 

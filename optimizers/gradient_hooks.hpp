@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "optimizers/bucket.hpp"
@@ -24,9 +25,17 @@ class GradientHooks {
   GradientHooks& operator=(const GradientHooks&) = delete;
   ~GradientHooks();
 
+  /// @throws StateError naming a parameter whose hook somebody else has taken since.
+  void check_in_place() const;
+
  private:
   std::shared_ptr<const OnReady> on_ready_;
-  std::vector<at::Tensor> hooked_;
+  struct Hooked {
+    at::Tensor parameter;
+    std::string name;
+    const void* hook = nullptr;
+  };
+  std::vector<Hooked> hooked_;
 };
 
 /// Runs `callback` when the backward pass that is under way on this thread ends; an exception from

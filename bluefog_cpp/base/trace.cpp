@@ -183,10 +183,10 @@ class Timeline::Writer {
     const int number = static_cast<int>(rows_.size()) + 1;
     const std::string name =
         rows.empty() ? std::string(lane) : fmt::format("{} ({})", lane, rows.size() + 1);
-    pending_ += fmt::format(
+    write_soon(fmt::format(
         ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}"
         "}",
-        rank_, number, quoted(std::string_view(name)));
+        rank_, number, quoted(std::string_view(name))));
     rows.push_back(std::make_unique<Row>(Row{.number = number}));
     rows_.push_back(rows.back().get());
     return *rows.back();
@@ -201,9 +201,13 @@ class Timeline::Writer {
     const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                         system_start_.time_since_epoch() + (when - steady_start_))
                         .count();
+    write_soon(fmt::format(",\n{{{},\"ts\":{}.{:03},\"pid\":{},\"tid\":{}}}", fields, ns / 1000,
+                           ns % 1000, rank_, row.number));
+  }
+
+  void write_soon(std::string_view text) {
     const bool was_empty = pending_.empty();
-    pending_ += fmt::format(",\n{{{},\"ts\":{}.{:03},\"pid\":{},\"tid\":{}}}", fields, ns / 1000,
-                            ns % 1000, rank_, row.number);
+    pending_ += text;
     if (was_empty || pending_.size() >= kFlushBytes) {
       wake_.notify_one();
     }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/validation.hpp"
 #include "ops/window.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/python_owner.hpp"
@@ -49,10 +50,11 @@ ops::WindowGetOptions get_options(const std::optional<RankToWeight>& src, bool r
 std::shared_ptr<ops::Window> create(Context& context, const at::Tensor& tensor,
                                     const NeighborPlan& plan, const std::string& name,
                                     bool zero_init, bool associated_p) {
-  const BufferView view = view_of(tensor);
   std::shared_ptr<ops::Window> window;
   {
     const py::gil_scoped_release released;
+    BufferView view;
+    ops::validate(context, [&] { view = view_of(tensor); });
     window =
         ops::Window::create(context, view, plan,
                             {.name = name,

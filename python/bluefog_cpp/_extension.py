@@ -7,13 +7,13 @@ try:
 except ImportError as error:
     raise ImportError(
         f"the C++ core of bluefog_cpp cannot be loaded with torch {torch.__version__}: {error}. It "
-        "fits the torch that it was built against; build it again: pip install "
-        "--no-build-isolation bluefog_cpp") from error
+        "fits the torch that it was built against; build it again from its "
+        "sources: pip install --no-build-isolation .") from error
 
 _built, _found = _core.torch_version.split(".")[:2], torch.__version__.split(".")[:2]
 if _built != _found:
     raise ImportError(
         f"bluefog_cpp was built against torch {_core.torch_version}, found {torch.__version__}; "
-        "build it again: pip install --no-build-isolation bluefog_cpp")
+        "build it again from its sources: pip install --no-build-isolation .")
 
 core = _core

@@ -1,6 +1,6 @@
 """Every algorithm of the core, around any optimizer of `torch.optim`."""
 
-from typing import Any, Sequence, Union
+from typing import Any, Iterable, Sequence, Union
 
 import networkx as nx
 import torch
@@ -9,7 +9,7 @@ from bluefog_cpp import topology_util
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch._distributed_step import Models
-from bluefog_cpp.torch._optimizers import DistributedOptimizer, wrap
+from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
 from bluefog_cpp.torch._runtime import Runtime, current
 
 Graphs = Union[str, nx.DiGraph, Sequence[nx.DiGraph]]
@@ -18,8 +18,8 @@ Graphs = Union[str, nx.DiGraph, Sequence[nx.DiGraph]]
 _HAS_MOMENTUM = ("decent_lam", "quasi_global_momentum")
 
 
-class AlgorithmOptimizer(DistributedOptimizer):
-    """Steps by an algorithm of the core's."""
+class AlgorithmOptimizer(GradientOptimizer):
+    """Steps by an algorithm of the core's, over the graphs that it was made with."""
 
     def restart(self) -> None:
         """Forgets what the algorithm carries from step to step (corrections, tracked gradients,
@@ -64,6 +64,8 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     the reason. docs/optimizers.md has conditions, cost and source of each.
     """
     runtime = current()
+    if not isinstance(algorithm, str):
+        raise InvalidArgument(f"algorithm: expected a name, found {algorithm!r}")
     if algorithm in _HAS_MOMENTUM:
         _check_without_momentum(optimizer, algorithm)
     return wrap(optimizer, AlgorithmOptimizer, model, algorithm, num_steps_per_communication,
@@ -90,7 +92,7 @@ def _schedule_of(runtime: Runtime, graphs: Union[None, Graphs]) -> Any:
         return core.make_schedule(graphs, runtime.size, runtime.context.local_size)
     if isinstance(graphs, nx.DiGraph):
         return core.static_schedule(topology_util.to_mixing_matrix(graphs))
-    matrices = list(graphs)
+    matrices = list(graphs) if isinstance(graphs, Iterable) else [graphs]
     wrong = [graph for graph in matrices if not isinstance(graph, nx.DiGraph)]
     if wrong or not matrices:
         raise InvalidArgument("graphs: expected a name of `bftopo list`, a networkx.DiGraph or "

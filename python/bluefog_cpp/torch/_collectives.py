@@ -45,6 +45,15 @@ def synchronize(handle: int) -> Optional[torch.Tensor]:
 wait = synchronize
 
 
+def _source(runtime: Runtime, tensor: torch.Tensor, take: Callable = elements) -> torch.Tensor:
+    """What the core reads. Where there is no such thing the call counts as refused."""
+    try:
+        return take(tensor)
+    except Exception as error:
+        runtime.context.refuse(str(error))
+        raise
+
+
 # ---- neighbor_allreduce
 
 
@@ -69,7 +78,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
     """
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    source = elements(tensor)
+    source = _source(runtime, tensor)
     result = core.fresh_like(source)
     _run(runtime, source, result, step, name)
     return like(result, tensor)
@@ -84,7 +93,7 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = 
     """`neighbor_allreduce` in place: no memory is needed for the result."""
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    source = elements(tensor)
+    source = _source(runtime, tensor)
     _run(runtime, source, source, step, name)
     return store(source, tensor)
 
@@ -99,7 +108,7 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optiona
     """Starts `neighbor_allreduce`; the tensor may not change until its handle was waited for."""
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    source = elements(tensor)
+    source = _source(runtime, tensor)
     result = core.fresh_like(source)
     work = core.start_neighbor_allreduce(runtime.context, source, result, step.plan, step.checked,
                                          name or "")
@@ -116,7 +125,7 @@ def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: Option
     """Starts `neighbor_allreduce_`."""
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    source = elements(tensor)
+    source = _source(runtime, tensor)
     work = core.start_neighbor_allreduce(runtime.context, source, source, step.plan, step.checked,
                                          name or "")
     return runtime.add(work, lambda _: store(source, tensor), step.failed)
@@ -173,7 +182,7 @@ def hierarchical_neighbor_allreduce_nonblocking(
 def _start_hierarchical(runtime, tensor, self_weight, src, dst, enable_topo_check, name) -> int:
     step = runtime.or_refuse(
         lambda: _plans.machine_plan(runtime, self_weight, src, dst, enable_topo_check))
-    result = copied(tensor)
+    result = _source(runtime, tensor, copied)
     work = core.start_hierarchical_neighbor_allreduce(runtime.context, result, step.plan,
                                                       step.checked, name or "")
     return runtime.add(work, lambda _: like(result, tensor), step.failed)
@@ -196,7 +205,7 @@ def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local:
 def allreduce_nonblocking(tensor: torch.Tensor, average: bool = True,
                           is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
     """Starts `allreduce`."""
-    return _start_in_place(copied(tensor), tensor, like, _allreduce(average, is_hierarchical_local),
+    return _start_in_place(copied, tensor, like, _allreduce(average, is_hierarchical_local),
                            name)
 
 
@@ -211,7 +220,7 @@ def allreduce_(tensor: torch.Tensor, average: bool = True, is_hierarchical_local
 def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
                            is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
     """Starts `allreduce_`."""
-    return _start_in_place(elements(tensor), tensor, store,
+    return _start_in_place(elements, tensor, store,
                            _allreduce(average, is_hierarchical_local), name)
 
 
@@ -232,7 +241,7 @@ def broadcast(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) 
 @ranged
 def broadcast_nonblocking(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
     """Starts `broadcast`."""
-    return _start_in_place(copied(tensor), tensor, like, _broadcast(root_rank), name)
+    return _start_in_place(copied, tensor, like, _broadcast(root_rank), name)
 
 
 @ranged
@@ -244,16 +253,17 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None)
 @ranged
 def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
     """Starts `broadcast_`."""
-    return _start_in_place(elements(tensor), tensor, store, _broadcast(root_rank), name)
+    return _start_in_place(elements, tensor, store, _broadcast(root_rank), name)
 
 
 def _broadcast(root_rank: int) -> Callable:
     return lambda context, buffer, name: core.start_broadcast(context, buffer, root_rank, name)
 
 
-def _start_in_place(buffer: torch.Tensor, tensor: torch.Tensor, finish: Callable, start: Callable,
+def _start_in_place(take: Callable, tensor: torch.Tensor, finish: Callable, start: Callable,
                     name: Optional[str]) -> int:
     runtime = current()
+    buffer = _source(runtime, tensor, take)
     work = start(runtime.context, buffer, name or "")
     return runtime.add(work, lambda _: finish(buffer, tensor))
 
@@ -272,7 +282,7 @@ def allgather(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
 def allgather_nonblocking(tensor: torch.Tensor, name: Optional[str] = None) -> int:
     """Starts `allgather`."""
     runtime = current()
-    work = core.start_allgather(runtime.context, elements(tensor), name or "")
+    work = core.start_allgather(runtime.context, _source(runtime, tensor), name or "")
     return runtime.add(work, lambda result: like(result, tensor))
 
 
@@ -296,8 +306,8 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
     runtime = current()
     step = runtime.or_refuse(
         lambda: _plans.gather_plan(runtime, src_ranks, dst_ranks, enable_topo_check))
-    work = core.start_neighbor_allgather(runtime.context, elements(tensor), step.plan, step.checked,
-                                         name or "")
+    work = core.start_neighbor_allgather(runtime.context, _source(runtime, tensor), step.plan,
+                                         step.checked, name or "")
     return runtime.add(work, lambda result: like(result, tensor), step.failed)
 
 

@@ -3,7 +3,7 @@ optimizer make each local step."""
 
 import sys
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 import torch
 
@@ -53,17 +53,36 @@ class DistributedStep:
         self._closure: Optional[Callable] = None
         self._loss = None
         self._skips_local_step = False
+        self.holds_windows = False
         parameters = parameters_of(models)
         this = weakref.ref(self)
         # Others may keep state in a group, which belongs to all of its parameters.
         by_bucket = base.__module__.startswith("torch.optim") and not self._reevaluates
-        self.core = core.DistributedOptimizer(
+        self._retire_others({id(parameter) for _, parameter in parameters})
+        self._core: Optional[core.DistributedOptimizer] = core.DistributedOptimizer(
             self.context, [list(group["params"]) for group in optimizer.param_groups],
             lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket,
             **options)
+        self._parameters = {id(parameter) for _, parameter in parameters}
         self._places = _places_of(models)
         self._passes = _BackwardPasses(self, [parameter for _, parameter in parameters])
         runtime.optimizers.add(self)
+
+    @property
+    def core(self) -> "core.DistributedOptimizer":
+        if self._core is None:
+            raise StateError("this optimizer has ended: its parameters were wrapped again; use the new "
+                             "one")
+        return self._core
+
+    def _retire_others(self, parameters: Set[int]) -> None:
+        """Whoever runs a notebook's cell again wraps again, while the name still holds the old one."""
+        for other in list(current().optimizers):
+            if other._parameters & parameters and not other.holds_windows:
+                other.drain()
+                other._core = None
+                other.context.close()
+                current().optimizers.discard(other)
 
     @property
     def communicates_next(self) -> bool:
@@ -125,7 +144,8 @@ class DistributedStep:
         self.context.close()
 
     def abandon(self) -> None:
-        self.core.abandon()
+        if self._core is not None:
+            self._core.abandon()
         self.context.abandon()
 
     def _prepare(self, before) -> Optional[_plans.Step]:

@@ -198,9 +198,9 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, models: Models, algorithm
         raise InvalidArgument(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
     if isinstance(optimizer, DistributedOptimizer):
         raise InvalidArgument("expected a plain optimizer, found one that is distributed already")
-    if num_steps_per_communication < 1:
+    if not isinstance(num_steps_per_communication, int) or num_steps_per_communication < 1:
         raise InvalidArgument("num_steps_per_communication: expected 1 or more, found "
-                              f"{num_steps_per_communication}")
+                              f"{num_steps_per_communication!r}")
     base = type(optimizer)
     wrapped_class = type(base.__name__, (kind, base), {"__doc__": base.__doc__,
                                                        "__module__": base.__module__})

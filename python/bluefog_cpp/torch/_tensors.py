@@ -9,6 +9,8 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where the core can take it, else a copy that it can take."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"expected a torch.Tensor, found {type(tensor).__name__}")
+    if tensor.is_neg():
+        tensor = tensor.detach().resolve_neg()
     if tensor.is_cpu and tensor.layout == torch.strided:
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
     if tensor.layout == torch.strided and tensor.device.type != "meta":

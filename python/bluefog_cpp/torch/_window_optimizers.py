@@ -30,6 +30,7 @@ class WindowOptimizer(DistributedOptimizer):
         for name in self._window_names:
             _windows.win_free(name)
         self._window_names = []
+        self._distributed.holds_windows = False
 
     def _register_windows(self, prefix: Optional[str]) -> None:
         names = [f"{prefix or type(self).__name__} bucket {place}"
@@ -39,6 +40,7 @@ class WindowOptimizer(DistributedOptimizer):
                 raise InvalidArgument(
                     f"a window '{name}' exists: give each optimizer a window_prefix of its own")
         self._window_names = names
+        self._distributed.holds_windows = True
 
     def _before_round(self) -> Optional[Step]:
         # Parameters whose memory was replaced come back into their buckets first.

@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional
 import torch
 
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch._collectives import poll, synchronize
 from bluefog_cpp.torch._plans import DstWeights, send_weights
 from bluefog_cpp.torch._ranges import ranged
@@ -25,6 +25,18 @@ class Window:
     def __init__(self, core_window, tensor: torch.Tensor):
         self.core = core_window
         self.tensor = tensor
+        self._place = self._place_of(tensor)
+
+    @staticmethod
+    def _place_of(tensor: torch.Tensor):
+        return tensor.data_ptr(), tensor.numel(), tensor.dtype
+
+    def check_in_place(self, rank: int, name: str) -> None:
+        if self._place_of(self.tensor) != self._place:
+            raise StateError(
+                f"rank {rank}, window '{name}': expected its tensor to keep the memory that it had when "
+                "the window was created, found it resized or its data replaced; free the window and "
+                "create it again")
 
 
 # ---- life
@@ -35,7 +47,8 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     """Collective. A window over `tensor` and the topology: a buffer for each in-neighbour, filled
     with this rank's own value, or with zeros. The tensor is kept; `win_update` writes into it.
 
-    False, with a line in the log, if a window of that name exists. Raises InvalidArgument for a
+    The tensor keeps its memory while the window exists: after `resize_` or `data = …` its calls raise
+    StateError. False, with a line in the log, if a window of that name exists. Raises InvalidArgument for a
     tensor that is not contiguous or not of a floating dtype, MismatchError where ranks differ.
     """
     runtime = current()
@@ -243,11 +256,13 @@ def _set_associated_p(on: bool) -> None:
 
 def _window(runtime: Runtime, name: str) -> Window:
     try:
-        return runtime.windows[name]
+        window = runtime.windows[name]
     except KeyError:
         raise InvalidArgument(f"rank {runtime.rank}: expected the name of a window "
                               f"({', '.join(sorted(runtime.windows)) or 'there is none'}), found "
                               f"{name!r}") from None
+    window.check_in_place(runtime.rank, name)
+    return window
 
 
 def _start_store(kind: str, tensor, name, self_weight, dst_weights, require_mutex) -> int:

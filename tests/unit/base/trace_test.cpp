@@ -171,6 +171,25 @@ TEST_F(TimelineTest, ThreadsShareOneFile) {
 }
 
 // What was written is on disk soon, and is an array that only lacks its closing bracket.
+// Also the first span of a row, whose name comes before it, and with nothing after it.
+TEST_F(TimelineTest, SpansReachTheFileWhileNothingElseHappens) {
+  Timeline timeline(prefix(), 0);
+  for (const std::string lane : {"first", "second"}) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // all before is written
+    timeline.begin(lane, "lonely");
+    timeline.end(lane);
+    const auto has_span = [&] {
+      const std::string written = text(0);
+      return written.find(lane) != std::string::npos && written.ends_with('}') &&
+             std::count(written.begin(), written.end(), 'E') > (lane == "first" ? 0 : 1);
+    };
+    for (int i = 0; i < 500 && !has_span(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EXPECT_TRUE(has_span()) << text(0);
+  }
+}
+
 TEST_F(TimelineTest, SurvivesTheDeathOfItsProcess) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
