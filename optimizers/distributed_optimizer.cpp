@@ -107,6 +107,9 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   if (statement.problem.empty()) {
     statement.problem = why_untrainable(options.algorithm, sorted.trained);
   }
+  if (statement.problem.empty()) {
+    statement.problem = why_doubled_momentum(options.algorithm, optimizer);
+  }
   check_ranks_agree(*context_, "DistributedOptimizer", statement);
   frozen_ = std::move(sorted.frozen);
   buckets_ = make_buckets(sorted.trained, bucket_bytes);

@@ -115,4 +115,23 @@ std::string why_untrainable(const NamedTensors& parameters, const ModelParameter
   return {};
 }
 
+std::string why_doubled_momentum(AlgorithmKind algorithm,
+                                 const torch::optim::Optimizer& optimizer) {
+  if (algorithm != AlgorithmKind::DecentLam && algorithm != AlgorithmKind::QuasiGlobalMomentum) {
+    return {};
+  }
+  const auto& groups = optimizer.param_groups();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto* const sgd = groups[i].has_options()
+                                ? dynamic_cast<const torch::optim::SGDOptions*>(&groups[i].options())
+                                : nullptr;
+    if (sgd != nullptr && sgd->momentum() > 0.0) {
+      return fmt::format(
+          "{} has a momentum of its own: expected an optimizer without, found SGD with {} in group {}",
+          name_of(algorithm), sgd->momentum(), i);
+    }
+  }
+  return {};
+}
+
 }  // namespace bluefog::optimizers

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "optimizers/options.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace torch::optim {
@@ -28,5 +29,9 @@ struct ModelParameters {
 [[nodiscard]] std::string why_untrainable(const NamedTensors& parameters,
                                           const ModelParameters& sorted,
                                           const torch::optim::Optimizer& optimizer);
+
+/// Why an algorithm that brings momentum cannot step by the optimizer; empty if it can.
+[[nodiscard]] std::string why_doubled_momentum(AlgorithmKind algorithm,
+                                               const torch::optim::Optimizer& optimizer);
 
 }  // namespace bluefog::optimizers

@@ -224,6 +224,25 @@ TEST(Momentum, AboveAHalfDecentLamExpectsPlansThatStay) {
   });
 }
 
+TEST(Momentum, OfTheOptimizerAsWellIsRefused) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (const AlgorithmKind kind : {AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+      DistributedOptimizerOptions options;
+      options.algorithm = kind;
+      try {
+        const optimizers::DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
+                                                         options);
+        ADD_FAILURE() << "expected an error";
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), HasSubstr("a momentum of its own"));
+        EXPECT_THAT(error.what(), HasSubstr("found SGD with 0.9 in group 0"));
+      }
+    }
+  });
+}
+
 TEST(Momentum, OutsideItsRangeIsRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const Schedule full = topology::static_schedule(topology::fully_connected(context.size()));
