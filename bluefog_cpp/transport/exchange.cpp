@@ -157,7 +157,6 @@ bool Exchange::accept(Source& source, PeerWord& word) {
     const MessageHeader* const header = source.transport->arrived(source.rank, spec_.lane);
     if (header != nullptr && header->id == id_) {
       check(source, *header);
-      throw_if_refused(source, word);
       source.weight *= header->weight;
       source.accepted = true;
       --missing_headers_;

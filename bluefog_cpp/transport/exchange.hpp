@@ -207,7 +207,7 @@ class Exchange {
   bool consume_each(PeerWord& word);
   void finish(Source& source);
   void throw_if_aborted(const Source& source) const;
-  /// Also where its message has come: without its part the call is not what its ranks agreed on.
+  /// @throws PeerFailure if that rank has told that it ended this call with an error.
   void throw_if_refused(const Source& source, const PeerWord& word) const;
   [[nodiscard]] std::string call_text() const;
 

@@ -19,7 +19,6 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
-#include "ops/pair_gossip.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"
 #include "topology/static_graphs.hpp"
@@ -155,30 +154,6 @@ TEST(Failure, ARefusedCallBesideARestingOneHoldsUpNobody) {
       work.wait();
       // A call that nobody holds goes on by itself; the others have come to their barrier.
       ops::barrier(context);
-    }
-  });
-}
-
-// What the first one sent lies there, but the call is not what its ranks agreed on any more.
-TEST(Failure, WhoComesLateToACallThatWasGivenUpHearsOfIt) {
-  const Ranks two{.at_least = 2, .at_most = 2, .settings = [](Settings& settings, int) {
-                    settings.timeout = std::chrono::milliseconds(500);
-                  }};
-  on_ranks(two, [](Context& context) {
-    const bool is_late = context.rank() == 1;
-    float value = is_late ? 10 : 2;
-    const BufferView buffer{.data = &value, .count = 1};
-    const std::vector<std::function<void()>> calls{
-        [&] { ops::pair_gossip(context, buffer, 1 - context.rank()); },
-        [&] { ops::neighbor_allreduce(context, buffer, ring(context)); }};
-    for (const auto& call : calls) {
-      if (is_late) meet(context);
-      const auto [rank, text] = failure_of(call);
-      EXPECT_EQ(rank, is_late ? 0 : -1) << text;
-      EXPECT_THAT(text, HasSubstr(is_late ? "rank 0 ended this call" : "BLUEFOG_TIMEOUT"));
-      EXPECT_EQ(value, is_late ? 10 : 2);
-      if (!is_late) meet(context);
-      meet(context);
     }
   });
 }
