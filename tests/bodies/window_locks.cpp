@@ -138,9 +138,12 @@ TEST(Window, AMutexThatThisThreadHoldsIsRefused) {
   });
 }
 
+#if !defined(__SANITIZE_THREAD__)  // which reports the release by the wrong thread, as it should
 TEST(Window, ALockThatAnotherThreadDropsStaysTakenUntilItsThreadEnds) {
-  const Ranks ranks{.layouts = {Layout::OneHost}, .settings = [](Settings& settings, int) {
-                      settings.timeout = std::chrono::milliseconds(500);
+  const Ranks ranks{.at_most = 2,
+                    .layouts = {Layout::OneHost},
+                    .settings = [](Settings& settings, int) {
+                      settings.timeout = std::chrono::seconds(2);
                     }};
   on_ranks(ranks, [](Context& context) {
     float value = 0.0F;
@@ -163,6 +166,7 @@ TEST(Window, ALockThatAnotherThreadDropsStaysTakenUntilItsThreadEnds) {
     window->free();
   });
 }
+#endif
 
 // All keep the window, or none does.
 TEST(Window, FreeingIsRefusedOnEveryRankWhereAThreadHoldsAMutex) {
