@@ -7,6 +7,7 @@
 #include <boost/container/small_vector.hpp>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <span>
@@ -435,9 +436,10 @@ void WindowCore::fetch_from(WindowCall& call, const WeightedRank& source) {
   const WindowMemory* const memory = reachable(source.rank, call.name());
   if (memory != nullptr && hub_->reader().reaches(source.rank)) {
     const double mass = counts_weight() ? source.weight * memory->mass().load() : 0.0;
+    const auto read = [&](std::byte* to) { read_from(call, source.rank, to); };
     own_->store_read(
         index, {.weight = source.weight, .mass = mass},
-        [&](std::byte* to) { read_from(call, source.rank, to); },
+        std::ref(read),  // a function of three captures would allocate
         take);
     return;
   }
