@@ -140,7 +140,7 @@ def _still_there(running: Dict[str, int]) -> Dict[str, int]:
 def _become_engine() -> None:
     """In each rank: the engine whose number is the rank."""
     os.execv(sys.executable, [sys.executable, "-m", "ipyparallel.engine", f"--profile={PROFILE}",
-                              f"--id={os.environ.get('RANK', '0')}"])
+                              f"--IPEngine.id={os.environ.get('RANK', '0')}"])
 
 
 def main() -> None:
