@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 
-#include "ops/collectives.hpp"
+#include "ops/allgather_parts.hpp"
 
 namespace bluefog::benchmarks {
 
@@ -16,20 +15,11 @@ double quantile(std::vector<double> values, double q) {
 }
 
 std::vector<double> slowest(Context& context, const std::vector<double>& own) {
-  const auto rounds = own.size();
-  std::vector<double> all;
-  ops::allgather(context, {own.data(), static_cast<std::int64_t>(rounds), Dtype::Float64},
-                 [&](const std::vector<std::int64_t>& counts) {
-                   std::int64_t total = 0;
-                   for (const auto count : counts) {
-                     total += count;
-                   }
-                   all.resize(static_cast<std::size_t>(total));
-                   return BufferView{all.data(), total, Dtype::Float64};
-                 });
-  std::vector<double> worst(rounds, 0.0);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    worst[i % rounds] = std::max(worst[i % rounds], all[i]);
+  std::vector<double> worst(own.size(), 0.0);
+  for (const std::vector<double>& theirs : ops::allgather_parts(context, own)) {
+    for (std::size_t i = 0; i < worst.size(); ++i) {
+      worst[i] = std::max(worst[i], theirs[i]);
+    }
   }
   return worst;
 }

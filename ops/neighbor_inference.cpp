@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <iterator>
 #include <string>
 #include <string_view>
 
 #include "bluefog_cpp/base/error.hpp"
-#include "ops/collectives.hpp"
+#include "ops/allgather_parts.hpp"
 #include "ops/validation.hpp"
 #include "topology/edge_list.hpp"
 
@@ -35,26 +33,9 @@ void check_others(const Context& context, std::vector<int> ranks, std::string_vi
 /// What each rank named, by rank.
 Neighbors gather(Context& context, const std::vector<int>& named, std::string_view what) {
   validate(context, [&] { check_others(context, named, what); });
-  const std::vector<std::int32_t> own(named.begin(), named.end());
-  std::vector<std::int64_t> counts;
-  std::vector<std::int32_t> all;
-  allgather(context, {own.data(), std::ssize(own), Dtype::Int32},
-            [&](const std::vector<std::int64_t>& found) {
-              counts = found;
-              std::int64_t total = 0;
-              for (const std::int64_t count : counts) {
-                total += count;
-              }
-              all.resize(static_cast<std::size_t>(total));
-              return BufferView{.data = all.data(), .count = total, .dtype = Dtype::Int32};
-            },
-            {.name = std::string(what)});
-  Neighbors neighbors;
-  auto next = all.begin();
-  for (const std::int64_t count : counts) {
-    neighbors.emplace_back(next, next + count);
-    std::ranges::sort(neighbors.back());
-    next += count;
+  Neighbors neighbors = allgather_parts(context, named, {.name = std::string(what)});
+  for (std::vector<int>& ranks : neighbors) {
+    std::ranges::sort(ranks);
   }
   return neighbors;
 }

@@ -8,14 +8,13 @@
 #include <chrono>
 #include <exception>
 #include <functional>
-#include <iterator>
-#include <numeric>
 #include <span>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/exchange.hpp"
 #include "bluefog_cpp/transport/one_sided/window_gone.hpp"
+#include "ops/allgather_parts.hpp"
 #include "ops/collectives.hpp"
 #include "ops/combine.hpp"
 #include "ops/served_window.hpp"
@@ -27,29 +26,6 @@ namespace {
 constexpr std::chrono::milliseconds kLockPeriod{50};
 /// Where a lock is taken for a rank whose memory is not shared.
 constexpr std::string_view kServed = "a call of a rank on another host";
-
-/// Collective. What each rank says, by rank: a call like others, so that one who stalls or makes
-/// another call is named.
-std::vector<std::vector<std::byte>> gather(Context& context, std::span<const std::byte> own,
-                                           std::string name) {
-  std::vector<std::int64_t> counts;
-  std::vector<std::byte> all;
-  allgather(context, {own.data(), std::ssize(own), Dtype::UInt8},
-            [&](const std::vector<std::int64_t>& found) {
-              counts = found;
-              const auto total = std::accumulate(found.begin(), found.end(), std::int64_t{0});
-              all.resize(static_cast<std::size_t>(total));
-              return BufferView{.data = all.data(), .count = total, .dtype = Dtype::UInt8};
-            },
-            {.name = std::move(name)});
-  std::vector<std::vector<std::byte>> said;
-  auto next = all.begin();
-  for (const std::int64_t count : counts) {
-    said.emplace_back(next, next + count);
-    next += count;
-  }
-  return said;
-}
 
 std::string message_of(const std::exception_ptr& error) {
   try {
@@ -102,7 +78,8 @@ std::vector<WindowRecord> WindowCore::exchange(WindowRecord own, std::exception_
     own.error = message_of(refusal);
   }
   std::vector<WindowRecord> records;
-  for (const auto& blob : gather(*context_, own.to_blob(), "win_create")) {
+  // A call like others, so that one who stalls or makes another call is named.
+  for (const auto& blob : allgather_parts(*context_, own.to_blob(), {.name = "win_create"})) {
     records.push_back(WindowRecord::from_blob(blob));
   }
   if (refusal) {
@@ -181,17 +158,15 @@ void WindowCore::close() {
   }
   // Every rank takes part, and all keep the window or none does.
   const std::string obstacle = obstacle_to_freeing();
-  const auto obstacles = gather(*context_, std::as_bytes(std::span(obstacle)),
-                                fmt::format("{} '{}'", kCall, name_));
+  const std::vector<std::string> obstacles =
+      allgather_parts(*context_, obstacle, {.name = fmt::format("{} '{}'", kCall, name_)});
   if (!obstacle.empty()) {
     throw StateError(fmt::format("{}: {}", where(kCall), obstacle));
   }
   for (std::size_t rank = 0; rank < obstacles.size(); ++rank) {
-    if (const auto& blob = obstacles[rank]; !blob.empty()) {
-      throw PeerFailure(static_cast<int>(rank),
-                        fmt::format("{}: rank {} did not free it: {}", where(kCall), rank,
-                                    std::string_view(reinterpret_cast<const char*>(blob.data()),
-                                                     blob.size())));
+    if (!obstacles[rank].empty()) {
+      throw PeerFailure(static_cast<int>(rank), fmt::format("{}: rank {} did not free it: {}",
+                                                            where(kCall), rank, obstacles[rank]));
     }
   }
   is_closed_ = true;

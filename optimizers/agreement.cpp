@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
-#include <span>
 #include <sstream>
 
 #include "bluefog_cpp/base/error.hpp"
-#include "ops/collectives.hpp"
+#include "ops/allgather_parts.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -28,28 +26,6 @@ std::uint64_t hash_of(std::string_view text) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   }
   return hash;
-}
-
-/// What every rank says.
-std::vector<std::string> gather(Context& context, std::string_view subject,
-                                std::span<const std::byte> mine) {
-  std::vector<std::byte> all;
-  std::vector<std::int64_t> sizes;
-  const auto room = [&](const std::vector<std::int64_t>& counts) {
-    sizes = counts;
-    all.resize(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0LL)));
-    return BufferView{
-        .data = all.data(), .count = static_cast<std::int64_t>(all.size()), .dtype = Dtype::UInt8};
-  };
-  ops::allgather(context, {mine.data(), static_cast<std::int64_t>(mine.size()), Dtype::UInt8}, room,
-                 {.name = std::string(subject)});
-  std::vector<std::string> texts;
-  const auto* next = reinterpret_cast<const char*>(all.data());
-  for (const std::int64_t size : sizes) {
-    texts.emplace_back(next, static_cast<std::size_t>(size));
-    next += size;
-  }
-  return texts;
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -86,11 +62,15 @@ std::vector<std::string> split(const std::string& text) {
 }  // namespace
 
 void check_ranks_agree(Context& context, std::string_view subject, const Statement& statement) {
+  const auto gather = [&](const std::string& said) {
+    return ops::allgather_parts(context, said, {.name = std::string(subject)});
+  };
   const std::string text = fmt::format("{}", fmt::join(statement.lines, "\n"));
   const Digest mine{.hash = hash_of(text), .has_problem = statement.problem.empty() ? 0U : 1U};
   bool all_equal = true;
   bool any_problem = false;
-  for (const std::string& blob : gather(context, subject, std::as_bytes(std::span(&mine, 1)))) {
+  const std::string own(reinterpret_cast<const char*>(&mine), sizeof mine);
+  for (const std::string& blob : gather(own)) {
     Digest theirs;
     if (blob.size() != sizeof theirs) {
       throw MismatchError(
@@ -101,7 +81,7 @@ void check_ranks_agree(Context& context, std::string_view subject, const Stateme
     any_problem = any_problem || theirs.has_problem != 0;
   }
   if (any_problem) {
-    const auto problems = gather(context, subject, std::as_bytes(std::span(statement.problem)));
+    const std::vector<std::string> problems = gather(statement.problem);
     if (!statement.problem.empty()) {
       throw InvalidArgument(
           fmt::format("rank {}, {}: {}", context.rank(), subject, statement.problem));
@@ -115,7 +95,7 @@ void check_ranks_agree(Context& context, std::string_view subject, const Stateme
     }
   }
   if (!all_equal) {
-    throw_first_difference(subject, gather(context, subject, std::as_bytes(std::span(text))));
+    throw_first_difference(subject, gather(text));
   }
 }
 

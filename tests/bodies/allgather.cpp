@@ -1,10 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "ops/allgather_parts.hpp"
 #include "ops/collectives.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"
@@ -76,6 +79,23 @@ TEST(Allgather, InputMayLieInTheResult) {
     for (std::size_t k = 0; k < memory.size(); ++k) {
       ASSERT_EQ(memory[k], static_cast<float>(k / each)) << k;
     }
+  });
+}
+
+TEST(Allgather, PartsAreWhatTheRanksPassed) {
+  on_ranks([](Context& context) {
+    std::vector<std::string> texts;
+    std::vector<std::vector<double>> numbers;
+    for (int rank = 0; rank < context.size(); ++rank) {
+      texts.emplace_back(static_cast<std::size_t>(rank), static_cast<char>('a' + rank));
+      numbers.emplace_back(static_cast<std::size_t>(2 * rank), 0.5 * rank);
+    }
+    const auto own = static_cast<std::size_t>(context.rank());
+    EXPECT_EQ(ops::allgather_parts(context, texts[own], {.name = "texts"}), texts);
+    EXPECT_EQ(ops::allgather_parts(context, numbers[own]), numbers);
+    const std::vector<std::int32_t> integer(1, -context.rank());
+    EXPECT_EQ(ops::allgather_parts(context, integer).back(),
+              std::vector<std::int32_t>{1 - context.size()});
   });
 }
 
