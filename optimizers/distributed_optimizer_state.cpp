@@ -1,0 +1,326 @@
+#include "optimizers/distributed_optimizer_state.hpp"
+
+#include <c10/util/Type.h>
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <typeinfo>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/agreement.hpp"
+#include "optimizers/algorithm_choice.hpp"
+#include "optimizers/flat_state.hpp"
+#include "optimizers/model_check.hpp"
+#include "optimizers/model_statement.hpp"
+#include "optimizers/round_calls.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+std::shared_ptr<Context> required(std::shared_ptr<Context> context) {
+  if (!context) {
+    throw InvalidArgument("DistributedOptimizer: expected a context, found a null pointer");
+  }
+  return context;
+}
+
+}  // namespace
+
+DistributedOptimizer::State::State(std::shared_ptr<Context> context,
+                                   torch::optim::Optimizer& optimizer, NamedTensors parameters,
+                                   const DistributedOptimizerOptions& options, NamedTensors buffers)
+    : context_(required(std::move(context))),
+      optimizer_(optimizer),
+      options_(options),
+      buffers_(*context_, std::move(buffers), options.buffers) {
+  parameters = without_repeats(std::move(parameters));
+  ModelParameters sorted = sort_parameters(parameters, optimizer);
+  const std::int64_t bucket_bytes =
+      options.bucket_bytes > 0 ? options.bucket_bytes : context_->settings().fusion_threshold_bytes;
+  Statement statement = statement_of(sorted, options, bucket_bytes);
+  if (statement.problem.empty()) {
+    statement.problem = why_invalid(options, context_->size());
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_untrainable(parameters, sorted, optimizer);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_untrainable(options.algorithm, sorted.trained);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_doubled_momentum(options.algorithm, optimizer);
+  }
+  check_ranks_agree(*context_, "DistributedOptimizer", statement);
+  frozen_ = std::move(sorted.frozen);
+  buckets_ = make_buckets(sorted.trained, bucket_bytes);
+  local_step_.emplace(optimizer, buckets_, options.stepping);
+  step_bucket_ = [this](const Bucket& bucket) { (*local_step_)(bucket); };
+  algorithm_ = make_algorithm(options, *context_, buckets_);
+  if (algorithm_->averages_with_neighbors() && !options.plans) {
+    options_.schedule = mixing_of(options, context_->size());
+  }
+  algorithm_->expect(communicates_next());
+}
+
+DistributedOptimizer::State::~State() {
+  try {
+    algorithm_->drain();
+  } catch (const std::exception& error) {
+    context_->log().error(
+        fmt::format("a distributed optimizer ended with work in flight: {}", error.what()));
+  }
+}
+
+void DistributedOptimizer::State::check_before_step() {
+  for (const NamedTensor& item : frozen_) {
+    if (item.tensor.requires_grad()) {
+      throw StateError(fmt::format(
+          "rank {}, parameter '{}': expected it to stay frozen as when the distributed optimizer was "
+          "made, found it requiring gradients; make a new distributed optimizer",
+          context_->rank(), item.name));
+    }
+  }
+  try {
+    local_step_->check_unchanged();
+  } catch (const StateError& error) {
+    throw StateError(fmt::format("rank {}: {}", context_->rank(), error.what()));
+  }
+  take_back_parameters();
+}
+
+void DistributedOptimizer::State::take_back_parameters() {
+  bool is_bound = true;
+  for (const Bucket& bucket : buckets_) {
+    is_bound = is_bound && bucket.is_bound();
+  }
+  if (is_bound) {
+    return;
+  }
+  // What is in flight still writes into the buckets; the new values replace its result.
+  algorithm_->drain();
+  try {
+    for (Bucket& bucket : buckets_) {
+      for (const std::string& name : bucket.rebind()) {
+        context_->log().debug(fmt::format(
+            "parameter '{}': its memory was replaced; its value is back in its bucket", name));
+      }
+    }
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("rank {}, {}", context_->rank(), error.what()));
+  }
+}
+
+Round DistributedOptimizer::State::next_round() {
+  Round round{.plan = nullptr,
+              .check = ops::PlanCheck::Trusted,
+              .index = round_count_,
+              .averaging = averaging_};
+  if (averaging_ == Averaging::Global || averaging_ == Averaging::Nobody) {
+    next_plan_ = nullptr;
+    return round;
+  }
+  if (averaging_ == Averaging::Machines && !next_plan_) {
+    throw StateError(fmt::format(
+        "rank {}: expected a plan for this round between machines, from set_next_plan",
+        context_->rank()));
+  }
+  if (next_plan_) {
+    round.plan = made_plan_ = std::exchange(next_plan_, nullptr);
+    round.check = next_check_;
+  } else if (algorithm_->averages_with_neighbors() && options_.plans) {
+    round.plan = made_plan_ = checked(options_.plans(round_count_), "plans");
+    round.check = options_.plan_check;
+  } else if (algorithm_->averages_with_neighbors()) {
+    round.plan = options_.schedule->plan_for(context_->rank(), round_count_);
+    made_plan_ = nullptr;
+  }
+  return round;
+}
+
+void DistributedOptimizer::State::step() {
+  const bool communicates = communicates_next();
+  const std::size_t call_count = calls_due();
+  Round round;
+  run_round(*context_, call_count, [&](std::size_t& issued) {
+    check_before_step();
+    if (communicates) {
+      round = next_round();
+    }
+    issued = call_count;  // from here on the algorithm accounts for its calls
+  });
+  if (communicates) {
+    algorithm_->step(round, step_bucket_);
+    buffers_.after_round();
+    ++round_count_;
+  } else {
+    algorithm_->step_alone(step_bucket_);
+  }
+  ++step_count_;
+  algorithm_->expect(communicates_next());
+}
+
+at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
+  if (!closure) {
+    run_round(*context_, calls_due(), [this](std::size_t&) {
+      throw InvalidArgument(fmt::format(
+          "rank {}, step: expected a closure that evaluates the model, found an empty one",
+          context_->rank()));
+    });
+  }
+  if (!local_step_->needs_closure()) {
+    at::Tensor loss = evaluate(closure);
+    step();
+    return loss;
+  }
+  if (!algorithm_->allows_reevaluation()) {
+    throw UnsupportedError(
+        fmt::format("rank {}: LBFGS evaluates the model several times a step and works with "
+                    "adapt_then_combine, gossip_pga, local_sgd and none, not with {}",
+                    context_->rank(), name_of(options_.algorithm)));
+  }
+  local_step_->set_closure(closure);
+  step();
+  return local_step_->loss();
+}
+
+at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
+  const torch::AutoGradMode grad_mode(true);
+  const std::int64_t failed_before = algorithm_->failed_rounds();
+  try {
+    return closure();
+  } catch (...) {
+    // The others average in this step: they hear that this rank does not.
+    const bool has_ended = algorithm_->failed_rounds() != failed_before;
+    run_round(*context_, has_ended ? 0 : calls_due(), [](std::size_t&) { throw; });
+    throw;
+  }
+}
+
+void DistributedOptimizer::State::drain() {
+  take_back_parameters();
+  algorithm_->drain();
+}
+
+void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive) {
+  if (sums_gradients()) {
+    throw StateError(fmt::format(
+        "rank {}: expected to save after a whole round of {} steps, found {} steps made; the sums "
+        "of gradients would be lost",
+        context_->rank(), options_.num_steps_per_communication, step_count_));
+  }
+  drain();
+  archive.write("algorithm", c10::IValue(std::string(name_of(options_.algorithm))));
+  archive.write("step_count", c10::IValue(step_count_));
+  archive.write("round_count", c10::IValue(round_count_));
+  torch::serialize::OutputArchive state;
+  save_state(state, algorithm_->state());
+  archive.write("state", state);
+  torch::serialize::OutputArchive wrapped;
+  optimizer_.save(wrapped);
+  archive.write("wrapped", wrapped);
+}
+
+void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) {
+  c10::IValue algorithm;
+  c10::IValue step_count;
+  c10::IValue round_count;
+  torch::serialize::InputArchive state;
+  torch::serialize::InputArchive wrapped;
+  try {
+    archive.read("algorithm", algorithm);
+    archive.read("step_count", step_count);
+    archive.read("round_count", round_count);
+    archive.read("state", state);
+    archive.read("wrapped", wrapped);
+  } catch (const c10::Error& error) {
+    throw InvalidArgument(
+        fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
+                    context_->rank(), error.what_without_backtrace()));
+  }
+  if (algorithm.toStringRef() != name_of(options_.algorithm)) {
+    throw InvalidArgument(fmt::format("rank {}: expected the saved state of {}, found that of {}",
+                                      context_->rank(), name_of(options_.algorithm),
+                                      algorithm.toStringRef()));
+  }
+  take_back_parameters();
+  algorithm_->discard();
+  load_state(state, algorithm_->state());
+  try {
+    optimizer_.load(wrapped);
+  } catch (const c10::Error&) {
+    throw InvalidArgument(fmt::format(
+        "rank {}: expected the saved state of a {} with these parameters, found that of another "
+        "class or of other parameters, which has left the optimizer half loaded",
+        context_->rank(), c10::demangle(typeid(optimizer_).name())));
+  }
+  step_count_ = step_count.toInt();
+  round_count_ = round_count.toInt();
+  made_plan_ = nullptr;
+  algorithm_->expect(communicates_next());
+}
+
+// `plan`, if it is this rank's and the algorithm can use it.
+std::shared_ptr<const NeighborPlan> DistributedOptimizer::State::checked(
+    NeighborPlan plan, std::string_view where) const {
+  plan.validate();
+  const MachineLayout& machines = context_->machines();
+  const bool is_of_machines = averaging_ == Averaging::Machines;
+  const int rank = is_of_machines ? machines.machine_of(context_->rank()) : context_->rank();
+  const int size = is_of_machines ? machines.machine_count() : context_->size();
+  if (plan.rank != rank || plan.size != size) {
+    throw InvalidArgument(
+        fmt::format("rank {}, {}: expected the plan of {} {} of {}, found that of {} of {}",
+                    context_->rank(), where, is_of_machines ? "machine" : "rank", rank, size,
+                    plan.rank, plan.size));
+  }
+  const std::string problem = why_unfit(options_, plan, made_plan_.get());
+  if (!problem.empty()) {
+    throw InvalidArgument(fmt::format("rank {}, {}: {}", context_->rank(), where, problem));
+  }
+  return std::make_shared<const NeighborPlan>(std::move(plan));
+}
+
+void DistributedOptimizer::State::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
+  if (!algorithm_->averages_with_neighbors()) {
+    throw StateError(fmt::format("rank {}, set_next_plan: {} does not average with neighbours",
+                                 context_->rank(), name_of(options_.algorithm)));
+  }
+  next_plan_ = checked(std::move(plan), "set_next_plan");
+  next_check_ = check;
+}
+
+void DistributedOptimizer::State::set_averaging(Averaging averaging) {
+  if (averaging > Averaging::Nobody) {
+    throw InvalidArgument(
+        fmt::format("rank {}, set_averaging: expected a value of Averaging, found {}",
+                    context_->rank(), static_cast<int>(averaging)));
+  }
+  if (!algorithm_->allows_other_averages() && averaging != Averaging::Neighbors) {
+    throw StateError(fmt::format(
+        "rank {}, set_averaging: expected adapt_then_combine or adapt_with_combine, found {}",
+        context_->rank(), name_of(options_.algorithm)));
+  }
+  if (averaging != averaging_) {
+    next_plan_ = nullptr;
+    averaging_ = averaging;
+  }
+}
+
+void DistributedOptimizer::State::skip_steps(std::int64_t count) {
+  if (count < 0) {
+    throw InvalidArgument(fmt::format("rank {}, skip_steps: expected 0 or more, found {}",
+                                      context_->rank(), count));
+  }
+  step_count_ += count;
+  algorithm_->expect(communicates_next());
+}
+
+void DistributedOptimizer::State::restart() {
+  take_back_parameters();
+  algorithm_->discard();
+  algorithm_->restart();
+  made_plan_ = nullptr;
+}
+
+}  // namespace bluefog::optimizers
