@@ -53,7 +53,8 @@ CLI::Validator number(const NumberRange& range) {
   return CLI::Validator(
       [range](std::string& text) {
         const double value = parse<double>(text).value_or(std::nan(""));
-        const bool is_above = range.at_low == Bound::Included ? value >= range.low : value > range.low;
+        const bool is_above =
+            range.at_low == Bound::Included ? value >= range.low : value > range.low;
         const bool is_below =
             range.at_high == Bound::Included ? value <= range.high : value < range.high;
         return std::isfinite(value) && is_above && is_below ? std::string()
