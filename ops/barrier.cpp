@@ -1,55 +1,15 @@
-#include <memory>
-
+#include "bluefog_cpp/transport/barrier_operation.hpp"
 #include "ops/collectives.hpp"
 
 namespace bluefog::ops {
-namespace {
-
-/// Dissemination: in round k every rank tells the one 2^k after it, and hears the one 2^k before.
-class Barrier final : public Operation {
- public:
-  Barrier(int rank, int size) : rank_(rank), size_(size) {}
-
-  [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
-
-  bool next(ExchangeSpec& spec) override {
-    if (distance_ >= size_) {
-      return false;
-    }
-    reader_ = {.rank = static_cast<int>((rank_ + distance_) % size_)};
-    incoming_ = {.source = {.rank = static_cast<int>((rank_ - distance_ + size_) % size_)}};
-    outgoing_ = {.readers = {&reader_, 1}};
-    distance_ *= 2;
-    spec.envelope = envelope_;
-    spec.outgoing = {&outgoing_, 1};
-    spec.incoming = {&incoming_, 1};
-    spec.pace = Pace::Each;
-    spec.last = distance_ >= size_;
-    return true;
-  }
-
-  void receive(std::size_t /*offset*/, std::size_t /*bytes*/,
-               std::span<const Piece> /*pieces*/) override {}
-
- private:
-  std::int64_t rank_;
-  std::int64_t size_;
-  std::int64_t distance_ = 1;
-  Envelope envelope_ = Envelope::make(OpKind::Barrier, Dtype::UInt8, 0);
-  WeightedRank reader_{};
-  Outgoing outgoing_{};
-  Incoming incoming_{};
-};
-
-}  // namespace
 
 Work barrier_nonblocking(Context& context) {
-  return context.engine().submit(
-      context.engine().make_operation<Barrier>(context.rank(), context.size()));
+  return context.engine().submit(context.engine().make_operation<BarrierOperation>(
+      OpKind::Barrier, context.rank(), context.size()));
 }
 
 void barrier(Context& context) {
-  Barrier operation(context.rank(), context.size());
+  BarrierOperation operation(OpKind::Barrier, context.rank(), context.size());
   context.engine().run(operation);
 }
 

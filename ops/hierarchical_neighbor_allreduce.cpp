@@ -97,7 +97,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
     }
     if (options.check == PlanCheck::Checked) {
       std::ranges::sort(twins.sources, {}, &WeightedRank::rank);
-      check_ = std::make_unique<PlanExchange>(context, twins, envelope_);
+      check_ = std::make_unique<PlanExchange>(context, twins, plan, envelope_);
     }
   }
 

@@ -2,28 +2,64 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <boost/container_hash/hash.hpp>
 #include <cstring>
 
+#include "bluefog_cpp/base/error.hpp"
 #include "topology/plan_agreement.hpp"
 
 namespace bluefog::ops {
+namespace {
 
-PlanExchange::PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call)
+/// Equal for equal weights from and to equal machines, in equal order.
+std::uint64_t digest(const NeighborPlan& plan) {
+  std::size_t seed = 0;
+  const auto add = [&](int machine, double weight) {
+    boost::hash_combine(seed, machine);
+    boost::hash_combine(seed, std::bit_cast<std::uint64_t>(weight));
+  };
+  add(-1, plan.self_weight);
+  for (const auto* side : {&plan.sources, &plan.destinations}) {
+    boost::hash_combine(seed, side->size());
+    for (const WeightedRank& machine : *side) {
+      add(machine.rank, machine.weight);
+    }
+  }
+  return seed;
+}
+
+}  // namespace
+
+PlanExchange::PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call,
+                           const MachineLayout* machines, std::size_t digest_bytes)
     : group_(Group::everyone(context)),
       call_(call),
-      bytes_per_rank_(edge_bitmap_bytes(context.size())),
-      bitmaps_(bytes_per_rank_ * group_.size()) {
-  write_edge_bitmaps(plan, {bitmap_of(context.rank()), bytes_per_rank_});
+      machines_(machines),
+      bitmap_bytes_(edge_bitmap_bytes(context.size())),
+      bytes_per_rank_(bitmap_bytes_ + digest_bytes),
+      words_(bytes_per_rank_ * group_.size()) {
+  write_edge_bitmaps(plan, {words_of(context.rank()), bitmap_bytes_});
+}
+
+PlanExchange::PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call)
+    : PlanExchange(context, plan, call, nullptr, 0) {}
+
+PlanExchange::PlanExchange(const Context& context, const NeighborPlan& twins,
+                           const NeighborPlan& machine_plan, const Envelope& call)
+    : PlanExchange(context, twins, call, &context.machines(), sizeof(std::uint64_t)) {
+  const std::uint64_t own = digest(machine_plan);
+  std::memcpy(words_of(context.rank()) + bitmap_bytes_, &own, sizeof own);
 }
 
 bool PlanExchange::describe(ExchangeSpec& spec) {
   if (described_) {
-    check_bitmaps_agree(static_cast<int>(group_.size()), bitmaps_,
-                        fmt::format("rank {}, {}", group_.ranks[group_.own], call_.describe()));
+    check_edges();
+    check_weights();
     return false;
   }
   described_ = true;
-  outgoing_ = {.data = bitmap_of(group_.ranks[group_.own]),
+  outgoing_ = {.data = words_of(group_.ranks[group_.own]),
                .bytes = bytes_per_rank_,
                .readers = group_.peers};
   for (const WeightedRank& peer : group_.peers) {
@@ -40,11 +76,51 @@ bool PlanExchange::describe(ExchangeSpec& spec) {
 
 void PlanExchange::receive(std::size_t offset, std::size_t bytes, const Piece& piece) {
   const int source = group_.peers[piece.source_index].rank;
-  std::memcpy(bitmap_of(source) + offset, piece.data, bytes);
+  std::memcpy(words_of(source) + offset, piece.data, bytes);
 }
 
-std::byte* PlanExchange::bitmap_of(int rank) noexcept {
-  return bitmaps_.data() + bytes_per_rank_ * static_cast<std::size_t>(rank);
+void PlanExchange::check_edges() const {
+  std::vector<std::byte> bitmaps;
+  bitmaps.reserve(bitmap_bytes_ * group_.size());
+  for (auto words = words_.begin(); words != words_.end();
+       words += static_cast<std::ptrdiff_t>(bytes_per_rank_)) {
+    bitmaps.insert(bitmaps.end(), words, words + static_cast<std::ptrdiff_t>(bitmap_bytes_));
+  }
+  check_bitmaps_agree(static_cast<int>(group_.size()), bitmaps, call_text());
+}
+
+// Each rank combines its shard of the buffer with its own weights.
+void PlanExchange::check_weights() const {
+  if (machines_ == nullptr) {
+    return;
+  }
+  for (int machine = 0; machine < machines_->machine_count(); ++machine) {
+    const auto& ranks = machines_->ranks_of(machine);
+    for (const int rank : ranks) {
+      if (digest_of(rank) != digest_of(ranks.front())) {
+        throw MismatchError(
+            fmt::format("{}: expected the same weights on all ranks of a machine, found that ranks "
+                        "{} and {} of machine {} use different ones",
+                        call_text(), ranks.front(), rank, machine));
+      }
+    }
+  }
+}
+
+std::string PlanExchange::call_text() const {
+  return fmt::format("rank {}, {}", group_.ranks[group_.own], call_.describe());
+}
+
+std::byte* PlanExchange::words_of(int rank) noexcept {
+  return words_.data() + bytes_per_rank_ * static_cast<std::size_t>(rank);
+}
+
+std::uint64_t PlanExchange::digest_of(int rank) const noexcept {
+  std::uint64_t value = 0;
+  std::memcpy(&value,
+              words_.data() + bytes_per_rank_ * static_cast<std::size_t>(rank) + bitmap_bytes_,
+              sizeof value);
+  return value;
 }
 
 }  // namespace bluefog::ops

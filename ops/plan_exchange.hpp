@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "bluefog_cpp/transport/context.hpp"
@@ -12,15 +14,21 @@
 namespace bluefog::ops {
 
 /// The exchange before a checked step: every rank tells all others whom it sends to and whom it
-/// hears, so that all come to the same verdict before any data moves.
+/// hears, so that all come to the same verdict before any data moves. In a step between machines
+/// also which weights it uses, which have to be those of all ranks of its machine.
 class PlanExchange {
  public:
   /// @param call what the step calls itself; the plans are compared under its count and name.
   PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call);
 
+  /// @param twins edges between ranks, as above. @param machine_plan what they come from.
+  PlanExchange(const Context& context, const NeighborPlan& twins, const NeighborPlan& machine_plan,
+               const Envelope& call);
+
   /// Describes the exchange on the first call.
   /// @return false on the second one: the plans agree.
-  /// @throws MismatchError on the second one, naming the edges that only one end knows of.
+  /// @throws MismatchError on the second one, naming the edges that only one end knows of, or two
+  /// ranks of a machine whose weights differ.
   bool describe(ExchangeSpec& spec);
 
   void receive(std::size_t offset, std::size_t bytes, const Piece& piece);
@@ -36,12 +44,23 @@ class PlanExchange {
   }
 
  private:
-  [[nodiscard]] std::byte* bitmap_of(int rank) noexcept;
+  PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call,
+               const MachineLayout* machines, std::size_t digest_bytes);
+
+  void check_edges() const;
+  void check_weights() const;
+  [[nodiscard]] std::string call_text() const;
+  [[nodiscard]] std::byte* words_of(int rank) noexcept;
+  [[nodiscard]] std::uint64_t digest_of(int rank) const noexcept;
 
   Group group_;
   Envelope call_;
+  /// Null where ranks have plans of their own.
+  const MachineLayout* machines_;
+  std::size_t bitmap_bytes_;
   std::size_t bytes_per_rank_;
-  std::vector<std::byte> bitmaps_;
+  /// By rank: its bitmaps, and behind them the digest of its machine's weights, where it has one.
+  std::vector<std::byte> words_;
   Outgoing outgoing_{};
   std::vector<Incoming> incoming_;
   bool described_ = false;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/barrier_operation.hpp"
 #include "bluefog_cpp/transport/network.hpp"
 #include "bluefog_cpp/transport/one_sided/one_sided.hpp"
 #include "bluefog_cpp/transport/shm/connect.hpp"
@@ -274,6 +275,9 @@ std::shared_ptr<Context> Context::duplicate() {
   if (engine_->is_closed()) {
     throw StateError(fmt::format("rank {}, duplicate: the context is closed", rank()));
   }
+  // A call like others: ranks that do not come are named, and the context goes on without the copy.
+  BarrierOperation meeting(OpKind::Duplicate, rank(), size());
+  engine_->run(meeting);
   const Deadline deadline = Deadline::after(settings_.timeout);
   std::shared_ptr<Context> copy(new Context(bootstrap_->duplicate(deadline), settings_));
   copy->timeline_ = timeline_;

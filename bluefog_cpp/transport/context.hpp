@@ -59,8 +59,11 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Whether some ranks reach each other over a network, or as if.
   [[nodiscard]] bool uses_network() const noexcept;
 
-  /// Collective. An independent context over the same ranks, for another thread.
-  /// @throws StateError after `close`. @throws UnsupportedError where ranks use MPI that was initialised for one thread at a time.
+  /// Collective, a call in the order of this context's others. An independent context over the same
+  /// ranks, for another thread.
+  /// @throws StateError after `close`. @throws UnsupportedError where ranks use MPI that was
+  /// initialised for one thread at a time. @throws MismatchError, PeerFailure or TimeoutError where
+  /// not all ranks come to it; this context stays usable as after other calls.
   [[nodiscard]] std::shared_ptr<Context> duplicate();
 
   /// Called about every 50 ms by threads that wait in this context; an

@@ -155,10 +155,11 @@ StepRights Engine::rights_of(const Active& active, const StepRights& ordinary) c
 }
 
 bool Engine::step_all() {
-  bool moved = hear_control();
+  bool moved = false;
   for (const auto& transport : parts_.transports) {
     moved |= transport->progress();
   }
+  moved |= hear_control();  // before the messages that came with the words are looked at
   StepRights rights;
   rights.first_under_way = first_under_way();
   if (!retractions_.empty()) {
@@ -168,7 +169,10 @@ bool Engine::step_all() {
   bool some_finished = false;
   for (const Active& active : active_) {
     CallState& call = active.operation->call_;
-    moved |= step(*active.operation, rights_of(active, rights));
+    if (step(*active.operation, rights_of(active, rights))) {
+      ++call.moves;
+      moved = true;
+    }
     if (!retractions_.empty()) {
       rights.may_publish = false;  // an end mark has to come before the next message
     }
@@ -263,7 +267,7 @@ void Engine::complete(Operation& operation) {
   }
 }
 
-void Engine::fail(Operation& operation, std::exception_ptr error) {
+void Engine::fail(Operation& operation, std::exception_ptr error, ControlMessage::Kind word) {
   CallState& call = operation.call_;
   note_failed(key_of(operation));
   const std::string reason = message_of(error);
@@ -273,7 +277,7 @@ void Engine::fail(Operation& operation, std::exception_ptr error) {
     retractions_.push_back({std::move(retraction), reason});
   }
   if (!call.peers_know) {
-    tell_peers(key_of(operation), reason);
+    tell_peers(key_of(operation), reason, word);
   }
   call.error = std::move(error);
   call.phase.store(CallState::Phase::Failed, std::memory_order_release);

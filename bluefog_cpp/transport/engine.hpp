@@ -128,10 +128,13 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   struct Refusal {
     std::uint64_t call = 0;
+    ControlMessage::Kind kind = ControlMessage::Kind::Refusal;
     std::string reason;
   };
 
+  [[nodiscard]] const Refusal* find_refusal(int rank, std::uint64_t call) const;
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
+  [[nodiscard]] const std::string* giving_up(int rank, std::uint64_t call) const override;
   [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
   void unexpected(int rank, std::uint64_t call, const std::string& text) override;
 
@@ -169,6 +172,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   bool sleep(Lock& lock, Waiter& waiter, const Operation* operation);
   void pause(Lock& lock, Waiter& waiter, Operation* operation);
   [[nodiscard]] bool needs_polling() const noexcept;
+  /// Changes whenever `operation` has come nearer to its end.
+  [[nodiscard]] std::uint64_t progress_of(const Operation& operation) const noexcept;
 
   [[nodiscard]] std::uint64_t take_index(int partner);
   bool step_all();
@@ -182,13 +187,15 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   void end_span(Operation& operation, FlightRecorder::State state);
   /// Writes what all calls under way wait for.
   void write_flight_record(std::string_view reason) const;
-  void fail(Operation& operation, std::exception_ptr error);
+  /// @param word what peers are told.
+  void fail(Operation& operation, std::exception_ptr error,
+            ControlMessage::Kind word = ControlMessage::Kind::Refusal);
   void remove_finished();
   bool send_retractions();
 
   /// The next call that completes throws this, once per `call`.
   void report_late(CallKey call, std::string text);
-  void tell_peers(CallKey call, std::string_view reason);
+  void tell_peers(CallKey call, std::string_view reason, ControlMessage::Kind word);
   bool hear_control();
   void hear(int source, ControlMessage message);
   [[nodiscard]] Operation* find_active(CallKey call) const noexcept;

@@ -20,16 +20,15 @@ void Engine::refuse(std::string_view reason, int partner) {
   }
   const CallKey call{.call = take_index(partner), .partner = partner};
   note_failed(call);
-  tell_peers(call, reason);
+  tell_peers(call, reason, ControlMessage::Kind::Refusal);
   if (has_background_work()) {
     start_progress_thread();
     work_to_drive_.notify_one();
   }
 }
 
-void Engine::tell_peers(CallKey call, std::string_view reason) {
-  const ControlMessage message{
-      .kind = ControlMessage::Kind::Refusal, .call = call.call, .text = std::string(reason)};
+void Engine::tell_peers(CallKey call, std::string_view reason, ControlMessage::Kind word) {
+  const ControlMessage message{.kind = word, .call = call.call, .text = std::string(reason)};
   for (int peer = 0; peer < parts_.size; ++peer) {
     if (peer != parts_.rank && (call.partner < 0 || call.partner == peer)) {
       parts_.routes[static_cast<std::size_t>(peer)]->send_control(peer, message);
@@ -37,10 +36,20 @@ void Engine::tell_peers(CallKey call, std::string_view reason) {
   }
 }
 
-const std::string* Engine::refusal(int rank, std::uint64_t call) const {
+const Engine::Refusal* Engine::find_refusal(int rank, std::uint64_t call) const {
   const auto& refusals = refusals_[static_cast<std::size_t>(rank)];
   const auto it = std::ranges::find(refusals, call, &Refusal::call);
-  return it == refusals.end() ? nullptr : &it->reason;
+  return it == refusals.end() ? nullptr : &*it;
+}
+
+const std::string* Engine::refusal(int rank, std::uint64_t call) const {
+  const Refusal* const found = find_refusal(rank, call);
+  return found == nullptr ? nullptr : &found->reason;
+}
+
+const std::string* Engine::giving_up(int rank, std::uint64_t call) const {
+  const Refusal* const found = find_refusal(rank, call);
+  return found == nullptr || found->kind != ControlMessage::Kind::GivenUp ? nullptr : &found->reason;
 }
 
 bool Engine::is_under_way(int rank, std::uint64_t call) const {
@@ -79,13 +88,13 @@ bool Engine::hear_control() {
 }
 
 void Engine::hear(int source, ControlMessage message) {
-  if (message.kind == ControlMessage::Kind::Refusal) {
+  if (message.kind != ControlMessage::Kind::Rejection) {
     auto& refusals = refusals_[static_cast<std::size_t>(source)];
     std::erase_if(refusals, [this, source](const Refusal& refusal) {
       return is_over(key_of(source, refusal.call));
     });
     if (!is_over(key_of(source, message.call))) {
-      refusals.push_back({message.call, std::move(message.text)});
+      refusals.push_back({message.call, message.kind, std::move(message.text)});
     }
     return;
   }

@@ -61,7 +61,10 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
   switch (waiter.next()) {
     case Waiter::Step::Spin:
       relax();
-      return;
+      if (!waiter.clock_due()) {
+        return;
+      }
+      break;
     case Waiter::Step::Yield:
       lock.unlock();
       std::this_thread::yield();
@@ -73,7 +76,7 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
       }
       break;
   }
-  if (!waiter.check_due(Waiter::Clock::now())) {
+  if (!waiter.check_due(Waiter::Clock::now(), operation == nullptr ? 0 : progress_of(*operation))) {
     return;
   }
   fail_calls_on_dead_peers();
@@ -85,7 +88,7 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
   }
   if (waiter.timed_out()) {
     given_up_ = true;
-    fail(*operation, timeout_error(*operation));
+    fail(*operation, timeout_error(*operation), ControlMessage::Kind::GivenUp);
     return;
   }
   if (interrupt_check_) {
@@ -101,9 +104,21 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
     in_interrupt_check_ = nullptr;
     lock.lock();
     if (interruption && !is_done(*operation)) {
-      fail(*operation, interruption);
+      fail(*operation, interruption, ControlMessage::Kind::GivenUp);
     }
   }
+}
+
+// Of the call and of those that it may stand behind: words of other ranks are no progress.
+std::uint64_t Engine::progress_of(const Operation& operation) const noexcept {
+  std::uint64_t progress = 0;
+  for (const Active& active : active_) {
+    progress += 1 + active.operation->call_.moves;  // changes also when an earlier call ends
+    if (active.operation == &operation) {
+      break;
+    }
+  }
+  return progress;
 }
 
 bool Engine::sleep(Lock& lock, Waiter& waiter, const Operation* operation) {

@@ -156,6 +156,7 @@ bool Exchange::accept(Source& source, PeerWord& word) {
   while (true) {
     const MessageHeader* const header = source.transport->arrived(source.rank, spec_.lane);
     if (header != nullptr && header->id == id_) {
+      throw_if_given_up(source, word);
       check(source, *header);
       source.weight *= header->weight;
       source.accepted = true;
@@ -304,9 +305,18 @@ void Exchange::throw_if_aborted(const Source& source) const {
 }
 
 void Exchange::throw_if_refused(const Source& source, const PeerWord& word) const {
+  throw_if_given_up(source, word);
   if (const std::string* const reason = word.refusal(source.rank, id_.call())) {
     throw PeerFailure(source.rank, fmt::format("{}: rank {} ended this call with an error: {}",
                                                call_text(), source.rank, *reason));
+  }
+}
+
+// Its message may have come, but that rank has nothing of this call: both have it or neither.
+void Exchange::throw_if_given_up(const Source& source, const PeerWord& word) const {
+  if (const std::string* const reason = word.giving_up(source.rank, id_.call())) [[unlikely]] {
+    throw PeerFailure(source.rank, fmt::format("{}: rank {} has given up this call: {}", call_text(),
+                                               source.rank, *reason));
   }
 }
 

@@ -39,6 +39,8 @@ std::string_view name_of(OpKind kind) noexcept {
       return "pair_gossip";
     case OpKind::Window:
       return "win_create";
+    case OpKind::Duplicate:
+      return "duplicate";
   }
   return "unknown operation";
 }

@@ -24,6 +24,7 @@ enum class OpKind : std::uint8_t {
   PairGossip = 8,
   /// Of messages only: windows make no calls that others must match.
   Window = 9,
+  Duplicate = 10,
 };
 
 /// "neighbor_allreduce", "allreduce", …
@@ -122,6 +123,8 @@ struct ControlMessage {
     Refusal = 0,
     /// The sender did not accept the receiver's message.
     Rejection = 1,
+    /// The sender has left its call before it ended: its wait took too long or was interrupted.
+    GivenUp = 2,
   };
 
   Kind kind = Kind::Refusal;

@@ -27,6 +27,8 @@ struct CallState {
   /// Every rank comes to the same verdict on this call by itself.
   bool peers_know = false;
   int waiters = 0;
+  /// Steps in which something moved.
+  std::uint64_t moves = 0;
   /// Set where a flight record is kept.
   FlightRecorder::Ticket ticket = 0;
   /// The call's row in the timeline, while it lasts.

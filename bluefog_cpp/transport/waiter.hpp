@@ -49,13 +49,15 @@ class Waiter {
     return Step::Sleep;
   }
 
-  /// Something moved: start over with spinning, and with the clock.
+  /// True now and then: spinning looks at the clock too, for a look may take long where MPI yields to
+  /// other processes.
+  bool clock_due() noexcept { return ++looks_ % kLooksPerClock == 0; }
+
+  /// Something moved: start over with spinning. The clock goes on.
   void moved() noexcept {
     spins_ = 0;
     yields_ = 0;
     backoff_ = kFirstBackoff;
-    since_ = {};
-    warned_ = false;
   }
 
   /// Time of the next sleep. Transports that must be polled shorten it to a growing backoff.
@@ -68,12 +70,17 @@ class Waiter {
     return time;
   }
 
-  /// True about every `kCheckPeriod` of standing still.
-  bool check_due(Clock::time_point now) noexcept {
-    if (since_ == Clock::time_point{}) {
+  /// True about every `kCheckPeriod`.
+  /// @param progress changes whenever the wait has come nearer to its end: the clock starts anew.
+  bool check_due(Clock::time_point now, std::uint64_t progress) noexcept {
+    const bool is_first = since_ == Clock::time_point{};
+    if (is_first || progress != progress_) {
       since_ = now;
+      progress_ = progress;
+      warned_ = false;
+    }
+    if (is_first) {
       last_check_ = now;
-      return false;
     }
     if (now - last_check_ < kCheckPeriod) {
       return false;
@@ -82,7 +89,7 @@ class Waiter {
     return true;
   }
 
-  /// How long nothing has moved, as of the last `check_due`.
+  /// How long there has been no progress, as of the last `check_due`.
   [[nodiscard]] std::chrono::milliseconds stalled() const noexcept {
     return std::chrono::duration_cast<std::chrono::milliseconds>(last_check_ - since_);
   }
@@ -104,12 +111,16 @@ class Waiter {
   static constexpr std::chrono::microseconds kFirstBackoff{50};
   static constexpr std::chrono::microseconds kLastBackoff{1000};
 
+  static constexpr std::uint32_t kLooksPerClock = 32;
+
   WaitPolicy policy_;
+  std::uint32_t looks_ = 0;
   int spins_ = 0;
   int yields_ = 0;
   std::chrono::microseconds backoff_ = kFirstBackoff;
   Clock::time_point since_{};
   Clock::time_point last_check_{};
+  std::uint64_t progress_ = 0;
   bool warned_ = false;
 };
 

@@ -198,6 +198,28 @@ TEST(HierarchicalNeighborAllreduce, PlansThatDoNotFitAreAnErrorOnEveryRank) {
   });
 }
 
+TEST(HierarchicalNeighborAllreduce, WeightsThatDifferWithinAMachineAreAnErrorOnEveryRank) {
+  Ranks ranks{.at_least = 4, .at_most = 8};
+  ranks.settings = [](Settings& settings, int /*rank*/) { settings.nodes_per_machine = 2; };
+  ranks.layouts = {Layout::OneHost};
+  on_ranks(ranks, [](Context& context) {
+    const int machines = context.machines().machine_count();
+    NeighborPlan plan = topology::ring(machines).plan_for(
+        context.machines().machine_of(context.rank()));
+    plan.self_weight += context.rank() == 1 ? 0.25 : 0.0;
+    std::vector<float> values(10, 1.0F);
+    const BufferView buffer{.data = values.data(), .count = 10};
+    try {
+      ops::hierarchical_neighbor_allreduce(context, buffer, share(plan),
+                                           {.check = ops::PlanCheck::Checked});
+      ADD_FAILURE() << "expected an error";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("ranks 0 and 1 of machine 0 use different ones"));
+    }
+    EXPECT_EQ(values, std::vector<float>(10, 1.0F));
+  });
+}
+
 TEST(HierarchicalNeighborAllreduce, WrongArgumentsAreRefused) {
   on_ranks([](Context& context) {
     std::vector<std::int32_t> integers(4);

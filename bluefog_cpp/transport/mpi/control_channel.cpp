@@ -12,15 +12,35 @@ ControlChannel::ControlChannel(const StreamParts& parts)
   post();
 }
 
+// Takes all that is here: a word must not be missed by who sees a later message.
 void ControlChannel::post() noexcept {
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int code = MPI_Irecv(&receiving_, sizeof receiving_, MPI_BYTE, MPI_ANY_SOURCE, kControlTag,
-                             parts_.comm, &request);
-  if (code != MPI_SUCCESS) {
-    parts_.failures.on_failure(-1, code);
-    return;
+  while (true) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int code = MPI_Irecv(&receiving_, sizeof receiving_, MPI_BYTE, MPI_ANY_SOURCE, kControlTag,
+                         parts_.comm, &request);
+    int ended = 0;
+    MPI_Status status;
+    if (code == MPI_SUCCESS) {
+      code = MPI_Test(&request, &ended, &status);
+    }
+    if (code != MPI_SUCCESS) {
+      parts_.failures.on_failure(-1, code);
+    }
+    if (code != MPI_SUCCESS || ended == 0) {
+      parts_.table.watch(place_, request);  // null, if it could not be posted
+      return;
+    }
+    int bytes = 0;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    keep(status.MPI_SOURCE, static_cast<std::size_t>(std::max(bytes, 0)));
   }
-  parts_.table.watch(place_, request);
+}
+
+void ControlChannel::keep(int source, std::size_t bytes) {
+  if (bytes == sizeof receiving_) {
+    receiving_.text.back() = '\0';
+    heard_.emplace_back(source, receiving_);
+  }
 }
 
 void ControlChannel::on_ended(int code, int source, std::size_t bytes) noexcept {
@@ -28,10 +48,7 @@ void ControlChannel::on_ended(int code, int source, std::size_t bytes) noexcept 
     parts_.failures.on_failure(-1, code);
     return;
   }
-  if (bytes == sizeof receiving_) {
-    receiving_.text.back() = '\0';
-    heard_.emplace_back(source, receiving_);
-  }
+  keep(source, bytes);
   post();
 }
 
@@ -55,8 +72,8 @@ std::optional<std::pair<int, ControlFrame>> ControlChannel::poll() {
   if (heard_.empty()) {
     return std::nullopt;
   }
-  auto oldest = heard_.front();
-  heard_.erase(heard_.begin());
+  const auto oldest = heard_.front();
+  heard_.pop_front();
   return oldest;
 }
 

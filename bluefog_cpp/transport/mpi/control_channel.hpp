@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -44,11 +45,12 @@ class ControlChannel final : private RequestOwner {
 
   void on_ended(int code, int source, std::size_t bytes) noexcept override;
   void post() noexcept;
+  void keep(int source, std::size_t bytes);
 
   StreamParts parts_;
   std::size_t place_;
   ControlFrame receiving_{};
-  std::vector<std::pair<int, ControlFrame>> heard_;
+  std::deque<std::pair<int, ControlFrame>> heard_;
   std::vector<std::unique_ptr<Sending>> sending_;
 };
 

@@ -32,14 +32,9 @@ static_assert(sizeof(FrameHead) <= kFrameHeadBytes && std::is_trivially_copyable
 
 /// A word outside the streams of data.
 struct ControlFrame {
-  enum class Kind : std::uint32_t {
-    Refusal = 0,
-    Rejection = 1,
-    /// The sender leaves. `frames` says what it sent before.
-    Goodbye = 2,
-  };
-
-  Kind kind = Kind::Refusal;
+  ControlMessage::Kind kind = ControlMessage::Kind::Refusal;
+  /// No word: the sender leaves. `frames` says what it sent before.
+  bool is_goodbye = false;
   std::uint64_t call = 0;
   /// Number of data frames that the sender has sent to the receiver, by lane.
   std::array<std::uint64_t, kLaneCount> frames{};

@@ -226,10 +226,7 @@ void MpiTransport::send_control(int rank, const ControlMessage& message) {
   if (is_over_ || is_gone(rank)) {
     return;
   }
-  ControlFrame frame{.kind = message.kind == ControlMessage::Kind::Refusal
-                                 ? ControlFrame::Kind::Refusal
-                                 : ControlFrame::Kind::Rejection,
-                     .call = message.call};
+  ControlFrame frame{.kind = message.kind, .call = message.call};
   message.text.copy(frame.text.data(), frame.text.size() - 1);
   state_->control->send(rank, frame);
 }
@@ -237,12 +234,9 @@ void MpiTransport::send_control(int rank, const ControlMessage& message) {
 std::optional<std::pair<int, ControlMessage>> MpiTransport::poll_control() {
   while (auto heard = state_->control->poll()) {
     const auto& [source, frame] = *heard;
-    if (frame.kind != ControlFrame::Kind::Goodbye) {
-      return std::pair{source, ControlMessage{.kind = frame.kind == ControlFrame::Kind::Refusal
-                                                          ? ControlMessage::Kind::Refusal
-                                                          : ControlMessage::Kind::Rejection,
-                                              .call = frame.call,
-                                              .text = frame.text.data()}};
+    if (!frame.is_goodbye) {
+      return std::pair{source, ControlMessage{
+                                   .kind = frame.kind, .call = frame.call, .text = frame.text.data()}};
     }
     PeerState& state = peer(source);
     state.goodbye = frame;
@@ -309,7 +303,7 @@ void MpiTransport::say_goodbye() {
     if (rank == rank_ || peer(rank).failure) {
       continue;
     }
-    ControlFrame frame{.kind = ControlFrame::Kind::Goodbye};
+    ControlFrame frame{.is_goodbye = true};
     for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
       if (auto& stream = peer(rank).outgoing[lane]) {
         if (!peer(rank).goodbye) {

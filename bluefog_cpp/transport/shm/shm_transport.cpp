@@ -101,7 +101,10 @@ bool ShmTransport::has_room(std::size_t reader, std::size_t lane) noexcept {
 
 bool ShmTransport::all_have_room(const Departure& departure) noexcept {
   return std::ranges::all_of(departure.readers, [&](const WeightedRank& reader) {
-    return has_room(index_of(reader.rank), static_cast<std::size_t>(departure.lane));
+    const std::size_t index = index_of(reader.rank);
+    // What was said of earlier calls has to be there before messages of later ones.
+    return states_[index].waiting_words.empty() &&
+           has_room(index, static_cast<std::size_t>(departure.lane));
   });
 }
 
