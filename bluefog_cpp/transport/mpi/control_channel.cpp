@@ -40,6 +40,7 @@ void ControlChannel::keep(int source, std::size_t bytes) {
   if (bytes == sizeof receiving_) {
     receiving_.text.back() = '\0';
     heard_.emplace_back(source, receiving_);
+    ++heard_count_;
   }
 }
 

@@ -29,6 +29,9 @@ class ControlChannel final : private RequestOwner {
   /// Oldest frame that has come, with its sender.
   [[nodiscard]] std::optional<std::pair<int, ControlFrame>> poll();
 
+  /// How many frames have come.
+  [[nodiscard]] std::uint64_t heard() const noexcept { return heard_count_; }
+
   /// True while words of this rank are on their way.
   [[nodiscard]] bool is_busy() const noexcept { return !sending_.empty(); }
   /// Forgets sends that have ended.
@@ -51,6 +54,7 @@ class ControlChannel final : private RequestOwner {
   std::size_t place_;
   ControlFrame receiving_{};
   std::deque<std::pair<int, ControlFrame>> heard_;
+  std::uint64_t heard_count_ = 0;
   std::vector<std::unique_ptr<Sending>> sending_;
 };
 

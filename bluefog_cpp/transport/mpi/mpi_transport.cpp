@@ -255,7 +255,13 @@ bool MpiTransport::progress() {
     return false;
   }
   int code = MPI_SUCCESS;
-  const bool moved = state_->table.poll(code);
+  bool moved = false;
+  std::uint64_t heard = 0;
+  // Words are read to the end: messages that were sent before them are here, but not yet seen.
+  do {
+    heard = state_->control->heard();
+    moved |= state_->table.poll(code);
+  } while (state_->control->heard() != heard && code == MPI_SUCCESS);
   if (code != MPI_SUCCESS) {
     on_failure(-1, code);
   }
