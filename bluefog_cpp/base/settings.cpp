@@ -9,11 +9,11 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/base/nearest_name.hpp"
 
 namespace bluefog {
 
@@ -246,28 +246,16 @@ constexpr std::array<std::string_view, 15> kIgnored{
     "BLUEFOG_WIN_OPS_BY_MPI",
 };
 
-// Number of one-character insertions, deletions and replacements between two names.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
+std::string unknown_text(const std::string& name) {
+  constexpr std::string_view kPrefix = "BLUEFOG_";  // which all have: no sign of nearness
+  std::vector<std::string_view> known;
+  for (const Row& row : kRows) {
+    known.push_back(std::string_view(row.info.name).substr(kPrefix.size()));
   }
-  return row.back();
-}
-
-std::string_view nearest_known(std::string_view name) {
-  const auto nearest =
-      std::min_element(kRows.begin(), kRows.end(), [&](const Row& a, const Row& b) {
-        return edit_distance(name, a.info.name) < edit_distance(name, b.info.name);
-      });
-  return nearest->info.name;
+  const std::string_view nearest =
+      nearest_name(known, std::string_view(name).substr(kPrefix.size()));
+  return fmt::format("{} is not known{}", name,
+                     nearest.empty() ? "" : fmt::format("; did you mean {}{}?", kPrefix, nearest));
 }
 
 /// Variables of the same family that set-up and the launcher read, not a rank.
@@ -285,8 +273,7 @@ void read_variable(Settings& settings, const std::string& name, const std::strin
   } else if (std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end()) {
     settings.notices.push_back(fmt::format("{} has no meaning here and is ignored", name));
   } else {
-    settings.notices.push_back(
-        fmt::format("{} is not known; did you mean {}?", name, nearest_known(name)));
+    settings.notices.push_back(unknown_text(name));
   }
 }
 

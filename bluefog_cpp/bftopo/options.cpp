@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <system_error>
 
 #include "bluefog_cpp/command_line/number_checks.hpp"
 
@@ -199,7 +200,8 @@ void resolve_subject(const CLI::App& command, Options& options) {
     }
     return;
   }
-  if (!std::filesystem::exists(options.subject)) {
+  std::error_code none;  // what cannot be looked up is no file either
+  if (!std::filesystem::exists(options.subject, none)) {
     throw UsageError(
         fmt::format("'{}' is neither a file nor a family, expected a file or one of {}",
                     options.subject, fmt::join(names, ", ")));
@@ -211,6 +213,10 @@ void finish(const CLI::App& command, const RawValues& raw, Options& options) {
   if (options.command == Command::List) return;
   resolve_subject(command, options);
   check_family_options(options, raw);
+  if (options.family && command.count("--rule") > 0) {
+    throw UsageError(fmt::format("--rule: '{}' does not read it, a graph from a file does",
+                                 options.subject));
+  }
   if (!raw.shape.empty()) options.family_options.shape = shape_of(raw.shape);
   if (raw.rule == "metropolis") options.rule = topology::WeightRule::MetropolisHastings;
   const bool is_svg = raw.format.empty() ? options.output.ends_with(".svg") : raw.format == "svg";

@@ -38,7 +38,11 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) {
+      return app.exit(error);  // help was asked for
+    }
+    fmt::print(stderr, "bftrace: {}\n(bftrace --help lists the commands)\n", error.what());
+    return 2;
   }
   if (merging.parsed()) {
     const std::size_t count = merge_files(paths, output);

@@ -4,30 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <sstream>
+#include <string_view>
 #include <utility>
+#include <vector>
+
+#include "bluefog_cpp/base/nearest_name.hpp"
 
 namespace bluefog::examples {
 namespace {
 
-/// Letters to change, add or leave out on the way from `from` to `to` (Levenshtein).
-std::size_t distance(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= from.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= to.size(); ++j) {
-      const std::size_t changed = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 std::string hint(const std::vector<std::string>& names, std::string_view word) {
-  const std::string name = nearest(names, word);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string_view name = nearest_name(known, word);
   return name.empty() ? std::string() : fmt::format("; did you mean {}?", name);
 }
 
@@ -62,13 +51,6 @@ CLI::Validator one_of(std::vector<std::string> names) {
                                       text, hint(names, text));
       },
       "{" + all + "}");
-}
-
-std::string nearest(const std::vector<std::string>& names, std::string_view word) {
-  const auto best = std::ranges::min_element(
-      names, {}, [&](const std::string& name) { return distance(word, name); });
-  const bool is_near = best != names.end() && 3 * distance(word, *best) <= word.size();
-  return is_near ? *best : std::string();
 }
 
 CommandLineEnd end_of(const CLI::App& app, const CLI::ParseError& error) {

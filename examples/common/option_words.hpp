@@ -28,10 +28,6 @@ template <typename Kind>
       "");
 }
 
-/// The one of `names` that differs from `word` in the fewest letters, if these are at most a third
-/// of it; else empty.
-[[nodiscard]] std::string nearest(const std::vector<std::string>& names, std::string_view word);
-
 /// What to print, and what to end with.
 struct CommandLineEnd {
   int exit_code = 0;

@@ -123,6 +123,7 @@ TEST(Settings, SaysWhatIsIgnored) {
 TEST(Settings, NamesTheNearestKnownVariable) {
   EXPECT_THAT(read({{"BLUEFOG_TIMOUT", "5"}}).notices,
               ElementsAre("BLUEFOG_TIMOUT is not known; did you mean BLUEFOG_TIMEOUT?"));
+  EXPECT_THAT(read({{"BLUEFOG_FOO", "5"}}).notices, ElementsAre("BLUEFOG_FOO is not known"));
 }
 
 TEST(Settings, VariablesOfSetUpAndLauncherAreNotMentioned) {

@@ -81,6 +81,8 @@ TEST(BftopoOptions, WrongUseSaysWhatIsWrong) {
   throws({"check", "wheel", "--n", "3"}, "'wheel' is neither a file nor a family");
   throws({"check", "ring", "--n", "0"}, "--n");
   throws({"check", "ring", "--n", "3", "--k", "2"}, "--k: 'ring' does not read it");
+  throws({"check", "ring", "--n", "3", "--rule", "metropolis"}, "--rule: 'ring' does not read it");
+  throws({"check", std::string(5000, 'x')}, "is neither a file nor a family");
   throws({"show", "ring", "--n", "4", "--local-size", "2"}, "--local-size");
   throws({"check", "ring", "--n", "3", "--seed", "2"}, "--seed");
   throws({"check", "torus", "--n", "6", "--shape", "2"}, "--shape wants ROWSxCOLUMNS");
