@@ -247,8 +247,7 @@ constexpr std::array<std::string_view, 15> kIgnored{
 };
 
 std::string unknown_text(const std::string& name) {
-  constexpr std::string_view kPrefix = "BLUEFOG_";  // which all have: no sign of nearness
-  std::vector<std::string_view> known;
+  std::vector<std::string_view> known;  // without what all begin with: that is no sign of nearness
   for (const Row& row : kRows) {
     known.push_back(std::string_view(row.info.name).substr(kPrefix.size()));
   }
