@@ -18,8 +18,6 @@
 set -euo pipefail
 
 readonly kSkipped=77
-# TBF wants at least this: a smaller bucket wakes the shaper so often that it eats the CPU.
-readonly kBurstBytes=262144
 
 hosts=2
 rate=""
@@ -38,11 +36,18 @@ done
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
+# wait_for PID: leaves its code in `status`; a trap interrupts the wait that bash has.
+wait_for() {
+  status=0
+  wait "$1" || status=$?
+  while kill -0 "$1" 2>/dev/null; do status=0; wait "$1" || status=$?; done
+}
+
 if [[ -z "${BF_NETNS_INSIDE:-}" ]]; then
   [[ "$(id -u)" == 0 ]] || { echo "SKIPPED: netns.sh needs root"; exit "$kSkipped"; }
-  for tool in ip unshare tc mount; do
+  for tool in ip unshare tc mount pkill; do
     command -v "$tool" >/dev/null ||
-      { echo "SKIPPED: $tool is not installed (Debian: iproute2, util-linux)"
+      { echo "SKIPPED: $tool is not installed (Debian: iproute2, util-linux, procps)"
         exit "$kSkipped"; }
   done
   private=(unshare --net --mount --uts --pid --fork --kill-child --mount-proc)
@@ -55,10 +60,17 @@ if [[ -z "${BF_NETNS_INSIDE:-}" ]]; then
   BF_NETNS_INSIDE="$work" "${private[@]}" "$here/netns.sh" -n "$hosts" ${rate:+-r "$rate"} -- \
     "$@" <&0 &
   inside=$!
-  for signal in INT TERM HUP; do trap "kill -$signal $inside 2>/dev/null" "$signal"; done
-  status=0
-  wait "$inside" || status=$?
-  while kill -0 "$inside" 2>/dev/null; do status=0; wait "$inside" || status=$?; done
+  # COMMAND may end by itself first; unshare hears no other signal, and takes everything with it.
+  stop() {
+    pkill -TERM -P "$inside" || true
+    for ((tenths = 0; tenths < 100; ++tenths)); do
+      kill -0 "$inside" 2>/dev/null || return 0
+      sleep 0.1
+    done
+    kill -KILL "$inside" 2>/dev/null || true
+  }
+  trap stop INT TERM HUP
+  wait_for "$inside"
   exit "$status"
 fi
 
@@ -87,14 +99,15 @@ for ((i = 1; i <= hosts; ++i)); do
   ip -n "bfhost$i" link set lo up
   ip -n "bfhost$i" link set eth0 up
   if [[ -n "$rate" ]]; then
-    ip netns exec "bfhost$i" tc qdisc add dev eth0 root tbf rate "$rate" burst "$kBurstBytes" \
-      latency 100ms
+    ip netns exec "bfhost$i" "$here/netns_rate.sh" "$rate"
   fi
 done
 
 export BF_NETNS_WORK="$work"
 export BF_NETNS_HOSTS="${names[*]}"
 export PRTE_MCA_plm_ssh_agent="$here/netns_agent.sh"
-status=0
-"$here/netns_agent.sh" --exec bfhost1 "$@" || status=$?
+"$here/netns_agent.sh" --exec bfhost1 "$@" <&0 &
+command=$!
+trap 'kill -TERM "$command" 2>/dev/null' TERM
+wait_for "$command"
 exit "$status"
