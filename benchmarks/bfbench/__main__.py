@@ -3,12 +3,12 @@
 import argparse
 import sys
 
-from bfbench import converge, ddp, diff, operations, syncbn, train
+from bfbench import converge, ddp, diff, operations, scale, syncbn, train
 from bfbench.diff import NothingToCompare
 from bfbench.launch import LaunchFailed
 
 COMMANDS = {"ops": operations, "train": train, "ddp": ddp, "syncbn": syncbn, "converge": converge,
-            "diff": diff}
+            "scale": scale, "diff": diff}
 
 
 def main(words=None):

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from bfbench.output import console
-from bfbench.records import KEY, TRAIN_KEY
+from bfbench.records import KEY, SCALE_KEY, TRAIN_KEY
 
 COLUMNS = ("measurement", "", "baseline ms", "test ms", "change", "noise")
 
@@ -25,7 +25,8 @@ def add_arguments(parser):
 def load(path):
     """Records by what they measured."""
     try:
-        return {key_of(record): record for record in json.loads(path.read_text())["records"]}
+        return {key_of(record): record for record in json.loads(path.read_text())["records"]
+                if not record.get("simulated")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NothingToCompare(f"{path}: expected a file that bfbench --json has written, found "
                                f"{type(error).__name__}: {error}") from error
@@ -34,6 +35,8 @@ def load(path):
 def key_of(record):
     if "seeds" in record:
         raise ValueError("records of bfbench converge, which have no times")
+    if "emulated" in record:  # of training on hosts, whose links' rate is found anew each time
+        return tuple(record[name] for name in SCALE_KEY if name != "rate_mbit")
     return tuple(record[name] for name in (TRAIN_KEY if "algorithm" in record else KEY))
 
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+LONGEST_END_SEC = 30
 
 
 class LaunchFailed(RuntimeError):
@@ -29,6 +30,26 @@ def last_words_of(errors):
     return (named or lines or ["it said nothing"])[-1][:300]
 
 
+def output_of(words, environment):
+    """What a command prints. However this function ends, the command has ended too."""
+    words = [str(word) for word in words]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=environment)
+    try:
+        output, errors = process.communicate()
+    except BaseException:
+        process.terminate()  # launchers then end their ranks
+        try:
+            process.communicate(timeout=LONGEST_END_SEC)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        raise
+    if process.returncode != 0:
+        raise LaunchFailed(f"'{' '.join(words)}' ended with code {process.returncode}:\n"
+                           f"{errors[-2000:]}", last_words_of(errors))
+    return output
+
+
 class Launcher:
     def __init__(self, build):
         self.bfrun = build / "bluefog_cpp" / "bfrun" / "bfrun"
@@ -47,13 +68,11 @@ class Launcher:
     def run(self, ranks, *command):
         """The records that a job prints, one JSON object per line."""
         self.require(self.bfrun)
-        words = [str(word) for word in (self.bfrun, "-np", ranks, *command)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False,
-                              env=self.environment)
-        if done.returncode != 0:
-            raise LaunchFailed(f"'{' '.join(words)}' ended with code {done.returncode}:\n"
-                               f"{done.stderr[-2000:]}", last_words_of(done.stderr))
-        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        output = output_of(self.words(ranks, *command), self.environment)
+        return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+    def words(self, ranks, *command):
+        return [self.bfrun, "-np", ranks, *command]
 
     def own_and_mpi(self, ranks, sizes, dtype, seconds):
         self.require(self.operations)

@@ -23,7 +23,7 @@ def _number(word, kind, text, least, most):
 
 
 def whole(least=1, most=math.inf):
-    """A whole number of at least `least`."""
+    """A whole number from `least` to `most`."""
     return lambda text: _number(text, int, text, least, most)
 
 
@@ -33,6 +33,14 @@ def seconds(text):
 
 def positive(text):
     return _number(text, float, text, 1e-9, math.inf)
+
+
+def share(text):
+    return _number(text, float, text, 0.01, 0.99)
+
+
+def number_or_auto(text):
+    return text if text == "auto" else _number(text, float, text, 1, 100_000)
 
 
 def whole_list(least=1, most=math.inf):

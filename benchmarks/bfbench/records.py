@@ -71,7 +71,12 @@ TRAIN_FIGURES = ("img_per_sec", "share_of_none", "share_of_ddp", "epoch_sec", "p
                  "accuracy")
 
 
-def merge_train_starts(starts):
+# Of training on hosts (bfbench scale).
+SCALE_KEY = TRAIN_KEY + ("graph", "hosts", "emulated", "simulated", "rate_mbit")
+SCALE_FIGURES = ("img_per_sec", "efficiency", "cpu_sec_per_step", "communication_cpu_sec")
+
+
+def merge_train_starts(starts, key_names=TRAIN_KEY, figures=TRAIN_FIGURES):
     """One record for each algorithm, model and number of ranks: medians over the starts; rates as
     multiples of those without communication and of DDP, start by start, then their median.
     """
@@ -85,12 +90,12 @@ def merge_train_starts(starts):
             for name in ("none", "ddp"):
                 if name in rates:
                     record[f"share_of_{name}"] = record["img_per_sec"] / rates[name]
-            by_key.setdefault(tuple(record[name] for name in TRAIN_KEY), []).append(record)
+            by_key.setdefault(tuple(record[name] for name in key_names), []).append(record)
     merged = []
     for key, records in by_key.items():
-        entry = dict(zip(TRAIN_KEY, key))
+        entry = dict(zip(key_names, key))
         entry["parameters"] = records[0]["parameters"]
-        for name in TRAIN_FIGURES:
+        for name in figures:
             if name in records[0]:
                 entry[name] = statistics.median(record[name] for record in records)
         entry["sec_per_iter"] = {

@@ -1,0 +1,46 @@
+"""Hosts in network namespaces of this machine, whose links are limited, and jobs on them."""
+
+import subprocess
+
+from bfbench.launch import ROOT, Launcher, output_of
+
+NETNS = ROOT / "tests" / "hosts" / "netns.sh"
+SET_RATE = ROOT / "tests" / "hosts" / "netns_rate.sh"
+INTERFACE = "eth0"
+SKIPPED = 77
+
+
+def why_none():
+    """Why this machine can have no such hosts; empty if it can."""
+    done = subprocess.run([NETNS, "-n", "2", "-r", "1gbit", "--", "true"], capture_output=True,
+                          text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode == 0:
+        return ""
+    said = (done.stdout if done.returncode == SKIPPED else done.stderr).strip().splitlines()
+    reason = said[-1].removeprefix("SKIPPED: ") if said else f"code {done.returncode}"
+    return f"no hosts in network namespaces: {reason}"
+
+
+def rate_words(mbit):
+    """As tc has it."""
+    return f"{round(mbit * 1000)}kbit"
+
+
+def set_rate(mbit):
+    """Limits what this host can send."""
+    output_of([SET_RATE, rate_words(mbit)], None)
+
+
+class HostLauncher(Launcher):
+    """Jobs on `hosts` hosts of `local_ranks` ranks each, which can send `mbit` Mbit/s."""
+
+    def __init__(self, build, hosts, local_ranks, mbit):
+        super().__init__(build)
+        self.hosts, self.local_ranks, self.mbit = hosts, local_ranks, mbit
+        self.environment.update(GLOO_SOCKET_IFNAME=INTERFACE, OMPI_MCA_mpi_yield_when_idle="1")
+
+    def words(self, ranks, *command):
+        slots = ",".join(f"bfhost{host + 1}:{self.local_ranks}" for host in range(self.hosts))
+        # Whatever ends this process, the script hears of it and takes the hosts down.
+        return ["setpriv", "--pdeathsig", "TERM", NETNS, "-n", self.hosts, "-r",
+                rate_words(self.mbit), "--", *super().words(ranks, "-H", slots, *command)]

@@ -1,0 +1,167 @@
+"""bfbench scale: training on hosts with limited links (network namespaces), beside torch DDP."""
+
+import json
+import pathlib
+import tempfile
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import Progress
+
+from bfbench import hosts, output, scale_model, scale_report
+from bfbench.launch import Launcher
+from bfbench.options import add_output, choice_list, number_or_auto, share, whole, whole_list
+from bfbench.records import SCALE_FIGURES, SCALE_KEY, merge_train_starts
+from bfbench.train import MODELS
+from bfbench.versions import versions
+
+ALGORITHMS = ("ddp", "gradient_allreduce", "atc", "awc", "hierarchical")
+GRAPHS = ("one_peer", "exponential")
+COMPUTE = ("sleep", "real")
+FIRST_RATE_MBIT = 200
+FLAT_HERE = ("one rank per host: hierarchical is the exponential graph there; --local-ranks 2 has "
+             "several")
+
+
+def add_arguments(parser):
+    parser.add_argument("--hosts", type=whole_list(2, 16), default=[2, 4, 8], metavar="N,…")
+    parser.add_argument("--local-ranks", type=whole(1, 16), default=1, metavar="N",
+                        help="ranks of each host")
+    parser.add_argument("--rate", type=number_or_auto, default="auto", metavar="auto|MBIT",
+                        help="what a host can send; auto: such that DDP has --share of its speed "
+                        "without communication at --rate-hosts")
+    parser.add_argument("--share", type=share, default=0.66)
+    parser.add_argument("--rate-hosts", type=whole(2, 16), metavar="N",
+                        help="default: 4 if that is among the hosts, else the middle one")
+    parser.add_argument("--compute", type=choice_list(COMPUTE), default=["sleep"], metavar="KIND,…",
+                        help="sleep: sleeps the time that one rank alone was measured to compute, "
+                        "so that ranks of one machine do not compete for cores; real: computes")
+    parser.add_argument("--model", choices=MODELS, default="vit")
+    parser.add_argument("--algorithms", type=choice_list(ALGORITHMS), default=list(ALGORITHMS),
+                        metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)}; training without "
+                        "communication is always measured")
+    parser.add_argument("--graphs", type=choice_list(GRAPHS), default=list(GRAPHS),
+                        metavar="NAME,…", help=f"of atc and awc, out of {', '.join(GRAPHS)}")
+    parser.add_argument("--threads", type=whole(), default=1, metavar="N",
+                        help="of a rank, for the model")
+    parser.add_argument("--batch-size", type=whole(), default=32, metavar="N", help="of a rank")
+    parser.add_argument("--image-size", type=whole(8), default=32, metavar="PIXELS")
+    parser.add_argument("--classes", type=whole(2), default=10, metavar="N")
+    parser.add_argument("--rounds", type=whole(), default=3, metavar="N",
+                        help="turns of each algorithm in a start")
+    parser.add_argument("--steps", type=whole(), default=4, metavar="N", help="steps of a turn")
+    parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB",
+                        help="size of buckets, everybody's")
+    add_output(parser, starts=1)
+
+
+class Measured(NamedTuple):
+    records: list
+    networks: list
+    rates: dict
+    """By kind of compute: what the search found, or the given rate."""
+    profile: dict
+
+
+class Measurement:
+    """Jobs on hosts, one after the other."""
+
+    def __init__(self, args, folder, tell):
+        self.args, self.folder, self.tell = args, folder, tell
+        self.profile_file = folder / "profile.json"
+
+    def profile(self):
+        self.tell("one rank alone, whose compute is timed")
+        found, = Launcher(self.args.build).worker("scale_profile", 1, *self.words_of(
+            "model", "threads", "batch_size", "image_size", "classes"))
+        self.profile_file.write_text(json.dumps(found))
+        return found
+
+    def words_of(self, *names):
+        return [word for name in names
+                for word in (f"--{name.replace('_', '-')}", getattr(self.args, name))]
+
+    def job(self, host_count, compute, mbit, algorithms, *options):
+        launcher = hosts.HostLauncher(self.args.build, host_count, self.args.local_ranks, mbit)
+        words = self.words_of("model", "threads", "batch_size", "image_size", "classes", "rounds",
+                              "steps", "bucket_mb")
+        if compute == "sleep":
+            words += ["--profile", self.profile_file]
+        return launcher.worker(
+            "scale_worker", host_count * self.args.local_ranks, "--algorithms",
+            ",".join(algorithms), "--graphs", ",".join(self.args.graphs), "--rate", mbit, *words,
+            *options)
+
+    def rate(self, compute):
+        """Mbit/s, and how it was found."""
+        if self.args.rate != "auto":
+            return {"rate_mbit": self.args.rate}
+        count = rate_hosts(self.args)
+        self.tell(f"rate of links at which DDP has {self.args.share:.0%} at {count} hosts, "
+                  f"compute: {compute}")
+        found, = self.job(count, compute, FIRST_RATE_MBIT, ["ddp"], "--search-share",
+                          self.args.share, "--rounds", 1)
+        return found
+
+
+def rate_hosts(args):
+    if args.rate_hosts:
+        return args.rate_hosts
+    return 4 if 4 in args.hosts else sorted(args.hosts)[len(args.hosts) // 2]
+
+
+def algorithms_of(args):
+    return [name for name in args.algorithms if name != "hierarchical" or args.local_ranks > 1]
+
+
+def measure(args, folder):
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=len(args.compute) * (1 + args.starts * len(args.hosts)))
+        jobs = Measurement(args, folder, lambda text: progress.update(task, description=text))
+        found = Measured([], [], {}, jobs.profile())
+        for compute in args.compute:
+            found.rates[compute] = jobs.rate(compute)
+            mbit = found.rates[compute]["rate_mbit"]
+            progress.advance(task)
+            starts = []
+            for _ in range(args.starts):
+                for count in args.hosts:
+                    jobs.tell(f"{count} hosts at {mbit:.0f} Mbit/s, compute: {compute}")
+                    said = jobs.job(count, compute, mbit, algorithms_of(args))
+                    starts.append([record for record in said if "algorithm" in record])
+                    found.networks.extend({**record, "compute": compute} for record in said
+                                          if "alpha_us" in record)
+                    progress.advance(task)
+            found.records.extend(merge_train_starts(starts, SCALE_KEY, SCALE_FIGURES))
+    return found
+
+
+def with_model(args, found):
+    """The measured records, and those that the model says."""
+    simulate = scale_model.bftopo_at(args.build)
+    made = []
+    for compute in args.compute:
+        records = [r for r in found.records if r["emulated"] == (compute == "sleep")]
+        networks = [n for n in found.networks if n["compute"] == compute]
+        costs = scale_model.costs_of(records, networks, found.profile, args.bucket_mb << 20)
+        made += scale_model.simulated_records(records, costs, simulate)
+    return found.records + made
+
+
+def run(args):
+    launcher = Launcher(args.build)
+    launcher.require(launcher.bfrun)
+    about = versions(launcher.bfrun)
+    reason = hosts.why_none()
+    if reason:
+        output.show(args, about, [], [{"algorithm": name, "not_run": reason}
+                                      for name in args.algorithms], [], scale_report.write)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(args, pathlib.Path(folder))
+    about |= {"links": scale_report.links_text(found.rates),
+              "network": scale_report.network_text(found.networks)}
+    not_run = [{"algorithm": "hierarchical", "not_run": FLAT_HERE}
+               for name in args.algorithms if name not in algorithms_of(args)]
+    records = with_model(args, found)
+    output.show(args, about, scale_report.tables(records), not_run, records, scale_report.write)

@@ -1,0 +1,92 @@
+"""The ways of training that bfbench scale compares, on one rank."""
+
+import contextlib
+import json
+import pathlib
+
+import torch
+
+import bluefog_cpp.torch as bf
+from bluefog_cpp import topology_util
+from bfbench.sleeping_model import SleepingModel
+from bfbench.train_models import make_model
+
+GRAPHS = {"one_peer": "one-peer-exponential", "exponential": "exponential"}
+AVERAGES = {"atc": "adapt_then_combine", "awc": "adapt_with_combine"}
+ALL_RANKS = "all ranks"
+DDP_ALONE = "ddp_alone"
+# What the speed of each is a share of: its own without communication.
+BASELINES = {"ddp": DDP_ALONE}
+
+
+def baseline_of(algorithm):
+    return BASELINES.get(algorithm, "none")
+
+
+def peer_of(algorithm):
+    return "torch DDP (gloo)" if algorithm in ("ddp", DDP_ALONE) else "bluefog_cpp"
+
+
+def ways_of(algorithms, graphs):
+    """(algorithm, graph) of each, those that others are shares of first."""
+    found = {(baseline_of(algorithm), ""): None for algorithm in algorithms}
+    for algorithm in algorithms:
+        if algorithm in AVERAGES:
+            found.update({(algorithm, graph): None for graph in graphs})
+        else:
+            found[algorithm, "machines" if algorithm == "hierarchical" else ALL_RANKS] = None
+    return list(found)
+
+
+def make_optimizer(parameters):
+    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
+
+
+def wrap(algorithm, graph, model, bucket_mb):
+    """(model, optimizer) as the algorithm has them."""
+    optimizer = make_optimizer(model.parameters())
+    if algorithm in ("ddp", DDP_ALONE):
+        wrapped = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_mb,
+                                                            gradient_as_bucket_view=True)
+        return wrapped, optimizer
+    if algorithm == "gradient_allreduce":
+        return model, bf.DistributedGradientAllreduceOptimizer(optimizer, model)
+    if algorithm == "hierarchical":
+        bf.set_machine_topology(topology_util.ExponentialGraph(bf.machine_size()))
+        return model, bf.DistributedAdaptThenCombineOptimizer(
+            optimizer, model, bf.CommunicationType.hierarchical_neighbor_allreduce)
+    if algorithm == "none":
+        return model, bf.DecentralizedOptimizer(optimizer, model, "none")
+    return model, bf.DecentralizedOptimizer(optimizer, model, AVERAGES[algorithm],
+                                            graphs=GRAPHS[graph])
+
+
+class Way:
+    """A model and an optimizer that step."""
+
+    def __init__(self, algorithm, graph, args):
+        torch.manual_seed(0)
+        model = make_model(args.model, args.image_size, args.classes)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self.bytes = sum(p.nbytes for p in model.parameters())
+        self.is_slept = args.profile is not None
+        if self.is_slept:
+            model = SleepingModel(model, json.loads(pathlib.Path(args.profile).read_text()))
+        self.algorithm, self.graph = algorithm, graph
+        self.model, self.optimizer = wrap(algorithm, graph, model, args.bucket_mb)
+        self.images = torch.randn(args.batch_size, 3, args.image_size, args.image_size)
+        self.labels = torch.randint(args.classes, (args.batch_size,))
+
+    def step(self):
+        self.optimizer.zero_grad()
+        with self.model.no_sync() if self.algorithm == DDP_ALONE else contextlib.nullcontext():
+            self.loss().backward()
+        self.optimizer.step()
+
+    def loss(self):
+        result = self.model(self.images)
+        return result if self.is_slept else torch.nn.functional.cross_entropy(result, self.labels)
+
+    def finish(self):
+        """Ends what is in flight."""
+        getattr(self.optimizer, "finish", lambda: None)()
