@@ -94,12 +94,13 @@ def sizes_of(measured_ranks):
 
 
 def costs_of(records, networks, profile, bucket_bytes):
-    """What the model needs, out of what was measured. α is that of the job that the machine's cores
-    held up least, β the median."""
-    alone = min((r for r in records if r["algorithm"] == "none"), key=lambda r: r["ranks"])
+    """What the model needs, out of what was measured: α and compute of the job that the machine's
+    cores held up least, the median of β."""
+    compute_sec = min(r["batch_size"] * r["ranks"] / r["img_per_sec"] for r in records
+                      if r["algorithm"] == "none")
     return Costs(min(n["alpha_us"] for n in networks),
                  statistics.median(n["beta_ns_per_byte"] for n in networks),
-                 alone["batch_size"] * alone["ranks"] / alone["img_per_sec"], profile, bucket_bytes)
+                 compute_sec, profile, bucket_bytes)
 
 
 def simulated_records(records, costs, simulate):

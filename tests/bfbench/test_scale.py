@@ -85,7 +85,7 @@ def test_buckets_are_reduced_one_after_the_other_once_they_are_full():
 
 
 def test_measured_points_are_compared_and_the_curve_goes_on_to_1024():
-    records = [on_hosts("none", ranks=n, rate=10.0 * n) for n in (2, 4)] + [
+    records = [on_hosts("none", ranks=n, rate=rate) for n, rate in ((2, 15.0), (4, 40.0))] + [
         on_hosts("awc", graph="one_peer", ranks=n, rate=5.0 * n) for n in (2, 4)]
     networks = [{"alpha_us": a, "beta_ns_per_byte": b} for a, b in ((5.0, 2.0), (6.0, 9.0),
                                                                      (9.0, 1.0))]
