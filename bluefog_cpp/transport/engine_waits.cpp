@@ -158,7 +158,8 @@ bool Engine::has_background_work() const noexcept {
   return !retractions_.empty() || std::ranges::any_of(active_, [](const Active& active) {
     const CallState& call = active.operation->call_;
     const bool rests = call.consumption == Consumption::OnWait && call.waiters == 0 && call.last &&
-                       call.exchange.published() && !active.is_dropped();
+                       call.exchange.published() && call.exchange.has_come() &&
+                       !active.is_dropped();
     return !is_done(*active.operation) && !rests;
   });
 }

@@ -338,6 +338,12 @@ std::vector<Retraction> Exchange::retract() {
   return retractions;
 }
 
+bool Exchange::has_come() const {
+  return std::ranges::all_of(sources_, [&](const Source& source) {
+    return source.finished || source.transport->has_come(source.rank, spec_.lane, id_);
+  });
+}
+
 bool Exchange::is_awaited(const Source& source) const {
   const bool waits = spec_.pace == Pace::Each ||
                      source.transport->readable(source.rank, spec_.lane).empty();

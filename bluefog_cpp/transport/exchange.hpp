@@ -142,6 +142,9 @@ class Exchange {
   /// must be told that the rest does not come.
   [[nodiscard]] std::vector<Retraction> retract();
 
+  /// Whether what it expects is here, or comes without this rank's help.
+  [[nodiscard]] bool has_come() const;
+
   /// Ranks whose message is still missing, in whole or in part.
   [[nodiscard]] std::vector<int> awaited_sources() const;
   /// Ranks that have not taken what this rank sends, while there is no room for more.

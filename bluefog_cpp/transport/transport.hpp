@@ -96,6 +96,9 @@ class Transport {
   /// its departure is complete.
   [[nodiscard]] virtual bool has_pending() { return false; }
 
+  /// False while the message `id` of `source` has not come to its end here and needs `progress` to.
+  [[nodiscard]] virtual bool has_come(int /*source*/, Lane /*lane*/, CallId /*id*/) { return true; }
+
   /// True while events of this transport cannot wake a sleeping waiter, so that it must be polled.
   [[nodiscard]] virtual bool needs_polling() const noexcept { return false; }
 

@@ -189,6 +189,21 @@ TEST_F(MpiTransportTest, LanesDoNotWaitForEachOther) {
   EXPECT_EQ(receive(previous(), Lane::Deep), pattern(large.size(), previous(), 1));
 }
 
+TEST_F(MpiTransportTest, ADeepMessageComesAsAWholeBeforeItsReaderLooks) {
+  const std::vector<WeightedRank> readers{{next(), 1.0}};
+  for (std::uint64_t call = 1; call <= 3; ++call) {
+    const Bytes large = pattern(kChunk * kDepth * 4 + call, rank(), call);
+    EXPECT_FALSE(transport_->has_come(previous(), Lane::Deep, CallId::make(call, 0)));
+    send(large, call, readers, Lane::Deep);
+    until("the whole message", [&] {
+      return transport_->has_come(previous(), Lane::Deep, CallId::make(call, 0));
+    });
+    until("the sends to end", [&] { return !transport_->has_pending(); });
+    bootstrap_->barrier(soon());  // nobody has read anything yet
+    EXPECT_EQ(receive(previous(), Lane::Deep), pattern(large.size(), previous(), call));
+  }
+}
+
 TEST_F(MpiTransportTest, AWriterCannotRunAheadWithoutBounds) {
   constexpr int kMessages = 1000;
   if (rank() == 0) {

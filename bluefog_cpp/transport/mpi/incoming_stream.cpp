@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/mpi/cancel_receive.hpp"
@@ -15,54 +18,103 @@ IncomingStream::IncomingStream(const StreamParts& parts, int rank, Lane lane)
       lane_(lane),
       place_(parts.table.add(*this)),
       slot_bytes_(AlignedBytes::round_up(kFrameHeadBytes + parts.chunk_bytes)),
-      memory_(slot_bytes_ * parts.depth),
       ring_(parts.depth) {
   for (std::size_t slot = 0; slot < ring_.size(); ++slot) {
-    post(slot);
+    free_.emplace_back(slot_bytes_);
   }
-  parts_.table.watch(place_, ring_[0].request);
+  if (post_more()) {
+    watch_oldest();
+  }
 }
 
-void IncomingStream::post(std::size_t slot) noexcept {
-  ring_[slot].request = MPI_REQUEST_NULL;
+bool IncomingStream::post() noexcept {
+  Posted& next = ring_[posted_ % ring_.size()];
+  if (free_.empty()) {
+    try {
+      free_.emplace_back(slot_bytes_);
+    } catch (const std::bad_alloc&) {
+      return false;  // what is being read gives its memory back
+    }
+  }
+  next.memory = std::move(free_.back());
+  free_.pop_back();
+  next.request = MPI_REQUEST_NULL;
   const int code =
-      MPI_Irecv(memory_of(slot), static_cast<int>(kFrameHeadBytes + parts_.chunk_bytes), MPI_BYTE,
-                rank_, tag_of(lane_), parts_.comm, &ring_[slot].request);
+      MPI_Irecv(next.memory.data(), static_cast<int>(kFrameHeadBytes + parts_.chunk_bytes),
+                MPI_BYTE, rank_, tag_of(lane_), parts_.comm, &next.request);
   if (code != MPI_SUCCESS) {
     parts_.failures.on_failure(rank_, code);
   }
+  ++posted_;
+  return true;
+}
+
+bool IncomingStream::post_more() noexcept {
+  const auto used = [&] {
+    return posted_ - received_ + (is_deep(lane_) ? 0 : frames_.size());
+  };
+  while (used() < ring_.size() && post()) {
+  }
+  return posted_ > received_;
+}
+
+void IncomingStream::watch_oldest() noexcept {
+  parts_.table.watch(place_, ring_[received_ % ring_.size()].request);
 }
 
 void IncomingStream::on_ended(int code, int /*source*/, std::size_t bytes) noexcept {
-  Slot& slot = ring_[received_ % ring_.size()];
-  slot.request = MPI_REQUEST_NULL;
+  Posted& ended = ring_[received_ % ring_.size()];
+  ended.request = MPI_REQUEST_NULL;
   if (code != MPI_SUCCESS) {
     parts_.failures.on_failure(rank_, code);
     return;  // what would come after a lost frame cannot be used
   }
-  slot.bytes = bytes;
+  try {
+    free_.reserve(frames_.size() + ring_.size());  // all memory there is
+    frames_.push_back({.memory = {}, .bytes = bytes});
+  } catch (const std::bad_alloc&) {
+    parts_.failures.on_failure(rank_, MPI_ERR_NO_MEM);
+    return;
+  }
+  frames_.back().memory = std::move(ended.memory);
   ++received_;
-  if (received_ - read_ < ring_.size()) {
-    parts_.table.watch(place_, ring_[received_ % ring_.size()].request);
+  note_arrival(frames_.back());
+  if (post_more()) {
+    watch_oldest();
+  }
+}
+
+// What does not fit together is found by the reader.
+void IncomingStream::note_arrival(const Frame& frame) noexcept {
+  FrameHead head;
+  std::memcpy(&head, frame.memory.data(), sizeof head);
+  if (head.kind == FrameKind::Head) {
+    coming_ = head.header.id;
+    missing_ = head.header.bytes;
+  }
+  missing_ -= head.kind == FrameKind::Abort ? missing_
+                                            : std::min<std::size_t>(missing_, head.payload_bytes);
+  if (missing_ == 0) {
+    whole_ = coming_;
   }
 }
 
 bool IncomingStream::open_next_frame() {
-  if (read_ == received_) {
+  if (frames_.empty()) {
     return false;
   }
-  const Slot& slot = ring_[read_ % ring_.size()];
-  const std::byte* const memory = memory_of(read_ % ring_.size());
+  const Frame& frame = frames_.front();
+  const std::byte* const memory = frame.memory.data();
   FrameHead head;
   std::memcpy(&head, memory, sizeof head);
   const bool is_first = !has_message_;
-  if (slot.bytes < kFrameHeadBytes || slot.bytes - kFrameHeadBytes != head.payload_bytes ||
+  if (frame.bytes < kFrameHeadBytes || frame.bytes - kFrameHeadBytes != head.payload_bytes ||
       is_first != (head.kind == FrameKind::Head) ||
       (head.kind != FrameKind::Abort &&
        head.payload_bytes > (is_first ? head.header.bytes : header_.bytes - used_))) {
     throw InternalError(fmt::format(
         "MPI transport: rank {} sent a frame of kind {} with {} bytes ({} announced) where {}",
-        rank_, static_cast<unsigned>(head.kind), slot.bytes, head.payload_bytes,
+        rank_, static_cast<unsigned>(head.kind), frame.bytes, head.payload_bytes,
         is_first ? std::string("a new message was expected")
                  : fmt::format("{} bytes were missing", header_.bytes - used_)));
   }
@@ -87,11 +139,11 @@ bool IncomingStream::open_next_frame() {
 
 void IncomingStream::close_frame() noexcept {
   frame_open_ = false;
-  const bool was_full = received_ - read_ == ring_.size();
-  post(read_ % ring_.size());
-  ++read_;
-  if (was_full) {
-    parts_.table.watch(place_, ring_[received_ % ring_.size()].request);
+  const bool was_watched = posted_ > received_;
+  free_.push_back(std::move(frames_.front().memory));
+  frames_.pop_front();
+  if (post_more() && !was_watched) {
+    watch_oldest();
   }
 }
 
@@ -130,8 +182,7 @@ void IncomingStream::finish() {
 bool IncomingStream::cancel() noexcept {
   (void)parts_.table.unwatch(place_);
   bool all_ended = true;
-  const std::uint64_t posted_end = read_ + ring_.size();
-  for (std::uint64_t frame = received_; frame < posted_end; ++frame) {
+  for (std::uint64_t frame = received_; frame < posted_; ++frame) {
     MPI_Request& request = ring_[frame % ring_.size()].request;
     if (request == MPI_REQUEST_NULL) {
       continue;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,8 +15,9 @@
 
 namespace bluefog::mpi {
 
-/// Messages from one rank on one lane, read in place in a ring of receives that
-/// are posted ahead.
+/// Messages from one rank on one lane, read in place in the receives that were
+/// posted ahead. On deep lanes what has come makes room for more, whether
+/// anybody reads it or not; it then takes memory for the whole message.
 class IncomingStream final : private RequestOwner {
  public:
   /// Posts `depth` receives: memory for as many chunks.
@@ -35,21 +37,28 @@ class IncomingStream final : private RequestOwner {
 
   /// Frames that have come so far.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
+  /// Whether the message `id`, or a later one, has come to its end.
+  [[nodiscard]] bool has_come(CallId id) const noexcept { return whole_ >= id; }
 
   /// Ends the receives that are posted. @return false if one of them would not end.
   [[nodiscard]] bool cancel() noexcept;
 
  private:
-  struct Slot {
+  struct Posted {
     MPI_Request request = MPI_REQUEST_NULL;
+    AlignedBytes memory{};
+  };
+  struct Frame {
+    AlignedBytes memory{};
     std::size_t bytes = 0;
   };
 
   void on_ended(int code, int source, std::size_t bytes) noexcept override;
-  [[nodiscard]] std::byte* memory_of(std::size_t slot) const noexcept {
-    return memory_.data() + slot * slot_bytes_;
-  }
-  void post(std::size_t slot) noexcept;
+  /// Posts receives as far as there is room; false: none is posted.
+  bool post_more() noexcept;
+  bool post() noexcept;
+  void watch_oldest() noexcept;
+  void note_arrival(const Frame& frame) noexcept;
   bool open_next_frame();
   void close_frame() noexcept;
 
@@ -58,11 +67,17 @@ class IncomingStream final : private RequestOwner {
   Lane lane_;
   std::size_t place_;
   std::size_t slot_bytes_;
-  AlignedBytes memory_;
-  std::vector<Slot> ring_;
-  // Frames are counted; frame n lies in slot n modulo the ring's size.
-  std::uint64_t read_ = 0;      // closed by the reader
-  std::uint64_t received_ = 0;  // ended receives
+  std::vector<AlignedBytes> free_;
+  // Receives are counted; number n lies in place n modulo the ring's size.
+  std::vector<Posted> ring_;
+  std::uint64_t posted_ = 0;
+  std::uint64_t received_ = 0;
+  /// What has come and is not used up; the first may be open.
+  std::deque<Frame> frames_;
+  /// Of the last message that began to come: what is missing.
+  CallId coming_{};
+  std::size_t missing_ = 0;
+  CallId whole_{};
 
   MessageHeader header_{};
   std::string name_;

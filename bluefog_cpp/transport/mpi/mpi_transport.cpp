@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -282,6 +283,17 @@ bool MpiTransport::has_pending() {
   }
   progress();
   return std::ranges::any_of(state_->peers, busy);
+}
+
+bool MpiTransport::has_come(int source, Lane lane, CallId id) {
+  if (is_over_ || failure_code_ != MPI_SUCCESS || is_gone(source)) {
+    return true;
+  }
+  try {
+    return incoming(source, lane).has_come(id);
+  } catch (const std::bad_alloc&) {
+    return true;  // `arrived` says so
+  }
 }
 
 // ---- the end

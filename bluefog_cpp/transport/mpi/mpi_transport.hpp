@@ -15,18 +15,19 @@
 namespace bluefog::mpi {
 
 struct MpiTransportOptions {
-  std::size_t chunk_bytes = std::size_t{256} << 10U;
+  std::size_t chunk_bytes = std::size_t{60} << 10U;
   /// Frames in flight per ordered pair of ranks and lane.
-  std::size_t depth = 8;
+  std::size_t depth = 32;
 };
 
 /// Messages between processes by MPI's point-to-point calls.
 ///
 /// A chunk and its header travel as one MPI message. The writer sends from a
 /// copy of its own; the reader combines straight from the receive buffers,
-/// `depth` of which are posted per source once something is expected from it.
+/// `depth` of which are posted per source once something is expected from it; on
+/// deep lanes as many more as it takes to hold what has come.
 /// Nothing blocks in MPI. Cost per message and reader: one copy for all readers,
-/// 128 bytes of head per chunk.
+/// 192 bytes of head per chunk.
 ///
 /// An MPI failure ends the calls that meet it: a process that is known to be
 /// gone shows in `obituary`, others as MpiError from `publish` and `arrived`.
@@ -52,6 +53,7 @@ class MpiTransport final : public Transport, private FailureSink {
   bool progress() override;
   [[nodiscard]] bool needs_polling() const noexcept override { return true; }
   [[nodiscard]] bool has_pending() override;
+  [[nodiscard]] bool has_come(int source, Lane lane, CallId id) override;
   [[nodiscard]] std::optional<std::string> obituary(int rank) override;
   [[nodiscard]] std::string last_seen(int rank) const override;
   void note_call(CallId, OpKind) override {}
