@@ -203,12 +203,12 @@ constexpr std::array kRows{
         [](Settings& s, std::string_view name, std::string_view value) {
           s.shm_copy = parse_shm_copy(name, value);
         }},
-    Row{{"BLUEFOG_MPI_CHUNK_BYTES", "integer", "bytes", "262144",
+    Row{{"BLUEFOG_MPI_CHUNK_BYTES", "integer", "bytes", "61440",
          "Size of one message of the MPI transport. Equal on all ranks."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.mpi_chunk_bytes = parse_chunk(name, value);
         }},
-    Row{{"BLUEFOG_MPI_DEPTH", "integer", "messages", "8",
+    Row{{"BLUEFOG_MPI_DEPTH", "integer", "messages", "32",
          "Messages in flight per pair of ranks and direction in the MPI transport. Equal on all "
          "ranks."},
         [](Settings& s, std::string_view name, std::string_view value) {

@@ -43,8 +43,10 @@ struct Settings {
   std::int64_t shm_chunk_bytes = 128 << 10;
   int shm_slots = 16;
   ShmCopy shm_copy = ShmCopy::Auto;
-  std::int64_t mpi_chunk_bytes = 256 << 10;
-  int mpi_depth = 8;
+  /// With its head below 64 KiB, up to which Open MPI sends over TCP at once. A longer message waits
+  /// for the reader's answer, which waits behind what the reader sends.
+  std::int64_t mpi_chunk_bytes = 60 << 10;
+  int mpi_depth = 32;
   std::chrono::nanoseconds poll_period = std::chrono::milliseconds(1);
   std::int64_t result_cache_bytes = 256 << 20;
 

@@ -45,8 +45,8 @@ TEST(Settings, DefaultsWithoutVariables) {
   EXPECT_EQ(settings.shm_chunk_bytes, 131072);
   EXPECT_EQ(settings.shm_slots, 16);
   EXPECT_EQ(settings.shm_copy, ShmCopy::Auto);
-  EXPECT_EQ(settings.mpi_chunk_bytes, 262144);
-  EXPECT_EQ(settings.mpi_depth, 8);
+  EXPECT_EQ(settings.mpi_chunk_bytes, 61440);
+  EXPECT_EQ(settings.mpi_depth, 32);
   EXPECT_EQ(settings.poll_period, 1ms);
   EXPECT_EQ(settings.result_cache_bytes, 268435456);
   EXPECT_THAT(settings.notices, IsEmpty());
@@ -134,7 +134,7 @@ TEST(Settings, ReadsTheProcessEnvironment) {
   ASSERT_EQ(::setenv("BLUEFOG_MPI_DEPTH", "3", 1), 0);
   EXPECT_EQ(Settings::from_environment().mpi_depth, 3);
   ASSERT_EQ(::unsetenv("BLUEFOG_MPI_DEPTH"), 0);
-  EXPECT_EQ(Settings::from_environment().mpi_depth, 8);
+  EXPECT_EQ(Settings::from_environment().mpi_depth, 32);
 }
 
 TEST(SettingTable, DefaultsReadAsTheDefaults) {
