@@ -171,6 +171,11 @@ bool Exchange::accept(Source& source, PeerWord& word) {
       }
       continue;
     }
+    if (source.vain_looks == 0) {
+      // The first look has the transport take in what came before the word that may be here.
+      ++source.vain_looks;
+      return false;
+    }
     throw_if_refused(source, word);
     const MessageHeader* const later = find_later(source, header);
     if (later == nullptr || !is_left_out(source, later->id)) {
