@@ -234,6 +234,9 @@ bool Exchange::consume_together(PeerWord& word) {
       return moved;
     }
   }
+  for (const Source& source : sources_) {
+    throw_if_given_up(source, word);  // the rest of a long message comes after the word
+  }
   while (used_ < spec_.bytes) {
     const std::size_t limit = spec_.overwrites_payload ? copied_out() : spec_.bytes;
     std::size_t here = limit - used_;
@@ -275,6 +278,7 @@ bool Exchange::consume_each(PeerWord& word) {
       }
       moved = true;
     }
+    throw_if_given_up(source, word);
     while (source.used < source.bytes) {
       const auto bytes = source.transport->readable(source.rank, spec_.lane);
       if (bytes.empty()) {
