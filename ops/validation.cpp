@@ -92,7 +92,9 @@ void check_plan_of(const Context& context, OpKind kind, const NeighborPlan* plan
   try {
     plan->validate();
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("{}: {}", where(context, kind), error.what()));
+    throw InvalidArgument(fmt::format("{}: {}{}", where(context, kind),
+                                      what == "rank" ? "" : fmt::format("in a plan whose ranks are {}s, ", what),
+                                      error.what()));
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
-#include <chrono>
 #include <exception>
 #include <functional>
 #include <span>
@@ -22,10 +21,6 @@
 
 namespace bluefog::ops {
 namespace {
-
-constexpr std::chrono::milliseconds kLockPeriod{50};
-/// Where a lock is taken for a rank whose memory is not shared.
-constexpr std::string_view kServed = "a call of a rank on another host";
 
 std::string message_of(const std::exception_ptr& error) {
   try {
@@ -90,6 +85,7 @@ std::vector<WindowRecord> WindowCore::exchange(WindowRecord own, std::exception_
 }
 
 void WindowCore::open(WindowFill fill) {
+  const Engine::LargerCall whole(context_->engine());
   // Every rank takes part, whatever is wrong with its own arguments.
   WindowRecord record{.name = name_};
   std::exception_ptr refusal;
@@ -147,6 +143,7 @@ void WindowCore::connect(const std::vector<WindowRecord>& records) {
 void WindowCore::close() {
   constexpr std::string_view kCall = "win_free";
   check_open(kCall);
+  const Engine::LargerCall whole(context_->engine());
   hub_->tasks().drain();
   for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
     if (parts_[rank].memory && parts_[rank].memory->is_freed()) {
@@ -189,137 +186,11 @@ void WindowCore::abandon() noexcept {
   }
 }
 
-// ---- locks
+// ---- calls
 
 std::string WindowCore::where(std::string_view call) const {
   return fmt::format("rank {}, window '{}', {}", context_->rank(), name_, call);
 }
-
-void WindowCore::take_in_time(shm::RobustLock& lock, const LockSite& site) {
-  using Outcome = shm::RobustLock::Outcome;
-  const std::string_view name = site.call != nullptr ? site.call->name() : kServed;
-  Outcome outcome = lock.try_take(context_->rank());
-  if (outcome == Outcome::Busy) {
-    const Deadline deadline = hub_->deadline();
-    std::optional<WindowWait> wait;
-    if (site.call != nullptr) {
-      wait.emplace(*site.call, site.what, site.rank);
-    }
-    // A process that was stopped meanwhile looks once more: nobody kept the lock from it.
-    for (bool is_last = false;
-         (outcome = lock.take(context_->rank(), kLockPeriod)) == Outcome::Busy;
-         is_last = deadline.expired()) {
-      if (is_last) {
-        throw TimeoutError(fmt::format(
-            "{}: the {} of rank {} was not free for {:.1f} s (BLUEFOG_TIMEOUT); rank {} holds it",
-            where(name), site.what == WindowWait::For::Mutex ? "mutex" : "buffer", site.rank,
-            std::chrono::duration<double>(context_->settings().timeout).count(), lock.holder()));
-      }
-      if (wait) {  // the server's thread is not the user's
-        wait->goes_on(lock.holder());
-        hub_->check_interrupt();
-      }
-    }
-    if (wait) {
-      wait->is_over();
-    }
-  }
-  if (outcome == Outcome::Inherited) {
-    context_->log().warning(
-        fmt::format("{}: the rank that held a lock died with it; what it was writing may be half "
-                    "written",
-                    where(name)));
-  }
-}
-
-WindowServer::Answer WindowCore::ask(WindowCall& call, WindowWait::For what, int rank,
-                                     WindowMessage request, std::span<const std::byte> payload,
-                                     std::span<std::byte> room) {
-  request.dtype = tensor_.dtype;
-  request.window = number_;
-  WindowWait wait(call, what, rank);
-  const auto answer = hub_->server()->ask(
-      rank, request, payload, room,
-      {.deadline = hub_->deadline(),
-       .where = [this, &call] { return where(call.name()); },
-       .waiting = [&wait](int holder) { wait.goes_on(holder); }});
-  wait.is_over();
-  return answer;
-}
-
-std::uint64_t WindowCore::take_mutex(int rank, WindowCall& call) {
-  const auto own_thread = std::this_thread::get_id();
-  {
-    const std::scoped_lock lock(held_mutex_);
-    const auto is_it = [&](const HeldMutex& held) {
-      return held.rank == rank && held.thread == own_thread;
-    };
-    if (std::ranges::any_of(held_, is_it)) {
-      throw StateError(fmt::format(
-          "{}: expected a thread that does not hold the mutex of rank {}, found one that does: it "
-          "would wait for itself",
-          where(call.name()), rank));
-    }
-  }
-  std::uint64_t ticket = 0;
-  if (const WindowMemory* const memory = reachable(rank, call.name())) {
-    take_in_time(memory->mutex(), {.call = &call, .what = WindowWait::For::Mutex, .rank = rank});
-  } else {
-    ticket = ask(call, WindowWait::For::Mutex, rank, {.kind = WindowMessage::Kind::Lock}).ticket;
-  }
-  const std::scoped_lock lock(held_mutex_);
-  // One holder at a time: what else stands there, a thread that has ended did not release.
-  std::erase_if(held_, [rank](const HeldMutex& mutex) { return mutex.rank == rank; });
-  held_.push_back({.rank = rank, .ticket = ticket, .thread = own_thread});
-  return ticket;
-}
-
-void WindowCore::release_mutex(int rank, std::uint64_t ticket) noexcept {
-  const std::scoped_lock lock(held_mutex_);
-  const auto held = std::ranges::find_if(held_, [&](const HeldMutex& mutex) {
-    return mutex.rank == rank && mutex.ticket == ticket;
-  });
-  if (held == held_.end()) {
-    return;  // `close` has released it
-  }
-  if (!part(rank).memory) {
-    hub_->server()->tell(
-        rank, {.kind = WindowMessage::Kind::Unlock, .window = number_, .ticket = ticket});
-  } else if (!part(rank).memory->mutex().release()) {
-    context_->log().error(fmt::format(
-        "{}: the mutex of rank {} has to be released by the thread that took it; it stays taken "
-        "until that thread ends",
-        where("mutex"), rank));
-    return;
-  }
-  held_.erase(held);
-}
-
-// A lock that outlives its window would release what lies in its place by then.
-void WindowCore::release_own_mutexes() {
-  std::unique_lock lock(held_mutex_);
-  const auto held = held_;
-  lock.unlock();
-  for (const HeldMutex& mutex : held) {
-    if (mutex.thread == std::this_thread::get_id()) {
-      release_mutex(mutex.rank, mutex.ticket);
-    }
-  }
-}
-
-// Only the thread that has taken a mutex can release it.
-std::string WindowCore::obstacle_to_freeing() {
-  const std::scoped_lock lock(held_mutex_);
-  const auto other = std::ranges::find_if(held_, [](const HeldMutex& mutex) {
-    return mutex.thread != std::this_thread::get_id();
-  });
-  return other == held_.end()
-             ? std::string()
-             : fmt::format("another thread of rank {} holds the mutex of rank {}",
-                           context_->rank(), other->rank);
-}
-
-// ---- calls
 
 WindowCall WindowCore::begin_call(std::string_view name) {
   return WindowCall(*context_, name, envelope_);
@@ -338,13 +209,28 @@ void WindowCore::run(std::string_view name, const Body& body) {
 
 // ---- data
 
+WindowServer::Answer WindowCore::ask(WindowCall& call, WindowWait::For what, int rank,
+                                     WindowMessage request, std::span<const std::byte> payload,
+                                     std::span<std::byte> room) {
+  request.dtype = tensor_.dtype;
+  request.window = number_;
+  WindowWait wait(call, what, rank);
+  const auto answer = hub_->server()->ask(
+      rank, request, payload, room,
+      {.deadline = hub_->deadline(),
+       .where = [this, &call] { return where(call.name()); },
+       .waiting = [&wait](int holder) { wait.goes_on(holder); }});
+  wait.is_over();
+  return answer;
+}
+
 const WindowMemory* WindowCore::reachable(int rank, std::string_view call) {
   const auto& memory = part(rank).memory;
   if (!memory) {
     return nullptr;
   }
   if (memory->is_freed()) {  // before it ended, if it has: it had finished
-    throw WindowGone(rank, fmt::format("{}: rank {} has freed it", where(call), rank));
+    throw WindowGone(rank, fmt::format("{}: rank {} has freed or destroyed it", where(call), rank));
   }
   if (const auto obituary = hub_->obituary(rank)) {
     throw PeerFailure(rank, fmt::format("{}, rank {}: {}", where(call), rank, *obituary));

@@ -52,14 +52,14 @@ std::string describe(const WindowRecord& record) {
 
 /// Every entry of `ends(i)` has i among `other_ends` of that rank.
 template <typename Ends, typename OtherEnds>
-void check_edges(const std::vector<WindowRecord>& records, Ends ends, OtherEnds other_ends,
+void check_edges(const std::vector<WindowRecord>& records, int own, Ends ends, OtherEnds other_ends,
                  const char* says, const char* denies) {
   for (std::size_t rank = 0; rank < records.size(); ++rank) {
     for (const std::int32_t other : ends(records[rank])) {
       const auto& back = other_ends(records[static_cast<std::size_t>(other)]);
       if (std::ranges::find(back, static_cast<std::int32_t>(rank)) == back.end()) {
-        throw MismatchError(fmt::format("{}: rank {} {} rank {}, which {}", describe(records[rank]),
-                                        rank, says, other, denies));
+        throw MismatchError(fmt::format("rank {}, {}: rank {} {} rank {}, which {}", own,
+                                        describe(records[rank]), rank, says, other, denies));
       }
     }
   }
@@ -126,16 +126,17 @@ void check_records(const std::vector<WindowRecord>& records, int own) {
     const WindowRecord& other = records[rank];
     if (other.name != first.name || other.dtype != first.dtype || other.count != first.count ||
         other.associated_weight != first.associated_weight) {
-      throw MismatchError(fmt::format("mismatched calls: rank 0 called {}, rank {} called {}",
-                                      describe(first), rank, describe(other)));
+      throw MismatchError(fmt::format(
+          "rank {}, win_create: mismatched calls: rank 0 called {}, rank {} called {}", own,
+          describe(first), rank, describe(other)));
     }
   }
   const auto sources = [](const WindowRecord& record) -> const auto& { return record.sources; };
   const auto destinations = [](const WindowRecord& record) -> const auto& {
     return record.destinations;
   };
-  check_edges(records, destinations, sources, "sends to", "does not hear it");
-  check_edges(records, sources, destinations, "hears", "does not send to it");
+  check_edges(records, own, destinations, sources, "sends to", "does not hear it");
+  check_edges(records, own, sources, destinations, "hears", "does not send to it");
 }
 
 }  // namespace bluefog::ops

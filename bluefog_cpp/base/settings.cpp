@@ -136,7 +136,8 @@ constexpr int kMaxCount = 1 << 20;
 
 constexpr std::array kRows{
     Row{{"BLUEFOG_TIMEOUT", "number", "s", "600",
-         "A blocking wait that lasts longer ends in a TimeoutError. 0 is never."},
+         "A blocking wait that lasts longer ends in a TimeoutError, also the start of all ranks, for "
+         "which 1 s is too short on a busy machine. 0 is never."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.timeout = parse_duration(name, value, kSecond, "seconds", 0.0);
         }},

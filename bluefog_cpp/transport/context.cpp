@@ -275,6 +275,7 @@ std::shared_ptr<Context> Context::duplicate() {
   if (engine_->is_closed()) {
     throw StateError(fmt::format("rank {}, duplicate: the context is closed", rank()));
   }
+  const Engine::LargerCall whole(*engine_);
   // A call like others: ranks that do not come are named, and the context goes on without the copy.
   BarrierOperation meeting(OpKind::Duplicate, rank(), size());
   engine_->run(meeting);

@@ -254,9 +254,9 @@ bool Engine::start_next(Operation& operation) {
 
 void Engine::complete(Operation& operation) {
   CallState& call = operation.call_;
-  end_span(operation, pending_rejection_.empty() ? FlightRecorder::State::Complete
-                                                  : FlightRecorder::State::Failed);
-  if (!pending_rejection_.empty()) {
+  const bool throws = !pending_rejection_.empty() && larger_calls_ == 0;
+  end_span(operation, throws ? FlightRecorder::State::Failed : FlightRecorder::State::Complete);
+  if (throws) {
     call.error = std::make_exception_ptr(MismatchError(std::exchange(pending_rejection_, {})));
     call.phase.store(CallState::Phase::Failed, std::memory_order_release);
   } else {

@@ -92,6 +92,19 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// @param partner as `Operation::partner`.
   void refuse(std::string_view reason, int partner = -1);
 
+  /// A call that consists of several. While one lasts, calls leave late rejections to the next whole
+  /// call: all ranks then end it alike, whichever of them hears of an earlier mismatch meanwhile.
+  class LargerCall {
+   public:
+    explicit LargerCall(Engine& engine) : engine_(engine) { engine_.count_larger_calls(1); }
+    LargerCall(const LargerCall&) = delete;
+    LargerCall& operator=(const LargerCall&) = delete;
+    ~LargerCall() { engine_.count_larger_calls(-1); }
+
+   private:
+    Engine& engine_;
+  };
+
   /// `check` is called about every 50 ms by the user's threads while they wait, without the mutex;
   /// an exception from it fails the call and leaves the wait.
   void set_interrupt_check(std::function<void()> check);
@@ -134,6 +147,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   [[nodiscard]] const Refusal* find_refusal(int rank, std::uint64_t call) const;
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
+  [[nodiscard]] bool knows_of_giving_up() const noexcept override { return knows_of_giving_up_; }
   [[nodiscard]] const std::string* giving_up(int rank, std::uint64_t call) const override;
   [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
   void unexpected(int rank, std::uint64_t call, const std::string& text) override;
@@ -195,6 +209,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   /// The next call that completes throws this, once per `call`.
   void report_late(CallKey call, std::string text);
+  void count_larger_calls(int change);
   void tell_peers(CallKey call, std::string_view reason, ControlMessage::Kind word);
   bool hear_control();
   void hear(int source, ControlMessage message);
@@ -239,7 +254,10 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   std::function<void()> interrupt_check_;
   /// By peer: calls that it refused or that failed there, and that are not over here.
   std::vector<std::vector<Refusal>> refusals_;
+  /// Some of them have given up a call.
+  bool knows_of_giving_up_ = false;
   std::string pending_rejection_;
+  int larger_calls_ = 0;
   CallKey last_late_call_{};
   /// The last ones: messages of theirs may still come.
   std::vector<CallKey> failed_calls_;

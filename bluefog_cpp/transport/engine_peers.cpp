@@ -76,6 +76,11 @@ void Engine::report_late(CallKey call, std::string text) {
   }
 }
 
+void Engine::count_larger_calls(int change) {
+  const Lock lock(mutex_);
+  larger_calls_ += change;
+}
+
 bool Engine::hear_control() {
   bool moved = false;
   for (const auto& transport : parts_.transports) {
@@ -96,6 +101,10 @@ void Engine::hear(int source, ControlMessage message) {
     if (!is_over(key_of(source, message.call))) {
       refusals.push_back({message.call, message.kind, std::move(message.text)});
     }
+    knows_of_giving_up_ = std::ranges::any_of(refusals_, [](const auto& of_peer) {
+      return std::ranges::find(of_peer, ControlMessage::Kind::GivenUp, &Refusal::kind) !=
+             of_peer.end();
+    });
     return;
   }
   const CallKey key = key_of(source, message.call);

@@ -156,7 +156,6 @@ bool Exchange::accept(Source& source, PeerWord& word) {
   while (true) {
     const MessageHeader* const header = source.transport->arrived(source.rank, spec_.lane);
     if (header != nullptr && header->id == id_) {
-      throw_if_given_up(source, word);
       check(source, *header);
       source.weight *= header->weight;
       source.accepted = true;
@@ -234,9 +233,6 @@ bool Exchange::consume_together(PeerWord& word) {
       return moved;
     }
   }
-  for (const Source& source : sources_) {
-    throw_if_given_up(source, word);  // the rest of a long message comes after the word
-  }
   while (used_ < spec_.bytes) {
     const std::size_t limit = spec_.overwrites_payload ? copied_out() : spec_.bytes;
     std::size_t here = limit - used_;
@@ -278,7 +274,6 @@ bool Exchange::consume_each(PeerWord& word) {
       }
       moved = true;
     }
-    throw_if_given_up(source, word);
     while (source.used < source.bytes) {
       const auto bytes = source.transport->readable(source.rank, spec_.lane);
       if (bytes.empty()) {
@@ -314,18 +309,22 @@ void Exchange::throw_if_aborted(const Source& source) const {
 }
 
 void Exchange::throw_if_refused(const Source& source, const PeerWord& word) const {
-  throw_if_given_up(source, word);
   if (const std::string* const reason = word.refusal(source.rank, id_.call())) {
     throw PeerFailure(source.rank, fmt::format("{}: rank {} ended this call with an error: {}",
                                                call_text(), source.rank, *reason));
   }
 }
 
-// Its message may have come, but that rank has nothing of this call: both have it or neither.
-void Exchange::throw_if_given_up(const Source& source, const PeerWord& word) const {
-  if (const std::string* const reason = word.giving_up(source.rank, id_.call())) [[unlikely]] {
-    throw PeerFailure(source.rank, fmt::format("{}: rank {} has given up this call: {}", call_text(),
-                                               source.rank, *reason));
+// A message of that rank may have come, in whole or in part, but it has nothing of this call: both
+// have it or neither.
+void Exchange::throw_if_given_up(const PeerWord& word) const {
+  for (const Source& source : sources_) {
+    const std::string* const reason =
+        source.finished ? nullptr : word.giving_up(source.rank, id_.call());
+    if (reason != nullptr) {
+      throw PeerFailure(source.rank, fmt::format("{}: rank {} has given up this call: {}",
+                                                 call_text(), source.rank, *reason));
+    }
   }
 }
 

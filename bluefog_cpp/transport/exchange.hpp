@@ -95,6 +95,8 @@ class PeerWord {
   virtual ~PeerWord() = default;
   /// Why `rank` refused its call number `call` or ended it with an error, or null.
   [[nodiscard]] virtual const std::string* refusal(int rank, std::uint64_t call) const = 0;
+  /// Whether `giving_up` may have something to tell.
+  [[nodiscard]] virtual bool knows_of_giving_up() const noexcept = 0;
   /// Why `rank` has left its call number `call` without waiting for its end, or null.
   [[nodiscard]] virtual const std::string* giving_up(int rank, std::uint64_t call) const = 0;
   /// Whether `call`, which `rank` makes too, has begun here and has not ended: it takes its messages
@@ -189,6 +191,9 @@ class Exchange {
            (spec_.consumption == Consumption::AsItArrives || rights.waited_for);
   }
   bool consume(PeerWord& word) {
+    if (word.knows_of_giving_up()) [[unlikely]] {
+      throw_if_given_up(word);
+    }
     return spec_.pace == Pace::Together ? consume_together(word) : consume_each(word);
   }
   bool step_traced(const StepRights& rights, PeerWord& word);
@@ -214,7 +219,7 @@ class Exchange {
   void throw_if_aborted(const Source& source) const;
   /// @throws PeerFailure if that rank has told that it ended this call with an error.
   void throw_if_refused(const Source& source, const PeerWord& word) const;
-  void throw_if_given_up(const Source& source, const PeerWord& word) const;
+  void throw_if_given_up(const PeerWord& word) const;
   [[nodiscard]] std::string call_text() const;
 
   ExchangeSpec spec_{};

@@ -154,7 +154,9 @@ def GetInnerOuterExpo2DynamicSendRecvRanks(world_size: int, local_size: int,
 
 def GetExp2DynamicSendRecvMachineRanks(world_size: int, local_size: int, self_rank: int,
                                        local_rank: int) -> Iterator[SendRecvRanks]:
-    """Endless, in machine ranks: in step t machine m sends to m + 2^(t mod τ), τ = ⌈log₂ machines⌉."""
+    """Endless, in machine ranks: in step t machine m sends to m + 2^(t mod τ), τ = ⌈log₂ machines⌉.
+
+    One machine alone sends to nobody."""
     if local_size < 1 or world_size % local_size != 0:
         raise InvalidArgument(f"expected machines of {local_size} ranks to make up {world_size} ranks")
     if self_rank % local_size != local_rank:
@@ -188,5 +190,6 @@ def _machine_steps(machines, machine):
     step = 0
     while True:
         distance = 2 ** (step % period)
-        yield [(machine + distance) % machines], [(machine - distance) % machines]
+        yield (([(machine + distance) % machines], [(machine - distance) % machines])
+               if machines > 1 else ([], []))
         step += 1

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -252,6 +256,43 @@ TEST(NeighborAllreduce, CallsOnWaitMayBeWaitedForInAnyOrder) {
     CallsOnWait calls(context, "");
     for (int i = 0; i < 3; ++i) {
       calls.expect(static_cast<std::size_t>((2 * i + 2 + context.rank()) % 3));
+    }
+  });
+}
+
+// 0 → 1 ← 2, where rank 2 comes late: all that rank 0 sends ahead would lie in rank 1's memory.
+TEST(NeighborAllreduce, CallsOnWaitOfOneNameDoNotRunAheadOfTheirReader) {
+  on_ranks({.at_least = 3, .at_most = 3}, [](Context& context) {
+    NeighborPlan part = NeighborPlan::alone(context.rank(), context.size());
+    if (context.rank() == 1) {
+      part.self_weight = 0.5;
+      part.sources = {{.rank = 0, .weight = 0.25}, {.rank = 2, .weight = 0.25}};
+    } else {
+      part.destinations = {{.rank = 1}};
+    }
+    const Plan plan = share(part);
+    std::vector<std::vector<float>> values(
+        4, std::vector<float>(3000, static_cast<float>(context.rank() + 1)));
+    if (context.rank() == 2) meet(context);
+    std::vector<Work> works;
+    for (auto& value : values) {
+      works.push_back(ops::neighbor_allreduce_nonblocking(
+          context, {.data = value.data(), .count = std::ssize(value)}, plan,
+          {.name = "x", .completion = ops::Completion::OnWait}));
+    }
+    std::atomic<bool> has_ended = false;
+    const std::jthread waiter([&] {
+      works.back().wait();
+      has_ended = true;
+    });
+    if (context.rank() != 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      EXPECT_FALSE(has_ended);
+      meet(context);
+    }
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      works[i].wait();
+      EXPECT_EQ(values[i].back(), context.rank() == 1 ? 2.0F : static_cast<float>(context.rank() + 1));
     }
   });
 }

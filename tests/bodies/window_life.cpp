@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,59 @@ TEST(Window, CreatingWithoutAPeerNamesTheCallAndTheRankAndTheContextGoesOn) {
     const auto window = create();
     window->put(view);
     window->free();
+  });
+}
+
+// Who hears of it in the middle of creating, freeing or copying would leave the others alone there.
+TEST(Window, CreatingAndFreeingLeaveLateMismatchesToTheNextCall) {
+  on_ranks({.at_least = 2, .at_most = 3}, [](Context& context) {
+    const bool is_last = context.rank() == context.size() - 1;
+    std::vector<float> values(4, 1.0F);
+    const BufferView view{.data = values.data(), .count = 4};
+    const std::vector<std::function<void()>> calls{
+        [&] { Window::create(context, view, full_plan(context))->free(); },
+        [&] { ops::barrier(*context.duplicate()); }};
+    for (const auto& call : calls) {
+      const auto broadcast = [&] {
+        ops::broadcast(context, {.data = values.data(), .count = is_last ? 3 : 4}, 0);
+      };
+      if (is_last) {
+        EXPECT_THROW(broadcast(), MismatchError);
+      } else {
+        broadcast();
+      }
+      meet(context);
+      call();
+      if (context.rank() == 0) {
+        EXPECT_THROW(ops::barrier(context), MismatchError);
+      } else {
+        ops::barrier(context);
+      }
+      meet(context);
+    }
+  });
+}
+
+TEST(Window, ARankThatLeftIsToldInEveryCall) {
+  on_ranks({.at_least = 2, .expect_usable = false}, [](Context& context) {
+    float value = 1.0F;
+    const BufferView view{.data = &value, .count = 1};
+    const auto window = Window::create(context, view, full_plan(context));
+    const int last = context.size() - 1;
+    meet(context);
+    if (context.rank() == last) context.close();
+    meet(context);
+    if (context.rank() != last) {
+      for (int i = 0; i < 20; ++i) {
+        try {
+          window->put(view, {.destinations = {{{.rank = last}}}});
+          ADD_FAILURE() << "expected an error in call " << i;
+        } catch (const PeerFailure& failure) {
+          EXPECT_EQ(failure.rank(), last) << failure.what();
+        }
+      }
+    }
+    meet(context);
   });
 }
 

@@ -1,6 +1,9 @@
 #include "bluefog_cpp/transport/mpi/control_channel.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <utility>
 
 #include "bluefog_cpp/transport/mpi/cancel_receive.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
@@ -37,7 +40,7 @@ void ControlChannel::post() noexcept {
 }
 
 void ControlChannel::keep(int source, std::size_t bytes) {
-  if (bytes == sizeof receiving_) {
+  if (bytes >= offsetof(ControlFrame, text) && bytes == receiving_.bytes()) {
     receiving_.text.back() = '\0';
     heard_.emplace_back(source, receiving_);
     ++heard_count_;
@@ -53,20 +56,25 @@ void ControlChannel::on_ended(int code, int source, std::size_t bytes) noexcept 
   post();
 }
 
-void ControlChannel::send(int rank, const ControlFrame& frame) {
+bool ControlChannel::send(int rank, const ControlFrame& frame) {
   reap();
   if (sending_.size() >= Transport::kMostWaitingWords) {
-    return;
+    return false;
   }
-  auto sending = std::make_unique<Sending>();
-  sending->frame = frame;
-  const int code = MPI_Isend(&sending->frame, sizeof sending->frame, MPI_BYTE, rank, kControlTag,
-                             parts_.comm, &sending->request);
+  if (spare_.empty()) {
+    spare_.push_back(std::make_unique<Sending>());
+  }
+  sending_.push_back(std::move(spare_.back()));
+  spare_.pop_back();
+  Sending& sending = *sending_.back();
+  sending.frame = frame;
+  const int code = MPI_Isend(&sending.frame, static_cast<int>(frame.bytes()), MPI_BYTE, rank,
+                             kControlTag, parts_.comm, &sending.request);
   if (code != MPI_SUCCESS) {
+    sending_.pop_back();
     parts_.failures.on_failure(rank, code);
-    return;
   }
-  sending_.push_back(std::move(sending));
+  return code == MPI_SUCCESS;
 }
 
 std::optional<std::pair<int, ControlFrame>> ControlChannel::poll() {
@@ -79,10 +87,13 @@ std::optional<std::pair<int, ControlFrame>> ControlChannel::poll() {
 }
 
 void ControlChannel::reap() noexcept {
-  std::erase_if(sending_, [](const std::unique_ptr<Sending>& sending) {
+  const auto is_on_its_way = [](const std::unique_ptr<Sending>& sending) {
     int ended = 0;
-    return MPI_Test(&sending->request, &ended, MPI_STATUS_IGNORE) != MPI_SUCCESS || ended != 0;
-  });
+    return MPI_Test(&sending->request, &ended, MPI_STATUS_IGNORE) == MPI_SUCCESS && ended == 0;
+  };
+  const auto ended = std::stable_partition(sending_.begin(), sending_.end(), is_on_its_way);
+  std::move(ended, sending_.end(), std::back_inserter(spare_));
+  sending_.erase(ended, sending_.end());
 }
 
 bool ControlChannel::cancel() noexcept {

@@ -16,15 +16,16 @@
 
 namespace bluefog::mpi {
 
-/// Small words between any two ranks, in the order of their sending. Best
-/// effort: dropped when too many are on their way.
+/// Small frames between any two ranks, in the order of their sending. Best
+/// effort: none is sent while too many are on their way.
 class ControlChannel final : private RequestOwner {
  public:
   explicit ControlChannel(const StreamParts& parts);
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  void send(int rank, const ControlFrame& frame);
+  /// @return false if it was not sent.
+  bool send(int rank, const ControlFrame& frame);
 
   /// Oldest frame that has come, with its sender.
   [[nodiscard]] std::optional<std::pair<int, ControlFrame>> poll();
@@ -32,7 +33,7 @@ class ControlChannel final : private RequestOwner {
   /// How many frames have come.
   [[nodiscard]] std::uint64_t heard() const noexcept { return heard_count_; }
 
-  /// True while words of this rank are on their way.
+  /// True while frames of this rank are on their way.
   [[nodiscard]] bool is_busy() const noexcept { return !sending_.empty(); }
   /// Forgets sends that have ended.
   void reap() noexcept;
@@ -56,6 +57,8 @@ class ControlChannel final : private RequestOwner {
   std::deque<std::pair<int, ControlFrame>> heard_;
   std::uint64_t heard_count_ = 0;
   std::vector<std::unique_ptr<Sending>> sending_;
+  /// For reuse, so that receipts need no memory anew.
+  std::vector<std::unique_ptr<Sending>> spare_;
 };
 
 }  // namespace bluefog::mpi

@@ -30,18 +30,31 @@ struct FrameHead {
 inline constexpr std::size_t kFrameHeadBytes = 192;
 static_assert(sizeof(FrameHead) <= kFrameHeadBytes && std::is_trivially_copyable_v<FrameHead>);
 
-/// A word outside the streams of data.
+/// What goes from rank to rank outside the streams of data.
 struct ControlFrame {
+  enum class Type : std::uint32_t {
+    /// A `ControlMessage`.
+    Word = 1,
+    /// The sender leaves. `counts`: data frames that it has sent to the receiver, by lane.
+    Goodbye = 2,
+    /// `counts`: messages of the receiver that the sender has taken, by lane. Has no text.
+    Receipt = 3,
+  };
+
+  Type type = Type::Word;
   ControlMessage::Kind kind = ControlMessage::Kind::Refusal;
-  /// No word: the sender leaves. `frames` says what it sent before.
-  bool is_goodbye = false;
   std::uint64_t call = 0;
-  /// Number of data frames that the sender has sent to the receiver, by lane.
-  std::array<std::uint64_t, kLaneCount> frames{};
+  std::array<std::uint64_t, kLaneCount> counts{};
   /// Zero-terminated.
   std::array<char, 472> text{};
+
+  /// As many as travel.
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return type == Type::Receipt ? offsetof(ControlFrame, text) : sizeof(ControlFrame);
+  }
 };
-static_assert(std::is_trivially_copyable_v<ControlFrame>);
+static_assert(std::is_trivially_copyable_v<ControlFrame> &&
+              std::is_standard_layout_v<ControlFrame>);
 
 /// Tags on the transport's own communicator: lanes, then control.
 [[nodiscard]] constexpr int tag_of(Lane lane) noexcept { return static_cast<int>(lane); }

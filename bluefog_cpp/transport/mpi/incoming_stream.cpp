@@ -176,6 +176,7 @@ void IncomingStream::finish() {
     close_frame();
   }
   has_message_ = false;
+  ++taken_;
   abort_reason_.reset();
 }
 

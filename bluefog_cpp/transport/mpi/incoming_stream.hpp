@@ -17,7 +17,8 @@ namespace bluefog::mpi {
 
 /// Messages from one rank on one lane, read in place in the receives that were
 /// posted ahead. On deep lanes what has come makes room for more, whether
-/// anybody reads it or not; it then takes memory for the whole message.
+/// anybody reads it or not; it then takes memory for the whole message, which
+/// is kept for later ones.
 class IncomingStream final : private RequestOwner {
  public:
   /// Posts `depth` receives: memory for as many chunks.
@@ -37,6 +38,8 @@ class IncomingStream final : private RequestOwner {
 
   /// Frames that have come so far.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
+  /// Messages that were taken so far.
+  [[nodiscard]] std::uint64_t taken() const noexcept { return taken_; }
   /// Whether the message `id`, or a later one, has come to its end.
   [[nodiscard]] bool has_come(CallId id) const noexcept { return whole_ >= id; }
 
@@ -72,6 +75,7 @@ class IncomingStream final : private RequestOwner {
   std::vector<Posted> ring_;
   std::uint64_t posted_ = 0;
   std::uint64_t received_ = 0;
+  std::uint64_t taken_ = 0;
   /// What has come and is not used up; the first may be open.
   std::deque<Frame> frames_;
   /// Of the last message that began to come: what is missing.

@@ -86,7 +86,7 @@ bool MpiTransport::is_gone(int rank) const {
 // True if everything that the peer sent before it left has come, as far as anybody asked for it.
 bool MpiTransport::has_said_all(const PeerState& state) const {
   for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
-    if (state.incoming[lane] && state.incoming[lane]->received() < state.goodbye->frames[lane]) {
+    if (state.incoming[lane] && state.incoming[lane]->received() < state.goodbye->counts[lane]) {
       return false;
     }
   }
@@ -124,6 +124,19 @@ bool MpiTransport::all_have_room(const Departure& departure) {
   });
 }
 
+// As in shared memory: readers of a call that is under way here may not come before they have got
+// later ones, so these do not wait.
+bool MpiTransport::is_held_back(const Departure& departure) {
+  const std::uint32_t name = departure.header.envelope.name_hash;
+  if (departure.lane != Lane::Deep || departure.announced || name == 0) {
+    return false;
+  }
+  const CallId first = CallId::make(departure.first_under_way, 0);
+  return std::ranges::any_of(departure.readers, [&](const WeightedRank& reader) {
+    return !is_gone(reader.rank) && outgoing(reader.rank, departure.lane).has_untaken(name, first);
+  });
+}
+
 std::size_t MpiTransport::next_chunk_bytes(const Departure& departure) const noexcept {
   // Several chunks let the reader begin before the writer has ended.
   const std::size_t quarter = (departure.header.bytes / 4 + kPage - 1) / kPage * kPage;
@@ -150,7 +163,11 @@ void MpiTransport::send_to_readers(const Departure& departure, FrameKind kind,
       header.weight = weight = reader.weight;
       frame = &state_->pool.stage(kind, header, payload);
     }
-    outgoing(reader.rank, departure.lane).send(*frame);
+    OutgoingStream& stream = outgoing(reader.rank, departure.lane);
+    if (departure.lane == Lane::Deep && kind == FrameKind::Head) {
+      stream.note_message(departure.header.id, departure.header.envelope.name_hash);
+    }
+    stream.send(*frame);
   }
   if (frame != nullptr) {
     state_->pool.release(*frame);
@@ -159,7 +176,7 @@ void MpiTransport::send_to_readers(const Departure& departure, FrameKind kind,
 
 bool MpiTransport::publish(Departure& departure) {
   throw_if_over();
-  if (!is_deep(departure.lane) && !all_have_room(departure)) {
+  if (is_deep(departure.lane) ? is_held_back(departure) : !all_have_room(departure)) {
     return false;
   }
   const std::size_t bytes = next_chunk_bytes(departure);
@@ -219,7 +236,21 @@ std::optional<std::string> MpiTransport::aborted(int source, Lane lane) {
   return incoming(source, lane).abort_reason();
 }
 
-void MpiTransport::finish(int source, Lane lane) { incoming(source, lane).finish(); }
+void MpiTransport::finish(int source, Lane lane) {
+  incoming(source, lane).finish();
+  if (lane == Lane::Deep) {
+    send_receipt(source);
+  }
+}
+
+void MpiTransport::send_receipt(int rank) {
+  PeerState& state = peer(rank);
+  ControlFrame receipt{.type = ControlFrame::Type::Receipt};
+  receipt.counts[static_cast<std::size_t>(Lane::Deep)] = incoming(rank, Lane::Deep).taken();
+  const bool is_wanted = !is_over_ && failure_code_ == MPI_SUCCESS && !is_gone(rank);
+  state.is_owed_receipt = is_wanted && !state_->control->send(rank, receipt);
+  owes_receipts_ = owes_receipts_ || state.is_owed_receipt;
+}
 
 // ---- words between ranks
 
@@ -235,16 +266,27 @@ void MpiTransport::send_control(int rank, const ControlMessage& message) {
 std::optional<std::pair<int, ControlMessage>> MpiTransport::poll_control() {
   while (auto heard = state_->control->poll()) {
     const auto& [source, frame] = *heard;
-    if (!frame.is_goodbye) {
-      return std::pair{source, ControlMessage{
-                                   .kind = frame.kind, .call = frame.call, .text = frame.text.data()}};
-    }
     PeerState& state = peer(source);
-    state.goodbye = frame;
-    for (auto& stream : state.outgoing) {
-      if (stream) {
-        stream->drop_waiting();
-      }
+    switch (frame.type) {
+      case ControlFrame::Type::Word:
+        return std::pair{
+            source,
+            ControlMessage{.kind = frame.kind, .call = frame.call, .text = frame.text.data()}};
+      case ControlFrame::Type::Receipt:
+        for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
+          if (auto& stream = state.outgoing[lane]) {
+            stream->note_taken(frame.counts[lane]);
+          }
+        }
+        break;
+      case ControlFrame::Type::Goodbye:
+        state.goodbye = frame;
+        for (auto& stream : state.outgoing) {
+          if (stream) {
+            stream->drop_waiting();
+          }
+        }
+        break;
     }
   }
   return std::nullopt;
@@ -265,6 +307,13 @@ bool MpiTransport::progress() {
   } while (state_->control->heard() != heard && code == MPI_SUCCESS);
   if (code != MPI_SUCCESS) {
     on_failure(-1, code);
+  }
+  if (std::exchange(owes_receipts_, false)) {
+    for (int rank = 0; rank < size_; ++rank) {
+      if (peer(rank).is_owed_receipt) {
+        send_receipt(rank);
+      }
+    }
   }
   return moved;
 }
@@ -321,13 +370,13 @@ void MpiTransport::say_goodbye() {
     if (rank == rank_ || peer(rank).failure) {
       continue;
     }
-    ControlFrame frame{.is_goodbye = true};
+    ControlFrame frame{.type = ControlFrame::Type::Goodbye};
     for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
       if (auto& stream = peer(rank).outgoing[lane]) {
         if (!peer(rank).goodbye) {
           stream->send_rest();
         }
-        frame.frames[lane] = stream->sent();
+        frame.counts[lane] = stream->sent();
       }
     }
     state_->control->send(rank, frame);
@@ -373,7 +422,7 @@ bool MpiTransport::is_quiet() {
       quiet = quiet && !(state.outgoing[lane] && state.outgoing[lane]->is_busy());
       const std::uint64_t received = state.incoming[lane] ? state.incoming[lane]->received() : 0;
       quiet =
-          quiet && (rank == rank_ || (state.goodbye && state.goodbye->frames[lane] == received));
+          quiet && (rank == rank_ || (state.goodbye && state.goodbye->counts[lane] == received));
     }
   }
   return quiet;

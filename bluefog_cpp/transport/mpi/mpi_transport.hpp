@@ -25,9 +25,11 @@ struct MpiTransportOptions {
 /// A chunk and its header travel as one MPI message. The writer sends from a
 /// copy of its own; the reader combines straight from the receive buffers,
 /// `depth` of which are posted per source once something is expected from it; on
-/// deep lanes as many more as it takes to hold what has come.
+/// deep lanes as many more as it takes to hold what has come. A message of the
+/// lane `Deep` waits until its readers have said that they took the last one of
+/// its name, so that they hold one copy of each tensor.
 /// Nothing blocks in MPI. Cost per message and reader: one copy for all readers,
-/// 192 bytes of head per chunk.
+/// 192 bytes of head per chunk; a short receipt on the lane `Deep`.
 ///
 /// An MPI failure ends the calls that meet it: a process that is known to be
 /// gone shows in `obituary`, others as MpiError from `publish` and `arrived`.
@@ -65,6 +67,8 @@ class MpiTransport final : public Transport, private FailureSink {
     /// Why the rank's process is gone.
     std::optional<std::string> failure;
     std::optional<ControlFrame> goodbye;
+    /// Messages of it were taken that it has not been told of.
+    bool is_owed_receipt = false;
     /// The last message of it that was looked at.
     std::uint64_t seen_call = 0;
     OpKind seen_kind = OpKind::Barrier;
@@ -90,6 +94,8 @@ class MpiTransport final : public Transport, private FailureSink {
   [[nodiscard]] bool is_gone(int rank) const;
   [[nodiscard]] bool has_said_all(const PeerState& state) const;
   [[nodiscard]] bool all_have_room(const Departure& departure);
+  [[nodiscard]] bool is_held_back(const Departure& departure);
+  void send_receipt(int rank);
   [[nodiscard]] std::size_t next_chunk_bytes(const Departure& departure) const noexcept;
   void send_to_readers(const Departure& departure, FrameKind kind,
                        std::span<const std::byte> payload);
@@ -103,6 +109,7 @@ class MpiTransport final : public Transport, private FailureSink {
   int size_ = 0;
   std::unique_ptr<State> state_;
   StreamParts parts_;
+  bool owes_receipts_ = false;
   /// MPI's error that is nobody's death; MPI_SUCCESS while there is none.
   int failure_code_ = MPI_SUCCESS;
   /// MPI was finalised by others while this object lives: nothing may be called any more.

@@ -65,6 +65,18 @@ void OutgoingStream::on_ended(int code, int /*source*/, std::size_t /*bytes*/) n
   }
 }
 
+void OutgoingStream::note_taken(std::uint64_t messages) noexcept {
+  for (; taken_ < messages && !untaken_.empty(); ++taken_) {
+    untaken_.pop_front();
+  }
+}
+
+bool OutgoingStream::has_untaken(std::uint32_t name_hash, CallId first) const noexcept {
+  return std::ranges::any_of(untaken_, [&](const Untaken& message) {
+    return message.name_hash == name_hash && message.id < first;
+  });
+}
+
 void OutgoingStream::send_rest() {
   std::vector<Sending> longer(running_ + waiting_.size() + 1);
   for (std::size_t i = 0; i < running_; ++i) {

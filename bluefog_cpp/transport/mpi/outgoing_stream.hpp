@@ -41,6 +41,13 @@ class OutgoingStream final : private RequestOwner {
   /// Sends `frame`, now or when there is room.
   void send(StagedFrame& frame);
 
+  /// The next frames are a message of that call and name, which its reader will say it has taken.
+  void note_message(CallId id, std::uint32_t name_hash) { untaken_.push_back({id, name_hash}); }
+  /// The reader has taken so many messages, of all that were noted.
+  void note_taken(std::uint64_t messages) noexcept;
+  /// The reader has not taken a message with that name of an exchange before `first`.
+  [[nodiscard]] bool has_untaken(std::uint32_t name_hash, CallId first) const noexcept;
+
   /// Sends what waits, without regard to the depth: for a stream that ends.
   void send_rest();
   /// The rank is gone: frames that wait are dropped.
@@ -57,6 +64,11 @@ class OutgoingStream final : private RequestOwner {
     StagedFrame* frame = nullptr;
   };
 
+  struct Untaken {
+    CallId id{};
+    std::uint32_t name_hash = 0;
+  };
+
   void on_ended(int code, int source, std::size_t bytes) noexcept override;
   [[nodiscard]] MPI_Request start(StagedFrame& frame) noexcept;
   void push(StagedFrame& frame) noexcept;
@@ -70,6 +82,8 @@ class OutgoingStream final : private RequestOwner {
   std::size_t oldest_ = 0;
   std::size_t running_ = 0;
   std::deque<StagedFrame*> waiting_;
+  std::deque<Untaken> untaken_;
+  std::uint64_t taken_ = 0;
   std::uint64_t sent_ = 0;
   std::uint64_t synchronous_every_;
 };

@@ -73,7 +73,7 @@ std::shared_ptr<OneSided> OneSided::connect(Context& context) {
   const auto check = [engine = one_sided->engine_] { engine->check_interrupt(); };
   one_sided->tasks_ = std::make_unique<TaskQueue>(
       fmt::format("rank {}, windows", context.rank()), check);
-  one_sided->next_look_.resize(size);
+  one_sided->looks_.resize(size);
   if (any_rank(bootstrap, is_cut_off, deadline)) {
     require_threads(context);
     auto network = make_network(bootstrap, context.settings(), deadline);
@@ -99,16 +99,17 @@ std::optional<std::string> OneSided::obituary(int rank) {
   if (rank == rank_) {
     return std::nullopt;
   }
-  {
-    const std::scoped_lock lock(mutex_);
-    auto& next = next_look_[static_cast<std::size_t>(rank)];
+  const std::scoped_lock lock(mutex_);
+  Look& look = looks_[static_cast<std::size_t>(rank)];
+  if (!look.obituary) {
     const auto now = Deadline::Clock::now();
-    if (now < next) {
+    if (now < look.next) {
       return std::nullopt;
     }
-    next = now + kLookPeriod;
+    look.next = now + kLookPeriod;
+    look.obituary = engine_->obituary(rank);
   }
-  return engine_->obituary(rank);
+  return look.obituary;
 }
 
 void OneSided::close() noexcept {

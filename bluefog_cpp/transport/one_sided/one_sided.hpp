@@ -59,7 +59,13 @@ class OneSided {
   std::uint32_t next_window_ = 1;
 
   std::mutex mutex_;
-  std::vector<Deadline::Clock::time_point> next_look_;
+  /// Whether a rank lives, as it was last looked at.
+  struct Look {
+    Deadline::Clock::time_point next{};
+    /// Stays: who is gone does not come back.
+    std::optional<std::string> obituary{};
+  };
+  std::vector<Look> looks_;
 };
 
 }  // namespace bluefog

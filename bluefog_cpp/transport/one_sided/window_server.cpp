@@ -114,7 +114,7 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   }
   const WindowMessage& answer = *pending.answer;
   if (answer.kind == WindowMessage::Kind::Gone) {
-    throw WindowGone(peer, fmt::format("{}: rank {} has freed it", where(), peer));
+    throw WindowGone(peer, fmt::format("{}: rank {} has freed or destroyed it", where(), peer));
   }
   if (answer.kind == WindowMessage::Kind::Failed) {
     throw PeerFailure(peer, fmt::format("{}: {}", where(), answer.text.data()));
@@ -134,6 +134,7 @@ void WindowServer::tell(int peer, const WindowMessage& request) {
 void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, const Request& request,
                             WindowMessage::Kind kind, const Asker& asker) {
   const auto where = [&] { return describe(asker, kind, request.peer); };
+  const auto begun = Deadline::Clock::now();
   while (
       !has_answer_.wait_for(lock, kAliveCheckPeriod, [&] { return request.answer.has_value(); })) {
     if (is_closed_) {
@@ -148,7 +149,8 @@ void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, const Request& r
     }
     if (asker.deadline.expired()) {
       throw TimeoutError(
-          fmt::format("{}: no answer (BLUEFOG_TIMEOUT); {}{}", where(),
+          fmt::format("{}: no answer for {:.1f} s (BLUEFOG_TIMEOUT); {}{}", where(),
+                      std::chrono::duration<double>(Deadline::Clock::now() - begun).count(),
                       request.holder < 0 ? "" : fmt::format("rank {} holds it; ", request.holder),
                       network_->last_seen(request.peer)));
     }

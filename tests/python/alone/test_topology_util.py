@@ -110,6 +110,8 @@ def test_machines():
     found = steps(lambda r: topology_util.GetExp2DynamicSendRecvMachineRanks(10, 2, r, r % 2), 10, 4)
     assert [step[0] for step in found] == [([1], [4]), ([2], [3]), ([4], [1]), ([1], [4])]
     assert all(step[0] == step[1] for step in found)
+    alone = topology_util.GetExp2DynamicSendRecvMachineRanks(8, 8, 3, 3)
+    assert [next(alone) for _ in range(3)] == [([], [])] * 3
     for wrong in ((10, 3, 0, 0), (10, 2, 3, 0), (10, 0, 0, 0)):
         with pytest.raises(ValueError):
             topology_util.GetExp2DynamicSendRecvMachineRanks(*wrong)

@@ -1,0 +1,175 @@
+// Contexts: how they begin, are copied, serve threads, and what a fork of a rank may not do.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "tests/bodies/failure_of.hpp"
+#include "tests/support/ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Contexts, SettingsThatDifferAreNamedOnAllRanks) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const auto create = [&](const std::function<void(Settings&)>& change) -> std::string {
+      Settings settings = context.settings();
+      if (context.rank() == 1) {
+        change(settings);
+      }
+      try {
+        const auto bootstrap =
+            context.bootstrap().duplicate(Deadline::after(std::chrono::seconds(20)));
+        (void)Context::create(bootstrap, settings);
+        return "no error";
+      } catch (const InvalidArgument& error) {
+        return error.what();
+      }
+    };
+    const std::string other =
+        context.settings().transport == TransportChoice::Mpi ? "auto" : "mpi";
+    EXPECT_THAT(create([&](Settings& settings) {
+                  settings.transport =
+                      other == "mpi" ? TransportChoice::Mpi : TransportChoice::Auto;
+                }),
+                AllOf(HasSubstr(fmt::format("rank {}, Context::create", context.rank())),
+                      HasSubstr("rank 1 has BLUEFOG_TRANSPORT " + other)));
+    EXPECT_THAT(create([](Settings& settings) { settings.nodes_per_machine = 7; }),
+                HasSubstr("rank 1 has BLUEFOG_NODES_PER_MACHINE 7"));
+  });
+}
+
+TEST(Contexts, FilesThatCannotBeWrittenAreHeardOfByAll) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const auto create = [&](std::string Settings::*prefix, const std::string& value) {
+      Settings settings = context.settings();
+      if (context.rank() == 1) {
+        settings.*prefix = value;
+      }
+      const auto bootstrap =
+          context.bootstrap().duplicate(Deadline::after(std::chrono::seconds(20)));
+      const auto [rank, text] = failure_of([&] { (void)Context::create(bootstrap, settings); });
+      EXPECT_EQ(rank, context.rank() == 1 ? -1 : 1) << text;
+      return text;
+    };
+    const std::string missing = "/nonexistent/folder/prefix";
+    EXPECT_THAT(create(&Settings::timeline, missing),
+                AllOf(HasSubstr(fmt::format("rank {}, Context::create", context.rank())),
+                      HasSubstr("timeline (BLUEFOG_TIMELINE): cannot write " + missing +
+                                "1.json: No such file or directory")));
+    EXPECT_THAT(create(&Settings::flight_recorder, missing),
+                AllOf(HasSubstr(fmt::format("rank {}, Context::create", context.rank())),
+                      HasSubstr("flight record (BLUEFOG_FLIGHT_RECORDER): cannot write " + missing +
+                                "1.json: No such file or directory")));
+  });
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which does not know forks of programs with threads
+TEST(Contexts, AForkIsNoRankAndDisturbsNone) {
+  on_ranks([](Context& context) {
+    std::vector<float> values(1000, 1.0F);
+    const BufferView buffer{.data = values.data(), .count = 1000};
+    ops::allreduce(context, buffer);  // threads and streams are in use
+    auto copy = context.duplicate();
+    if (context.rank() == 0) {
+      const pid_t child = ::fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        int refused = 0;
+        for (const auto& call : std::vector<std::function<void()>>{
+                 [&] { ops::allreduce(context, buffer); },
+                 [&] { (void)ops::neighbor_allreduce_nonblocking(context, buffer, ring(context)); },
+                 [&] { (void)context.duplicate(); }}) {
+          try {
+            call();
+          } catch (const StateError&) {
+            ++refused;
+          }
+        }
+        copy.reset();
+        context.close();
+        ::_exit(refused == 3 ? 0 : 1);
+      }
+      int status = -1;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    }
+    ops::barrier(*copy);
+    ops::allreduce(*copy, buffer);
+    EXPECT_EQ(values.front(), 1.0F);
+  });
+}
+#endif
+
+TEST(Contexts, DuplicatesServeSeveralThreads) {
+  on_ranks([](Context& context) {
+    constexpr int kThreads = 3;
+    std::vector<std::shared_ptr<Context>> copies;
+    for (int i = 0; i < kThreads; ++i) {
+      copies.push_back(context.duplicate());
+    }
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&own = *copies[static_cast<std::size_t>(i)], i] {
+        for (int step = 0; step < 20; ++step) {
+          std::vector<float> values(static_cast<std::size_t>(1 + 3000 * i),
+                                    static_cast<float>(own.rank()));
+          ops::allreduce(own,
+                         {.data = values.data(), .count = static_cast<std::int64_t>(values.size())},
+                         {.reduction = ops::Reduction::Sum});
+          EXPECT_EQ(values.back(), static_cast<float>(own.size() * (own.size() - 1) / 2));
+        }
+      });
+    }
+    for (int step = 0; step < 20; ++step) {
+      ops::barrier(context);
+    }
+    threads.clear();
+    ops::barrier(context);  // nobody leaves before all are through
+  });
+}
+
+TEST(Contexts, SeveralThreadsMayWaitForTheSameWork) {
+  on_ranks([](Context& context) {
+    std::vector<float> values(500'000, static_cast<float>(context.rank()));
+    const Work work = ops::allreduce_nonblocking(context, {.data = values.data(), .count = 500'000},
+                                                 {.reduction = ops::Reduction::Sum});
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        work.wait();
+        EXPECT_EQ(values.back(), static_cast<float>(context.size() * (context.size() - 1) / 2));
+      });
+    }
+  });
+}
+
+TEST(Contexts, WorkOutlivesItsContext) {
+  on_ranks(Ranks{.expect_usable = false}, [](Context& context) {
+    Work work;
+    {
+      const auto copy = context.duplicate();
+      work = ops::barrier_nonblocking(*copy);
+      work.wait();
+      ops::barrier(context);
+    }
+    EXPECT_TRUE(work.done());
+    work.wait();
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
