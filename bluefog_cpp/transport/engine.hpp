@@ -121,7 +121,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// Whether the process of another rank is known to have ended without leaving the group.
   [[nodiscard]] bool has_dead_peer();
 
-  /// Whether a wait has timed out.
+  /// Whether a wait has timed out, here or at another rank: one of them may not come any more.
   [[nodiscard]] bool has_given_up();
 
   [[nodiscard]] bool is_closed();

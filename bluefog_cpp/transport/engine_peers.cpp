@@ -93,6 +93,7 @@ bool Engine::hear_control() {
 }
 
 void Engine::hear(int source, ControlMessage message) {
+  given_up_ = given_up_ || message.kind == ControlMessage::Kind::GivenUp;
   if (message.kind != ControlMessage::Kind::Rejection) {
     auto& refusals = refusals_[static_cast<std::size_t>(source)];
     std::erase_if(refusals, [this, source](const Refusal& refusal) {
