@@ -57,6 +57,10 @@ class Algorithm {
   /// Rounds that failed during a backward pass, with all of their calls made or refused.
   [[nodiscard]] virtual std::int64_t failed_rounds() const noexcept { return 0; }
 
+  /// Forgets a round that a backward pass has begun and that no step will end; its other calls have
+  /// been refused. Afterwards nothing of it writes into parameters or gradients.
+  virtual void forget_round() {}
+
   /// A step that communicates.
   virtual void step(const Round& round, const StepBucket& step_bucket) = 0;
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "optimizers/adapt_in_backward.hpp"
 #include "optimizers/adapt_then_combine.hpp"
 #include "optimizers/adapt_with_combine.hpp"
 #include "optimizers/async_push_sum.hpp"
@@ -98,6 +99,10 @@ std::string why_invalid_numbers(const DistributedOptimizerOptions& options) {
     return fmt::format("stepping: expected a value of Stepping, found {}",
                        static_cast<int>(options.stepping));
   }
+  if (options.step_in_backward && options.algorithm != AlgorithmKind::AdaptThenCombine) {
+    return fmt::format("step_in_backward: expected adapt_then_combine, found {}",
+                       name_of(options.algorithm));
+  }
   if (options.bucket_bytes < 0) {
     return fmt::format("bucket_bytes: expected 0 (the setting) or more, found {}",
                        options.bucket_bytes);
@@ -181,11 +186,15 @@ std::string_view name_of(AlgorithmKind kind) {
 }
 
 std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& options,
-                                          Context& context, std::vector<Bucket>& buckets) {
+                                          Context& context, std::vector<Bucket>& buckets,
+                                          EarlyStep early) {
   switch (options.algorithm) {
     case AlgorithmKind::GradientAllreduce:
       return std::make_unique<GradientAllreduce>(context, buckets);
     case AlgorithmKind::AdaptThenCombine:
+      if (options.step_in_backward) {
+        return std::make_unique<AdaptInBackward>(context, buckets, std::move(early));
+      }
       return std::make_unique<AdaptThenCombine>(context, buckets);
     case AlgorithmKind::AdaptWithCombine:
       return std::make_unique<AdaptWithCombine>(context, buckets);
@@ -271,6 +280,20 @@ std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters) 
           "and divides by it again, found {}",
           name, name_of(kind), describe(tensor));
     }
+  }
+  return {};
+}
+
+std::string why_not_in_backward(const DistributedOptimizerOptions& options,
+                                const torch::optim::Optimizer& optimizer) {
+  if (!options.step_in_backward) {
+    return {};
+  }
+  const bool steps_as_whole = options.stepping == Stepping::Whole ||
+                              dynamic_cast<const torch::optim::LBFGS*>(&optimizer) != nullptr;
+  if (steps_as_whole) {
+    return "step_in_backward: expected an optimizer that is stepped by bucket, found one that is "
+           "stepped as a whole";
   }
   return {};
 }

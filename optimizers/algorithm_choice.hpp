@@ -6,13 +6,20 @@
 
 #include "bluefog_cpp/transport/context.hpp"
 #include "optimizers/algorithm.hpp"
+#include "optimizers/early_step.hpp"
 #include "optimizers/options.hpp"
+
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace bluefog::optimizers {
 
+/// @param early for algorithms that begin in the backward pass.
 [[nodiscard]] std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& options,
                                                         Context& context,
-                                                        std::vector<Bucket>& buckets);
+                                                        std::vector<Bucket>& buckets,
+                                                        EarlyStep early);
 
 /// What the algorithm's rounds average with, for `size` ranks: the options' schedule or the
 /// algorithm's own default; with exact diffusion ½ (I + W) in place of W; with asynchronous
@@ -25,6 +32,10 @@ namespace bluefog::optimizers {
 
 /// Why the algorithm cannot train parameters of these types; empty if it can.
 [[nodiscard]] std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters);
+
+/// Why the options and the wrapped optimizer do not go together; empty if they do.
+[[nodiscard]] std::string why_not_in_backward(const DistributedOptimizerOptions& options,
+                                              const torch::optim::Optimizer& optimizer);
 
 /// Why a plan that the caller made for a round may not be used, as far as this rank can see; empty if
 /// it may.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <typeinfo>
 #include <utility>
 
@@ -51,12 +52,17 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   if (statement.problem.empty()) {
     statement.problem = why_doubled_momentum(options.algorithm, optimizer);
   }
+  if (statement.problem.empty()) {
+    statement.problem = why_not_in_backward(options, optimizer);
+  }
   check_ranks_agree(*context_, "DistributedOptimizer", statement);
   frozen_ = std::move(sorted.frozen);
   buckets_ = make_buckets(sorted.trained, bucket_bytes);
   local_step_.emplace(optimizer, buckets_, options.stepping);
   step_bucket_ = [this](const Bucket& bucket) { (*local_step_)(bucket); };
-  algorithm_ = make_algorithm(options, *context_, buckets_);
+  algorithm_ = make_algorithm(
+      options, *context_, buckets_,
+      {.begin = [this] { return begin_in_backward(); }, .step_bucket = step_bucket_});
   if (algorithm_->averages_with_neighbors() && !options.plans) {
     options_.schedule = mixing_of(options, context_->size());
   }
@@ -89,12 +95,12 @@ void DistributedOptimizer::State::check_before_step() {
   take_back_parameters();
 }
 
+bool DistributedOptimizer::State::is_bound() const {
+  return std::ranges::all_of(buckets_, [](const Bucket& bucket) { return bucket.is_bound(); });
+}
+
 void DistributedOptimizer::State::take_back_parameters() {
-  bool is_bound = true;
-  for (const Bucket& bucket : buckets_) {
-    is_bound = is_bound && bucket.is_bound();
-  }
-  if (is_bound) {
+  if (is_bound()) {
     return;
   }
   // What is in flight still writes into the buckets; the new values replace its result.
@@ -138,17 +144,33 @@ Round DistributedOptimizer::State::next_round() {
   return round;
 }
 
+// Null where parameters have to be taken back first, which a pass that uses them would not bear.
+const Round* DistributedOptimizer::State::begin_in_backward() {
+  if (averaging_ == Averaging::Nobody || !is_bound()) {
+    return nullptr;
+  }
+  check_before_step();
+  begun_round_ = next_round();
+  return &*begun_round_;
+}
+
 void DistributedOptimizer::State::step() {
   const bool communicates = communicates_next();
   const std::size_t call_count = calls_due();
   Round round;
-  run_round(*context_, call_count, [&](std::size_t& issued) {
-    check_before_step();
-    if (communicates) {
-      round = next_round();
-    }
-    issued = call_count;  // from here on the algorithm accounts for its calls
-  });
+  try {
+    run_round(*context_, call_count, [&](std::size_t& issued) {
+      check_before_step();
+      if (communicates) {
+        round = begun_round_ ? *begun_round_ : next_round();
+      }
+      issued = call_count;  // from here on the algorithm accounts for its calls
+    });
+  } catch (...) {
+    forget_round();
+    throw;
+  }
+  begun_round_.reset();
   if (communicates) {
     algorithm_->step(round, step_bucket_);
     buffers_.after_round();
@@ -192,9 +214,19 @@ at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
   } catch (...) {
     // The others average in this step: they hear that this rank does not.
     const bool has_ended = algorithm_->failed_rounds() != failed_before;
-    run_round(*context_, has_ended ? 0 : calls_due(), [](std::size_t&) { throw; });
+    try {
+      run_round(*context_, has_ended ? 0 : calls_due(), [](std::size_t&) { throw; });
+    } catch (...) {
+      forget_round();
+      throw;
+    }
     throw;
   }
+}
+
+void DistributedOptimizer::State::forget_round() {
+  begun_round_.reset();
+  algorithm_->forget_round();
 }
 
 void DistributedOptimizer::State::drain() {

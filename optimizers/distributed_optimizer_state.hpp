@@ -61,11 +61,16 @@ class DistributedOptimizer::State {
  private:
   at::Tensor evaluate(const Closure& closure);
   void check_before_step();
+  [[nodiscard]] bool is_bound() const;
   void take_back_parameters();
   Round next_round();
+  const Round* begin_in_backward();
+  void forget_round();
   [[nodiscard]] std::shared_ptr<const NeighborPlan> checked(NeighborPlan plan,
                                                             std::string_view where) const;
 
+  /// Of the step that comes, if its backward pass has begun it.
+  std::optional<Round> begun_round_;
   std::shared_ptr<const NeighborPlan> next_plan_;
   ops::PlanCheck next_check_ = ops::PlanCheck::Trusted;
   /// The last round's, if the caller made it.

@@ -177,6 +177,17 @@ void GradientAllreduce::drain() {
   }
 }
 
+void GradientAllreduce::forget_round() {
+  if (phase_ != Phase::Backward) {
+    return;  // the means of a whole round stay
+  }
+  phase_ = Phase::Idle;
+  try {
+    wait_all(works_);
+  } catch (const std::exception&) {  // the first error is the one that counts
+  }
+}
+
 bool GradientAllreduce::zero_gradients() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     buckets_[b].zero_gradients();

@@ -43,6 +43,7 @@ class GradientAllreduce final : public Algorithm {
   void step_alone(const StepBucket& step_bucket) override;
   void expect(bool communicates) override { communicates_ = communicates; }
   void drain() override;
+  void forget_round() override;
   bool zero_gradients() override;
 
  private:

@@ -54,6 +54,7 @@ Statement statement_of(const ModelParameters& parameters,
       fmt::format("global_period_rounds {}", options.global_period_rounds),
       fmt::format("momentum {}", options.momentum),
       fmt::format("bucket_bytes {}", bucket_bytes),
+      fmt::format("step_in_backward {}", options.step_in_backward),
       fmt::format("buffer policy {}", name_of(options.buffers)),
       fmt::format("plans {}", options.plans ? "from a function" : "from a schedule")};
   if (options.schedule) {

@@ -17,7 +17,7 @@ namespace bluefog::optimizers {
 enum class AlgorithmKind : std::uint8_t {
   /// g ← mean(g), then the local step (`GradientAllreduce`).
   GradientAllreduce,
-  /// x ← W (x − γ d) (`AdaptThenCombine`).
+  /// x ← W (x − γ d) (`AdaptThenCombine`, `AdaptInBackward`).
   AdaptThenCombine,
   /// x ← W x − γ d(x) (`AdaptWithCombine`).
   AdaptWithCombine,
@@ -86,6 +86,11 @@ struct DistributedOptimizerOptions {
   std::int64_t bucket_bytes = 0;
 
   Stepping stepping = Stepping::Auto;
+
+  /// Adapt-then-combine only: rounds begin in the backward pass (`AdaptInBackward`), which hides most
+  /// of their time. Gradients can then not be clipped or scaled before they are used, and each step
+  /// has one backward pass. Learning rates of a step are those that its backward pass finds.
+  bool step_in_backward = false;
 
   BufferPolicy buffers = BufferPolicy::Local;
 };

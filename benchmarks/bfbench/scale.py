@@ -15,7 +15,7 @@ from bfbench.records import SCALE_FIGURES, SCALE_KEY, merge_train_starts
 from bfbench.train import MODELS
 from bfbench.versions import versions
 
-ALGORITHMS = ("ddp", "gradient_allreduce", "atc", "awc", "hierarchical")
+ALGORITHMS = ("ddp", "gradient_allreduce", "atc", "atc_in_backward", "awc", "hierarchical")
 GRAPHS = ("one_peer", "exponential")
 COMPUTE = ("sleep", "real")
 FIRST_RATE_MBIT = 200
@@ -41,7 +41,7 @@ def add_arguments(parser):
                         metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)}; training without "
                         "communication is always measured")
     parser.add_argument("--graphs", type=choice_list(GRAPHS), default=list(GRAPHS),
-                        metavar="NAME,…", help=f"of atc and awc, out of {', '.join(GRAPHS)}")
+                        metavar="NAME,…", help=f"of atc, atc_in_backward and awc, out of {', '.join(GRAPHS)}")
     parser.add_argument("--threads", type=whole(), default=1, metavar="N",
                         help="of a rank, for the model")
     parser.add_argument("--batch-size", type=whole(), default=32, metavar="N", help="of a rank")

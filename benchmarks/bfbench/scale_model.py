@@ -77,6 +77,11 @@ def step_sec(algorithm, graph, ranks, hosts, costs: Costs, simulate: Callable):
             lambda size: simulated("ring", ranks, size)["allreduce_sec"])
     if algorithm == "hierarchical":
         ranks = hosts
+    if algorithm == "atc_in_backward":
+        return step_sec_beside_backward(
+            costs.compute_sec, costs.profile,
+            buckets(costs.profile, costs.bucket_bytes, costs.bucket_bytes),
+            lambda size: simulated(FAMILIES[graph], ranks, size)["step_sec"])
     exchange = simulated(FAMILIES[graph], ranks, costs.bytes)["step_sec"]
     if algorithm == "awc":
         return max(costs.compute_sec, exchange)  # a whole step hides it

@@ -12,7 +12,9 @@ from bfbench.sleeping_model import SleepingModel
 from bfbench.train_models import make_model
 
 GRAPHS = {"one_peer": "one-peer-exponential", "exponential": "exponential"}
-AVERAGES = {"atc": "adapt_then_combine", "awc": "adapt_with_combine"}
+AVERAGES = {"atc": {"algorithm": "adapt_then_combine"},
+            "atc_in_backward": {"algorithm": "adapt_then_combine", "step_in_backward": True},
+            "awc": {"algorithm": "adapt_with_combine"}}
 ALL_RANKS = "all ranks"
 DDP_ALONE = "ddp_alone"
 # What the speed of each is a share of: its own without communication.
@@ -57,8 +59,8 @@ def wrap(algorithm, graph, model, bucket_mb):
             optimizer, model, bf.CommunicationType.hierarchical_neighbor_allreduce)
     if algorithm == "none":
         return model, bf.DecentralizedOptimizer(optimizer, model, "none")
-    return model, bf.DecentralizedOptimizer(optimizer, model, AVERAGES[algorithm],
-                                            graphs=GRAPHS[graph])
+    return model, bf.DecentralizedOptimizer(optimizer, model, graphs=GRAPHS[graph],
+                                            bucket_bytes=bucket_mb << 20, **AVERAGES[algorithm])
 
 
 class Way:

@@ -67,12 +67,13 @@ std::shared_ptr<PythonOptimizer> make_optimizer(std::shared_ptr<Context> context
                                                 bool by_bucket,
                                                 const std::optional<Schedule>& schedule,
                                                 std::int64_t global_period_rounds, double momentum,
-                                                std::int64_t bucket_bytes) {
+                                                std::int64_t bucket_bytes, bool step_in_backward) {
   opt::DistributedOptimizerOptions options;
   options.schedule = schedule;
   options.global_period_rounds = global_period_rounds;
   options.momentum = momentum;
   options.bucket_bytes = bucket_bytes;
+  options.step_in_backward = step_in_backward;
   options.algorithm = algorithm_of(algorithm);
   options.num_steps_per_communication = num_steps_per_communication;
   options.stepping = by_bucket ? opt::Stepping::ByBucket : opt::Stepping::Whole;
@@ -124,7 +125,8 @@ void bind_optimizers(py::module_& module) {
            py::arg("by_bucket"), py::arg("schedule") = py::none(),
            py::arg("global_period_rounds") = opt::DistributedOptimizerOptions{}.global_period_rounds,
            py::arg("momentum") = opt::DistributedOptimizerOptions{}.momentum,
-           py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes)
+           py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes,
+           py::arg("step_in_backward") = false)
       .def(
           "step", [](PythonOptimizer& o) { o.distributed->step(); }, WithoutGil())
       .def(

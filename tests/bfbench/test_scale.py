@@ -68,6 +68,8 @@ def test_what_the_model_says_of_a_step():
     assert seconds("atc", "one_peer") == pytest.approx(0.4 + 0.6)
     assert seconds("atc", "exponential", 1024) == pytest.approx(0.4 + 6.0)
     assert seconds("awc", "one_peer") == 0.6 and seconds("awc", "one_peer", compute=5.0) == 5.0
+    # All of it in one bucket, which waits for the last gradient.
+    assert seconds("atc_in_backward", "one_peer") == seconds("atc", "one_peer")
     assert seconds("hierarchical", "machines", 8) == pytest.approx(0.4 + 2 * 0.6)
     # All gradients in one bucket, which waits for the last.
     assert seconds("ddp") == seconds("gradient_allreduce") == pytest.approx(0.4 + 1.2)
@@ -183,7 +185,7 @@ def test_a_run(tmp_path, capsys):
     measured = [r for r in found["records"] if not r["simulated"]]
     assert [(r["algorithm"], r["graph"]) for r in measured] == [
         ("ddp_alone", ""), ("none", ""), ("ddp", "all ranks"), ("gradient_allreduce", "all ranks"),
-        ("atc", "one_peer"), ("awc", "one_peer")]
+        ("atc", "one_peer"), ("atc_in_backward", "one_peer"), ("awc", "one_peer")]
     for record in measured:
         assert record["hosts"] == record["ranks"] == 2 and record["emulated"]
         assert record["rate_mbit"] == 200 and record["algorithm"] in said

@@ -31,7 +31,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                            algorithm: str = "adapt_then_combine", *,
                            graphs: Union[None, Graphs] = None, num_steps_per_communication: int = 1,
                            global_period_rounds: int = 6, momentum: float = 0.9,
-                           bucket_bytes: int = 0) -> Any:
+                           bucket_bytes: int = 0, step_in_backward: bool = False) -> Any:
     """Collective. Any algorithm of the core by its name; with W the weights of a round, J the average
     over all ranks and d what `optimizer` steps by:
 
@@ -59,6 +59,9 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     num_steps_per_communication: every k-th step communicates.
     momentum: β of `decent_lam` and `quasi_global_momentum`; `optimizer` has none of its own then.
     bucket_bytes: parameters travel in pieces of up to this size; 0 is `BLUEFOG_FUSION_THRESHOLD`.
+    step_in_backward: of `adapt_then_combine`: each piece is stepped and sent as soon as the backward
+    pass has its gradients. Most of the round is then over when `step` is called; gradients cannot be
+    clipped or scaled before they are used, and each step has one backward pass.
 
     Raises InvalidArgument for an unknown name, or graphs on which the algorithm cannot converge, with
     the reason. docs/optimizers.md has conditions, cost and source of each.
@@ -70,7 +73,8 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
         _check_without_momentum(optimizer, algorithm)
     return wrap(optimizer, AlgorithmOptimizer, model, algorithm, num_steps_per_communication,
                 schedule=_schedule_of(runtime, graphs), global_period_rounds=global_period_rounds,
-                momentum=momentum, bucket_bytes=bucket_bytes)
+                momentum=momentum, bucket_bytes=bucket_bytes,
+                step_in_backward=bool(step_in_backward))
 
 
 def _check_without_momentum(optimizer: torch.optim.Optimizer, algorithm: str) -> None:

@@ -53,6 +53,7 @@ class DistributedStep:
         self._closure: Optional[Callable] = None
         self._loss = None
         self._skips_local_step = False
+        self._steps_in_backward = options.get("step_in_backward", False)
         self.holds_windows = False
         parameters = parameters_of(models)
         this = weakref.ref(self)
@@ -184,6 +185,10 @@ class DistributedStep:
         optimizer = self._optimizer()
         scale = optimizer.__dict__.get("grad_scale")
         found_inf = optimizer.__dict__.get("found_inf")
+        if scale is not None and self._steps_in_backward:
+            raise UnsupportedError(
+                f"rank {self.context.rank}: GradScaler expects to unscale gradients before they are "
+                "used, found an optimizer that used them in the backward pass (step_in_backward)")
         if scale is not None:
             gradients = [parameter.grad for group in optimizer.param_groups
                          for parameter in group["params"] if parameter.grad is not None]

@@ -108,6 +108,32 @@ def test_names_of_families(rank, size):
     assert near < 0.1
 
 
+@pytest.mark.parametrize("make", (torch.optim.Adam, torch.optim.SGD))
+def test_rounds_that_begin_in_the_backward_pass(make, rank, size):
+    def trained(step_in_backward):
+        model = model_of(0)
+        optimizer = bf.DecentralizedOptimizer(make(model.parameters(), lr=0.05), model,
+                                              step_in_backward=step_in_backward, bucket_bytes=64)
+        for step in range(4):
+            before = flat(model)
+            optimizer.zero_grad()
+            loss_of(model, rank, step).backward()
+            assert (flat(model) == before).all() != step_in_backward
+            optimizer.step()
+        return flat(model)
+    assert (trained(True) == trained(False)).all()
+
+
+def test_scaled_gradients_come_too_late_for_the_backward_pass(rank):
+    model = model_of(0)
+    optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.05), model,
+                                          step_in_backward=True)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(loss_of(model, rank)).backward()
+    with pytest.raises(NotImplementedError, match="step_in_backward"):
+        scaler.step(optimizer)
+
+
 def test_scheduler_closure_and_restart(rank, size):
     problem = LeastSquares(rank, size)
     plain = torch.optim.LBFGS(problem.model.parameters(), lr=0.5, max_iter=5)

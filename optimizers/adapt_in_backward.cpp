@@ -1,0 +1,109 @@
+#include "optimizers/adapt_in_backward.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "optimizers/round_calls.hpp"
+
+namespace bluefog::optimizers {
+
+AdaptInBackward::AdaptInBackward(Context& context, std::vector<Bucket>& buckets, EarlyStep early)
+    : Algorithm(buckets),
+      context_(context),
+      averages_(context, values_of(buckets), names_of(buckets)),
+      early_(std::move(early)),
+      works_(buckets.size()),
+      ready_count_(buckets.size(), 0),
+      hooks_(buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }) {
+  for (const Bucket& bucket : buckets) {
+    is_ready_.emplace_back(bucket.segments().size(), 0);
+  }
+}
+
+void AdaptInBackward::begin() {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    std::ranges::fill(is_ready_[b], 0);
+    ready_count_[b] = 0;
+  }
+  round_ = early_.begin();
+  phase_ = round_ == nullptr ? Phase::Late : Phase::Backward;
+}
+
+void AdaptInBackward::on_ready(std::size_t bucket, std::size_t segment) {
+  if (!communicates_ || phase_ == Phase::Late) {
+    return;
+  }
+  try {
+    if (phase_ == Phase::Idle) {
+      begin();
+    }
+    if (phase_ == Phase::Late) {
+      return;
+    }
+    if (bucket < launched_) {
+      throw StateError(fmt::format(
+          "rank {}, parameter '{}': got a gradient after it had been stepped with one; expected one "
+          "backward pass for each step (step_in_backward)",
+          context_.rank(), buckets_[bucket].segments()[segment].name));
+    }
+    ready_count_[bucket] += is_ready_[bucket][segment] == 0 ? 1U : 0U;
+    is_ready_[bucket][segment] = 1;
+    while (launched_ < buckets_.size() &&
+           ready_count_[launched_] == buckets_[launched_].segments().size()) {
+      launch(*round_, early_.step_bucket);
+    }
+  } catch (const std::exception& error) {
+    fail_round(error.what());
+    throw;
+  }
+}
+
+void AdaptInBackward::launch(const Round& round, const StepBucket& step_bucket) {
+  const std::size_t b = launched_;
+  step_bucket(buckets_[b]);
+  ++launched_;
+  if (round.averaging != Averaging::Nobody) {
+    works_[b] = averages_.start(round, b);
+  }
+}
+
+void AdaptInBackward::step(const Round& round, const StepBucket& step_bucket) {
+  try {
+    while (launched_ < buckets_.size()) {
+      launch(round, step_bucket);
+    }
+  } catch (const std::exception& error) {
+    fail_round(error.what());
+    throw;
+  }
+  launched_ = 0;
+  phase_ = Phase::Idle;
+  wait_all(works_);
+  note_changes(buckets_);
+}
+
+void AdaptInBackward::drain() { wait_all(works_); }
+
+// Peers make one call for each bucket: those that this rank will not make are refused.
+void AdaptInBackward::fail_round(std::string_view reason) {
+  for (; launched_ < buckets_.size(); ++launched_) {
+    context_.engine().refuse(reason);
+  }
+  ++failed_rounds_;
+  forget_round();
+}
+
+void AdaptInBackward::forget_round() {
+  launched_ = 0;
+  phase_ = Phase::Idle;
+  try {
+    wait_all(works_);
+  } catch (const std::exception&) {  // the first error is the one that counts
+  }
+}
+
+}  // namespace bluefog::optimizers
