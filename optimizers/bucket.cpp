@@ -148,9 +148,11 @@ bool Bucket::flag(std::size_t i) const { return flag_tensors_[i].item<double>() 
 
 void Bucket::zero_gradients() { flat_gradients_.zero_(); }
 
-std::vector<Bucket> make_buckets(const NamedTensors& parameters, std::int64_t bucket_bytes) {
-  if (bucket_bytes < 0) {
-    throw InvalidArgument(fmt::format("bucket_bytes: expected 0 or more, found {}", bucket_bytes));
+std::vector<Bucket> make_buckets(const NamedTensors& parameters, std::int64_t bucket_bytes,
+                                 std::int64_t first_bucket_bytes) {
+  if (bucket_bytes < 0 || first_bucket_bytes < 0) {
+    throw InvalidArgument(fmt::format("bucket_bytes: expected 0 or more, found {} and {}",
+                                      bucket_bytes, first_bucket_bytes));
   }
   struct Group {
     NamedTensors parameters;
@@ -163,7 +165,10 @@ std::vector<Bucket> make_buckets(const NamedTensors& parameters, std::int64_t bu
     const std::int64_t bytes =
         aligned_count(tensor.numel(), tensor.element_size()) * tensor.element_size();
     const auto found = open.find(tensor.scalar_type());
-    if (found == open.end() || groups[found->second].bytes + bytes > bucket_bytes) {
+    const auto has_room = [&](std::size_t group) {
+      return groups[group].bytes + bytes <= (group == 0 ? first_bucket_bytes : bucket_bytes);
+    };
+    if (found == open.end() || !has_room(found->second)) {
       open[tensor.scalar_type()] = groups.size();
       groups.emplace_back();
     }

@@ -113,10 +113,12 @@ class Bucket {
 /// for itself), of one dtype each.
 ///
 /// Buckets hold the parameters in reverse order, so that the first ones are ready first in a
-/// backward pass. The result depends on names, shapes, dtypes and order alone: it is the same on
+/// backward pass; the first bucket may be smaller (`first_bucket_bytes`), so that something leaves
+/// early in it. The result depends on names, shapes, dtypes and order alone: it is the same on
 /// every rank of the same model.
-/// 0 gives each parameter a bucket of its own. @throws InvalidArgument if `bucket_bytes` < 0.
+/// 0 gives each parameter a bucket of its own. @throws InvalidArgument if a size is below 0.
 [[nodiscard]] std::vector<Bucket> make_buckets(const NamedTensors& parameters,
-                                               std::int64_t bucket_bytes);
+                                               std::int64_t bucket_bytes,
+                                               std::int64_t first_bucket_bytes);
 
 }  // namespace bluefog::optimizers

@@ -19,6 +19,27 @@
 namespace bluefog::optimizers {
 namespace {
 
+/// In a backward pass something leaves early, and the last bucket, which nothing hides, is small.
+constexpr std::int64_t kFirstBucketInBackward = std::int64_t{1} << 20;
+constexpr std::int64_t kBucketInBackward = std::int64_t{4} << 20;
+
+struct BucketSizes {
+  std::int64_t first = 0;
+  std::int64_t others = 0;
+};
+
+BucketSizes bucket_sizes(const DistributedOptimizerOptions& options, const Settings& settings) {
+  std::int64_t bytes = options.bucket_bytes;
+  if (bytes <= 0) {
+    bytes = settings.fusion_threshold_bytes;
+    bytes = options.step_in_backward ? std::min(bytes, kBucketInBackward) : bytes;
+  }
+  const bool leave_in_backward =
+      options.step_in_backward || options.algorithm == AlgorithmKind::GradientAllreduce;
+  return {.first = leave_in_backward ? std::min(bytes, kFirstBucketInBackward) : bytes,
+          .others = bytes};
+}
+
 std::shared_ptr<Context> required(std::shared_ptr<Context> context) {
   if (!context) {
     throw InvalidArgument("DistributedOptimizer: expected a context, found a null pointer");
@@ -37,9 +58,8 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
       buffers_(*context_, std::move(buffers), options.buffers) {
   parameters = without_repeats(std::move(parameters));
   ModelParameters sorted = sort_parameters(parameters, optimizer);
-  const std::int64_t bucket_bytes =
-      options.bucket_bytes > 0 ? options.bucket_bytes : context_->settings().fusion_threshold_bytes;
-  Statement statement = statement_of(sorted, options, bucket_bytes);
+  const BucketSizes sizes = bucket_sizes(options, context_->settings());
+  Statement statement = statement_of(sorted, options, sizes.others);
   if (statement.problem.empty()) {
     statement.problem = why_invalid(options, context_->size());
   }
@@ -57,7 +77,7 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   }
   check_ranks_agree(*context_, "DistributedOptimizer", statement);
   frozen_ = std::move(sorted.frozen);
-  buckets_ = make_buckets(sorted.trained, bucket_bytes);
+  buckets_ = make_buckets(sorted.trained, sizes.others, sizes.first);
   local_step_.emplace(optimizer, buckets_, options.stepping);
   step_bucket_ = [this](const Bucket& bucket) { (*local_step_)(bucket); };
   algorithm_ = make_algorithm(

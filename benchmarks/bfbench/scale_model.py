@@ -9,7 +9,9 @@ from bfbench.launch import output_of
 
 MOST_RANKS = 1024
 MIB = 1 << 20
-FIRST_BUCKET_OF_DDP = MIB  # torch._C._distributed_c10d._DEFAULT_FIRST_BUCKET_BYTES
+# Of what leaves in a backward pass: torch._C._distributed_c10d._DEFAULT_FIRST_BUCKET_BYTES, and ours.
+FIRST_BUCKET = MIB
+BUCKET_IN_BACKWARD = 4 * MIB  # at most, of atc_in_backward
 FAMILIES = {"one_peer": "one-peer-exponential", "exponential": "exponential",
             "machines": "exponential"}
 
@@ -71,16 +73,17 @@ def step_sec(algorithm, graph, ranks, hosts, costs: Costs, simulate: Callable):
         return simulate(family, size, message_bytes, costs.alpha_us, costs.beta_ns_per_byte)
 
     if algorithm in ("ddp", "gradient_allreduce"):
-        first = FIRST_BUCKET_OF_DDP if algorithm == "ddp" else costs.bucket_bytes
         return step_sec_beside_backward(
-            costs.compute_sec, costs.profile, buckets(costs.profile, first, costs.bucket_bytes),
+            costs.compute_sec, costs.profile,
+            buckets(costs.profile, min(FIRST_BUCKET, costs.bucket_bytes), costs.bucket_bytes),
             lambda size: simulated("ring", ranks, size)["allreduce_sec"])
     if algorithm == "hierarchical":
         ranks = hosts
     if algorithm == "atc_in_backward":
+        largest = min(BUCKET_IN_BACKWARD, costs.bucket_bytes)
         return step_sec_beside_backward(
             costs.compute_sec, costs.profile,
-            buckets(costs.profile, costs.bucket_bytes, costs.bucket_bytes),
+            buckets(costs.profile, min(FIRST_BUCKET, largest), largest),
             lambda size: simulated(FAMILIES[graph], ranks, size)["step_sec"])
     exchange = simulated(FAMILIES[graph], ranks, costs.bytes)["step_sec"]
     if algorithm == "awc":

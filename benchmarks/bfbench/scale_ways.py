@@ -60,7 +60,7 @@ def wrap(algorithm, graph, model, bucket_mb):
     if algorithm == "none":
         return model, bf.DecentralizedOptimizer(optimizer, model, "none")
     return model, bf.DecentralizedOptimizer(optimizer, model, graphs=GRAPHS[graph],
-                                            bucket_bytes=bucket_mb << 20, **AVERAGES[algorithm])
+                                            **AVERAGES[algorithm])
 
 
 class Way:
