@@ -11,8 +11,11 @@ namespace {
 
 using optimizers::AlgorithmKind;
 
+constexpr const char* kAtcInBackward = "atc-in-backward";
+
 constexpr std::array kAlgorithms{
     Name<AlgorithmKind>{"atc", AlgorithmKind::AdaptThenCombine},
+    Name<AlgorithmKind>{kAtcInBackward, AlgorithmKind::AdaptThenCombine},
     Name<AlgorithmKind>{"awc", AlgorithmKind::AdaptWithCombine},
     Name<AlgorithmKind>{"gradient_allreduce", AlgorithmKind::GradientAllreduce},
     Name<AlgorithmKind>{"none", AlgorithmKind::None},
@@ -59,6 +62,7 @@ optimizers::DistributedOptimizerOptions options_of(const CommunicationOptions& c
                                                    int ranks) {
   optimizers::DistributedOptimizerOptions options;
   options.algorithm = algorithm_of(communication.algorithm);
+  options.step_in_backward = communication.algorithm == kAtcInBackward;
   if (communication.topology != kDefaultTopology) {
     options.schedule = make_schedule(communication.topology, ranks);
   }
