@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -17,18 +16,11 @@ AdaptInBackward::AdaptInBackward(Context& context, std::vector<Bucket>& buckets,
       averages_(context, values_of(buckets), names_of(buckets)),
       early_(std::move(early)),
       works_(buckets.size()),
-      ready_count_(buckets.size(), 0),
-      hooks_(buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }) {
-  for (const Bucket& bucket : buckets) {
-    is_ready_.emplace_back(bucket.segments().size(), 0);
-  }
-}
+      readiness_(buckets),
+      hooks_(buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }) {}
 
 void AdaptInBackward::begin() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    std::ranges::fill(is_ready_[b], 0);
-    ready_count_[b] = 0;
-  }
+  readiness_.clear();
   round_ = early_.begin();
   phase_ = round_ == nullptr ? Phase::Late : Phase::Backward;
 }
@@ -50,10 +42,8 @@ void AdaptInBackward::on_ready(std::size_t bucket, std::size_t segment) {
           "backward pass for each step (step_in_backward)",
           context_.rank(), buckets_[bucket].segments()[segment].name));
     }
-    ready_count_[bucket] += is_ready_[bucket][segment] == 0 ? 1U : 0U;
-    is_ready_[bucket][segment] = 1;
-    while (launched_ < buckets_.size() &&
-           ready_count_[launched_] == buckets_[launched_].segments().size()) {
+    readiness_.note(bucket, segment);
+    while (launched_ < buckets_.size() && readiness_.is_whole(launched_)) {
       launch(*round_, early_.step_bucket);
     }
   } catch (const std::exception& error) {

@@ -7,6 +7,7 @@
 
 #include "optimizers/algorithm.hpp"
 #include "optimizers/bucket_averages.hpp"
+#include "optimizers/bucket_readiness.hpp"
 #include "optimizers/early_step.hpp"
 #include "optimizers/gradient_hooks.hpp"
 
@@ -61,9 +62,7 @@ class AdaptInBackward final : public Algorithm {
   /// The round under way in `Backward`.
   const Round* round_ = nullptr;
   std::vector<Work> works_;
-  /// By bucket and segment: its gradient has come in this round.
-  std::vector<std::vector<char>> is_ready_;
-  std::vector<std::size_t> ready_count_;
+  BucketReadiness readiness_;
   /// Buckets that were stepped, and whose call was made.
   std::size_t launched_ = 0;
   std::int64_t failed_rounds_ = 0;

@@ -21,13 +21,12 @@ GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buck
       context_(context),
       options_(buckets.size()),
       works_(buckets.size()),
-      ready_count_(buckets.size(), 0),
+      readiness_(buckets),
       hooks_(buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     options_[b].name = "gradients of " + buckets[b].name();
     buckets[b].add_gradients();
     has_gradient_.emplace_back(buckets[b].segments().size(), 0);
-    is_ready_.emplace_back(buckets[b].segments().size(), 0);
   }
 }
 
@@ -36,10 +35,7 @@ void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
     if (communicates_ && phase_ != Phase::Backward) {
       phase_ = Phase::Backward;
       launched_ = 0;
-      std::ranges::fill(ready_count_, 0);
-      for (auto& ready : is_ready_) {
-        std::ranges::fill(ready, 0);
-      }
+      readiness_.clear();
       call_after_backward([this] { finish_round(); });
     }
     if (communicates_ && bucket < launched_) {
@@ -50,9 +46,8 @@ void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
     }
     place_gradient(buckets_[bucket], segment, kReducer);
     has_gradient_[bucket][segment] = 1;
-    if (communicates_ && is_ready_[bucket][segment] == 0) {
-      is_ready_[bucket][segment] = 1;
-      ++ready_count_[bucket];
+    if (communicates_) {
+      readiness_.note(bucket, segment);
       launch_ready();
     }
   } catch (const std::exception& error) {
@@ -84,8 +79,7 @@ void GradientAllreduce::launch(std::size_t bucket) {
 }
 
 void GradientAllreduce::launch_ready() {
-  while (launched_ < buckets_.size() &&
-         ready_count_[launched_] == buckets_[launched_].segments().size()) {
+  while (launched_ < buckets_.size() && readiness_.is_whole(launched_)) {
     launch(launched_);
   }
 }

@@ -7,6 +7,7 @@
 #include "bluefog_cpp/transport/work.hpp"
 #include "ops/collectives.hpp"
 #include "optimizers/algorithm.hpp"
+#include "optimizers/bucket_readiness.hpp"
 #include "optimizers/gradient_hooks.hpp"
 
 namespace bluefog::optimizers {
@@ -67,10 +68,9 @@ class GradientAllreduce final : public Algorithm {
   Context& context_;
   std::vector<ops::AllreduceOptions> options_;
   std::vector<Work> works_;
-  /// By bucket and segment: a gradient has arrived since the last clearing; and in this backward.
+  /// By bucket and segment: a gradient has arrived since the last clearing.
   std::vector<std::vector<char>> has_gradient_;
-  std::vector<std::vector<char>> is_ready_;
-  std::vector<std::size_t> ready_count_;
+  BucketReadiness readiness_;
   std::size_t launched_ = 0;
   std::int64_t failed_rounds_ = 0;
   bool communicates_ = true;
