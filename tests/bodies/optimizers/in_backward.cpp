@@ -182,6 +182,35 @@ TEST(InBackward, AFailureInTheMiddleIsHeardByTheOtherAndLeavesRanksInStep) {
   });
 }
 
+TEST(InBackward, APlanThatCannotBeMadeIsHeardByTheOthers) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const LeastSquares problem = LeastSquares::of_rank(context.rank());
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), kStep);
+    DistributedOptimizerOptions options = in_backward(context);
+    options.schedule.reset();
+    bool fails = context.rank() == 0;
+    options.plans = [&](std::int64_t /*round*/) {
+      if (std::exchange(fails, false)) {
+        throw std::runtime_error("no plan");
+      }
+      return topology::fully_connected(context.size()).plan_for(context.rank());
+    };
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+    try {
+      train(optimizer, point, problem);
+      ADD_FAILURE() << "expected an error";
+    } catch (const std::exception& error) {
+      EXPECT_THAT(error.what(), HasSubstr("no plan"));
+    }
+    meet(context);
+    for (int step = 0; step < 3; ++step) {
+      train(optimizer, point, problem);
+    }
+    EXPECT_EQ(optimizer.round_count(), 3);
+  });
+}
+
 TEST(InBackward, OptionsThatDoNotGoTogetherAreRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const Point point(0);
