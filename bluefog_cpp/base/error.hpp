@@ -41,6 +41,13 @@ class MismatchError : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+/// As `MismatchError`, of an earlier call, which had ended on this rank before the mismatch was
+/// heard of. The message names both calls.
+class LateMismatchError : public MismatchError {
+ public:
+  using MismatchError::MismatchError;
+};
+
 /// A wait reached its deadline (`BLUEFOG_TIMEOUT`).
 class TimeoutError : public Error {
  public:

@@ -257,7 +257,10 @@ void Engine::complete(Operation& operation) {
   const bool throws = !pending_rejection_.empty() && larger_calls_ == 0;
   end_span(operation, throws ? FlightRecorder::State::Failed : FlightRecorder::State::Complete);
   if (throws) {
-    call.error = std::make_exception_ptr(MismatchError(std::exchange(pending_rejection_, {})));
+    call.error = std::make_exception_ptr(LateMismatchError(
+        fmt::format("rank {}, {}, {}: heard of an earlier call only now: {}", parts_.rank,
+                    call_text(call.index), operation.envelope().describe(),
+                    std::exchange(pending_rejection_, {}))));
     call.phase.store(CallState::Phase::Failed, std::memory_order_release);
   } else {
     call.phase.store(CallState::Phase::Complete, std::memory_order_release);

@@ -19,6 +19,8 @@ void translate(std::exception_ptr thrown) {
     std::rethrow_exception(std::move(thrown));
   } catch (const Interrupted& e) {
     e.restore();
+  } catch (const LateMismatchError& e) {
+    raise("LateMismatchError", e.what());
   } catch (const MismatchError& e) {
     raise("MismatchError", e.what());
   } catch (const InvalidArgument& e) {

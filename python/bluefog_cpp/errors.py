@@ -18,6 +18,14 @@ class MismatchError(InvalidArgument):
     """
 
 
+class LateMismatchError(MismatchError):
+    """As `MismatchError`, of an earlier call that had returned before the mismatch was heard of.
+
+    Its text names both: the call that raises, which has done its work on this rank, and the earlier
+    one. Raised once for each mismatch.
+    """
+
+
 class StateError(Error, RuntimeError):
     """A call that is not possible now."""
 
@@ -28,6 +36,10 @@ class NotInitialized(StateError, ValueError):
 
 class UnsupportedError(Error, NotImplementedError):
     """Something that this build or machine cannot do."""
+
+
+class UncopyableError(UnsupportedError, TypeError):
+    """Something that stands for this rank's part of a group was to be copied or pickled."""
 
 
 class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001
