@@ -32,29 +32,29 @@ std::uint64_t digest(const NeighborPlan& plan) {
 }  // namespace
 
 PlanExchange::PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call,
-                           const MachineLayout* machines, std::size_t digest_bytes)
+                           const MachineLayout* machines, const Digests& digests)
     : group_(Group::everyone(context)),
       call_(call),
       machines_(machines),
       bitmap_bytes_(edge_bitmap_bytes(context.size())),
-      bytes_per_rank_(bitmap_bytes_ + digest_bytes),
+      bytes_per_rank_(bitmap_bytes_ + sizeof digests),
       words_(bytes_per_rank_ * group_.size()) {
   write_edge_bitmaps(plan, {words_of(context.rank()), bitmap_bytes_});
+  std::memcpy(words_of(context.rank()) + bitmap_bytes_, &digests, sizeof digests);
 }
 
 PlanExchange::PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call)
-    : PlanExchange(context, plan, call, nullptr, 0) {}
+    : PlanExchange(context, plan, call, nullptr, {.graph = plan.graph}) {}
 
 PlanExchange::PlanExchange(const Context& context, const NeighborPlan& twins,
                            const NeighborPlan& machine_plan, const Envelope& call)
-    : PlanExchange(context, twins, call, &context.machines(), sizeof(std::uint64_t)) {
-  const std::uint64_t own = digest(machine_plan);
-  std::memcpy(words_of(context.rank()) + bitmap_bytes_, &own, sizeof own);
-}
+    : PlanExchange(context, twins, call, &context.machines(),
+                   {.graph = machine_plan.graph, .weights = digest(machine_plan)}) {}
 
 bool PlanExchange::describe(ExchangeSpec& spec) {
   if (described_) {
     check_edges();
+    check_graphs();
     check_weights();
     return false;
   }
@@ -89,6 +89,25 @@ void PlanExchange::check_edges() const {
   check_bitmaps_agree(static_cast<int>(group_.size()), bitmaps, call_text());
 }
 
+// Ranks without a graph make steps of their own, which edges alone describe.
+void PlanExchange::check_graphs() const {
+  int known = -1;
+  for (const int rank : group_.ranks) {
+    const std::uint64_t graph = digests_of(rank).graph;
+    if (graph == 0) {
+      continue;
+    }
+    if (known < 0) {
+      known = rank;
+    } else if (graph != digests_of(known).graph) {
+      throw MismatchError(fmt::format(
+          "{}: expected the same topology on all ranks, found that ranks {} and {} were given "
+          "different ones, whose senders and receivers agree and whose weights do not",
+          call_text(), known, rank));
+    }
+  }
+}
+
 // Each rank combines its shard of the buffer with its own weights.
 void PlanExchange::check_weights() const {
   if (machines_ == nullptr) {
@@ -97,7 +116,7 @@ void PlanExchange::check_weights() const {
   for (int machine = 0; machine < machines_->machine_count(); ++machine) {
     const auto& ranks = machines_->ranks_of(machine);
     for (const int rank : ranks) {
-      if (digest_of(rank) != digest_of(ranks.front())) {
+      if (digests_of(rank).weights != digests_of(ranks.front()).weights) {
         throw MismatchError(
             fmt::format("{}: expected the same weights on all ranks of a machine, found that ranks "
                         "{} and {} of machine {} use different ones",
@@ -115,12 +134,12 @@ std::byte* PlanExchange::words_of(int rank) noexcept {
   return words_.data() + bytes_per_rank_ * static_cast<std::size_t>(rank);
 }
 
-std::uint64_t PlanExchange::digest_of(int rank) const noexcept {
-  std::uint64_t value = 0;
-  std::memcpy(&value,
+PlanExchange::Digests PlanExchange::digests_of(int rank) const noexcept {
+  Digests digests;
+  std::memcpy(&digests,
               words_.data() + bytes_per_rank_ * static_cast<std::size_t>(rank) + bitmap_bytes_,
-              sizeof value);
-  return value;
+              sizeof digests);
+  return digests;
 }
 
 }  // namespace bluefog::ops

@@ -14,8 +14,9 @@
 namespace bluefog::ops {
 
 /// The exchange before a checked step: every rank tells all others whom it sends to and whom it
-/// hears, so that all come to the same verdict before any data moves. In a step between machines
-/// also which weights it uses, which have to be those of all ranks of its machine.
+/// hears, and the digest of the graph that this is taken from (`NeighborPlan::graph`), so that all
+/// come to the same verdict before any data moves. In a step between machines also which weights it
+/// uses, which have to be those of all ranks of its machine.
 class PlanExchange {
  public:
   /// @param call what the step calls itself; the plans are compared under its count and name.
@@ -27,8 +28,8 @@ class PlanExchange {
 
   /// Describes the exchange on the first call.
   /// @return false on the second one: the plans agree.
-  /// @throws MismatchError on the second one, naming the edges that only one end knows of, or two
-  /// ranks of a machine whose weights differ.
+  /// @throws MismatchError on the second one, naming the edges that only one end knows of, two
+  /// ranks whose graphs differ, or two ranks of a machine whose weights differ.
   bool describe(ExchangeSpec& spec);
 
   void receive(std::size_t offset, std::size_t bytes, const Piece& piece);
@@ -44,14 +45,22 @@ class PlanExchange {
   }
 
  private:
+  struct Digests {
+    /// Of the graph.
+    std::uint64_t graph = 0;
+    /// Of the weights of the rank's machine.
+    std::uint64_t weights = 0;
+  };
+
   PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call,
-               const MachineLayout* machines, std::size_t digest_bytes);
+               const MachineLayout* machines, const Digests& digests);
 
   void check_edges() const;
+  void check_graphs() const;
   void check_weights() const;
   [[nodiscard]] std::string call_text() const;
   [[nodiscard]] std::byte* words_of(int rank) noexcept;
-  [[nodiscard]] std::uint64_t digest_of(int rank) const noexcept;
+  [[nodiscard]] Digests digests_of(int rank) const noexcept;
 
   Group group_;
   Envelope call_;
@@ -59,7 +68,7 @@ class PlanExchange {
   const MachineLayout* machines_;
   std::size_t bitmap_bytes_;
   std::size_t bytes_per_rank_;
-  /// By rank: its bitmaps, and behind them the digest of its machine's weights, where it has one.
+  /// By rank: its bitmaps, and behind them its digests.
   std::vector<std::byte> words_;
   Outgoing outgoing_{};
   std::vector<Incoming> incoming_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "bluefog_cpp/base/weighted_rank.hpp"
@@ -26,6 +27,9 @@ struct NeighborPlan {
   std::vector<WeightedRank> sources;
   /// Ranks that it sends to, rising, each with the weight it sends with.
   std::vector<WeightedRank> destinations;
+  /// Digest of the whole graph that the plan is taken from, or 0: checked steps compare it, since
+  /// graphs may differ between ranks in what their plans do not show.
+  std::uint64_t graph = 0;
 
   /// The plan of a rank that keeps its own value and talks to nobody.
   static NeighborPlan alone(int rank, int size);

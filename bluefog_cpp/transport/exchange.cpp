@@ -198,9 +198,16 @@ void Exchange::check(const Source& source, const MessageHeader& header) const {
   if (header.envelope.matches(spec_.envelope) && header.bytes == source.bytes) {
     return;
   }
-  const std::string both = fmt::format(
+  std::string both = fmt::format(
       "rank {} called {} and sent {} bytes, rank {} called {} and expected {} bytes", source.rank,
       header.envelope.describe(), header.bytes, rank_, spec_.envelope.describe(), source.bytes);
+  const bool sender_compares = header.envelope.kind == OpKind::TopologyCheck;
+  if (sender_compares != (spec_.envelope.kind == OpKind::TopologyCheck)) {
+    both += fmt::format(
+        "; rank {} compares the ranks' topologies first (as after a set_topology, or where the call "
+        "asks for it), and rank {} does not",
+        sender_compares ? source.rank : rank_, sender_compares ? rank_ : source.rank);
+  }
   source.transport->send_control(
       source.rank,
       {.kind = ControlMessage::Kind::Rejection, .call = header.id.call(), .text = both});

@@ -136,6 +136,7 @@ void bind_topology(py::module_& module) {
       .def_readonly("rank", &NeighborPlan::rank)
       .def_readonly("size", &NeighborPlan::size)
       .def_readonly("self_weight", &NeighborPlan::self_weight)
+      .def_readwrite("graph", &NeighborPlan::graph)
       .def_property_readonly("src_weights",
                              [](const NeighborPlan& plan) { return to_map(plan.sources); })
       .def_property_readonly("dst_weights",

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -203,6 +206,64 @@ TEST(Mismatch, DifferentRootsOfABroadcast) {
       EXPECT_THAT(error + later, AllOf(HasSubstr("broadcast(float32[1], name 'root"),
                                        HasSubstr("did not expect")));
     }
+  });
+}
+
+/// Whoever sent it has finished that call, and whoever got it has made no mistake in the later one:
+/// the error of both says so.
+TEST(Mismatch, AMessageThatNobodyExpectsIsALateErrorThatNamesBothCalls) {
+  on_ranks(two(), [](Context& context) {
+    NeighborPlan plan = NeighborPlan::alone(context.rank(), context.size());
+    if (context.rank() == 0) {
+      plan.destinations = {{.rank = 1}};
+    }
+    float value = 1;
+    ops::neighbor_allreduce(context, {.data = &value, .count = 1},
+                            std::make_shared<const NeighborPlan>(plan), {.name = "lost"});
+    std::string said;
+    for (int call = 0; call < 100 && said.empty(); ++call) {
+      try {
+        ops::barrier(context);
+      } catch (const LateMismatchError& error) {
+        said = error.what();
+      } catch (const PeerFailure&) {  // the other one has failed
+      }
+    }
+    EXPECT_THAT(said, AllOf(HasSubstr("barrier"), HasSubstr("heard of an earlier call only now"),
+                            HasSubstr("call 1"), HasSubstr("'lost'")));
+  });
+}
+
+/// The same senders and receivers everywhere, of graphs that are not the same.
+TEST(Mismatch, GraphsThatDifferInWhatTheirPlansDoNotShow) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const auto error_with = [&](std::uint64_t graph) {
+      NeighborPlan plan = *full(context);
+      plan.graph = graph;
+      float value = 1;
+      return error_of([&] {
+        ops::neighbor_allreduce(context, {.data = &value, .count = 1},
+                                std::make_shared<const NeighborPlan>(std::move(plan)),
+                                {.check = ops::PlanCheck::Checked});
+      });
+    };
+    EXPECT_EQ(error_with(7), "no error");
+    EXPECT_EQ(error_with(context.rank() == 0 ? 7 : 0), "no error");
+    EXPECT_THAT(error_with(context.rank() == 1 ? 8 : 7),
+                HasSubstr("ranks 0 and 1 were given different ones"));
+  });
+}
+
+/// One rank compares plans first, the other does not: both are told what that means.
+TEST(Mismatch, ACallThatComparesPlansMeetsOneThatDoesNot) {
+  on_ranks(two(), [](Context& context) {
+    float value = 1;
+    const std::string error = error_of([&] {
+      ops::neighbor_allreduce(context, {.data = &value, .count = 1}, full(context),
+                              {.check = context.rank() == 0 ? ops::PlanCheck::Checked
+                                                            : ops::PlanCheck::Trusted});
+    });
+    EXPECT_THAT(error, HasSubstr("rank 0 compares the ranks' topologies first"));
   });
 }
 
