@@ -67,8 +67,9 @@ Statement statement_of(const ModelParameters& parameters,
     statement.lines.emplace_back("the default schedule");
   }
   for (const auto& [name, tensor] : parameters.trained) {
-    statement.lines.push_back(fmt::format("parameter '{}', {}, strides {}", name, describe(tensor),
-                                          shape_text(tensor.strides())));
+    statement.lines.push_back(
+        fmt::format("parameter '{}', {}, strides {}", name, describe(tensor),
+                    tensor.is_nested() ? std::string("none") : shape_text(tensor.strides())));
   }
   for (const auto& [name, tensor] : parameters.frozen) {
     statement.lines.push_back(fmt::format("frozen parameter '{}', {}", name, describe(tensor)));

@@ -46,6 +46,9 @@ std::string describe(const at::Tensor& tensor) {
   if (!tensor.defined()) {
     return "undefined";
   }
+  if (tensor.is_nested()) {
+    return "nested";  // has no shape
+  }
   std::string dtype = c10::toString(tensor.scalar_type());
   switch (tensor.scalar_type()) {
     case at::kHalf:
@@ -97,6 +100,10 @@ Dtype dtype_of(const at::Tensor& tensor) {
 }
 
 std::string why_unsupported(const at::Tensor& tensor) {
+  if (tensor.is_nested() || tensor.key_set().has(c10::DispatchKey::Python)) {
+    return fmt::format("expected a dense tensor with elements of its own, found {}",
+                       tensor.is_nested() ? "a nested one" : "one that stands for others");
+  }
   if (tensor.layout() != at::kStrided) {
     return fmt::format("expected a dense tensor, found {}", describe(tensor));
   }

@@ -81,9 +81,13 @@ void bind_context(py::module_& module) {
       .def("abandon", &abandon<Context>,
            "Forgets it for good, without ending it: for the child of a fork.")
       .def(
-          "refuse", [](Context& c, const std::string& reason) { c.engine().refuse(reason); },
-          py::arg("reason"), WithoutGil(),
-          "Counts a call that was refused before it began; peers that wait in it are told why.")
+          "refuse",
+          [](Context& c, const std::string& reason, int partner) {
+            c.engine().refuse(reason, partner);
+          },
+          py::arg("reason"), py::arg("partner") = -1, WithoutGil(),
+          "Counts a call that was refused before it began; peers that wait in it are told why: the "
+          "partner alone where it was to be made with that one.")
       .def(
           "log_warning", [](const Context& c, const std::string& text) { c.log().warning(text); },
           py::arg("text"))

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "optimizers/agreement.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/parameter_collectives.hpp"
 #include "python/bindings/bindings.hpp"
@@ -94,6 +95,14 @@ std::vector<at::Tensor> bucket_values(const PythonOptimizer& optimizer) {
 }
 
 void bind_parameter_collectives(py::module_& module) {
+  module.def(
+      "check_ranks_agree",
+      [](Context& context, const std::string& subject, std::vector<std::string> lines,
+         const std::string& problem) {
+        opt::check_ranks_agree(context, subject, {.lines = std::move(lines), .problem = problem});
+      },
+      py::arg("context"), py::arg("subject"), py::arg("lines"), py::arg("problem"), WithoutGil(),
+      "Collective. See optimizers/agreement.hpp.");
   module.def(
       "broadcast_tensors",
       [](Context& context, const NamedPairs& tensors, int root) {

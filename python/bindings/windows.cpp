@@ -8,6 +8,7 @@
 #include "ops/validation.hpp"
 #include "ops/window.hpp"
 #include "python/bindings/bindings.hpp"
+#include "python/bindings/lasting_memory.hpp"
 #include "python/bindings/python_owner.hpp"
 #include "python/bindings/tensor_view.hpp"
 
@@ -54,7 +55,10 @@ std::shared_ptr<ops::Window> create(Context& context, const at::Tensor& tensor,
   {
     const py::gil_scoped_release released;
     BufferView view;
-    ops::validate(context, [&] { view = view_of(tensor); });
+    ops::validate(context, [&] {
+      view = view_of(tensor);
+      view.owner = lasting_memory(tensor);  // peers read it at any time
+    });
     window =
         ops::Window::create(context, view, plan,
                             {.name = name,
