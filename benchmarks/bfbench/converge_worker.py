@@ -50,7 +50,8 @@ def one_peer_of_each_step(optimizer, algorithm):
         is_pushed = algorithm == "push_sum"
         optimizer.self_weight = 1 / (len(send if is_pushed else receive) + 1)
         optimizer.dst_weights = dict.fromkeys(send, optimizer.self_weight if is_pushed else 1.0)
-        optimizer.src_weights = dict.fromkeys(receive, 1.0 if is_pushed else optimizer.self_weight)
+        if not is_pushed:
+            optimizer.src_weights = dict.fromkeys(receive, optimizer.self_weight)
         yield
 
 

@@ -5,12 +5,15 @@ weight; the loop at a rank holds its self weight. The graphs are built by the C+
 """
 
 import math
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 import networkx as nx
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, UnsupportedError
+
+if TYPE_CHECKING:
+    from bluefog_cpp.torch._inference import RanksAndMatrix
 
 SendRecvRanks = Tuple[List[int], List[int]]
 
@@ -165,13 +168,15 @@ def GetExp2DynamicSendRecvMachineRanks(world_size: int, local_size: int, self_ra
     return _machine_steps(world_size // local_size, self_rank // local_size)
 
 
-def InferSourceFromDestinationRanks(dst_ranks: List[int], construct_adjacency_matrix: bool = False):
+def InferSourceFromDestinationRanks(dst_ranks: List[int],
+                                    construct_adjacency_matrix: bool = False) -> "RanksAndMatrix":
     """Collective, after `bluefog_cpp.torch.init`. See `bluefog_cpp.torch`."""
     from bluefog_cpp.torch import InferSourceFromDestinationRanks as infer
     return infer(dst_ranks, construct_adjacency_matrix)
 
 
-def InferDestinationFromSourceRanks(src_ranks: List[int], construct_adjacency_matrix: bool = False):
+def InferDestinationFromSourceRanks(src_ranks: List[int],
+                                    construct_adjacency_matrix: bool = False) -> "RanksAndMatrix":
     """Collective, after `bluefog_cpp.torch.init`. See `bluefog_cpp.torch`."""
     from bluefog_cpp.torch import InferDestinationFromSourceRanks as infer
     return infer(src_ranks, construct_adjacency_matrix)

@@ -63,6 +63,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     step_in_backward: of `adapt_then_combine`: each piece is stepped and sent as soon as the backward
     pass has its gradients. Most of the round is then over when `step` is called; gradients cannot be
     clipped or scaled before they are used, and each step has one backward pass.
+    The choices are attributes of the result, to be read.
 
     Raises InvalidArgument for an unknown name, or graphs on which the algorithm cannot converge, with
     the reason. docs/optimizers.md has conditions, cost and source of each.
@@ -72,10 +73,11 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
         raise InvalidArgument(f"algorithm: expected a name, found {algorithm!r}")
     if algorithm in _HAS_MOMENTUM:
         _check_without_momentum(optimizer, algorithm)
-    return wrap(optimizer, AlgorithmOptimizer, model, algorithm, num_steps_per_communication,
-                schedule=_schedule_of(runtime, graphs), global_period_rounds=global_period_rounds,
-                momentum=momentum, bucket_bytes=bucket_bytes,
-                step_in_backward=bool(step_in_backward))
+    chosen = {"global_period_rounds": global_period_rounds, "momentum": momentum,
+              "bucket_bytes": bucket_bytes, "step_in_backward": bool(step_in_backward)}
+    return wrap(optimizer, AlgorithmOptimizer, "DecentralizedOptimizer", model, algorithm,
+                num_steps_per_communication, {"algorithm": algorithm, "graphs": graphs, **chosen},
+                schedule=_schedule_of(runtime, graphs), **chosen)
 
 
 def _check_without_momentum(optimizer: torch.optim.Optimizer, algorithm: str) -> None:

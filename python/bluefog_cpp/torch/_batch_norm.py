@@ -26,7 +26,8 @@ class SyncBatchNorm(_BatchNorm):
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1,
                  affine: bool = True, track_running_stats: bool = True, process_group: Any = None,
-                 device=None, dtype=None) -> None:
+                 device: Any = None,
+                 dtype: Optional[torch.dtype] = None) -> None:
         _refuse_group(process_group)
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device,
                          dtype=dtype)

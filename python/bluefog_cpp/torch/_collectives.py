@@ -7,7 +7,7 @@ the ranks' names are compared. Tensors are dense; float16, bfloat16, float32 and
 something is averaged. Gradients do not flow through.
 """
 
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Callable, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -45,15 +45,6 @@ def synchronize(handle: int) -> Optional[torch.Tensor]:
 wait = synchronize
 
 
-def _source(runtime: Runtime, tensor: torch.Tensor, take: Callable = elements) -> torch.Tensor:
-    """What the core reads. Where there is no such thing the call counts as refused."""
-    try:
-        return take(tensor)
-    except Exception as error:
-        runtime.context.refuse(str(error))
-        raise
-
-
 # ---- neighbor_allreduce
 
 
@@ -78,7 +69,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
     """
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    source = _source(runtime, tensor)
+    source = runtime.source("neighbor_allreduce", tensor, name)
     result = core.fresh_like(source)
     _run(runtime, source, result, step, name)
     return like(result, tensor)
@@ -93,7 +84,7 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = 
     """`neighbor_allreduce` in place: no memory is needed for the result."""
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    source = _source(runtime, tensor)
+    source = runtime.source("neighbor_allreduce", tensor, name)
     _run(runtime, source, source, step, name)
     return store(source, tensor)
 
@@ -108,7 +99,7 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optiona
     """Starts `neighbor_allreduce`; the tensor may not change until its handle was waited for."""
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    source = _source(runtime, tensor)
+    source = runtime.source("neighbor_allreduce", tensor, name)
     result = core.fresh_like(source)
     work = core.start_neighbor_allreduce(runtime.context, source, result, step.plan, step.checked,
                                          name or "")
@@ -125,7 +116,7 @@ def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: Option
     """Starts `neighbor_allreduce_`."""
     runtime = current()
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    source = _source(runtime, tensor)
+    source = runtime.source("neighbor_allreduce", tensor, name)
     work = core.start_neighbor_allreduce(runtime.context, source, source, step.plan, step.checked,
                                          name or "")
     return runtime.add(work, lambda _: store(source, tensor), step.failed)
@@ -182,7 +173,7 @@ def hierarchical_neighbor_allreduce_nonblocking(
 def _start_hierarchical(runtime, tensor, self_weight, src, dst, enable_topo_check, name) -> int:
     step = runtime.or_refuse(
         lambda: _plans.machine_plan(runtime, self_weight, src, dst, enable_topo_check))
-    result = _source(runtime, tensor, copied)
+    result = runtime.source("hierarchical_neighbor_allreduce", tensor, name, copied)
     work = core.start_hierarchical_neighbor_allreduce(runtime.context, result, step.plan,
                                                       step.checked, name or "")
     return runtime.add(work, lambda _: like(result, tensor), step.failed)
@@ -205,8 +196,8 @@ def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local:
 def allreduce_nonblocking(tensor: torch.Tensor, average: bool = True,
                           is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
     """Starts `allreduce`."""
-    return _start_in_place(copied, tensor, like, _allreduce(average, is_hierarchical_local),
-                           name)
+    return _start_in_place("allreduce", copied, tensor, like,
+                           _allreduce(average, is_hierarchical_local), name)
 
 
 @ranged
@@ -220,7 +211,7 @@ def allreduce_(tensor: torch.Tensor, average: bool = True, is_hierarchical_local
 def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
                            is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
     """Starts `allreduce_`."""
-    return _start_in_place(elements, tensor, store,
+    return _start_in_place("allreduce", elements, tensor, store,
                            _allreduce(average, is_hierarchical_local), name)
 
 
@@ -241,7 +232,7 @@ def broadcast(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) 
 @ranged
 def broadcast_nonblocking(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
     """Starts `broadcast`."""
-    return _start_in_place(copied, tensor, like, _broadcast(root_rank), name)
+    return _start_in_place("broadcast", copied, tensor, like, _broadcast(root_rank), name)
 
 
 @ranged
@@ -253,17 +244,25 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None)
 @ranged
 def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
     """Starts `broadcast_`."""
-    return _start_in_place(elements, tensor, store, _broadcast(root_rank), name)
+    return _start_in_place("broadcast", elements, tensor, store, _broadcast(root_rank), name)
 
 
 def _broadcast(root_rank: int) -> Callable:
+    runtime = current()
+    if not hasattr(root_rank, "__index__"):
+        runtime.or_refuse(lambda: _refuse_root(runtime, root_rank))
     return lambda context, buffer, name: core.start_broadcast(context, buffer, root_rank, name)
 
 
-def _start_in_place(take: Callable, tensor: torch.Tensor, finish: Callable, start: Callable,
-                    name: Optional[str]) -> int:
+def _refuse_root(runtime: Runtime, root_rank: int) -> None:
+    raise InvalidArgument(f"rank {runtime.rank}, broadcast: expected a rank as the root, found "
+                          f"{root_rank!r}")
+
+
+def _start_in_place(call: str, take: Callable, tensor: torch.Tensor, finish: Callable,
+                    start: Callable, name: Optional[str]) -> int:
     runtime = current()
-    buffer = _source(runtime, tensor, take)
+    buffer = runtime.source(call, tensor, name, take)
     work = start(runtime.context, buffer, name or "")
     return runtime.add(work, lambda _: finish(buffer, tensor))
 
@@ -282,7 +281,7 @@ def allgather(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
 def allgather_nonblocking(tensor: torch.Tensor, name: Optional[str] = None) -> int:
     """Starts `allgather`."""
     runtime = current()
-    work = core.start_allgather(runtime.context, _source(runtime, tensor), name or "")
+    work = core.start_allgather(runtime.context, runtime.source("allgather", tensor, name), name or "")
     return runtime.add(work, lambda result: like(result, tensor))
 
 
@@ -306,8 +305,8 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
     runtime = current()
     step = runtime.or_refuse(
         lambda: _plans.gather_plan(runtime, src_ranks, dst_ranks, enable_topo_check))
-    work = core.start_neighbor_allgather(runtime.context, _source(runtime, tensor), step.plan,
-                                         step.checked, name or "")
+    source = runtime.source("neighbor_allgather", tensor, name)
+    work = core.start_neighbor_allgather(runtime.context, source, step.plan, step.checked, name or "")
     return runtime.add(work, lambda result: like(result, tensor), step.failed)
 
 
@@ -328,17 +327,34 @@ def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
                             pair_weight: Optional[float] = None, name: Optional[str] = None) -> int:
     """Starts `pair_gossip`."""
     runtime = current()
-    if (self_weight is None) != (pair_weight is None):
-        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: expected self_weight and "
-                              "pair_weight together, or neither")
-    if not 0 <= target_rank < runtime.size or target_rank == runtime.rank:
-        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: expected another rank below "
-                              f"{runtime.size} as the target, found {target_rank}")
-    weights = (0.5, 0.5) if self_weight is None else (float(self_weight), float(pair_weight))
-    source = elements(tensor)
+    partner = _partner(runtime, target_rank)
+    weights = runtime.or_refuse(lambda: _pair_weights(runtime, self_weight, pair_weight), partner)
+    source = runtime.source("pair_gossip", tensor, name, partner=partner)
     result = core.fresh_like(source)
-    work = core.start_pair_gossip(runtime.context, source, result, target_rank, *weights, name or "")
+    work = core.start_pair_gossip(runtime.context, source, result, partner, *weights, name or "")
     return runtime.add(work, lambda _: like(result, tensor))
+
+
+def _partner(runtime: Runtime, target_rank: int) -> int:
+    """The other rank of the call; where it is none, there is nobody to tell of a refusal."""
+    is_rank = hasattr(target_rank, "__index__") and not isinstance(target_rank, bool)
+    if not is_rank or not 0 <= int(target_rank) < runtime.size or target_rank == runtime.rank:
+        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: expected another rank below "
+                              f"{runtime.size} as the target, found {target_rank!r}")
+    return int(target_rank)
+
+
+def _pair_weights(runtime: Runtime, self_weight: Optional[float],
+                  pair_weight: Optional[float]) -> Tuple[float, float]:
+    place = f"rank {runtime.rank}, pair_gossip: expected self_weight and pair_weight"
+    if self_weight is None and pair_weight is None:
+        return 0.5, 0.5
+    if self_weight is None or pair_weight is None:
+        raise InvalidArgument(f"{place} together, or neither")
+    try:
+        return float(self_weight), float(pair_weight)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{place} as numbers, found {self_weight!r} and {pair_weight!r}") from None
 
 
 @ranged

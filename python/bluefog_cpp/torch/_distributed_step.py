@@ -12,6 +12,7 @@ from bluefog_cpp.errors import InvalidArgument, StateError, UnsupportedError
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
+from bluefog_cpp.torch._windows import free_retired_windows
 
 Models = Union[torch.nn.Module, Iterable[torch.nn.Module]]
 
@@ -54,16 +55,19 @@ class DistributedStep:
         self._loss = None
         self._skips_local_step = False
         self._steps_in_backward = options.get("step_in_backward", False)
-        self.holds_windows = False
+        self.release_windows: Callable[[], None] = lambda: None
+        """Forgets the windows that the optimizer has made."""
         parameters = parameters_of(models)
         this = weakref.ref(self)
         # Others may keep state in a group, which belongs to all of its parameters.
         by_bucket = base.__module__.startswith("torch.optim") and not self._reevaluates
         self._retire_others({id(parameter) for _, parameter in parameters})
+        free_retired_windows(runtime)
         self._core: Optional[core.DistributedOptimizer] = core.DistributedOptimizer(
             self.context, [list(group["params"]) for group in optimizer.param_groups],
             lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket,
             **options)
+        self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
         self._places = _places_of(models)
         self._passes = _BackwardPasses(self, [parameter for _, parameter in parameters])
@@ -79,8 +83,9 @@ class DistributedStep:
     def _retire_others(self, parameters: Set[int]) -> None:
         """Whoever runs a notebook's cell again wraps again, while the name still holds the old one."""
         for other in list(current().optimizers):
-            if other._parameters & parameters and not other.holds_windows:
+            if other._parameters & parameters:
                 other.drain()
+                other.release_windows()
                 other._core = None
                 other.context.close()
                 current().optimizers.discard(other)
@@ -163,6 +168,10 @@ class DistributedStep:
             raise
 
     def _check_models(self) -> None:
+        groups = len(self._optimizer().param_groups)
+        if groups != self._group_count:
+            raise StateError(f"rank {self.context.rank}: expected the {self._group_count} groups that the "
+                             f"optimizer was wrapped with, found {groups}; wrap it again")
         for parameters, name, parameter, whole_name in self._places:
             if parameters.get(name) is not parameter:
                 raise StateError(

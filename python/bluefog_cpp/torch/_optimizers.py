@@ -11,16 +11,18 @@ All ranks wrap the same model, and step equally often.
 import contextlib
 import enum
 import warnings
-from typing import Any, Callable, Iterator, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, NoReturn, Optional
 
 import torch
 
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, StateError
-from bluefog_cpp.torch import _plans
+from bluefog_cpp.errors import InvalidArgument, StateError, UncopyableError
+from bluefog_cpp.torch import _plans, _steering
 from bluefog_cpp.torch._distributed_step import DistributedStep, Models
-from bluefog_cpp.torch._plans import DstWeights
+from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
+from bluefog_cpp.torch._shared_groups import SharedGroups
+from bluefog_cpp.torch._steering import Steering
 
 
 class CommunicationType(enum.Enum):
@@ -46,14 +48,48 @@ class DistributedOptimizer:
     # GradScaler then always calls `step`, also with infinities, and leaves the unscaling to it.
     _step_supports_amp_scaling = True
 
-    _distributed: DistributedStep
+    _label: str
+    """The optimizer in messages."""
+    _choices: Dict[str, Any]
+    """What it was wrapped with, by name: attributes that may be read."""
 
+    _distributed: DistributedStep
+    _shared: SharedGroups
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _steering.check_name(self, name)
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        choices = self.__dict__.get("_choices", {})
+        if name in choices:
+            return choices[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __copy__(self) -> NoReturn:
+        self._refuse_copies()
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self._refuse_copies()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self._refuse_copies()
+
+    def _refuse_copies(self) -> NoReturn:
+        raise UncopyableError(
+            f"{self._label}: expected to be the only one, found that it is copied or pickled: it stands "
+            "for this rank's part of a group. Copy or save state_dict(), and load that into an "
+            "optimizer that is wrapped anew")
+
+    @uncompiled
     def step(self, closure: Optional[Callable] = None):
         """The local step and the average, as the algorithm has it. Returns the closure's loss."""
+        self._shared.note_step()
         if self._distributed.makes_state_only():
             return self._distributed.local_step()
         return self._distributed.step(closure, self._before_round)
 
+    @uncompiled
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients. With gradient all-reduce they become zeros and keep their memory."""
         if not self._distributed.zero_grad():
@@ -98,12 +134,12 @@ class NeighborOptimizer(DistributedOptimizer):
     """Averages of parameters. Attributes that are set between steps make them dynamic, as the
     arguments of `neighbor_allreduce` and `hierarchical_neighbor_allreduce` of the same names."""
 
-    self_weight: Optional[float] = None
-    src_weights: Optional[Mapping[int, float]] = None
-    dst_weights: Optional[DstWeights] = None
-    src_machine_weights: Optional[Mapping[int, float]] = None
-    dst_machine_weights: Optional[DstWeights] = None
-    enable_topo_check: bool = False
+    self_weight = Steering(None, _steering.weight)
+    src_weights = Steering(None, _steering.rank_weights)
+    dst_weights = Steering(None, _steering.receivers)
+    src_machine_weights = Steering(None, _steering.machine_weights)
+    dst_machine_weights = Steering(None, _steering.receiving_machines)
+    enable_topo_check = Steering(False, _steering.switch)
     _communication_type = CommunicationType.neighbor_allreduce
 
     @property
@@ -114,7 +150,8 @@ class NeighborOptimizer(DistributedOptimizer):
     @communication_type.setter
     def communication_type(self, value: CommunicationType) -> None:
         if not isinstance(value, CommunicationType):
-            raise InvalidArgument(f"communication_type: expected a CommunicationType, found {value!r}")
+            raise InvalidArgument(f"{self._label}, communication_type: expected a CommunicationType, "
+                                  f"found {value!r}")
         self._distributed.core.set_averaging(_AVERAGING[value])
         self._communication_type = value
 
@@ -138,15 +175,15 @@ class NeighborOptimizer(DistributedOptimizer):
 
 
 def _old_attribute(old: str, new: str) -> property:
-    def warn():
-        warnings.warn(f"the attribute {old!r} is now called {new!r}", DeprecationWarning, stacklevel=3)
+    def warn(stacklevel):
+        warnings.warn(f"the attribute {old!r} is now called {new!r}", DeprecationWarning, stacklevel)
 
     def get(self):
-        warn()
+        warn(3)
         return getattr(self, new)
 
     def put(self, value):
-        warn()
+        warn(4)
         setattr(self, new, value)
 
     return property(get, put)
@@ -156,15 +193,18 @@ for _old, _new in (("neighbor_weights", "src_weights"), ("send_neighbors", "dst_
                    ("neighbor_machine_weights", "src_machine_weights"),
                    ("send_neighbor_machines", "dst_machine_weights")):
     setattr(NeighborOptimizer, _old, _old_attribute(_old, _new))
+    _steering.ATTRIBUTES.add(_old)
 
 
 class PushSumOptimizer(DistributedOptimizer):
     """Push-sum over the topology's out-edges: each rank hands out its value and its scalar in equal
     shares, and takes gradients at their quotient. Needs no balanced graph."""
 
-    dst_weights: Optional[Mapping[int, float]] = None
+    dst_weights = Steering(None, _steering.shares)
     """Shares for the out-neighbours, of which the rank keeps what is left of 1."""
-    force_barrier: bool = False
+    self_weight = Steering(None, _steering.weight)
+    """What the rank keeps: None, or what the shares leave of 1."""
+    force_barrier = Steering(False, _steering.switch)
 
     def unregister_window(self) -> None:
         """Accepted for BlueFog's scripts: there is no window."""
@@ -183,16 +223,22 @@ class PushSumOptimizer(DistributedOptimizer):
             # Those that are left out hear all the same.
             shares = {rank: given.get(rank, 0.0) for rank in plan.dst_ranks}
             share = 1.0 - sum(shares.values())
+        if self.self_weight is not None and abs(float(self.self_weight) - share) > 1e-6:
+            raise InvalidArgument(f"rank {runtime.rank}, self_weight: expected {share}, what the shares "
+                                  f"leave of 1, found {self.self_weight}")
         pushes = core.NeighborPlan(runtime.rank, runtime.size, share,
                                    dict.fromkeys(plan.src_ranks, 1.0), shares)
+        pushes.graph = plan.graph
         return _plans.static_plan(runtime.topology)._replace(plan=pushes)
 
 
-def wrap(optimizer: torch.optim.Optimizer, kind: type, models: Models, algorithm: str,
-         num_steps_per_communication: int, **options: Any) -> Any:
+def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Models, algorithm: str,
+         num_steps_per_communication: int, choices: Optional[Dict[str, Any]] = None,
+         **options: Any) -> Any:
     """An object of a class that is `kind` and the optimizer's, with the optimizer's groups and state.
 
-    options: further ones of the core's.
+    maker: the public function that wraps. choices: what its caller chose. options: further ones of
+    the core's.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidArgument(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
@@ -208,6 +254,10 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, models: Models, algorithm
     # A scheduler leaves its own `step` on the plain object.
     wrapped.__dict__.update({name: value for name, value in optimizer.__dict__.items()
                              if name != "step"})
+    wrapped.__dict__.update(
+        _label=f"rank {current().rank}, {base.__name__} of {maker}",
+        _choices={"num_steps_per_communication": num_steps_per_communication, **(choices or {})},
+        _shared=SharedGroups(optimizer, wrapped))
     wrapped._patch_step_function()
     wrapped._distributed = DistributedStep(wrapped, base, models, algorithm,
                                            num_steps_per_communication, options)
@@ -221,7 +271,8 @@ def DistributedGradientAllreduceOptimizer(optimizer: torch.optim.Optimizer, mode
     num_steps_per_communication: gradients of k backward passes add up, with one step after all of
     them or one after each, of which the last counts.
     """
-    return wrap(optimizer, GradientOptimizer, model, "gradient_allreduce", num_steps_per_communication)
+    return wrap(optimizer, GradientOptimizer, "DistributedGradientAllreduceOptimizer", model,
+                "gradient_allreduce", num_steps_per_communication)
 
 
 def DistributedAdaptThenCombineOptimizer(
@@ -232,8 +283,8 @@ def DistributedAdaptThenCombineOptimizer(
 
     num_steps_per_communication: every k-th step averages; or one step after k backward passes does.
     """
-    return _with_type(wrap(optimizer, NeighborOptimizer, model, "adapt_then_combine",
-                           num_steps_per_communication), communication_type)
+    return _with_type(wrap(optimizer, NeighborOptimizer, "DistributedAdaptThenCombineOptimizer", model,
+                           "adapt_then_combine", num_steps_per_communication), communication_type)
 
 
 def DistributedAdaptWithCombineOptimizer(
@@ -245,15 +296,16 @@ def DistributedAdaptWithCombineOptimizer(
     The average overlaps the forward and the backward pass and is formed at the start of the next
     step; `finish` forms it at the end of training.
     """
-    return _with_type(wrap(optimizer, NeighborOptimizer, model, "adapt_with_combine",
-                           num_steps_per_communication), communication_type)
+    return _with_type(wrap(optimizer, NeighborOptimizer, "DistributedAdaptWithCombineOptimizer", model,
+                           "adapt_with_combine", num_steps_per_communication), communication_type)
 
 
 def DistributedPushSumOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                 num_steps_per_communication: int = 1) -> Any:
     """Collective. Stochastic gradient push: averages exactly on graphs where ranks send to different
     numbers of others."""
-    return wrap(optimizer, PushSumOptimizer, model, "push_sum", num_steps_per_communication)
+    return wrap(optimizer, PushSumOptimizer, "DistributedPushSumOptimizer", model, "push_sum",
+                num_steps_per_communication)
 
 
 def DistributedAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,

@@ -1,6 +1,6 @@
 """Parameters and optimizer state of all ranks at once."""
 
-from typing import Iterable, List, Mapping, Tuple, Union
+from typing import Iterable, Iterator, List, Mapping, Tuple, Union
 
 import torch
 
@@ -9,6 +9,7 @@ from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._state import broadcast_state
+from bluefog_cpp.torch._tensors import check_sendable
 
 Parameters = Union[Mapping[str, torch.Tensor], Iterable[torch.Tensor],
                    Iterable[Tuple[str, torch.Tensor]]]
@@ -20,19 +21,23 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
     the same model.
 
     params: a state dict, `model.named_parameters()`, or tensors. All in flight together.
-    Raises MismatchError naming the first tensor whose name or shape differs between ranks.
+    Raises MismatchError naming the first tensor whose name, dtype or shape differs between ranks;
+    where a rank has something else than dense tensors of real numbers InvalidArgument, and PeerFailure
+    on the others. Nothing is sent then.
     """
     runtime = current()
     runtime.drain_optimizers()
-    core.broadcast_tensors(runtime.context, _named(params), root_rank)
+    tensors = _agreed("broadcast_parameters", params, f"root {root_rank}")
+    core.broadcast_tensors(runtime.context, tensors, root_rank)
 
 
 @ranged
 def allreduce_parameters(params: Parameters) -> None:
-    """Collective. Every floating-point tensor becomes its mean over all ranks; others are left alone."""
+    """Collective. Every floating-point tensor becomes its mean over all ranks; those of integers are
+    left alone. Errors as of `broadcast_parameters`."""
     runtime = current()
     runtime.drain_optimizers()
-    core.average_tensors(runtime.context, _named(params))
+    core.average_tensors(runtime.context, _agreed("allreduce_parameters", params))
 
 
 @ranged
@@ -46,13 +51,31 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
         optimizer.load_state_dict(received)
 
 
-def _named(params: Parameters) -> List[Tuple[str, torch.Tensor]]:
-    items = list(params.items() if isinstance(params, Mapping) else params)
-    named = []
-    for place, item in enumerate(items):
-        name, tensor = item if isinstance(item, tuple) else (str(place), item)
-        if isinstance(tensor, torch.Tensor):
-            named.append((str(name), tensor))
-        elif not isinstance(params, Mapping):  # state dicts may hold other things
-            raise InvalidArgument(f"expected tensors or pairs of name and tensor, found {item!r}")
+def _agreed(call: str, params: Parameters, *arguments: str) -> List[Tuple[str, torch.Tensor]]:
+    """The tensors with their names, the same on all ranks. Ranks would else make different numbers of
+    calls."""
+    named: List[Tuple[str, torch.Tensor]] = []
+    lines, problem = list(arguments), ""
+    try:
+        for name, tensor in _named(params):
+            try:
+                check_sendable(tensor)
+            except Exception as error:
+                raise InvalidArgument(f"'{name}': {error}") from None
+            named.append((name, tensor))
+            lines.append(f"'{name}', {str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}")
+    except Exception as error:
+        problem = str(error) or type(error).__name__
+    core.check_ranks_agree(current().context, call, lines, problem)
     return named
+
+
+def _named(params: Parameters) -> Iterator[Tuple[str, torch.Tensor]]:
+    items = list(params.items() if isinstance(params, Mapping) else params)
+    for place, item in enumerate(items):
+        name, tensor = item if isinstance(item, tuple) and len(item) == 2 else (str(place), item)
+        if isinstance(tensor, torch.Tensor):
+            yield str(name), tensor
+        elif not isinstance(params, Mapping):  # state dicts may hold other things
+            raise InvalidArgument("expected torch.Tensors, or pairs of name and torch.Tensor, found "
+                                  f"{type(tensor).__name__} in {item!r}")

@@ -6,9 +6,9 @@ import networkx as nx
 
 from bluefog_cpp import topology_util
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch import _runtime
-from bluefog_cpp.torch._runtime import current
+from bluefog_cpp.torch._runtime import Runtime, current
 
 
 def init(topology_fn: Optional[Callable[[int], nx.DiGraph]] = None,
@@ -19,14 +19,19 @@ def init(topology_fn: Optional[Callable[[int], nx.DiGraph]] = None,
     topology_fn: makes the graph from the number of ranks; default: the exponential graph, base 2.
     is_weighted: whether the graph's weights count, or every value 1 / (in-degree + 1).
 
-    Called again, it sets the topology anew. After `shutdown` it may be called again. Reads the
-    `BLUEFOG_*` variables.
+    Called again, it sets the topology anew, to that of `topology_fn` or the default, and forgets that
+    of the machines: what it does the first time. It raises StateError while windows stand on another
+    topology, and where it fails all stays as it was. After `shutdown` it may be called again. Reads
+    the `BLUEFOG_*` variables.
     """
     is_new = not _runtime.is_initialized()
     runtime = _runtime.start()
     try:
-        graph = topology_fn(runtime.size) if topology_fn is not None else None
-        set_topology(graph, is_weighted)
+        graph = (topology_util.ExponentialGraph if topology_fn is None else topology_fn)(runtime.size)
+        if not _set_topology(runtime, graph, is_weighted, topology_fn is None):
+            raise StateError(f"rank {runtime.rank}, init: expected no window while the topology changes, "
+                             f"found {', '.join(sorted(runtime.windows))}; free them first")
+        runtime.machine_topology = None
     except BaseException:
         if is_new:
             shutdown()
@@ -108,6 +113,15 @@ def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = Fals
     is_default = topology is None
     if is_default:
         topology = topology_util.ExponentialGraph(runtime.size)
+    if _set_topology(runtime, topology, is_weighted, is_default):
+        return True
+    runtime.context.log_error("set_topology: the topology cannot change while windows exist: "
+                              f"{', '.join(sorted(runtime.windows))}; free them first")
+    return False
+
+
+def _set_topology(runtime: Runtime, topology: nx.DiGraph, is_weighted: bool, is_default: bool) -> bool:
+    """False where windows stand on another one."""
     if runtime.topology is not None and isinstance(topology, nx.DiGraph) and runtime.topology.equals(
             topology, is_weighted):
         runtime.topology.is_default = is_default
@@ -115,8 +129,6 @@ def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = Fals
     made = runtime.make_topology(topology, is_weighted)
     made.is_default = is_default
     if runtime.windows:
-        runtime.context.log_error("set_topology: the topology cannot change while windows exist: "
-                                  f"{', '.join(sorted(runtime.windows))}; free them first")
         return False
     runtime.topology = made
     return True

@@ -1,7 +1,8 @@
-"""Named ranges in torch's profiler."""
+"""How torch's tools see calls: the profiler as named ranges, the compiler not at all."""
 
 import functools
-from typing import Callable, TypeVar
+import sys
+from typing import Callable, Optional, TypeVar
 
 import torch
 
@@ -12,14 +13,35 @@ _is_recording = torch.autograd._profiler_enabled
 
 
 def ranged(function: Function) -> Function:
-    """Calls appear in `torch.profiler` as `bluefog::` and the function's name."""
+    """Calls appear in `torch.profiler` as `bluefog::` and the function's name, and `torch.compile`
+    leaves them out of its graphs."""
     label = f"bluefog::{function.__name__}"
 
+    @uncompiled
     @functools.wraps(function)
     def call(*args, **kwargs):
         if not _is_recording():
             return function(*args, **kwargs)
         with torch.profiler.record_function(label):
             return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def uncompiled(function: Function) -> Function:
+    """The function with all that it calls, out of the compiler's sight.
+
+    As `torch.compiler.disable`, which would load the compiler here and now: more than a second.
+    """
+    disabled: Optional[Callable] = None
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        nonlocal disabled
+        if disabled is None:
+            if "torch._dynamo" not in sys.modules:
+                return function(*args, **kwargs)
+            disabled = torch.compiler.disable(function)
+        return disabled(*args, **kwargs)
 
     return call  # type: ignore[return-value]

@@ -1,16 +1,19 @@
 """What this process knows between calls: its context, the topologies, the calls in flight."""
 
 import atexit
+import hashlib
+import itertools
 import os
 import weakref
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import networkx as nx
 import torch
 
 from bluefog_cpp import topology_util
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, NotInitialized
+from bluefog_cpp.errors import Error, InvalidArgument, NotInitialized
+from bluefog_cpp.torch._tensors import elements
 
 
 class Topology:
@@ -26,6 +29,7 @@ class Topology:
         self.is_weighted = is_weighted
         matrix = topology_util.to_mixing_matrix(self.graph, is_weighted)
         self.plan = matrix.plan_for(own)
+        self.plan.graph = _digest(matrix)
         self.is_default = False
         """Whether nobody has asked for it."""
         self.is_checked = False
@@ -34,6 +38,12 @@ class Topology:
     def equals(self, graph: nx.DiGraph, is_weighted: bool) -> bool:
         return (self.is_weighted == is_weighted
                 and topology_util.IsTopologyEquivalent(self.graph, graph))
+
+
+def _digest(matrix: core.MixingMatrix) -> int:
+    """Equal for equal graphs, whose weights may have been computed in another order."""
+    edges = sorted((i, j, f"{weight:.6g}") for i, j, weight in matrix.edges)
+    return int.from_bytes(hashlib.sha256(repr(edges).encode()).digest()[:8], "little") or 1
 
 
 class InFlight(NamedTuple):
@@ -53,6 +63,12 @@ class Runtime:
         self.topology: Optional[Topology] = None
         self.machine_topology: Optional[Topology] = None
         self.windows: Dict[str, Any] = {}
+        self.retired_windows: List[Any] = []
+        """Those of optimizers that are gone here, and maybe not yet on other ranks."""
+        self.window_numbers = itertools.count(1)
+        self.window_optimizers = itertools.count(1)
+        self.activities: Dict[str, int] = {}
+        """By the tensor's name, how many activities of the user's run in its row of the timeline."""
         self.has_associated_p = False
         self.skips_negotiation = False
         self.optimizers: "weakref.WeakSet[Any]" = weakref.WeakSet()
@@ -67,13 +83,35 @@ class Runtime:
         return Topology(graph, is_weighted, self.context.machine_rank, "machine",
                         self.context.machine_count)
 
-    def or_refuse(self, make: Callable[[], Any]) -> Any:
-        """`make()`. If it raises, the call counts as refused, and peers that wait in it hear why."""
+    def or_refuse(self, make: Callable[[], Any], partner: int = -1) -> Any:
+        """`make()`. If it raises, the call counts as refused, and peers that wait in it hear why.
+
+        partner: the rank that the call is made with alone, or -1.
+        """
         try:
             return make()
         except Exception as error:
-            self.context.refuse(str(error))
+            self.context.refuse(str(error), partner)
             raise
+
+    def source(self, call: str, tensor: torch.Tensor, name: Optional[str],
+               take: Callable[[torch.Tensor], torch.Tensor] = elements,
+               partner: int = -1) -> torch.Tensor:
+        """What the core reads in `call`. Where there is no such thing, or the name is none, the call
+        counts as refused."""
+        try:
+            if name is not None and not isinstance(name, str):
+                raise TypeError(f"expected a text or None as the name, found {name!r}")
+            return take(tensor)
+        except Exception as error:
+            placed = self.placed(call, error)
+            self.context.refuse(str(placed), partner)
+            raise placed from None
+
+    def placed(self, call: str, error: Exception) -> Exception:
+        """The error, as one that names this rank and the call."""
+        kind = type(error) if isinstance(error, (Error, TypeError)) else RuntimeError
+        return kind(f"rank {self.rank}, {call}: {error}")
 
     def drain_optimizers(self) -> None:
         """Ends averages that are in flight, so that parameters hold what they are due."""
@@ -89,7 +127,7 @@ class Runtime:
         """Forgets all without ending it: in the child of a fork, which has none of its threads."""
         for optimizer in list(self.optimizers):
             optimizer.abandon()
-        for window in self.windows.values():
+        for window in (*self.windows.values(), *self.retired_windows):
             window.core.abandon()
         self.context.abandon()
 

@@ -9,6 +9,7 @@ import torch
 from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch._collectives import broadcast
 from bluefog_cpp.torch._runtime import current
+from bluefog_cpp.torch._tensors import check_sendable
 
 _PLAIN = (bool, int, float, str, type(None))
 _DTYPES = {str(dtype).split(".")[1]: dtype for dtype in (
@@ -41,6 +42,7 @@ def broadcast_state(value: Any, root_rank: int) -> Any:
 
 def _outline(value, tensors):
     if isinstance(value, torch.Tensor):
+        check_sendable(value)
         tensors.append(value)
         return ["tensor", str(value.dtype).split(".")[1], list(value.shape)]
     if isinstance(value, Mapping):

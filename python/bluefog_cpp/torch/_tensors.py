@@ -3,19 +3,47 @@
 import torch
 
 from bluefog_cpp._extension import core
+from bluefog_cpp.errors import UnsupportedError
+
+_DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8,
+                     torch.int8, torch.int16, torch.int32, torch.int64, torch.bool))
+_PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
+
+
+def check_sendable(tensor: torch.Tensor) -> None:
+    """Raises TypeError for what is no tensor, UnsupportedError for one whose elements do not lie in
+    memory, one after the other, as numbers that ranks exchange."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"expected a torch.Tensor, found {type(tensor).__name__}")
+    if (tensor.layout is not torch.strided or tensor.dtype not in _DTYPES or tensor.is_nested
+            or tensor.is_meta or type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH):
+        raise UnsupportedError(f"expected a dense torch.Tensor of real numbers, found {_kind(tensor)}")
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    dtype = str(tensor.dtype).replace("torch.", "")
+    if tensor.is_nested:
+        return f"a nested tensor of dtype {dtype}"
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {tensor.layout}"
+    if tensor.is_quantized:
+        return f"a quantized tensor ({dtype})"
+    if tensor.is_meta:
+        return "a meta tensor, which has no elements"
+    if tensor.dtype not in _DTYPES:
+        return f"one of dtype {dtype}"
+    return f"a {type(tensor).__name__}, which stands for elements that lie elsewhere"
 
 
 def elements(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself where the core can take it, else a copy that it can take."""
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"expected a torch.Tensor, found {type(tensor).__name__}")
+    """The tensor itself where the core can take it, else a copy that it can take. Raises as
+    `check_sendable`."""
+    check_sendable(tensor)
     if tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
-    if tensor.is_cpu and tensor.layout == torch.strided:
+    if tensor.is_cpu:
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
-    if tensor.layout == torch.strided and tensor.device.type != "meta":
-        return tensor.detach().cpu().contiguous()
-    return tensor  # the core says what is wrong with it
+    return tensor.detach().cpu().contiguous()
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:

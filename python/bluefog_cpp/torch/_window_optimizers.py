@@ -2,54 +2,65 @@
 
 A step puts (or fetches), combines what has come with the own parameters, and makes the local step with
 the gradient that was taken before. One window for each flat bucket of parameters.
+
+The windows go with the optimizer, when it is collected or its model is wrapped again. Their memory is
+given back when that has happened on all ranks and the next optimizer is wrapped.
 """
 
-from typing import Any, Callable, List, Mapping, Optional
+import weakref
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
 from bluefog_cpp.errors import InvalidArgument
-from bluefog_cpp.torch import _windows
+from bluefog_cpp.torch import _steering, _windows
 from bluefog_cpp.torch._collectives import barrier
 from bluefog_cpp.torch._distributed_step import Models
 from bluefog_cpp.torch._optimizers import DistributedOptimizer, wrap
-from bluefog_cpp.torch._plans import DstWeights, Step
-from bluefog_cpp.torch._runtime import current
+from bluefog_cpp.torch._plans import Step
+from bluefog_cpp.torch._runtime import Runtime, current
+from bluefog_cpp.torch._steering import Steering
 
 
 class WindowOptimizer(DistributedOptimizer):
     """What both kinds have in common."""
 
-    force_barrier: bool = False
+    force_barrier = Steering(False, _steering.switch)
     """Whether all ranks wait for each other before they combine."""
 
-    _window_names: List[str] = []
+    _own_windows: Dict[str, _windows.Window]
 
     def unregister_window(self) -> None:
         """Collective. Frees the windows; the optimizer makes only local steps from then on."""
-        for name in self._window_names:
+        for name in list(self._own_windows):
             _windows.win_free(name)
-        self._window_names = []
-        self._distributed.holds_windows = False
+        self._own_windows.clear()
 
     def _register_windows(self, prefix: Optional[str]) -> None:
-        names = [f"{prefix or type(self).__name__} bucket {place}"
-                 for place in range(self._distributed.core.bucket_count)]
-        for name, values in zip(names, self._distributed.core.bucket_values()):
+        runtime = current()
+        number = next(runtime.window_optimizers)
+        if prefix is None:
+            prefix = f"{type(self).__name__} {number}"
+        self._own_windows = {}
+        # They are freed later, together: the collector comes on each rank when it likes.
+        end = weakref.finalize(self, _retire, runtime, self._own_windows)
+        end.atexit = False
+        self._distributed.release_windows = end
+        for place, values in enumerate(self._distributed.core.bucket_values()):
+            name = f"{prefix} bucket {place}"
             if not _windows.win_create(values, name):
-                raise InvalidArgument(
-                    f"a window '{name}' exists: give each optimizer a window_prefix of its own")
-        self._window_names = names
-        self._distributed.holds_windows = True
+                raise InvalidArgument(f"{self._label}: a window '{name}' exists: give each optimizer a "
+                                      "window_prefix of its own")
+            self._own_windows[name] = runtime.windows[name]
 
     def _before_round(self) -> Optional[Step]:
         # Parameters whose memory was replaced come back into their buckets first.
         self._distributed.drain()
-        for name in self._window_names:
+        for name in self._own_windows:
             self._transfer(name)
         if self.force_barrier:
             barrier()
-        for name in self._window_names:
+        for name in self._own_windows:
             _windows.win_update(name, require_mutex=True)
         self._distributed.core.note_changes()
         return None
@@ -58,20 +69,26 @@ class WindowOptimizer(DistributedOptimizer):
         raise NotImplementedError
 
 
+def _retire(runtime: Runtime, windows: Dict[str, _windows.Window]) -> None:
+    for name, window in windows.items():
+        if runtime.windows.get(name) is window:
+            runtime.retired_windows.append(runtime.windows.pop(name))
+    windows.clear()
+
+
 class WinPutOptimizer(WindowOptimizer):
     """Writes its parameters into its out-neighbours' buffers."""
 
-    dst_weights: Optional[DstWeights] = None
+    dst_weights = Steering(None, _steering.receivers)
 
     def _transfer(self, name: str) -> None:
-        values = current().windows[name].tensor
-        _windows.win_put(values, name, dst_weights=self.dst_weights, require_mutex=True)
+        _windows.win_put(self._own_windows[name].tensor, name, dst_weights=self.dst_weights, require_mutex=True)
 
 
 class PullGetOptimizer(WindowOptimizer):
     """Fetches its in-neighbours' parameters."""
 
-    src_weights: Optional[Mapping[int, float]] = None
+    src_weights = Steering(None, _steering.rank_weights)
 
     def _transfer(self, name: str) -> None:
         _windows.win_get(name, src_weights=self.src_weights, require_mutex=True)
@@ -84,7 +101,8 @@ def DistributedWinPutOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 
     Attributes: `dst_weights`, some out-neighbours for the next steps; `force_barrier`.
     """
-    return _with_windows(optimizer, WinPutOptimizer, model, num_steps_per_communication, window_prefix)
+    return _with_windows(optimizer, WinPutOptimizer, "DistributedWinPutOptimizer", model,
+                         num_steps_per_communication, window_prefix)
 
 
 def DistributedPullGetOptimizer(optimizer: torch.optim.Optimizer, model: Models,
@@ -94,10 +112,13 @@ def DistributedPullGetOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 
     Attributes: `src_weights`, some in-neighbours for the next steps; `force_barrier`.
     """
-    return _with_windows(optimizer, PullGetOptimizer, model, num_steps_per_communication, window_prefix)
+    return _with_windows(optimizer, PullGetOptimizer, "DistributedPullGetOptimizer", model,
+                         num_steps_per_communication, window_prefix)
 
 
-def _with_windows(optimizer, kind: Callable, model, num_steps_per_communication, window_prefix):
-    wrapped = wrap(optimizer, kind, model, "none", num_steps_per_communication)
+def _with_windows(optimizer, kind: Callable, maker: str, model, num_steps_per_communication,
+                  window_prefix):
+    wrapped = wrap(optimizer, kind, maker, model, "none", num_steps_per_communication,
+                   {"window_prefix": window_prefix})
     wrapped._register_windows(window_prefix)
     return wrapped

@@ -6,30 +6,33 @@ the same functions.
 """
 
 import contextlib
-from typing import Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional
 
 import torch
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError
-from bluefog_cpp.torch._collectives import poll, synchronize
+from bluefog_cpp.torch._collectives import allgather, poll, synchronize
 from bluefog_cpp.torch._plans import DstWeights, send_weights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import elements, store
+from bluefog_cpp.torch._tensors import check_sendable, elements, store
 
 
 class Window:
     """A window with the tensor that it averages."""
 
-    def __init__(self, core_window, tensor: torch.Tensor):
+    def __init__(self, core_window, tensor: torch.Tensor, name: str, number: int):
         self.core = core_window
         self.tensor = tensor
+        self.name = name
+        self.number = number
+        """The same on all ranks: they create windows together."""
         self._place = self._place_of(tensor)
 
     @staticmethod
     def _place_of(tensor: torch.Tensor):
-        return tensor.data_ptr(), tensor.numel(), tensor.dtype
+        return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_contiguous()
 
     def check_in_place(self, rank: int, name: str) -> None:
         if self._place_of(self.tensor) != self._place:
@@ -47,30 +50,53 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     """Collective. A window over `tensor` and the topology: a buffer for each in-neighbour, filled
     with this rank's own value, or with zeros. The tensor is kept; `win_update` writes into it.
 
-    The tensor keeps its memory while the window exists: after `resize_` or `data = …` its calls raise
-    StateError. False, with a line in the log, if a window of that name exists. Raises InvalidArgument for a
-    tensor that is not contiguous or not of a floating dtype, MismatchError where ranks differ.
+    The window keeps the tensor's memory: after `resize_`, `set_` or `data = …` its calls raise
+    StateError here, and other ranks go on reading what was there. False, with a line in the log, if a
+    window of that name exists. Raises InvalidArgument for a tensor that is not contiguous or not of a
+    floating dtype, UnsupportedError for one that cannot be sent, MismatchError where ranks differ.
     """
     runtime = current()
     if name in runtime.windows:
         runtime.context.log_error(f"win_create: a window '{name}' exists already")
         return False
+    runtime.source("win_create", tensor, name, _itself)
     window = core.Window.create(runtime.context, tensor, runtime.topology.plan, name, zero_init,
                                 runtime.has_associated_p)
-    runtime.windows[name] = Window(window, tensor)
+    runtime.windows[name] = Window(window, tensor, name, next(runtime.window_numbers))
     return True
 
 
 @ranged
 def win_free(name: Optional[str] = None) -> bool:
-    """Collective. Gives back the memory of the window, or of all of them. False for an unknown name."""
+    """Collective. Gives back the memory of the window, or of all of them, those of optimizers that are
+    gone among them. False for an unknown name."""
     runtime = current()
-    if name is not None and name not in runtime.windows:
+    # The collector may have come to an optimizer's windows here, and not yet on other ranks.
+    known = [*runtime.windows.values(), *runtime.retired_windows]
+    freed = [window for window in known if name in (None, window.name)]
+    if name is not None and not freed:
         runtime.context.log_error(f"win_free: there is no window '{name}'")
         return False
-    for each in sorted(runtime.windows) if name is None else [name]:
-        runtime.windows.pop(each).core.free()
+    free_windows(runtime, freed)
     return True
+
+
+def free_windows(runtime: Runtime, windows: Iterable[Window]) -> None:
+    """Collective: the same windows on all ranks."""
+    for window in sorted(windows, key=lambda window: window.number):
+        if runtime.windows.get(window.name) is window:
+            del runtime.windows[window.name]
+        else:
+            runtime.retired_windows.remove(window)
+        window.core.free()
+
+
+def free_retired_windows(runtime: Runtime) -> None:
+    """Collective. Frees those that no optimizer uses any more, on any rank."""
+    own = torch.tensor([window.number for window in runtime.retired_windows], dtype=torch.int64)
+    numbers, counts = allgather(own, name="windows of ended optimizers").unique(return_counts=True)
+    over = set(numbers[counts == runtime.size].tolist())
+    free_windows(runtime, [window for window in runtime.retired_windows if window.number in over])
 
 
 def get_current_created_window_names() -> List[str]:
@@ -247,11 +273,16 @@ def turn_off_win_ops_with_associated_p() -> None:
 def _set_associated_p(on: bool) -> None:
     runtime = current()
     runtime.has_associated_p = on
-    for window in runtime.windows.values():
+    for window in list(runtime.windows.values()):
         window.core.set_has_associated_p(on)
 
 
 # ---- inside
+
+
+def _itself(tensor: torch.Tensor) -> torch.Tensor:
+    check_sendable(tensor)
+    return tensor
 
 
 def _window(runtime: Runtime, name: str) -> Window:
@@ -269,7 +300,10 @@ def _start_store(kind: str, tensor, name, self_weight, dst_weights, require_mute
     runtime = current()
     window = _window(runtime, name).core
     start: Callable = window.start_put if kind == "put" else window.start_accumulate
-    source = elements(tensor)
+    try:
+        source = elements(tensor)
+    except Exception as error:
+        raise runtime.placed(f"win_{kind} '{name}'", error) from None
     work = start(source, 1.0 if self_weight is None else float(self_weight),
                  None if dst_weights is None else send_weights(dst_weights), require_mutex)
     return runtime.add(work, lambda _: store(source, tensor))

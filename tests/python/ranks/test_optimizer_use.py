@@ -35,20 +35,6 @@ def test_schedulers_and_groups(rank, size):
         optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]})
 
 
-# torch looks at the plain object for calls of `step`.
-@pytest.mark.filterwarnings("ignore:Detected call of")
-def test_a_scheduler_of_the_plain_optimizer_goes_on(rank, size):
-    model = model_of(0)
-    plain = torch.optim.SGD(model.parameters(), lr=0.1)
-    scheduler = torch.optim.lr_scheduler.StepLR(plain, step_size=1, gamma=0.5)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(plain, model)
-    loss_of(model, rank).backward()
-    optimizer.step()
-    assert optimizer._distributed.core.step_count == 1
-    scheduler.step()
-    assert optimizer.param_groups[0]["lr"] == 0.05
-
-
 def test_closures(rank, size):
     model = model_of(0)
     optimizer = bf.DistributedAdaptThenCombineOptimizer(OPTIMIZERS["sgd"](model.parameters()), model)

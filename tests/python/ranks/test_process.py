@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import threading
@@ -48,6 +49,27 @@ def test_init_twice_resets_the_topology(size):
     bf.init(topology_util.RingGraph, is_weighted=True)
     assert topology_util.IsTopologyEquivalent(bf.load_topology(), topology_util.RingGraph(size))
     assert bf.is_topo_weighted()
+    bf.set_machine_topology(topology_util.RingGraph(1))
+    bf.init()
+    assert not bf.is_topo_weighted() and bf.load_machine_topology() is None
+    assert topology_util.IsTopologyEquivalent(bf.load_topology(),
+                                              topology_util.ExponentialGraph(size))
+
+
+def test_init_again_that_fails_changes_nothing(rank, size):
+    bf.set_topology(topology_util.StarGraph(size), is_weighted=True)
+    for wrong in (lambda size: 1 // 0, lambda size: None, lambda size: topology_util.RingGraph(size + 1)):
+        with pytest.raises((ZeroDivisionError, TypeError)):
+            bf.init(wrong)
+    bf.win_create(torch.ones(2), "w")
+    bf.init(topology_util.StarGraph, is_weighted=True)
+    with pytest.raises(bluefog_cpp.StateError, match=f"rank {rank}, init: expected no window .* w"):
+        bf.init()
+    assert topology_util.IsTopologyEquivalent(bf.load_topology(), topology_util.StarGraph(size))
+    assert bf.is_topo_weighted()
+    bf.barrier()
+    bf.win_free()
+    bf.init()
 
 
 def test_a_topology_function_that_fails_leaves_nothing_behind():
@@ -117,6 +139,44 @@ def test_timeline(tmp_path, rank):
         bf.neighbor_allreduce(torch.ones(1), name="weights")
     bf.shutdown()
     assert "MY_COMPUTATION" in (tmp_path / f"t{rank}.json").read_text()
+
+
+def test_activities_are_in_the_rows_of_their_tensors(tmp_path, rank):
+    bf.shutdown()
+    with env(BLUEFOG_TIMELINE=f"{tmp_path}/t"):
+        bf.init()
+    assert bf.timeline_start_activity("a", "OUTER")
+    with bf.timeline_context("b", "OTHER"):
+        assert bf.timeline_start_activity("a", "INNER")
+        bf.allreduce(torch.ones(1), name="c")
+        assert bf.timeline_end_activity("a")
+    assert bf.timeline_end_activity("a")
+    with pytest.raises(bluefog_cpp.StateError, match="tensor 'a'"):
+        bf.timeline_end_activity("a")
+    bf.shutdown()
+    events = json.loads((tmp_path / f"t{rank}.json").read_text())
+    rows = {event["tid"]: event["args"]["name"].partition(" (")[0] for event in events
+            if event.get("name") == "thread_name"}
+    spans = {name: [(event["ph"], event.get("name")) for event in events
+                    if event["ph"] in "BE" and rows[event["tid"]] == name] for name in "ab"}
+    assert spans == {"a": [("B", "OUTER"), ("B", "INNER"), ("E", None), ("E", None)],
+                     "b": [("B", "OTHER"), ("E", None)]}
+    assert "c" in rows.values()
+    bf.init()
+
+
+@pytest.mark.parametrize("is_written", (False, True))
+def test_ends_of_activities_that_were_not_started(is_written, tmp_path, rank):
+    bf.shutdown()
+    with env(BLUEFOG_TIMELINE=f"{tmp_path}/t" if is_written else None):
+        bf.init()
+    bf.timeline_start_activity("weights", "COMPUTE")
+    with pytest.raises(bluefog_cpp.StateError,
+                       match=f"rank {rank}, .*tensor 'wieghts', found none .*'weights'"):
+        bf.timeline_end_activity("wieghts")
+    assert bf.timeline_end_activity("weights") is is_written
+    with pytest.raises(bluefog_cpp.StateError, match="tensor 'weights', found none .*none"):
+        bf.timeline_end_activity("weights")
 
 
 def test_a_forked_child_is_no_rank():

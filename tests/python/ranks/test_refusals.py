@@ -1,10 +1,14 @@
 """What one rank's script gets wrong is heard by the others in the same call, and ends nothing else."""
 
+import re
+
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 import bluefog_cpp
 import bluefog_cpp.torch as bf
+from bluefog_cpp import topology_util
 from conftest import needs
 from simulation import loss_of, model_of
 
@@ -29,14 +33,153 @@ def test_a_tensor_that_no_window_takes(rank):
     assert bf.win_create(torch.ones(3), "taken") and bf.win_free("taken")
 
 
-@pytest.mark.parametrize("change", ("resize", "data"))
+def fake_tensor():
+    with FakeTensorMode():
+        return torch.ones(3)
+
+
+# Made on the rank that errs, since some warn of themselves.
+ODD = {
+    "quantized": lambda: torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.qint8),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    "sparse_coo": lambda: torch.ones(3).to_sparse(),
+    "sparse_csr": lambda: torch.ones(2, 2).to_sparse_csr(),
+    "complex64": lambda: torch.ones(3, dtype=torch.complex64),
+    "meta": lambda: torch.ones(3, device="meta"),
+    "mkldnn": lambda: torch.ones(3).to_mkldnn(),
+    "float8_e4m3fn": lambda: torch.ones(3).to(torch.float8_e4m3fn),
+    "uint16": lambda: torch.ones(3, dtype=torch.uint16),
+    "FakeTensor": fake_tensor,
+    "NoneType": lambda: None,
+}
+ODD_IN_WORDS = {"jagged": "nested"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ODD)
+def test_tensors_that_cannot_be_sent(kind, rank, size):
+    """Refused in every call by the one rank, heard of by the others in the same one."""
+    needs(2)
+    alone = {"self_weight": 1.0, "src_machine_weights": {}, "dst_machine_weights": {}}
+    calls = {
+        "allreduce": bf.allreduce, "broadcast": lambda x: bf.broadcast(x, 0),
+        "allgather": bf.allgather, "neighbor_allreduce": bf.neighbor_allreduce,
+        "neighbor_allgather": bf.neighbor_allgather,
+        "hierarchical_neighbor_allreduce": lambda x: bf.hierarchical_neighbor_allreduce(x, **alone),
+        "win_create": lambda x: bf.win_create(x, "odd"),
+        "broadcast_parameters": lambda x: bf.broadcast_parameters([("p", x)], 0),
+        "allreduce_parameters": lambda x: bf.allreduce_parameters([("p", x)])}
+    for name, in_place in (("allreduce", bf.allreduce_), ("neighbor_allreduce", bf.neighbor_allreduce_),
+                           ("broadcast", lambda x: bf.broadcast_(x, 0)), *calls.items()):
+        with pytest.raises((bluefog_cpp.Error, TypeError) if rank == 0 else bluefog_cpp.PeerFailure, match=(
+                f"(?=.*rank 0).*{name}.*expected .*found .*{ODD_IN_WORDS.get(kind, kind)}")):
+            in_place(ODD[kind]() if rank == 0 else torch.ones(3))
+        assert bf.allreduce(torch.ones(1)).item() == 1
+    if rank < 2:
+        with pytest.raises((bluefog_cpp.Error, TypeError) if rank == 0 else bluefog_cpp.PeerFailure,
+                           match="rank 0, pair_gossip: expected"):
+            bf.pair_gossip(ODD[kind]() if rank == 0 else torch.ones(3), 1 - rank)
+        assert bf.pair_gossip(torch.ones(1), 1 - rank).item() == 1
+    bf.win_create(torch.ones(3), "w")
+    for store in (bf.win_put, bf.win_accumulate):
+        with pytest.raises((bluefog_cpp.Error, TypeError), match=f"rank {rank}, win_.* 'w': expected"):
+            store(ODD[kind](), "w")
+    bf.barrier()
+    bf.win_free()
+    assert bf.get_current_created_window_names() == []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ("complex64", "meta", "sparse_coo", "FakeTensor", "nested"))
+@pytest.mark.parametrize("wrap", (bf.DistributedAdaptThenCombineOptimizer, bf.DistributedWinPutOptimizer,
+                                  bf.DistributedGradientAllreduceOptimizer))
+def test_parameters_that_cannot_be_sent(kind, wrap, rank):
+    needs(2)
+    model = torch.nn.Linear(3, 1, bias=False)
+    if rank == 0:
+        model.weight = torch.nn.Parameter(ODD[kind]())
+    plain = torch.optim.SGD([model.weight], lr=0.1)
+    with pytest.raises(bluefog_cpp.Error if rank == 0 else bluefog_cpp.PeerFailure,
+                       match="(?=.*rank 0).*'weight'.*expected .*, found"):
+        wrap(plain, model)
+    assert bf.allreduce(torch.ones(1)).item() == 1
+
+
+@pytest.mark.parametrize("wrong, said", (
+    ({"self_weight": 0.5}, "together"), ({"self_weight": "a", "pair_weight": 1.0}, "as numbers"),
+    ({"self_weight": 1.0, "pair_weight": float("nan")}, "finite"), ({"name": 3}, "name")))
+def test_a_refused_gossip_is_heard_by_its_partner(wrong, said, rank):
+    needs(2)
+    if rank < 2:
+        for _ in range(2):
+            with pytest.raises((ValueError, TypeError) if rank == 0 else bluefog_cpp.PeerFailure,
+                               match=f"rank 0, pair_gossip: .*{said}"):
+                bf.pair_gossip(torch.ones(1), 1 - rank, **(wrong if rank == 0 else {}))
+        assert bf.pair_gossip(torch.full((1,), float(rank)), 1 - rank).item() == 0.5
+        for target in (rank, -1, bf.size(), 0.5, "1", True, None):
+            with pytest.raises(ValueError, match=f"rank {rank}, pair_gossip: expected another rank"):
+                bf.pair_gossip(torch.ones(1), target)
+
+
+@pytest.mark.parametrize("wrong", ({"name": 3}, {"root_rank": 0.5}, {"root_rank": None}))
+def test_arguments_of_other_kinds(wrong, rank):
+    needs(2)
+    with pytest.raises((ValueError, TypeError) if rank == 0 else bluefog_cpp.PeerFailure,
+                       match="rank 0, broadcast: expected"):
+        bf.broadcast(torch.ones(1), **({"root_rank": 0, **wrong} if rank == 0 else {"root_rank": 0}))
+    assert bf.allreduce(torch.ones(1)).item() == 1
+
+
+CHANGES = {
+    "resize": lambda x: x.resize_(100_000),
+    "shrink": lambda x: x.resize_(2),
+    "storage": lambda x: x.untyped_storage().resize_(1 << 20),
+    "no storage": lambda x: x.untyped_storage().resize_(0),
+    "set": lambda x: x.set_(torch.zeros(3)),
+    "data": lambda x: setattr(x, "data", torch.zeros(3)),
+    "shared": lambda x: x.share_memory_(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_peers_of_a_window_whose_tensor_has_other_memory(change, rank, size):
+    """What the window stands on stays as it was, until it is freed."""
+    needs(2)
+    bf.set_topology(topology_util.FullyConnectedGraph(size))
+    x = torch.full((1 << 18,), float(rank + 1))
+    assert bf.win_create(x, "w")
+    bf.barrier()
+    if rank == 0:
+        CHANGES[change](x)
+    taken = [torch.full((1 << 18,), -1.0) for _ in range(8)]  # the memory that is free now
+    bf.barrier()
+    if rank == 0:
+        with pytest.raises(bluefog_cpp.StateError, match="rank 0, window 'w'.*memory"):
+            bf.win_get("w")
+    else:
+        assert bf.win_get("w")
+        assert bf.win_update("w", 0.0, {0: 1.0}, clone=True).eq(1.0).all()
+    bf.barrier()
+    assert bf.win_free() and len(taken) == 8
+
+
+def test_memory_of_a_window_goes_with_the_last_that_uses_it(rank):
+    x = torch.full((1 << 18,), float(rank))
+    for name in ("a", "b"):
+        assert bf.win_create(x, name)
+    place = x.data_ptr()
+    bf.barrier()
+    assert bf.win_free() and x.data_ptr() == place and x.eq(float(rank)).all()
+    x.resize_(1 << 19)
+    assert x[:1 << 18].eq(float(rank)).all()
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_window_whose_tensor_has_other_memory(change, rank):
     x = torch.ones(3)
     bf.win_create(x, "moved")
-    if change == "resize":
-        x.resize_(100_000)
-    else:
-        x.data = torch.zeros(3)
+    CHANGES[change](x)
     for call in (lambda: bf.win_update("moved"), lambda: bf.win_put(x, "moved"),
                  lambda: bf.win_get("moved"), lambda: bf.win_update_then_collect("moved")):
         with pytest.raises(bluefog_cpp.StateError, match=f"rank {rank}, window 'moved'.*memory"):
@@ -82,3 +225,29 @@ def test_wrapping_again(rank):
             ended.step()
     optimizer.step()
     bf.barrier()
+
+
+def test_a_mismatch_that_is_heard_of_in_a_later_call(rank):
+    """A message that nobody expects is met by the receiver's next call; its sender's call is over."""
+    needs(2)
+    x = torch.ones(2)
+
+    def send():
+        bf.neighbor_allreduce(x, self_weight=1.0, src_weights={}, dst_weights=[1] if rank == 0 else [],
+                              enable_topo_check=False, name="lost")
+
+    send()
+    said = None
+    for _ in range(20):
+        try:
+            bf.allreduce(x, name="later")
+            bf.barrier()
+        except bluefog_cpp.MismatchError as error:
+            said = error
+            break
+        except bluefog_cpp.PeerFailure:
+            break
+    if rank < 2:
+        assert type(said) is bluefog_cpp.LateMismatchError
+        assert re.search(rf"rank {rank}, call \d+, (allreduce|barrier).*heard of an earlier call only now: "
+                         r".*call 1.*lost", str(said)), said
