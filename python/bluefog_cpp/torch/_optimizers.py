@@ -66,16 +66,7 @@ class DistributedOptimizer:
             return choices[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
-    def __copy__(self) -> NoReturn:
-        self._refuse_copies()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self._refuse_copies()
-
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self._refuse_copies()
-
-    def _refuse_copies(self) -> NoReturn:
         raise UncopyableError(
             f"{self._label}: expected to be the only one, found that it is copied or pickled: it stands "
             "for this rank's part of a group. Copy or save state_dict(), and load that into an "

@@ -132,7 +132,7 @@ def test_arguments_of_other_kinds(wrong, rank):
 
 
 CHANGES = {
-    "resize": lambda x: x.resize_(100_000),
+    "resize": lambda x: x.resize_(1 << 20),
     "shrink": lambda x: x.resize_(2),
     "storage": lambda x: x.untyped_storage().resize_(1 << 20),
     "no storage": lambda x: x.untyped_storage().resize_(0),
