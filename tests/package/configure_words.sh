@@ -47,7 +47,10 @@ expect 1 "BLUEFOG_COMPILE_JOBS must be a whole number from 1 to 9999, not '0'" \
   -DBLUEFOG_COMPILE_JOBS=0
 expect 1 "BLUEFOG_SANITIZE must be empty, thread, address, undefined or address,undefined, not 'foo'" \
   -DBLUEFOG_SANITIZE=foo
-expect 1 'this version has no GPU transport' -DBLUEFOG_WITH_CUDA=ON
+expect 1 'CUDA is wanted (BLUEFOG_WITH_CUDA=ON), and cannot be used: no toolkit found' \
+  -DBLUEFOG_WITH_CUDA=ON -DCUDAToolkit_ROOT=/no/such/folder
+expect 0 'CUDA no toolkit found' -DCUDAToolkit_ROOT=/no/such/folder
+expect 0 'CUDA off (BLUEFOG_WITH_CUDA=OFF)' -DBLUEFOG_WITH_CUDA=OFF
 expect 1 'looked for lib/libtorch_cpu.so in BLUEFOG_TORCH_ROOT (/no/such/folder)' \
   -DBLUEFOG_TORCH_ROOT=/no/such/folder
 expect 1 "LibTorch '2.6.1' in $old is older than 2.7" -DBLUEFOG_TORCH_ROOT="$old"

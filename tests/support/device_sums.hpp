@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string_view>
+
+#include "ops/cuda/sum_loop.hpp"
+
+namespace bluefog::testing {
+
+/// What the sum kernel of that name does to the host's memory, with so many threads.
+void run_sum_kernel(std::string_view name, const ops::cuda::SumArguments& arguments, int threads);
+
+}  // namespace bluefog::testing

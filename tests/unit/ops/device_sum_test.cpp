@@ -1,0 +1,200 @@
+// The arithmetic of the sum kernels, compiled for the host and run as their threads would: it has
+// to give the bits of the CPU's sums.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/combine.hpp"
+#include "ops/cuda/sum_kernels.hpp"
+#include "ops/plain_sum.hpp"
+#include "tests/support/device_sums.hpp"
+#include "tests/unit/ops/sums.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ops::cuda::SumArguments;
+using ops::cuda::SumRule;
+
+/// Memory for `count` elements that begins `shift` elements behind a multiple of 16 bytes, with an
+/// element on either side that must stay as it is.
+class Placed {
+ public:
+  Placed(const Values& values, std::size_t shift)
+      : size_(values.count() * size_of(values.dtype())),
+        memory_(size_ + 64, std::byte{0x5a}),
+        begin_(16 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 16 + 16 +
+               shift * size_of(values.dtype())) {
+    std::memcpy(data(), const_cast<Values&>(values).bytes().data(), size_);
+  }
+  [[nodiscard]] std::byte* data() { return memory_.data() + begin_; }
+  [[nodiscard]] Values values(Dtype dtype) {
+    Values result(dtype, size_ / size_of(dtype));
+    std::memcpy(result.bytes().data(), data(), size_);
+    return result;
+  }
+  [[nodiscard]] bool is_intact_around() const {
+    return memory_[begin_ - 1] == std::byte{0x5a} && memory_[begin_ + size_] == std::byte{0x5a};
+  }
+
+ private:
+  std::size_t size_;
+  std::vector<std::byte> memory_;
+  std::size_t begin_;
+};
+
+/// Hard values, or whole numbers with all bits for integers.
+Values any_values(Dtype dtype, std::size_t count, unsigned seed) {
+  if (is_floating(dtype)) {
+    return hard_values(dtype, count, seed);
+  }
+  Values values(dtype, count);
+  for (std::size_t k = 0; k < values.bytes().size(); ++k) {
+    values.bytes()[k] = static_cast<std::byte>((k * 97 + seed * 31) % 251);
+  }
+  return values;
+}
+
+struct Case {
+  SumRule rule;
+  Dtype dtype;
+  std::size_t number;
+  std::size_t count;
+  /// By which the out and the operands lie beside a multiple of 16 bytes, in elements.
+  std::size_t out_shift = 0;
+  std::size_t operand_shift = 0;
+  int divisor = 1;
+  /// Index of the operand that is also the out, or −1.
+  int in_place = -1;
+};
+
+const std::vector<double> kWeights{0.25, 1.0, -0.5, 1.0 / 3, 0.1, 2.0, 0.7, -1.0, 0.0, 1.25};
+
+void expect_bits_of_the_cpu(const Case& c) {
+  std::vector<Placed> operands;
+  std::vector<ops::Operand> weighted;
+  std::vector<const std::byte*> plain;
+  for (std::size_t s = 0; s < c.number; ++s) {
+    const Values values = any_values(c.dtype, c.count, static_cast<unsigned>(100 * c.number + s));
+    operands.emplace_back(values,
+                          c.in_place == static_cast<int>(s) ? c.out_shift : c.operand_shift);
+  }
+  for (std::size_t s = 0; s < c.number; ++s) {
+    weighted.push_back({.data = operands[s].data(), .weight = kWeights[s]});
+    plain.push_back(operands[s].data());
+  }
+  Values expected(c.dtype, c.count);
+  if (c.rule == SumRule::Weighted) {
+    ops::weighted_sum(c.dtype, expected.bytes().data(), weighted, expected.bytes().size());
+  } else {
+    ops::plain_sum(c.dtype, expected.bytes().data(), plain, expected.bytes().size(), c.divisor);
+  }
+
+  Placed other(Values(c.dtype, c.count), c.out_shift);
+  Placed& out = c.in_place < 0 ? other : operands[static_cast<std::size_t>(c.in_place)];
+  SumArguments arguments{};
+  arguments.out = out.data();
+  arguments.count = static_cast<std::int64_t>(c.count);
+  arguments.divisor = c.divisor;
+  arguments.operand_count = static_cast<int>(c.number);
+  for (std::size_t s = 0; s < c.number; ++s) {
+    arguments.operands[s] = {.data = operands[s].data(), .weight = kWeights[s]};
+  }
+  run_sum_kernel(ops::cuda::sum_kernel_name(c.rule, c.dtype), arguments, 37);
+  ASSERT_TRUE(same_numbers(out.values(c.dtype), expected))
+      << name_of(c.dtype) << ", " << c.number << " operands of " << c.count << ", shifts "
+      << c.out_shift << " and " << c.operand_shift;
+  ASSERT_TRUE(out.is_intact_around());
+}
+
+TEST(DeviceSum, WeightedSumsOfZeroToNineSources) {
+  for (const Dtype dtype : kFloatingDtypes) {
+    for (std::size_t number = 1; number <= 10; ++number) {
+      for (const std::size_t count : odd_counts()) {
+        expect_bits_of_the_cpu({SumRule::Weighted, dtype, number, count});
+      }
+    }
+  }
+}
+
+TEST(DeviceSum, HeadsAndTailsBesidePacks) {
+  for (const Dtype dtype : kFloatingDtypes) {
+    const std::size_t lanes = 16 / size_of(dtype);
+    for (std::size_t out_shift = 0; out_shift < lanes; ++out_shift) {
+      for (const std::size_t operand_shift : {out_shift, (out_shift + 1) % lanes}) {
+        for (const std::size_t count :
+             {std::size_t{1}, lanes - 1, lanes, lanes + 1, 3 * lanes + 5}) {
+          expect_bits_of_the_cpu({SumRule::Weighted, dtype, 3, count, out_shift, operand_shift});
+        }
+      }
+    }
+  }
+}
+
+TEST(DeviceSum, IntoAnyOfItsOperands) {
+  for (const Dtype dtype : kFloatingDtypes) {
+    for (int own = 0; own < 4; ++own) {
+      expect_bits_of_the_cpu({SumRule::Weighted, dtype, 4, 1100, 1, 1, 1, own});
+    }
+  }
+}
+
+TEST(DeviceSum, PlainSumsOfEveryDtype) {
+  for (const Dtype dtype : kAllDtypes) {
+    if (dtype == Dtype::Bool) {
+      continue;
+    }
+    for (std::size_t number = 1; number <= 9; ++number) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{17}, std::size_t{1100}}) {
+        for (const int divisor : {1, 3, 8}) {
+          if (divisor == 1 || is_floating(dtype)) {
+            expect_bits_of_the_cpu({SumRule::Plain, dtype, number, count, 1, 1, divisor});
+          }
+        }
+      }
+    }
+  }
+}
+
+/// With weight 1 the result is what was read, and halves of all values show every tie there is.
+TEST(DeviceSum, EveryHalf) {
+  for (const Dtype dtype : {Dtype::Float16, Dtype::BFloat16}) {
+    for (const double weight : {1.0, 0.5, 0.375, 1.0 / 3, 1024.0, 0x1p-20}) {
+      Values in = all_halves(dtype);
+      const ops::Operand operand{.data = in.bytes().data(), .weight = weight};
+      Values expected(dtype, in.count());
+      ops::weighted_sum(dtype, expected.bytes().data(), {&operand, 1}, in.bytes().size());
+      Values out(dtype, in.count());
+      SumArguments arguments{};
+      arguments.out = out.bytes().data();
+      arguments.count = static_cast<std::int64_t>(in.count());
+      arguments.operand_count = 1;
+      arguments.operands[0] = {.data = in.bytes().data(), .weight = weight};
+      run_sum_kernel(ops::cuda::sum_kernel_name(SumRule::Weighted, dtype), arguments, 64);
+      ASSERT_TRUE(same_numbers(out, expected)) << name_of(dtype) << " times " << weight;
+    }
+  }
+}
+
+TEST(DeviceSum, OtherDtypesHaveNoKernel) {
+  EXPECT_THROW((void)ops::cuda::sum_kernel_name(SumRule::Weighted, Dtype::Int32), UnsupportedError);
+  EXPECT_THROW((void)ops::cuda::sum_kernel_name(SumRule::Plain, Dtype::Bool), UnsupportedError);
+}
+
+/// The image is in the library, where there is a toolkit: all kernels by their names.
+TEST(DeviceSum, ImageHoldsTheKernels) {
+  const auto image = ops::cuda::sum_kernels_image();
+  if (image.empty()) {
+    GTEST_SKIP() << "this build has no CUDA kernels";
+  }
+  const std::uint32_t kFatBinaryMagic = 0xba55ed50;
+  std::uint32_t magic = 0;
+  std::memcpy(&magic, image.data(), sizeof magic);
+  EXPECT_EQ(magic, kFatBinaryMagic);
+}
+
+}  // namespace
+}  // namespace bluefog::testing
