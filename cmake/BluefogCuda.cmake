@@ -1,8 +1,9 @@
 # The CUDA toolkit and NCCL's headers, and kernels as images inside a library.
 #
 # Nothing links CUDA's or NCCL's libraries, so that what is built here also runs where there are
-# none. Sets BLUEFOG_HAVE_CUDA, BLUEFOG_CUDA_STATUS, BLUEFOG_CUDA_INCLUDE_DIRS and, for
-# bluefog_add_kernels, BLUEFOG_NVCC and BLUEFOG_NVCC_OPTIONS.
+# none (docs/decisions/0011-gpu-libraries-are-loaded.md). Sets BLUEFOG_HAVE_CUDA,
+# BLUEFOG_CUDA_STATUS, BLUEFOG_CUDA_INCLUDE_DIRS, BLUEFOG_NCCL_LIBRARY (beside nccl.h, or empty),
+# for tests BLUEFOG_CUDA_STUB and for bluefog_add_kernels BLUEFOG_NVCC and BLUEFOG_NVCC_OPTIONS.
 
 # The folder of nccl.h: NCCL_ROOT, the one that torch's package brings, or the system's.
 function(bluefog_find_nccl out)
@@ -118,6 +119,12 @@ function(bluefog_find_cuda out)
   set(BLUEFOG_CUDA_STATUS "toolkit ${CUDAToolkit_VERSION}, NCCL ${version}, ${names}" PARENT_SCOPE)
   set(BLUEFOG_NVCC_OPTIONS ${BLUEFOG_NVCC_OPTIONS} PARENT_SCOPE)
   set(BLUEFOG_CUDA_INCLUDE_DIRS "${CUDAToolkit_INCLUDE_DIRS}" "${nccl}" PARENT_SCOPE)
+  file(GLOB library "${nccl}/../lib/libnccl.so.2")
+  set(BLUEFOG_NCCL_LIBRARY "${library}" PARENT_SCOPE)
+  file(GLOB stub "${CUDAToolkit_LIBRARY_DIR}/stubs/libcuda.so"
+       "${CUDAToolkit_LIBRARY_ROOT}/lib64/stubs/libcuda.so")
+  list(POP_FRONT stub first_stub)
+  set(BLUEFOG_CUDA_STUB "${first_stub}" PARENT_SCOPE)
   set(BLUEFOG_NVCC "${CUDAToolkit_NVCC_EXECUTABLE}" PARENT_SCOPE)
 endfunction()
 

@@ -83,6 +83,28 @@ class MpiError : public TransportError {
   int code_;
 };
 
+/// A CUDA call returned an error; `code()` is the driver's own.
+class CudaError : public TransportError {
+ public:
+  CudaError(int code, const std::string& message) : TransportError(message), code_(code) {}
+
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+/// An NCCL call returned an error; `code()` is NCCL's own.
+class NcclError : public TransportError {
+ public:
+  NcclError(int code, const std::string& message) : TransportError(message), code_(code) {}
+
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
 /// A broken invariant of this library: a defect, please report it.
 class InternalError : public Error {
  public:

@@ -1,0 +1,137 @@
+// NCCL's library behind the table.
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <bit>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/cuda/shared_object.hpp"
+#include "bluefog_cpp/transport/nccl/nccl_api.hpp"
+
+#define BF_NCCL_FUNCTION(name) decltype(&::name) name##_ = nullptr
+#define BF_BIND(name) library.bind(name##_, #name)
+
+namespace bluefog::gpu {
+namespace {
+
+static_assert(sizeof(ncclUniqueId) == sizeof(NcclId));
+
+class NcclLibrary final : public NcclApi {
+ public:
+  explicit NcclLibrary(const SharedObject& library) {
+    BF_BIND(ncclGetVersion);
+    BF_BIND(ncclGetErrorString);
+    BF_BIND(ncclGetLastError);
+    BF_BIND(ncclGetUniqueId);
+    BF_BIND(ncclCommInitRank);
+    BF_BIND(ncclCommDestroy);
+    BF_BIND(ncclCommAbort);
+    BF_BIND(ncclCommGetAsyncError);
+    BF_BIND(ncclGroupStart);
+    BF_BIND(ncclGroupEnd);
+    BF_BIND(ncclSend);
+    BF_BIND(ncclRecv);
+  }
+
+  int version() override {
+    int version = 0;
+    check(ncclGetVersion_(&version), "ncclGetVersion");
+    return version;
+  }
+
+  NcclId make_id() override {
+    ncclUniqueId id;
+    check(ncclGetUniqueId_(&id), "ncclGetUniqueId");
+    return std::bit_cast<NcclId>(id);
+  }
+
+  CommHandle init(int size, const NcclId& id, int rank) override {
+    ncclComm_t comm = nullptr;
+    check(ncclCommInitRank_(&comm, size, std::bit_cast<ncclUniqueId>(id), rank),
+          "ncclCommInitRank");
+    return comm;
+  }
+
+  void destroy(CommHandle comm) override {
+    check(ncclCommDestroy_(static_cast<ncclComm_t>(comm)), "ncclCommDestroy");
+  }
+
+  void abort(CommHandle comm) override {
+    check(ncclCommAbort_(static_cast<ncclComm_t>(comm)), "ncclCommAbort");
+  }
+
+  std::optional<std::string> async_error(CommHandle comm) override {
+    ncclResult_t state = ncclSuccess;
+    check(ncclCommGetAsyncError_(static_cast<ncclComm_t>(comm), &state), "ncclCommGetAsyncError");
+    return state == ncclSuccess || state == ncclInProgress ? std::nullopt
+                                                           : std::optional(text_of(state, comm));
+  }
+
+  void group_start() override { check(ncclGroupStart_(), "ncclGroupStart"); }
+  void group_end() override { check(ncclGroupEnd_(), "ncclGroupEnd"); }
+
+  void send(const void* data, std::size_t bytes, int peer, CommHandle comm,
+            StreamHandle stream) override {
+    check(ncclSend_(data, bytes, ncclUint8, peer, static_cast<ncclComm_t>(comm),
+                    static_cast<cudaStream_t>(stream)),
+          "ncclSend");
+  }
+
+  void receive(void* data, std::size_t bytes, int peer, CommHandle comm,
+               StreamHandle stream) override {
+    check(ncclRecv_(data, bytes, ncclUint8, peer, static_cast<ncclComm_t>(comm),
+                    static_cast<cudaStream_t>(stream)),
+          "ncclRecv");
+  }
+
+ private:
+  [[nodiscard]] std::string text_of(ncclResult_t result, CommHandle comm) const {
+    const char* const detail = ncclGetLastError_(static_cast<ncclComm_t>(comm));
+    return fmt::format("{}{}{}", ncclGetErrorString_(result),
+                       detail == nullptr || *detail == '\0' ? "" : ": ",
+                       detail == nullptr ? "" : detail);
+  }
+
+  void check(ncclResult_t result, std::string_view call) const {
+    if (result != ncclSuccess) {
+      throw NcclError(static_cast<int>(result),
+                      fmt::format("{}: {}", call, text_of(result, nullptr)));
+    }
+  }
+
+  BF_NCCL_FUNCTION(ncclGetVersion);
+  BF_NCCL_FUNCTION(ncclGetErrorString);
+  BF_NCCL_FUNCTION(ncclGetLastError);
+  BF_NCCL_FUNCTION(ncclGetUniqueId);
+  BF_NCCL_FUNCTION(ncclCommInitRank);
+  BF_NCCL_FUNCTION(ncclCommDestroy);
+  BF_NCCL_FUNCTION(ncclCommAbort);
+  BF_NCCL_FUNCTION(ncclCommGetAsyncError);
+  BF_NCCL_FUNCTION(ncclGroupStart);
+  BF_NCCL_FUNCTION(ncclGroupEnd);
+  BF_NCCL_FUNCTION(ncclSend);
+  BF_NCCL_FUNCTION(ncclRecv);
+};
+
+}  // namespace
+
+std::shared_ptr<NcclApi> load_nccl(const std::string& library) {
+  if (!library.empty()) {
+    return std::make_shared<NcclLibrary>(SharedObject(library));
+  }
+  // A library that is loaded already is found by its soname, wherever it came from.
+  try {
+    return std::make_shared<NcclLibrary>(SharedObject("libnccl.so.2"));
+  } catch (const UnsupportedError&) {
+    constexpr std::string_view kFoundByBuild = BLUEFOG_NCCL_LIBRARY;
+    if (kFoundByBuild.empty()) {
+      throw;
+    }
+    return std::make_shared<NcclLibrary>(SharedObject(std::string(kFoundByBuild)));
+  }
+}
+
+}  // namespace bluefog::gpu

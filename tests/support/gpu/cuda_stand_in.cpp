@@ -1,0 +1,269 @@
+#include "tests/support/gpu/cuda_stand_in.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "tests/support/device_sums.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+thread_local std::vector<int> entered_devices;
+
+/// CUDA_ERROR_INVALID_HANDLE.
+constexpr int kInvalidHandle = 400;
+
+}  // namespace
+
+CudaStandIn::CudaStandIn(int devices) : devices_(devices) {
+  for (int device = 0; device < devices; ++device) {
+    enter(device);
+    default_streams_[device] = static_cast<Stream*>(make_stream());
+    leave();
+  }
+}
+
+CudaStandIn::~CudaStandIn() {
+  for (const auto& stream : streams_) {
+    push(*stream, nullptr);
+  }
+}
+
+int CudaStandIn::current_device() { return entered_devices.empty() ? -1 : entered_devices.back(); }
+
+void CudaStandIn::enter(int device) {
+  if (device < 0 || device >= devices_) {
+    throw CudaError(101, fmt::format("cuDeviceGet of device {}: invalid device ordinal", device));
+  }
+  entered_devices.push_back(device);
+}
+
+void CudaStandIn::leave() {
+  if (entered_devices.empty()) {
+    report("leave without enter");
+    return;
+  }
+  entered_devices.pop_back();
+}
+
+void CudaStandIn::check_entered(const std::string& call) {
+  if (entered_devices.empty()) {
+    report(call + " without a current device");
+  }
+  if (const int code = injected(call); code != 0) {
+    throw CudaError(code, call + ": an injected error");
+  }
+}
+
+int CudaStandIn::injected(const std::string& call) {
+  const std::scoped_lock lock(mutex_);
+  const auto failure = failures_.find({call, current_device()});
+  return failure == failures_.end() ? 0 : std::exchange(failure->second, 0);
+}
+
+void CudaStandIn::fail_next(const std::string& call, int device, int code) {
+  const std::scoped_lock lock(mutex_);
+  failures_[{call, device}] = code;
+}
+
+std::map<std::string, int> CudaStandIn::counts() const {
+  const std::scoped_lock lock(mutex_);
+  return counts_;
+}
+
+gpu::StreamHandle CudaStandIn::make_stream() {
+  check_entered("cuStreamCreate");
+  auto stream = std::make_unique<Stream>();
+  Stream* const raw = stream.get();
+  const std::scoped_lock lock(mutex_);
+  raw->number = static_cast<int>(streams_.size());
+  raw->thread = std::jthread([raw] { run(*raw); });
+  streams_.push_back(std::move(stream));
+  live_streams_.insert(raw);
+  return raw;
+}
+
+void CudaStandIn::free_stream(gpu::StreamHandle handle) {
+  check_entered("cuStreamDestroy");
+  const std::scoped_lock lock(mutex_);
+  if (live_streams_.erase(handle) == 0) {
+    book_.report("cuStreamDestroy of no stream");
+  }
+}
+
+CudaStandIn::Stream& CudaStandIn::stream_of(gpu::StreamHandle handle) {
+  if (handle == nullptr) {
+    return *default_streams_.at(current_device());
+  }
+  if (!live_streams_.contains(handle)) {
+    book_.report("use of a stream that is none");
+    throw CudaError(kInvalidHandle, "invalid resource handle");
+  }
+  return *static_cast<Stream*>(handle);
+}
+
+void CudaStandIn::run(Stream& stream) {
+  while (true) {
+    std::unique_lock lock(stream.mutex);
+    stream.changed.wait(lock, [&] { return !stream.tasks.empty(); });
+    const Task task = std::move(stream.tasks.front());
+    stream.tasks.pop_front();
+    lock.unlock();
+    if (!task) {
+      return;
+    }
+    task();
+  }
+}
+
+void CudaStandIn::push(Stream& stream, Task task) {
+  const std::scoped_lock lock(stream.mutex);
+  stream.tasks.push_back(std::move(task));
+  stream.changed.notify_one();
+}
+
+void CudaStandIn::enqueue(gpu::StreamHandle handle, const std::string& what,
+                          const std::vector<Access>& accesses, Task task) {
+  const std::scoped_lock lock(mutex_);
+  Stream& stream = stream_of(handle);
+  const std::uint64_t number = ++stream.enqueued;
+  join(stream.clock, hosts_[std::this_thread::get_id()]);
+  stream.clock[stream.number] = number;
+  book_.enqueue(stream.number, number, stream.clock, accesses, what);
+  ++counts_[what];
+  push(stream, [this, own = stream.number, number, todo = std::move(task)] {
+    todo();
+    book_.finish(own, number);
+  });
+}
+
+gpu::EventHandle CudaStandIn::make_event() {
+  check_entered("cuEventCreate");
+  const std::scoped_lock lock(mutex_);
+  auto* const event = reinterpret_cast<gpu::EventHandle>(next_event_++);
+  events_[event] = nullptr;
+  return event;
+}
+
+void CudaStandIn::free_event(gpu::EventHandle event) {
+  check_entered("cuEventDestroy");
+  const std::scoped_lock lock(mutex_);
+  if (events_.erase(event) == 0) {
+    book_.report("cuEventDestroy of no event");
+  }
+}
+
+void CudaStandIn::record(gpu::EventHandle event, gpu::StreamHandle handle) {
+  check_entered("cuEventRecord");
+  const std::scoped_lock lock(mutex_);
+  if (!events_.contains(event)) {
+    book_.report("cuEventRecord of no event");
+    return;
+  }
+  Stream& stream = stream_of(handle);
+  auto completion = std::make_shared<Completion>();
+  join(stream.clock, hosts_[std::this_thread::get_id()]);
+  completion->clock = stream.clock;
+  events_[event] = completion;
+  push(stream, [completion] {
+    const std::scoped_lock inner(completion->mutex);
+    completion->happened = true;
+    completion->changed.notify_all();
+  });
+}
+
+bool CudaStandIn::has_happened(gpu::EventHandle event) {
+  check_entered("cuEventQuery");
+  const std::scoped_lock lock(mutex_);
+  const auto found = events_.find(event);
+  if (found == events_.end()) {
+    book_.report("cuEventQuery of no event");
+    return true;
+  }
+  if (!found->second) {
+    return true;  // as CUDA says of one that was never recorded
+  }
+  const std::scoped_lock inner(found->second->mutex);
+  if (found->second->happened) {
+    join(hosts_[std::this_thread::get_id()], found->second->clock);
+  }
+  return found->second->happened;
+}
+
+void CudaStandIn::wait(gpu::StreamHandle handle, gpu::EventHandle event) {
+  check_entered("cuStreamWaitEvent");
+  const std::scoped_lock lock(mutex_);
+  const auto found = events_.find(event);
+  if (found == events_.end()) {
+    book_.report("cuStreamWaitEvent for no event");
+    return;
+  }
+  const auto completion = found->second;
+  if (!completion) {
+    return;
+  }
+  Stream& stream = stream_of(handle);
+  join(stream.clock, completion->clock);
+  push(stream, [completion] {
+    std::unique_lock inner(completion->mutex);
+    completion->changed.wait(inner, [&] { return completion->happened; });
+  });
+}
+
+void CudaStandIn::synchronize(gpu::StreamHandle handle) {
+  const gpu::EventHandle event = make_event();
+  record(event, handle);
+  while (!has_happened(event)) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  free_event(event);
+}
+
+void* CudaStandIn::allocate(std::size_t bytes) {
+  check_entered("cuMemAlloc");
+  return book_.allocate(bytes);
+}
+
+void CudaStandIn::free(void* memory) {
+  check_entered("cuMemFree");
+  book_.free(memory);
+}
+
+void CudaStandIn::copy(void* to, const void* from, std::size_t bytes, gpu::StreamHandle stream) {
+  check_entered("cuMemcpyAsync");
+  enqueue(stream, "cuMemcpyAsync",
+          {{.memory = from, .bytes = bytes, .writes = false},
+           {.memory = to, .bytes = bytes, .writes = true}},
+          [=] { std::memmove(to, from, bytes); });
+}
+
+gpu::FunctionHandle CudaStandIn::load(std::span<const std::byte> /*image*/, const char* name) {
+  check_entered("cuModuleGetFunction");
+  const std::scoped_lock lock(mutex_);
+  return const_cast<std::string*>(&*functions_.insert(name).first);
+}
+
+void CudaStandIn::launch(gpu::FunctionHandle function, gpu::Grid grid,
+                         std::span<const std::byte> argument, gpu::StreamHandle stream) {
+  check_entered("cuLaunchKernel");
+  if (argument.size() != sizeof(ops::cuda::SumArguments) || grid.blocks == 0 || grid.threads == 0) {
+    report("cuLaunchKernel with another argument or grid than the kernel's");
+    return;
+  }
+  const std::string name = *static_cast<const std::string*>(function);
+  auto sum = std::make_shared<ops::cuda::SumArguments>();
+  std::memcpy(sum.get(), argument.data(), sizeof *sum);
+  const auto bytes = static_cast<std::size_t>(sum->count) * sum_element_bytes(name);
+  std::vector<Access> accesses{{.memory = sum->out, .bytes = bytes, .writes = true}};
+  for (int s = 0; s < sum->operand_count; ++s) {
+    accesses.push_back({.memory = sum->operands[s].data, .bytes = bytes, .writes = false});
+  }
+  const int threads = static_cast<int>(std::min(grid.blocks * grid.threads, 1024U));
+  enqueue(stream, name, accesses, [=] { run_sum_kernel(name, *sum, threads); });
+}
+
+}  // namespace bluefog::testing

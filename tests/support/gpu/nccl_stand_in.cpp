@@ -1,0 +1,204 @@
+#include "tests/support/gpu/nccl_stand_in.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "bluefog_cpp/base/error.hpp"
+
+namespace bluefog::testing {
+
+thread_local NcclStandIn::Group NcclStandIn::group_;
+
+void NcclStandIn::check(const std::string& call) {
+  if (const int code = cuda_->injected(call); code != 0) {
+    throw NcclError(code, call + ": an injected error");
+  }
+}
+
+gpu::NcclId NcclStandIn::make_id() {
+  check("ncclGetUniqueId");
+  const std::scoped_lock lock(mutex_);
+  gpu::NcclId id{};
+  const int number = ++ids_;
+  std::memcpy(id.data(), &number, sizeof number);
+  return id;
+}
+
+gpu::CommHandle NcclStandIn::init(int size, const gpu::NcclId& id, int rank) {
+  check("ncclCommInitRank");
+  if (CudaStandIn::current_device() < 0) {
+    cuda_->report("ncclCommInitRank without a current device");
+  }
+  std::unique_lock lock(mutex_);
+  auto& clique = cliques_[id];
+  if (!clique) {
+    clique = std::make_shared<Clique>();
+    clique->size = size;
+  }
+  comms_.push_back(std::make_unique<Comm>());
+  Comm* const comm = comms_.back().get();
+  comm->clique = clique;
+  comm->rank = rank;
+  live_[comm] = comm;
+  const auto own = clique;
+  lock.unlock();
+  std::unique_lock inner(own->mutex);
+  ++own->joined;
+  own->changed.notify_all();
+  own->changed.wait(inner, [&] { return own->joined == own->size; });
+  return comm;
+}
+
+NcclStandIn::Comm& NcclStandIn::comm_of(gpu::CommHandle handle) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = live_.find(handle);
+  if (found == live_.end()) {
+    cuda_->report("use of a communicator that is none");
+    throw NcclError(4, "invalid argument");
+  }
+  return *found->second;
+}
+
+void NcclStandIn::destroy(gpu::CommHandle handle) {
+  Comm& comm = comm_of(handle);
+  {
+    const std::scoped_lock lock(comm.clique->mutex);
+    if (comm.groups_under_way > 0) {
+      cuda_->report("ncclCommDestroy while sends and receives are under way");
+    }
+  }
+  const std::scoped_lock lock(mutex_);
+  live_.erase(handle);
+}
+
+void NcclStandIn::abort(gpu::CommHandle handle) {
+  Comm& comm = comm_of(handle);
+  {
+    const std::scoped_lock lock(comm.clique->mutex);
+    comm.aborted = true;
+    comm.clique->changed.notify_all();
+  }
+  const std::scoped_lock lock(mutex_);
+  live_.erase(handle);
+}
+
+std::optional<std::string> NcclStandIn::async_error(gpu::CommHandle handle) {
+  Comm& comm = comm_of(handle);
+  const std::scoped_lock lock(comm.clique->mutex);
+  return comm.error;
+}
+
+void NcclStandIn::set_async_error(int rank, const std::string& text) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [handle, comm] : live_) {
+    if (comm->rank == rank) {
+      const std::scoped_lock inner(comm->clique->mutex);
+      comm->error = text;
+    }
+  }
+}
+
+void NcclStandIn::group_start() {
+  check("ncclGroupStart");
+  ++group_.depth;
+}
+
+void NcclStandIn::group_end() {
+  if (group_.depth == 0) {
+    cuda_->report("ncclGroupEnd without ncclGroupStart");
+    return;
+  }
+  if (--group_.depth > 0) {
+    return;
+  }
+  const Group group = std::exchange(group_, {});
+  check("ncclGroupEnd");
+  if (group.parts.empty()) {
+    return;
+  }
+  std::vector<Access> accesses;
+  for (const Part& part : group.parts) {
+    accesses.push_back({.memory = part.data, .bytes = part.bytes, .writes = !part.sends});
+  }
+  {
+    const std::scoped_lock lock(group.comm->clique->mutex);
+    ++group.comm->groups_under_way;
+  }
+  cuda_->enqueue(group.stream, "nccl group", accesses,
+                 [this, comm = group.comm, parts = group.parts] { run(*comm, parts); });
+}
+
+void NcclStandIn::add(const Part& part, gpu::CommHandle handle, gpu::StreamHandle stream,
+                      const std::string& call) {
+  check(call);
+  Comm& comm = comm_of(handle);
+  if (group_.depth == 0) {
+    cuda_->report(call + " outside of a group");
+    return;
+  }
+  if (group_.comm != nullptr && (group_.comm != &comm || group_.stream != stream)) {
+    cuda_->report("a group over two communicators or streams");
+  }
+  if (part.peer < 0 || part.peer >= comm.clique->size) {
+    cuda_->report(fmt::format("{}: there is no rank {}", call, part.peer));
+    return;
+  }
+  group_.comm = &comm;
+  group_.stream = stream;
+  group_.parts.push_back(part);
+}
+
+void NcclStandIn::send(const void* data, std::size_t bytes, int peer, gpu::CommHandle comm,
+                       gpu::StreamHandle stream) {
+  add({.sends = true, .data = const_cast<void*>(data), .bytes = bytes, .peer = peer}, comm, stream,
+      "ncclSend");
+}
+
+void NcclStandIn::receive(void* data, std::size_t bytes, int peer, gpu::CommHandle comm,
+                          gpu::StreamHandle stream) {
+  add({.sends = false, .data = data, .bytes = bytes, .peer = peer}, comm, stream, "ncclRecv");
+}
+
+void NcclStandIn::run(Comm& comm, const std::vector<Part>& parts) {
+  Clique& clique = *comm.clique;
+  std::unique_lock lock(clique.mutex);
+  std::deque<Message> sent;
+  for (const Part& part : parts) {
+    if (part.sends) {
+      sent.push_back({.data = part.data, .bytes = part.bytes});
+      clique.under_way[{comm.rank, part.peer}].push_back(&sent.back());
+    }
+  }
+  clique.changed.notify_all();
+  for (const Part& part : parts) {
+    if (part.sends) {
+      continue;
+    }
+    auto& arriving = clique.under_way[{part.peer, comm.rank}];
+    clique.changed.wait(lock, [&] { return comm.aborted || !arriving.empty(); });
+    if (comm.aborted) {
+      break;
+    }
+    Message& message = *arriving.front();
+    arriving.pop_front();
+    if (message.bytes != part.bytes) {
+      cuda_->report(fmt::format("rank {} sent {} bytes, and rank {} received {}", part.peer,
+                                message.bytes, comm.rank, part.bytes));
+    }
+    std::memcpy(part.data, message.data, std::min(message.bytes, part.bytes));
+    message.taken = true;
+    clique.changed.notify_all();
+  }
+  clique.changed.wait(lock,
+                      [&] { return comm.aborted || std::ranges::all_of(sent, &Message::taken); });
+  for (const Message& message : sent) {
+    for (auto& [ends, messages] : clique.under_way) {
+      std::erase(messages, &message);
+    }
+  }
+  --comm.groups_under_way;
+}
+
+}  // namespace bluefog::testing
