@@ -4,6 +4,7 @@
 #include "ops/collectives.hpp"
 #include "ops/gathering.hpp"
 #include "ops/group.hpp"
+#include "ops/start_call.hpp"
 #include "ops/validation.hpp"
 
 namespace bluefog::ops {
@@ -22,17 +23,18 @@ GatherPlan everyone(const Context& context) {
 
 Work allgather_nonblocking(Context& context, ConstBufferView input, AllocateGathered allocate,
                            const OpOptions& options) {
-  validate(context, [&] { check_gathering(context, kKind, input, allocate); });
-  return context.engine().submit(context.engine().make_operation<Gathering>(
-      context, kKind, std::move(input), std::move(allocate), everyone(context), options.name));
+  validate(context, [&] { check_gathering(context, kKind, input, allocate, Residence::Anywhere); });
+  const auto placement = Placement::of(input);
+  return submit_call<Gathering>(context, placement, context, kKind, std::move(input),
+                                std::move(allocate), everyone(context), options.name);
 }
 
 void allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
                const OpOptions& options) {
-  validate(context, [&] { check_gathering(context, kKind, input, allocate); });
-  Gathering operation(context, kKind, std::move(input), std::move(allocate), everyone(context),
-                      options.name);
-  context.engine().run(operation);
+  validate(context, [&] { check_gathering(context, kKind, input, allocate, Residence::Anywhere); });
+  const auto placement = Placement::of(input);
+  run_call<Gathering>(context, placement, context, kKind, std::move(input), std::move(allocate),
+                      everyone(context), options.name);
 }
 
 }  // namespace bluefog::ops

@@ -7,6 +7,7 @@
 #include "ops/collectives.hpp"
 #include "ops/group.hpp"
 #include "ops/sharded_reduction.hpp"
+#include "ops/start_call.hpp"
 #include "ops/validation.hpp"
 
 namespace bluefog::ops {
@@ -26,10 +27,10 @@ std::string_view detail_of(const AllreduceOptions& options) {
 /// owners, and the owners' sums to everybody.
 class Allreduce final : public Operation {
  public:
-  Allreduce(const BufferView& buffer, Group group, const AllreduceOptions& options)
+  Allreduce(const Context& context, const BufferView& buffer, Group group, const AllreduceOptions& options)
       : name_(fingerprint_name(options.name, detail_of(options))),
         envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, name_)),
-        reduction_(buffer, buffer, std::move(group), options.reduction == Reduction::Average) {}
+        reduction_(context, buffer, buffer, std::move(group), options.reduction == Reduction::Average) {}
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 
@@ -62,11 +63,14 @@ class Allreduce final : public Operation {
 
 void check_arguments(const Context& context, const BufferView& buffer,
                      const AllreduceOptions& options) {
-  check_buffer(context, kKind, buffer);
+  check_buffer(context, kKind, buffer, Residence::Anywhere);
   if (options.scope != Scope::Global && options.scope != Scope::Machine) {
     throw InvalidArgument(fmt::format("{}: scope: expected Global or Machine, found number {}",
                                       where(context, kKind), static_cast<int>(options.scope)));
   }
+  check_operands(context, kKind, buffer,
+                 static_cast<std::size_t>(options.scope == Scope::Machine ? context.local_size()
+                                                                          : context.size()));
   if (options.reduction != Reduction::Sum && options.reduction != Reduction::Average) {
     throw InvalidArgument(fmt::format("{}: reduction: expected Sum or Average, found number {}",
                                       where(context, kKind), static_cast<int>(options.reduction)));
@@ -87,14 +91,14 @@ Group group_of(const Context& context, Scope scope) {
 
 Work allreduce_nonblocking(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options); });
-  return context.engine().submit(context.engine().make_operation<Allreduce>(
-      buffer, group_of(context, options.scope), options));
+  return submit_call<Allreduce>(context, Placement::of(buffer), context, buffer,
+                                group_of(context, options.scope), options);
 }
 
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options); });
-  Allreduce operation(buffer, group_of(context, options.scope), options);
-  context.engine().run(operation);
+  run_call<Allreduce>(context, Placement::of(buffer), context, buffer,
+                      group_of(context, options.scope), options);
 }
 
 }  // namespace bluefog::ops

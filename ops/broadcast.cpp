@@ -9,6 +9,7 @@
 #include "bluefog_cpp/base/copy.hpp"
 #include "ops/collectives.hpp"
 #include "ops/group.hpp"
+#include "ops/start_call.hpp"
 #include "ops/validation.hpp"
 
 namespace bluefog::ops {
@@ -82,13 +83,16 @@ class Broadcast final : public Operation {
   bool next(ExchangeSpec& spec) override {
     spec.envelope = envelope_;
     spec.pace = Pace::Each;
+    spec.device = buffer_.device.kind;
     if (exchange_ == part_.depth) {
       outgoing_ = {.data = static_cast<const std::byte*>(buffer_.data),
                    .bytes = buffer_.bytes(),
                    .readers = part_.children};
       spec.outgoing = {&outgoing_, 1};
     } else if (exchange_ + 1 == part_.depth) {
-      incoming_ = {.source = {.rank = *part_.parent}, .bytes = buffer_.bytes()};
+      incoming_ = {.source = {.rank = *part_.parent},
+                   .bytes = buffer_.bytes(),
+                   .place = static_cast<std::byte*>(buffer_.data)};
       spec.incoming = {&incoming_, 1};
       spec.last = part_.children.empty();
     }
@@ -113,7 +117,7 @@ class Broadcast final : public Operation {
 };
 
 void check_arguments(const Context& context, const BufferView& buffer, int root) {
-  check_buffer(context, kKind, buffer);
+  check_buffer(context, kKind, buffer, Residence::Anywhere);
   if (root < 0 || root >= context.size()) {
     throw InvalidArgument(fmt::format("{}: expected a root in 0 … {}, found {}",
                                       where(context, kKind), context.size() - 1, root));
@@ -125,15 +129,16 @@ void check_arguments(const Context& context, const BufferView& buffer, int root)
 Work broadcast_nonblocking(Context& context, BufferView buffer, int root,
                            const OpOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, root); });
-  return context.engine().submit(context.engine().make_operation<Broadcast>(
-      std::move(buffer), part_of(context.hosts(), context.rank(), root), root, options));
+  const auto placement = Placement::of(buffer);
+  return submit_call<Broadcast>(context, placement, std::move(buffer),
+                                part_of(context.hosts(), context.rank(), root), root, options);
 }
 
 void broadcast(Context& context, BufferView buffer, int root, const OpOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, root); });
-  Broadcast operation(std::move(buffer), part_of(context.hosts(), context.rank(), root), root,
-                      options);
-  context.engine().run(operation);
+  const auto placement = Placement::of(buffer);
+  run_call<Broadcast>(context, placement, std::move(buffer),
+                      part_of(context.hosts(), context.rank(), root), root, options);
 }
 
 }  // namespace bluefog::ops

@@ -14,6 +14,10 @@ namespace bluefog::ops {
 
 enum class Reduction : std::uint8_t { Sum, Average };
 
+// Buffers of allreduce, broadcast and allgather are on the CPU, or on every rank on the device of its
+// context (`Context::use_device`, docs/gpu.md). Blocking calls on a device return when they are
+// launched there, as `Work::wait`.
+
 /// Which ranks take part in a collective.
 enum class Scope : std::uint8_t {
   Global,
@@ -34,7 +38,7 @@ struct AllreduceOptions {
 /// Added by rising rank, then divided by n, in float32 (float64 for float64, the type itself for
 /// integers); only the result is rounded to the buffer's type. Each element is summed by one rank
 /// and copied by the others; small buffers are summed by each rank in the same order.
-/// @param buffer `count` elements on the CPU, the same count and dtype on all ranks. Sums take
+/// @param buffer `count` elements, the same count and dtype on all ranks. Sums take
 ///   every dtype but bool (integers wrap around), averages the floating ones. Its contents are
 ///   unspecified after an error of the call.
 /// Every rank calls it with the same reduction and scope, in the same order as its other calls.
@@ -61,7 +65,9 @@ using AllocateGathered = std::function<BufferView(const std::vector<std::int64_t
 /// `allocate` is called before `Work::wait` returns, from the caller's or the progress thread,
 /// while other calls of this context stand still: it must not call into the context, nor take a
 /// lock that a thread holds while it calls into the context. An exception from it ends the call
-/// here, and the other ranks' calls by PeerFailure. The input may lie in the result's memory.
+/// here, and the other ranks' calls by PeerFailure. The input may lie in the result's memory; on a
+/// device only in its own place there. The result is on the input's device, and `Work::wait` orders
+/// it on the input's stream.
 /// Cost per rank: n−1 messages of 8 bytes, then n−1 of its own input, copied once inside a host.
 /// @throws InvalidArgument for a null or negative input, or room of another size than asked for.
 [[nodiscard]] Work allgather_nonblocking(Context& context, ConstBufferView input,
@@ -69,7 +75,7 @@ using AllocateGathered = std::function<BufferView(const std::vector<std::int64_t
 void allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
                const OpOptions& options = {});
 
-/// Returns when every rank has entered it. Cost: ⌈log₂ n⌉ messages.
+/// Returns when every rank has entered it; knows nothing of devices. Cost: ⌈log₂ n⌉ messages.
 [[nodiscard]] Work barrier_nonblocking(Context& context);
 void barrier(Context& context);
 

@@ -16,6 +16,7 @@ Gathering::Gathering(const Context& context, OpKind kind, ConstBufferView input,
                      AllocateGathered allocate, GatherPlan plan, std::string name,
                      const NeighborPlan* checked)
     : input_(std::move(input)),
+      arithmetic_(arithmetic_on(context, input_.device)),
       allocate_(std::move(allocate)),
       plan_(std::move(plan)),
       rank_(context.rank()),
@@ -66,8 +67,11 @@ bool Gathering::next(ExchangeSpec& spec) {
                                                begins_[static_cast<std::size_t>(plan_.own_part)]
                                          : static_cast<const std::byte*>(input_.data);
     outgoing_.bytes = input_.bytes();
+    spec.device = input_.device.kind;
     for (std::size_t i = 0; i < incoming_.size(); ++i) {
-      incoming_[i].bytes = bytes_of(counts_[part_of_source(i)]);
+      const std::size_t part = part_of_source(i);
+      incoming_[i].bytes = bytes_of(counts_[part]);
+      incoming_[i].place = static_cast<std::byte*>(output_.data) + begins_[part];
     }
   }
   spec.outgoing = {&outgoing_, 1};
@@ -101,24 +105,33 @@ void Gathering::prepare_output() {
   }
   output_ = allocate_(counts_);
   if (output_.count != total || output_.dtype != input_.dtype ||
-      (output_.data == nullptr && total > 0) || output_.device.kind != DeviceKind::Cpu) {
+      (output_.data == nullptr && total > 0) || output_.device != input_.device) {
     throw InvalidArgument(fmt::format(
-        "rank {}, {}: expected the allocation callback to return room for {}[{}] on the CPU, found "
-        "{}[{}]{}",
+        "rank {}, {}: expected the allocation callback to return room for {}[{}] on the input's "
+        "device, found {}[{}]{}{}",
         rank_, envelope_.describe(), name_of(input_.dtype), total, name_of(output_.dtype),
-        output_.count, output_.data == nullptr ? " at a null pointer" : ""));
+        output_.count, output_.data == nullptr ? " at a null pointer" : "",
+        output_.device != input_.device ? " on another one" : ""));
+  }
+  if (input_.device.kind != DeviceKind::Cpu && overlaps_in_part(input_, output_) && plan_.own_part >= 0 &&
+      static_cast<const std::byte*>(input_.data) !=
+          static_cast<std::byte*>(output_.data) + begins[static_cast<std::size_t>(plan_.own_part)]) {
+    throw InvalidArgument(fmt::format(
+        "rank {}, {}: expected an input on a GPU to lie apart from the result or in its own place "
+        "there, found it elsewhere in the result",
+        rank_, envelope_.describe()));
   }
   begins_ = std::move(begins);
   if (plan_.own_part >= 0 && input_.count > 0) {
     auto* const own =
         static_cast<std::byte*>(output_.data) + begins_[static_cast<std::size_t>(plan_.own_part)];
-    std::memmove(own, input_.data, input_.bytes());
+    arithmetic_->copy(own, static_cast<const std::byte*>(input_.data), input_.bytes());
   }
 }
 
 void check_gathering(const Context& context, OpKind kind, const ConstBufferView& input,
-                     const AllocateGathered& allocate) {
-  check_buffer(context, kind, input);
+                     const AllocateGathered& allocate, Residence residence) {
+  check_buffer(context, kind, input, residence);
   if (!allocate) {
     throw InvalidArgument(
         fmt::format("{}: expected a function that allocates the result, found an empty one",

@@ -8,8 +8,10 @@
 
 #include "bluefog_cpp/base/weighted_rank.hpp"
 #include "bluefog_cpp/transport/operation.hpp"
+#include "ops/arithmetic.hpp"
 #include "ops/collectives.hpp"
 #include "ops/plan_exchange.hpp"
+#include "ops/validation.hpp"
 
 namespace bluefog::ops {
 
@@ -47,6 +49,7 @@ class Gathering final : public Operation {
   void prepare_output();
 
   ConstBufferView input_;
+  ArithmeticHandle arithmetic_;
   AllocateGathered allocate_;
   GatherPlan plan_;
   int rank_;
@@ -62,8 +65,8 @@ class Gathering final : public Operation {
   std::vector<Incoming> incoming_;
 };
 
-/// @throws InvalidArgument for a null or negative input, or no function to allocate with.
+/// @throws as `check_buffer`, InvalidArgument for no function to allocate with.
 void check_gathering(const Context& context, OpKind kind, const ConstBufferView& input,
-                     const AllocateGathered& allocate);
+                     const AllocateGathered& allocate, Residence residence = Residence::Cpu);
 
 }  // namespace bluefog::ops

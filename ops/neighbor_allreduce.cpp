@@ -1,12 +1,15 @@
 #include "ops/neighbor_allreduce.hpp"
 
+#include <fmt/format.h>
+
 #include <boost/container/small_vector.hpp>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "ops/combine.hpp"
+#include "ops/arithmetic.hpp"
 #include "ops/plan_exchange.hpp"
+#include "ops/start_call.hpp"
 #include "ops/validation.hpp"
 
 namespace bluefog::ops {
@@ -25,6 +28,7 @@ class NeighborAllreduce final : public Operation {
         output_(std::move(output)),
         plan_(plan),
         plan_owner_(std::move(plan_owner)),
+        sums_(arithmetic_on(context, output_.device)),
         completion_(options.completion),
         name_(options.name),
         envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)) {
@@ -51,6 +55,7 @@ class NeighborAllreduce final : public Operation {
     spec.outgoing = {&outgoing_, 1};
     spec.incoming = {incoming_.data(), incoming_.size()};
     spec.bytes = output_.bytes();
+    spec.device = output_.device.kind;
     spec.overwrites_payload = input_.data == output_.data;
     if (completion_ == Completion::OnWait) {
       spec.lane = Lane::Deep;
@@ -69,8 +74,8 @@ class NeighborAllreduce final : public Operation {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       operands_[i + 1] = {.data = pieces[i].data, .weight = pieces[i].weight};
     }
-    weighted_sum(output_.dtype, static_cast<std::byte*>(output_.data) + offset,
-                 {operands_.data(), operands_.size()}, bytes);
+    sums_->weighted_sum(output_.dtype, static_cast<std::byte*>(output_.data) + offset,
+                        {operands_.data(), operands_.size()}, bytes);
   }
 
  private:
@@ -78,6 +83,7 @@ class NeighborAllreduce final : public Operation {
   BufferView output_;
   const NeighborPlan* plan_;
   std::shared_ptr<const NeighborPlan> plan_owner_;
+  ArithmeticHandle sums_;
   Completion completion_;
   CallName name_;
   Envelope envelope_;
@@ -89,9 +95,15 @@ class NeighborAllreduce final : public Operation {
 };
 
 void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
-                     const NeighborPlan* plan) {
-  check_in_and_out(context, kKind, input, output);
+                     const NeighborPlan* plan, const NeighborAllreduceOptions& options) {
+  check_in_and_out(context, kKind, input, output, Residence::Anywhere);
   check_plan(context, kKind, plan);
+  check_operands(context, kKind, input, 1 + plan->sources.size());
+  if (input.device.kind != DeviceKind::Cpu && options.completion == Completion::OnWait) {
+    throw UnsupportedError(
+        fmt::format("{}: expected Completion::AsItArrives with buffers on a GPU, found OnWait",
+                    where(context, kKind)));
+  }
 }
 
 }  // namespace
@@ -99,10 +111,11 @@ void check_arguments(const Context& context, const ConstBufferView& input, const
 Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, BufferView output,
                                     std::shared_ptr<const NeighborPlan> plan,
                                     const NeighborAllreduceOptions& options) {
-  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
+  validate(context, [&] { check_arguments(context, input, output, plan.get(), options); });
   const NeighborPlan* const kept = plan.get();
-  return context.engine().submit(context.engine().make_operation<NeighborAllreduce>(
-      std::move(input), std::move(output), kept, std::move(plan), options, context));
+  const auto placement = Placement::of(input, output);
+  return submit_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), kept,
+                                        std::move(plan), options, context);
 }
 
 Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
@@ -116,10 +129,10 @@ Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
 void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options) {
-  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
-  NeighborAllreduce operation(std::move(input), std::move(output), plan.get(), nullptr, options,
-                              context);
-  context.engine().run(operation);
+  validate(context, [&] { check_arguments(context, input, output, plan.get(), options); });
+  const auto placement = Placement::of(input, output);
+  run_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), plan.get(),
+                              nullptr, options, context);
 }
 
 void neighbor_allreduce(Context& context, BufferView buffer,

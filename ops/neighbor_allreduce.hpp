@@ -23,7 +23,7 @@ enum class Completion : std::uint8_t {
   /// As soon as it can be computed.
   AsItArrives,
   /// Not before somebody waits for the work. The whole payload is copied out at the start (memory:
-  /// one more copy of it), so that peers never wait for this rank meanwhile.
+  /// one more copy of it), so that peers never wait for this rank meanwhile. On the CPU only.
   OnWait,
 };
 
@@ -42,15 +42,16 @@ struct NeighborAllreduceOptions {
 /// sources by rising rank; each product and sum rounds separately, so that results do not depend
 /// on the transport.
 ///
-/// @param buffer `count` elements of float16, bfloat16, float32 or float64 on the CPU; the same
-///   count and dtype on all ranks; read and written until the work is complete. In case of an
-///   error that a mismatch of calls caused it is left as it was.
+/// @param buffer `count` elements of float16, bfloat16, float32 or float64; the same count and dtype
+///   on all ranks; read and written until the work is complete. In case of an error that a mismatch
+///   of calls caused it is left as it was. On the CPU, or on every rank on the device of its context
+///   (`Context::use_device`): docs/gpu.md says what is then ordered by which stream.
 /// @param plan this rank's part; all ranks' parts agree. Kept alive by the work.
 /// Every rank calls it, in the same order as its other calls.
 /// Cost per rank: one message of `count` elements to each destination; inside a host one copy
 /// into shared memory, whatever their number.
-/// @throws InvalidArgument for an unsupported dtype, a null or negative buffer, a plan of another
-///   rank or size. `Work::wait` throws MismatchError, PeerFailure, TimeoutError.
+/// @throws InvalidArgument for an unsupported dtype, a null or negative buffer, one on another
+///   device, a plan of another rank or size, UnsupportedError for more than 239 sources on a device. `Work::wait` throws MismatchError, PeerFailure, TimeoutError.
 /// Source: BlueFog's `neighbor_allreduce_nonblocking`; D-PSGD, arXiv 1705.09056.
 [[nodiscard]] Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
                                                   std::shared_ptr<const NeighborPlan> plan,
@@ -63,7 +64,8 @@ struct NeighborAllreduceOptions {
                                                   std::shared_ptr<const NeighborPlan> plan,
                                                   const NeighborAllreduceOptions& options = {});
 
-/// Blocking forms: return when the result is in memory.
+/// Blocking forms: return when the result is in memory; on a device when it is launched, as
+/// `Work::wait`.
 void neighbor_allreduce(Context& context, BufferView buffer,
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options = {});

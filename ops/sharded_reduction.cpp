@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "bluefog_cpp/base/copy.hpp"
-#include "ops/plain_sum.hpp"
 
 namespace bluefog::ops {
 namespace {
@@ -12,11 +11,12 @@ constexpr std::size_t kWholeBytes = 4096;
 
 }  // namespace
 
-ShardedReduction::ShardedReduction(ConstBufferView input, BufferView output, Group group,
-                                   bool averages)
+ShardedReduction::ShardedReduction(const Context& context, ConstBufferView input,
+                                   BufferView output, Group group, bool averages)
     : input_(std::move(input)),
       output_(std::move(output)),
       group_(std::move(group)),
+      arithmetic_(arithmetic_on(context, output_.device)),
       divisor_(averages ? static_cast<int>(group_.size()) : 1),
       incoming_(group_.peers.size()),
       operands_(group_.size()) {
@@ -34,6 +34,7 @@ void ShardedReduction::describe_whole(ExchangeSpec& spec) {
   }
   spec.outgoing = outgoing_;
   spec.incoming = incoming_;
+  spec.device = output_.device.kind;
   spec.bytes = output_.bytes();
   spec.overwrites_payload = in() == out();
 }
@@ -53,6 +54,7 @@ void ShardedReduction::describe_reduction(ExchangeSpec& spec) {
   }
   spec.outgoing = outgoing_;
   spec.incoming = incoming_;
+  spec.device = output_.device.kind;
   spec.bytes = shards().size(group_.own);
   spec.last = false;
 }
@@ -63,10 +65,14 @@ void ShardedReduction::describe_copies(ExchangeSpec& spec) {
                        .bytes = shards().size(group_.own),
                        .readers = group_.peers});
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
-    incoming_[i] = {.source = group_.peers[i], .bytes = shards().size(group_.place_of_peer(i))};
+    const std::size_t owner = group_.place_of_peer(i);
+    incoming_[i] = {.source = group_.peers[i],
+                    .bytes = shards().size(owner),
+                    .place = out() + shards().begin(owner)};
   }
   spec.outgoing = outgoing_;
   spec.incoming = incoming_;
+  spec.device = output_.device.kind;
   spec.pace = Pace::Each;
 }
 
@@ -82,7 +88,7 @@ void ShardedReduction::receive(std::size_t offset, std::size_t bytes,
   }
   const std::size_t begin = sum_begin_ + offset;
   operands_[group_.own] = in() + begin;
-  plain_sum(output_.dtype, out() + begin, operands_, bytes, divisor_);
+  arithmetic_->plain_sum(output_.dtype, out() + begin, operands_, bytes, divisor_);
 }
 
 }  // namespace bluefog::ops

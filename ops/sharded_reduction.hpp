@@ -7,6 +7,7 @@
 
 #include "bluefog_cpp/base/buffer_view.hpp"
 #include "bluefog_cpp/transport/exchange.hpp"
+#include "ops/arithmetic.hpp"
 #include "ops/group.hpp"
 
 namespace bluefog::ops {
@@ -34,7 +35,8 @@ struct Shards {
 class ShardedReduction {
  public:
   /// @param output as `input`, the same memory (in place) or apart.
-  ShardedReduction(ConstBufferView input, BufferView output, Group group, bool averages);
+  ShardedReduction(const Context& context, ConstBufferView input, BufferView output, Group group,
+                   bool averages);
 
   /// Short buffers are summed whole: one round of messages costs less than two.
   [[nodiscard]] bool is_whole() const noexcept;
@@ -62,6 +64,7 @@ class ShardedReduction {
   ConstBufferView input_;
   BufferView output_;
   Group group_;
+  ArithmeticHandle arithmetic_;
   int divisor_;
   /// The exchange under way sums, beginning here; otherwise it copies.
   bool sums_ = false;

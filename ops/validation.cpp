@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <limits>
 
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "ops/cuda/sum_loop.hpp"
+
 namespace bluefog::ops {
 
 std::string where(const Context& context, OpKind kind) {
@@ -18,7 +21,40 @@ void check_dtype(const Context& context, OpKind kind, Dtype dtype) {
   }
 }
 
-void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer) {
+namespace {
+
+std::string text_of(const Device& device) {
+  return device.kind == DeviceKind::Cpu ? "the CPU" : fmt::format("CUDA device {}", device.index);
+}
+
+void check_device(const Context& context, OpKind kind, const Device& device) {
+  const auto& channel = context.device();
+  if (!channel) {
+    throw InvalidArgument(
+        fmt::format("{}: expected a buffer on the CPU, or Context::use_device before this call, found "
+                    "a buffer on {}",
+                    where(context, kind), text_of(device)));
+  }
+  if (device.index != channel->device()) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected a buffer on the CPU or on CUDA device {} (Context::use_device), found one on {}",
+        where(context, kind), channel->device(), text_of(device)));
+  }
+  if (const auto failure = channel->failure()) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      throw StateError(fmt::format(
+          "{}: this context makes no calls on {} any more, only a new context can: {}",
+          where(context, kind), text_of(device), error.what()));
+    }
+  }
+}
+
+}  // namespace
+
+void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer,
+                  Residence residence) {
   check_dtype(context, kind, buffer.dtype);
   if (buffer.count < 0) {
     throw InvalidArgument(fmt::format("{}: expected a count of 0 or more elements, found {}",
@@ -35,11 +71,23 @@ void check_buffer(const Context& context, OpKind kind, const ConstBufferView& bu
     throw InvalidArgument(fmt::format("{}: expected memory for {} elements, found a null pointer",
                                       where(context, kind), buffer.count));
   }
-  if (buffer.device.kind != DeviceKind::Cpu) {
-    throw UnsupportedError(
-        fmt::format("{}: expected a buffer on the CPU, found one on a GPU, which this build does "
-                    "not support",
-                    where(context, kind)));
+  if (buffer.device.kind == DeviceKind::Cpu) {
+    return;
+  }
+  if (residence == Residence::Cpu) {
+    throw UnsupportedError(fmt::format(
+        "{}: expected a buffer on the CPU, found one on {}, which this call does not support yet",
+        where(context, kind), text_of(buffer.device)));
+  }
+  check_device(context, kind, buffer.device);
+}
+
+void check_operands(const Context& context, OpKind kind, const ConstBufferView& buffer,
+                    std::size_t operands) {
+  if (buffer.device.kind != DeviceKind::Cpu && operands > cuda::kMostSumOperands) {
+    throw UnsupportedError(fmt::format(
+        "{}: expected at most {} values to add up on a GPU, this rank's own included, found {}",
+        where(context, kind), cuda::kMostSumOperands, operands));
   }
 }
 
@@ -58,9 +106,14 @@ bool overlaps_in_part(const ConstBufferView& one, const ConstBufferView& other) 
 }
 
 void check_in_and_out(const Context& context, OpKind kind, const ConstBufferView& input,
-                      const BufferView& output) {
-  check_buffer(context, kind, input);
-  check_buffer(context, kind, output);
+                      const BufferView& output, Residence residence) {
+  check_buffer(context, kind, input, residence);
+  check_buffer(context, kind, output, residence);
+  if (input.device != output.device) {
+    throw InvalidArgument(
+        fmt::format("{}: expected input and output on the same device, found them on {} and {}",
+                    where(context, kind), text_of(input.device), text_of(output.device)));
+  }
   check_floating(context, kind, output.dtype);
   if (input.dtype != output.dtype || input.count != output.count) {
     throw InvalidArgument(fmt::format("{}: expected an output like the input, {}[{}], found {}[{}]",

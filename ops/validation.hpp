@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <string_view>
 #include <utility>
@@ -17,8 +18,22 @@ namespace bluefog::ops {
 /// @throws InvalidArgument for a number that is no dtype.
 void check_dtype(const Context& context, OpKind kind, Dtype dtype);
 
-/// @throws InvalidArgument for an unknown dtype or a null or negative buffer, UnsupportedError off the CPU.
-void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer);
+/// Where a call takes buffers.
+enum class Residence : std::uint8_t {
+  Cpu,
+  /// On the CPU, or on the device that the context uses.
+  Anywhere,
+};
+
+/// @throws InvalidArgument for an unknown dtype, a null or negative buffer or one on another device,
+/// StateError where the context's device is of no use any more, UnsupportedError off the CPU where
+/// that is the only place.
+void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer,
+                  Residence residence = Residence::Cpu);
+
+/// @throws UnsupportedError if a sum of so many operands cannot be formed where the buffer is.
+void check_operands(const Context& context, OpKind kind, const ConstBufferView& buffer,
+                    std::size_t operands);
 
 /// @throws InvalidArgument unless the buffer's dtype is one of the floating ones.
 void check_floating(const Context& context, OpKind kind, Dtype dtype);
@@ -27,10 +42,10 @@ void check_floating(const Context& context, OpKind kind, Dtype dtype);
 [[nodiscard]] bool overlaps_in_part(const ConstBufferView& one, const ConstBufferView& other);
 
 /// Both buffers, and their dtype, for a weighted average.
-/// @throws InvalidArgument also unless they have the same dtype and count and are the same memory
-/// or apart.
+/// @throws InvalidArgument also unless they have the same dtype, count and device and are the same
+/// memory or apart.
 void check_in_and_out(const Context& context, OpKind kind, const ConstBufferView& input,
-                      const BufferView& output);
+                      const BufferView& output, Residence residence = Residence::Cpu);
 
 /// @throws InvalidArgument if the plan is null, another rank's, of another size, or malformed.
 void check_plan(const Context& context, OpKind kind, const NeighborPlan* plan);

@@ -21,8 +21,9 @@ struct Device {
 /// `count` contiguous elements of `dtype` at `data`, that an operation may write.
 ///
 /// `owner` keeps the memory alive while an operation uses it; leave it null
-/// when the caller guarantees that. `stream` is the device stream that the
-/// memory is ordered on (null for CPU).
+/// when the caller guarantees that. `stream` is the device stream (a
+/// `cudaStream_t` or `CUstream`) that the memory is ordered on; null is the
+/// device's default stream. The CPU has none.
 struct BufferView {
   void* data = nullptr;
   std::int64_t count = 0;

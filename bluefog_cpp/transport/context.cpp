@@ -15,6 +15,7 @@
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/barrier_operation.hpp"
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "bluefog_cpp/transport/network.hpp"
 #include "bluefog_cpp/transport/one_sided/one_sided.hpp"
 #include "bluefog_cpp/transport/shm/connect.hpp"
@@ -150,8 +151,8 @@ Context::~Context() {
     // Destroying them would wait for threads that the fork does not have, and tell the other ranks
     // that this one has left.
     [[maybe_unused]] const auto* kept = new auto(std::tuple(
-        std::move(engine_), std::move(one_sided_), std::move(bootstrap_), std::move(timeline_),
-        std::move(recorder_)));
+        std::move(engine_), std::move(one_sided_), std::move(device_), std::move(bootstrap_),
+        std::move(timeline_), std::move(recorder_)));
   }
 }
 
@@ -287,6 +288,19 @@ std::shared_ptr<Context> Context::duplicate() {
   return copy;
 }
 
+void Context::use_device(int device, const gpu::Libraries* libraries) {
+  if (engine_->is_closed() || device_) {
+    throw StateError(fmt::format("rank {}, use_device: {}", rank(),
+                                 device_ ? "this context has a device already"
+                                         : "the context is closed"));
+  }
+  const Engine::LargerCall whole(*engine_);
+  BarrierOperation meeting(OpKind::UseDevice, rank(), size());
+  engine_->run(meeting);
+  device_ = DeviceChannel::connect(*bootstrap_, libraries, device, log_, settings_.timeout);
+  engine_->attach(device_);
+}
+
 void Context::set_interrupt_check(std::function<void()> check) {
   engine_->set_interrupt_check(std::move(check));
 }
@@ -316,6 +330,9 @@ void Context::close() noexcept {
       bootstrap_->limit_shutdown(settings_.timeout);
     }
     engine_->close();
+  }
+  if (device_) {
+    device_->close();
   }
 }
 

@@ -14,7 +14,12 @@
 
 namespace bluefog {
 
+class DeviceChannel;
 class OneSided;
+
+namespace gpu {
+struct Libraries;
+}
 
 /// A group of ranks that communicate: all state of the runtime hangs from it.
 ///
@@ -66,6 +71,17 @@ class Context : public std::enable_shared_from_this<Context> {
   /// not all ranks come to it; this context stays usable as after other calls.
   [[nodiscard]] std::shared_ptr<Context> duplicate();
 
+  /// Collective, a call in the order of this context's others. From now on calls of this context take
+  /// buffers on that CUDA device, each rank's own, beside those on the CPU. Copies of a context do not
+  /// take it over.
+  /// @param libraries what to call CUDA and NCCL through; null: this machine's, loaded now.
+  /// @throws StateError after `close` or a second time. @throws UnsupportedError where this build or
+  /// machine has no CUDA or NCCL, InvalidArgument for a device that is not there, CudaError,
+  /// NcclError; on the other ranks PeerFailure. The context stays usable without a device.
+  void use_device(int device, const gpu::Libraries* libraries = nullptr);
+  /// Null before `use_device`.
+  [[nodiscard]] const std::shared_ptr<DeviceChannel>& device() const noexcept { return device_; }
+
   /// Called about every 50 ms by threads that wait in this context; an
   /// exception from it ends the wait (Ctrl-C in interpreters).
   void set_interrupt_check(std::function<void()> check);
@@ -105,6 +121,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<FlightRecorder> recorder_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<OneSided> one_sided_;
+  std::shared_ptr<DeviceChannel> device_;
   std::shared_ptr<void> shutdown_guard_;
 };
 

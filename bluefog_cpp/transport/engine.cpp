@@ -159,6 +159,9 @@ bool Engine::step_all() {
   for (const auto& transport : parts_.transports) {
     moved |= transport->progress();
   }
+  if (attendant_) {
+    moved |= attendant_->attend();
+  }
   moved |= hear_control();  // before the messages that came with the words are looked at
   StepRights rights;
   rights.first_under_way = first_under_way();
@@ -254,6 +257,9 @@ bool Engine::start_next(Operation& operation) {
 
 void Engine::complete(Operation& operation) {
   CallState& call = operation.call_;
+  if (attendant_) {
+    tell_attendant_of(operation);
+  }
   const bool throws = !pending_rejection_.empty() && larger_calls_ == 0;
   end_span(operation, throws ? FlightRecorder::State::Failed : FlightRecorder::State::Complete);
   if (throws) {
@@ -289,6 +295,11 @@ void Engine::fail(Operation& operation, std::exception_ptr error, ControlMessage
 
 void Engine::remove_finished() {
   std::erase_if(active_, [](const Active& active) { return is_done(*active.operation); });
+}
+
+void Engine::attach(std::shared_ptr<Attendant> attendant) {
+  const Lock lock(mutex_);
+  attendant_ = std::move(attendant);
 }
 
 void Engine::set_interrupt_check(std::function<void()> check) {
@@ -368,6 +379,7 @@ void Engine::close() noexcept {
   }
   lock.lock();
   doorbell_ = &own_doorbell_;
+  attendant_.reset();
   retractions_.clear();
   std::ranges::fill(parts_.routes, nullptr);
   parts_.transports.clear();  // peers that wait for this rank are told

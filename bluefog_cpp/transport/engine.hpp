@@ -20,6 +20,7 @@
 #include "bluefog_cpp/base/log.hpp"
 #include "bluefog_cpp/base/pooled_allocator.hpp"
 #include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/transport/attendant.hpp"
 #include "bluefog_cpp/transport/doorbell.hpp"
 #include "bluefog_cpp/transport/exchange.hpp"
 #include "bluefog_cpp/transport/flight_recorder.hpp"
@@ -104,6 +105,9 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
    private:
     Engine& engine_;
   };
+
+  /// From now on `attendant` is driven beside the transports, until the engine is closed.
+  void attach(std::shared_ptr<Attendant> attendant);
 
   /// `check` is called about every 50 ms by the user's threads while they wait, without the mutex;
   /// an exception from it fails the call and leaves the wait.
@@ -198,6 +202,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);
   void complete(Operation& operation);
+  /// Ranks that have ended a call with an error which is complete here.
+  void tell_attendant_of(const Operation& operation);
   void end_span(Operation& operation, FlightRecorder::State state);
   /// Writes what all calls under way wait for.
   void write_flight_record(std::string_view reason) const;
@@ -220,6 +226,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   [[nodiscard]] bool is_over(CallKey call) const noexcept;
 
   void fail_calls_on_dead_peers();
+  void tell_attendant_of_dead_peers();
   [[nodiscard]] std::string awaited_text(const Operation& operation) const;
   void warn_of_stall(const Operation& operation, std::chrono::milliseconds waited) const;
   [[nodiscard]] std::exception_ptr timeout_error(const Operation& operation) const;
@@ -240,6 +247,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   std::mutex mutex_;
   std::condition_variable work_to_drive_;
+  /// Null while there is none.
+  std::shared_ptr<Attendant> attendant_;
   std::vector<Active> active_;
   std::vector<PendingRetraction> retractions_;
   std::uint64_t next_call_ = 1;

@@ -95,6 +95,9 @@ bool Engine::hear_control() {
 void Engine::hear(int source, ControlMessage message) {
   given_up_ = given_up_ || message.kind == ControlMessage::Kind::GivenUp;
   if (message.kind != ControlMessage::Kind::Rejection) {
+    if (attendant_ && is_over(key_of(source, message.call))) {
+      attendant_->hear_failure(source, message.call, message.text);
+    }
     auto& refusals = refusals_[static_cast<std::size_t>(source)];
     std::erase_if(refusals, [this, source](const Refusal& refusal) {
       return is_over(key_of(source, refusal.call));
@@ -148,7 +151,26 @@ bool Engine::is_over(CallKey call) const noexcept {
   return is_made && find_active(call) == nullptr;
 }
 
+void Engine::tell_attendant_of(const Operation& operation) {
+  for (int rank = 0; rank < parts_.size; ++rank) {
+    if (const Refusal* const word = find_refusal(rank, operation.call_.index)) {
+      attendant_->hear_failure(rank, word->call, word->reason);
+    }
+  }
+}
+
+void Engine::tell_attendant_of_dead_peers() {
+  for (const int rank : attendant_->awaited_ranks()) {
+    if (const auto obituary = parts_.routes[static_cast<std::size_t>(rank)]->obituary(rank)) {
+      attendant_->hear_death(rank, *obituary);
+    }
+  }
+}
+
 void Engine::fail_calls_on_dead_peers() {
+  if (attendant_) {
+    tell_attendant_of_dead_peers();
+  }
   const auto find_dead = [this](const Operation& operation) -> std::pair<int, std::string> {
     for (auto ranks :
          {operation.call_.exchange.awaited_sources(), operation.call_.exchange.awaited_readers()}) {

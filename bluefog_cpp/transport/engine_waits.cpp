@@ -146,11 +146,15 @@ bool Engine::sleep(Lock& lock, Waiter& waiter, const Operation* operation) {
 }
 
 bool Engine::needs_polling() const noexcept {
-  return std::ranges::any_of(parts_.transports,
+  return (attendant_ && attendant_->is_busy()) ||
+         std::ranges::any_of(parts_.transports,
                              [](const auto& transport) { return transport->needs_polling(); });
 }
 
 bool Engine::has_background_work() const noexcept {
+  if (attendant_ && attendant_->is_busy()) {
+    return true;
+  }
   if (std::ranges::any_of(parts_.transports,
                           [](const auto& transport) { return transport->has_pending(); })) {
     return true;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bluefog_cpp/base/buffer_view.hpp"
 #include "bluefog_cpp/base/trace.hpp"
 #include "bluefog_cpp/base/weighted_rank.hpp"
 #include "bluefog_cpp/transport/message.hpp"
@@ -30,6 +31,8 @@ struct Outgoing {
 struct Incoming {
   WeightedRank source{};
   std::size_t bytes = 0;
+  /// On a device: where the message goes as it is; null: `receive` gets it.
+  std::byte* place = nullptr;
 };
 
 /// How the messages of several sources are used.
@@ -66,6 +69,9 @@ struct ExchangeSpec {
   bool overwrites_payload = false;
   /// With `Pace::Together`: bytes to combine; also runs without any source.
   std::size_t bytes = 0;
+  /// Where the memory is, of outgoing and incoming messages both. On a device `receive` is called
+  /// with whole messages, and what it does there is ordered by the channel's stream.
+  DeviceKind device = DeviceKind::Cpu;
   /// No further exchange follows in the same call.
   bool last = true;
 };

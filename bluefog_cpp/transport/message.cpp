@@ -18,7 +18,7 @@ std::string printable(std::string_view name) {
 }  // namespace
 
 std::string_view name_of(OpKind kind) noexcept {
-  switch (kind) {
+  switch (static_cast<OpKind>(static_cast<std::uint8_t>(kind) & 0x7fU)) {
     case OpKind::NeighborAllreduce:
       return "neighbor_allreduce";
     case OpKind::Allreduce:
@@ -41,6 +41,8 @@ std::string_view name_of(OpKind kind) noexcept {
       return "win_create";
     case OpKind::Duplicate:
       return "duplicate";
+    case OpKind::UseDevice:
+      return "use_device";
   }
   return "unknown operation";
 }
@@ -71,6 +73,7 @@ std::string Envelope::describe() const {
   if (kind != OpKind::Barrier) {
     text += count < 0 ? fmt::format("({}[any]", name_of(dtype))
                       : fmt::format("({}[{}]", name_of(dtype), count);
+    text += is_on_device(kind) ? " on CUDA" : "";
     if (name_hash != 0) {
       text += fmt::format(", name '{}'", printable(name));
     }

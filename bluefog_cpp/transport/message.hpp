@@ -25,9 +25,18 @@ enum class OpKind : std::uint8_t {
   /// Of messages only: windows make no calls that others must match.
   Window = 9,
   Duplicate = 10,
+  UseDevice = 11,
 };
 
-/// "neighbor_allreduce", "allreduce", …
+/// The kind of such a call whose buffers are on a device: other calls than those on the CPU.
+[[nodiscard]] constexpr OpKind on_device(OpKind kind) noexcept {
+  return static_cast<OpKind>(static_cast<std::uint8_t>(kind) | 0x80U);
+}
+[[nodiscard]] constexpr bool is_on_device(OpKind kind) noexcept {
+  return static_cast<std::uint8_t>(kind) >= 0x80U;
+}
+
+/// "neighbor_allreduce", "allreduce", …, wherever its buffers are.
 [[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
 
 /// Independent streams of messages between two ranks. Messages of one lane
@@ -78,7 +87,7 @@ struct Envelope {
     return count == other.count && name_hash == other.name_hash && kind == other.kind &&
            dtype == other.dtype;
   }
-  /// "neighbor_allreduce(float32[1024], name 'w')".
+  /// "neighbor_allreduce(float32[1024], name 'w')", "allreduce(float32[1024] on CUDA)".
   [[nodiscard]] std::string describe() const;
 };
 

@@ -62,6 +62,10 @@ class Operation : public Receiver {
   /// The one rank that makes this call too, or -1 where all ranks make it.
   [[nodiscard]] virtual int partner() const noexcept { return -1; }
 
+ protected:
+  /// The call's number, once the engine has taken it.
+  [[nodiscard]] std::uint64_t call_index() const noexcept { return call_.index; }
+
  private:
   friend class Engine;
   CallState call_;  // no braces, see `exchange`

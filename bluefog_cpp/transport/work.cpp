@@ -19,6 +19,14 @@ void Work::wait() const {
   }
 }
 
+void Work::synchronize() const {
+  if (pending_) {
+    pending_->synchronize();
+  } else {
+    wait();
+  }
+}
+
 bool Work::done() const noexcept {
   if (operation_) {
     return Engine::is_done(*operation_);

@@ -17,6 +17,8 @@ class Pending {
 
   /// As `Work::wait`.
   virtual void wait() = 0;
+  /// As `Work::synchronize`.
+  virtual void synchronize() { wait(); }
   /// As `Work::done`.
   [[nodiscard]] virtual bool done() const noexcept = 0;
 };
@@ -36,12 +38,14 @@ class [[nodiscard]] Work {
   /// Blocks until the call is complete and its result is in memory.
   ///
   /// The calling thread drives the transfers meanwhile. May be called again
-  /// and from any thread.
+  /// and from any thread. With buffers on a device it blocks until the call is launched there: what
+  /// comes later on their streams waits for the result, and the host does not.
   /// @throws MismatchError, PeerFailure, TimeoutError, TransportError: what went wrong in the call.
   void wait() const;
 
-  /// As `wait`: for CPU tensors the host's memory is all there is.
-  void synchronize() const { wait(); }
+  /// As `wait`, and with buffers on a device blocks until it is done with them.
+  /// @throws also NcclError and CudaError, for what went wrong on the device.
+  void synchronize() const;
 
   /// True if `wait` would return (or throw) at once. Never blocks, never throws; does not start
   /// what is only done on `wait`.

@@ -61,6 +61,7 @@ void CudaStandIn::check_entered(const std::string& call) {
 
 int CudaStandIn::injected(const std::string& call) {
   const std::scoped_lock lock(mutex_);
+  ++counts_[call];
   const auto failure = failures_.find({call, current_device()});
   return failure == failures_.end() ? 0 : std::exchange(failure->second, 0);
 }

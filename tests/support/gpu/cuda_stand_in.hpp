@@ -63,7 +63,7 @@ class CudaStandIn final : public gpu::CudaApi {
 
   void report(const std::string& mistake) { book_.report(mistake); }
   [[nodiscard]] std::vector<std::string> mistakes() const { return book_.mistakes(); }
-  /// Copies, launches, sends and receives so far, by name.
+  /// Calls and what was enqueued so far, by name.
   [[nodiscard]] std::map<std::string, int> counts() const;
 
  private:

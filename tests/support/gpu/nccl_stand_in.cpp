@@ -74,6 +74,7 @@ void NcclStandIn::destroy(gpu::CommHandle handle) {
 }
 
 void NcclStandIn::abort(gpu::CommHandle handle) {
+  check("ncclCommAbort");
   Comm& comm = comm_of(handle);
   {
     const std::scoped_lock lock(comm.clique->mutex);

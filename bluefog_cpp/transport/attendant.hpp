@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bluefog {
+
+/// Looks after what a complete call has left under way elsewhere, on a device. The engine drives it
+/// beside its transports, under its mutex; no call blocks.
+class Attendant {
+ public:
+  Attendant() = default;
+  Attendant(const Attendant&) = delete;
+  Attendant& operator=(const Attendant&) = delete;
+  virtual ~Attendant() = default;
+
+  /// @return whether something came to its end.
+  virtual bool attend() = 0;
+  /// While it is, `attend` has to be called now and then.
+  [[nodiscard]] virtual bool is_busy() const noexcept = 0;
+  /// Ranks without which what is under way does not end.
+  [[nodiscard]] virtual std::vector<int> awaited_ranks() const = 0;
+  /// `rank` has ended that call, which is complete here, with an error.
+  virtual void hear_failure(int rank, std::uint64_t call, const std::string& reason) = 0;
+  /// `rank` will not come any more.
+  virtual void hear_death(int rank, const std::string& obituary) = 0;
+};
+
+}  // namespace bluefog
