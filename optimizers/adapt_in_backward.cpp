@@ -29,18 +29,18 @@ void AdaptInBackward::on_ready(std::size_t bucket, std::size_t segment) {
   if (!communicates_ || phase_ == Phase::Late) {
     return;
   }
+  if (bucket < launched_) {  // the round goes on: its step may still come
+    throw StateError(fmt::format(
+        "rank {}, parameter '{}': got a gradient after it had been stepped with one; expected one "
+        "backward pass for each step (step_in_backward)",
+        context_.rank(), buckets_[bucket].segments()[segment].name));
+  }
   try {
     if (phase_ == Phase::Idle) {
       begin();
     }
     if (phase_ == Phase::Late) {
       return;
-    }
-    if (bucket < launched_) {
-      throw StateError(fmt::format(
-          "rank {}, parameter '{}': got a gradient after it had been stepped with one; expected one "
-          "backward pass for each step (step_in_backward)",
-          context_.rank(), buckets_[bucket].segments()[segment].name));
     }
     readiness_.note(bucket, segment);
     while (launched_ < buckets_.size() && readiness_.is_whole(launched_)) {
@@ -83,8 +83,8 @@ void AdaptInBackward::fail_round(std::string_view reason) {
   for (; launched_ < buckets_.size(); ++launched_) {
     context_.engine().refuse(reason);
   }
-  ++failed_rounds_;
   forget_round();
+  note_failed_round();
 }
 
 void AdaptInBackward::forget_round() {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -35,7 +34,7 @@ class AdaptInBackward final : public Algorithm {
 
   [[nodiscard]] bool allows_other_averages() const noexcept override { return true; }
   [[nodiscard]] std::size_t calls_due() const override { return buckets_.size() - launched_; }
-  [[nodiscard]] std::int64_t failed_rounds() const noexcept override { return failed_rounds_; }
+  [[nodiscard]] bool has_begun_round() const noexcept override { return phase_ != Phase::Idle; }
   void step(const Round& round, const StepBucket& step_bucket) override;
   void expect(bool communicates) override { communicates_ = communicates; }
   void drain() override;
@@ -65,7 +64,6 @@ class AdaptInBackward final : public Algorithm {
   BucketReadiness readiness_;
   /// Buckets that were stepped, and whose call was made.
   std::size_t launched_ = 0;
-  std::int64_t failed_rounds_ = 0;
   bool communicates_ = true;
   Phase phase_ = Phase::Idle;
   GradientHooks hooks_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/transport/context.hpp"
@@ -54,11 +55,14 @@ class Algorithm {
 
   /// Calls that the next `step` makes on the context: as many are refused if it cannot be made.
   [[nodiscard]] virtual std::size_t calls_due() const { return buckets_.size(); }
-  /// Rounds that failed during a backward pass, with all of their calls made or refused.
-  [[nodiscard]] virtual std::int64_t failed_rounds() const noexcept { return 0; }
+  /// `then` is called when a round has failed before its step, in the backward pass, with all of its
+  /// calls made or refused.
+  void when_round_fails(std::function<void()> then) { on_failed_round_ = std::move(then); }
 
-  /// Forgets a round that a backward pass has begun and that no step will end; its other calls have
-  /// been refused. Afterwards nothing of it writes into parameters or gradients.
+  /// Whether a backward pass has begun a round that waits for its step.
+  [[nodiscard]] virtual bool has_begun_round() const noexcept { return false; }
+  /// Forgets it; its other calls have been refused. Afterwards nothing of it writes into parameters
+  /// or gradients.
   virtual void forget_round() {}
 
   /// A step that communicates.
@@ -93,7 +97,16 @@ class Algorithm {
   virtual void restart() {}
 
  protected:
+  void note_failed_round() const {
+    if (on_failed_round_) {
+      on_failed_round_();
+    }
+  }
+
   std::vector<Bucket>& buckets_;
+
+ private:
+  std::function<void()> on_failed_round_;
 };
 
 }  // namespace bluefog::optimizers

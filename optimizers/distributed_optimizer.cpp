@@ -60,6 +60,8 @@ void DistributedOptimizer::restart() { state_->restart(); }
 
 NamedTensors DistributedOptimizer::algorithm_state() const { return state_->algorithm_->state(); }
 
+void DistributedOptimizer::refuse_step(std::string_view reason) { state_->refuse_step(reason); }
+
 std::int64_t DistributedOptimizer::step_count() const noexcept { return state_->step_count_; }
 
 std::int64_t DistributedOptimizer::round_count() const noexcept { return state_->round_count_; }

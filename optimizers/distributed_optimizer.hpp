@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "bluefog_cpp/transport/context.hpp"
@@ -69,7 +70,8 @@ class DistributedOptimizer {
   ///
   /// Parameters whose memory was replaced since the last step are taken back into their buckets
   /// first. If it throws, some buckets may have been stepped or averaged and others not; the next
-  /// step may be tried, after `restart` where the algorithm carries something from step to step.
+  /// step may be tried, after `restart` where the algorithm carries something from step to step. The
+  /// step counts all the same.
   /// @throws InvalidArgument naming the parameter if its dtype, shape or device has changed.
   /// @throws StateError if the wrapped optimizer's groups have changed, or a frozen parameter
   ///   now requires gradients.
@@ -133,7 +135,12 @@ class DistributedOptimizer {
   ///   incomplete.
   void load(torch::serialize::InputArchive& archive);
 
-  /// Calls of `step` that succeeded; and those among them that communicated.
+  /// Takes no part in the step that all ranks make next, as where there is no batch for it: the
+  /// others hear `reason` in theirs. It counts as made. Local; nothing is stepped.
+  void refuse_step(std::string_view reason);
+
+  /// Calls of `step`, and those among them that communicated; failed ones included, so that ranks
+  /// which do not hear of a failure and those that do go on with the same round.
   [[nodiscard]] std::int64_t step_count() const noexcept;
   [[nodiscard]] std::int64_t round_count() const noexcept;
 

@@ -86,6 +86,11 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   if (algorithm_->averages_with_neighbors() && !options.plans) {
     options_.schedule = mixing_of(options, context_->size());
   }
+  algorithm_->when_round_fails([this] {
+    if (!is_stepping_) {
+      end_step();
+    }
+  });
   algorithm_->expect(communicates_next());
 }
 
@@ -174,7 +179,41 @@ const Round* DistributedOptimizer::State::begin_in_backward() {
   return &*begun_round_;
 }
 
+// It counts whether or not it fails, on every rank: some ranks may not hear of a failure, and all go
+// on with the same round.
 void DistributedOptimizer::State::step() {
+  is_stepping_ = true;
+  try {
+    take_step();
+  } catch (...) {
+    end_step();
+    throw;
+  }
+  end_step();
+}
+
+void DistributedOptimizer::State::end_step() {
+  is_stepping_ = false;
+  begun_round_.reset();
+  round_count_ += communicates_next() ? 1 : 0;
+  ++step_count_;
+  algorithm_->expect(communicates_next());
+}
+
+// Other ranks make `call_count` calls in the step that comes, which this one makes no part of.
+void DistributedOptimizer::State::abandon_step(std::size_t call_count, std::string_view reason) {
+  for (std::size_t i = 0; i < call_count; ++i) {
+    context_->engine().refuse(reason);
+  }
+  algorithm_->forget_round();
+  end_step();
+}
+
+void DistributedOptimizer::State::refuse_step(std::string_view reason) {
+  abandon_step(calls_due(), reason);
+}
+
+void DistributedOptimizer::State::take_step() {
   const bool communicates = communicates_next();
   const std::size_t call_count = calls_due();
   Round round;
@@ -187,28 +226,24 @@ void DistributedOptimizer::State::step() {
       issued = call_count;  // from here on the algorithm accounts for its calls
     });
   } catch (...) {
-    forget_round();
+    algorithm_->forget_round();
     throw;
   }
-  begun_round_.reset();
   if (communicates) {
     algorithm_->step(round, step_bucket_);
     buffers_.after_round();
-    ++round_count_;
   } else {
     algorithm_->step_alone(step_bucket_);
   }
-  ++step_count_;
-  algorithm_->expect(communicates_next());
 }
 
 at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
   if (!closure) {
-    run_round(*context_, calls_due(), [this](std::size_t&) {
-      throw InvalidArgument(fmt::format(
-          "rank {}, step: expected a closure that evaluates the model, found an empty one",
-          context_->rank()));
-    });
+    const std::string reason = fmt::format(
+        "rank {}, step: expected a closure that evaluates the model, found an empty one",
+        context_->rank());
+    refuse_step(reason);
+    throw InvalidArgument(reason);
   }
   if (!local_step_->needs_closure()) {
     at::Tensor loss = evaluate(closure);
@@ -228,25 +263,22 @@ at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
 
 at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
   const torch::AutoGradMode grad_mode(true);
-  const std::int64_t failed_before = algorithm_->failed_rounds();
+  const std::int64_t steps_before = step_count_;
+  const auto refuse = [&](std::string_view reason) {
+    // The others average in this step: they hear that this rank does not.
+    if (step_count_ == steps_before) {
+      refuse_step(reason);
+    }
+  };
   try {
     return closure();
+  } catch (const std::exception& error) {
+    refuse(error.what());
+    throw;
   } catch (...) {
-    // The others average in this step: they hear that this rank does not.
-    const bool has_ended = algorithm_->failed_rounds() != failed_before;
-    try {
-      run_round(*context_, has_ended ? 0 : calls_due(), [](std::size_t&) { throw; });
-    } catch (...) {
-      forget_round();
-      throw;
-    }
+    refuse("an exception of an unknown type");
     throw;
   }
-}
-
-void DistributedOptimizer::State::forget_round() {
-  begun_round_.reset();
-  algorithm_->forget_round();
 }
 
 void DistributedOptimizer::State::drain() {
@@ -369,6 +401,10 @@ void DistributedOptimizer::State::skip_steps(std::int64_t count) {
 }
 
 void DistributedOptimizer::State::restart() {
+  if (algorithm_->has_begun_round()) {
+    refuse_step(fmt::format("rank {} has called restart between a backward pass and its step",
+                            context_->rank()));
+  }
   take_back_parameters();
   algorithm_->discard();
   algorithm_->restart();

@@ -31,6 +31,7 @@ class DistributedOptimizer::State {
   void set_averaging(Averaging averaging);
   void skip_steps(std::int64_t count);
   void restart();
+  void refuse_step(std::string_view reason);
 
   [[nodiscard]] bool communicates_next() const {
     return (step_count_ + 1) % options_.num_steps_per_communication == 0;
@@ -65,10 +66,13 @@ class DistributedOptimizer::State {
   void take_back_parameters();
   Round next_round();
   const Round* begin_in_backward();
-  void forget_round();
+  void take_step();
+  void end_step();
+  void abandon_step(std::size_t call_count, std::string_view reason);
   [[nodiscard]] std::shared_ptr<const NeighborPlan> checked(NeighborPlan plan,
                                                             std::string_view where) const;
 
+  bool is_stepping_ = false;
   /// Of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
   std::shared_ptr<const NeighborPlan> next_plan_;

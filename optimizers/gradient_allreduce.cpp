@@ -100,7 +100,7 @@ void GradientAllreduce::finish_round() {
   try {
     wait_all(works_);
   } catch (...) {
-    ++failed_rounds_;
+    note_failed_round();
     throw;
   }
   apply_flags();
@@ -114,7 +114,7 @@ void GradientAllreduce::fail_round(std::string_view reason) {
       context_.engine().refuse(reason);
     }
     phase_ = Phase::Idle;
-    ++failed_rounds_;
+    note_failed_round();
   }
 }
 

@@ -39,7 +39,7 @@ class GradientAllreduce final : public Algorithm {
 
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
   [[nodiscard]] std::size_t calls_due() const override;
-  [[nodiscard]] std::int64_t failed_rounds() const noexcept override { return failed_rounds_; }
+  [[nodiscard]] bool has_begun_round() const noexcept override { return phase_ == Phase::Backward; }
   void step(const Round& round, const StepBucket& step_bucket) override;
   void step_alone(const StepBucket& step_bucket) override;
   void expect(bool communicates) override { communicates_ = communicates; }
@@ -72,7 +72,6 @@ class GradientAllreduce final : public Algorithm {
   std::vector<std::vector<char>> has_gradient_;
   BucketReadiness readiness_;
   std::size_t launched_ = 0;
-  std::int64_t failed_rounds_ = 0;
   bool communicates_ = true;
   Phase phase_ = Phase::Idle;
   GradientHooks hooks_;

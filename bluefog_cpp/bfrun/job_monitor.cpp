@@ -13,8 +13,18 @@ constexpr int kMostNames = 16;
 constexpr int kRefusedByMpirun = 213;
 constexpr int kUsageCode = 2;
 
+// Peers may see that a killed rank's connections close, and end of that, before its parent sees it.
+// A rank that aborts, or is told to end, may well do so because another one has ended.
+bool is_killed(const RankReport& report) {
+  return report.killed_by != 0 && report.killed_by != SIGABRT && report.killed_by != SIGTERM;
+}
+
+std::int64_t place_of(const RankReport& report, std::chrono::microseconds lead) {
+  return report.ended_at_us - (is_killed(report) ? lead.count() : 0);
+}
+
 bool ended_earlier(const RankReport& one, const RankReport& other) {
-  return one.ended_at_us < other.ended_at_us;
+  return place_of(one, JobMonitor::kHold) < place_of(other, JobMonitor::kHold);
 }
 
 void insert_by_time(std::vector<RankReport>& reports, const RankReport& report) {
@@ -88,6 +98,9 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
             ? std::string()
             : fmt::format("; expected flags that it knows, found --extra-mpi-flags '{}'",
                           job_.extra_mpi_flags)));
+  }
+  if (mpirun.killed_by != 0 && ending_signal_ == 0) {
+    lines.push_back(fmt::format("mpirun was killed by signal {}", name_of_signal(mpirun.killed_by)));
   }
   if (!job_.fault_tolerant || ending_signal_ != 0) return lines;
   // A rank that exits with a code ends the job under fault tolerance too.

@@ -109,9 +109,12 @@ std::string describe_end(const RankReport& report) {
   const std::string who =
       fmt::format("rank {} on host {} (pid {})", report.rank, report.host, report.pid);
   if (report.killed_by == 0) return fmt::format("{} exited with code {}", who, report.exit_code);
-  const char* name = sigabbrev_np(report.killed_by);
-  return fmt::format("{} was killed by signal {}{}", who, report.killed_by,
-                     name == nullptr ? std::string() : fmt::format(" (SIG{})", name));
+  return fmt::format("{} was killed by signal {}", who, name_of_signal(report.killed_by));
+}
+
+std::string name_of_signal(int number) {
+  const char* const name = sigabbrev_np(number);
+  return name == nullptr ? fmt::format("{}", number) : fmt::format("{} (SIG{})", number, name);
 }
 
 }  // namespace bluefog::launcher

@@ -65,4 +65,7 @@ class ReportFilter {
 /// `rank 2 on host a (pid 17) was killed by signal 9 (SIGKILL)`.
 [[nodiscard]] std::string describe_end(const RankReport& report);
 
+/// "9 (SIGKILL)".
+[[nodiscard]] std::string name_of_signal(int number);
+
 }  // namespace bluefog::launcher

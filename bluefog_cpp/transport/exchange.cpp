@@ -247,7 +247,7 @@ bool Exchange::consume_together(PeerWord& word) {
       const auto bytes = sources_[i].transport->readable(sources_[i].rank, spec_.lane);
       pieces_[i] = {.data = bytes.data(), .weight = sources_[i].weight, .source_index = i};
       if (bytes.empty()) {
-        throw_if_aborted(sources_[i]);
+        throw_if_aborted(sources_[i], word);
       }
       here = std::min(here, bytes.size());
     }
@@ -284,7 +284,7 @@ bool Exchange::consume_each(PeerWord& word) {
     while (source.used < source.bytes) {
       const auto bytes = source.transport->readable(source.rank, spec_.lane);
       if (bytes.empty()) {
-        throw_if_aborted(source);
+        throw_if_aborted(source, word);
         break;
       }
       const Piece piece{.data = bytes.data(), .weight = source.weight, .source_index = i};
@@ -308,10 +308,13 @@ void Exchange::finish(Source& source) {
   --unfinished_sources_;
 }
 
-void Exchange::throw_if_aborted(const Source& source) const {
+void Exchange::throw_if_aborted(const Source& source, const PeerWord& word) const {
   if (const auto reason = source.transport->aborted(source.rank, spec_.lane)) {
-    throw PeerFailure(source.rank, fmt::format("{}: rank {} gave up in the middle of it: {}",
-                                               call_text(), source.rank, *reason));
+    // The word about it, which comes first, has room for more.
+    const std::string* const said = word.refusal(source.rank, id_.call());
+    throw PeerFailure(source.rank,
+                      fmt::format("{}: rank {} gave up in the middle of it: {}", call_text(),
+                                  source.rank, said != nullptr ? *said : *reason));
   }
 }
 

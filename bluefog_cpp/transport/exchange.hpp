@@ -222,7 +222,7 @@ class Exchange {
   bool consume_together(PeerWord& word);
   bool consume_each(PeerWord& word);
   void finish(Source& source);
-  void throw_if_aborted(const Source& source) const;
+  void throw_if_aborted(const Source& source, const PeerWord& word) const;
   /// @throws PeerFailure if that rank has told that it ended this call with an error.
   void throw_if_refused(const Source& source, const PeerWord& word) const;
   void throw_if_given_up(const PeerWord& word) const;

@@ -143,6 +143,10 @@ void bind_optimizers(py::module_& module) {
       .def(
           "drain", [](PythonOptimizer& o) { o.distributed->drain(); }, WithoutGil())
       .def(
+          "refuse_step",
+          [](PythonOptimizer& o, const std::string& reason) { o.distributed->refuse_step(reason); },
+          py::arg("reason"), WithoutGil())
+      .def(
           "restart", [](PythonOptimizer& o) { o.distributed->restart(); }, WithoutGil())
       .def(
           "set_next_plan",

@@ -67,6 +67,26 @@ TEST(JobMonitor, NamesTheRankThatDiedFirstFirst) {
   EXPECT_EQ(monitor.exit_code({0, SIGKILL}), 137);
 }
 
+// Its peers may see that before its parent does.
+TEST(JobMonitor, NamesAKilledRankBeforeThoseThatEndSoonOfIt) {
+  JobMonitor monitor({.ranks = 3});
+  const auto begin = JobMonitor::Clock::now();
+  for (int rank = 0; rank < 3; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+  static_cast<void>(monitor.take(ended(0, 1, 0, 5'000), begin));
+  static_cast<void>(monitor.take(ended(1, 0, SIGKILL, 9'000), begin));
+  static_cast<void>(monitor.take(ended(2, 0, SIGKILL, 400'000), begin));
+  EXPECT_THAT(monitor.due_lines(begin + JobMonitor::kHold),
+              ElementsAre(HasSubstr("rank 1 on"), HasSubstr("rank 0 on"), HasSubstr("rank 2 on")));
+  EXPECT_EQ(monitor.exit_code({1, 0}), 137);
+}
+
+TEST(JobMonitor, SaysThatMpirunWasKilled) {
+  JobMonitor monitor({.ranks = 1});
+  static_cast<void>(monitor.take(started(0)));
+  EXPECT_THAT(monitor.closing_lines({0, SIGSEGV}),
+              ElementsAre("mpirun was killed by signal 11 (SIGSEGV)"));
+}
+
 TEST(JobMonitor, ARankThatSaidThatItExitsIsNamedOnce) {
   JobMonitor monitor({.ranks = 2});
   const auto begin = JobMonitor::Clock::now();

@@ -101,8 +101,7 @@ class DistributedStep:
         if self._reevaluates:
             self._set_closure(closure)
         elif closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+            loss = self._evaluate(closure)
         self._unscale()
         try:
             plan = self._prepare(before)
@@ -116,6 +115,17 @@ class DistributedStep:
             self._closure = None
             self._passes.clear()
         return self._loss if self._reevaluates else loss
+
+    def _evaluate(self, closure: Callable) -> Any:
+        steps = self.core.step_count
+        try:
+            with torch.enable_grad():
+                return closure()
+        except BaseException as error:
+            if self.core.step_count == steps:  # else a backward pass has told the others
+                self.core.refuse_step(f"rank {self.context.rank}, step: the closure raised "
+                                      f"{type(error).__name__}: {error}")
+            raise
 
     def makes_state_only(self) -> bool:
         """Whether torch.distributed.checkpoint calls: it steps an optimizer that has no state yet, with
@@ -163,8 +173,7 @@ class DistributedStep:
                 self.core.set_next_plan(plan.plan, plan.checked)
             return plan
         except Exception as error:
-            for _ in range(self.core.bucket_count if communicates else 0):
-                self.context.refuse(str(error))
+            self.core.refuse_step(str(error))
             raise
 
     def _check_models(self) -> None:

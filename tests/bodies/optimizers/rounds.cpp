@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "bluefog_cpp/base/error.hpp"
 #include "ops/collectives.hpp"
 #include "tests/bodies/optimizers/support.hpp"
@@ -73,6 +75,43 @@ TEST(Rounds, GradientAllreduceAddsUpGradients) {
         x = x - kStep * 2 * gradients(x.expand({context.size(), -1})).mean(0);
       }
       EXPECT_CLOSE(point.x(), x);
+    }
+  });
+}
+
+// With one peer a round only some of the others hear of it.
+TEST(Rounds, AFailedRoundCountsOnAllRanks) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    for (const bool in_backward : {false, true}) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(0);
+      torch::optim::SGD sgd(point.parameters(), kStep);
+      DistributedOptimizerOptions options = every(AlgorithmKind::AdaptThenCombine, 1);
+      options.schedule = topology::one_peer_exponential(context.size());
+      options.step_in_backward = in_backward;
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      for (int step = 0; step < 6; ++step) {
+        const auto closure = [&] {
+          if (step == 2 && context.rank() == 1) {
+            throw std::runtime_error("no batch");
+          }
+          optimizer.zero_grad();
+          at::Tensor loss = problem.loss(point.x());
+          loss.backward();
+          return loss;
+        };
+        try {
+          optimizer.step(closure);
+        } catch (const std::exception& error) {
+          EXPECT_EQ(step, 2);
+          EXPECT_THAT(error.what(), HasSubstr("no batch"));
+        }
+        EXPECT_EQ(optimizer.round_count(), step + 1);
+        meet(context);
+        if (step == 2) {
+          optimizer.restart();
+        }
+      }
     }
   });
 }
