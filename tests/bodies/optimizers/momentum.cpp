@@ -219,7 +219,7 @@ TEST(Momentum, AboveAHalfDecentLamExpectsPlansThatStay) {
         optimizer.restart();
       }
       train(optimizer, point, problem);
-      EXPECT_EQ(optimizer.round_count(), 2);
+      EXPECT_EQ(optimizer.round_count(), beta > 0.5 ? 3 : 2);  // a failed one counts
     }
   });
 }
