@@ -1,6 +1,6 @@
 """Every algorithm of the core, around any optimizer of `torch.optim`."""
 
-from typing import Any, Iterable, Sequence, Union
+from typing import Any, Sequence, Union
 
 import networkx as nx
 import torch
@@ -71,10 +71,12 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     runtime = current()
     if not isinstance(algorithm, str):
         raise InvalidArgument(f"algorithm: expected a name, found {algorithm!r}")
+    if not isinstance(step_in_backward, bool):
+        raise InvalidArgument(f"step_in_backward: expected True or False, found {step_in_backward!r}")
     if algorithm in _HAS_MOMENTUM:
         _check_without_momentum(optimizer, algorithm)
     chosen = {"global_period_rounds": global_period_rounds, "momentum": momentum,
-              "bucket_bytes": bucket_bytes, "step_in_backward": bool(step_in_backward)}
+              "bucket_bytes": bucket_bytes, "step_in_backward": step_in_backward}
     return wrap(optimizer, AlgorithmOptimizer, "DecentralizedOptimizer", model, algorithm,
                 num_steps_per_communication, {"algorithm": algorithm, "graphs": graphs, **chosen},
                 schedule=_schedule_of(runtime, graphs), **chosen)
@@ -99,7 +101,8 @@ def _schedule_of(runtime: Runtime, graphs: Union[None, Graphs]) -> Any:
         return core.make_schedule(graphs, runtime.size, runtime.context.local_size)
     if isinstance(graphs, nx.DiGraph):
         return core.static_schedule(topology_util.to_mixing_matrix(graphs))
-    matrices = list(graphs) if isinstance(graphs, Iterable) else [graphs]
+    # Generators of schedules have no end.
+    matrices = list(graphs) if isinstance(graphs, (list, tuple)) else [graphs]
     wrong = [graph for graph in matrices if not isinstance(graph, nx.DiGraph)]
     if wrong or not matrices:
         raise InvalidArgument("graphs: expected a name of `bftopo list`, a networkx.DiGraph or "

@@ -13,7 +13,7 @@ import torch
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument
-from bluefog_cpp.torch import _plans
+from bluefog_cpp.torch import _plans, _steering
 from bluefog_cpp.torch._deprecation import renamed
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
@@ -68,8 +68,8 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
     Raises InvalidArgument, MismatchError, PeerFailure, TimeoutError.
     """
     runtime = current()
-    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = runtime.source("neighbor_allreduce", tensor, name)
+    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     result = core.fresh_like(source)
     _run(runtime, source, result, step, name)
     return like(result, tensor)
@@ -83,8 +83,8 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = 
                         name: Optional[str] = None) -> torch.Tensor:
     """`neighbor_allreduce` in place: no memory is needed for the result."""
     runtime = current()
-    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = runtime.source("neighbor_allreduce", tensor, name)
+    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     _run(runtime, source, source, step, name)
     return store(source, tensor)
 
@@ -98,11 +98,11 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optiona
                                    name: Optional[str] = None) -> int:
     """Starts `neighbor_allreduce`; the tensor may not change until its handle was waited for."""
     runtime = current()
-    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = runtime.source("neighbor_allreduce", tensor, name)
+    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     result = core.fresh_like(source)
-    work = core.start_neighbor_allreduce(runtime.context, source, result, step.plan, step.checked,
-                                         name or "")
+    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, result, step.plan,
+                                                          step.checked, name or ""))
     return runtime.add(work, lambda _: like(result, tensor), step.failed)
 
 
@@ -115,10 +115,10 @@ def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: Option
                                     name: Optional[str] = None) -> int:
     """Starts `neighbor_allreduce_`."""
     runtime = current()
-    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     source = runtime.source("neighbor_allreduce", tensor, name)
-    work = core.start_neighbor_allreduce(runtime.context, source, source, step.plan, step.checked,
-                                         name or "")
+    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
+    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, source, step.plan,
+                                                          step.checked, name or ""))
     return runtime.add(work, lambda _: store(source, tensor), step.failed)
 
 
@@ -128,11 +128,8 @@ def _neighbor_step(runtime: Runtime, *arguments) -> _plans.Step:
 
 def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _plans.Step,
          name: Optional[str]) -> None:
-    try:
-        core.neighbor_allreduce(runtime.context, source, result, step.plan, step.checked, name or "")
-    except BaseException:
-        step.failed()
-        raise
+    step.run(lambda: core.neighbor_allreduce(runtime.context, source, result, step.plan, step.checked,
+                                             name or ""))
 
 
 # ---- hierarchical_neighbor_allreduce
@@ -171,11 +168,11 @@ def hierarchical_neighbor_allreduce_nonblocking(
 
 
 def _start_hierarchical(runtime, tensor, self_weight, src, dst, enable_topo_check, name) -> int:
+    result = runtime.source("hierarchical_neighbor_allreduce", tensor, name, copied)
     step = runtime.or_refuse(
         lambda: _plans.machine_plan(runtime, self_weight, src, dst, enable_topo_check))
-    result = runtime.source("hierarchical_neighbor_allreduce", tensor, name, copied)
-    work = core.start_hierarchical_neighbor_allreduce(runtime.context, result, step.plan,
-                                                      step.checked, name or "")
+    work = step.run(lambda: core.start_hierarchical_neighbor_allreduce(
+        runtime.context, result, step.plan, step.checked, name or ""))
     return runtime.add(work, lambda _: like(result, tensor), step.failed)
 
 
@@ -216,6 +213,10 @@ def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
 
 
 def _allreduce(average: bool, in_machine: bool) -> Callable:
+    runtime = current()
+    for argument, value in (("average", average), ("is_hierarchical_local", in_machine)):
+        runtime.or_refuse(lambda: _plans.check_argument(runtime, "allreduce", argument,
+                                                        _steering.switch, value))
     return lambda context, buffer, name: core.start_allreduce(context, buffer, average, in_machine,
                                                               name)
 
@@ -303,10 +304,11 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
                                    name: Optional[str] = None) -> int:
     """Starts `neighbor_allgather`."""
     runtime = current()
+    source = runtime.source("neighbor_allgather", tensor, name)
     step = runtime.or_refuse(
         lambda: _plans.gather_plan(runtime, src_ranks, dst_ranks, enable_topo_check))
-    source = runtime.source("neighbor_allgather", tensor, name)
-    work = core.start_neighbor_allgather(runtime.context, source, step.plan, step.checked, name or "")
+    work = step.run(lambda: core.start_neighbor_allgather(runtime.context, source, step.plan,
+                                                          step.checked, name or ""))
     return runtime.add(work, lambda result: like(result, tensor), step.failed)
 
 

@@ -106,9 +106,9 @@ class DistributedStep:
         try:
             plan = self._prepare(before)
             optimizer_step(self.core)
-        except BaseException:
+        except BaseException as error:
             if plan is not None:
-                plan.failed()
+                plan.failed(error)
             raise
         finally:
             self._skips_local_step = False
@@ -170,7 +170,7 @@ class DistributedStep:
             self._check_models()
             plan = before() if communicates else None
             if plan is not None:
-                self.core.set_next_plan(plan.plan, plan.checked)
+                plan.run(lambda: self.core.set_next_plan(plan.plan, plan.checked))
             return plan
         except Exception as error:
             self.core.refuse_step(str(error))

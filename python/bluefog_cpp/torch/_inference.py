@@ -35,14 +35,15 @@ def InferDestinationFromSourceRanks(src_ranks: Sequence[int],
 def _gathered(ranks, what) -> numpy.ndarray:
     """Row i marks the ranks that rank i named."""
     runtime = current()
+    ranks = list(ranks)
 
     def row():
         wrong = [r for r in ranks if not 0 <= r < runtime.size or r == runtime.rank]
-        if wrong or len(set(ranks)) != len(list(ranks)):
+        if wrong or len(set(ranks)) != len(ranks):
             raise InvalidArgument(f"rank {runtime.rank}, {what}: expected different other ranks below "
-                                  f"{runtime.size}, found {list(ranks)}")
+                                  f"{runtime.size}, found {ranks}")
         marks = torch.zeros(1, runtime.size, dtype=torch.uint8)
-        marks[0, list(ranks)] = 1
+        marks[0, ranks] = 1
         return marks
 
     return allgather(runtime.or_refuse(row), name=what).numpy()

@@ -223,6 +223,19 @@ class PushSumOptimizer(DistributedOptimizer):
         return _plans.static_plan(runtime.topology)._replace(plan=pushes)
 
 
+def _check_wrapping(optimizer: Any, maker: str, num_steps_per_communication: Any) -> None:
+    where = f"rank {current().rank}, {maker}"
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidArgument(f"{where}: expected a torch.optim.Optimizer, found "
+                              f"{type(optimizer).__name__}")
+    if isinstance(optimizer, DistributedOptimizer):
+        raise InvalidArgument(f"{where}: expected a plain optimizer, found one that is distributed "
+                              "already")
+    if not isinstance(num_steps_per_communication, int) or num_steps_per_communication < 1:
+        raise InvalidArgument(f"{where}: num_steps_per_communication: expected 1 or more, found "
+                              f"{num_steps_per_communication!r}")
+
+
 def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Models, algorithm: str,
          num_steps_per_communication: int, choices: Optional[Dict[str, Any]] = None,
          **options: Any) -> Any:
@@ -231,13 +244,7 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
     maker: the public function that wraps. choices: what its caller chose. options: further ones of
     the core's.
     """
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise InvalidArgument(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
-    if isinstance(optimizer, DistributedOptimizer):
-        raise InvalidArgument("expected a plain optimizer, found one that is distributed already")
-    if not isinstance(num_steps_per_communication, int) or num_steps_per_communication < 1:
-        raise InvalidArgument("num_steps_per_communication: expected 1 or more, found "
-                              f"{num_steps_per_communication!r}")
+    current().or_refuse(lambda: _check_wrapping(optimizer, maker, num_steps_per_communication))
     base = type(optimizer)
     wrapped_class = type(base.__name__, (kind, base), {"__doc__": base.__doc__,
                                                        "__module__": base.__module__})

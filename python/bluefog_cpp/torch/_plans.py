@@ -1,9 +1,10 @@
 """From the weights of a call to this rank's part of an averaging step."""
 
-from typing import Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Union
 
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, StateError
+from bluefog_cpp.errors import InvalidArgument, LateMismatchError, StateError
+from bluefog_cpp.torch import _steering
 from bluefog_cpp.torch._runtime import Runtime, Topology
 
 DstWeights = Union[Sequence[int], Mapping[int, float]]
@@ -16,26 +17,45 @@ class Step(NamedTuple):
     """Whether the ranks' parts are compared before any data moves."""
     topology: Optional[Topology] = None
     """That whose parts are compared in this call."""
+    compared_before: Optional[int] = None
 
-    def failed(self) -> None:
-        """The call failed, here as on all ranks: the next one compares again."""
-        if self.topology is not None:
-            self.topology.is_checked = False
+    def failed(self, error: BaseException) -> None:
+        """A call that compares fails on all ranks or on none: the next one compares again. What failed
+        with a late error was an earlier one."""
+        if self.topology is not None and not isinstance(error, LateMismatchError):
+            self.topology.comparison.graph = self.compared_before
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """`call()`, which is this call or begins it."""
+        try:
+            return call()
+        except BaseException as error:
+            self.failed(error)
+            raise
 
 
 def send_weights(ranks: DstWeights) -> Dict[int, float]:
     """Ranks with the weight that each is sent with; those of a list are sent with 1."""
     if isinstance(ranks, Mapping):
         return {int(rank): float(weight) for rank, weight in ranks.items()}
-    return dict.fromkeys(_without_repeats(ranks, "dst_weights"), 1.0)
+    return dict.fromkeys((int(rank) for rank in ranks), 1.0)
 
 
 def static_plan(topology: Topology) -> Step:
-    """The topology's part; to be compared with the other ranks' the first time."""
-    if topology.is_checked:
+    """The topology's part; to be compared with the other ranks' in the first call on it."""
+    if topology.comparison.graph == topology.plan.graph:
         return Step(topology.plan, False)
-    topology.is_checked = True
-    return Step(topology.plan, True, topology)
+    before, topology.comparison.graph = topology.comparison.graph, topology.plan.graph
+    return Step(topology.plan, True, topology, before)
+
+
+def check_argument(runtime: Runtime, call: str, name: str, check: Callable[[Any], None],
+                   value: Any) -> None:
+    """Raises InvalidArgument that says where the value was given."""
+    try:
+        check(value)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"rank {runtime.rank}, {call}: {name}: {error}") from None
 
 
 def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
@@ -43,11 +63,17 @@ def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
                   enable_topo_check: bool) -> Step:
     """For `neighbor_allreduce`: static without arguments, dynamic with `dst_weights`, else the
     topology's edges with weights of the call."""
+    call = "neighbor_allreduce"
+    for name, check, value in (("self_weight", _steering.weight, self_weight),
+                               ("src_weights", _steering.rank_weights, src_weights),
+                               ("dst_weights", _steering.receivers, dst_weights),
+                               ("enable_topo_check", _steering.switch, enable_topo_check)):
+        check_argument(runtime, call, name, check, value)
     if self_weight is None and src_weights is None and dst_weights is None:
         return static_plan(runtime.topology)
     if self_weight is None or src_weights is None:
         raise InvalidArgument(
-            f"rank {runtime.rank}: expected self_weight and src_weights together"
+            f"rank {runtime.rank}, {call}: expected self_weight and src_weights together"
             f"{'' if dst_weights is None else ' where dst_weights is given'}, found "
             f"{'no self_weight' if self_weight is None else 'no src_weights'}")
     src = {int(rank): float(weight) for rank, weight in src_weights.items()}
@@ -59,7 +85,7 @@ def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
     strangers = sorted(set(src) - set(static.src_ranks))
     if strangers:
         raise InvalidArgument(
-            f"rank {runtime.rank}: src_weights without dst_weights: expected in-neighbours of the "
+            f"rank {runtime.rank}, {call}: src_weights without dst_weights: expected in-neighbours of the "
             f"topology, which are {static.src_ranks}, found {strangers}")
     # Neighbours that are left out send all the same.
     src = {rank: src.get(rank, 0.0) for rank in static.src_ranks}
@@ -72,15 +98,22 @@ def machine_plan(runtime: Runtime, self_weight: Optional[float],
                  src_machine_weights: Optional[Mapping[int, float]],
                  dst_machine_weights: Optional[DstWeights], enable_topo_check: bool) -> Step:
     """For `hierarchical_neighbor_allreduce`."""
+    call = "hierarchical_neighbor_allreduce"
+    for name, check, value in (("self_weight", _steering.weight, self_weight),
+                               ("src_machine_weights", _steering.machine_weights, src_machine_weights),
+                               ("dst_machine_weights", _steering.receiving_machines,
+                                dst_machine_weights),
+                               ("enable_topo_check", _steering.switch, enable_topo_check)):
+        check_argument(runtime, call, name, check, value)
     given = (self_weight, src_machine_weights, dst_machine_weights)
     if all(value is None for value in given):
         if runtime.machine_topology is None:
             raise StateError(
-                f"rank {runtime.rank}: hierarchical_neighbor_allreduce expected a machine topology "
+                f"rank {runtime.rank}, {call}: expected a machine topology "
                 "or weights; call set_machine_topology first")
         return static_plan(runtime.machine_topology)
     if any(value is None for value in given):
-        raise InvalidArgument(f"rank {runtime.rank}: expected self_weight, src_machine_weights and "
+        raise InvalidArgument(f"rank {runtime.rank}, {call}: expected self_weight, src_machine_weights and "
                               "dst_machine_weights together, or none of them")
     context = runtime.context
     src = {int(rank): float(weight) for rank, weight in src_machine_weights.items()}
@@ -92,18 +125,16 @@ def machine_plan(runtime: Runtime, self_weight: Optional[float],
 def gather_plan(runtime: Runtime, src_ranks: Optional[Sequence[int]],
                 dst_ranks: Optional[Sequence[int]], enable_topo_check: bool) -> Step:
     """For `neighbor_allgather`."""
+    call = "neighbor_allgather"
+    for name, check, value in (("src_ranks", _steering.receivers, src_ranks),
+                               ("dst_ranks", _steering.receivers, dst_ranks),
+                               ("enable_topo_check", _steering.switch, enable_topo_check)):
+        check_argument(runtime, call, name, check, value)
     if src_ranks is None and dst_ranks is None:
         return static_plan(runtime.topology)
     if src_ranks is None or dst_ranks is None:
-        raise InvalidArgument(f"rank {runtime.rank}: expected src_ranks and dst_ranks together, or "
+        raise InvalidArgument(f"rank {runtime.rank}, {call}: expected src_ranks and dst_ranks together, or "
                               "none of them")
-    src = dict.fromkeys(_without_repeats(src_ranks, "src_ranks"), 1.0)
-    dst = dict.fromkeys(_without_repeats(dst_ranks, "dst_ranks"), 1.0)
+    src = dict.fromkeys((int(rank) for rank in src_ranks), 1.0)
+    dst = dict.fromkeys((int(rank) for rank in dst_ranks), 1.0)
     return Step(core.NeighborPlan(runtime.rank, runtime.size, 1.0, src, dst), enable_topo_check)
-
-
-def _without_repeats(ranks: Iterable[int], what: str) -> Sequence[int]:
-    ranks = [int(rank) for rank in ranks]
-    if len(set(ranks)) != len(ranks):
-        raise InvalidArgument(f"{what}: expected each rank once, found {ranks}")
-    return ranks

@@ -16,10 +16,18 @@ from bluefog_cpp.errors import Error, InvalidArgument, NotInitialized
 from bluefog_cpp.torch._tensors import elements
 
 
+class Comparison:
+    """Which graph's parts the ranks have compared last, as its digest: the same on all ranks."""
+
+    def __init__(self) -> None:
+        self.graph: Optional[int] = None
+
+
 class Topology:
     """A static graph with this rank's part of it."""
 
-    def __init__(self, graph: nx.DiGraph, is_weighted: bool, own: int, what: str, count: int):
+    def __init__(self, graph: nx.DiGraph, is_weighted: bool, own: int, what: str, count: int,
+                 comparison: "Comparison"):
         if not isinstance(graph, nx.DiGraph):
             raise TypeError(f"topology: expected a networkx.DiGraph, found {type(graph).__name__}")
         if graph.number_of_nodes() != count:
@@ -32,8 +40,7 @@ class Topology:
         self.plan.graph = _digest(matrix)
         self.is_default = False
         """Whether nobody has asked for it."""
-        self.is_checked = False
-        """Whether a call has found the ranks' parts to agree."""
+        self.comparison = comparison
 
     def equals(self, graph: nx.DiGraph, is_weighted: bool) -> bool:
         return (self.is_weighted == is_weighted
@@ -50,7 +57,7 @@ class InFlight(NamedTuple):
     """A call that was started. `work` has `wait` and `done`; `finish` makes the result."""
     work: Any
     finish: Callable[[Any], Optional[torch.Tensor]]
-    failed: Callable[[], None]
+    failed: Callable[[BaseException], None]
 
 
 class Runtime:
@@ -73,15 +80,17 @@ class Runtime:
         self.skips_negotiation = False
         self.optimizers: "weakref.WeakSet[Any]" = weakref.WeakSet()
         """What distributed optimizers step with: `drain` ends what is in flight, `close` leaves."""
+        self._comparison = Comparison()
+        self._machine_comparison = Comparison()
         self._in_flight: Dict[int, InFlight] = {}
         self._next_handle = 0
 
     def make_topology(self, graph: nx.DiGraph, is_weighted: bool) -> Topology:
-        return Topology(graph, is_weighted, self.rank, "rank", self.size)
+        return Topology(graph, is_weighted, self.rank, "rank", self.size, self._comparison)
 
     def make_machine_topology(self, graph: nx.DiGraph, is_weighted: bool) -> Topology:
         return Topology(graph, is_weighted, self.context.machine_rank, "machine",
-                        self.context.machine_count)
+                        self.context.machine_count, self._machine_comparison)
 
     def or_refuse(self, make: Callable[[], Any], partner: int = -1) -> Any:
         """`make()`. If it raises, the call counts as refused, and peers that wait in it hear why.
@@ -132,8 +141,8 @@ class Runtime:
         self.context.abandon()
 
     def add(self, work: Any, finish: Callable[[Any], Optional[torch.Tensor]],
-            failed: Callable[[], None] = lambda: None) -> int:
-        """A handle for a call that was started; `failed` runs if its wait raises."""
+            failed: Callable[[BaseException], None] = lambda _: None) -> int:
+        """A handle for a call that was started; `failed` takes what its wait raises."""
         handle = self._next_handle
         self._next_handle += 1
         self._in_flight[handle] = InFlight(work, finish, failed)
@@ -147,8 +156,8 @@ class Runtime:
         call = self._of(handle)
         try:
             return call.finish(call.work.wait())
-        except BaseException:
-            call.failed()
+        except BaseException as error:
+            call.failed(error)
             raise
         finally:
             self._in_flight.pop(handle, None)

@@ -57,7 +57,9 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     """
     runtime = current()
     if name in runtime.windows:
-        runtime.context.log_error(f"win_create: a window '{name}' exists already")
+        text = f"win_create: a window '{name}' exists already"
+        runtime.context.log_error(text)
+        runtime.context.refuse(f"rank {runtime.rank}, {text}")  # ranks that have none wait for this one
         return False
     runtime.source("win_create", tensor, name, _itself)
     window = core.Window.create(runtime.context, tensor, runtime.topology.plan, name, zero_init,

@@ -1,5 +1,6 @@
 """What one rank's script gets wrong is heard by the others in the same call, and ends nothing else."""
 
+import contextlib
 import re
 
 import pytest
@@ -251,3 +252,68 @@ def test_a_mismatch_that_is_heard_of_in_a_later_call(rank):
         assert type(said) is bluefog_cpp.LateMismatchError
         assert re.search(rf"rank {rank}, call \d+, (allreduce|barrier).*heard of an earlier call only now: "
                          r".*call 1.*lost", str(said)), said
+
+
+@pytest.mark.parametrize("slip,said", (
+    (lambda: bf.allreduce(torch.ones(1), average="x"), "average: expected True or False, found 'x'"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), enable_topo_check="x"), "enable_topo_check: expected"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=True, src_weights={1: .5}), "self_weight"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight="0.5", src_weights={1: .5}), "self_weight"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights=[1]), "src_weights"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights={1.7: .5}), "src_weights"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights={"1": .5}), "src_weights"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights={1: .5}, dst_weights="1"),
+     "dst_weights"),
+    (lambda: bf.neighbor_allgather(torch.ones(1), src_ranks=[1.9], dst_ranks=[1]), "src_ranks")))
+def test_arguments_of_other_types(slip, said, rank):
+    needs(2)
+    with pytest.raises(bluefog_cpp.InvalidArgument if rank == 0 else bluefog_cpp.Error, match=said):
+        if rank == 0:
+            slip()
+        else:
+            bf.allreduce(torch.ones(1))
+    assert bf.allreduce(torch.ones(1)).item() == 1
+
+
+@pytest.mark.parametrize("steps,optimizer", ((0, "sgd"), (1, None)))
+def test_a_rank_that_cannot_wrap(steps, optimizer, rank):
+    needs(2)
+    model = model_of(0)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(bluefog_cpp.Error, match="rank 0, DistributedAdaptThenCombineOptimizer: "):
+        bf.DistributedAdaptThenCombineOptimizer(
+            sgd if optimizer or rank != 0 else None, model,
+            num_steps_per_communication=steps if rank == 0 else 1)
+    assert bf.allreduce(torch.ones(1)).item() == 1
+
+
+def test_a_window_that_one_rank_alone_has(rank):
+    needs(2)
+    bf.win_create(torch.ones(1), "one")
+    with pytest.raises(bluefog_cpp.PeerFailure, match="a window 'two' exists already") if rank else (
+            contextlib.nullcontext()):
+        bf.win_create(torch.ones(1), "two") if rank else _create_again()
+    bf.win_free("one")
+    assert bf.allreduce(torch.ones(1)).item() == 1
+
+
+def _create_again():
+    runtime = bluefog_cpp.torch._runtime.current()
+    runtime.windows["two"] = runtime.windows["one"]
+    assert not bf.win_create(torch.ones(1), "two")
+    del runtime.windows["two"]
+
+
+def test_graphs_without_an_end(size):
+    model = model_of(0)
+    endless = topology_util.GetDynamicOnePeerSendRecvRanks(topology_util.ExponentialGraph(size), 0)
+    with pytest.raises(ValueError, match="graphs: expected"):
+        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, graphs=endless)
+    with pytest.raises(ValueError, match="step_in_backward: expected True or False, found 'no'"):
+        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
+                                  step_in_backward="no")
+
+
+def test_ranks_from_a_generator(rank, size):
+    needs(2)
+    assert bf.InferSourceFromDestinationRanks(r for r in [(rank + 1) % size]) == [(rank - 1) % size]

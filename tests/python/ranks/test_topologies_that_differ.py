@@ -33,7 +33,7 @@ def test_one_rank_alone(others_call, rank, size):
     bf.neighbor_allreduce(x)
     bf.neighbor_allgather(x)
     if rank == 0:
-        bf.set_topology(weighted_ring(size, 0.5), is_weighted=True)
+        bf.set_topology(weighted_ring(size, 0.4), is_weighted=True)
     call = bf.neighbor_allreduce if rank == 0 else getattr(bf, others_call)
     said = said_by(lambda: [call(x) for _ in range(2)])
     if rank == 0:
@@ -85,7 +85,34 @@ def test_in_an_optimizer(wrap, rank, size):
     model = model_of(0)
     optimizer = wrap(torch.optim.SGD(model.parameters(), lr=0.1), model)
     train(model, optimizer, rank, 1)
-    bf.set_topology(weighted_ring(size, 0.5 if rank == 0 else 0.25), is_weighted=True)
+    bf.set_topology(weighted_ring(size, 0.4 if rank == 0 else 0.25), is_weighted=True)
     assert "were given different ones" in said_by(lambda: train(model, optimizer, rank, 1))
     bf.set_topology(weighted_ring(size, 0.5), is_weighted=True)
     train(model, optimizer, rank, 2)
+
+
+@pytest.mark.parametrize("call", ("neighbor_allreduce", "neighbor_allgather"))
+def test_a_refused_first_call_leaves_ranks_agreed(call, rank):
+    needs(2)
+    with pytest.raises(HEARD + (TypeError,)):
+        getattr(bf, call)("no tensor" if rank == 0 else torch.ones(2))
+    bf.barrier()
+    for _ in range(3):
+        getattr(bf, call)(torch.ones(2))
+
+
+def test_a_rank_that_takes_its_topology_back_goes_on(rank, size):
+    needs(2)
+    x = torch.ones(2)
+    bf.neighbor_allreduce(x)
+    if rank == 0:
+        bf.set_topology(topology_util.StarGraph(size))
+        bf.set_topology(weighted_ring(size, 0.4), is_weighted=True)
+    bf.set_topology(topology_util.ExponentialGraph(size))
+    assert bf.neighbor_allreduce(x).tolist() == [1, 1]
+    if rank == 0:
+        bf.set_topology(weighted_ring(size, 0.3), is_weighted=True)
+    said_by(lambda: [bf.neighbor_allreduce(x) for _ in range(2)])
+    bf.barrier()
+    bf.set_topology(topology_util.ExponentialGraph(size))
+    assert bf.neighbor_allreduce(x).tolist() == [1, 1]
