@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -37,6 +38,8 @@ std::atomic<int> exit_status{0};
 
 constexpr nanoseconds kAfterFailure = std::chrono::seconds(10);
 constexpr nanoseconds kAfterError = std::chrono::seconds(600);
+/// Who ends well is in no hurry, however short its waits were: others may be on their way.
+constexpr nanoseconds kLeastPatience = std::chrono::seconds(60);
 
 /// How long MPI_Finalize may take; 0: as long as it likes.
 nanoseconds finalize_limit() {
@@ -45,7 +48,10 @@ nanoseconds finalize_limit() {
   if (saw_failure || (has_error && longest > nanoseconds(0))) {
     return kAfterFailure;
   }
-  return longest == nanoseconds(0) && has_error ? kAfterError : longest;
+  if (longest == nanoseconds(0)) {
+    return has_error ? kAfterError : longest;
+  }
+  return std::max(longest, kLeastPatience);
 }
 
 void keep_exit_status(int status, void*) {

@@ -24,7 +24,8 @@ void require_runtime();
 /// Another rank's process has failed: what MPI says of it may come late at the end.
 void note_process_failure() noexcept;
 /// Another rank has not come in time: MPI_Finalize, where this project calls it, takes at most
-/// `longest`; 10 s where the process exits with an error, which ends the job anyway.
+/// `longest`, and no less than a minute; 10 s where the process exits with an error, which ends the
+/// job anyway.
 void limit_finalize(std::chrono::nanoseconds longest) noexcept;
 
 /// Has `leave` called when MPI_Finalize begins, by whomever, for as long as the caller keeps the
