@@ -239,7 +239,11 @@ void CudaStandIn::copy(void* to, const void* from, std::size_t bytes, gpu::Strea
   enqueue(stream, "cuMemcpyAsync",
           {{.memory = from, .bytes = bytes, .writes = false},
            {.memory = to, .bytes = bytes, .writes = true}},
-          [=] { std::memmove(to, from, bytes); });
+          [=] {
+            if (bytes > 0) {
+              std::memmove(to, from, bytes);
+            }
+          });
 }
 
 gpu::FunctionHandle CudaStandIn::load(std::span<const std::byte> /*image*/, const char* name) {

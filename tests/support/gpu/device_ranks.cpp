@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -40,7 +40,7 @@ BufferView DeviceRank::upload(Values values, gpu::StreamHandle on, std::size_t s
   auto* const memory = static_cast<std::byte*>(cuda.allocate(bytes + shift)) + shift;
   cuda.enqueue(on, "upload", {{.memory = memory, .bytes = bytes, .writes = true}},
                [memory, from = std::move(values)]() mutable {
-                 std::memcpy(memory, from.bytes().data(), from.bytes().size());
+                 std::ranges::copy(from.bytes(), memory);
                });
   view.data = memory;
   view.device = {.kind = DeviceKind::Cuda, .index = context.rank()};
@@ -52,7 +52,10 @@ Values DeviceRank::download(const BufferView& view) {
   Values values(view.dtype, static_cast<std::size_t>(view.count));
   cuda.enqueue(view.stream, "download",
                {{.memory = view.data, .bytes = view.bytes(), .writes = false}},
-               [&] { std::memcpy(values.bytes().data(), view.data, view.bytes()); });
+               [&] {
+                 std::copy_n(static_cast<const std::byte*>(view.data), view.bytes(),
+                             values.bytes().data());
+               });
   cuda.synchronize(view.stream);
   return values;
 }
