@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/base/message_of.hpp"
 #include "bluefog_cpp/transport/exchange.hpp"
 #include "bluefog_cpp/transport/one_sided/window_gone.hpp"
 #include "ops/allgather_parts.hpp"
@@ -21,14 +22,6 @@
 
 namespace bluefog::ops {
 namespace {
-
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-}
 
 std::size_t index_of(const std::vector<std::int32_t>& ranks, int rank) {
   return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());

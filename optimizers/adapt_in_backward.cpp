@@ -90,10 +90,7 @@ void AdaptInBackward::fail_round(std::string_view reason) {
 void AdaptInBackward::forget_round() {
   launched_ = 0;
   phase_ = Phase::Idle;
-  try {
-    wait_all(works_);
-  } catch (const std::exception&) {  // the first error is the one that counts
-  }
+  end_all(works_);
 }
 
 }  // namespace bluefog::optimizers

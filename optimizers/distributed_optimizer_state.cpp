@@ -1,17 +1,14 @@
 #include "optimizers/distributed_optimizer_state.hpp"
 
-#include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <typeinfo>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "optimizers/agreement.hpp"
 #include "optimizers/algorithm_choice.hpp"
-#include "optimizers/flat_state.hpp"
 #include "optimizers/model_check.hpp"
 #include "optimizers/model_statement.hpp"
 #include "optimizers/round_calls.hpp"
@@ -203,17 +200,12 @@ void DistributedOptimizer::State::end_step() {
   algorithm_->expect(communicates_next());
 }
 
-// Other ranks make `call_count` calls in the step that comes, which this one makes no part of.
-void DistributedOptimizer::State::abandon_step(std::size_t call_count, std::string_view reason) {
-  for (std::size_t i = 0; i < call_count; ++i) {
+void DistributedOptimizer::State::refuse_step(std::string_view reason) {
+  for (std::size_t due = calls_due(); due > 0; --due) {
     context_->engine().refuse(reason);
   }
   algorithm_->forget_round();
   end_step();
-}
-
-void DistributedOptimizer::State::refuse_step(std::string_view reason) {
-  abandon_step(calls_due(), reason);
 }
 
 void DistributedOptimizer::State::take_step() {
@@ -287,64 +279,6 @@ at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
 void DistributedOptimizer::State::drain() {
   take_back_parameters();
   algorithm_->drain();
-}
-
-void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive) {
-  if (sums_gradients()) {
-    throw StateError(fmt::format(
-        "rank {}: expected to save after a whole round of {} steps, found {} steps made; the sums "
-        "of gradients would be lost",
-        context_->rank(), options_.num_steps_per_communication, step_count_));
-  }
-  drain();
-  archive.write("algorithm", c10::IValue(std::string(name_of(options_.algorithm))));
-  archive.write("step_count", c10::IValue(step_count_));
-  archive.write("round_count", c10::IValue(round_count_));
-  torch::serialize::OutputArchive state;
-  save_state(state, algorithm_->state());
-  archive.write("state", state);
-  torch::serialize::OutputArchive wrapped;
-  optimizer_.save(wrapped);
-  archive.write("wrapped", wrapped);
-}
-
-void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) {
-  c10::IValue algorithm;
-  c10::IValue step_count;
-  c10::IValue round_count;
-  torch::serialize::InputArchive state;
-  torch::serialize::InputArchive wrapped;
-  try {
-    archive.read("algorithm", algorithm);
-    archive.read("step_count", step_count);
-    archive.read("round_count", round_count);
-    archive.read("state", state);
-    archive.read("wrapped", wrapped);
-  } catch (const c10::Error& error) {
-    throw InvalidArgument(
-        fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
-                    context_->rank(), error.what_without_backtrace()));
-  }
-  if (algorithm.toStringRef() != name_of(options_.algorithm)) {
-    throw InvalidArgument(fmt::format("rank {}: expected the saved state of {}, found that of {}",
-                                      context_->rank(), name_of(options_.algorithm),
-                                      algorithm.toStringRef()));
-  }
-  take_back_parameters();
-  algorithm_->discard();
-  load_state(state, algorithm_->state());
-  try {
-    optimizer_.load(wrapped);
-  } catch (const c10::Error&) {
-    throw InvalidArgument(fmt::format(
-        "rank {}: expected the saved state of a {} with these parameters, found that of another "
-        "class or of other parameters, which has left the optimizer half loaded",
-        context_->rank(), c10::demangle(typeid(optimizer_).name())));
-  }
-  step_count_ = step_count.toInt();
-  round_count_ = round_count.toInt();
-  made_plan_ = nullptr;
-  algorithm_->expect(communicates_next());
 }
 
 // `plan`, if it is this rank's and the algorithm can use it.

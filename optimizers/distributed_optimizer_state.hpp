@@ -68,7 +68,6 @@ class DistributedOptimizer::State {
   const Round* begin_in_backward();
   void take_step();
   void end_step();
-  void abandon_step(std::size_t call_count, std::string_view reason);
   [[nodiscard]] std::shared_ptr<const NeighborPlan> checked(NeighborPlan plan,
                                                             std::string_view where) const;
 

@@ -55,6 +55,14 @@ inline void wait_all(std::vector<Work>& works) {
   }
 }
 
+/// As `wait_all`, where an earlier error is the one that counts.
+inline void end_all(std::vector<Work>& works) noexcept {
+  try {
+    wait_all(works);
+  } catch (...) {  // NOLINT: as said
+  }
+}
+
 /// `run_round` for calls that go on when `body` has ended: returns when all of `works` have. If
 /// `body` fails they are waited for as well, so that nothing writes into the caller's memory once
 /// it has the error.
@@ -65,10 +73,7 @@ void run_overlapped_round(Context& context, std::size_t call_count, std::vector<
     try {
       body(issued);
     } catch (...) {
-      try {
-        wait_all(works);
-      } catch (...) {  // the first error is the one that counts
-      }
+      end_all(works);
       throw;
     }
     wait_all(works);

@@ -72,10 +72,10 @@ class TransportError : public Error {
   using Error::Error;
 };
 
-/// An MPI call returned an error; `code()` is MPI's own.
-class MpiError : public TransportError {
+/// A call of another library returned an error; `code()` is that library's own.
+class CodedError : public TransportError {
  public:
-  MpiError(int code, const std::string& message) : TransportError(message), code_(code) {}
+  CodedError(int code, const std::string& message) : TransportError(message), code_(code) {}
 
   [[nodiscard]] int code() const noexcept { return code_; }
 
@@ -83,26 +83,20 @@ class MpiError : public TransportError {
   int code_;
 };
 
-/// A CUDA call returned an error; `code()` is the driver's own.
-class CudaError : public TransportError {
+class MpiError : public CodedError {
  public:
-  CudaError(int code, const std::string& message) : TransportError(message), code_(code) {}
-
-  [[nodiscard]] int code() const noexcept { return code_; }
-
- private:
-  int code_;
+  using CodedError::CodedError;
 };
 
-/// An NCCL call returned an error; `code()` is NCCL's own.
-class NcclError : public TransportError {
+/// Of CUDA's driver.
+class CudaError : public CodedError {
  public:
-  NcclError(int code, const std::string& message) : TransportError(message), code_(code) {}
+  using CodedError::CodedError;
+};
 
-  [[nodiscard]] int code() const noexcept { return code_; }
-
- private:
-  int code_;
+class NcclError : public CodedError {
+ public:
+  using CodedError::CodedError;
 };
 
 /// A broken invariant of this library: a defect, please report it.

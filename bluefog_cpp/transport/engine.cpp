@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/base/message_of.hpp"
 
 namespace bluefog {
 namespace {
@@ -18,16 +19,6 @@ std::string_view lane_of(const Operation& operation) {
 
 /// Operations of more bytes, were there any, would take memory anew each time.
 constexpr std::size_t kLargestOperation = 16384;
-
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "unknown exception";
-  }
-}
 
 }  // namespace
 

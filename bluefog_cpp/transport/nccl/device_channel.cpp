@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/base/message_of.hpp"
 
 namespace bluefog {
 namespace {
@@ -21,14 +22,6 @@ constexpr auto kLastBytes = 1s;
 /// How long a rank that leaves waits for what others may still need of it.
 constexpr auto kLongestFarewell = 10s;
 
-std::string reason_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-}
-
 /// Collective. What each rank says, as text.
 std::vector<std::string> tell_all(Bootstrap& bootstrap, const std::string& own, Deadline deadline) {
   std::vector<std::string> texts;
@@ -41,7 +34,7 @@ std::vector<std::string> tell_all(Bootstrap& bootstrap, const std::string& own, 
 /// Collective. @param own what this rank could not do, or null.
 /// @throws `own`, or PeerFailure where another rank could not.
 void agree(Bootstrap& bootstrap, const std::exception_ptr& own, Deadline deadline) {
-  const auto problems = tell_all(bootstrap, own ? reason_of(own) : std::string(), deadline);
+  const auto problems = tell_all(bootstrap, own ? message_of(own) : std::string(), deadline);
   if (own) {
     std::rethrow_exception(own);
   }
@@ -252,7 +245,7 @@ void DeviceChannel::end(std::exception_ptr why) {
   for (const LaunchedCall& call : watched_) {
     call.cut_short->store(true, std::memory_order_release);
   }
-  log_.error(fmt::format("no calls on CUDA device {} any more: {}", device_, reason_of(why)));
+  log_.error(fmt::format("no calls on CUDA device {} any more: {}", device_, message_of(why)));
   try {
     const gpu::DeviceScope scope = enter();
     libraries_.nccl->abort(std::exchange(comm_, nullptr));
