@@ -1,6 +1,7 @@
 #include <memory>
 #include <utility>
 
+#include "ops/allgather_parts.hpp"
 #include "ops/collectives.hpp"
 #include "ops/gathering.hpp"
 #include "ops/group.hpp"
@@ -35,6 +36,13 @@ void allgather(Context& context, ConstBufferView input, AllocateGathered allocat
   const auto placement = Placement::of(input);
   run_call<Gathering>(context, placement, context, kKind, std::move(input), std::move(allocate),
                       everyone(context), options.name);
+}
+
+void allgather_within(Context& context, std::string_view call, ConstBufferView input,
+                      AllocateGathered allocate) {
+  Gathering operation(context, OpKind::Agreement, std::move(input), std::move(allocate),
+                      everyone(context), std::string(call));
+  context.engine().run(operation);
 }
 
 }  // namespace bluefog::ops

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -12,13 +13,18 @@
 
 namespace bluefog::ops {
 
+/// As `allgather`, for what the call named `call` makes known to all ranks.
+void allgather_within(Context& context, std::string_view call, ConstBufferView input,
+                      AllocateGathered allocate);
+
 /// Collective. What every rank passed, by rank: `allgather` into memory of its own, cut into parts.
 /// @tparam Part a string, or a vector of doubles, 32-bit integers or bytes.
+/// @param call the user's call that this is a part of: for messages.
 /// @param own as long as the rank likes.
 /// Cost and errors as `allgather`.
 template <typename Part>
-[[nodiscard]] std::vector<Part> allgather_parts(Context& context, const Part& own,
-                                                const OpOptions& options = {}) {
+[[nodiscard]] std::vector<Part> allgather_parts(Context& context, std::string_view call,
+                                                const Part& own) {
   using Value = typename Part::value_type;
   constexpr bool kIsDouble = std::is_same_v<Value, double>;
   constexpr bool kIsInteger = std::is_same_v<Value, std::int32_t>;
@@ -26,8 +32,8 @@ template <typename Part>
   constexpr Dtype kDtype = kIsDouble ? Dtype::Float64 : kIsInteger ? Dtype::Int32 : Dtype::UInt8;
   std::vector<std::int64_t> counts;
   std::vector<Value> all;
-  allgather(
-      context, {own.data(), std::ssize(own), kDtype},
+  allgather_within(
+      context, call, {own.data(), std::ssize(own), kDtype},
       [&](const std::vector<std::int64_t>& found) {
         counts = found;
         std::int64_t total = 0;
@@ -36,8 +42,7 @@ template <typename Part>
         }
         all.resize(static_cast<std::size_t>(total));
         return BufferView{.data = all.data(), .count = total, .dtype = kDtype};
-      },
-      options);
+      });
   std::vector<Part> parts;
   auto next = all.begin();
   for (const std::int64_t count : counts) {

@@ -33,7 +33,7 @@ void check_others(const Context& context, std::vector<int> ranks, std::string_vi
 /// What each rank named, by rank.
 Neighbors gather(Context& context, const std::vector<int>& named, std::string_view what) {
   validate(context, [&] { check_others(context, named, what); });
-  Neighbors neighbors = allgather_parts(context, named, {.name = std::string(what)});
+  Neighbors neighbors = allgather_parts(context, what, named);
   for (std::vector<int>& ranks : neighbors) {
     std::ranges::sort(ranks);
   }

@@ -27,7 +27,7 @@ std::span<const std::byte> ServedWindow::load(int, double& mass) {
 }
 
 bool ServedWindow::try_lock(int source) {
-  if (holder_ >= 0 || memory_.mutex().try_take(source) == shm::RobustLock::Outcome::Busy) {
+  if (holder_ >= 0 || memory_.mutex().poll(source) == shm::RobustLock::Outcome::Busy) {
     return false;
   }
   holder_ = source;

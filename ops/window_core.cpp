@@ -67,7 +67,7 @@ std::vector<WindowRecord> WindowCore::exchange(WindowRecord own, std::exception_
   }
   std::vector<WindowRecord> records;
   // A call like others, so that one who stalls or makes another call is named.
-  for (const auto& blob : allgather_parts(*context_, own.to_blob(), {.name = "win_create"})) {
+  for (const auto& blob : allgather_parts(*context_, "win_create", own.to_blob())) {
     records.push_back(WindowRecord::from_blob(blob));
   }
   if (refusal) {
@@ -149,7 +149,7 @@ void WindowCore::close() {
   // Every rank takes part, and all keep the window or none does.
   const std::string obstacle = obstacle_to_freeing();
   const std::vector<std::string> obstacles =
-      allgather_parts(*context_, obstacle, {.name = fmt::format("{} '{}'", kCall, name_)});
+      allgather_parts(*context_, fmt::format("{} '{}'", kCall, name_), obstacle);
   if (!obstacle.empty()) {
     throw StateError(fmt::format("{}: {}", where(kCall), obstacle));
   }

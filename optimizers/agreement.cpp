@@ -63,7 +63,7 @@ std::vector<std::string> split(const std::string& text) {
 
 void check_ranks_agree(Context& context, std::string_view subject, const Statement& statement) {
   const auto gather = [&](const std::string& said) {
-    return ops::allgather_parts(context, said, {.name = std::string(subject)});
+    return ops::allgather_parts(context, subject, said);
   };
   const std::string text = fmt::format("{}", fmt::join(statement.lines, "\n"));
   const Digest mine{.hash = hash_of(text), .has_problem = statement.problem.empty() ? 0U : 1U};

@@ -26,13 +26,13 @@ struct BucketSizes {
 };
 
 BucketSizes bucket_sizes(const DistributedOptimizerOptions& options, const Settings& settings) {
+  const bool leave_in_backward =
+      options.step_in_backward || options.algorithm == AlgorithmKind::GradientAllreduce;
   std::int64_t bytes = options.bucket_bytes;
   if (bytes <= 0) {
     bytes = settings.fusion_threshold_bytes;
-    bytes = options.step_in_backward ? std::min(bytes, kBucketInBackward) : bytes;
+    bytes = leave_in_backward ? std::min(bytes, kBucketInBackward) : bytes;
   }
-  const bool leave_in_backward =
-      options.step_in_backward || options.algorithm == AlgorithmKind::GradientAllreduce;
   return {.first = leave_in_backward ? std::min(bytes, kFirstBucketInBackward) : bytes,
           .others = bytes};
 }

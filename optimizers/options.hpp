@@ -82,8 +82,9 @@ struct DistributedOptimizerOptions {
   /// then.
   double momentum = 0.9;
 
-  /// Parameters travel in pieces of up to this size. 0: `BLUEFOG_FUSION_THRESHOLD`, at most 4 MiB
-  /// with `step_in_backward`. Where pieces leave in the backward pass the first has up to 1 MiB.
+  /// Parameters travel in pieces of up to this size. 0: `BLUEFOG_FUSION_THRESHOLD`, and at most 4 MiB
+  /// where pieces leave in the backward pass (gradient all-reduce, `step_in_backward`); the first of
+  /// those has up to 1 MiB.
   std::int64_t bucket_bytes = 0;
 
   Stepping stepping = Stepping::Auto;

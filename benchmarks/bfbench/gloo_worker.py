@@ -1,5 +1,6 @@
 """One rank of torch.distributed over gloo: its all-reduce, and an average with neighbours made of
-isend and irecv, in turns with a memcpy that all ranks do at the same time.
+isend and irecv, in turns with the limit: a memcpy that all ranks do at the same time, or, on several
+hosts, streams between them.
 
 Prints one JSON object per line on rank 0, as operations_benchmark does.
 """
@@ -11,6 +12,7 @@ import json
 import torch
 import torch.distributed as dist
 
+from bfbench.link_stream import LinkStream
 from bfbench.rounds import figures_of, join_ranks, take_turns
 
 ROTATED_BYTES = 64 << 20
@@ -23,6 +25,7 @@ def parse_arguments():
     parser.add_argument("--sizes", required=True, help="bytes per rank, by commas")
     parser.add_argument("--dtype", required=True)
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--hosts", type=int, default=1)
     return parser.parse_args()
 
 
@@ -47,14 +50,21 @@ class NeighbourAverage:
         buffer.mul_(1 / (len(self.sources) + 1))
 
 
-def contestants(rank, size, like):
+def limit(rank, size, hosts, like):
+    """As a contestant."""
+    if hosts > 1:
+        return ("link", "TCP stream to the next host", 1.0,
+                LinkStream(rank, size, size // hosts, like))
+    return "memcpy", "memcpy", 1.0, torch.empty_like(like).copy_
+
+
+def contestants(rank, size, hosts, like):
     """(peer, op, bus factor, call) of each; the last one is the limit."""
-    copy = torch.empty_like(like)
     average = NeighbourAverage(rank, size, like)
     return [
         ("gloo", "allreduce", 2 * (size - 1) / size, dist.all_reduce),
         ("gloo", "isend/irecv and average (exponential)", len(average.sources), average),
-        ("memcpy", "memcpy", 1.0, copy.copy_),
+        limit(rank, size, hosts, like),
     ]
 
 
@@ -76,14 +86,14 @@ def main():
     dtype = getattr(torch, args.dtype)
     for wanted in map(int, args.sizes.split(",")):
         like = torch.empty(-(-wanted // dtype.itemsize), dtype=dtype)
-        calls = contestants(rank, size, like)
+        calls = contestants(rank, size, args.hosts, like)
         times = take_turns([call for *_, call in calls], args.seconds, rewritten(like))
         found = [figures_of(values, like.nbytes, factor)
                  for values, (_, _, factor, _) in zip(times, calls)]
         if rank == 0:
             for (peer, op, _, _), figures in zip(calls, found):
                 print(json.dumps({
-                    "peer": peer, "op": op, "ranks": size, "hosts": 1, "dtype": args.dtype,
+                    "peer": peer, "op": op, "ranks": size, "hosts": args.hosts, "dtype": args.dtype,
                     "bytes": like.nbytes, **figures,
                     "limit_ratio": figures["median_us"] / found[-1]["median_us"]}), flush=True)
     dist.destroy_process_group()

@@ -71,6 +71,8 @@ class Launcher:
         output = output_of(self.words(ranks, *command), self.environment)
         return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
+    hosts = 1
+
     def words(self, ranks, *command):
         return [self.bfrun, "-np", ranks, *command]
 
@@ -84,7 +86,7 @@ class Launcher:
 
     def gloo(self, ranks, sizes, dtype, seconds):
         return self.worker("gloo_worker", ranks, "--sizes", ",".join(map(str, sizes)), "--dtype",
-                           dtype, "--seconds", seconds)
+                           dtype, "--seconds", seconds, "--hosts", self.hosts)
 
     def worker(self, name, ranks, *options):
         """Ranks of Python; those of gloo meet in the file that --store names."""

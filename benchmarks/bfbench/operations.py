@@ -1,14 +1,15 @@
-"""bfbench ops: operations of this project, of gloo and of Open MPI beside a concurrent memcpy."""
+"""bfbench ops: operations of this project, of gloo and of Open MPI beside a concurrent memcpy, or,
+between hosts, beside what their links carry."""
 
 from rich.console import Console
 from rich.progress import Progress
 
 import torch
 
-from bfbench import output, report
+from bfbench import hosts, output, report
 from bfbench.launch import LaunchFailed, Launcher
-from bfbench.options import add_output, add_rank_list, seconds, whole_list
-from bfbench.records import add_peer_ratios, merge_not_run, merge_starts
+from bfbench.options import add_output, add_rank_list, positive, seconds, whole, whole_list
+from bfbench.records import add_peer_ratios, merge_not_run, merge_starts, with_link_as_limit
 from bfbench.versions import versions
 
 PRESETS = {
@@ -24,6 +25,12 @@ def add_arguments(parser):
     parser.add_argument("--preset", choices=PRESETS, default="default",
                         help="ranks and sizes, where they are not given")
     add_rank_list(parser, None)
+    parser.add_argument("--hosts", type=whole_list(2, 16), metavar="N,…",
+                        help="network namespaces of this machine (root), in place of --ranks")
+    parser.add_argument("--local-ranks", type=whole(1, 16), default=1, metavar="N",
+                        help="ranks of each of those hosts")
+    parser.add_argument("--rate", type=positive, default=1000.0, metavar="MBIT",
+                        help="what each of them can send, in Mbit/s")
     parser.add_argument("--sizes", type=whole_list(), metavar="BYTES,…", help="bytes per rank")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     parser.add_argument("--seconds", type=seconds, default=2.0, help="time per size and start, about")
@@ -32,14 +39,24 @@ def add_arguments(parser):
     add_output(parser, starts=7)
 
 
-def measure(args, launcher, ranks_list, sizes):
+def places_of(args, preset):
+    """(launcher, number of ranks) of each job."""
+    if not args.hosts:
+        return [(Launcher(args.build), ranks) for ranks in args.ranks or preset["ranks"]]
+    if args.ranks:
+        raise LaunchFailed("expected --ranks or --hosts, found both", "--ranks and --hosts")
+    return [(hosts.HostLauncher(args.build, count, args.local_ranks, args.rate),
+             count * args.local_ranks) for count in args.hosts]
+
+
+def measure(args, places, sizes):
     """All starts; the sides take turns, so that a machine whose speed wanders treats them alike."""
     starts = []
     sides = [side for side in (OWN, "gloo") if side not in args.without]
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=args.starts * len(ranks_list) * len(sides))
+        task = progress.add_task("measuring", total=args.starts * len(places) * len(sides))
         for _ in range(args.starts):
-            for ranks in ranks_list:
+            for launcher, ranks in places:
                 start = []
                 for side in sides:
                     progress.update(task, description=f"{ranks} ranks, {side.replace('_', ' ')}")
@@ -57,7 +74,7 @@ def measure_side(args, launcher, side, ranks, sizes):
         if side == OWN:
             raise
         return [{"peer": side, "ranks": ranks, "dtype": args.dtype, "not_run": error.last_words}]
-    # Both sides time the memcpy: that of the own one stands in the table.
+    # Both sides time the memcpy of one host: that of the own one stands in the table.
     return [record for record in records if side == OWN or record["peer"] != "memcpy"]
 
 
@@ -67,18 +84,28 @@ def never_run(args, records):
         yield {"peer": peer, "not_run": f"left out by --without {peer}"}
     yield {"peer": "NCCL", "not_run": "only memory of the CPU is measured so far; GPUs found: "
            f"{torch.cuda.device_count()}"}
-    if all(record["hosts"] == 1 for record in records):
-        yield {"peer": "link between hosts", "not_run": "all ranks were on one host"}
+    if not any(record["peer"] == "link" for record in records):
+        yield {"peer": "link between hosts", "not_run": "measured beside gloo, which did not run"
+               if args.hosts else "all ranks were on one host; --hosts makes several"}
     if not any(record["op"].startswith("hierarchical") for record in records):
         yield {"peer": "bluefog_cpp", "op": "hierarchical_neighbor_allreduce", "not_run":
-               "one machine; BLUEFOG_NODES_PER_MACHINE=2 makes several of one host's ranks"}
+               "one machine, or one rank on each; --hosts with --local-ranks makes others, and "
+               "BLUEFOG_NODES_PER_MACHINE=2 several of one host's ranks"}
 
 
 def run(args):
-    launcher = Launcher(args.build)
-    about = versions(launcher.bfrun)
     preset = PRESETS[args.preset]
-    starts = measure(args, launcher, args.ranks or preset["ranks"], args.sizes or preset["sizes"])
+    places = places_of(args, preset)
+    about = versions(places[0][0].bfrun)
+    reason = hosts.why_none() if args.hosts else ""
+    if reason:
+        output.show(args, about, [], [{"op": "all", "not_run": reason}], [],
+                    report.write_operations)
+        return
+    starts = measure(args, places, args.sizes or preset["sizes"])
     records = add_peer_ratios(merge_starts(starts))
+    if args.hosts:
+        about["links"] = f"{args.rate:g} Mbit/s from each host"
+        records = with_link_as_limit(records)
     not_run = merge_not_run(starts) + list(never_run(args, records))
     output.show(args, about, report.tables(records), not_run, records, report.write_operations)

@@ -3,6 +3,8 @@
 import statistics
 
 KEY = ("peer", "op", "ranks", "hosts", "dtype", "bytes")
+# Peers that are limits, of one host and between hosts.
+LIMITS = ("memcpy", "link")
 FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
 
 
@@ -51,7 +53,7 @@ def add_peer_ratios(records):
         if record["peer"] != "bluefog_cpp" or record["op"].startswith(("win_", "hierarchical")):
             continue
         rivals = [other for other in records
-                  if other["peer"] not in ("bluefog_cpp", "memcpy")
+                  if other["peer"] not in ("bluefog_cpp", *LIMITS)
                   and all(other[name] == record[name] for name in ("ranks", "dtype", "bytes"))
                   and kind(record) in (kind(other), "average")]
         gloo = [other["median_us"] for other in rivals if other["peer"] == "gloo"]
@@ -63,6 +65,17 @@ def add_peer_ratios(records):
             record["fastest_peer"] = f"{best['peer']} {best['op']}"
             record["peer_ratio"] = best["median_us"] / record["median_us"]
     return records
+
+
+def with_link_as_limit(records):
+    """Of records on several hosts: `limit_ratio` against the stream between hosts in place of the
+    memcpy, which is left out. Without such a stream there is no ratio."""
+    kept = [record for record in records if record["peer"] != "memcpy"]
+    links = {(r["ranks"], r["bytes"]): r["median_us"] for r in kept if r["peer"] == "link"}
+    for record in kept:
+        limit_us = links.get((record["ranks"], record["bytes"]))
+        record["limit_ratio"] = record["median_us"] / limit_us if limit_us else None
+    return kept
 
 
 TRAIN_KEY = ("peer", "algorithm", "model", "ranks", "batch_size", "image_size")

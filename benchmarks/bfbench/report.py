@@ -12,8 +12,12 @@ from matplotlib import pyplot  # noqa: E402
 from rich import box  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-COLUMNS = ("peer", "op", "median", "p95", "alg. GB/s", "bus GB/s", "eff. GB/s", "× memcpy",
-           "peer ÷ own", "gloo ÷ own")
+from bfbench.records import LIMITS  # noqa: E402
+
+def columns_of(records):
+    limit = "× memcpy" if all(record["hosts"] == 1 for record in records) else "× link"
+    return ("peer", "op", "median", "p95", "alg. GB/s", "bus GB/s", "eff. GB/s", limit,
+            "peer ÷ own", "gloo ÷ own")
 
 
 def time_text(microseconds):
@@ -37,15 +41,15 @@ def groups(records):
     return by_group
 
 
-def ratio_text(record, name):
-    return f"{record[name]:.1f}" if name in record else ""
+def ratio_text(record, name, form=".1f"):
+    return "" if record.get(name) is None else format(record[name], form)
 
 
 def row(record):
     return (record["peer"], record["op"], time_text(record["median_us"]),
             time_text(record["p95_us"]), f"{record['algbw_gbps']:.2f}",
             f"{record['busbw_gbps']:.2f}", f"{2 * record['algbw_gbps']:.2f}",
-            f"{record['limit_ratio']:.2f}", ratio_text(record, "peer_ratio"),
+            ratio_text(record, "limit_ratio", ".2f"), ratio_text(record, "peer_ratio"),
             ratio_text(record, "gloo_ratio"))
 
 
@@ -59,14 +63,19 @@ def make_table(title, columns, rows):
     return table
 
 
+def ranks_text(record):
+    several = f" on {record['hosts']} hosts" if record["hosts"] > 1 else ""
+    return f"{record['ranks']} ranks{several}"
+
+
 def titled_rows(records):
-    return [(f"{ranks} ranks, {size_text(bytes_)} of {dtype}", [row(r) for r in group])
-            for (ranks, dtype, bytes_), group in groups(records).items()]
+    return [(f"{ranks_text(group[0])}, {size_text(bytes_)} of {dtype}", [row(r) for r in group])
+            for (_, dtype, bytes_), group in groups(records).items()]
 
 
 def tables(records):
     for title, rows in titled_rows(records):
-        yield make_table(title, COLUMNS, rows)
+        yield make_table(title, columns_of(records), rows)
 
 
 def chart_by_size(records, ranks):
@@ -75,11 +84,12 @@ def chart_by_size(records, ranks):
     lines = {}
     for record in records:
         if record["ranks"] == ranks:
-            name = f"{record['peer']}: {record['op']}" if record["peer"] != "memcpy" else "memcpy"
-            lines.setdefault(name, []).append((record["bytes"], record["median_us"]))
-    for name, points in lines.items():
-        style = "k--" if name == "memcpy" else "-" if name.startswith("bluefog") else ":"
-        axes.plot(*zip(*sorted(points)), style, marker="o", markersize=3, label=name)
+            lines.setdefault((record["peer"], record["op"]), []).append(
+                (record["bytes"], record["median_us"]))
+    for (peer, op), points in lines.items():
+        style = "k--" if peer in LIMITS else "-" if peer == "bluefog_cpp" else ":"
+        axes.plot(*zip(*sorted(points)), style, marker="o", markersize=3,
+                  label=op if peer in LIMITS else f"{peer}: {op}")
     axes.set(xscale="log", yscale="log", xlabel="bytes per rank", ylabel="time in µs",
              title=f"{ranks} ranks: median time of a call, slowest rank")
     axes.grid(True, which="major", alpha=0.3)
@@ -91,7 +101,7 @@ def chart_by_size(records, ranks):
 def chart_of_bars(records, bytes_):
     """Effective bandwidth 2 · bytes / time of one size, by number of ranks."""
     figure, axes = pyplot.subplots(figsize=(9, 6))
-    chosen = [r for r in records if r["bytes"] == bytes_ and r["peer"] != "memcpy"]
+    chosen = [r for r in records if r["bytes"] == bytes_ and r["peer"] not in LIMITS]
     names = list(dict.fromkeys(f"{r['peer']}: {r['op']}" for r in chosen))
     ranks = sorted({r["ranks"] for r in chosen})
     width = 0.8 / max(len(names), 1)
@@ -224,7 +234,7 @@ def write_files(folder, title, versions, not_run, named_charts, rows_by_title, c
 
 def write_operations(folder, versions, records, not_run):
     write_files(folder, "Operations", versions, not_run, charts(records), titled_rows(records),
-                COLUMNS)
+                columns_of(records))
 
 
 NORM_COLUMNS = ("batch × channels", "who", "median", "p95", "× local", "peak KiB", "of torch's time",

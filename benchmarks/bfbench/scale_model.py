@@ -11,7 +11,7 @@ MOST_RANKS = 1024
 MIB = 1 << 20
 # Of what leaves in a backward pass: torch._C._distributed_c10d._DEFAULT_FIRST_BUCKET_BYTES, and ours.
 FIRST_BUCKET = MIB
-BUCKET_IN_BACKWARD = 4 * MIB  # at most, of atc_in_backward
+BUCKET_IN_BACKWARD = 4 * MIB  # ours, at most
 FAMILIES = {"one_peer": "one-peer-exponential", "exponential": "exponential",
             "machines": "exponential"}
 
@@ -72,19 +72,21 @@ def step_sec(algorithm, graph, ranks, hosts, costs: Costs, simulate: Callable):
     def simulated(family, size, message_bytes):
         return simulate(family, size, message_bytes, costs.alpha_us, costs.beta_ns_per_byte)
 
-    if algorithm in ("ddp", "gradient_allreduce"):
+    def beside_backward(largest_bucket, seconds_of):
         return step_sec_beside_backward(
             costs.compute_sec, costs.profile,
-            buckets(costs.profile, min(FIRST_BUCKET, costs.bucket_bytes), costs.bucket_bytes),
+            buckets(costs.profile, min(FIRST_BUCKET, largest_bucket), largest_bucket), seconds_of)
+
+    own_bucket = min(BUCKET_IN_BACKWARD, costs.bucket_bytes)
+    if algorithm in ("ddp", "gradient_allreduce"):
+        return beside_backward(
+            costs.bucket_bytes if algorithm == "ddp" else own_bucket,
             lambda size: simulated("ring", ranks, size)["allreduce_sec"])
+    if algorithm == "atc_in_backward":
+        return beside_backward(
+            own_bucket, lambda size: simulated(FAMILIES[graph], ranks, size)["step_sec"])
     if algorithm == "hierarchical":
         ranks = hosts
-    if algorithm == "atc_in_backward":
-        largest = min(BUCKET_IN_BACKWARD, costs.bucket_bytes)
-        return step_sec_beside_backward(
-            costs.compute_sec, costs.profile,
-            buckets(costs.profile, min(FIRST_BUCKET, largest), largest),
-            lambda size: simulated(FAMILIES[graph], ranks, size)["step_sec"])
     exchange = simulated(FAMILIES[graph], ranks, costs.bytes)["step_sec"]
     if algorithm == "awc":
         return max(costs.compute_sec, exchange)  # a whole step hides it

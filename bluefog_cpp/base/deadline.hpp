@@ -16,6 +16,7 @@ class Deadline {
     Deadline deadline;
     if (timeout > Clock::duration::zero()) {
       deadline.when_ = Clock::now() + timeout;
+      deadline.timeout_ = timeout;
     }
     return deadline;
   }
@@ -25,9 +26,12 @@ class Deadline {
   [[nodiscard]] bool expired() const { return is_set() && Clock::now() >= when_; }
   [[nodiscard]] bool is_set() const noexcept { return when_ != Clock::time_point::max(); }
   [[nodiscard]] Clock::time_point when() const noexcept { return when_; }
+  /// What it was given: for messages.
+  [[nodiscard]] std::chrono::duration<double> timeout() const noexcept { return timeout_; }
 
  private:
   Clock::time_point when_ = Clock::time_point::max();
+  Clock::duration timeout_{};
 };
 
 }  // namespace bluefog

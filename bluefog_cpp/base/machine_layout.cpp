@@ -39,7 +39,7 @@ MachineLayout MachineLayout::from_host_ids(const std::vector<std::string>& host_
 MachineLayout MachineLayout::split(int ranks_per_machine) const {
   if (ranks_per_machine < 1) {
     throw InvalidArgument(fmt::format(
-        "MachineLayout::split: expected at least 1 rank per machine, found {}", ranks_per_machine));
+        "expected at least 1 rank per machine, found {}", ranks_per_machine));
   }
   const auto part = static_cast<std::size_t>(ranks_per_machine);
   std::vector<std::vector<int>> parts;
@@ -47,8 +47,8 @@ MachineLayout MachineLayout::split(int ranks_per_machine) const {
     const auto& ranks = ranks_of_[machine];
     if (ranks.size() % part != 0) {
       throw InvalidArgument(fmt::format(
-          "MachineLayout::split: machine {} holds {} ranks, expected a multiple of {}", machine,
-          ranks.size(), ranks_per_machine));
+          "expected a machine that can be split into parts of {} ranks, found machine {} of {}",
+          ranks_per_machine, machine, ranks.size()));
     }
     for (std::size_t first = 0; first < ranks.size(); first += part) {
       const auto begin = ranks.begin() + static_cast<std::ptrdiff_t>(first);

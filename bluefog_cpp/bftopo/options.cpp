@@ -75,7 +75,7 @@ std::string table_of_families() {
 
 void add_family_options(CLI::App& command, Options& options, RawValues& raw) {
   topology::FamilyOptions& family = options.family_options;
-  command.add_option("subject", options.subject, "A family, or a file of lines 'i j [weight]'")
+  command.add_option("graph", options.subject, "A family, or a file of lines 'i j [weight]'")
       ->option_text("FAMILY|FILE")
       ->required();
   command.add_option("-n,--n", family.size, "Number of ranks; of a file, its highest rank + 1")

@@ -36,18 +36,23 @@ std::string call_text(const RecordedCall& call) {
 
 RecordedCall parse_call(const nlohmann::json& json) {
   const bool is_window_call = json.value("window_call", false);
+  std::optional<double> ended_s_ago;
+  if (const auto ended = json.find("ended_s_ago"); ended != json.end()) {
+    ended_s_ago = ended->get<double>();
+  }
   RecordedCall call{.call = is_window_call ? 0 : json.at("call").get<std::uint64_t>(),
                     .context = json.value("context", 0),
                     .partner = json.value("partner", -1),
                     .text = json.at("kind").get<std::string>(),
                     .state = json.at("state").get<std::string>(),
                     .begun_s_ago = json.at("begun_s_ago").get<double>(),
+                    .ended_s_ago = ended_s_ago,
                     .no_message_from = json.value("no_message_from", std::vector<int>{}),
                     .not_taken_by = json.value("not_taken_by", std::vector<int>{}),
                     .is_window_call = is_window_call,
                     .what = json.value("what", ""),
                     .waits_for = json.value("waits_for", std::vector<int>{})};
-  if (call.text != "barrier") {
+  if (json.contains("dtype")) {
     const auto count = json.at("count").get<std::int64_t>();
     call.text += fmt::format("({}[{}]", json.at("dtype").get<std::string>(),
                              count < 0 ? "any" : std::to_string(count));
@@ -133,11 +138,29 @@ std::string describe(const FlightRecord& record, bool waits_for_nobody) {
 /// A call that its rank made only when others had written records in which they wait for that rank.
 struct Late {
   const RecordedCall* call = nullptr;
+  /// What its rank was in for most of the time that it was waited for, or null.
+  const RecordedCall* before = nullptr;
   std::vector<int> waiters{};
   /// Its begin, after the first of them had begun to wait and after the first wrote its record.
   double after_wait_s = 0.0;
   double after_record_s = 0.0;
 };
+
+/// The call that `record` was in for more than half of the `waited` seconds before `late`.
+const RecordedCall* find_call_before(const RecordedCall& late, const FlightRecord& record,
+                                     double waited) {
+  for (const RecordedCall& call : record.calls) {
+    if (&call == &late || call.state == "held" || !call.ended_s_ago) {
+      continue;
+    }
+    const double begin = std::min(call.begun_s_ago, late.begun_s_ago + waited);
+    const double end = std::max(*call.ended_s_ago, late.begun_s_ago);
+    if (begin - end > waited / 2) {
+      return &call;
+    }
+  }
+  return nullptr;
+}
 
 /// `call` of `record`, if it came too late for somebody.
 std::optional<Late> find_late(const RecordedCall& call, const FlightRecord& record,
@@ -164,7 +187,11 @@ std::optional<Late> find_late(const RecordedCall& call, const FlightRecord& reco
       late.after_record_s = std::max(late.after_record_s, begun - *other.written_at);
     }
   }
-  return late.waiters.empty() ? std::nullopt : std::optional(std::move(late));
+  if (late.waiters.empty()) {
+    return std::nullopt;
+  }
+  late.before = find_call_before(call, record, late.after_wait_s);
+  return late;
 }
 
 /// Takes what late calls wait for out of `waits`. @return the first late call of each rank.
@@ -225,11 +252,19 @@ std::string late_text(int rank, const Late& late) {
   const bool is_one = late.waiters.size() == 1;
   const std::string first =
       is_one ? fmt::format("rank {}", late.waiters.front()) : "the first of them";
+  const std::string until_then =
+      late.before == nullptr
+          ? "it was stopped, or computing"
+          : fmt::format("it was in {}, {}, which took it {:.1f} s: whoever came late to that held up "
+                        "all",
+                        call_text(*late.before), late.before->state,
+                        late.before->begun_s_ago - *late.before->ended_s_ago);
   return fmt::format(
-      "Rank {} held up rank{} {}: it began {}, {:.1f} s after {} had begun to wait for it, and {:.1f} s "
-      "after {} wrote its record; until then it was stopped, or computing.\n",
-      rank, is_one ? "" : "s", fmt::join(late.waiters, ", "), call_text(*late.call),
-      late.after_wait_s, first, late.after_record_s, first);
+      "Rank {} {} rank{} {}: it began {}, {:.1f} s after {} had begun to wait for it, and {:.1f} s "
+      "after {} wrote its record; until then {}.\n",
+      rank, late.before == nullptr ? "held up" : "came late to", is_one ? "" : "s",
+      fmt::join(late.waiters, ", "), call_text(*late.call), late.after_wait_s, first,
+      late.after_record_s, first, until_then);
 }
 
 std::string verdict(const Waits& waits, const std::map<int, Late>& late, int size) {
@@ -286,6 +321,11 @@ FlightRecord parse_record(const std::string& path, const std::string& text) {
     FlightRecord record{.rank = json.at("rank").get<int>(),
                         .size = json.at("size").get<int>(),
                         .reason = json.at("reason").get<std::string>()};
+    if (record.size < 1 || record.rank < 0 || record.rank >= record.size) {
+      throw InvalidArgument(fmt::format("{}: expected a flight record of one of at least 1 ranks, "
+                                        "found rank {} of {}",
+                                        path, record.rank, record.size));
+    }
     if (json.contains("written_at")) {
       record.written_at = json["written_at"].get<double>();
     }
@@ -294,7 +334,10 @@ FlightRecord parse_record(const std::string& path, const std::string& text) {
     }
     return record;
   } catch (const nlohmann::json::exception& e) {
-    throw InvalidArgument(fmt::format("{}: expected a flight record: {}", path, e.what()));
+    // Without the name and number that stand before the library's sentence.
+    const std::string_view whole(e.what());
+    throw InvalidArgument(fmt::format("{}: expected a flight record: {}", path,
+                                      whole.substr(std::min(whole.find("] ") + 2, whole.size()))));
   }
 }
 

@@ -18,6 +18,8 @@ struct RecordedCall {
   std::string text{};
   std::string state{};
   double begun_s_ago = 0.0;
+  /// Absent while it runs.
+  std::optional<double> ended_s_ago{};
   std::vector<int> no_message_from{};
   std::vector<int> not_taken_by{};
   /// A call of a window, which is in no order with the others.
@@ -47,8 +49,8 @@ struct FlightRecord {
 /// windows that wait for them are named.
 ///
 /// A call that begins after the record of a rank which waits for the caller holds up nobody by what
-/// it waits for: its rank came too late, having been stopped or computing, and whom it waits for had
-/// given up. Hosts' clocks are compared for that.
+/// it waits for: its rank came too late, having been in another call, stopped or computing, and whom
+/// it waits for had given up. Hosts' clocks are compared for that.
 /// @throws InvalidArgument for no records, two of one rank, or ranks of runs of different sizes.
 [[nodiscard]] std::string explain_stall(std::vector<FlightRecord> records);
 

@@ -109,10 +109,14 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
   }
 }
 
-// Of the call and of those that it may stand behind: words of other ranks are no progress.
+// Of the call and of those that it may stand behind, which are made with the same ranks: words of
+// other ranks are no progress, and neither are calls that they make with this one alone.
 std::uint64_t Engine::progress_of(const Operation& operation) const noexcept {
   std::uint64_t progress = 0;
   for (const Active& active : active_) {
+    if (active.operation->partner() != operation.partner()) {
+      continue;
+    }
     progress += 1 + active.operation->call_.moves;  // changes also when an earlier call ends
     if (active.operation == &operation) {
       break;

@@ -121,6 +121,13 @@ void FlightRecorder::note_window_wait(Ticket ticket, std::string what, std::vect
   }
 }
 
+std::string_view FlightRecorder::kind_text(const Entry& entry) {
+  if (!entry.window_call.empty()) {
+    return entry.window_call;
+  }
+  return entry.kind == OpKind::Agreement ? entry.name.text() : bluefog::name_of(entry.kind);
+}
+
 std::string FlightRecorder::text_of(std::string_view reason) const {
   const auto now = Clock::now();
   const auto seconds_ago = [now](Clock::time_point then) {
@@ -136,12 +143,14 @@ std::string FlightRecorder::text_of(std::string_view reason) const {
   nlohmann::json calls = nlohmann::json::array();
   for (const Entry* const entry : entries) {
     const bool is_window_call = !entry->window_call.empty();
-    nlohmann::json call{{"kind", is_window_call ? entry->window_call : bluefog::name_of(entry->kind)},
-                        {"dtype", bluefog::name_of(entry->dtype)},
-                        {"count", entry->count},
-                        {"name", entry->name.text()},
+    nlohmann::json call{{"kind", kind_text(*entry)},
                         {"state", name_of_state(entry->state)},
                         {"begun_s_ago", seconds_ago(entry->begun)}};
+    if (is_window_call || has_buffer(entry->kind)) {
+      call["dtype"] = bluefog::name_of(entry->dtype);
+      call["count"] = entry->count;
+      call["name"] = entry->name.text();
+    }
     if (is_window_call) {
       call["window_call"] = true;
     } else {

@@ -78,6 +78,7 @@ class FlightRecorder {
 
   [[nodiscard]] Entry& place_for_next();
   [[nodiscard]] Entry* find(Ticket ticket);
+  [[nodiscard]] static std::string_view kind_text(const Entry& entry);
   [[nodiscard]] std::string text_of(std::string_view reason) const;
 
   std::string path_;

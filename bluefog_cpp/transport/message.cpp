@@ -30,7 +30,7 @@ std::string_view name_of(OpKind kind) noexcept {
     case OpKind::Barrier:
       return "barrier";
     case OpKind::TopologyCheck:
-      return "topology_check";
+      return "neighbor call that compares topologies";
     case OpKind::NeighborAllgather:
       return "neighbor_allgather";
     case OpKind::HierarchicalNeighborAllreduce:
@@ -43,6 +43,8 @@ std::string_view name_of(OpKind kind) noexcept {
       return "duplicate";
     case OpKind::UseDevice:
       return "use_device";
+    case OpKind::Agreement:
+      return "agreement";
   }
   return "unknown operation";
 }
@@ -69,8 +71,11 @@ Envelope Envelope::make(OpKind kind, Dtype dtype, std::int64_t count, std::strin
 }
 
 std::string Envelope::describe() const {
+  if (kind == OpKind::Agreement) {
+    return printable(name);
+  }
   std::string text{name_of(kind)};
-  if (kind != OpKind::Barrier) {
+  if (has_buffer(kind)) {
     text += count < 0 ? fmt::format("({}[any]", name_of(dtype))
                       : fmt::format("({}[{}]", name_of(dtype), count);
     text += is_on_device(kind) ? " on CUDA" : "";

@@ -26,7 +26,15 @@ enum class OpKind : std::uint8_t {
   Window = 9,
   Duplicate = 10,
   UseDevice = 11,
+  /// What a larger call makes known to all ranks; its name is that call's.
+  Agreement = 12,
 };
+
+/// Whether such a call has a buffer of the user's.
+[[nodiscard]] constexpr bool has_buffer(OpKind kind) noexcept {
+  return kind != OpKind::Barrier && kind != OpKind::Duplicate && kind != OpKind::UseDevice &&
+         kind != OpKind::Agreement;
+}
 
 /// The kind of such a call whose buffers are on a device: other calls than those on the CPU.
 [[nodiscard]] constexpr OpKind on_device(OpKind kind) noexcept {
@@ -87,7 +95,8 @@ struct Envelope {
     return count == other.count && name_hash == other.name_hash && kind == other.kind &&
            dtype == other.dtype;
   }
-  /// "neighbor_allreduce(float32[1024], name 'w')", "allreduce(float32[1024] on CUDA)".
+  /// "neighbor_allreduce(float32[1024], name 'w')", "allreduce(float32[1024] on CUDA)", "barrier",
+  /// "win_create".
   [[nodiscard]] std::string describe() const;
 };
 

@@ -63,8 +63,11 @@ class Group {
       }
       if (deadline.expired()) {
         withdraw(rank);
-        throw TimeoutError(fmt::format("bootstrap {} on rank {}: timed out waiting for ranks {}",
-                                       to_string(call), rank, fmt::join(missing(rank), ", ")));
+        throw TimeoutError(fmt::format(
+            "bootstrap {} on rank {}: expected all {} ranks within {:.3g} s (BLUEFOG_TIMEOUT), "
+            "ranks {} have not come",
+            to_string(call), rank, size(), deadline.timeout().count(),
+            fmt::join(missing(rank), ", ")));
       }
       if (deadline.is_set()) {
         changed_.wait_until(lock, deadline.when());

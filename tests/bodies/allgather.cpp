@@ -91,10 +91,10 @@ TEST(Allgather, PartsAreWhatTheRanksPassed) {
       numbers.emplace_back(static_cast<std::size_t>(2 * rank), 0.5 * rank);
     }
     const auto own = static_cast<std::size_t>(context.rank());
-    EXPECT_EQ(ops::allgather_parts(context, texts[own], {.name = "texts"}), texts);
-    EXPECT_EQ(ops::allgather_parts(context, numbers[own]), numbers);
+    EXPECT_EQ(ops::allgather_parts(context, "texts", texts[own]), texts);
+    EXPECT_EQ(ops::allgather_parts(context, "numbers", numbers[own]), numbers);
     const std::vector<std::int32_t> integer(1, -context.rank());
-    EXPECT_EQ(ops::allgather_parts(context, integer).back(),
+    EXPECT_EQ(ops::allgather_parts(context, "integer", integer).back(),
               std::vector<std::int32_t>{1 - context.size()});
   });
 }

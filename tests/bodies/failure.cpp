@@ -208,6 +208,38 @@ TEST(Failure, WordsOfOtherRanksProlongNoWait) {
   });
 }
 
+TEST(Failure, CallsOfAPairProlongNoWaitForAllRanks) {
+  const Ranks two{.at_least = 2, .at_most = 2, .settings = [](Settings& settings, int rank) {
+                    if (rank == 0) settings.timeout = std::chrono::milliseconds(400);
+                  }};
+  on_ranks(two, [](Context& context) {
+    constexpr std::size_t kMostCalls = 100;
+    const bool waits = context.rank() == 0;
+    std::vector<float> values(kMostCalls, 1.0F);
+    const auto gossip = [&](std::size_t i) {
+      return ops::pair_gossip_nonblocking(context, {.data = &values[i], .count = 1},
+                                          1 - context.rank());
+    };
+    float value = 1;
+    const BufferView buffer{.data = &value, .count = 1};
+    if (waits) {
+      Work stalled = ops::allreduce_nonblocking(context, buffer);
+      std::vector<Work> pairs;
+      for (std::size_t i = 0; i < kMostCalls; ++i) pairs.push_back(gossip(i));
+      EXPECT_THAT(failure_of([&] { stalled.wait(); }).second, HasSubstr("nothing moved"));
+      EXPECT_FALSE(pairs.back().done()) << "it waited for as long as the pair went on";
+      for (Work& pair : pairs) pair.wait();
+    } else {
+      for (std::size_t i = 0; i < kMostCalls; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        gossip(i).wait();
+      }
+      EXPECT_THAT(failure_of([&] { ops::allreduce(context, buffer); }).second,
+                  HasSubstr("rank 0 has given up this call"));
+    }
+  });
+}
+
 TEST(Failure, ADuplicateThatNotAllMakeLeavesTheContextUsable) {
   on_ranks({.at_least = 2}, [](Context& context) {
     const auto [rank, text] = failure_of([&] {

@@ -28,10 +28,6 @@ constexpr std::chrono::seconds kAfterTimeout(60);
 
 std::uint64_t units_of(std::uint64_t bytes) { return (bytes + kUnit - 1) / kUnit; }
 
-double seconds_since(Deadline::Clock::time_point begin) {
-  return std::chrono::duration<double>(Deadline::Clock::now() - begin).count();
-}
-
 }  // namespace
 
 struct MpiBootstrap::Flight {
@@ -82,14 +78,13 @@ std::unique_ptr<MpiBootstrap::Flight> MpiBootstrap::run(Call call, std::unique_p
   if (!broken_.empty()) {
     throw StateError(fmt::format("{}: an earlier call failed: {}", what, broken_));
   }
-  const auto begin = Deadline::Clock::now();
   try {
     check(start(*flight), what, comm_.get());
     if (!wait(flight->request, deadline, what, comm_.get())) {
       throw TimeoutError(
-          fmt::format("{}: timed out after {:.3g} s; expected all {} ranks, one or more have not "
-                      "come (MPI does not tell which)",
-                      what, seconds_since(begin), size_));
+          fmt::format("{}: expected all {} ranks within {:.3g} s (BLUEFOG_TIMEOUT), one or more "
+                      "have not come (MPI does not tell which)",
+                      what, size_, deadline.timeout().count()));
     }
   } catch (const Error& error) {
     broken_ = error.what();
@@ -225,7 +220,6 @@ std::unique_ptr<Transport> MpiBootstrap::make_transport(const Settings& settings
 bool is_built() noexcept { return true; }
 
 std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline) {
-  const auto begin = Deadline::Clock::now();
   require_runtime();  // Open MPI's start waits for all ranks too, as long as that takes
   struct Duplication {
     MPI_Comm comm = MPI_COMM_NULL;
@@ -246,9 +240,9 @@ std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline) {
     [[maybe_unused]] const ArrivalMark* until_the_end = mark.release();
     limit_finalize(kAfterTimeout);
     throw TimeoutError(
-        fmt::format("bootstrap over MPI on rank {}: timed out after {:.3g} s; expected all {} "
-                    "ranks, {}",
-                    rank, seconds_since(begin), size, who));
+        fmt::format("bootstrap over MPI on rank {}: expected all {} ranks within {:.3g} s "
+                    "(BLUEFOG_TIMEOUT), {}",
+                    rank, size, deadline.timeout().count(), who));
   }
   UniqueComm comm(duplication->comm);
   check(MPI_Comm_set_errhandler(comm.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");

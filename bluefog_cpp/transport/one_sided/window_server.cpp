@@ -36,12 +36,12 @@ WindowServer::WindowServer(std::unique_ptr<Transport> network, int rank, int siz
 WindowServer::~WindowServer() { close(); }
 
 void WindowServer::add(std::uint32_t window, std::shared_ptr<WindowTarget> target) {
-  const std::scoped_lock lock(mutex_);
+  const auto lock = enter();
   targets_[window] = std::move(target);
 }
 
 void WindowServer::remove(std::uint32_t window) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = enter();
   const auto target = targets_.extract(window);
   const auto is_of_window = [&](const AskedLock& asked) { return asked.request.window == window; };
   for (const AskedLock& asked : waiting_locks_) {
@@ -80,20 +80,26 @@ void WindowServer::copy_payload(Parcel& parcel) {
 
 // ---- asking
 
+std::unique_lock<std::mutex> WindowServer::enter() const {
+  callers_.fetch_add(1, std::memory_order_relaxed);
+  std::unique_lock lock(mutex_);
+  callers_.fetch_sub(1, std::memory_order_relaxed);
+  return lock;
+}
+
 WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
                                        std::span<const std::byte> payload,
                                        std::span<std::byte> room, const Asker& asker) {
   Request pending{.peer = peer, .room = room};
   const auto where = [&, kind = request.kind] { return describe(asker, kind, peer); };
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = enter();
   if (is_closed_) {
     throw StateError(fmt::format("{}: the context is closed", where()));
   }
   Peer& to = peers_[static_cast<std::size_t>(peer)];
   if (to.is_gone) {
-    throw PeerFailure(peer,
-                      fmt::format("{}: {}", where(),
-                                  network_->obituary(peer).value_or("that rank is gone")));
+    throw PeerFailure(peer, fmt::format("{}: {}", where(),
+                                        network_->obituary(peer).value_or("that rank is gone")));
   }
   request.ticket = next_ticket_++;
   request.bytes = payload.size();
@@ -123,7 +129,7 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
 }
 
 void WindowServer::tell(int peer, const WindowMessage& request) {
-  const std::scoped_lock lock(mutex_);
+  const auto lock = enter();
   Peer& to = peers_[static_cast<std::size_t>(peer)];
   if (!to.is_gone) {
     to.out.push_back({.head = request});
@@ -174,9 +180,10 @@ void WindowServer::give_up(const Request& request, std::uint64_t ticket) {
   requests_.erase(ticket);
   auto& out = peers_[static_cast<std::size_t>(request.peer)].out;
   const auto is_own = [&](const Parcel& parcel) { return parcel.request == &request; };
-  const auto has_begun = [](const Parcel& parcel) { return parcel.departure || parcel.head_is_out; };
-  std::erase_if(out,
-                [&](const Parcel& parcel) { return is_own(parcel) && !has_begun(parcel); });
+  const auto has_begun = [](const Parcel& parcel) {
+    return parcel.departure || parcel.head_is_out;
+  };
+  std::erase_if(out, [&](const Parcel& parcel) { return is_own(parcel) && !has_begun(parcel); });
   if (const auto begun = std::ranges::find_if(out, is_own); begun != out.end()) {
     copy_payload(*begun);  // the peer waits for the rest of it
   }
@@ -184,7 +191,7 @@ void WindowServer::give_up(const Request& request, std::uint64_t ticket) {
 
 void WindowServer::close() noexcept {
   {
-    const std::scoped_lock lock(mutex_);
+    const auto lock = enter();
     is_closed_ = true;
     has_work_.notify_all();
     has_answer_.notify_all();
@@ -192,7 +199,7 @@ void WindowServer::close() noexcept {
   if (thread_.joinable()) {
     thread_.join();
   }
-  const std::scoped_lock lock(mutex_);
+  const auto lock = enter();
   targets_.clear();
   network_.reset();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -113,8 +114,12 @@ class WindowServer {
     int told_holder = -1;
   };
 
+  /// For all but the server's thread.
+  [[nodiscard]] std::unique_lock<std::mutex> enter() const;
+
   // The thread (window_server_thread.cpp).
   void work();
+  void let_callers_in(std::unique_lock<std::mutex>& lock);
   bool step();
   bool send(Peer& peer);
   bool send_part(Parcel& parcel, Peer& peer, std::span<const std::byte> bytes);
@@ -146,6 +151,10 @@ class WindowServer {
   std::function<void()> check_interrupt_;
 
   mutable std::mutex mutex_;
+  /// Threads that want it, besides the server's.
+  mutable std::atomic<int> callers_{0};
+  /// A request, since the server's thread last stepped aside.
+  bool has_answered_ = false;
   /// Something to send, or the end.
   std::condition_variable has_work_;
   /// A request has been answered.

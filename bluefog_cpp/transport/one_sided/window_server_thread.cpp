@@ -37,9 +37,7 @@ void WindowServer::work() {
     }
     if (moved) {
       pause = kBusyPause;
-      lock.unlock();
-      std::this_thread::yield();
-      lock.lock();
+      let_callers_in(lock);
       continue;
     }
     if (const auto now = Deadline::Clock::now(); now >= next_check) {
@@ -49,6 +47,21 @@ void WindowServer::work() {
     has_work_.wait_for(lock, pause);
     pause = is_quiet() ? poll_period_ : std::min(2 * pause, poll_period_);
   }
+}
+
+// A thread that takes a mutex again at once wins against all that have to be woken for it. Where
+// nobody needs it, this one does not step aside: the processor would go to whoever computes on it,
+// for a whole time slice, at every piece of a long message.
+void WindowServer::let_callers_in(std::unique_lock<std::mutex>& lock) {
+  if (callers_.load(std::memory_order_relaxed) > 0) {
+    has_work_.wait_for(lock, kBusyPause);
+    return;
+  }
+  lock.unlock();
+  if (std::exchange(has_answered_, false)) {
+    std::this_thread::yield();
+  }
+  lock.lock();
 }
 
 bool WindowServer::is_quiet() const {
@@ -186,6 +199,7 @@ void WindowServer::serve(int rank, const WindowMessage& message,
   if (message.kind == Kind::Done || message.kind == Kind::Failed || message.kind == Kind::Gone) {
     if (const auto it = requests_.find(message.ticket); it != requests_.end()) {
       it->second->answer = message;
+      has_answered_ = true;
       has_answer_.notify_all();
     }
     return;

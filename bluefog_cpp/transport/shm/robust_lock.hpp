@@ -12,6 +12,9 @@ namespace bluefog::shm {
 ///
 /// A robust POSIX mutex: where its holder has ended without releasing it, the next rank gets it
 /// and is told so. Locked and unlocked by the same thread. Lives in memory that never moves.
+///
+/// Who has waited for a millisecond is given way to: such a mutex goes to whoever is awake when it
+/// is released, and a thread that takes it again at once would keep it from all others.
 class RobustLock {
  public:
   enum class Outcome : std::uint8_t {
@@ -26,7 +29,11 @@ class RobustLock {
 
   /// Waits for at most `longest`. @throws TransportError for what POSIX calls an error.
   [[nodiscard]] Outcome take(int rank, std::chrono::milliseconds longest);
+  /// Busy also where another is given way to.
   [[nodiscard]] Outcome try_take(int rank);
+  /// For who asks again and again instead of waiting, on behalf of `rank`: given way to as waiters
+  /// are.
+  [[nodiscard]] Outcome poll(int rank);
   /// @return false, and it stays taken, where another thread has taken it.
   bool release() noexcept;
 
@@ -34,10 +41,25 @@ class RobustLock {
   [[nodiscard]] int holder() const noexcept { return holder_.load(std::memory_order_relaxed); }
 
  private:
+  /// A thread's number, or, below zero, a rank for which another thread asks.
+  enum class Asker : std::int32_t { Nobody = 0 };
+  /// Who waits and asks to be given way to.
+  struct Request {
+    /// Microseconds of a steady clock, the lowest 32 bits.
+    std::uint32_t at;
+    Asker asker;
+  };
+
   Outcome accept(int code, int rank);
+  Outcome lock_now(int rank);
+  static Asker this_thread() noexcept;
+  bool is_another_first(Asker asker) const noexcept;
+  void ask_for_way(Asker asker) noexcept;
+  void withdraw_request(Asker asker) noexcept;
 
   pthread_mutex_t mutex_;
   std::atomic<int> holder_;
+  std::atomic<Request> request_;
 };
 
 }  // namespace bluefog::shm

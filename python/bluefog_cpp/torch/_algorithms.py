@@ -58,8 +58,8 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     DiGraph with weights; or several, by turns.
     num_steps_per_communication: every k-th step communicates.
     momentum: β of `decent_lam` and `quasi_global_momentum`; `optimizer` has none of its own then.
-    bucket_bytes: parameters travel in pieces of up to this size; 0 is `BLUEFOG_FUSION_THRESHOLD`, at
-    most 4 MiB with `step_in_backward`.
+    bucket_bytes: parameters travel in pieces of up to this size; 0 is `BLUEFOG_FUSION_THRESHOLD`, and
+    at most 4 MiB where pieces leave in the backward pass.
     step_in_backward: of `adapt_then_combine`: each piece is stepped and sent as soon as the backward
     pass has its gradients. Most of the round is then over when `step` is called; gradients cannot be
     clipped or scaled before they are used, and each step has one backward pass.

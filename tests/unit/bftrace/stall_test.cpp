@@ -74,6 +74,24 @@ TEST(ExplainStall, NamesARankThatCameWhenOthersHadGivenUp) {
   EXPECT_THAT(text, Not(HasSubstr("for each other")));
 }
 
+// Rank 1 waited in call 6 for a rank that came to it 8 s late, and then made the call of the others.
+TEST(ExplainStall, NamesTheCallThatKeptALateRank) {
+  const FlightRecord waiter = at_time(1005.0, 5.0, waiting(0, {1}));
+  FlightRecord late = at_time(1009.25, 0.25, waiting(1, {0}));
+  late.calls.insert(late.calls.begin(), {.call = 6,
+                                         .text = "barrier",
+                                         .state = "complete",
+                                         .begun_s_ago = 8.5,
+                                         .ended_s_ago = 0.5});
+  EXPECT_THAT(explain_stall({waiter, late}),
+              HasSubstr("\n\nRank 1 came late to rank 0: it began call 7, allreduce(float32[4]), 9.0 s "
+                        "after rank 0 had begun to wait for it, and 4.0 s after rank 0 wrote its "
+                        "record; until then it was in call 6, barrier, complete, which took it 8.0 s: "
+                        "whoever came late to that held up all.\n"));
+  late.calls.front().ended_s_ago = 7.0;  // and computed for most of the time
+  EXPECT_THAT(explain_stall({waiter, late}), HasSubstr("Rank 1 held up rank 0"));
+}
+
 TEST(ExplainStall, ACircleOfCallsThatOverlapStaysOne) {
   const FlightRecord first = at_time(1005.0, 5.0, waiting(0, {1}));
   const std::string circle = "Ranks 0, 1 wait for each other";
@@ -146,8 +164,21 @@ TEST(ParseRecord, ReadsWhatARankWrites) {
   EXPECT_EQ(window.written_at, 1700000000.25);
   EXPECT_THROW((void)parse_record("a", "{}"), InvalidArgument);
   EXPECT_THROW((void)parse_record("a", "{"), InvalidArgument);
-  EXPECT_THROW((void)parse_record("a", R"({"bluefog_flight_record": 1, "rank": "x"})"),
-               InvalidArgument);
+}
+
+TEST(ParseRecord, SaysWhatIsWrongWithOthers) {
+  const auto text_of = [](const std::string& record) -> std::string {
+    try {
+      (void)parse_record("a", record);
+    } catch (const InvalidArgument& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(text_of(R"({"bluefog_flight_record": 1, "rank": "x"})"),
+            "a: expected a flight record: type must be number, but is string");
+  EXPECT_EQ(text_of(R"({"bluefog_flight_record": 1, "rank": -5, "size": 2, "reason": ""})"),
+            "a: expected a flight record of one of at least 1 ranks, found rank -5 of 2");
 }
 
 }  // namespace

@@ -65,5 +65,59 @@ TEST_F(RobustLockTest, TakingItTwiceIsAnErrorNotAWait) {
   lock_->release();
 }
 
+// Whoever takes it again at once would win against every waiter that has to be woken first.
+TEST_F(RobustLockTest, AWaiterComesBeforeTheOneThatReleasedIt) {
+  constexpr int kTurns = 50;
+  int given_way = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    ASSERT_NE(lock_->take(0, milliseconds(10'000)), Outcome::Busy);
+    std::thread waiter([this] {
+      ASSERT_NE(lock_->take(1, milliseconds(10'000)), Outcome::Busy);
+      lock_->release();
+    });
+    std::this_thread::sleep_for(milliseconds(5));
+    lock_->release();
+    if (lock_->try_take(0) == Outcome::Busy) {
+      ++given_way;
+    } else {
+      lock_->release();
+    }
+    waiter.join();
+  }
+  // Not each time: a waiter that gets no processor for a while does not renew its request.
+  EXPECT_GE(given_way, kTurns / 4);
+}
+
+TEST_F(RobustLockTest, APollIsGivenWayToAndStopsToBeWhenItAsksNoMore) {
+  const auto poll = [this] {
+    Outcome outcome{};
+    std::thread([&] {
+      outcome = lock_->poll(1);
+      if (outcome != Outcome::Busy) {
+        EXPECT_EQ(lock_->holder(), 1);
+        lock_->release();
+      }
+    }).join();
+    return outcome;
+  };
+  constexpr int kTurns = 50;
+  int given_way = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    EXPECT_EQ(lock_->try_take(0), Outcome::Taken);
+    EXPECT_EQ(poll(), Outcome::Busy);
+    lock_->release();
+    given_way += lock_->try_take(0) == Outcome::Busy ? 1 : 0;
+    // Free again for others once the request is old.
+    while (lock_->holder() != 0 && lock_->try_take(0) == Outcome::Busy) {
+    }
+    EXPECT_EQ(poll(), Outcome::Busy);
+    lock_->release();
+    EXPECT_EQ(poll(), Outcome::Taken);
+    EXPECT_EQ(lock_->try_take(0), Outcome::Taken) << "the request is withdrawn";
+    lock_->release();
+  }
+  EXPECT_GE(given_way, kTurns / 4);
+}
+
 }  // namespace
 }  // namespace bluefog::shm
