@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from bfbench import launch, operations
+from bfbench import hosts, launch, operations
 from bfbench.__main__ import main
 from bfbench.records import FIGURES
 from image_files import idx_files
@@ -67,6 +67,32 @@ def test_peers_that_fail_or_are_left_out_are_listed(tmp_path, monkeypatch, capsy
     assert "not run: gloo at 1 ranks: RuntimeError: no network" in capsys.readouterr().out
     assert {item["not_run"] for item in operations.never_run(
         operations_arguments("--without", "gloo"), [])} >= {"left out by --without gloo"}
+
+
+def test_operations_between_hosts(tmp_path, capsys):
+    reason = hosts.why_none()
+    if reason:
+        pytest.skip(reason)
+    found, charts, page = run(tmp_path, "ops", "--hosts", "2", "--local-ranks", "2", "--rate", "2000",
+                              "--sizes", "65536,131072", "--seconds", "0.01")
+    measured = {(r["peer"], r["op"]): r for r in found["records"] if r["bytes"] == 65536}
+    link = measured["link", "TCP stream to the next host"]
+    assert link["limit_ratio"] == 1 and ("memcpy", "memcpy") not in measured
+    for peer, op in (("bluefog_cpp", "neighbor_allreduce (exponential)"), ("gloo", "allreduce"),
+                     ("bluefog_cpp", "hierarchical_neighbor_allreduce")):
+        record, = [r for (who, what), r in measured.items() if who == peer and what.startswith(op)]
+        assert (record["hosts"], record["ranks"]) == (2, 4)
+        assert record["limit_ratio"] == pytest.approx(record["median_us"] / link["median_us"])
+    said = capsys.readouterr().out
+    assert "4 ranks on 2 hosts" in said and "× link" in said and "× link" in page
+    assert found["versions"]["links"] == "2000 Mbit/s from each host"
+    assert not any(item.get("peer") == "link between hosts" for item in found["not_run"])
+    assert "time_4_ranks.png" in charts
+
+
+def test_ranks_and_hosts_are_one_too_many(capsys):
+    assert main(["ops", "--build", BUILD, "--ranks", "2", "--hosts", "2"]) == 1
+    assert "expected --ranks or --hosts, found both" in capsys.readouterr().err
 
 
 def operations_arguments(*words):
