@@ -23,7 +23,8 @@ def add_arguments(parser):
                         help="backward passes of a step")
     parser.add_argument("--batch-size", type=whole(2), default=32, metavar="N",
                         help="images of a rank in a backward pass")
-    parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB")
+    parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB",
+                        help="size of buckets, torch's; this project's have at most 4")
     parser.add_argument("--epochs", type=whole(), default=1, metavar="N")
     parser.add_argument("--lr", type=positive, default=0.02)
     parser.add_argument("--train-images", type=whole(), default=10_000, metavar="N",

@@ -51,7 +51,8 @@ def add_arguments(parser):
                         help="turns of each algorithm in a start")
     parser.add_argument("--steps", type=whole(), default=4, metavar="N", help="steps of a turn")
     parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB",
-                        help="size of buckets, everybody's")
+                        help="size of buckets, everybody's; this project's have at most 4 where they "
+                        "leave in the backward pass")
     add_output(parser, starts=1)
 
 
