@@ -39,7 +39,7 @@ class Allreduce final : public Operation {
       return false;
     }
     spec.envelope = envelope_;
-    if (reduction_.is_whole()) {
+    if (sums_whole()) {
       reduction_.describe_whole(spec);
     } else if (!has_reduced_) {
       reduction_.describe_reduction(spec);
@@ -55,6 +55,11 @@ class Allreduce final : public Operation {
   }
 
  private:
+  // Two ranks move as many bytes either way.
+  [[nodiscard]] bool sums_whole() const noexcept {
+    return reduction_.is_whole() || reduction_.group().size() == 2;
+  }
+
   std::string name_;
   Envelope envelope_;
   ShardedReduction reduction_;
