@@ -3,7 +3,7 @@
 import torch
 
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import UnsupportedError
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8,
                      torch.int8, torch.int16, torch.int32, torch.int64, torch.bool))
@@ -11,10 +11,10 @@ _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 def check_sendable(tensor: torch.Tensor) -> None:
-    """Raises TypeError for what is no tensor, UnsupportedError for one whose elements do not lie in
+    """Raises ArgumentTypeError for what is no tensor, UnsupportedError for one whose elements do not lie in
     memory, one after the other, as numbers that ranks exchange."""
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"expected a torch.Tensor, found {type(tensor).__name__}")
+        raise ArgumentTypeError(f"expected a torch.Tensor, found {type(tensor).__name__}")
     if (tensor.layout is not torch.strided or tensor.dtype not in _DTYPES or tensor.is_nested
             or tensor.is_meta or type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH):
         raise UnsupportedError(f"expected a dense torch.Tensor of real numbers, found {_kind(tensor)}")
@@ -44,6 +44,41 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_cpu:
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
     return tensor.detach().cpu().contiguous()
+
+
+def check_writable(tensor: torch.Tensor) -> None:
+    """Raises InvalidArgument for a tensor with elements that share memory (of `expand`, or with strides
+    that overlap): they cannot have values of their own."""
+    check_sendable(tensor)
+    if _has_shared_elements(tensor):
+        raise InvalidArgument(
+            "expected a tensor whose elements have memory of their own, to write into, found one of shape "
+            f"{list(tensor.shape)} with strides {list(tensor.stride())}; pass its clone()")
+
+
+def _has_shared_elements(tensor: torch.Tensor) -> bool:
+    steps = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1)
+    reach = 1
+    for stride, size in steps:
+        if stride < reach:
+            break
+        reach += (size - 1) * stride
+    else:
+        return False
+    if tensor.numel() == 0 or stride == 0:
+        return stride == 0 and tensor.numel() > 0
+    places = torch.zeros(1, dtype=torch.int64)
+    for stride, size in steps:
+        places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
+    return places.unique().numel() < places.numel()
+
+
+def elements_to_write(tensor: torch.Tensor) -> torch.Tensor:
+    """As `elements`, of a tensor that the result is stored into. Raises as `check_writable`."""
+    source = elements(tensor)
+    if source is not tensor:
+        check_writable(tensor)
+    return source
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
