@@ -24,16 +24,16 @@ GatherPlan everyone(const Context& context) {
 
 Work allgather_nonblocking(Context& context, ConstBufferView input, AllocateGathered allocate,
                            const OpOptions& options) {
-  validate(context, [&] { check_gathering(context, kKind, input, allocate, Residence::Anywhere); });
-  const auto placement = Placement::of(input);
+  validate(context, [&] { check_gathering(context, kKind, input, allocate); });
+  const Placement placement = Placement::of(context, kKind, input, allocate);
   return submit_call<Gathering>(context, placement, context, kKind, std::move(input),
                                 std::move(allocate), everyone(context), options.name);
 }
 
 void allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
                const OpOptions& options) {
-  validate(context, [&] { check_gathering(context, kKind, input, allocate, Residence::Anywhere); });
-  const auto placement = Placement::of(input);
+  validate(context, [&] { check_gathering(context, kKind, input, allocate); });
+  const Placement placement = Placement::of(context, kKind, input, allocate);
   run_call<Gathering>(context, placement, context, kKind, std::move(input), std::move(allocate),
                       everyone(context), options.name);
 }

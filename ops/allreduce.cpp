@@ -96,13 +96,15 @@ Group group_of(const Context& context, Scope scope) {
 
 Work allreduce_nonblocking(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options); });
-  return submit_call<Allreduce>(context, Placement::of(buffer), context, buffer,
+  const Placement placement = Placement::of(context, kKind, buffer, {});
+  return submit_call<Allreduce>(context, placement, context, buffer,
                                 group_of(context, options.scope), options);
 }
 
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options); });
-  run_call<Allreduce>(context, Placement::of(buffer), context, buffer,
+  const Placement placement = Placement::of(context, kKind, buffer, {});
+  run_call<Allreduce>(context, placement, context, buffer,
                       group_of(context, options.scope), options);
 }
 

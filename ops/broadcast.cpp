@@ -124,19 +124,24 @@ void check_arguments(const Context& context, const BufferView& buffer, int root)
   }
 }
 
+Placement place(Context& context, BufferView& buffer, int root) {
+  const bool is_root = context.rank() == root;
+  return Placement::of(context, kKind, buffer, {.reads = is_root, .writes = !is_root});
+}
+
 }  // namespace
 
 Work broadcast_nonblocking(Context& context, BufferView buffer, int root,
                            const OpOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, root); });
-  const auto placement = Placement::of(buffer);
+  const Placement placement = place(context, buffer, root);
   return submit_call<Broadcast>(context, placement, std::move(buffer),
                                 part_of(context.hosts(), context.rank(), root), root, options);
 }
 
 void broadcast(Context& context, BufferView buffer, int root, const OpOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, root); });
-  const auto placement = Placement::of(buffer);
+  const Placement placement = place(context, buffer, root);
   run_call<Broadcast>(context, placement, std::move(buffer),
                       part_of(context.hosts(), context.rank(), root), root, options);
 }

@@ -15,8 +15,8 @@ namespace bluefog::ops {
 enum class Reduction : std::uint8_t { Sum, Average };
 
 // Buffers of allreduce, broadcast and allgather are on the CPU, or on every rank on the device of its
-// context (`Context::use_device`, docs/gpu.md). Blocking calls on a device return when they are
-// launched there, as `Work::wait`.
+// context (`Context::use_device`, docs/gpu.md). Blocking calls on a device return when their result is
+// on its way there, as `Work::wait`.
 
 /// Which ranks take part in a collective.
 enum class Scope : std::uint8_t {

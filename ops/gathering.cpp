@@ -130,8 +130,8 @@ void Gathering::prepare_output() {
 }
 
 void check_gathering(const Context& context, OpKind kind, const ConstBufferView& input,
-                     const AllocateGathered& allocate, Residence residence) {
-  check_buffer(context, kind, input, residence);
+                     const AllocateGathered& allocate) {
+  check_buffer(context, kind, input, Residence::Anywhere);
   if (!allocate) {
     throw InvalidArgument(
         fmt::format("{}: expected a function that allocates the result, found an empty one",

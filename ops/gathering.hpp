@@ -67,6 +67,6 @@ class Gathering final : public Operation {
 
 /// @throws as `check_buffer`, InvalidArgument for no function to allocate with.
 void check_gathering(const Context& context, OpKind kind, const ConstBufferView& input,
-                     const AllocateGathered& allocate, Residence residence = Residence::Cpu);
+                     const AllocateGathered& allocate);
 
 }  // namespace bluefog::ops

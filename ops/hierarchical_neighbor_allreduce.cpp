@@ -12,6 +12,7 @@
 #include "ops/group.hpp"
 #include "ops/plan_exchange.hpp"
 #include "ops/sharded_reduction.hpp"
+#include "ops/start_call.hpp"
 #include "ops/validation.hpp"
 
 namespace bluefog::ops {
@@ -83,6 +84,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
         self_weight_(plan.self_weight),
         name_(options.name),
         envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)),
+        sums_(arithmetic_on(context, output_.device)),
         local_(context, input_, output_, Group::machine(context), true),
         is_whole_(local_.is_whole()),
         begin_(is_whole_ ? 0 : local_.shards().begin(local_.group().own)),
@@ -199,6 +201,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
   void describe_machines(ExchangeSpec& spec) {
     spec.outgoing = outgoing_;
     spec.incoming = incoming_;
+    spec.device = output_.device.kind;
     if (uses_scratch_) {
       spec.pace = Pace::Each;
     } else {
@@ -220,7 +223,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
     for (const Piece& piece : pieces) {
       operands_.push_back({.data = piece.data, .weight = piece.weight});
     }
-    weighted_sum(output_.dtype, out() + begin_ + offset, operands_, bytes);
+    sums_->weighted_sum(output_.dtype, out() + begin_ + offset, operands_, bytes);
   }
 
   void combine_scratch() {
@@ -239,6 +242,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
   double self_weight_;
   CallName name_;
   Envelope envelope_;
+  ArithmeticHandle sums_;
   ShardedReduction local_;
   bool is_whole_;
   /// The part that this rank exchanges with other machines, in bytes.
@@ -259,10 +263,21 @@ class HierarchicalNeighborAllreduce final : public Operation {
 
 void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
                      const NeighborPlan* plan) {
-  check_in_and_out(context, kKind, input, output);
+  check_in_and_out(context, kKind, input, output, Residence::Anywhere);
   const MachineLayout& machines = context.machines();
   check_plan_of(context, kKind, plan, "machine", machines.machine_of(context.rank()),
                 machines.machine_count());
+}
+
+/// Machines of different sizes divide the buffer differently: what overlaps is kept on the host.
+Placement place(Context& context, ConstBufferView& input, BufferView& output) {
+  const MachineLayout& machines = context.machines();
+  bool are_alike = true;
+  for (int machine = 0; machine < machines.machine_count(); ++machine) {
+    are_alike = are_alike && machines.ranks_of(machine).size() == machines.ranks_of(0).size();
+  }
+  return Placement::of(context, kKind, input, output, {},
+                       {.way = are_alike ? DeviceWay::Nccl : DeviceWay::Host});
 }
 
 }  // namespace
@@ -271,8 +286,9 @@ Work hierarchical_neighbor_allreduce_nonblocking(
     Context& context, ConstBufferView input, BufferView output,
     const std::shared_ptr<const NeighborPlan>& machine_plan, const HierarchicalOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, machine_plan.get()); });
-  return context.engine().submit(context.engine().make_operation<HierarchicalNeighborAllreduce>(
-      context, std::move(input), std::move(output), *machine_plan, options));
+  const Placement placement = place(context, input, output);
+  return submit_call<HierarchicalNeighborAllreduce>(
+      context, placement, context, std::move(input), std::move(output), *machine_plan, options);
 }
 
 Work hierarchical_neighbor_allreduce_nonblocking(
@@ -287,9 +303,9 @@ void hierarchical_neighbor_allreduce(Context& context, ConstBufferView input, Bu
                                      const std::shared_ptr<const NeighborPlan>& machine_plan,
                                      const HierarchicalOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, machine_plan.get()); });
-  HierarchicalNeighborAllreduce operation(context, std::move(input), std::move(output),
-                                          *machine_plan, options);
-  context.engine().run(operation);
+  const Placement placement = place(context, input, output);
+  run_call<HierarchicalNeighborAllreduce>(context, placement, context, std::move(input),
+                                          std::move(output), *machine_plan, options);
 }
 
 void hierarchical_neighbor_allreduce(Context& context, BufferView buffer,

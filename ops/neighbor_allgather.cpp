@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ops/gathering.hpp"
+#include "ops/start_call.hpp"
 #include "ops/validation.hpp"
 
 namespace bluefog::ops {
@@ -31,18 +32,19 @@ Work neighbor_allgather_nonblocking(Context& context, ConstBufferView input,
                                     const std::shared_ptr<const NeighborPlan>& plan,
                                     const NeighborAllgatherOptions& options) {
   validate(context, [&] { check_arguments(context, input, allocate, plan.get()); });
-  return context.engine().submit(context.engine().make_operation<Gathering>(
-      context, kKind, std::move(input), std::move(allocate), gather_plan(*plan), options.name,
-      checked(*plan, options)));
+  const Placement placement = Placement::of(context, kKind, input, allocate);
+  return submit_call<Gathering>(context, placement, context, kKind, std::move(input),
+                                std::move(allocate), gather_plan(*plan), options.name,
+                                checked(*plan, options));
 }
 
 void neighbor_allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllgatherOptions& options) {
   validate(context, [&] { check_arguments(context, input, allocate, plan.get()); });
-  Gathering operation(context, kKind, std::move(input), std::move(allocate), gather_plan(*plan),
-                      options.name, checked(*plan, options));
-  context.engine().run(operation);
+  const Placement placement = Placement::of(context, kKind, input, allocate);
+  run_call<Gathering>(context, placement, context, kKind, std::move(input), std::move(allocate),
+                      gather_plan(*plan), options.name, checked(*plan, options));
 }
 
 }  // namespace bluefog::ops

@@ -98,12 +98,17 @@ void check_arguments(const Context& context, const ConstBufferView& input, const
                      const NeighborPlan* plan, const NeighborAllreduceOptions& options) {
   check_in_and_out(context, kKind, input, output, Residence::Anywhere);
   check_plan(context, kKind, plan);
-  check_operands(context, kKind, input, 1 + plan->sources.size());
-  if (input.device.kind != DeviceKind::Cpu && options.completion == Completion::OnWait) {
-    throw UnsupportedError(
-        fmt::format("{}: expected Completion::AsItArrives with buffers on a GPU, found OnWait",
-                    where(context, kKind)));
+  if (options.completion == Completion::AsItArrives) {
+    check_operands(context, kKind, input, 1 + plan->sources.size());
   }
+}
+
+/// Messages that are kept until somebody waits are kept on the host.
+Placement place(Context& context, ConstBufferView& input, BufferView& output,
+                const NeighborAllreduceOptions& options) {
+  const bool keeps = options.completion == Completion::OnWait;
+  return Placement::of(context, kKind, input, output, {.in_order = !keeps},
+                       {.way = keeps ? DeviceWay::Host : DeviceWay::Nccl});
 }
 
 }  // namespace
@@ -113,7 +118,7 @@ Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, Buf
                                     const NeighborAllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, plan.get(), options); });
   const NeighborPlan* const kept = plan.get();
-  const auto placement = Placement::of(input, output);
+  const Placement placement = place(context, input, output, options);
   return submit_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), kept,
                                         std::move(plan), options, context);
 }
@@ -130,7 +135,7 @@ void neighbor_allreduce(Context& context, ConstBufferView input, BufferView outp
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, plan.get(), options); });
-  const auto placement = Placement::of(input, output);
+  const Placement placement = place(context, input, output, options);
   run_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), plan.get(),
                               nullptr, options, context);
 }

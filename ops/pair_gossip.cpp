@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/combine.hpp"
+#include "ops/start_call.hpp"
 #include "ops/validation.hpp"
 
 namespace bluefog::ops {
@@ -78,7 +79,7 @@ void check_arguments(Context& context, const ConstBufferView& input, const Buffe
   validate(
       context,
       [&] {
-        check_in_and_out(context, kKind, input, output);
+        check_in_and_out(context, kKind, input, output, Residence::Anywhere);
         if (!std::isfinite(options.self_weight) || !std::isfinite(options.pair_weight)) {
           throw InvalidArgument(
               fmt::format("{}: expected finite weights, found self_weight {} and pair_weight {}",
@@ -88,13 +89,20 @@ void check_arguments(Context& context, const ConstBufferView& input, const Buffe
       target);
 }
 
+/// Pairs are in no order among each other, which NCCL asks for.
+Placement place(Context& context, ConstBufferView& input, BufferView& output, int target) {
+  return Placement::of(context, kKind, input, output, {.in_order = true},
+                       {.way = DeviceWay::Host, .partner = target});
+}
+
 }  // namespace
 
 Work pair_gossip_nonblocking(Context& context, ConstBufferView input, BufferView output, int target,
                              const PairGossipOptions& options) {
   check_arguments(context, input, output, target, options);
-  return context.engine().submit(context.engine().make_operation<PairGossip>(
-      std::move(input), std::move(output), target, options));
+  const Placement placement = place(context, input, output, target);
+  return submit_call<PairGossip>(context, placement, std::move(input), std::move(output), target,
+                                 options);
 }
 
 Work pair_gossip_nonblocking(Context& context, BufferView buffer, int target,
@@ -106,8 +114,8 @@ Work pair_gossip_nonblocking(Context& context, BufferView buffer, int target,
 void pair_gossip(Context& context, ConstBufferView input, BufferView output, int target,
                  const PairGossipOptions& options) {
   check_arguments(context, input, output, target, options);
-  PairGossip operation(std::move(input), std::move(output), target, options);
-  context.engine().run(operation);
+  const Placement placement = place(context, input, output, target);
+  run_call<PairGossip>(context, placement, std::move(input), std::move(output), target, options);
 }
 
 void pair_gossip(Context& context, BufferView buffer, int target,

@@ -21,7 +21,8 @@ struct PairGossipOptions {
 /// Formed as in `neighbor_allreduce`. With weights of ½ both ranks get the same bits, and their
 /// sum is conserved but for rounding.
 ///
-/// @param buffer `count` elements of float16, bfloat16, float32 or float64 on the CPU, the same
+/// @param buffer `count` elements of float16, bfloat16, float32 or float64, on the CPU or on the
+///   device of the context (docs/gpu.md), the same
 ///   count and dtype on both ranks; read and written until the work is complete.
 /// @param target the other rank, which calls it with this one as its target. The weights are each
 ///   rank's own.

@@ -5,20 +5,63 @@
 
 #include "bluefog_cpp/base/buffer_view.hpp"
 #include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/transport/cuda/staged_buffers.hpp"
 #include "bluefog_cpp/transport/nccl/device_call.hpp"
 #include "bluefog_cpp/transport/work.hpp"
+#include "ops/collectives.hpp"
 
 namespace bluefog::ops {
+
+/// What a call asks of the way that it goes.
+struct PlacementLimits {
+  /// Host: through the host, whatever the context prefers.
+  DeviceWay way = DeviceWay::Nccl;
+  /// As `Operation::partner`.
+  int partner = -1;
+};
 
 /// Where a call's buffers are, and the streams that they are ordered on.
 struct Placement {
   Device device{};
   DeviceStreams streams{};
+  /// Where they go through the host.
+  std::shared_ptr<StagedBuffers> staged{};
 
-  static Placement of(const ConstBufferView& input, const ConstBufferView& output) {
-    return {.device = input.device, .streams = {input.stream, output.stream}};
+  /// Of a call that has been validated. Where it goes through the host, `input` and `output` become
+  /// the host's sides, in the same memory.
+  /// @throws CudaError: the call is refused then.
+  static Placement of(Context& context, OpKind kind, ConstBufferView& input, BufferView& output,
+                      const StagingRules& rules, const PlacementLimits& limits = {}) {
+    Placement placement{.device = input.device, .streams = {input.stream, output.stream}};
+    if (input.device.kind != DeviceKind::Cpu) [[unlikely]] {
+      placement.stage(context, kind, input, output, rules, limits);
+    }
+    return placement;
   }
-  static Placement of(const ConstBufferView& buffer) { return of(buffer, buffer); }
+  static Placement of(Context& context, OpKind kind, BufferView& buffer,
+                      const StagingRules& rules) {
+    Placement placement{.device = buffer.device, .streams = {buffer.stream, buffer.stream}};
+    if (buffer.device.kind != DeviceKind::Cpu) [[unlikely]] {
+      ConstBufferView input = buffer;
+      placement.stage(context, kind, input, buffer, rules, {});
+    }
+    return placement;
+  }
+  /// Of a call whose result `allocate` makes room for on the input's device.
+  static Placement of(Context& context, OpKind kind, ConstBufferView& input,
+                      AllocateGathered& allocate) {
+    Placement placement{.device = input.device, .streams = {input.stream, input.stream}};
+    if (input.device.kind != DeviceKind::Cpu) [[unlikely]] {
+      placement.stage_gathering(context, kind, input, allocate);
+    }
+    return placement;
+  }
+
+ private:
+  void stage(Context& context, OpKind kind, ConstBufferView& input, BufferView& output,
+             const StagingRules& rules, const PlacementLimits& limits);
+  void stage_gathering(Context& context, OpKind kind, ConstBufferView& input,
+                       AllocateGathered& allocate);
 };
 
 /// Starts a call whose buffers are on the context's device.

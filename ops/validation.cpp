@@ -84,7 +84,8 @@ void check_buffer(const Context& context, OpKind kind, const ConstBufferView& bu
 
 void check_operands(const Context& context, OpKind kind, const ConstBufferView& buffer,
                     std::size_t operands) {
-  if (buffer.device.kind != DeviceKind::Cpu && operands > cuda::kMostSumOperands) {
+  if (buffer.device.kind != DeviceKind::Cpu && context.device()->way_of(kind) == DeviceWay::Nccl &&
+      operands > cuda::kMostSumOperands) {
     throw UnsupportedError(fmt::format(
         "{}: expected at most {} values to add up on a GPU, this rank's own included, found {}",
         where(context, kind), cuda::kMostSumOperands, operands));

@@ -227,19 +227,48 @@ constexpr std::array kRows{
           s.result_cache_bytes =
               parse_integer<std::int64_t>(name, value, 0, std::numeric_limits<std::int64_t>::max());
         }},
+    Row{{"BLUEFOG_OPS_ON_CPU", "flag", "", "0",
+         "Calls with buffers on a GPU go through the host's memory, as those on the CPU do, even "
+         "where NCCL is there. Equal on all ranks."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.ops_on_cpu = parse_flag(name, value);
+        }},
+    Row{{"BLUEFOG_ALLGATHER_BY_MPI", "flag", "", "0",
+         "As BLUEFOG_OPS_ON_CPU, for `allgather`."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.allgather_by_mpi = parse_flag(name, value);
+        }},
+    Row{{"BLUEFOG_ALLREDUCE_BY_MPI", "flag", "", "0",
+         "As BLUEFOG_OPS_ON_CPU, for `allreduce`."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.allreduce_by_mpi = parse_flag(name, value);
+        }},
+    Row{{"BLUEFOG_BROADCAST_BY_MPI", "flag", "", "0",
+         "As BLUEFOG_OPS_ON_CPU, for `broadcast`."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.broadcast_by_mpi = parse_flag(name, value);
+        }},
+    Row{{"BLUEFOG_HIERARCHICAL_NEIGHBOR_ALLREDUCE_BY_MPI", "flag", "", "0",
+         "As BLUEFOG_OPS_ON_CPU, for `hierarchical_neighbor_allreduce`."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.hierarchical_neighbor_allreduce_by_mpi = parse_flag(name, value);
+        }},
+    Row{{"BLUEFOG_NEIGHBOR_ALLGATHER_BY_MPI", "flag", "", "0",
+         "As BLUEFOG_OPS_ON_CPU, for `neighbor_allgather`."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.neighbor_allgather_by_mpi = parse_flag(name, value);
+        }},
+    Row{{"BLUEFOG_NEIGHBOR_ALLREDUCE_BY_MPI", "flag", "", "0",
+         "As BLUEFOG_OPS_ON_CPU, for `neighbor_allreduce`."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.neighbor_allreduce_by_mpi = parse_flag(name, value);
+        }},
 };
 
-constexpr std::array<std::string_view, 15> kIgnored{
-    "BLUEFOG_ALLGATHER_BY_MPI",
-    "BLUEFOG_ALLREDUCE_BY_MPI",
-    "BLUEFOG_BROADCAST_BY_MPI",
+constexpr std::array<std::string_view, 8> kIgnored{
     "BLUEFOG_CYCLE_TIME",
-    "BLUEFOG_HIERARCHICAL_NEIGHBOR_ALLREDUCE_BY_MPI",
     "BLUEFOG_MAX_WIN_SENT_LENGTH",
-    "BLUEFOG_NEIGHBOR_ALLGATHER_BY_MPI",
-    "BLUEFOG_NEIGHBOR_ALLREDUCE_BY_MPI",
     "BLUEFOG_NUM_FINALIZER_THREADS",
-    "BLUEFOG_OPS_ON_CPU",
     "BLUEFOG_PAIR_GOSSIP_BY_MPI",
     "BLUEFOG_SLEEP_USEC_FOR_WIN_PASSIVE",
     "BLUEFOG_WIN_ON_CPU",

@@ -49,6 +49,13 @@ struct Settings {
   int mpi_depth = 32;
   std::chrono::nanoseconds poll_period = std::chrono::milliseconds(1);
   std::int64_t result_cache_bytes = 256 << 20;
+  bool ops_on_cpu = false;
+  bool allgather_by_mpi = false;
+  bool allreduce_by_mpi = false;
+  bool broadcast_by_mpi = false;
+  bool hierarchical_neighbor_allreduce_by_mpi = false;
+  bool neighbor_allgather_by_mpi = false;
+  bool neighbor_allreduce_by_mpi = false;
 
   /// What the user should be told about the variables that were read: those
   /// without meaning here, and unknown ones with the nearest known name. One

@@ -46,7 +46,15 @@ Lines common_settings(const Settings& settings) {
           fmt::format("BLUEFOG_SHM_CHUNK_BYTES {}", settings.shm_chunk_bytes),
           fmt::format("BLUEFOG_SHM_SLOTS {}", settings.shm_slots),
           fmt::format("BLUEFOG_MPI_CHUNK_BYTES {}", settings.mpi_chunk_bytes),
-          fmt::format("BLUEFOG_MPI_DEPTH {}", settings.mpi_depth)};
+          fmt::format("BLUEFOG_MPI_DEPTH {}", settings.mpi_depth),
+          fmt::format("BLUEFOG_OPS_ON_CPU {:d}", settings.ops_on_cpu),
+          fmt::format("BLUEFOG_ALLGATHER_BY_MPI {:d}", settings.allgather_by_mpi),
+          fmt::format("BLUEFOG_ALLREDUCE_BY_MPI {:d}", settings.allreduce_by_mpi),
+          fmt::format("BLUEFOG_BROADCAST_BY_MPI {:d}", settings.broadcast_by_mpi),
+          fmt::format("BLUEFOG_HIERARCHICAL_NEIGHBOR_ALLREDUCE_BY_MPI {:d}",
+                      settings.hierarchical_neighbor_allreduce_by_mpi),
+          fmt::format("BLUEFOG_NEIGHBOR_ALLGATHER_BY_MPI {:d}", settings.neighbor_allgather_by_mpi),
+          fmt::format("BLUEFOG_NEIGHBOR_ALLREDUCE_BY_MPI {:d}", settings.neighbor_allreduce_by_mpi)};
 }
 
 Lines split_lines(std::string_view text) {
@@ -297,7 +305,7 @@ void Context::use_device(int device, const gpu::Libraries* libraries) {
   const Engine::LargerCall whole(*engine_);
   BarrierOperation meeting(OpKind::UseDevice, rank(), size());
   engine_->run(meeting);
-  device_ = DeviceChannel::connect(*bootstrap_, libraries, device, log_, settings_.timeout);
+  device_ = DeviceChannel::connect(*bootstrap_, libraries, device, log_, settings_);
   engine_->attach(device_);
 }
 

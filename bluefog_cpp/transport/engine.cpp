@@ -196,6 +196,9 @@ bool Engine::step(Operation& operation, const StepRights& rights) {
   try {
     bool moved = false;
     if (call.phase.load(std::memory_order_relaxed) == CallState::Phase::Queued) {
+      if (call.is_staged && !operation.may_begin()) {
+        return false;
+      }
       call.phase.store(CallState::Phase::Running, std::memory_order_relaxed);
       if (!start_next(operation)) {
         complete(operation);
@@ -248,6 +251,9 @@ bool Engine::start_next(Operation& operation) {
 
 void Engine::complete(Operation& operation) {
   CallState& call = operation.call_;
+  if (call.is_staged) {
+    operation.finish();
+  }
   if (attendant_) {
     tell_attendant_of(operation);
   }
@@ -278,6 +284,9 @@ void Engine::fail(Operation& operation, std::exception_ptr error, ControlMessage
   }
   if (!call.peers_know) {
     tell_peers(key_of(operation), reason, word);
+  }
+  if (call.is_staged) {
+    operation.give_up();
   }
   call.error = std::move(error);
   call.phase.store(CallState::Phase::Failed, std::memory_order_release);

@@ -224,6 +224,10 @@ std::string Engine::awaited_text(const Operation& operation) const {
     text =
         fmt::format("behind {}, {}, ", call_text(blocked->call_.index), blocked->envelope().describe());
   }
+  if (blocked->call_.is_staged &&
+      blocked->call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Queued) {
+    text += "the device has not given its values";
+  }
   const auto add = [&](std::string_view role, const std::vector<int>& ranks) {
     for (const int rank : ranks) {
       text +=

@@ -152,7 +152,10 @@ bool Engine::sleep(Lock& lock, Waiter& waiter, const Operation* operation) {
 bool Engine::needs_polling() const noexcept {
   return (attendant_ && attendant_->is_busy()) ||
          std::ranges::any_of(parts_.transports,
-                             [](const auto& transport) { return transport->needs_polling(); });
+                             [](const auto& transport) { return transport->needs_polling(); }) ||
+         std::ranges::any_of(active_, [](const Active& active) {
+           return active.operation->call_.is_staged && !is_done(*active.operation);
+         });
 }
 
 bool Engine::has_background_work() const noexcept {

@@ -99,7 +99,11 @@ bool Exchange::publish(const StepRights& rights) {
                      [&](const Sending& earlier) {
                        return earlier.transport == transport && !earlier.departure.complete();
                      });
-    if (is_first_of_transport) {
+    if (spec_.supply != nullptr) [[unlikely]] {
+      departure.here = spec_.supply->bytes_here();
+    }
+    const bool has_more = departure.published < departure.here || departure.header.bytes == 0;
+    if (is_first_of_transport && has_more) {
       departure.first_under_way = rights.first_under_way;
       moved |= transport->publish(departure);
     }
@@ -241,7 +245,10 @@ bool Exchange::consume_together(PeerWord& word) {
     }
   }
   while (used_ < spec_.bytes) {
-    const std::size_t limit = spec_.overwrites_payload ? copied_out() : spec_.bytes;
+    std::size_t limit = spec_.overwrites_payload ? copied_out() : spec_.bytes;
+    if (spec_.supply != nullptr) [[unlikely]] {
+      limit = std::min(limit, spec_.supply->bytes_here());
+    }
     std::size_t here = limit - used_;
     for (std::size_t i = 0; i < sources_.size() && here > 0; ++i) {
       const auto bytes = sources_[i].transport->readable(sources_[i].rank, spec_.lane);

@@ -54,6 +54,17 @@ enum class Consumption : std::uint8_t {
 /// as the exponential graph of 256 ranks gives each.
 inline constexpr std::size_t kInlineNeighbors = 8;
 
+/// The payload of an exchange that comes from a device while the exchange is under way.
+class Supply {
+ public:
+  /// How much of it is in the host's memory, from its beginning; a multiple of 64 bytes but at its
+  /// end.
+  [[nodiscard]] virtual std::size_t bytes_here() = 0;
+
+ protected:
+  ~Supply() = default;
+};
+
 /// One exchange: what this rank sends, and what it expects.
 ///
 /// The spans and the memory they lead to stay valid until the exchange ends.
@@ -72,6 +83,9 @@ struct ExchangeSpec {
   /// Where the memory is, of outgoing and incoming messages both. On a device `receive` is called
   /// with whole messages, and what it does there is ordered by the channel's stream.
   DeviceKind device = DeviceKind::Cpu;
+  /// Where not null: the (single) outgoing payload, at whose offsets pieces are combined, is still on
+  /// its way to the host. For `Pace::Together` on ordinary lanes and those of pairs.
+  Supply* supply = nullptr;
   /// No further exchange follows in the same call.
   bool last = true;
 };

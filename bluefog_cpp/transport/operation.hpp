@@ -26,6 +26,8 @@ struct CallState {
   Consumption consumption = Consumption::AsItArrives;
   /// Every rank comes to the same verdict on this call by itself.
   bool peers_know = false;
+  /// Its buffers are copied from and to a device beside it.
+  bool is_staged = false;
   int waiters = 0;
   /// Steps in which something moved.
   std::uint64_t moves = 0;
@@ -62,7 +64,16 @@ class Operation : public Receiver {
   /// The one rank that makes this call too, or -1 where all ranks make it.
   [[nodiscard]] virtual int partner() const noexcept { return -1; }
 
+  /// Of a staged call: whether what its first exchange needs is on the host. Asked until it is.
+  [[nodiscard]] virtual bool may_begin() { return true; }
+  /// Of a staged call: all of its result is on the host. An exception ends the call with it.
+  virtual void finish() {}
+  /// Of a staged call: it has ended with an error.
+  virtual void give_up() noexcept {}
+
  protected:
+  /// In the constructor: the three calls above are made.
+  void mark_staged() noexcept { call_.is_staged = true; }
   /// The call's number, once the engine has taken it.
   [[nodiscard]] std::uint64_t call_index() const noexcept { return call_.index; }
 

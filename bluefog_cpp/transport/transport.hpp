@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,8 @@ struct Departure {
   /// The ranks that read it; the weight goes into the header that each one sees.
   std::span<const WeightedRank> readers{};
   Lane lane = Lane::Ordinary;
+  /// Bytes of `data` that are there: the rest is still on its way from a device.
+  std::size_t here = std::numeric_limits<std::size_t>::max();
   /// Calls of all ranks before this one have ended at their writer.
   std::uint64_t first_under_way = 0;
 

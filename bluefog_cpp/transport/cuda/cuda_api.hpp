@@ -52,6 +52,11 @@ class CudaApi {
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
   /// May wait for the device.
   virtual void free(void* memory) = 0;
+  /// Memory of the host that is locked to its pages: the device copies from and to it while the host
+  /// goes on.
+  [[nodiscard]] virtual void* allocate_host(std::size_t bytes) = 0;
+  virtual void free_host(void* memory) = 0;
+  /// Between memory of the device, or of it and the host.
   virtual void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) = 0;
 
   /// The kernel `name` of a fat binary, for the current device. Valid as long as this object.

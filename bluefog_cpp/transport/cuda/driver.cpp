@@ -46,6 +46,8 @@ class Driver final : public CudaApi {
     BF_BIND(cuEventQuery);
     BF_BIND(cuMemAlloc);
     BF_BIND(cuMemFree);
+    BF_BIND(cuMemHostAlloc);
+    BF_BIND(cuMemFreeHost);
     BF_BIND(cuMemcpyAsync);
     BF_BIND(cuModuleLoadData);
     BF_BIND(cuModuleGetFunction);
@@ -120,6 +122,15 @@ class Driver final : public CudaApi {
 
   void free(void* memory) override { check(cuMemFree_(address_of(memory)), "cuMemFree"); }
 
+  void* allocate_host(std::size_t bytes) override {
+    void* memory = nullptr;
+    check(cuMemHostAlloc_(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE),
+          fmt::format("cuMemHostAlloc of {} bytes", bytes));
+    return memory;
+  }
+
+  void free_host(void* memory) override { check(cuMemFreeHost_(memory), "cuMemFreeHost"); }
+
   void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) override {
     check(cuMemcpyAsync_(address_of(to), address_of(from), bytes, static_cast<CUstream>(stream)),
           "cuMemcpyAsync");
@@ -192,6 +203,8 @@ class Driver final : public CudaApi {
   BF_DRIVER_FUNCTION(cuEventQuery);
   BF_DRIVER_FUNCTION(cuMemAlloc);
   BF_DRIVER_FUNCTION(cuMemFree);
+  BF_DRIVER_FUNCTION(cuMemHostAlloc);
+  BF_DRIVER_FUNCTION(cuMemFreeHost);
   BF_DRIVER_FUNCTION(cuMemcpyAsync);
   BF_DRIVER_FUNCTION(cuModuleLoadData);
   BF_DRIVER_FUNCTION(cuModuleGetFunction);

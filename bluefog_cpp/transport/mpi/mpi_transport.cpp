@@ -140,7 +140,8 @@ std::size_t MpiTransport::next_chunk_bytes(const Departure& departure) const noe
   const std::size_t quarter = (departure.header.bytes / 4 + kPage - 1) / kPage * kPage;
   const std::size_t chunk =
       std::clamp(quarter, std::min(kLeastChunk, options_.chunk_bytes), options_.chunk_bytes);
-  return std::min(chunk, departure.header.bytes - departure.published);
+  return std::min(chunk,
+                  std::min(departure.header.bytes, departure.here) - departure.published);
 }
 
 // Readers with the same weight share one copy; only the first frame carries a weight.

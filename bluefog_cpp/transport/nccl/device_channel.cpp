@@ -31,19 +31,31 @@ std::vector<std::string> tell_all(Bootstrap& bootstrap, const std::string& own, 
   return texts;
 }
 
-/// Collective. @param own what this rank could not do, or null.
-/// @throws `own`, or PeerFailure where another rank could not.
-void agree(Bootstrap& bootstrap, const std::exception_ptr& own, Deadline deadline) {
+/// A rank that could not do something, and why.
+struct Problem {
+  int rank = -1;
+  std::string text{};
+};
+
+/// Collective. The first rank with a problem, or −1.
+/// @param own what this rank could not do, or null.
+Problem first_problem(Bootstrap& bootstrap, const std::exception_ptr& own, Deadline deadline) {
   const auto problems = tell_all(bootstrap, own ? message_of(own) : std::string(), deadline);
+  const auto found = std::ranges::find_if(problems, [](const auto& text) { return !text.empty(); });
+  return found == problems.end()
+             ? Problem{}
+             : Problem{.rank = static_cast<int>(found - problems.begin()), .text = *found};
+}
+
+/// Collective. @throws `own`, or PeerFailure where another rank could not.
+void agree(Bootstrap& bootstrap, const std::exception_ptr& own, Deadline deadline) {
+  const Problem problem = first_problem(bootstrap, own, deadline);
   if (own) {
     std::rethrow_exception(own);
   }
-  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
-    if (!problems[rank].empty()) {
-      throw PeerFailure(static_cast<int>(rank),
-                        fmt::format("rank {}, use_device: rank {} could not: {}", bootstrap.rank(),
-                                    rank, problems[rank]));
-    }
+  if (problem.rank >= 0) {
+    throw PeerFailure(problem.rank, fmt::format("rank {}, use_device: rank {} could not: {}",
+                                                bootstrap.rank(), problem.rank, problem.text));
   }
 }
 
@@ -61,41 +73,108 @@ std::exception_ptr error_of(Step&& step) {
 
 std::shared_ptr<DeviceChannel> DeviceChannel::connect(Bootstrap& bootstrap,
                                                       const gpu::Libraries* libraries, int device,
-                                                      const Logger& log,
-                                                      std::chrono::nanoseconds timeout) {
-  const Deadline deadline = Deadline::after(timeout);
+                                                      const Logger& log, const Settings& settings) {
+  const Deadline deadline = Deadline::after(settings.timeout);
   std::shared_ptr<DeviceChannel> channel;
-  gpu::NcclId id{};
   agree(bootstrap, error_of([&] {
-          const gpu::Libraries loaded = libraries != nullptr ? *libraries : gpu::Libraries::load();
+          const gpu::Libraries loaded =
+              libraries != nullptr ? *libraries : gpu::Libraries{.cuda = gpu::load_cuda()};
           const int count = loaded.cuda->device_count();
           if (device < 0 || device >= count) {
             throw InvalidArgument(
                 fmt::format("rank {}, use_device: expected a device in 0 … {}, found {}",
                             bootstrap.rank(), count - 1, device));
           }
-          channel.reset(new DeviceChannel(loaded, device, bootstrap.rank(), log, timeout));
-          if (bootstrap.rank() == 0) {
-            id = loaded.nccl->make_id();
-          }
+          channel.reset(new DeviceChannel(loaded, device, bootstrap.rank(), log, settings));
         }),
         deadline);
-  const auto ids = bootstrap.allgather(id, deadline);
-  std::memcpy(id.data(), ids.front().data(), std::min(id.size(), ids.front().size()));
-  agree(bootstrap, error_of([&] { channel->join(bootstrap, id); }), deadline);
+  const std::string obstacle = channel->find_way(bootstrap, libraries == nullptr, deadline);
+  channel->uses_nccl_ = obstacle.empty();
+  if (bootstrap.rank() == 0) {
+    if (obstacle.empty()) {
+      log.info("calls on CUDA devices go by NCCL");
+    } else if (settings.ops_on_cpu) {
+      log.info(fmt::format("calls on CUDA devices go through the host's memory: {}", obstacle));
+    } else {
+      log.warning(fmt::format("calls on CUDA devices go through the host's memory: {}", obstacle));
+    }
+  }
   return channel;
 }
 
 DeviceChannel::DeviceChannel(gpu::Libraries libraries, int device, int rank, const Logger& log,
-                             std::chrono::nanoseconds timeout)
+                             const Settings& settings)
     : libraries_(std::move(libraries)),
       device_(device),
       rank_(rank),
       log_(log),
-      timeout_(timeout),
+      settings_(settings),
+      timeout_(settings.timeout),
       events_(std::make_shared<gpu::EventPool>(libraries_.cuda, device)) {
   const gpu::DeviceScope scope = enter();
   stream_ = cuda().make_stream();
+  staging_ = std::make_shared<gpu::HostStaging>(libraries_.cuda, events_, device);
+}
+
+std::string DeviceChannel::find_way(Bootstrap& bootstrap, bool loads_nccl, Deadline deadline) {
+  if (settings_.ops_on_cpu) {
+    return "BLUEFOG_OPS_ON_CPU is set";
+  }
+  gpu::NcclId id{};
+  const auto loading = first_problem(
+      bootstrap, error_of([&] {
+        if (loads_nccl) {
+          libraries_.nccl = gpu::load_nccl();
+        } else if (!libraries_.nccl) {
+          throw UnsupportedError("there is no NCCL");
+        }
+        if (rank_ == 0) {
+          id = libraries_.nccl->make_id();
+        }
+      }),
+      deadline);
+  if (loading.rank >= 0) {
+    return fmt::format("rank {}: {}", loading.rank, loading.text);
+  }
+  const auto ids = bootstrap.allgather(id, deadline);
+  std::memcpy(id.data(), ids.front().data(), std::min(id.size(), ids.front().size()));
+  const auto joining =
+      first_problem(bootstrap, error_of([&] { join(bootstrap, id); }), deadline);
+  if (joining.rank < 0) {
+    return {};
+  }
+  if (comm_ != nullptr) {
+    const gpu::DeviceScope scope = enter();
+    const auto error =
+        error_of([&] { libraries_.nccl->abort(std::exchange(comm_, nullptr)); });
+    if (error) {
+      log_.error(message_of(error));
+    }
+  }
+  return fmt::format("rank {}: {}", joining.rank, joining.text);
+}
+
+DeviceWay DeviceChannel::way_of(OpKind kind) const noexcept {
+  const auto host_if = [](bool is_forced) { return is_forced ? DeviceWay::Host : DeviceWay::Nccl; };
+  if (!uses_nccl_) {
+    return DeviceWay::Host;
+  }
+  switch (kind) {
+    case OpKind::Allgather:
+      return host_if(settings_.allgather_by_mpi);
+    case OpKind::Allreduce:
+      return host_if(settings_.allreduce_by_mpi);
+    case OpKind::Broadcast:
+      return host_if(settings_.broadcast_by_mpi);
+    case OpKind::HierarchicalNeighborAllreduce:
+      return host_if(settings_.hierarchical_neighbor_allreduce_by_mpi);
+    case OpKind::NeighborAllgather:
+      return host_if(settings_.neighbor_allgather_by_mpi);
+    case OpKind::NeighborAllreduce:
+      return host_if(settings_.neighbor_allreduce_by_mpi);
+    default:
+      return DeviceWay::Host;
+  }
 }
 
 void DeviceChannel::join(Bootstrap& bootstrap, const gpu::NcclId& id) {
@@ -243,7 +322,9 @@ void DeviceChannel::end(std::exception_ptr why) {
     failure_ = why;
   }
   for (const LaunchedCall& call : watched_) {
-    call.cut_short->store(true, std::memory_order_release);
+    if (call.cut_short != nullptr) {
+      call.cut_short->store(true, std::memory_order_release);
+    }
   }
   log_.error(fmt::format("no calls on CUDA device {} any more: {}", device_, message_of(why)));
   try {
@@ -274,10 +355,12 @@ void DeviceChannel::close() noexcept {
   }
   try {
     const gpu::DeviceScope scope = enter();
-    if (comm_ != nullptr) {
+    if (comm_ != nullptr || !uses_nccl_) {
       wait_for_watched(timeout_.count() == 0
                            ? kLongestFarewell
                            : std::min<std::chrono::nanoseconds>(timeout_, kLongestFarewell));
+    }
+    if (comm_ != nullptr) {
       const gpu::CommHandle comm = std::exchange(comm_, nullptr);
       if (watched_.empty()) {
         libraries_.nccl->destroy(comm);
@@ -293,6 +376,7 @@ void DeviceChannel::close() noexcept {
       }
       cuda().free_stream(stream);
     }
+    staging_.reset();
   } catch (const Error& error) {
     log_.error(error.what());
     stream_ = nullptr;

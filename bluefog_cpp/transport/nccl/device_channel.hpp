@@ -14,12 +14,23 @@
 
 #include "bluefog_cpp/base/deadline.hpp"
 #include "bluefog_cpp/base/log.hpp"
+#include "bluefog_cpp/base/settings.hpp"
 #include "bluefog_cpp/transport/attendant.hpp"
 #include "bluefog_cpp/transport/bootstrap.hpp"
 #include "bluefog_cpp/transport/cuda/handles.hpp"
+#include "bluefog_cpp/transport/cuda/host_staging.hpp"
+#include "bluefog_cpp/transport/message.hpp"
 #include "bluefog_cpp/transport/nccl/libraries.hpp"
 
 namespace bluefog {
+
+/// How calls with buffers on a device are carried out.
+enum class DeviceWay : std::uint8_t {
+  /// From device to device, by NCCL.
+  Nccl,
+  /// Through page-locked memory of the host, by the transports of calls on the CPU.
+  Host,
+};
 
 /// Bytes between a device's memory and one rank's.
 struct DeviceTransfer {
@@ -38,12 +49,12 @@ struct LaunchedCall {
   gpu::EventHandle done = nullptr;
   /// What the device uses meanwhile, and the flag.
   std::shared_ptr<const void> keep{};
-  /// Set when the channel ends before that.
+  /// Set when the channel ends before that; null for calls that go on then.
   std::atomic<bool>* cut_short = nullptr;
 };
 
 /// A context's part on its CUDA device: an NCCL communicator over the context's ranks, a stream of
-/// the highest priority, scratch memory and events.
+/// the highest priority, scratch memory and events; and what calls need that go through the host.
 ///
 /// What calls launch is ordered by the stream, which events tie to the callers' streams; nobody
 /// waits for the device. What is under way is watched: when NCCL reports an error, a rank that it
@@ -54,16 +65,21 @@ struct LaunchedCall {
 /// otherwise.
 class DeviceChannel final : public Attendant {
  public:
-  /// Collective.
-  /// @throws InvalidArgument for a device that is not there, UnsupportedError without libraries,
-  ///   CudaError, NcclError; PeerFailure on the ranks that could have gone on.
+  /// Collective. Where a rank has no NCCL, or NCCL refuses, all calls go through the host; rank 0
+  /// logs which way was chosen, and why.
+  /// @throws InvalidArgument for a device that is not there, UnsupportedError without CUDA, CudaError;
+  ///   PeerFailure on the ranks that could have gone on.
   static std::shared_ptr<DeviceChannel> connect(Bootstrap& bootstrap,
                                                 const gpu::Libraries* libraries, int device,
-                                                const Logger& log,
-                                                std::chrono::nanoseconds timeout);
+                                                const Logger& log, const Settings& settings);
   ~DeviceChannel() override;
 
   [[nodiscard]] int device() const noexcept { return device_; }
+  /// The same on all ranks.
+  [[nodiscard]] DeviceWay way_of(OpKind kind) const noexcept;
+  [[nodiscard]] const std::shared_ptr<gpu::HostStaging>& staging() const noexcept {
+    return staging_;
+  }
   [[nodiscard]] gpu::CudaApi& cuda() noexcept { return *libraries_.cuda; }
   [[nodiscard]] gpu::StreamHandle stream() const noexcept { return stream_; }
   /// From any thread.
@@ -102,7 +118,9 @@ class DeviceChannel final : public Attendant {
   using Clock = std::chrono::steady_clock;
 
   DeviceChannel(gpu::Libraries libraries, int device, int rank, const Logger& log,
-                std::chrono::nanoseconds timeout);
+                const Settings& settings);
+  /// Collective. @return why NCCL is not used; empty where it is.
+  [[nodiscard]] std::string find_way(Bootstrap& bootstrap, bool loads_nccl, Deadline deadline);
   void join(Bootstrap& bootstrap, const gpu::NcclId& id);
   void look(Clock::time_point now);
   bool take_finished();
@@ -112,10 +130,13 @@ class DeviceChannel final : public Attendant {
   int device_;
   int rank_;
   Logger log_;
+  Settings settings_;
   std::chrono::nanoseconds timeout_;
+  bool uses_nccl_ = false;
   gpu::StreamHandle stream_ = nullptr;
   gpu::CommHandle comm_ = nullptr;
   std::shared_ptr<gpu::EventPool> events_;
+  std::shared_ptr<gpu::HostStaging> staging_;
   std::byte* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
   /// All there was: what is under way may still use a smaller one.

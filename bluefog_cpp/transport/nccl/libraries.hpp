@@ -10,10 +10,8 @@ namespace bluefog::gpu {
 /// The table through which all of CUDA and NCCL is called.
 struct Libraries {
   std::shared_ptr<CudaApi> cuda{};
+  /// Null: there is none.
   std::shared_ptr<NcclApi> nccl{};
-
-  /// This machine's. @throws as `load_cuda` and `load_nccl`.
-  [[nodiscard]] static Libraries load() { return {.cuda = load_cuda(), .nccl = load_nccl()}; }
 };
 
 }  // namespace bluefog::gpu

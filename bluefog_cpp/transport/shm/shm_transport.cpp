@@ -129,7 +129,7 @@ std::size_t ShmTransport::next_chunk_bytes(const Departure& departure) const noe
     chunk = std::clamp(round_up(bytes / 4, kPage), std::min(kLeastChunk, pool_.chunk_bytes()),
                        pool_.chunk_bytes());
   }
-  return std::min(chunk, bytes - departure.published);
+  return std::min(chunk, std::min(bytes, departure.here) - departure.published);
 }
 
 Carriage ShmTransport::copy_out(const Departure& departure, std::uint64_t place,

@@ -234,6 +234,16 @@ void CudaStandIn::free(void* memory) {
   book_.free(memory);
 }
 
+void* CudaStandIn::allocate_host(std::size_t bytes) {
+  check_entered("cuMemHostAlloc");
+  return book_.allocate(bytes);
+}
+
+void CudaStandIn::free_host(void* memory) {
+  check_entered("cuMemFreeHost");
+  book_.free(memory);
+}
+
 void CudaStandIn::copy(void* to, const void* from, std::size_t bytes, gpu::StreamHandle stream) {
   check_entered("cuMemcpyAsync");
   enqueue(stream, "cuMemcpyAsync",
@@ -244,6 +254,23 @@ void CudaStandIn::copy(void* to, const void* from, std::size_t bytes, gpu::Strea
               std::memmove(to, from, bytes);
             }
           });
+  Task due;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto later = later_.find(stream);
+    if (later != later_.end() && --later->second.copies == 0) {
+      due = std::move(later->second.task);
+      later_.erase(later);
+    }
+  }
+  if (due) {
+    enqueue(stream, "task", {}, std::move(due));
+  }
+}
+
+void CudaStandIn::enqueue_after(gpu::StreamHandle stream, int copies, Task task) {
+  const std::scoped_lock lock(mutex_);
+  later_[stream] = {.copies = copies, .task = std::move(task)};
 }
 
 gpu::FunctionHandle CudaStandIn::load(std::span<const std::byte> /*image*/, const char* name) {

@@ -43,6 +43,8 @@ class CudaStandIn final : public gpu::CudaApi {
   void wait(gpu::StreamHandle stream, gpu::EventHandle event) override;
   void* allocate(std::size_t bytes) override;
   void free(void* memory) override;
+  void* allocate_host(std::size_t bytes) override;
+  void free_host(void* memory) override;
   void copy(void* to, const void* from, std::size_t bytes, gpu::StreamHandle stream) override;
   gpu::FunctionHandle load(std::span<const std::byte> image, const char* name) override;
   void launch(gpu::FunctionHandle function, gpu::Grid grid, std::span<const std::byte> argument,
@@ -51,6 +53,8 @@ class CudaStandIn final : public gpu::CudaApi {
   /// Enqueues an operation that touches `accesses`.
   void enqueue(gpu::StreamHandle stream, const std::string& what,
                const std::vector<Access>& accesses, Task task);
+  /// Enqueues `task` after the stream's next `copies` copies, once.
+  void enqueue_after(gpu::StreamHandle stream, int copies, Task task);
   /// Returns when everything on the stream has run; what the calling thread enqueues later, on any
   /// stream, comes after it.
   void synchronize(gpu::StreamHandle stream);
@@ -103,6 +107,12 @@ class CudaStandIn final : public gpu::CudaApi {
   std::map<std::thread::id, Clock> hosts_;
   std::map<std::pair<std::string, int>, int> failures_;
   std::map<std::string, int> counts_;
+  struct Later {
+    int copies = 0;
+    Task task;
+  };
+  /// By stream.
+  std::map<const void*, Later> later_;
 };
 
 }  // namespace bluefog::testing

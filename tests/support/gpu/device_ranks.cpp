@@ -60,15 +60,21 @@ Values DeviceRank::download(const BufferView& view) {
   return values;
 }
 
-void DeviceRank::shut(gpu::StreamHandle on) {
+CudaStandIn::Task DeviceRank::shut_gate() {
   {
     const std::scoped_lock lock(gate_->mutex);
     gate_->is_open = false;
   }
-  cuda.enqueue(on, "gate", {}, [gate = gate_] {
+  return [gate = gate_] {
     std::unique_lock lock(gate->mutex);
     gate->changed.wait(lock, [&] { return gate->is_open; });
-  });
+  };
+}
+
+void DeviceRank::shut(gpu::StreamHandle on) { cuda.enqueue(on, "gate", {}, shut_gate()); }
+
+void DeviceRank::shut_after(gpu::StreamHandle on, int copies) {
+  cuda.enqueue_after(on, copies, shut_gate());
 }
 
 void DeviceRank::open() {
@@ -85,13 +91,16 @@ void on_device_ranks(const DeviceRanks& ranks, const std::function<void(DeviceRa
       }
       const auto cuda = std::make_shared<CudaStandIn>(size);
       const auto nccl = std::make_shared<NcclStandIn>(cuda);
-      const gpu::Libraries libraries{.cuda = cuda, .nccl = nccl};
+      const gpu::Libraries libraries{.cuda = cuda, .nccl = ranks.has_nccl ? nccl : nullptr};
       auto bootstraps = make_thread_bootstraps(size);
       std::vector<std::jthread> threads;
       for (auto& bootstrap : bootstraps) {
         threads.emplace_back([&, own = std::move(bootstrap)]() mutable {
           const Ranks options{.settings =
                                   [&](Settings& settings, int /*rank*/) {
+                                    if (!ranks.has_nccl) {
+                                      settings.log_level = LogLevel::Error;  // said each time
+                                    }
                                     if (ranks.settings) {
                                       ranks.settings(settings);
                                     }

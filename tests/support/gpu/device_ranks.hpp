@@ -33,9 +33,13 @@ class DeviceRank {
 
   /// Everything that comes later on `on` waits until `open`; at the latest the rank's end opens it.
   void shut(gpu::StreamHandle on);
+  /// As `shut`, after the next `copies` copies on `on`.
+  void shut_after(gpu::StreamHandle on, int copies);
   void open();
 
  private:
+  [[nodiscard]] CudaStandIn::Task shut_gate();
+
   std::shared_ptr<CudaStandIn> cuda_;
   std::shared_ptr<NcclStandIn> nccl_;
   struct Gate;
@@ -48,6 +52,8 @@ struct DeviceRanks {
   int at_most = 8;
   std::vector<Layout> layouts{Layout::OneHost};
   std::function<void(Settings&)> settings{};
+  /// Without it calls go through the host.
+  bool has_nccl = true;
   /// Mistakes that the test makes by intention.
   bool expect_mistakes = false;
 };

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <boost/container/small_vector.hpp>
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/transport/cuda/host_staging.hpp"
+
+namespace bluefog {
+
+/// What a call does with its buffers.
+struct StagingRules {
+  /// It reads the input.
+  bool reads = true;
+  /// It writes the output.
+  bool writes = true;
+  /// Its exchange of `Pace::Together` forms the output from its beginning to its end, each place
+  /// from the same place of the input: copies and messages may then overlap.
+  bool in_order = false;
+};
+
+/// The host's side of a call's buffers, which are on a device: page-locked memory, the input's
+/// copies into it, which begin with the object, and the output's copies back.
+///
+/// Copies go in pieces, each with an event. Used by one thread at a time.
+class StagedBuffers {
+ public:
+  /// What is on the views' streams by now comes before the copies. @throws CudaError.
+  StagedBuffers(std::shared_ptr<gpu::HostStaging> staging, ConstBufferView input, BufferView output,
+                const StagingRules& rules);
+  StagedBuffers(const StagedBuffers&) = delete;
+  StagedBuffers& operator=(const StagedBuffers&) = delete;
+  ~StagedBuffers();
+
+  [[nodiscard]] const StagingRules& rules() const noexcept { return rules_; }
+  /// In the same memory as `host_output`.
+  [[nodiscard]] ConstBufferView host_input() const;
+  [[nodiscard]] BufferView host_output() const;
+  /// Makes `output` what the call writes: memory that was found while it was under way.
+  /// @return the host's side of it. @throws CudaError.
+  [[nodiscard]] BufferView replace_output(BufferView output);
+  /// Where the input is.
+  [[nodiscard]] const Device& device() const noexcept { return input_.device; }
+
+  /// How much of the input is on the host. @throws CudaError.
+  [[nodiscard]] std::size_t bytes_here();
+  [[nodiscard]] bool is_here() { return bytes_here() >= input_.bytes(); }
+
+  /// The first `until` bytes of the output are there: whole pieces of them begin their way to the
+  /// device. @throws CudaError.
+  void bring_back(std::size_t until);
+  /// All of the output is there. @throws CudaError.
+  void finish();
+  /// The call has ended, and writes nothing any more. @throws CudaError.
+  void end();
+  /// After `finish` or `end`: happens when the device uses the buffers no more.
+  [[nodiscard]] gpu::EventHandle done() const noexcept { return done_->get(); }
+  /// After `finish` or `end`: what comes later on the views' streams comes after `done`.
+  void order_streams();
+
+ private:
+  void copy_input();
+  void copy_output(std::size_t until);
+  void note_stream(gpu::StreamHandle stream);
+
+  std::shared_ptr<gpu::HostStaging> staging_;
+  ConstBufferView input_;
+  BufferView output_;
+  StagingRules rules_;
+  gpu::HostBlock block_;
+  /// Of an output that came later.
+  gpu::HostBlock output_block_;
+  /// What was on the streams before the call.
+  boost::container::small_vector<gpu::Event, 2> ready_;
+  boost::container::small_vector<gpu::StreamHandle, 2> streams_;
+  /// By piece of the input: it is on the host.
+  boost::container::small_vector<gpu::Event, 4> arrivals_;
+  std::size_t arrived_ = 0;
+  /// Bytes of the output that are on their way or there.
+  std::size_t brought_ = 0;
+  bool has_begun_back_ = false;
+  std::optional<gpu::Event> done_;
+};
+
+}  // namespace bluefog

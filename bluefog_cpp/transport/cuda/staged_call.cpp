@@ -1,0 +1,99 @@
+#include "bluefog_cpp/transport/cuda/staged_call.hpp"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/engine.hpp"
+
+namespace bluefog {
+namespace {
+
+constexpr std::chrono::microseconds kAskPeriod{50};
+
+}  // namespace
+
+StagedCall::StagedCall(std::shared_ptr<DeviceChannel> channel, std::shared_ptr<Operation> operation,
+                       std::shared_ptr<StagedBuffers> buffers)
+    : channel_(std::move(channel)), operation_(std::move(operation)), buffers_(std::move(buffers)) {
+  mark_staged();
+}
+
+bool StagedCall::may_begin() { return buffers_->rules().in_order || buffers_->is_here(); }
+
+bool StagedCall::next(ExchangeSpec& spec) {
+  if (!operation_->next(spec)) {
+    return false;
+  }
+  is_in_order_ = buffers_->rules().in_order && spec.pace == Pace::Together;
+  if (is_in_order_) {
+    spec.supply = this;
+  }
+  return true;
+}
+
+void StagedCall::receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) {
+  operation_->receive(offset, bytes, pieces);
+  if (is_in_order_) {
+    buffers_->bring_back(offset + bytes);
+  }
+}
+
+void StagedCall::finish() {
+  buffers_->finish();
+  watch();
+}
+
+// Copies that were started are not taken back: the memory that they use is kept until their end.
+void StagedCall::give_up() noexcept {
+  try {
+    buffers_->end();
+    watch();
+  } catch (const Error&) {  // NOLINT: the call's own error is on its way
+  }
+}
+
+void StagedCall::watch() {
+  if (!std::exchange(has_ended_, true)) {
+    channel_->watch({.call = call_index(),
+                     .text = envelope().describe(),
+                     .done = buffers_->done(),
+                     .keep = shared_from_this()});
+  }
+}
+
+void StagedCall::order_streams() {
+  if (has_ended_) {
+    buffers_->order_streams();
+  }
+}
+
+bool StagedCall::has_happened() {
+  const gpu::DeviceScope scope = channel_->enter();
+  return channel_->cuda().has_happened(buffers_->done());
+}
+
+void StagedWork::wait() {
+  try {
+    engine_->wait(*call_);
+  } catch (...) {
+    if (Engine::is_done(*call_)) {
+      call_->order_streams();
+    }
+    throw;
+  }
+  call_->order_streams();
+}
+
+void StagedWork::synchronize() {
+  wait();
+  while (!call_->has_happened()) {
+    engine_->check_interrupt();
+    std::this_thread::sleep_for(kAskPeriod);
+  }
+}
+
+bool StagedWork::done() const noexcept { return Engine::is_done(*call_); }
+
+}  // namespace bluefog

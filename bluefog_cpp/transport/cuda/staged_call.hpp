@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "bluefog_cpp/transport/cuda/staged_buffers.hpp"
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/transport/operation.hpp"
+#include "bluefog_cpp/transport/work.hpp"
+
+namespace bluefog {
+
+/// A call whose buffers are on a device, by the CPU's operation on their staged copies.
+///
+/// It begins when the input is on the host; where results come in order, with the first piece of
+/// it, and then copies to the host, messages, sums and copies to the device overlap. To other ranks
+/// it is the CPU's call.
+class StagedCall final : public Operation,
+                         private Supply,
+                         public std::enable_shared_from_this<StagedCall> {
+ public:
+  /// @param operation on the buffers' host sides.
+  StagedCall(std::shared_ptr<DeviceChannel> channel, std::shared_ptr<Operation> operation,
+             std::shared_ptr<StagedBuffers> buffers);
+
+  [[nodiscard]] const Envelope& envelope() const noexcept override {
+    return operation_->envelope();
+  }
+  [[nodiscard]] int partner() const noexcept override { return operation_->partner(); }
+  bool next(ExchangeSpec& spec) override;
+  void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override;
+  [[nodiscard]] bool may_begin() override;
+  void finish() override;
+  void give_up() noexcept override;
+
+  /// Once it has ended: what comes later on the buffers' streams comes after it.
+  void order_streams();
+  [[nodiscard]] bool has_happened();
+
+ private:
+  [[nodiscard]] std::size_t bytes_here() override { return buffers_->bytes_here(); }
+  void watch();
+
+  std::shared_ptr<DeviceChannel> channel_;
+  std::shared_ptr<Operation> operation_;
+  std::shared_ptr<StagedBuffers> buffers_;
+  /// The exchange under way forms the output in order.
+  bool is_in_order_ = false;
+  /// The buffers' last use is known.
+  bool has_ended_ = false;
+};
+
+/// A `StagedCall` under way: `wait` returns when the result is on its way to the device.
+class StagedWork final : public Pending {
+ public:
+  StagedWork(std::shared_ptr<Engine> engine, std::shared_ptr<StagedCall> call)
+      : engine_(std::move(engine)), call_(std::move(call)) {}
+
+  void wait() override;
+  void synchronize() override;
+  [[nodiscard]] bool done() const noexcept override;
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<StagedCall> call_;
+};
+
+}  // namespace bluefog
