@@ -212,13 +212,14 @@ def test_the_wrapped_optimizer_goes_with_its_last_name(rank):
     bf.barrier()
 
 
-@pytest.mark.parametrize("algorithm", ("adapt_then_combine",))
-def test_a_step_that_one_rank_leaves_out(algorithm, rank, size):
+@pytest.mark.parametrize("algorithm,graphs", (("adapt_then_combine", "one-peer-exponential"),
+                                              ("adapt_with_combine", "ring")))
+def test_a_step_that_one_rank_leaves_out(algorithm, graphs, rank, size):
     """It counts on all ranks, which go on with the same round of the schedule."""
     needs(2)
     model = model_of(0)
     optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, algorithm,
-                                          graphs="one-peer-exponential")
+                                          graphs=graphs)
     said = {}
     for step in range(6):
         optimizer.zero_grad()
