@@ -92,7 +92,7 @@ class DistributedStep:
     @property
     def core(self) -> "core.DistributedOptimizer":
         if self._core is None:
-            raise StateError(f"this optimizer has ended: {self._end}")
+            raise StateError(f"{self._optimizer()._label}: this optimizer has ended: {self._end}")
         return self._core
 
     def _retire_others(self, parameters: Set[int]) -> None:

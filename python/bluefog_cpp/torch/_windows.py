@@ -97,11 +97,11 @@ def win_free(name: Optional[str] = None) -> bool:
 def free_windows(runtime: Runtime, windows: Iterable[Window]) -> None:
     """Collective: the same windows on all ranks."""
     for window in sorted(windows, key=lambda window: window.number):
+        window.core.free()  # all ranks keep it where one cannot
         if runtime.windows.get(window.name) is window:
             del runtime.windows[window.name]
         else:
             runtime.retired_windows.remove(window)
-        window.core.free()
 
 
 def free_retired_windows(runtime: Runtime, call: str) -> None:
