@@ -147,6 +147,8 @@ def check_refusal(where, call, argument, wrong):
 @pytest.mark.parametrize("name,argument", [(name, argument) for name, row in TABLE.items() for argument in row])
 def test_wrong_arguments(name, argument):
     function = getattr(bf, name)
+    if name.startswith("pair_gossip"):
+        needs(2)
     if name.startswith(("win_", "neighbor_win_", "get_win")) and name not in ("win_create", "win_free"):
         bf.win_create(ONE.clone(), "w")
     for wrong in TABLE[name][argument]:
