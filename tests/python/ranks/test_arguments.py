@@ -268,7 +268,7 @@ def test_peers_hear_of_a_wrong_argument(name, rank):
     needs(2)
     for _ in range(2):
         with pytest.raises(bluefog_cpp.InvalidArgument if rank == 0 else bluefog_cpp.PeerFailure,
-                           match=f"(?=.*rank 0).*{name}|no such family"):
+                           match=f"(?=.*rank 0).*{name}"):
             HEARD[name](rank == 0)
         assert bf.allreduce(torch.ones(1)).item() == 1
 
