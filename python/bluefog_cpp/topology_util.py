@@ -250,7 +250,11 @@ def _machines(call, world_size, local_size, self_rank):
 
 def _steps_between_machines(call, family, world_size, local_size, self_rank):
     world_size, local_size, self_rank = _machines(call, world_size, local_size, self_rank)
-    return _steps_of(core.make_schedule(family, world_size, local_size), self_rank)
+    try:
+        schedule = core.make_schedule(family, world_size, local_size)
+    except InvalidArgument as error:  # machines that are too small for it
+        raise InvalidArgument(f"{_arguments.place(call)}: {error}") from None
+    return _steps_of(schedule, self_rank)
 
 
 def _steps_of(schedule, rank):

@@ -100,7 +100,10 @@ def _schedule_of(runtime: Runtime, maker: str, graphs: Union[None, Graphs]) -> A
         return core.static_schedule(topology_util.to_mixing_matrix(topology.graph,
                                                                    topology.is_weighted))
     if isinstance(graphs, str):
-        return core.make_schedule(graphs, runtime.size, runtime.context.local_size)
+        try:
+            return core.make_schedule(graphs, runtime.size, runtime.context.local_size)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{_arguments.place(maker)}: graphs: {error}") from None
     if isinstance(graphs, nx.DiGraph):
         return core.static_schedule(matrix_of(maker, "graphs", graphs))
     # Generators of schedules have no end.

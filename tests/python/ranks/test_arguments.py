@@ -147,6 +147,8 @@ def check_refusal(where, call, argument, wrong):
 @pytest.mark.parametrize("name,argument", [(name, argument) for name, row in TABLE.items() for argument in row])
 def test_wrong_arguments(name, argument):
     function = getattr(bf, name)
+    if name.startswith("pair_gossip"):
+        needs(2)
     if name.startswith(("win_", "neighbor_win_", "get_win")) and name not in ("win_create", "win_free"):
         bf.win_create(ONE.clone(), "w")
     for wrong in TABLE[name][argument]:
@@ -266,7 +268,7 @@ def test_peers_hear_of_a_wrong_argument(name, rank):
     needs(2)
     for _ in range(2):
         with pytest.raises(bluefog_cpp.InvalidArgument if rank == 0 else bluefog_cpp.PeerFailure,
-                           match=f"(?=.*rank 0).*{name}|no such family"):
+                           match=f"(?=.*rank 0).*{name}"):
             HEARD[name](rank == 0)
         assert bf.allreduce(torch.ones(1)).item() == 1
 
