@@ -4,12 +4,13 @@
 `bluefog_cpp.topology_util` the graphs.
 """
 
-from bluefog_cpp.errors import (Error, InternalError, InvalidArgument, LateMismatchError,
-                                MismatchError, MpiError, NotInitialized, PeerFailure, StateError,
-                                TimeoutError, TransportError, UncopyableError, UnsupportedError)
+from bluefog_cpp.errors import (CudaError, Error, InternalError, InvalidArgument,
+                                LateMismatchError, MismatchError, MpiError, NcclError,
+                                NotInitialized, PeerFailure, StateError, TimeoutError,
+                                TransportError, UncopyableError, UnsupportedError)
 
 __version__ = "0.1.0"
 
-__all__ = ["Error", "InternalError", "InvalidArgument", "LateMismatchError", "MismatchError",
-           "MpiError", "NotInitialized", "PeerFailure", "StateError", "TimeoutError",
-           "TransportError", "UncopyableError", "UnsupportedError", "__version__"]
+__all__ = ["CudaError", "Error", "InternalError", "InvalidArgument", "LateMismatchError",
+           "MismatchError", "MpiError", "NcclError", "NotInitialized", "PeerFailure", "StateError",
+           "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError", "__version__"]

@@ -6,6 +6,7 @@ import torch
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._state import broadcast_state
@@ -63,10 +64,13 @@ def _agreed(call: str, params: Parameters, *arguments: str) -> List[Tuple[str, t
             except Exception as error:
                 raise InvalidArgument(f"'{name}': {error}") from None
             named.append((name, tensor))
-            lines.append(f"'{name}', {str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}")
+            lines.append(f"'{name}', {str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}"
+                         + ("" if tensor.is_cpu else f" on {tensor.device.type}"))
     except Exception as error:
         problem = str(error) or type(error).__name__
-    core.check_ranks_agree(current().context, call, lines, problem)
+    context = current().context
+    core.check_ranks_agree(context, call, lines, problem)
+    take_device_of(context, (tensor for _, tensor in named))
     return named
 
 

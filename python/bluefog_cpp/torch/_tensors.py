@@ -1,4 +1,5 @@
-"""Between the user's tensors and what the core takes: contiguous ones on the CPU."""
+"""Between the user's tensors and what the core takes: contiguous ones on the CPU, or on the device that
+is used."""
 
 import torch
 
@@ -41,9 +42,21 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     check_sendable(tensor)
     if tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
-    if tensor.is_cpu:
+    if tensor.is_cpu or (tensor.is_cuda and _uses_a_device()):
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
     return tensor.detach().cpu().contiguous()
+
+
+def elements_on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """As `elements`, for what the core takes on the CPU alone."""
+    source = elements(tensor)
+    return source if source.is_cpu else source.detach().cpu()
+
+
+def _uses_a_device() -> bool:
+    from bluefog_cpp.torch import _runtime  # which stands on this module
+
+    return _runtime.current().context.device is not None
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:

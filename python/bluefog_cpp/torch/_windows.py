@@ -16,7 +16,7 @@ from bluefog_cpp.torch._collectives import allgather, poll, synchronize
 from bluefog_cpp.torch._plans import DstWeights, send_weights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import check_sendable, elements, store
+from bluefog_cpp.torch._tensors import check_sendable, elements_on_cpu, store
 
 
 class Window:
@@ -303,7 +303,7 @@ def _start_store(kind: str, tensor, name, self_weight, dst_weights, require_mute
     window = _window(runtime, name).core
     start: Callable = window.start_put if kind == "put" else window.start_accumulate
     try:
-        source = elements(tensor)
+        source = elements_on_cpu(tensor)
     except Exception as error:
         raise runtime.placed(f"win_{kind} '{name}'", error) from None
     work = start(source, 1.0 if self_weight is None else float(self_weight),
