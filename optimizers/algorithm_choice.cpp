@@ -5,12 +5,14 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 #include <iterator>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "optimizers/adapt_in_backward.hpp"
 #include "optimizers/adapt_then_combine.hpp"
 #include "optimizers/adapt_with_combine.hpp"
@@ -279,6 +281,37 @@ std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters) 
           "parameter '{}': {} expects float32 or float64, because each step multiplies by a weight "
           "and divides by it again, found {}",
           name, name_of(kind), describe(tensor));
+    }
+  }
+  return {};
+}
+
+std::string why_elsewhere(AlgorithmKind kind, const NamedTensors& parameters,
+                          const Context& context) {
+  // The others compute with buckets, or write them, on the CPU.
+  constexpr std::array kOnDevices{AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
+                                  AlgorithmKind::AdaptWithCombine,  AlgorithmKind::None,
+                                  AlgorithmKind::GossipPga,         AlgorithmKind::LocalSgd};
+  const int used = context.device() ? context.device()->device() : -1;
+  for (const auto& [name, tensor] : parameters) {
+    const Device device = device_holding(tensor);
+    if (device != device_holding(parameters.front().tensor)) {
+      return fmt::format("parameter '{}': expected all parameters on one device, found {}, and {} for '{}'",
+                         name, describe(tensor), describe(parameters.front().tensor),
+                         parameters.front().name);
+    }
+    if (device.kind == DeviceKind::Cpu) {
+      continue;
+    }
+    if (std::ranges::find(kOnDevices, kind) == kOnDevices.end()) {
+      return fmt::format("parameter '{}': expected a tensor on the CPU, where {} computes, found {}",
+                         name, name_of(kind), describe(tensor));
+    }
+    if (device.index != used) {
+      return fmt::format(
+          "parameter '{}': expected a tensor on the CPU or on the device of the context "
+          "(Context::use_device), {}, found {}",
+          name, used < 0 ? "which has none" : fmt::format("CUDA device {}", used), describe(tensor));
     }
   }
   return {};

@@ -8,6 +8,7 @@
 #include "optimizers/algorithm.hpp"
 #include "optimizers/early_step.hpp"
 #include "optimizers/options.hpp"
+#include "optimizers/parameter.hpp"
 
 namespace torch::optim {
 class Optimizer;
@@ -32,6 +33,11 @@ namespace bluefog::optimizers {
 
 /// Why the algorithm cannot train parameters of these types; empty if it can.
 [[nodiscard]] std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters);
+
+/// Why these parameters cannot be averaged by that algorithm where they are, or an empty string:
+/// they are on several devices, on one that the context does not use, or on a device at all.
+[[nodiscard]] std::string why_elsewhere(AlgorithmKind kind, const NamedTensors& parameters,
+                                        const Context& context);
 
 /// Why the options and the wrapped optimizer do not go together; empty if they do.
 [[nodiscard]] std::string why_not_in_backward(const DistributedOptimizerOptions& options,

@@ -136,15 +136,23 @@ void Bucket::add_gradients() {
   for (const Segment& segment : segments_) {
     gradient_tensors_.push_back(alias(flat_gradients_, segment.offset, segment));
   }
-  flag_tensors_.clear();
-  for (std::int64_t i = 0; i < parameter_count; ++i) {
-    flag_tensors_.push_back(flat_gradients_.select(0, count_ + i));
-  }
+  flag_tensor_ = flat_gradients_.narrow(0, count_, parameter_count);
 }
 
-void Bucket::set_flag(std::size_t i, bool value) { flag_tensors_[i].fill_(value ? 1 : 0); }
+void Bucket::set_flags(const std::vector<std::uint8_t>& flags) {
+  const at::Tensor values = at::from_blob(const_cast<std::uint8_t*>(flags.data()),  // only read
+                                          {static_cast<std::int64_t>(flags.size())}, at::kByte);
+  flag_tensor_.copy_(values);
+}
 
-bool Bucket::flag(std::size_t i) const { return flag_tensors_[i].item<double>() > 0; }
+std::vector<std::uint8_t> Bucket::flags() const {
+  const at::Tensor values = flag_tensor_.to(at::kCPU, at::kDouble);
+  const double* const value = values.const_data_ptr<double>();
+  std::vector<std::uint8_t> flags(segments_.size());
+  std::transform(value, value + flags.size(), flags.begin(),
+                 [](double sum) { return static_cast<std::uint8_t>(sum > 0); });
+  return flags;
+}
 
 void Bucket::zero_gradients() { flat_gradients_.zero_(); }
 

@@ -42,7 +42,7 @@ struct Segment {
 /// padding for each.
 class Bucket {
  public:
-  /// @param parameters dense, of one floating dtype, on the CPU; not empty.
+  /// @param parameters dense, of one floating dtype, on one device; not empty.
   Bucket(int index, const NamedTensors& parameters);
 
   [[nodiscard]] int index() const noexcept { return index_; }
@@ -50,8 +50,9 @@ class Bucket {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
 
-  /// All parameters, padding included. Keeps the memory alive.
-  [[nodiscard]] const BufferView& values() const noexcept { return values_; }
+  /// All parameters, padding included. Keeps the memory alive; on a device ordered by the stream
+  /// that is current in this thread.
+  [[nodiscard]] BufferView values() const { return on_current_stream(values_); }
 
   /// Memory for an algorithm's state: flat, in the layout of `values`, zeros, with `extra` elements
   /// behind it.
@@ -77,15 +78,16 @@ class Bucket {
   void add_gradients();
 
   /// Gradients and flags; valid after `add_gradients`.
-  [[nodiscard]] const BufferView& gradients() const noexcept { return gradients_; }
+  [[nodiscard]] BufferView gradients() const { return on_current_stream(gradients_); }
 
   /// The gradient of parameter `i` as it lies in `gradients`: a tensor like the parameter.
   [[nodiscard]] const at::Tensor& gradient(std::size_t i) const { return gradient_tensors_[i]; }
 
   /// A number per parameter that lies behind the gradients and travels with them: set to 1 or 0,
-  /// read as whether it is positive (after an average: whether any rank has set it).
-  void set_flag(std::size_t i, bool value);
-  [[nodiscard]] bool flag(std::size_t i) const;
+  /// read as whether it is positive (after an average: whether any rank has set it). Of all
+  /// parameters at once: on a device a copy each way, and reading waits for it.
+  void set_flags(const std::vector<std::uint8_t>& flags);
+  [[nodiscard]] std::vector<std::uint8_t> flags() const;
 
   /// All gradients and flags become zero.
   void zero_gradients();
@@ -106,7 +108,7 @@ class Bucket {
   at::Tensor flat_gradients_;
   BufferView gradients_;
   std::vector<at::Tensor> gradient_tensors_;
-  std::vector<at::Tensor> flag_tensors_;
+  at::Tensor flag_tensor_;
 };
 
 /// Distributes parameters over buckets of at most `bucket_bytes` each (a larger parameter has one

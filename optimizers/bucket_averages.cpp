@@ -15,14 +15,14 @@ Work NeighborAverages::start(const Round& round, std::size_t b) {
   if (round.averaging == Averaging::Machines) {
     const auto& options = options_for(round, b);
     return ops::hierarchical_neighbor_allreduce_nonblocking(
-        context_, buffers_[b], round.plan, {.name = options.name, .check = options.check});
+        context_, on_current_stream(buffers_[b]), round.plan, {.name = options.name, .check = options.check});
   }
   if (round.averaging == Averaging::Global) {
     ops::AllreduceOptions options;
     options.name = options_[b].name;
-    return ops::allreduce_nonblocking(context_, buffers_[b], options);
+    return ops::allreduce_nonblocking(context_, on_current_stream(buffers_[b]), options);
   }
-  return ops::neighbor_allreduce_nonblocking(context_, buffers_[b], round.plan,
+  return ops::neighbor_allreduce_nonblocking(context_, on_current_stream(buffers_[b]), round.plan,
                                              options_for(round, b));
 }
 
@@ -35,7 +35,7 @@ Work NeighborAverages::average(const Round& round, std::size_t b) {
   if (round.averaging != Averaging::Neighbors) {
     return start(round, b);
   }
-  ops::neighbor_allreduce(context_, buffers_[b], round.plan, options_for(round, b));
+  ops::neighbor_allreduce(context_, on_current_stream(buffers_[b]), round.plan, options_for(round, b));
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/algorithm.hpp"
+#include "optimizers/parameter.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
@@ -89,7 +90,7 @@ class GlobalAverages : public BucketCalls<ops::AllreduceOptions> {
   template <typename MakeReady>
   void run(MakeReady&& make_ready) {
     run_all(make_ready, [&](std::size_t b) {
-      return ops::allreduce_nonblocking(context_, buffers_[b], options_[b]);
+      return ops::allreduce_nonblocking(context_, on_current_stream(buffers_[b]), options_[b]);
     });
   }
 };

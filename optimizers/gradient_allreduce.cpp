@@ -60,15 +60,16 @@ void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
 void GradientAllreduce::fill_missing(std::size_t bucket) {
   const torch::NoGradGuard no_grad;
   Bucket& b = buckets_[bucket];
+  std::vector<std::uint8_t> flags(b.segments().size());
   for (std::size_t i = 0; i < b.segments().size(); ++i) {
     if (!b.segments()[i].parameter.grad().defined()) {
       b.gradient(i).zero_();
-      b.set_flag(i, false);
     } else {
       place_gradient(b, i, kReducer);
-      b.set_flag(i, has_gradient_[bucket][i] != 0);
+      flags[i] = has_gradient_[bucket][i] != 0 ? 1 : 0;
     }
   }
+  b.set_flags(flags);
 }
 
 void GradientAllreduce::launch(std::size_t bucket) {
@@ -120,9 +121,10 @@ void GradientAllreduce::fail_round(std::string_view reason) {
 
 void GradientAllreduce::apply_flags() {
   for (Bucket& bucket : buckets_) {
+    const std::vector<std::uint8_t> flags = bucket.flags();
     for (std::size_t i = 0; i < bucket.segments().size(); ++i) {
       at::Tensor& gradient = bucket.segments()[i].parameter.mutable_grad();
-      if (!bucket.flag(i)) {
+      if (flags[i] == 0) {
         gradient.reset();
       } else if (!gradient.defined()) {
         gradient = bucket.gradient(i);

@@ -73,7 +73,7 @@ ModelParameters sort_parameters(const NamedTensors& parameters,
 std::string why_untrainable(const NamedTensors& parameters, const ModelParameters& sorted,
                             const torch::optim::Optimizer& optimizer) {
   for (const NamedTensor& item : sorted.trained) {
-    if (std::string why = why_unsupported(item.tensor); !why.empty()) {
+    if (std::string why = why_not_averaged(item.tensor); !why.empty()) {
       return fmt::format("parameter '{}': {}", item.name, why);
     }
     if (at::has_internal_overlap(item.tensor) == at::MemOverlap::Yes) {

@@ -1,5 +1,6 @@
 #include "optimizers/parameter.hpp"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/torch.h>
@@ -99,7 +100,7 @@ Dtype dtype_of(const at::Tensor& tensor) {
   }
 }
 
-std::string why_unsupported(const at::Tensor& tensor) {
+std::string why_not_averaged(const at::Tensor& tensor) {
   if (tensor.is_nested() || tensor.key_set().has(c10::DispatchKey::Python)) {
     return fmt::format("expected a dense tensor with elements of its own, found {}",
                        tensor.is_nested() ? "a nested one" : "one that stands for others");
@@ -117,19 +118,48 @@ std::string why_unsupported(const at::Tensor& tensor) {
       return fmt::format("expected float16, bfloat16, float32 or float64, found {}",
                          describe(tensor));
   }
+  if (!tensor.is_cpu() && !tensor.is_cuda()) {
+    return fmt::format("expected a tensor on the CPU or a CUDA device, found {}", describe(tensor));
+  }
+  return {};
+}
+
+std::string why_unsupported(const at::Tensor& tensor) {
+  std::string why = why_not_averaged(tensor);
+  return why.empty() && !tensor.is_cpu()
+             ? fmt::format("expected a tensor on the CPU, found {}", describe(tensor))
+             : why;
+}
+
+Device device_holding(const at::Tensor& tensor) {
+  if (tensor.is_cuda()) {
+    return {.kind = DeviceKind::Cuda, .index = tensor.device().index()};
+  }
   if (!tensor.is_cpu()) {
-    return fmt::format("expected a tensor on the CPU, found {}", describe(tensor));
+    throw UnsupportedError(fmt::format("expected a tensor on the CPU or a CUDA device, found {}",
+                                       describe(tensor)));
   }
   return {};
 }
 
 BufferView view_of(const at::Tensor& tensor) {
-  return {.data = tensor.data_ptr(),
-          .count = tensor.numel(),
-          .dtype = dtype_of(tensor),
-          .device = {},
-          .stream = nullptr,
-          .owner = std::make_shared<const at::Tensor>(tensor)};
+  return on_current_stream({.data = tensor.data_ptr(),
+                            .count = tensor.numel(),
+                            .dtype = dtype_of(tensor),
+                            .device = device_holding(tensor),
+                            .stream = nullptr,
+                            .owner = std::make_shared<const at::Tensor>(tensor)});
+}
+
+BufferView on_current_stream(BufferView view) {
+  if (view.device.kind == DeviceKind::Cuda) {
+    // Through torch's table of devices: a build against torch for the CPU serves CUDA's as well.
+    const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
+    const c10::Device device(c10::DeviceType::CUDA,
+                             static_cast<c10::DeviceIndex>(view.device.index));
+    view.stream = cuda.getStreamNativeHandle(cuda.getStream(device));
+  }
+  return view;
 }
 
 }  // namespace bluefog::optimizers

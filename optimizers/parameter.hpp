@@ -39,13 +39,23 @@ using NamedTensors = std::vector<NamedTensor>;
 /// @throws UnsupportedError for dtypes that no operation takes (complex, quantised).
 [[nodiscard]] Dtype dtype_of(const at::Tensor& tensor);
 
-/// Why the parameter cannot take part in weighted averages, or an empty string: it is sparse, not
-/// of a floating type, or not on the CPU.
+/// Why the tensor cannot take part in weighted averages, or an empty string: it is sparse, not of a
+/// floating type, or neither on the CPU nor on a CUDA device.
+[[nodiscard]] std::string why_not_averaged(const at::Tensor& tensor);
+
+/// As above, for what is computed on the CPU alone.
 [[nodiscard]] std::string why_unsupported(const at::Tensor& tensor);
 
-/// The tensor's elements as they lie in memory. The view keeps that memory alive.
+/// Where the tensor is. @throws UnsupportedError off the CPU and CUDA devices.
+[[nodiscard]] Device device_holding(const at::Tensor& tensor);
+
+/// The tensor's elements as they lie in memory. The view keeps that memory alive; on a device it is
+/// ordered by the stream that is current in this thread.
 /// @param tensor dense and without overlap: contiguous in some order of its dimensions.
 [[nodiscard]] BufferView view_of(const at::Tensor& tensor);
+
+/// The same view, ordered by the stream that is current in this thread now.
+[[nodiscard]] BufferView on_current_stream(BufferView view);
 
 /// "[3, 4]".
 [[nodiscard]] std::string shape_text(at::IntArrayRef sizes);

@@ -90,7 +90,7 @@ void broadcast_buffers(Context& context, const torch::nn::Module& module, int ro
 void average_floating(Context& context, const NamedTensors& tensors, std::string_view call) {
   NamedTensors floating;
   for (const NamedTensor& item : tensors) {
-    if (why_unsupported(item.tensor).empty()) {
+    if (why_not_averaged(item.tensor).empty()) {
       floating.push_back(item);
     }
   }

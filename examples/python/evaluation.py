@@ -11,8 +11,10 @@ def evaluate(model, data, batch_size):
     """Collective. Accuracy and loss over `data`; each rank judges its share by its own model."""
     model.eval()
     totals = torch.zeros(3, dtype=torch.float64)
+    device = next(model.parameters()).device
     own = torch.utils.data.Subset(data, range(bf.rank(), len(data), bf.size()))
     for images, labels in torch.utils.data.DataLoader(own, batch_size=batch_size):
+        images, labels = images.to(device), labels.to(device)
         output = model(images)
         totals += torch.tensor([len(labels), (output.argmax(1) == labels).sum(),
                                 functional.cross_entropy(output, labels, reduction="sum")])

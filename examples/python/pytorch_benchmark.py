@@ -15,6 +15,7 @@ import timeit
 import torch
 
 import bluefog_cpp.torch as bf
+import devices
 import dist_optimizer
 
 try:
@@ -34,7 +35,8 @@ def parse_arguments():
     parser.add_argument("--num-batches-per-iter", type=int, default=10)
     parser.add_argument("--num-iters", type=int, default=10)
     parser.add_argument("--no-cuda", action="store_true",
-                        help="accepted: this version of bluefog_cpp trains on CPUs")
+                        help="accepted: without --device cuda it trains on CPUs")
+    devices.add_argument(parser)
     dist_optimizer.add_arguments(parser, more=("pytorch_ddp",))
     arguments = parser.parse_args()
     for name in ("batch_size", "image_size", "num_batches_per_iter", "num_iters"):
@@ -47,12 +49,13 @@ def parse_arguments():
     return arguments
 
 
-def with_ddp(model):
-    """torch's own data parallelism, over gloo."""
+def with_ddp(model, device):
+    """torch's own data parallelism, over gloo, or NCCL on GPUs."""
     if not torch.distributed.is_initialized():
         # Where bfrun starts the ranks, it tells them where they meet.
         launched = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore()}
-        torch.distributed.init_process_group("gloo", rank=bf.rank(), world_size=bf.size(), **launched)
+        backend = "gloo" if device.type == "cpu" else "nccl"
+        torch.distributed.init_process_group(backend, rank=bf.rank(), world_size=bf.size(), **launched)
         atexit.register(torch.distributed.destroy_process_group)
     return torch.nn.parallel.DistributedDataParallel(model)
 
@@ -60,19 +63,19 @@ def with_ddp(model):
 class Training:
     """One step after the other on the same images."""
 
-    def __init__(self, arguments):
+    def __init__(self, arguments, device):
         torch.manual_seed(0)
-        self.model = models.get_model(arguments.model, weights=None)
+        self.model = models.get_model(arguments.model, weights=None).to(device)
         bf.broadcast_parameters(self.model.state_dict(), root_rank=0)
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         if arguments.dist_optimizer == "pytorch_ddp":
-            self.model, self.optimizer = with_ddp(self.model), optimizer
+            self.model, self.optimizer = with_ddp(self.model, device), optimizer
         else:
             self.optimizer = dist_optimizer.wrap(arguments, optimizer, self.model)
         self.turns = dist_optimizer.Turns(arguments, self.optimizer)
         side = arguments.image_size
-        self.images = torch.randn(arguments.batch_size, 3, side, side)
-        self.labels = torch.randint(1000, (arguments.batch_size,))
+        self.images = torch.randn(arguments.batch_size, 3, side, side, device=device)
+        self.labels = torch.randint(1000, (arguments.batch_size,), device=device)
 
     def step(self):
         self.turns.next()
@@ -89,30 +92,41 @@ def show(*words):
         print(*words, flush=True)
 
 
-def measure(arguments, training):
+def measure(arguments, device, training):
     """This rank's images per second, by iteration."""
     rates = []
+    unit = "CPU" if device.type == "cpu" else "GPU"
+
+    def seconds_of(steps):
+        def run():
+            for _ in range(steps):
+                training.step()
+            devices.synchronize(device)
+        return timeit.timeit(run, number=1)
+
     show(f"Running warmup: {arguments.num_warmup_batches} batches")
-    timeit.timeit(training.step, number=arguments.num_warmup_batches)
+    seconds_of(arguments.num_warmup_batches)
     show("Running benchmark...")
     for iteration in range(arguments.num_iters):
-        seconds = timeit.timeit(training.step, number=arguments.num_batches_per_iter)
+        seconds = seconds_of(arguments.num_batches_per_iter)
         rates.append(arguments.batch_size * arguments.num_batches_per_iter / seconds)
-        show(f"Iter #{iteration}: {rates[-1]:.1f} img/sec per CPU")
+        show(f"Iter #{iteration}: {rates[-1]:.1f} img/sec per {unit}")
     return rates
 
 
 def main():
     arguments = parse_arguments()
     bf.init()
+    device = devices.choose(arguments)
+    unit = "CPU" if device.type == "cpu" else "GPU"
     show(f"Model: {arguments.model}\nBatch size: {arguments.batch_size}\n"
-         f"Number of CPUs: {bf.size()}\nDistributed optimizer: {arguments.dist_optimizer}")
-    rates = measure(arguments, Training(arguments))
+         f"Number of {unit}s: {bf.size()}\nDistributed optimizer: {arguments.dist_optimizer}")
+    rates = measure(arguments, device, Training(arguments, device))
     # The mean over ranks, whose rates are equal where each step waits for others.
     rates = bf.allreduce(torch.tensor(rates, dtype=torch.float64), name="rates").tolist()
     mean, margin = statistics.fmean(rates), 1.96 * statistics.pstdev(rates)
-    show(f"Img/sec per CPU: {mean:.1f} +- {margin:.1f}")
-    show(f"Total img/sec on {bf.size()} CPU(s): {bf.size() * mean:.1f} +- {bf.size() * margin:.1f}")
+    show(f"Img/sec per {unit}: {mean:.1f} +- {margin:.1f}")
+    show(f"Total img/sec on {bf.size()} {unit}(s): {bf.size() * mean:.1f} +- {bf.size() * margin:.1f}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 import bluefog_cpp.torch as bf
+import devices
 import dist_optimizer
 from evaluation import evaluate
 
@@ -30,6 +31,7 @@ def parse_arguments():
     parser.add_argument("--lr", type=float, default=0.02, help="for one rank; scaled with their number")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--seed", type=int, default=42)
+    devices.add_argument(parser)
     dist_optimizer.add_arguments(parser)
     return parser.parse_args()
 
@@ -72,11 +74,12 @@ class Net(torch.nn.Module):
         return self.fc2(functional.relu(self.fc1(x.flatten(1))))
 
 
-def train(arguments, model, optimizer, turns, loader, epoch):
+def train(arguments, device, model, optimizer, turns, loader, epoch):
     model.train()
     for batch, (images, labels) in enumerate(loader):
         if arguments.max_batches is not None and batch >= arguments.max_batches:
             break
+        images, labels = images.to(device), labels.to(device)
         turns.next()
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(images), labels)
@@ -90,12 +93,13 @@ def train(arguments, model, optimizer, turns, loader, epoch):
 def main():
     arguments = parse_arguments()
     bf.init()
+    device = devices.choose(arguments)
     torch.manual_seed(arguments.seed)
     train_data, test_data = load(arguments.data, "train"), load(arguments.data, "t10k")
     sampler = torch.utils.data.distributed.DistributedSampler(train_data, bf.size(), bf.rank(),
                                                               seed=arguments.seed)
     loader = torch.utils.data.DataLoader(train_data, batch_size=arguments.batch_size, sampler=sampler)
-    model = Net(train_data[0][0].shape[-1])
+    model = Net(train_data[0][0].shape[-1]).to(device)
     bf.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = dist_optimizer.wrap(
         arguments,
@@ -105,7 +109,7 @@ def main():
     bf.broadcast_optimizer_state(optimizer, root_rank=0)
     for epoch in range(1, arguments.epochs + 1):
         sampler.set_epoch(epoch)
-        train(arguments, model, optimizer, turns, loader, epoch)
+        train(arguments, device, model, optimizer, turns, loader, epoch)
         optimizer.finish()
         accuracy, loss = evaluate(model, test_data, arguments.test_batch_size)
         if bf.rank() == 0:

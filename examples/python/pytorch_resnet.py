@@ -16,6 +16,7 @@ from torch.nn import functional
 
 import bluefog_cpp.torch as bf
 import cifar
+import devices
 import dist_optimizer
 from evaluation import evaluate
 
@@ -39,6 +40,7 @@ def parse_arguments():
     parser.add_argument("--checkpoint", type=pathlib.Path, metavar="FOLDER",
                         help="each rank saves its state here after each epoch")
     parser.add_argument("--resume", action="store_true", help="go on from --checkpoint")
+    devices.add_argument(parser)
     dist_optimizer.add_arguments(parser)
     rates = parser.add_argument_group("learning rate")
     rates.add_argument("--base-lr", type=float, default=0.0125, help="for one rank; scaled with their number")
@@ -98,10 +100,11 @@ class PeriodicAverage:
                                                   else self._usual)
 
 
-def train(arguments, model, optimizer, choices, loader, epoch):
+def train(arguments, device, model, optimizer, choices, loader, epoch):
     model.train()
     total = 0.0
     for batch, (images, labels) in enumerate(loader):
+        images, labels = images.to(device), labels.to(device)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(arguments, epoch + batch / len(loader))
         for choice in choices:
@@ -146,6 +149,7 @@ class Checkpoints:
 def main():
     arguments = parse_arguments()
     bf.init()
+    device = devices.choose(arguments)
     torch.manual_seed(arguments.seed)
     train_data, test_data, classes = (
         cifar.load(arguments.data) if arguments.data
@@ -154,7 +158,7 @@ def main():
                                                               seed=arguments.seed)
     loader = torch.utils.data.DataLoader(cifar.Augmented(train_data), arguments.batch_size,
                                          sampler=sampler)
-    model = small_image_resnet(arguments.model, classes)
+    model = small_image_resnet(arguments.model, classes).to(device)
     bf.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = dist_optimizer.wrap(
         arguments,
@@ -165,7 +169,7 @@ def main():
     checkpoints = Checkpoints(arguments.checkpoint, model, optimizer)
     for epoch in range(checkpoints.load() if arguments.resume else 0, arguments.epochs):
         sampler.set_epoch(epoch)
-        loss = train(arguments, model, optimizer, choices, loader, epoch)
+        loss = train(arguments, device, model, optimizer, choices, loader, epoch)
         optimizer.finish()
         accuracy, test_loss = evaluate(model, test_data, arguments.val_batch_size)
         checkpoints.save(epoch + 1)

@@ -1,7 +1,10 @@
 #include "ops/collectives.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/sum.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <memory>
@@ -157,6 +160,13 @@ std::int64_t row_count(const at::Tensor& tensor) {
   return count;
 }
 
+/// The stream of the tensor's device that is current in this thread; none on the CPU.
+std::optional<c10::Stream> current_stream(const at::Tensor& tensor) {
+  return tensor.is_cpu() ? std::nullopt
+                         : std::optional(c10::impl::VirtualGuardImpl(tensor.device().type())
+                                             .getStream(tensor.device()));
+}
+
 // Called by the engine, which the interpreter's lock must not hold up: plain ATen.
 ops::AllocateGathered allocate_into(const std::shared_ptr<at::Tensor>& result,
                                     const at::Tensor& input) {
@@ -165,12 +175,18 @@ ops::AllocateGathered allocate_into(const std::shared_ptr<at::Tensor>& result,
     shape.push_back(1);
   }
   return [result, shape = std::move(shape), row = row_count(input),
-          dtype = input.scalar_type()](const std::vector<std::int64_t>& counts) mutable {
+          options = input.options().requires_grad(false),
+          stream = current_stream(input)](const std::vector<std::int64_t>& counts) mutable {
     shape[0] = 0;
     for (const std::int64_t count : counts) {
       shape[0] += count / row;
     }
-    *result = fresh_tensor(shape, dtype);
+    if (options.device().is_cpu()) {
+      *result = fresh_tensor(shape, c10::typeMetaToScalarType(options.dtype()));
+      return view_of(*result);
+    }
+    const c10::StreamGuard callers(*stream);  // not that of the engine's thread
+    *result = at::empty(shape, options);
     return view_of(*result);
   };
 }

@@ -1,10 +1,12 @@
 #include "bluefog_cpp/transport/context.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "bluefog_cpp/transport/mpi/mpi_bootstrap.hpp"
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "bluefog_cpp/transport/work.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
@@ -75,6 +77,21 @@ void bind_context(py::module_& module) {
       .def(
           "duplicate", [](Context& c) { return prepared(c.duplicate()); }, WithoutGil(),
           "Collective. An independent context over the same ranks.")
+      .def(
+          "use_device", [](Context& c, int device) { c.use_device(device); }, py::arg("device"),
+          WithoutGil(), "Collective. Calls then take tensors on that CUDA device too.")
+      .def_property_readonly(
+          "device",
+          [](const Context& c) -> std::optional<int> {
+            return c.device() ? std::optional(c.device()->device()) : std::nullopt;
+          },
+          "The CUDA device that `use_device` was told, or None.")
+      .def(
+          "uses_nccl",
+          [](const Context& c) {
+            return c.device() && c.device()->way_of(OpKind::NeighborAllreduce) == DeviceWay::Nccl;
+          },
+          "Whether averages on the device go by NCCL.")
       .def_property_readonly("rank", &Context::rank)
       .def_property_readonly("size", &Context::size)
       .def("close", &Context::close, WithoutGil(), "Leaves the group. Idempotent.")

@@ -35,6 +35,10 @@ void translate(std::exception_ptr thrown) {
     raise("PeerFailure", e.what(), e.rank());
   } catch (const MpiError& e) {
     raise("MpiError", e.what(), e.code());
+  } catch (const CudaError& e) {
+    raise("CudaError", e.what(), e.code());
+  } catch (const NcclError& e) {
+    raise("NcclError", e.what(), e.code());
   } catch (const TransportError& e) {
     raise("TransportError", e.what());
   } catch (const InternalError& e) {

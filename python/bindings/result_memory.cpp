@@ -122,6 +122,9 @@ at::Tensor fresh_tensor(c10::IntArrayRef shape, c10::ScalarType dtype) {
 }
 
 at::Tensor fresh_like(const at::Tensor& tensor) {
+  if (tensor.is_cuda() && tensor.layout() == at::kStrided) {
+    return at::empty(tensor.sizes(), tensor.options().requires_grad(false));
+  }
   if (!tensor.is_cpu() || tensor.layout() != at::kStrided) {
     return tensor;  // the call says what is wrong with it
   }

@@ -76,5 +76,23 @@ class MpiError(TransportError):
         """MPI's own error code."""
 
 
+class CudaError(TransportError):
+    """A call of CUDA's driver failed."""
+
+    def __init__(self, message: str, code: int = 0):
+        super().__init__(message)
+        self.code = code
+        """The driver's own error code (`CUresult`)."""
+
+
+class NcclError(TransportError):
+    """A call of NCCL failed, or NCCL reported an error of its own."""
+
+    def __init__(self, message: str, code: int = 0):
+        super().__init__(message)
+        self.code = code
+        """NCCL's own error code; 0 where it gave none."""
+
+
 class InternalError(Error, RuntimeError):
     """A defect of this package: please report it."""

@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"

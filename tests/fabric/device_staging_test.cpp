@@ -1,5 +1,4 @@
 // Calls with buffers on a device that go through the host's memory, over the stand-in of CUDA.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -7,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
@@ -20,8 +18,6 @@
 namespace bluefog::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using Plan = std::shared_ptr<const NeighborPlan>;
 
 /// Longer than two pieces of a copy, and no multiple of them.
@@ -41,18 +37,6 @@ Values thirds(Dtype dtype, std::size_t count, int rank) {
                (static_cast<double>((k * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50) / 3);
   }
   return values;
-}
-
-template <typename Expected, typename Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another exception: ") + error.what();
-  }
-  return "no exception";
 }
 
 /// Room for what ranks gather, as a caller's allocator makes it: in the order of the stream.
@@ -405,97 +389,6 @@ TEST(StagedCalls, AsSettingsSay) {
     meet(rank.context);
     ops::broadcast(rank.context, own, 0);
     EXPECT_GT(rank.cuda.counts()["nccl group"], 0);
-  });
-}
-
-TEST(StagedErrors, BuffersElsewhere) {
-  DeviceRanks ranks = without_nccl();
-  ranks.at_least = 2;
-  ranks.at_most = 3;
-  on_device_ranks(ranks, [](DeviceRank& rank) {
-    const int own = rank.context.rank();
-    BufferView elsewhere = rank.upload(small_integers(Dtype::Float32, 4, own));
-    elsewhere.device.index = own + 5;
-    EXPECT_THAT(error_of<InvalidArgument>([&] { ops::allreduce(rank.context, elsewhere); }),
-                HasSubstr("found one on CUDA device " + std::to_string(own + 5)));
-    const BufferView buffer = rank.upload(small_integers(Dtype::Float32, 4, own));
-    Values room(Dtype::Float32, 4 * static_cast<std::size_t>(rank.context.size()));
-    EXPECT_THAT(error_of<Error>([&] {
-                  ops::allgather(rank.context, buffer,
-                                 [&](const std::vector<std::int64_t>&) { return room.view(); });
-                }),
-                HasSubstr("allocation callback"));
-    meet(rank.context);
-    ops::allreduce(rank.context, buffer);
-  });
-}
-
-/// A copy that cannot be started is a refusal; one that fails later ends the call.
-TEST(StagedErrors, CopiesThatFail) {
-  DeviceRanks ranks = without_nccl();
-  ranks.at_least = 2;
-  ranks.at_most = 3;
-  on_device_ranks(ranks, [](DeviceRank& rank) {
-    for (const char* const call : {"cuMemcpyAsync", "cuMemHostAlloc", "cuEventQuery"}) {
-      const BufferView own = rank.upload(small_integers(Dtype::Float32, 9000, 0));
-      meet(rank.context);
-      if (rank.context.rank() == 0) {
-        rank.cuda.fail_next(call, 0, 700);
-        if (std::string_view(call) == "cuMemHostAlloc") {
-          // Asked again after idle memory was freed.
-          ops::allreduce(rank.context, own);
-        } else {
-          EXPECT_THAT(error_of<CudaError>([&] { ops::allreduce(rank.context, own); }),
-                      HasSubstr("an injected error"));
-        }
-      } else if (std::string_view(call) == "cuMemHostAlloc") {
-        ops::allreduce(rank.context, own);
-      } else {
-        EXPECT_THAT(error_of<PeerFailure>([&] { ops::allreduce(rank.context, own); }),
-                    AllOf(HasSubstr("rank 0"), HasSubstr("an injected error")));
-      }
-      meet(rank.context);
-      const BufferView later = rank.upload(small_integers(Dtype::Float32, 9, 0));
-      ops::allreduce(rank.context, later);
-      EXPECT_EQ(rank.download(later), small_integers(Dtype::Float32, 9, 0));
-    }
-  });
-}
-
-TEST(StagedErrors, ADeviceThatGivesNothing) {
-  DeviceRanks ranks = without_nccl();
-  ranks.at_least = ranks.at_most = 2;
-  ranks.settings = [](Settings& settings) { settings.timeout = std::chrono::seconds(1); };
-  on_device_ranks(ranks, [](DeviceRank& rank) {
-    rank.shut(rank.stream);
-    const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
-    EXPECT_THAT(error_of<TimeoutError>([&] { ops::allreduce(rank.context, own); }),
-                HasSubstr("the device has not given its values"));
-    meet(rank.context);
-    rank.open();
-    rank.cuda.synchronize(rank.stream);
-    meet(rank.context);
-    const BufferView later = rank.upload(small_integers(Dtype::Float32, 9, 0));
-    ops::allreduce(rank.context, later);
-    EXPECT_EQ(rank.download(later), small_integers(Dtype::Float32, 9, 0));
-  });
-}
-
-TEST(StagedErrors, CallsThatDoNotMatchLeaveTheBufferAlone) {
-  DeviceRanks ranks = without_nccl();
-  ranks.at_least = ranks.at_most = 2;
-  on_device_ranks(ranks, [](DeviceRank& rank) {
-    const std::size_t count = rank.context.rank() == 0 ? 10 : 11;
-    const Values input = small_integers(Dtype::Float32, count, 0);
-    const BufferView own = rank.upload(input);
-    EXPECT_THAT(error_of<MismatchError>([&] {
-                  ops::neighbor_allreduce(rank.context, own,
-                                          plan_of(rank.context, topology::ring(2)));
-                  ops::barrier(rank.context);  // at the latest
-                }),
-                AllOf(HasSubstr("float32[10]"), HasSubstr("float32[11]")));
-    EXPECT_EQ(rank.download(own), input);
-    meet(rank.context);
   });
 }
 

@@ -30,6 +30,12 @@ class SharedObject {
     }
   }
 
+  /// Null where the library has no such function.
+  template <typename Pointer>
+  void bind_if_there(Pointer& pointer, const char* symbol) const {
+    pointer = reinterpret_cast<Pointer>(::dlsym(handle_, symbol));
+  }
+
  private:
   static std::string last_error() {
     const char* const text = ::dlerror();

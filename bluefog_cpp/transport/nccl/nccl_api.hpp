@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "bluefog_cpp/transport/cuda/cuda_api.hpp"
@@ -38,6 +39,13 @@ class NcclApi {
   virtual void destroy(CommHandle comm) = 0;
   /// Ends what is under way, on this rank, and frees the communicator.
   virtual void abort(CommHandle comm) = 0;
+  /// Ends what is under way, on this rank, and keeps the communicator for `shrink`: as its own state
+  /// tells, not at once. From NCCL 2.28 on. @throws UnsupportedError before.
+  virtual void revoke(CommHandle comm) = 0;
+  /// Collective over the ranks that are not `gone`: a communicator of them, in their order; `comm`
+  /// is destroyed by its owner as before. What is under way is ended. From NCCL 2.27 on.
+  /// @throws UnsupportedError before.
+  [[nodiscard]] virtual CommHandle shrink(CommHandle comm, std::span<const int> gone) = 0;
   /// What went wrong since, beside any call.
   [[nodiscard]] virtual std::optional<std::string> async_error(CommHandle comm) = 0;
 

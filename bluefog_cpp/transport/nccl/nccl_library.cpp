@@ -34,6 +34,13 @@ class NcclLibrary final : public NcclApi {
     BF_BIND(ncclGroupEnd);
     BF_BIND(ncclSend);
     BF_BIND(ncclRecv);
+    // Headers before 2.27 and 2.28 have no such names, and libraries no such functions.
+#ifdef NCCL_SHRINK_ABORT
+    library.bind_if_there(ncclCommShrink_, "ncclCommShrink");
+#endif
+#ifdef NCCL_REVOKE_DEFAULT
+    library.bind_if_there(ncclCommRevoke_, "ncclCommRevoke");
+#endif
   }
 
   int version() override {
@@ -63,6 +70,32 @@ class NcclLibrary final : public NcclApi {
     check(ncclCommAbort_(static_cast<ncclComm_t>(comm)), "ncclCommAbort");
   }
 
+  void revoke([[maybe_unused]] CommHandle comm) override {
+#ifdef NCCL_REVOKE_DEFAULT
+    if (ncclCommRevoke_ != nullptr) {
+      check(ncclCommRevoke_(static_cast<ncclComm_t>(comm), NCCL_REVOKE_DEFAULT), "ncclCommRevoke");
+      return;
+    }
+#endif
+    throw_too_old("ncclCommRevoke", "2.28");
+  }
+
+  CommHandle shrink([[maybe_unused]] CommHandle comm,
+                    [[maybe_unused]] std::span<const int> gone) override {
+#ifdef NCCL_SHRINK_ABORT
+    if (ncclCommShrink_ != nullptr) {
+      std::vector<int> excluded(gone.begin(), gone.end());  // NCCL's signature has no const
+      ncclComm_t shrunk = nullptr;
+      check(ncclCommShrink_(static_cast<ncclComm_t>(comm), excluded.data(),
+                            static_cast<int>(excluded.size()), &shrunk, nullptr,
+                            NCCL_SHRINK_ABORT),
+            "ncclCommShrink");
+      return shrunk;
+    }
+#endif
+    throw_too_old("ncclCommShrink", "2.27");
+  }
+
   std::optional<std::string> async_error(CommHandle comm) override {
     ncclResult_t state = ncclSuccess;
     check(ncclCommGetAsyncError_(static_cast<ncclComm_t>(comm), &state), "ncclCommGetAsyncError");
@@ -88,6 +121,12 @@ class NcclLibrary final : public NcclApi {
   }
 
  private:
+  [[noreturn]] void throw_too_old(std::string_view call, std::string_view since) {
+    throw UnsupportedError(fmt::format("{}: expected NCCL {} or newer, where this library was built "
+                                       "and at run time, found {} and {}",
+                                       call, since, NCCL_VERSION_CODE, version()));
+  }
+
   [[nodiscard]] std::string text_of(ncclResult_t result, CommHandle comm) const {
     const char* const detail = ncclGetLastError_(static_cast<ncclComm_t>(comm));
     return fmt::format("{}{}{}", ncclGetErrorString_(result),
@@ -114,6 +153,12 @@ class NcclLibrary final : public NcclApi {
   BF_NCCL_FUNCTION(ncclGroupEnd);
   BF_NCCL_FUNCTION(ncclSend);
   BF_NCCL_FUNCTION(ncclRecv);
+#ifdef NCCL_SHRINK_ABORT
+  BF_NCCL_FUNCTION(ncclCommShrink);
+#endif
+#ifdef NCCL_REVOKE_DEFAULT
+  BF_NCCL_FUNCTION(ncclCommRevoke);
+#endif
 };
 
 }  // namespace

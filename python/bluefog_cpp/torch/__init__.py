@@ -9,6 +9,7 @@ from bluefog_cpp.torch._collectives import (
     hierarchical_neighbor_allreduce_nonblocking, neighbor_allgather, neighbor_allgather_nonblocking,
     neighbor_allreduce, neighbor_allreduce_, neighbor_allreduce_nonblocking,
     neighbor_allreduce_nonblocking_, pair_gossip, pair_gossip_nonblocking, poll, synchronize, wait)
+from bluefog_cpp.torch._devices import use_device
 from bluefog_cpp.torch._inference import (InferDestinationFromSourceRanks,
                                           InferSourceFromDestinationRanks)
 from bluefog_cpp.torch._optimizers import (

@@ -12,6 +12,7 @@ from bluefog_cpp._extension import core
 from bluefog_cpp.errors import (ArgumentTypeError, InvalidArgument, LateMismatchError, StateError,
                                 UnsupportedError)
 from bluefog_cpp.torch import _plans
+from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
@@ -78,6 +79,7 @@ class DistributedStep:
         by_bucket = base.__module__.startswith("torch.optim") and not self._reevaluates
         self._retire_others({id(parameter) for _, parameter in parameters})
         free_retired_windows(runtime, maker)
+        take_device_of(self.context, (parameter for _, parameter in parameters))
         self._core: Optional[core.DistributedOptimizer] = core.DistributedOptimizer(
             self.context, [list(group["params"]) for group in optimizer.param_groups],
             lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket,

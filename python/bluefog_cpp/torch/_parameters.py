@@ -7,6 +7,7 @@ import torch
 from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, Error, InvalidArgument
+from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._state import broadcast_state, check_agreed, root
@@ -82,10 +83,12 @@ def _agreed(call: str, params: Parameters, statement: Callable[[], str]) -> List
                 kind = type(error) if isinstance(error, Error) else InvalidArgument
                 raise kind(f"'{name}': {error}") from None
             named.append((name, tensor))
-            lines.append(f"'{name}', {str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}")
+            lines.append(f"'{name}', {str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}"
+                         + ("" if tensor.is_cpu else f" on {tensor.device.type}"))
     except Exception as error:
         problem = error
     check_agreed(call, lines, problem)
+    take_device_of(current().context, (tensor for _, tensor in named))
     return named
 
 

@@ -1,4 +1,7 @@
-"""Between the user's tensors and what the core takes: contiguous ones on the CPU."""
+"""Between the user's tensors and what the core takes: contiguous ones on the CPU, or on the device that
+is used."""
+
+from typing import Callable
 
 import torch
 
@@ -41,7 +44,7 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     check_sendable(tensor)
     if tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
-    if tensor.is_cpu:
+    if tensor.is_cpu or (tensor.is_cuda and _uses_a_device()):
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
     return tensor.detach().cpu().contiguous()
 
@@ -73,12 +76,25 @@ def _has_shared_elements(tensor: torch.Tensor) -> bool:
     return places.unique().numel() < places.numel()
 
 
-def elements_to_write(tensor: torch.Tensor) -> torch.Tensor:
-    """As `elements`, of a tensor that the result is stored into. Raises as `check_writable`."""
-    source = elements(tensor)
+def elements_to_write(tensor: torch.Tensor,
+                      take: Callable[[torch.Tensor], torch.Tensor] = elements) -> torch.Tensor:
+    """As `take`, of a tensor that the result is stored into. Raises as `check_writable`."""
+    source = take(tensor)
     if source is not tensor:
         check_writable(tensor)
     return source
+
+
+def elements_on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """As `elements`, for what the core takes on the CPU alone."""
+    source = elements(tensor)
+    return source if source.is_cpu else source.detach().cpu()
+
+
+def _uses_a_device() -> bool:
+    from bluefog_cpp.torch import _runtime  # which stands on this module
+
+    return _runtime.current().context.device is not None
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:

@@ -40,6 +40,19 @@ def common_folder(tmp_path):
     return pathlib.Path(bytes(bf.broadcast(text, 0).tolist()).decode().strip())
 
 
+# ---- --device
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("script, options", (
+    ("pytorch_benchmark.py", ("--model", "squeezenet1_1")), ("pytorch_mnist.py", ()),
+    ("pytorch_resnet.py", ("--synthetic", 8))), ids=str)
+def test_a_device_that_is_not_there(run, capfd, script, options):
+    if script != "pytorch_mnist.py":
+        pytest.importorskip("torchvision")
+    text = refusal(run, capfd, script, "--device", "cuda", *options)
+    assert "--device cuda: expected a torch with CUDA and a GPU, found " in text
+
+
 # ---- pytorch_benchmark.py
 
 TINY = ("--model", "squeezenet1_1", "--image-size", 32, "--batch-size", 2, "--num-iters", 2,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "bluefog_cpp/base/error.hpp"
 
@@ -37,17 +38,25 @@ gpu::CommHandle NcclStandIn::init(int size, const gpu::NcclId& id, int rank) {
     clique = std::make_shared<Clique>();
     clique->size = size;
   }
-  comms_.push_back(std::make_unique<Comm>());
-  Comm* const comm = comms_.back().get();
-  comm->clique = clique;
-  comm->rank = rank;
-  live_[comm] = comm;
   const auto own = clique;
   lock.unlock();
-  std::unique_lock inner(own->mutex);
-  ++own->joined;
-  own->changed.notify_all();
-  own->changed.wait(inner, [&] { return own->joined == own->size; });
+  return join_clique(own, rank);
+}
+
+gpu::CommHandle NcclStandIn::join_clique(const std::shared_ptr<Clique>& clique, int rank) {
+  auto made = std::make_unique<Comm>();
+  Comm* const comm = made.get();
+  comm->clique = clique;
+  comm->rank = rank;
+  {
+    const std::scoped_lock lock(mutex_);
+    comms_.push_back(std::move(made));
+    live_[comm] = comm;
+  }
+  std::unique_lock lock(clique->mutex);
+  ++clique->joined;
+  clique->changed.notify_all();
+  clique->changed.wait(lock, [&] { return clique->joined == clique->size; });
   return comm;
 }
 
@@ -75,14 +84,42 @@ void NcclStandIn::destroy(gpu::CommHandle handle) {
 
 void NcclStandIn::abort(gpu::CommHandle handle) {
   check("ncclCommAbort");
-  Comm& comm = comm_of(handle);
-  {
-    const std::scoped_lock lock(comm.clique->mutex);
-    comm.aborted = true;
-    comm.clique->changed.notify_all();
-  }
+  stop(comm_of(handle));
   const std::scoped_lock lock(mutex_);
   live_.erase(handle);
+}
+
+void NcclStandIn::stop(Comm& comm) {
+  const std::scoped_lock lock(comm.clique->mutex);
+  comm.aborted = true;
+  comm.clique->changed.notify_all();
+}
+
+void NcclStandIn::revoke(gpu::CommHandle handle) {
+  check("ncclCommRevoke");
+  stop(comm_of(handle));
+}
+
+gpu::CommHandle NcclStandIn::shrink(gpu::CommHandle handle, std::span<const int> gone) {
+  check("ncclCommShrink");
+  Comm& comm = comm_of(handle);
+  stop(comm);
+  const std::set<int> missing(gone.begin(), gone.end());
+  if (missing.contains(comm.rank)) {
+    cuda_->report(fmt::format("ncclCommShrink by rank {}, which is to go", comm.rank));
+  }
+  std::shared_ptr<Clique> smaller;
+  {
+    const std::scoped_lock lock(comm.clique->mutex);
+    auto& found = comm.clique->shrunk[missing];
+    if (!found) {
+      found = std::make_shared<Clique>();
+      found->size = comm.clique->size - static_cast<int>(missing.size());
+    }
+    smaller = found;
+  }
+  const auto before = std::distance(missing.begin(), missing.lower_bound(comm.rank));
+  return join_clique(smaller, comm.rank - static_cast<int>(before));
 }
 
 std::optional<std::string> NcclStandIn::async_error(gpu::CommHandle handle) {

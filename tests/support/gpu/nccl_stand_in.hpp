@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,8 @@ class NcclStandIn final : public gpu::NcclApi {
   gpu::CommHandle init(int size, const gpu::NcclId& id, int rank) override;
   void destroy(gpu::CommHandle comm) override;
   void abort(gpu::CommHandle comm) override;
+  void revoke(gpu::CommHandle comm) override;
+  gpu::CommHandle shrink(gpu::CommHandle comm, std::span<const int> gone) override;
   std::optional<std::string> async_error(gpu::CommHandle comm) override;
   void group_start() override;
   void group_end() override;
@@ -51,6 +55,8 @@ class NcclStandIn final : public gpu::NcclApi {
     std::condition_variable changed;
     int size = 0;
     int joined = 0;
+    /// By the ranks that are gone: what the others have shrunk to.
+    std::map<std::set<int>, std::shared_ptr<Clique>> shrunk;
     /// By sender and receiver, in the order in which their streams have come to them.
     std::map<std::pair<int, int>, std::deque<Message*>> under_way;
   };
@@ -80,6 +86,10 @@ class NcclStandIn final : public gpu::NcclApi {
            const std::string& call);
   void run(Comm& comm, const std::vector<Part>& parts);
   Comm& comm_of(gpu::CommHandle handle);
+  /// Ends what is under way.
+  void stop(Comm& comm);
+  /// Returns when all of its ranks have come.
+  gpu::CommHandle join_clique(const std::shared_ptr<Clique>& clique, int rank);
 
   static thread_local Group group_;
   std::shared_ptr<CudaStandIn> cuda_;

@@ -1,0 +1,252 @@
+// What calls on a GPU cost: the sum kernel's bandwidth beside a copy on the same device, and how long
+// a host takes to launch a small neighbor_allreduce beside ncclAllReduce on the same communicator's
+// library. One JSON object; run under bfrun for several ranks.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/cuda/shared_object.hpp"
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "ops/collectives.hpp"
+#include "ops/cuda/sum_kernels.hpp"
+#include "ops/cuda/sum_loop.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace {
+
+using namespace bluefog;
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr unsigned kThreads = 256;
+constexpr unsigned kMostBlocks = 8192;
+/// Fields of nccl.h: float32, and a sum.
+constexpr int kNcclFloat32 = 7;
+constexpr int kNcclSum = 0;
+
+struct Options {
+  int device = -1;
+  int rounds = 50;
+  int launches = 200;
+  std::size_t least_bytes = std::size_t{1} << 20U;
+  std::size_t most_bytes = std::size_t{256} << 20U;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// A device with one stream; memory lasts as long.
+class Bench {
+ public:
+  explicit Bench(int device) : cuda_(gpu::load_cuda()), scope_(*cuda_, device) {
+    stream_ = cuda_->make_stream();
+    end_ = cuda_->make_event();
+  }
+  ~Bench() {
+    for (void* const memory : allocated_) {
+      cuda_->free(memory);
+    }
+    cuda_->free_event(end_);
+    cuda_->free_stream(stream_);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  [[nodiscard]] gpu::CudaApi& cuda() noexcept { return *cuda_; }
+  [[nodiscard]] gpu::StreamHandle stream() const noexcept { return stream_; }
+  [[nodiscard]] void* allocate(std::size_t bytes) {
+    return allocated_.emplace_back(cuda_->allocate(bytes));
+  }
+  void synchronize() {
+    cuda_->record(end_, stream_);
+    while (!cuda_->has_happened(end_)) {
+      std::this_thread::yield();
+    }
+  }
+  /// Seconds for one of `rounds` calls that follow each other on the stream.
+  template <typename Call>
+  double seconds_of(int rounds, Call&& call) {
+    call();
+    synchronize();
+    const auto begin = Clock::now();
+    for (int i = 0; i < rounds; ++i) {
+      call();
+    }
+    synchronize();
+    return Seconds(Clock::now() - begin).count() / rounds;
+  }
+
+ private:
+  std::shared_ptr<gpu::CudaApi> cuda_;
+  gpu::DeviceScope scope_;
+  gpu::StreamHandle stream_ = nullptr;
+  gpu::EventHandle end_ = nullptr;
+  std::vector<void*> allocated_;
+};
+
+/// Bytes that are read and written, per second, and their share of a copy's.
+nlohmann::json measure_combine(Bench& bench, const Options& options) {
+  nlohmann::json rows = nlohmann::json::array();
+  gpu::CudaApi& cuda = bench.cuda();
+  const gpu::FunctionHandle kernel =
+      cuda.load(ops::cuda::sum_kernels_image(),
+                ops::cuda::sum_kernel_name(ops::cuda::SumRule::Weighted, Dtype::Float32));
+  constexpr int kMostOperands = 4;
+  std::vector<void*> memory;
+  for (int s = 0; s < kMostOperands; ++s) {
+    memory.push_back(bench.allocate(options.most_bytes));
+  }
+  for (std::size_t bytes = options.least_bytes; bytes <= options.most_bytes; bytes *= 4) {
+    const double copy = bench.seconds_of(
+        options.rounds, [&] { cuda.copy(memory[0], memory[1], bytes, bench.stream()); });
+    for (const int operands : {2, 4}) {
+      ops::cuda::SumArguments arguments{};
+      arguments.out = memory[0];
+      arguments.count = static_cast<std::int64_t>(bytes / sizeof(float));
+      arguments.divisor = 1;
+      arguments.operand_count = operands;
+      for (int s = 0; s < operands; ++s) {
+        arguments.operands[s] = {.data = memory[static_cast<std::size_t>(s)],
+                                 .weight = 1.0 / operands};
+      }
+      const auto packs = static_cast<unsigned>(bytes / ops::cuda::kPackBytes);
+      const gpu::Grid grid{.blocks = std::clamp((packs + kThreads - 1) / kThreads, 1U, kMostBlocks),
+                           .threads = kThreads};
+      const double sum = bench.seconds_of(options.rounds, [&] {
+        cuda.launch(kernel, grid, std::as_bytes(std::span(&arguments, 1)), bench.stream());
+      });
+      const double sum_rate = static_cast<double>(bytes) * (operands + 1) / sum;
+      const double copy_rate = static_cast<double>(bytes) * 2 / copy;
+      rows.push_back({{"bytes", bytes},
+                      {"operands", operands},
+                      {"sum_bytes_per_second", sum_rate},
+                      {"copy_bytes_per_second", copy_rate},
+                      {"share_of_copy", sum_rate / copy_rate}});
+    }
+  }
+  return rows;
+}
+
+/// ncclAllReduce, as the loaded library has it.
+class NcclAllReduce {
+ public:
+  NcclAllReduce(Bootstrap& bootstrap, Deadline deadline) : nccl_(gpu::load_nccl()) {
+    gpu::SharedObject("libnccl.so.2").bind(all_reduce_, "ncclAllReduce");
+    gpu::NcclId id{};
+    if (bootstrap.rank() == 0) {
+      id = nccl_->make_id();
+    }
+    const auto ids = bootstrap.allgather(id, deadline);
+    std::copy(ids.front().begin(), ids.front().end(), id.begin());
+    comm_ = nccl_->init(bootstrap.size(), id, bootstrap.rank());
+  }
+  ~NcclAllReduce() { nccl_->destroy(comm_); }
+  NcclAllReduce(const NcclAllReduce&) = delete;
+  NcclAllReduce& operator=(const NcclAllReduce&) = delete;
+
+  void operator()(void* data, std::size_t count, gpu::StreamHandle stream) {
+    if (const int code = all_reduce_(data, data, count, kNcclFloat32, kNcclSum, comm_, stream);
+        code != 0) {
+      throw NcclError(code, "ncclAllReduce");
+    }
+  }
+
+ private:
+  std::shared_ptr<gpu::NcclApi> nccl_;
+  int (*all_reduce_)(const void*, void*, std::size_t, int, int, void*, void*) = nullptr;
+  gpu::CommHandle comm_ = nullptr;
+};
+
+/// Median seconds of the host in one call, with the device idle before.
+template <typename Call>
+double launch_seconds(Context& context, Bench& bench, int launches, Call&& call) {
+  std::vector<double> times;
+  for (int i = 0; i < launches; ++i) {
+    bench.synchronize();
+    ops::barrier(context);
+    const auto begin = Clock::now();
+    call();
+    times.push_back(Seconds(Clock::now() - begin).count());
+  }
+  return median(std::move(times));
+}
+
+nlohmann::json measure_launches(Context& context, Bench& bench, const Options& options,
+                                int device) {
+  constexpr std::int64_t kCount = 256;
+  const BufferView buffer{.data = bench.allocate(kCount * sizeof(float)),
+                          .count = kCount,
+                          .dtype = Dtype::Float32,
+                          .device = {.kind = DeviceKind::Cuda, .index = device},
+                          .stream = bench.stream(),
+                          .owner = {}};
+  const auto plan = std::make_shared<const NeighborPlan>(
+      topology::exponential(context.size()).plan_for(context.rank()));
+  const bool is_nccl = context.device()->way_of(OpKind::NeighborAllreduce) == DeviceWay::Nccl;
+  nlohmann::json result{{"way", is_nccl ? "nccl" : "host"},
+                        {"ranks", context.size()},
+                        {"bytes", buffer.bytes()},
+                        {"neighbor_allreduce_seconds",
+                         launch_seconds(context, bench, options.launches, [&] {
+                           ops::neighbor_allreduce(context, buffer, plan);
+                         })}};
+  if (is_nccl) {
+    NcclAllReduce all_reduce(context.bootstrap(), Deadline::after(context.settings().timeout));
+    const double seconds = launch_seconds(context, bench, options.launches, [&] {
+      all_reduce(buffer.data, static_cast<std::size_t>(kCount), bench.stream());
+    });
+    result["nccl_all_reduce_seconds"] = seconds;
+    result["ratio_to_nccl_all_reduce"] =
+        result["neighbor_allreduce_seconds"].get<double>() / seconds;
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Bandwidth of sums and cost of launches on a GPU; prints one JSON object");
+  app.add_option("--device", options.device, "default: the rank's place on its machine");
+  app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 100000));
+  app.add_option("--launches", options.launches)->check(CLI::Range(1, 100000));
+  CLI11_PARSE(app, argc, argv);
+  try {
+    const auto context = Context::create();
+    const int count = gpu::load_cuda()->device_count();
+    if (count == 0) {
+      fmt::print(stderr, "SKIPPED: no CUDA device\n");
+      return 77;
+    }
+    const int device = options.device >= 0 ? options.device : context->local_rank() % count;
+    context->use_device(device);
+    Bench bench(device);
+    nlohmann::json result{{"launch", measure_launches(*context, bench, options, device)}};
+    if (context->size() == 1) {
+      result["combine"] = measure_combine(bench, options);
+    }
+    if (context->rank() == 0) {
+      fmt::print("{}\n", result.dump());
+    }
+  } catch (const UnsupportedError& error) {
+    fmt::print(stderr, "SKIPPED: {}\n", error.what());
+    return 77;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "cuda_benchmark: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,54 @@
+"""Which CUDA device calls take tensors on."""
+
+from typing import Iterable, Optional, Union
+
+import torch
+
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument, UnsupportedError
+from bluefog_cpp.torch._runtime import current
+
+
+def use_device(device: Optional[Union[int, str, torch.device]] = None) -> None:
+    """Collective. Calls then take tensors on that CUDA device as they are, ordered by torch's current
+    stream; without it they are copied to the CPU and back.
+
+    device: each rank's own; default: torch's current one. Goes by NCCL, or where NCCL is missing or
+    refuses through the host's memory; rank 0 logs which. Wrapping an optimizer of a model on a GPU, and
+    `broadcast_parameters` of one, do this where it was not done.
+
+    Raises UnsupportedError, which says what is missing, where there is no GPU, PeerFailure on the other
+    ranks; StateError a second time.
+    """
+    runtime = current()
+    index = runtime.or_refuse(lambda: _index_of(runtime.rank, device))
+    runtime.context.use_device(index)
+
+
+def _index_of(rank: int, device: Optional[Union[int, str, torch.device]]) -> int:
+    where = f"rank {rank}, use_device"
+    if missing := what_is_missing():
+        raise UnsupportedError(f"{where}: {missing}")
+    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device or "cuda")
+    if found.type != "cuda":
+        raise InvalidArgument(f"{where}: expected a CUDA device, found {found}")
+    return torch.cuda.current_device() if found.index is None else found.index
+
+
+def what_is_missing() -> str:
+    """Why torch has no GPU here; empty where it has one."""
+    if torch.version.cuda is None:
+        return f"expected a torch that was built with CUDA, found {torch.__version__}, for the CPU alone"
+    if not torch.cuda.is_available():
+        return f"expected a GPU, found none that torch {torch.__version__} could use"
+    return ""
+
+
+def take_device_of(context: "core.Context", tensors: Iterable[torch.Tensor]) -> None:
+    """Collective where a tensor is on a GPU and the context has no device yet: it then uses that one."""
+    if context.device is not None:
+        return
+    for tensor in tensors:
+        if tensor.is_cuda:
+            context.use_device(tensor.device.index)
+            return
