@@ -67,7 +67,8 @@ std::vector<WindowRecord> WindowCore::exchange(WindowRecord own, std::exception_
   }
   std::vector<WindowRecord> records;
   // A call like others, so that one who stalls or makes another call is named.
-  for (const auto& blob : allgather_parts(*context_, "win_create", own.to_blob())) {
+  const std::string call = name_.empty() ? "win_create" : fmt::format("win_create '{}'", name_);
+  for (const auto& blob : allgather_parts(*context_, call, own.to_blob())) {
     records.push_back(WindowRecord::from_blob(blob));
   }
   if (refusal) {

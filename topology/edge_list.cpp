@@ -189,8 +189,14 @@ MixingMatrix read_edge_list(std::istream& text, std::string_view name,
   reader.read(text);
   if (reader.edges().empty()) throw InvalidArgument(fmt::format("edge list {}: no edges", name));
   const int size = options.size > 0 ? options.size : reader.highest_rank() + 1;
-  if (reader.weighted()) return MixingMatrix::from_edges(size, reader.edges());
-  return from_unweighted_edges(size, reader.edges(), options.rule);
+  if (!reader.weighted()) {
+    return from_unweighted_edges(size, reader.edges(), options.rule.value_or(WeightRule::Uniform));
+  }
+  if (options.rule) {
+    throw InvalidArgument(fmt::format(
+        "edge list {}: has weights, expected none where a rule for weights is given", name));
+  }
+  return MixingMatrix::from_edges(size, reader.edges());
 }
 
 MixingMatrix load_edge_list(const std::filesystem::path& path, const EdgeListOptions& options) {

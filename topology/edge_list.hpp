@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <istream>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -29,8 +30,8 @@ enum class WeightRule {
 struct EdgeListOptions {
   /// Number of ranks; 0: the highest rank of the file + 1.
   int size = 0;
-  /// Weights where the file has none.
-  WeightRule rule = WeightRule::Uniform;
+  /// Weights where the file has none, as it then has to; unset, what the file has, or else Uniform.
+  std::optional<WeightRule> rule{};
 };
 
 /// Reads a graph from text: one edge per line, `i j weight` or `i j`, meaning
@@ -42,7 +43,7 @@ struct EdgeListOptions {
 /// @throws InvalidArgument naming the line: something that is no rank (at most
 ///   9,999,999, or below options.size) or no finite number, a fourth word, a
 ///   repeated edge, weights on some lines only, an overlong line; or a text
-///   without edges.
+///   without edges, or with weights where options.rule would make others.
 [[nodiscard]] MixingMatrix read_edge_list(std::istream& text, std::string_view name,
                                           const EdgeListOptions& options = {});
 

@@ -154,7 +154,7 @@ std::vector<Family> machine_families() {
        [](const Options& o) { return alternating_exponential(machines_of(o), o.local_size); }},
       {"machine-exponential",
        kind,
-       "one-peer exponential over the n / local-size machines",
+       "one-peer exponential over the n / local-size machines, which count as ranks",
        {"local-size"},
        [](const Options& o) { return machine_exponential(o.size, o.local_size); }},
   };

@@ -47,7 +47,8 @@ MachineLayout MachineLayout::split(int ranks_per_machine) const {
     const auto& ranks = ranks_of_[machine];
     if (ranks.size() % part != 0) {
       throw InvalidArgument(fmt::format(
-          "expected a machine that can be split into parts of {} ranks, found machine {} of {}",
+          "expected a number of ranks per machine that divides each host's number of ranks, found {} "
+          "for host {}, which has {} ranks",
           ranks_per_machine, machine, ranks.size()));
     }
     for (std::size_t first = 0; first < ranks.size(); first += part) {

@@ -177,8 +177,8 @@ constexpr std::array kRows{
          "found out."},
         [](Settings& s, std::string_view, std::string_view value) { s.host_id = value; }},
     Row{{"BLUEFOG_NODES_PER_MACHINE", "integer", "ranks", "0",
-         "Splits each host into virtual machines of that many ranks, for hierarchical runs on one "
-         "host. 0 is one machine per host."},
+         "Splits each host into virtual machines of that many ranks, a divisor of each host's number "
+         "of ranks, for hierarchical runs on one host. 0 is one machine per host."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.nodes_per_machine = parse_integer(name, value, 0, kMaxCount);
         }},

@@ -31,7 +31,7 @@ constexpr double kMostCost = 1e12;
 /// Values that CLI11 collects and that need words of their own.
 struct RawValues {
   std::string shape;
-  std::string rule = "uniform";
+  std::string rule;
   std::string format;
   double latency_us = 5.0;
   double gigabits = 10.0;
@@ -99,10 +99,12 @@ void add_family_options(CLI::App& command, Options& options, RawValues& raw) {
   of_family(command.add_option("--period", family.period_steps, "Steps before draws repeat"),
             "P (65536)")
       ->check(whole_number(1, kMaxSteps));
-  of_family(command.add_option("--draws", family.draws, "Shifts that are drawn"), "M")
-      ->check(count);
+  auto* draws =
+      of_family(command.add_option("--draws", family.draws, "Shifts that are drawn"), "M")
+          ->check(count);
   of_family(command.add_option("--rho", family.rho, "Distance from J to aim at, 0 … 1"), "R (0.5)")
-      ->check(share);
+      ->check(share)
+      ->excludes(draws);
   of_family(command.add_option("--eta", family.eta, "Share of the drawn step, 0 … 1"), "E (0.5)")
       ->check(share);
   of_family(command.add_option("--shape", raw.shape, "Rows and columns of a grid"), "3x4");
@@ -218,7 +220,10 @@ void finish(const CLI::App& command, const RawValues& raw, Options& options) {
                                  options.subject));
   }
   if (!raw.shape.empty()) options.family_options.shape = shape_of(raw.shape);
-  if (raw.rule == "metropolis") options.rule = topology::WeightRule::MetropolisHastings;
+  if (!raw.rule.empty()) {
+    options.rule = raw.rule == "metropolis" ? topology::WeightRule::MetropolisHastings
+                                            : topology::WeightRule::Uniform;
+  }
   const bool is_svg = raw.format.empty() ? options.output.ends_with(".svg") : raw.format == "svg";
   options.format = is_svg ? PictureFormat::Svg : PictureFormat::Dot;
   options.cost.latency = topology::Seconds(raw.latency_us * 1e-6);

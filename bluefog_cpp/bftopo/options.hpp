@@ -33,8 +33,8 @@ struct Options {
   /// Null for a file.
   const topology::Family* family = nullptr;
   topology::FamilyOptions family_options;
-  /// Of a file without weights.
-  topology::WeightRule rule = topology::WeightRule::Uniform;
+  /// Of a file without weights; unset where the command names none.
+  std::optional<topology::WeightRule> rule{};
 
   bool json = false;
   /// show, draw: this step only.

@@ -1,5 +1,8 @@
 #include "bluefog_cpp/bftopo/subject.hpp"
 
+#include <fmt/format.h>
+
+#include "bluefog_cpp/base/error.hpp"
 #include "topology/edge_list.hpp"
 
 namespace bluefog::bftopo {
@@ -32,6 +35,10 @@ std::optional<MachineLayout> layout_of(const Options& options, const Subject& su
   const int size = subject.schedule().size();
   // A schedule over machines: each of its ranks is one.
   if (subject.name == "machine-exponential") return MachineLayout::single(size).split(1);
+  if (size % local_size != 0) {
+    throw InvalidArgument(fmt::format("--local-size: expected a divisor of the {} ranks, found {}",
+                                      size, local_size));
+  }
   return MachineLayout::single(size).split(local_size);
 }
 

@@ -202,9 +202,12 @@ void Exchange::check(const Source& source, const MessageHeader& header) const {
   if (header.envelope.matches(spec_.envelope) && header.bytes == source.bytes) {
     return;
   }
+  const bool differs_in_bytes = header.envelope.matches(spec_.envelope);
   std::string both = fmt::format(
-      "rank {} called {} and sent {} bytes, rank {} called {} and expected {} bytes", source.rank,
-      header.envelope.describe(), header.bytes, rank_, spec_.envelope.describe(), source.bytes);
+      "rank {} called {}{}, rank {} called {}{}", source.rank, header.envelope.describe(),
+      differs_in_bytes ? fmt::format(" and sent {} bytes", header.bytes) : "", rank_,
+      spec_.envelope.describe(),
+      differs_in_bytes ? fmt::format(" and expected {} bytes", source.bytes) : "");
   const bool sender_compares = header.envelope.kind == OpKind::TopologyCheck;
   if (sender_compares != (spec_.envelope.kind == OpKind::TopologyCheck)) {
     both += fmt::format(

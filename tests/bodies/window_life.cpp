@@ -10,6 +10,7 @@
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/one_sided/window_gone.hpp"
+#include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/bodies/window_plans.hpp"
 #include "tests/support/ranks.hpp"
@@ -20,6 +21,7 @@ namespace {
 using ops::Window;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Window, RanksThatDoNotAgreeAllGetTheSameError) {
   on_ranks({.at_least = 2}, [](Context& context) {
@@ -112,6 +114,27 @@ TEST(Window, CreatingWithoutAPeerNamesTheCallAndTheRankAndTheContextGoesOn) {
     meet(context);
     const auto window = create();
     window->put(view);
+    window->free();
+  });
+}
+
+TEST(Window, CreatingBesideAnotherCallNamesTheWindowAndThatCall) {
+  on_ranks({.at_least = 2, .at_most = 2}, [](Context& context) {
+    std::vector<float> values(3, 1.0F);
+    const BufferView view{.data = values.data(), .count = 3};
+    try {
+      if (context.rank() == 0) {
+        (void)Window::create(context, view, full_plan(context), {.name = "momenta"});
+      } else {
+        ops::allreduce(context, view);
+      }
+      ADD_FAILURE() << "expected an error";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("0 called win_create 'momenta'"),
+                                      HasSubstr("1 called allreduce(float32[3])"),
+                                      Not(HasSubstr("bytes"))));
+    }
+    const auto window = Window::create(context, view, full_plan(context), {.name = "momenta"});
     window->free();
   });
 }

@@ -21,6 +21,7 @@ expect() {
 
 printf '0 1\n1 2\n2 0\n' >"$work/triangle"
 printf '0 1\n1 x\n' >"$work/broken"
+printf '0 1 0.5\n1 0 0.5\n' >"$work/weighted"
 
 expect 0 out 'Usage: bftopo show' --help
 expect 0 out '--local-size' check --help
@@ -40,6 +41,9 @@ expect 2 err '--k: .ring. does not read it' check ring --n 5 --k 2
 expect 2 err 'power of two' check hypercube --n 6
 expect 2 err '--n: expected a whole number from 1 to [0-9]+, found zero$' check ring --n zero
 expect 2 err '--bandwidth: expected a number of .*, found 0$' simulate ring --n 4 --bandwidth 0
+expect 2 err 'has weights, expected none where a rule' check "$work/weighted" --rule metropolis
+expect 2 err '--rho excludes --draws' check equistatic --n 8 --draws 3 --rho 0.5
+expect 2 err '--local-size: expected a divisor of the 12 ranks, found 5' check ring --n 12 --local-size 5
 expect 2 err '--shape wants' check mesh --n 6 --shape 2by3
 expect 2 err 'does not hold 6' check mesh --n 6 --shape 2x4
 "$bftopo" draw base --n 6 -o "$work/base.svg" && grep -q '<svg' "$work/base.svg" ||

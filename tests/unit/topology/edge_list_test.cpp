@@ -55,6 +55,11 @@ TEST(EdgeList, GivesMetropolisHastingsWeights) {
   }
 }
 
+TEST(EdgeList, ARuleIsForEdgesWithoutWeights) {
+  EXPECT_EQ(refusal("0 1 0.5\n1 0 0.5\n", {.size = 0, .rule = WeightRule::Uniform}),
+            "edge list graph.txt: has weights, expected none where a rule for weights is given");
+}
+
 TEST(EdgeList, MetropolisHastingsNeedsEdgesBack) {
   EXPECT_EQ(
       refusal("0 1\n1 0\n1 2\n", {.size = 0, .rule = WeightRule::MetropolisHastings}),
