@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 import networkx as nx
 
 from bluefog_cpp import _arguments
-from bluefog_cpp._arguments import checked
+from bluefog_cpp._arguments import checked as _checked
 from bluefog_cpp._extension import core
-from bluefog_cpp._matrices import matrix_of
+from bluefog_cpp._matrices import matrix_of as _matrix_of
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _base = _arguments.at_least(2, 2**31 - 1)
 
 def from_mixing_matrix(matrix: core.MixingMatrix) -> nx.DiGraph:
     """The graph of W: an edge j -> i of weight W(i, j) for each entry."""
-    checked("from_mixing_matrix", "matrix",
+    _checked("from_mixing_matrix", "matrix",
             _arguments.instance_of(core.MixingMatrix, "a MixingMatrix of the core"), matrix)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(matrix.size))
@@ -40,35 +40,35 @@ def to_mixing_matrix(graph: nx.DiGraph, is_weighted: bool = True) -> core.Mixing
     Raises ArgumentTypeError for another kind of graph or other nodes, InvalidArgument for weights that
     are no finite numbers.
     """
-    return matrix_of("to_mixing_matrix", "graph", graph,
-                     checked("to_mixing_matrix", "is_weighted", _arguments.switch, is_weighted))
+    return _matrix_of("to_mixing_matrix", "graph", graph,
+                     _checked("to_mixing_matrix", "is_weighted", _arguments.switch, is_weighted))
 
 
 def ExponentialTwoGraph(size: int) -> nx.DiGraph:
     """Rank i sends to i + 1, i + 2, i + 4, … (mod size); all weights equal."""
     return from_mixing_matrix(
-        core.graphs.exponential(checked("ExponentialTwoGraph", "size", _count, size), 2))
+        core.graphs.exponential(_checked("ExponentialTwoGraph", "size", _count, size), 2))
 
 
 def ExponentialGraph(size: int, base: int = 2) -> nx.DiGraph:
     """Rank i sends to i + base^k (mod size) for every base^k < size; all weights equal."""
     call = "ExponentialGraph"
-    return from_mixing_matrix(core.graphs.exponential(checked(call, "size", _count, size),
-                                                      checked(call, "base", _base, base)))
+    return from_mixing_matrix(core.graphs.exponential(_checked(call, "size", _count, size),
+                                                      _checked(call, "base", _base, base)))
 
 
 def SymmetricExponentialGraph(size: int, base: int = 4) -> nx.DiGraph:
     """Distances that are powers of the base in both directions, up to half the ring."""
     call = "SymmetricExponentialGraph"
-    return from_mixing_matrix(core.graphs.symmetric_exponential(checked(call, "size", _count, size),
-                                                                checked(call, "base", _base, base)))
+    return from_mixing_matrix(core.graphs.symmetric_exponential(_checked(call, "size", _count, size),
+                                                                _checked(call, "base", _base, base)))
 
 
 def MeshGrid2DGraph(size: int, shape: Optional[Tuple[int, int]] = None) -> nx.DiGraph:
     """A grid of rows and columns (default: the closest factors), Metropolis-Hastings weights."""
     call = "MeshGrid2DGraph"
-    size = checked(call, "size", _count, size)
-    shape = checked(call, "shape", _arguments.grid_shape, shape)
+    size = _checked(call, "size", _count, size)
+    shape = _checked(call, "shape", _arguments.grid_shape, shape)
     if shape is not None and shape[0] * shape[1] != size:
         raise InvalidArgument(f"{_arguments.place(call)}: shape: expected rows and columns whose product "
                               f"is {size}, found {shape}")
@@ -78,41 +78,41 @@ def MeshGrid2DGraph(size: int, shape: Optional[Tuple[int, int]] = None) -> nx.Di
 def StarGraph(size: int, center_rank: int = 0) -> nx.DiGraph:
     """Everybody exchanges with the centre, each edge of weight 1 / size."""
     call = "StarGraph"
-    size = checked(call, "size", _count, size)
+    size = _checked(call, "size", _count, size)
     return from_mixing_matrix(
-        core.graphs.star(size, checked(call, "center_rank", _arguments.rank(size), center_rank)))
+        core.graphs.star(size, _checked(call, "center_rank", _arguments.rank(size), center_rank)))
 
 
 def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph:
     """connect_style 0: both neighbours, weights 1/3; 1: to the left, 2: to the right, weights 1/2."""
     call = "RingGraph"
     return from_mixing_matrix(core.graphs.ring(
-        checked(call, "size", _count, size),
-        checked(call, "connect_style", _arguments.at_least(0, 2), connect_style)))
+        _checked(call, "size", _count, size),
+        _checked(call, "connect_style", _arguments.at_least(0, 2), connect_style)))
 
 
 def FullyConnectedGraph(size: int) -> nx.DiGraph:
     """Every weight is 1 / size: one step averages exactly."""
     return from_mixing_matrix(
-        core.graphs.fully_connected(checked("FullyConnectedGraph", "size", _count, size)))
+        core.graphs.fully_connected(_checked("FullyConnectedGraph", "size", _count, size)))
 
 
 def LazyGraph(topo: nx.DiGraph, self_share: float = 0.5) -> nx.DiGraph:
     """The graph of self_share I + (1 - self_share) W: larger self weights, which keep D² and methods
     with momentum stable. self_share: from 0 to below 1."""
     call = "LazyGraph"
-    share = checked(call, "self_share", _arguments.number, self_share)
+    share = _checked(call, "self_share", _arguments.number, self_share)
     if not 0 <= share < 1:
         raise InvalidArgument(f"{_arguments.place(call)}: self_share: expected a number from 0 to below "
                               f"1, found {share}")
-    return from_mixing_matrix(core.lazy(matrix_of(call, "topo", topo), share))
+    return from_mixing_matrix(core.lazy(_matrix_of(call, "topo", topo), share))
 
 
 def IsTopologyEquivalent(topo1: Optional[nx.DiGraph], topo2: Optional[nx.DiGraph]) -> bool:
     """Whether both have the same nodes and the same edges with the same weights; False for None."""
     for argument, topo in (("topo1", topo1), ("topo2", topo2)):
         if topo is not None:
-            checked("IsTopologyEquivalent", argument, _digraph, topo)
+            _checked("IsTopologyEquivalent", argument, _digraph, topo)
     if topo1 is None or topo2 is None or set(topo1.nodes) != set(topo2.nodes):
         return False
     first, second = ({(i, j): weight for i, j, weight in topo.edges.data("weight", default=1.0)}
@@ -122,7 +122,7 @@ def IsTopologyEquivalent(topo1: Optional[nx.DiGraph], topo2: Optional[nx.DiGraph
 
 def IsRegularGraph(topo: nx.DiGraph) -> bool:
     """Whether all nodes have the same degree."""
-    checked("IsRegularGraph", "topo", _digraph, topo)
+    _checked("IsRegularGraph", "topo", _digraph, topo)
     return len({degree for _, degree in topo.degree}) <= 1
 
 
@@ -147,8 +147,8 @@ def draw(topo: nx.DiGraph, axes: Any = None, weights: bool = False) -> Any:
     axes: `draw(graph).figure.savefig("graph.png")`. Raises ArgumentTypeError for anything but a DiGraph
     over 0 … n - 1, and UnsupportedError where matplotlib is not installed.
     """
-    checked("draw", "topo", _arguments.graph, topo)
-    checked("draw", "weights", _arguments.switch, weights)
+    _checked("draw", "topo", _arguments.graph, topo)
+    _checked("draw", "weights", _arguments.switch, weights)
     if axes is not None and not hasattr(axes, "set_axis_off"):
         raise ArgumentTypeError(f"{_arguments.place('draw')}: axes: expected axes of matplotlib or None, "
                                 f"found {_arguments.shown(axes)}")
@@ -180,9 +180,9 @@ def draw(topo: nx.DiGraph, axes: Any = None, weights: bool = False) -> Any:
 def GetDynamicOnePeerSendRecvRanks(topo: nx.DiGraph, self_rank: int) -> Iterator[SendRecvRanks]:
     """Endless: each rank sends to one of its out-neighbours by turns, clockwise from itself."""
     call = "GetDynamicOnePeerSendRecvRanks"
-    graph = matrix_of(call, "topo", topo)
+    graph = _matrix_of(call, "topo", topo)
     return _steps_of(core.one_peer(graph),
-                     checked(call, "self_rank", _arguments.rank(graph.size), self_rank))
+                     _checked(call, "self_rank", _arguments.rank(graph.size), self_rank))
 
 
 def GetInnerOuterRingDynamicSendRecvRanks(world_size: int, local_size: int,
@@ -207,7 +207,7 @@ def GetExp2DynamicSendRecvMachineRanks(world_size: int, local_size: int, self_ra
     One machine alone sends to nobody."""
     call = "GetExp2DynamicSendRecvMachineRanks"
     world_size, local_size, self_rank = _machines(call, world_size, local_size, self_rank)
-    local_rank = checked(call, "local_rank", _arguments.rank(local_size), local_rank)
+    local_rank = _checked(call, "local_rank", _arguments.rank(local_size), local_rank)
     if self_rank % local_size != local_rank:
         raise InvalidArgument(
             f"{_arguments.place(call)}: local_rank: expected {self_rank % local_size}, that of rank "
@@ -235,17 +235,17 @@ def _digraph(value):
 
 
 def _node_of(call, topo, rank):
-    checked(call, "topo", _arguments.graph, topo)
-    return checked(call, "rank", _arguments.rank(topo.number_of_nodes()), rank)
+    _checked(call, "topo", _arguments.graph, topo)
+    return _checked(call, "rank", _arguments.rank(topo.number_of_nodes()), rank)
 
 
 def _machines(call, world_size, local_size, self_rank):
-    world_size = checked(call, "world_size", _count, world_size)
-    local_size = checked(call, "local_size", _count, local_size)
+    world_size = _checked(call, "world_size", _count, world_size)
+    local_size = _checked(call, "local_size", _count, local_size)
     if world_size % local_size != 0:
         raise InvalidArgument(f"{_arguments.place(call)}: local_size: expected a divisor of {world_size}, "
                               f"found {local_size}")
-    return world_size, local_size, checked(call, "self_rank", _arguments.rank(world_size), self_rank)
+    return world_size, local_size, _checked(call, "self_rank", _arguments.rank(world_size), self_rank)
 
 
 def _steps_between_machines(call, family, world_size, local_size, self_rank):

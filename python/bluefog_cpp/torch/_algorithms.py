@@ -88,7 +88,8 @@ def _check_without_momentum(optimizer: torch.optim.Optimizer, algorithm: str) ->
     for place, group in enumerate(getattr(optimizer, "param_groups", [])):
         if group.get("momentum") or "betas" in group:
             raise InvalidArgument(
-                f"{_arguments.place('DecentralizedOptimizer')}: optimizer: {algorithm} has a momentum of its own: expected an optimizer without, found "
+                f"{_arguments.place('DecentralizedOptimizer')}: optimizer: {algorithm} has a momentum of "
+                "its own: expected an optimizer without, found "
                 f"{type(optimizer).__name__} with one in group {place}")
 
 
