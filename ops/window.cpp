@@ -9,7 +9,8 @@
 namespace bluefog::ops {
 namespace {
 
-void check_put(const WindowCore& core, const BufferView& tensor, const WindowPutOptions& options,
+// Calls may be made by a thread of the window's, which does not see what their caller's holds.
+void check_put(WindowCore& core, const BufferView& tensor, const WindowPutOptions& options,
                std::string_view call) {
   core.check_open(call);
   core.check_tensor(tensor, call);
@@ -17,12 +18,19 @@ void check_put(const WindowCore& core, const BufferView& tensor, const WindowPut
   if (options.destinations) {
     core.check_some_of(*options.destinations, core.plan().destinations, call, "destinations");
   }
+  if (options.exclusion == Exclusion::Mutex) {
+    core.check_not_held(options.destinations ? *options.destinations : core.plan().destinations,
+                        call);
+  }
 }
 
-void check_get(const WindowCore& core, const WindowGetOptions& options) {
+void check_get(WindowCore& core, const WindowGetOptions& options) {
   core.check_open("win_get");
   if (options.sources) {
     core.check_some_of(*options.sources, core.plan().sources, "win_get", "sources");
+  }
+  if (options.exclusion == Exclusion::Mutex) {
+    core.check_not_held(options.sources ? *options.sources : core.plan().sources, "win_get");
   }
 }
 

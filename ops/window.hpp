@@ -142,8 +142,10 @@ class Window {
 
   /// @param tensor like the window's, that one or another.
   /// Cost: one pass over the tensor and one message per destination.
+  /// With `Exclusion::Mutex` the calling thread holds none of the mutexes that the call takes, also
+  /// where it does not wait for the call.
   /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination; StateError
-  ///   after `free` here, WindowGone (a StateError) where a rank has freed or destroyed its own;
+  ///   after `free` here, and where this thread holds one of the mutexes, WindowGone (a StateError) where a rank has freed or destroyed its own;
   ///   PeerFailure, TimeoutError.
   void put(BufferView tensor, const WindowPutOptions& options = {});
   void accumulate(BufferView tensor, const WindowPutOptions& options = {});

@@ -50,6 +50,10 @@ class WindowCore {
   void check_apart(const BufferView& output, std::string_view call) const;
   void check_weight(double weight, std::string_view call) const;
   void check_lockable(int rank) const;
+  /// @throws StateError where this thread holds the mutex of one of `ranks`: a call that takes it
+  ///   would wait for itself.
+  void check_not_held(std::span<const WeightedRank> ranks, std::string_view call);
+  void check_not_held(int rank, std::string_view call);
   /// @throws StateError after `close`.
   void check_open(std::string_view call) const;
 

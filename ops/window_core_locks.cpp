@@ -59,20 +59,27 @@ void WindowCore::take_in_time(shm::RobustLock& lock, const LockSite& site) {
   }
 }
 
-std::uint64_t WindowCore::take_mutex(int rank, WindowCall& call) {
-  const auto own_thread = std::this_thread::get_id();
-  {
-    const std::scoped_lock lock(held_mutex_);
-    const auto is_it = [&](const HeldMutex& held) {
-      return held.rank == rank && held.thread == own_thread;
-    };
-    if (std::ranges::any_of(held_, is_it)) {
-      throw StateError(fmt::format(
-          "{}: expected a thread that does not hold the mutex of rank {}, found one that does: it "
-          "would wait for itself",
-          where(call.name()), rank));
-    }
+void WindowCore::check_not_held(int rank, std::string_view call) {
+  const std::scoped_lock lock(held_mutex_);
+  const auto is_it = [rank, thread = std::this_thread::get_id()](const HeldMutex& held) {
+    return held.rank == rank && held.thread == thread;
+  };
+  if (std::ranges::any_of(held_, is_it)) {
+    throw StateError(fmt::format(
+        "{}: expected a thread that does not hold the mutex of rank {}, found one that does: it "
+        "would wait for itself",
+        where(call), rank));
   }
+}
+
+void WindowCore::check_not_held(std::span<const WeightedRank> ranks, std::string_view call) {
+  for (const WeightedRank& item : ranks) {
+    check_not_held(item.rank, call);
+  }
+}
+
+std::uint64_t WindowCore::take_mutex(int rank, WindowCall& call) {
+  check_not_held(rank, call.name());
   std::uint64_t ticket = 0;
   if (const WindowMemory* const memory = reachable(rank, call.name())) {
     take_in_time(memory->mutex(), {.call = &call, .what = WindowWait::For::Mutex, .rank = rank});
@@ -82,7 +89,7 @@ std::uint64_t WindowCore::take_mutex(int rank, WindowCall& call) {
   const std::scoped_lock lock(held_mutex_);
   // One holder at a time: what else stands there, a thread that has ended did not release.
   std::erase_if(held_, [rank](const HeldMutex& mutex) { return mutex.rank == rank; });
-  held_.push_back({.rank = rank, .ticket = ticket, .thread = own_thread});
+  held_.push_back({.rank = rank, .ticket = ticket, .thread = std::this_thread::get_id()});
   return ticket;
 }
 

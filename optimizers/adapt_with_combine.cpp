@@ -1,11 +1,43 @@
 #include "optimizers/adapt_with_combine.hpp"
 
+#include <exception>
 #include <utility>
 
+#include "bluefog_cpp/base/error.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
+
+namespace {
+
+/// The end of the round before, whose average the step that comes next waits for. Where it has
+/// failed that step is made all the same, since other ranks wait in it, and throws when it is over:
+/// else one failure would go to and fro between the ranks for ever.
+class EarlierRound {
+ public:
+  template <typename Wait>
+  void end(Wait&& wait) {
+    try {
+      std::forward<Wait>(wait)();
+    } catch (const TimeoutError&) {
+      throw;  // or each bucket would wait as long
+    } catch (const Error&) {
+      error_ = error_ ? error_ : std::current_exception();
+    }
+  }
+
+  void rethrow() const {
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+ private:
+  std::exception_ptr error_;
+};
+
+}  // namespace
 
 AdaptWithCombine::AdaptWithCombine(Context& context, std::vector<Bucket>& buckets)
     : Algorithm(buckets),
@@ -24,9 +56,10 @@ void AdaptWithCombine::step(const Round& round, const StepBucket& step_bucket) {
     step_after_average(round, step_bucket);
     return;
   }
+  EarlierRound earlier;
   run_round(context_, buckets_.size(), [&](std::size_t& issued) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      combine(b);
+      earlier.end([&] { combine(b); });
       step_bucket(buckets_[b]);
       options_[b].check = b == 0 ? round.check : ops::PlanCheck::Trusted;
       ++issued;
@@ -34,12 +67,14 @@ void AdaptWithCombine::step(const Round& round, const StepBucket& step_bucket) {
                                                       options_[b]);
     }
   });
+  earlier.rethrow();
 }
 
 void AdaptWithCombine::step_after_average(const Round& round, const StepBucket& step_bucket) {
   const std::size_t calls_due = round.averaging == Averaging::Nobody ? 0 : buckets_.size();
+  EarlierRound earlier;
   run_round(context_, calls_due, [&](std::size_t& issued) {
-    wait_all(works_);
+    earlier.end([&] { wait_all(works_); });
     issued = calls_due;
   });
   averages_.run(round, [](std::size_t /*bucket*/) {});
@@ -47,13 +82,16 @@ void AdaptWithCombine::step_after_average(const Round& round, const StepBucket& 
   for (const Bucket& bucket : buckets_) {
     step_bucket(bucket);
   }
+  earlier.rethrow();
 }
 
 void AdaptWithCombine::step_alone(const StepBucket& step_bucket) {
+  EarlierRound earlier;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    combine(b);
+    earlier.end([&] { combine(b); });
     step_bucket(buckets_[b]);
   }
+  earlier.rethrow();
 }
 
 void AdaptWithCombine::combine(std::size_t bucket) {

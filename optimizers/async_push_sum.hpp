@@ -23,6 +23,9 @@ namespace bluefog::optimizers {
 /// times d: while a share would leave it a weight below 1/8, it keeps everything. A rank keeps what
 /// was meant for one that has finished.
 ///
+/// A rank that makes the share ρ_i of all steps counts by it: ranks settle, within order γ, where
+/// Σ ρ_i ∇f_i = 0.
+///
 /// `drain` takes in what has come. Between two barriers of all ranks it leaves nothing on its way:
 /// so does a checkpoint that counts everything.
 ///

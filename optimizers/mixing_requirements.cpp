@@ -73,7 +73,7 @@ std::string why_unstable(AlgorithmKind kind, const MixingMatrix& matrix) {
   }
   return fmt::format(
       "schedule: {} expects every eigenvalue of W above {}, found {}{:.6g}; give ranks a larger "
-      "self weight (topology::lazy), or use exact_diffusion",
+      "self weight (topology::lazy; in Python topology_util.LazyGraph), or use exact_diffusion",
       name_of(kind), is_d2 ? "-1/3" : "-1", least.converged ? "" : "an estimate of ", least.value);
 }
 
@@ -167,7 +167,7 @@ std::string why_unfit_momentum(AlgorithmKind kind, double momentum, const Schedu
                    "schedule: {} with momentum {} expects differences between ranks to die out "
                    "where there are no gradients, found that they grow by a factor of {:.4g} a "
                    "round; use another momentum, or one symmetric W in all rounds with self weights "
-                   "of at least 1/2 (topology::lazy)",
+                   "of at least 1/2 (topology::lazy; in Python topology_util.LazyGraph)",
                    name_of(kind), momentum, growth);
 }
 

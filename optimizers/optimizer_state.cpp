@@ -159,7 +159,7 @@ void broadcast_optimizer_state(Context& context, optim::Optimizer& optimizer, in
                  {.data = rates.data(),
                   .count = static_cast<std::int64_t>(rates.size()),
                   .dtype = Dtype::Float64},
-                 root, {.name = "learning rates of " + kind.name});
+                 root, {.name = "broadcast_optimizer_state: learning rates of " + kind.name});
   for (std::size_t g = 0; g < rates.size(); ++g) {
     optimizer.param_groups()[g].options().set_lr(rates[g]);
   }
@@ -169,8 +169,9 @@ void broadcast_optimizer_state(Context& context, optim::Optimizer& optimizer, in
                  {.data = summary.data(),
                   .count = static_cast<std::int64_t>(summary.size()),
                   .dtype = Dtype::Int64},
-                 root, {.name = "state of " + kind.name});
-  broadcast(context, adopt(kind, optimizer, parameters, summary), root);
+                 root, {.name = "broadcast_optimizer_state: state of " + kind.name});
+  broadcast(context, adopt(kind, optimizer, parameters, summary), root,
+            "broadcast_optimizer_state");
 }
 
 }  // namespace bluefog::optimizers

@@ -46,7 +46,8 @@ void check_tensors_agree(Context& context, std::string_view subject, const Named
 
 /// Starts a call for each tensor, waits for all, writes the results back.
 template <typename Start>
-void transfer_all(Context& context, const NamedTensors& tensors, Start&& start) {
+void transfer_all(Context& context, const NamedTensors& tensors, std::string_view call,
+                  Start&& start) {
   const torch::NoGradGuard no_grad;
   std::vector<Transfer> transfers;
   std::vector<Work> works;
@@ -54,7 +55,8 @@ void transfer_all(Context& context, const NamedTensors& tensors, Start&& start) 
     for (const NamedTensor& item : tensors) {
       transfers.push_back(begin_transfer(item.tensor));
       const BufferView view = view_of(transfers.back().elements);
-      const std::string name = item.name + " " + shape_text(item.tensor.sizes());
+      const std::string name = fmt::format("{}{}{} {}", call, call.empty() ? "" : ": ", item.name,
+                                           shape_text(item.tensor.sizes()));
       ++issued;
       works.push_back(start(view, name));
     }
@@ -67,8 +69,8 @@ void transfer_all(Context& context, const NamedTensors& tensors, Start&& start) 
 
 }  // namespace
 
-void broadcast(Context& context, const NamedTensors& tensors, int root) {
-  transfer_all(context, tensors, [&](const BufferView& view, const std::string& name) {
+void broadcast(Context& context, const NamedTensors& tensors, int root, std::string_view call) {
+  transfer_all(context, tensors, call, [&](const BufferView& view, const std::string& name) {
     return ops::broadcast_nonblocking(context, view, root, {.name = name});
   });
 }
@@ -76,23 +78,23 @@ void broadcast(Context& context, const NamedTensors& tensors, int root) {
 void broadcast_parameters(Context& context, const torch::nn::Module& module, int root) {
   const NamedTensors parameters = named_parameters(module);
   check_tensors_agree(context, "broadcast_parameters", parameters);
-  broadcast(context, parameters, root);
+  broadcast(context, parameters, root, "broadcast_parameters");
 }
 
 void broadcast_buffers(Context& context, const torch::nn::Module& module, int root) {
   const NamedTensors buffers = named_buffers(module);
   check_tensors_agree(context, "broadcast_buffers", buffers);
-  broadcast(context, buffers, root);
+  broadcast(context, buffers, root, "broadcast_buffers");
 }
 
-void average_floating(Context& context, const NamedTensors& tensors) {
+void average_floating(Context& context, const NamedTensors& tensors, std::string_view call) {
   NamedTensors floating;
   for (const NamedTensor& item : tensors) {
     if (why_not_averaged(item.tensor).empty()) {
       floating.push_back(item);
     }
   }
-  transfer_all(context, floating, [&](const BufferView& view, const std::string& name) {
+  transfer_all(context, floating, call, [&](const BufferView& view, const std::string& name) {
     ops::AllreduceOptions options;
     options.name = name;
     return ops::allreduce_nonblocking(context, view, options);
@@ -102,7 +104,7 @@ void average_floating(Context& context, const NamedTensors& tensors) {
 void allreduce_parameters(Context& context, const torch::nn::Module& module) {
   const NamedTensors parameters = named_parameters(module);
   check_tensors_agree(context, "allreduce_parameters", parameters);
-  average_floating(context, parameters);
+  average_floating(context, parameters, "allreduce_parameters");
 }
 
 }  // namespace bluefog::optimizers

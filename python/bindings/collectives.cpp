@@ -1,6 +1,8 @@
 #include "ops/collectives.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/sum.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
@@ -11,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allgather.hpp"
 #include "ops/neighbor_allreduce.hpp"
@@ -130,11 +131,23 @@ Work start_broadcast(Context& context, const at::Tensor& buffer, int root,
 /// A gather in flight, and the tensor that it makes on the way.
 struct GatherWork {
   Work work;
-  std::shared_ptr<at::Tensor> result = std::make_shared<at::Tensor>();
+  std::shared_ptr<at::Tensor> gathered = std::make_shared<at::Tensor>();
+  /// Of empty rows, the shape of those of this rank: `gathered` then holds how many each rank has.
+  std::optional<at::Tensor> empty_rows{};
+
+  /// Once the call has done its work.
+  [[nodiscard]] at::Tensor result() const {
+    if (!empty_rows) {
+      return *gathered;
+    }
+    std::vector<std::int64_t> shape = empty_rows->sizes().vec();
+    shape[0] = at::sum(*gathered).item<std::int64_t>();
+    return fresh_tensor(shape, empty_rows->scalar_type());
+  }
 
   [[nodiscard]] at::Tensor wait() const {
     work.wait();
-    return *result;
+    return result();
   }
 };
 
@@ -145,13 +158,6 @@ std::int64_t row_count(const at::Tensor& tensor) {
     count *= tensor.size(d);
   }
   return count;
-}
-
-void check_rows(const at::Tensor& tensor) {
-  if (row_count(tensor) == 0) {
-    throw InvalidArgument(
-        fmt::format("expected rows that are not empty, found {}", optimizers::describe(tensor)));
-  }
 }
 
 /// The stream of the tensor's device that is current in this thread; none on the CPU.
@@ -185,31 +191,40 @@ ops::AllocateGathered allocate_into(const std::shared_ptr<at::Tensor>& result,
   };
 }
 
-BufferView rows_of(Context& context, const at::Tensor& input) {
-  BufferView view;
-  ops::validate(context, [&] {
-    view = view_of(input);
-    check_rows(input);
-  });
-  return view;
+// Starts a gather by `start(rows, allocate, name)`. Rows without elements have no number that their
+// elements could tell: the ranks exchange the numbers.
+template <typename Start>
+GatherWork start_gather(Context& context, const at::Tensor& input, const std::string& name,
+                        Start&& start) {
+  GatherWork gather;
+  at::Tensor sent = input;
+  std::string full_name = named(name, input, 1);
+  if (row_count(input) == 0) {
+    gather.empty_rows = input.detach();
+    sent = at::full({1}, input.size(0), at::kLong);
+    full_name += fmt::format(" of {}", c10::toString(input.scalar_type()));
+  }
+  const auto views = views_of(context, sent);
+  gather.work = start(views[0], allocate_into(gather.gathered, sent), full_name);
+  return gather;
 }
 
 GatherWork start_allgather(Context& context, const at::Tensor& input, const std::string& name) {
-  GatherWork gather;
-  const BufferView rows = rows_of(context, input);
-  gather.work = ops::allgather_nonblocking(context, rows, allocate_into(gather.result, input),
-                                           {.name = named(name, input, 1)});
-  return gather;
+  return start_gather(context, input, name,
+                      [&](const BufferView& rows, auto allocate, const std::string& full_name) {
+                        return ops::allgather_nonblocking(context, rows, std::move(allocate),
+                                                          {.name = full_name});
+                      });
 }
 
 GatherWork start_neighbor_allgather(Context& context, const at::Tensor& input, const Plan& plan,
                                     bool checked, const std::string& name) {
-  GatherWork gather;
-  const BufferView rows = rows_of(context, input);
-  gather.work = ops::neighbor_allgather_nonblocking(
-      context, rows, allocate_into(gather.result, input), plan,
-      {.name = named(name, input, 1), .check = check_of(checked)});
-  return gather;
+  return start_gather(context, input, name,
+                      [&](const BufferView& rows, auto allocate, const std::string& full_name) {
+                        return ops::neighbor_allgather_nonblocking(
+                            context, rows, std::move(allocate), plan,
+                            {.name = full_name, .check = check_of(checked)});
+                      });
 }
 
 }  // namespace
@@ -242,6 +257,8 @@ void bind_collectives(py::module_& module) {
 
   py::class_<GatherWork>(module, "GatherWork", "A gather in flight.")
       .def("wait", &GatherWork::wait, WithoutGil(), "The gathered rows.")
+      .def("result", &GatherWork::result, WithoutGil(),
+           "The gathered rows, of a call that has done its work and raised all the same.")
       .def("done", [](const GatherWork& gather) { return gather.work.done(); });
   module.def("start_allgather", &start_allgather, context, py::arg("input"), name, WithoutGil());
   module.def("start_neighbor_allgather", &start_neighbor_allgather, context, py::arg("input"),

@@ -2,15 +2,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "ops/allgather_parts.hpp"
 #include "optimizers/agreement.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/parameter_collectives.hpp"
@@ -33,13 +34,19 @@ opt::NamedTensors named_tensors(const NamedPairs& pairs) {
   return tensors;
 }
 
-opt::AlgorithmKind algorithm_of(const std::string& name) {
-  std::vector<std::string_view> names;
+std::vector<std::string> algorithm_names() {
+  std::vector<std::string> names;
   for (int i = 0; i <= static_cast<int>(opt::AlgorithmKind::AsyncPushSum); ++i) {
-    names.push_back(opt::name_of(static_cast<opt::AlgorithmKind>(i)));
-    if (names.back() == name) {
-      return static_cast<opt::AlgorithmKind>(i);
-    }
+    names.emplace_back(opt::name_of(static_cast<opt::AlgorithmKind>(i)));
+  }
+  return names;
+}
+
+opt::AlgorithmKind algorithm_of(const std::string& name) {
+  const std::vector<std::string> names = algorithm_names();
+  const auto found = std::ranges::find(names, name);
+  if (found != names.end()) {
+    return static_cast<opt::AlgorithmKind>(found - names.begin());
   }
   throw InvalidArgument(
       fmt::format("algorithm: expected one of {}, found '{}'", fmt::join(names, ", "), name));
@@ -105,21 +112,39 @@ void bind_parameter_collectives(py::module_& module) {
       "Collective. See optimizers/agreement.hpp.");
   module.def(
       "broadcast_tensors",
-      [](Context& context, const NamedPairs& tensors, int root) {
-        opt::broadcast(context, named_tensors(tensors), root);
+      [](Context& context, const NamedPairs& tensors, int root, const std::string& call) {
+        opt::broadcast(context, named_tensors(tensors), root, call);
       },
-      py::arg("context"), py::arg("tensors"), py::arg("root"), WithoutGil());
+      py::arg("context"), py::arg("tensors"), py::arg("root"), py::arg("call"), WithoutGil());
   module.def(
       "average_tensors",
-      [](Context& context, const NamedPairs& tensors) {
-        opt::average_floating(context, named_tensors(tensors));
+      [](Context& context, const NamedPairs& tensors, const std::string& call) {
+        opt::average_floating(context, named_tensors(tensors), call);
       },
-      py::arg("context"), py::arg("tensors"), WithoutGil());
+      py::arg("context"), py::arg("tensors"), py::arg("call"), WithoutGil());
+  module.def(
+      "gather_bytes",
+      [](Context& context, const std::string& call, const py::bytes& own) {
+        const std::string text = own;
+        std::vector<std::string> all;
+        {
+          const py::gil_scoped_release released;
+          all = ops::allgather_parts(context, call, text);
+        }
+        py::list parts;
+        for (const std::string& part : all) {
+          parts.append(py::bytes(part));
+        }
+        return parts;
+      },
+      py::arg("context"), py::arg("call"), py::arg("own"),
+      "Collective. What each rank passed, by rank; `call` is the user's call, for messages.");
 }
 
 }  // namespace
 
 void bind_optimizers(py::module_& module) {
+  module.attr("algorithms") = algorithm_names();
   py::enum_<opt::Averaging>(module, "Averaging", "Over whom a round averages.")
       .value("neighbors", opt::Averaging::Neighbors)
       .value("machines", opt::Averaging::Machines)

@@ -9,6 +9,7 @@
 #include "python/bindings/bindings.hpp"
 #include "topology/edge_list.hpp"
 #include "topology/families.hpp"
+#include "topology/lazy_mixing.hpp"
 #include "topology/mixing_matrix.hpp"
 #include "topology/neighbor_plan.hpp"
 #include "topology/plan_builder.hpp"
@@ -103,6 +104,11 @@ void bind_graphs(py::module_& module) {
   graphs.def("fully_connected", &topology::fully_connected, py::arg("size"));
 }
 
+void bind_lazy_mixing(py::module_& module) {
+  module.def("lazy", &topology::lazy, py::arg("matrix"), py::arg("self_share") = 0.5,
+             "self_share I + (1 - self_share) W.");
+}
+
 void bind_schedules(py::module_& module) {
   py::class_<Schedule>(module, "Schedule", "The mixing matrix of each step, by turns.")
       .def_property_readonly("size", &Schedule::size)
@@ -164,6 +170,7 @@ void bind_topology(py::module_& module) {
       .def("in_neighbors", &MixingMatrix::in_neighbors, py::arg("rank"))
       .def("out_neighbors", &MixingMatrix::out_neighbors, py::arg("rank"));
   bind_graphs(module);
+  bind_lazy_mixing(module);
   bind_schedules(module);
 }
 

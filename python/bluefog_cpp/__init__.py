@@ -4,13 +4,14 @@
 `bluefog_cpp.topology_util` the graphs.
 """
 
-from bluefog_cpp.errors import (CudaError, Error, InternalError, InvalidArgument,
+from bluefog_cpp.errors import (ArgumentTypeError, CudaError, Error, InternalError, InvalidArgument,
                                 LateMismatchError, MismatchError, MpiError, NcclError,
                                 NotInitialized, PeerFailure, StateError, TimeoutError,
                                 TransportError, UncopyableError, UnsupportedError)
 
 __version__ = "0.1.0"
 
-__all__ = ["CudaError", "Error", "InternalError", "InvalidArgument", "LateMismatchError",
-           "MismatchError", "MpiError", "NcclError", "NotInitialized", "PeerFailure", "StateError",
+__all__ = ["ArgumentTypeError", "CudaError", "Error", "InternalError", "InvalidArgument",
+           "LateMismatchError", "MismatchError", "MpiError", "NcclError", "NotInitialized",
+           "PeerFailure", "StateError",
            "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError", "__version__"]

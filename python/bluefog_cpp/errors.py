@@ -1,6 +1,7 @@
 """What the package raises. Each class is also the builtin one that fits it best."""
 
 import builtins
+from typing import Any
 
 
 class Error(Exception):
@@ -9,6 +10,10 @@ class Error(Exception):
 
 class InvalidArgument(Error, ValueError):
     """An argument that the caller can correct; found before anything was sent."""
+
+
+class ArgumentTypeError(InvalidArgument, TypeError):
+    """An argument of another type than the call takes."""
 
 
 class MismatchError(InvalidArgument):
@@ -24,6 +29,9 @@ class LateMismatchError(MismatchError):
     Its text names both: the call that raises, which has done its work on this rank, and the earlier
     one. Raised once for each mismatch.
     """
+
+    result: Any = None
+    """What the call that raises would have returned (`synchronize`, of a call that was started)."""
 
 
 class StateError(Error, RuntimeError):

@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 import networkx as nx
 
+from bluefog_cpp import _arguments
+from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, UnsupportedError
+from bluefog_cpp._matrices import matrix_of
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 
 if TYPE_CHECKING:
     from bluefog_cpp.torch._inference import RanksAndMatrix
 
 SendRecvRanks = Tuple[List[int], List[int]]
 
+_count = _arguments.at_least(1, 2**31 - 1)
+_base = _arguments.at_least(2, 2**31 - 1)
+
 
 def from_mixing_matrix(matrix: core.MixingMatrix) -> nx.DiGraph:
     """The graph of W: an edge j -> i of weight W(i, j) for each entry."""
+    checked("from_mixing_matrix", "matrix",
+            _arguments.instance_of(core.MixingMatrix, "a MixingMatrix of the core"), matrix)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(matrix.size))
     graph.add_weighted_edges_from(matrix.edges)
@@ -29,57 +37,82 @@ def from_mixing_matrix(matrix: core.MixingMatrix) -> nx.DiGraph:
 def to_mixing_matrix(graph: nx.DiGraph, is_weighted: bool = True) -> core.MixingMatrix:
     """W of a graph over 0 … n - 1; without weights every value counts 1 / (in-degree + 1).
 
-    Raises TypeError for another kind of graph or other nodes, InvalidArgument for weights that are
-    no finite numbers.
+    Raises ArgumentTypeError for another kind of graph or other nodes, InvalidArgument for weights that
+    are no finite numbers.
     """
-    if not isinstance(graph, nx.DiGraph):
-        raise TypeError(f"expected a networkx.DiGraph, found {type(graph).__name__}")
-    size = graph.number_of_nodes()
-    if set(graph.nodes) != set(range(size)):
-        raise TypeError(f"expected the nodes to be the ranks 0 … {size - 1}, found {list(graph.nodes)}")
-    if is_weighted:
-        edges = [(i, j, float(weight)) for i, j, weight in graph.edges.data("weight", default=1.0)]
-        return core.MixingMatrix(size, edges)
-    return core.MixingMatrix.uniform(size, [(i, j, 1.0) for i, j in graph.edges if i != j])
+    return matrix_of("to_mixing_matrix", "graph", graph,
+                     checked("to_mixing_matrix", "is_weighted", _arguments.switch, is_weighted))
 
 
 def ExponentialTwoGraph(size: int) -> nx.DiGraph:
     """Rank i sends to i + 1, i + 2, i + 4, … (mod size); all weights equal."""
-    return ExponentialGraph(size, base=2)
+    return from_mixing_matrix(
+        core.graphs.exponential(checked("ExponentialTwoGraph", "size", _count, size), 2))
 
 
 def ExponentialGraph(size: int, base: int = 2) -> nx.DiGraph:
     """Rank i sends to i + base^k (mod size) for every base^k < size; all weights equal."""
-    return from_mixing_matrix(core.graphs.exponential(size, base))
+    call = "ExponentialGraph"
+    return from_mixing_matrix(core.graphs.exponential(checked(call, "size", _count, size),
+                                                      checked(call, "base", _base, base)))
 
 
 def SymmetricExponentialGraph(size: int, base: int = 4) -> nx.DiGraph:
     """Distances that are powers of the base in both directions, up to half the ring."""
-    return from_mixing_matrix(core.graphs.symmetric_exponential(size, base))
+    call = "SymmetricExponentialGraph"
+    return from_mixing_matrix(core.graphs.symmetric_exponential(checked(call, "size", _count, size),
+                                                                checked(call, "base", _base, base)))
 
 
 def MeshGrid2DGraph(size: int, shape: Optional[Tuple[int, int]] = None) -> nx.DiGraph:
     """A grid of rows and columns (default: the closest factors), Metropolis-Hastings weights."""
+    call = "MeshGrid2DGraph"
+    size = checked(call, "size", _count, size)
+    shape = checked(call, "shape", _arguments.grid_shape, shape)
+    if shape is not None and shape[0] * shape[1] != size:
+        raise InvalidArgument(f"{_arguments.place(call)}: shape: expected rows and columns whose product "
+                              f"is {size}, found {shape}")
     return from_mixing_matrix(core.graphs.mesh_2d(size, shape))
 
 
 def StarGraph(size: int, center_rank: int = 0) -> nx.DiGraph:
     """Everybody exchanges with the centre, each edge of weight 1 / size."""
-    return from_mixing_matrix(core.graphs.star(size, center_rank))
+    call = "StarGraph"
+    size = checked(call, "size", _count, size)
+    return from_mixing_matrix(
+        core.graphs.star(size, checked(call, "center_rank", _arguments.rank(size), center_rank)))
 
 
 def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph:
     """connect_style 0: both neighbours, weights 1/3; 1: to the left, 2: to the right, weights 1/2."""
-    return from_mixing_matrix(core.graphs.ring(size, connect_style))
+    call = "RingGraph"
+    return from_mixing_matrix(core.graphs.ring(
+        checked(call, "size", _count, size),
+        checked(call, "connect_style", _arguments.at_least(0, 2), connect_style)))
 
 
 def FullyConnectedGraph(size: int) -> nx.DiGraph:
     """Every weight is 1 / size: one step averages exactly."""
-    return from_mixing_matrix(core.graphs.fully_connected(size))
+    return from_mixing_matrix(
+        core.graphs.fully_connected(checked("FullyConnectedGraph", "size", _count, size)))
+
+
+def LazyGraph(topo: nx.DiGraph, self_share: float = 0.5) -> nx.DiGraph:
+    """The graph of self_share I + (1 - self_share) W: larger self weights, which keep D² and methods
+    with momentum stable. self_share: from 0 to below 1."""
+    call = "LazyGraph"
+    share = checked(call, "self_share", _arguments.number, self_share)
+    if not 0 <= share < 1:
+        raise InvalidArgument(f"{_arguments.place(call)}: self_share: expected a number from 0 to below "
+                              f"1, found {share}")
+    return from_mixing_matrix(core.lazy(matrix_of(call, "topo", topo), share))
 
 
 def IsTopologyEquivalent(topo1: Optional[nx.DiGraph], topo2: Optional[nx.DiGraph]) -> bool:
-    """Whether both have the same nodes and the same edges with the same weights."""
+    """Whether both have the same nodes and the same edges with the same weights; False for None."""
+    for argument, topo in (("topo1", topo1), ("topo2", topo2)):
+        if topo is not None:
+            checked("IsTopologyEquivalent", argument, _digraph, topo)
     if topo1 is None or topo2 is None or set(topo1.nodes) != set(topo2.nodes):
         return False
     first, second = ({(i, j): weight for i, j, weight in topo.edges.data("weight", default=1.0)}
@@ -89,17 +122,20 @@ def IsTopologyEquivalent(topo1: Optional[nx.DiGraph], topo2: Optional[nx.DiGraph
 
 def IsRegularGraph(topo: nx.DiGraph) -> bool:
     """Whether all nodes have the same degree."""
+    checked("IsRegularGraph", "topo", _digraph, topo)
     return len({degree for _, degree in topo.degree}) <= 1
 
 
 def GetRecvWeights(topo: nx.DiGraph, rank: int) -> Tuple[float, Dict[int, float]]:
     """The self weight of `rank`, and the weights that it gives to those it hears."""
+    rank = _node_of("GetRecvWeights", topo, rank)
     weights = {i: topo.edges[i, rank].get("weight", 1.0) for i in topo.predecessors(rank)}
     return weights.pop(rank, 0.0), dict(sorted(weights.items()))
 
 
 def GetSendWeights(topo: nx.DiGraph, rank: int) -> Tuple[float, Dict[int, float]]:
     """The self weight of `rank`, and the weights that those who hear it give to its value."""
+    rank = _node_of("GetSendWeights", topo, rank)
     weights = {j: topo.edges[rank, j].get("weight", 1.0) for j in topo.successors(rank)}
     return weights.pop(rank, 0.0), dict(sorted(weights.items()))
 
@@ -108,10 +144,14 @@ def draw(topo: nx.DiGraph, axes: Any = None, weights: bool = False) -> Any:
     """Draws the ranks on a circle with their edges, rank 0 on top, the others clockwise.
 
     axes: of matplotlib; default: those of a new figure. weights: writes them on the edges. Returns the
-    axes: `draw(graph).figure.savefig("graph.png")`. Raises TypeError for anything but a DiGraph, and
-    UnsupportedError where matplotlib is not installed.
+    axes: `draw(graph).figure.savefig("graph.png")`. Raises ArgumentTypeError for anything but a DiGraph
+    over 0 … n - 1, and UnsupportedError where matplotlib is not installed.
     """
-    to_mixing_matrix(topo, is_weighted=False)
+    checked("draw", "topo", _arguments.graph, topo)
+    checked("draw", "weights", _arguments.switch, weights)
+    if axes is not None and not hasattr(axes, "set_axis_off"):
+        raise ArgumentTypeError(f"{_arguments.place('draw')}: axes: expected axes of matplotlib or None, "
+                                f"found {_arguments.shown(axes)}")
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -139,20 +179,25 @@ def draw(topo: nx.DiGraph, axes: Any = None, weights: bool = False) -> Any:
 
 def GetDynamicOnePeerSendRecvRanks(topo: nx.DiGraph, self_rank: int) -> Iterator[SendRecvRanks]:
     """Endless: each rank sends to one of its out-neighbours by turns, clockwise from itself."""
-    return _steps_of(core.one_peer(to_mixing_matrix(topo)), self_rank)
+    call = "GetDynamicOnePeerSendRecvRanks"
+    graph = matrix_of(call, "topo", topo)
+    return _steps_of(core.one_peer(graph),
+                     checked(call, "self_rank", _arguments.rank(graph.size), self_rank))
 
 
 def GetInnerOuterRingDynamicSendRecvRanks(world_size: int, local_size: int,
                                           self_rank: int) -> Iterator[SendRecvRanks]:
     """Endless: in step t local rank t mod local_size goes to the next machine, the others go round
     inside theirs."""
-    return _steps_of(core.make_schedule("inner-outer-ring", world_size, local_size), self_rank)
+    return _steps_between_machines("GetInnerOuterRingDynamicSendRecvRanks", "inner-outer-ring",
+                                   world_size, local_size, self_rank)
 
 
 def GetInnerOuterExpo2DynamicSendRecvRanks(world_size: int, local_size: int,
                                            self_rank: int) -> Iterator[SendRecvRanks]:
     """Endless: as the ring, with distances that are powers of two inside and between machines."""
-    return _steps_of(core.make_schedule("inner-outer-exponential", world_size, local_size), self_rank)
+    return _steps_between_machines("GetInnerOuterExpo2DynamicSendRecvRanks", "inner-outer-exponential",
+                                   world_size, local_size, self_rank)
 
 
 def GetExp2DynamicSendRecvMachineRanks(world_size: int, local_size: int, self_rank: int,
@@ -160,11 +205,13 @@ def GetExp2DynamicSendRecvMachineRanks(world_size: int, local_size: int, self_ra
     """Endless, in machine ranks: in step t machine m sends to m + 2^(t mod τ), τ = ⌈log₂ machines⌉.
 
     One machine alone sends to nobody."""
-    if local_size < 1 or world_size % local_size != 0:
-        raise InvalidArgument(f"expected machines of {local_size} ranks to make up {world_size} ranks")
+    call = "GetExp2DynamicSendRecvMachineRanks"
+    world_size, local_size, self_rank = _machines(call, world_size, local_size, self_rank)
+    local_rank = checked(call, "local_rank", _arguments.rank(local_size), local_rank)
     if self_rank % local_size != local_rank:
-        raise InvalidArgument(f"expected rank {self_rank} to have local rank {self_rank % local_size} on "
-                              f"machines of {local_size}, found {local_rank}")
+        raise InvalidArgument(
+            f"{_arguments.place(call)}: local_rank: expected {self_rank % local_size}, that of rank "
+            f"{self_rank} on machines of {local_size}, found {local_rank}")
     return _machine_steps(world_size // local_size, self_rank // local_size)
 
 
@@ -180,6 +227,30 @@ def InferDestinationFromSourceRanks(src_ranks: List[int],
     """Collective, after `bluefog_cpp.torch.init`. See `bluefog_cpp.torch`."""
     from bluefog_cpp.torch import InferDestinationFromSourceRanks as infer
     return infer(src_ranks, construct_adjacency_matrix)
+
+
+def _digraph(value):
+    if not isinstance(value, nx.DiGraph):
+        raise ArgumentTypeError(f"expected a networkx.DiGraph, found {type(value).__name__}")
+
+
+def _node_of(call, topo, rank):
+    checked(call, "topo", _arguments.graph, topo)
+    return checked(call, "rank", _arguments.rank(topo.number_of_nodes()), rank)
+
+
+def _machines(call, world_size, local_size, self_rank):
+    world_size = checked(call, "world_size", _count, world_size)
+    local_size = checked(call, "local_size", _count, local_size)
+    if world_size % local_size != 0:
+        raise InvalidArgument(f"{_arguments.place(call)}: local_size: expected a divisor of {world_size}, "
+                              f"found {local_size}")
+    return world_size, local_size, checked(call, "self_rank", _arguments.rank(world_size), self_rank)
+
+
+def _steps_between_machines(call, family, world_size, local_size, self_rank):
+    world_size, local_size, self_rank = _machines(call, world_size, local_size, self_rank)
+    return _steps_of(core.make_schedule(family, world_size, local_size), self_rank)
 
 
 def _steps_of(schedule, rank):

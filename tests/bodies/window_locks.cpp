@@ -138,6 +138,53 @@ TEST(Window, AMutexThatThisThreadHoldsIsRefused) {
   });
 }
 
+// Whoever would do the work: a blocking call in line behind others is made by the window's thread.
+TEST(Window, CallsThatTakeAMutexThatThisThreadHoldsAreRefusedBeforeAnythingMoves) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    float value = 1.0F + static_cast<float>(context.rank());
+    const BufferView view{.data = &value, .count = 1};
+    const auto window = Window::create(context, view, full_plan(context),
+                                       {.name = "own", .fill = ops::WindowFill::Zeros});
+    meet(context);
+    const int last = window->plan().destinations.back().rank;
+    const ops::WindowPutOptions put{.self_weight = 0.5, .exclusion = ops::Exclusion::Mutex};
+    const ops::WindowGetOptions get{.exclusion = ops::Exclusion::Mutex};
+    const std::string held = "the mutex of rank " + std::to_string(last);
+    const auto refusal = [&](std::string_view call) {
+      return AllOf(HasSubstr("rank " + std::to_string(context.rank())), HasSubstr(call),
+                   HasSubstr(held), HasSubstr("wait for itself"));
+    };
+    {
+      const auto lock = window->lock({last});
+      const auto begun = std::chrono::steady_clock::now();
+      EXPECT_THAT(error_of<StateError>([&] { window->put(view, put); }), refusal("win_put"));
+      EXPECT_THAT(error_of<StateError>([&] { window->put_nonblocking(view, put).wait(); }),
+                  refusal("win_put"));
+      EXPECT_THAT(error_of<StateError>([&] { window->accumulate(view, put); }),
+                  refusal("win_accumulate"));
+      EXPECT_THAT(error_of<StateError>([&] { window->accumulate_nonblocking(view, put).wait(); }),
+                  refusal("win_accumulate"));
+      EXPECT_THAT(error_of<StateError>([&] { window->get(get); }), refusal("win_get"));
+      EXPECT_THAT(error_of<StateError>([&] { window->get_nonblocking(get).wait(); }),
+                  refusal("win_get"));
+      EXPECT_LT(std::chrono::steady_clock::now() - begun, context.settings().timeout);
+      window->put_nonblocking(view, {.destinations = {{{.rank = last, .weight = 0.0}}}}).wait();
+    }
+    EXPECT_EQ(value, 1.0F + static_cast<float>(context.rank()));
+    meet(context);
+    for (const auto& [source, version] : window->versions()) {
+      const bool is_put_by_it = (source == context.size() - 1 ? context.size() - 2
+                                                               : context.size() - 1) ==
+                                context.rank();
+      EXPECT_EQ(version, is_put_by_it ? 1 : 0) << "from rank " << source;
+    }
+    meet(context);
+    window->put(view, put);  // which takes the mutex that is free again
+    meet(context);
+    window->free();
+  });
+}
+
 #if !defined(__SANITIZE_THREAD__)  // which reports the release by the wrong thread, as it should
 TEST(Window, ALockThatAnotherThreadDropsStaysTakenUntilItsThreadEnds) {
   const Ranks ranks{.at_most = 2,

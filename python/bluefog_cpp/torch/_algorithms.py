@@ -5,8 +5,9 @@ from typing import Any, Sequence, Union
 import networkx as nx
 import torch
 
-from bluefog_cpp import topology_util
+from bluefog_cpp import _arguments, topology_util
 from bluefog_cpp._extension import core
+from bluefog_cpp._matrices import matrix_of
 from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch._distributed_step import Models
 from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
@@ -68,29 +69,30 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     Raises InvalidArgument for an unknown name, or graphs on which the algorithm cannot converge, with
     the reason. docs/optimizers.md has conditions, cost and source of each.
     """
-    runtime = current()
-    if not isinstance(algorithm, str):
-        raise InvalidArgument(f"algorithm: expected a name, found {algorithm!r}")
-    if not isinstance(step_in_backward, bool):
-        raise InvalidArgument(f"step_in_backward: expected True or False, found {step_in_backward!r}")
+    runtime, maker = current(), "DecentralizedOptimizer"
+    runtime.argument(maker, "algorithm", _arguments.one_of(*core.algorithms), algorithm)
+    chosen = {name: runtime.argument(maker, name, check, value) for name, check, value in (
+        ("global_period_rounds", _arguments.at_least(1), global_period_rounds),
+        ("momentum", _arguments.number, momentum),
+        ("bucket_bytes", _arguments.at_least(0), bucket_bytes),
+        ("step_in_backward", _arguments.switch, step_in_backward))}
     if algorithm in _HAS_MOMENTUM:
-        _check_without_momentum(optimizer, algorithm)
-    chosen = {"global_period_rounds": global_period_rounds, "momentum": momentum,
-              "bucket_bytes": bucket_bytes, "step_in_backward": step_in_backward}
-    return wrap(optimizer, AlgorithmOptimizer, "DecentralizedOptimizer", model, algorithm,
+        runtime.or_refuse(lambda: _check_without_momentum(optimizer, algorithm))
+    schedule = runtime.or_refuse(lambda: _schedule_of(runtime, maker, graphs))
+    return wrap(optimizer, AlgorithmOptimizer, maker, model, algorithm,
                 num_steps_per_communication, {"algorithm": algorithm, "graphs": graphs, **chosen},
-                schedule=_schedule_of(runtime, graphs), **chosen)
+                schedule=schedule, **chosen)
 
 
 def _check_without_momentum(optimizer: torch.optim.Optimizer, algorithm: str) -> None:
     for place, group in enumerate(getattr(optimizer, "param_groups", [])):
         if group.get("momentum") or "betas" in group:
             raise InvalidArgument(
-                f"{algorithm} has a momentum of its own: expected an optimizer without, found "
+                f"{_arguments.place('DecentralizedOptimizer')}: optimizer: {algorithm} has a momentum of its own: expected an optimizer without, found "
                 f"{type(optimizer).__name__} with one in group {place}")
 
 
-def _schedule_of(runtime: Runtime, graphs: Union[None, Graphs]) -> Any:
+def _schedule_of(runtime: Runtime, maker: str, graphs: Union[None, Graphs]) -> Any:
     if graphs is None:
         topology = runtime.topology
         if topology.is_default:
@@ -100,11 +102,12 @@ def _schedule_of(runtime: Runtime, graphs: Union[None, Graphs]) -> Any:
     if isinstance(graphs, str):
         return core.make_schedule(graphs, runtime.size, runtime.context.local_size)
     if isinstance(graphs, nx.DiGraph):
-        return core.static_schedule(topology_util.to_mixing_matrix(graphs))
+        return core.static_schedule(matrix_of(maker, "graphs", graphs))
     # Generators of schedules have no end.
     matrices = list(graphs) if isinstance(graphs, (list, tuple)) else [graphs]
     wrong = [graph for graph in matrices if not isinstance(graph, nx.DiGraph)]
     if wrong or not matrices:
-        raise InvalidArgument("graphs: expected a name of `bftopo list`, a networkx.DiGraph or "
-                              f"several, found {wrong or 'none'}")
-    return core.cycle([topology_util.to_mixing_matrix(graph) for graph in matrices])
+        found = _arguments.described(wrong[0]) if wrong else "none"
+        raise InvalidArgument(f"{_arguments.place(maker)}: graphs: expected a name of `bftopo list`, a "
+                              f"networkx.DiGraph or several, found {found}")
+    return core.cycle([matrix_of(maker, "graphs", graph) for graph in matrices])

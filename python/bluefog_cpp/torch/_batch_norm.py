@@ -6,9 +6,14 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from bluefog_cpp import _arguments
+from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, UnsupportedError
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 from bluefog_cpp.torch._runtime import Runtime, current
+
+
+_CALL = "SyncBatchNorm"
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -29,8 +34,13 @@ class SyncBatchNorm(_BatchNorm):
                  device: Any = None,
                  dtype: Optional[torch.dtype] = None) -> None:
         _refuse_group(process_group)
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device,
-                         dtype=dtype)
+        super().__init__(
+            checked(_CALL, "num_features", _arguments.at_least(1), num_features),
+            checked(_CALL, "eps", _arguments.number, eps),
+            checked(_CALL, "momentum", _arguments.weight, momentum),
+            checked(_CALL, "affine", _arguments.switch, affine),
+            checked(_CALL, "track_running_stats", _arguments.switch, track_running_stats),
+            device=device, dtype=dtype)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The normalised input, of the same shape and dtype."""
@@ -55,6 +65,8 @@ class SyncBatchNorm(_BatchNorm):
         process_group: None; there is one group, that of `init`.
         """
         _refuse_group(process_group)
+        checked("convert_sync_batchnorm", "module",
+                _arguments.instance_of(torch.nn.Module, "a torch.nn.Module"), module)
         converted = module
         if isinstance(module, _BatchNorm) and not isinstance(module, cls):
             converted = cls._taking_over(module)
@@ -75,8 +87,11 @@ class SyncBatchNorm(_BatchNorm):
         return new
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
+        if not isinstance(input, torch.Tensor):
+            raise ArgumentTypeError(f"{_arguments.place(_CALL)}: input: expected a torch.Tensor, found "
+                                    f"{_arguments.described(input)}")
         if input.dim() < 2 or input.size(1) != self.num_features:
-            raise InvalidArgument(f"SyncBatchNorm: expected an input of shape [N, {self.num_features}, "
+            raise InvalidArgument(f"{_arguments.place(_CALL)}: input: expected shape [N, {self.num_features}, "
                                   f"…], found {list(input.shape)}")
 
     def _count_batch(self) -> float:
@@ -111,5 +126,5 @@ class _Normalization(torch.autograd.Function):
 
 def _refuse_group(process_group: Any) -> None:
     if process_group is not None:
-        raise UnsupportedError("SyncBatchNorm: expected process_group=None, for the ranks of init; "
-                               f"found {process_group!r}")
+        raise UnsupportedError(f"{_arguments.place(_CALL)}: process_group: expected None, for the ranks of "
+                               f"init, found {_arguments.shown(process_group)}")

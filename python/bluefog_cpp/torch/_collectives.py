@@ -11,14 +11,16 @@ from typing import Callable, Mapping, Optional, Sequence, Tuple
 
 import torch
 
+from bluefog_cpp import _arguments
+from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument
-from bluefog_cpp.torch import _plans, _steering
+from bluefog_cpp.errors import InvalidArgument, LateMismatchError
+from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._deprecation import renamed
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import copied, elements, like, store
+from bluefog_cpp.torch._tensors import copied, elements_to_write, like, store
 
 _NEW_NAMES = {"neighbor_weights": "src_weights", "send_neighbors": "dst_weights"}
 _NEW_MACHINE_NAMES = {"neighbor_machine_weights": "src_machine_weights",
@@ -71,8 +73,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
     source = runtime.source("neighbor_allreduce", tensor, name)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     result = core.fresh_like(source)
-    _run(runtime, source, result, step, name)
-    return like(result, tensor)
+    return _run(runtime, source, result, step, name, lambda: like(result, tensor))
 
 
 @renamed(**_NEW_NAMES)
@@ -83,10 +84,9 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = 
                         name: Optional[str] = None) -> torch.Tensor:
     """`neighbor_allreduce` in place: no memory is needed for the result."""
     runtime = current()
-    source = runtime.source("neighbor_allreduce", tensor, name)
+    source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    _run(runtime, source, source, step, name)
-    return store(source, tensor)
+    return _run(runtime, source, source, step, name, lambda: store(source, tensor))
 
 
 @renamed(**_NEW_NAMES)
@@ -115,7 +115,7 @@ def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: Option
                                     name: Optional[str] = None) -> int:
     """Starts `neighbor_allreduce_`."""
     runtime = current()
-    source = runtime.source("neighbor_allreduce", tensor, name)
+    source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, source, step.plan,
                                                           step.checked, name or ""))
@@ -127,9 +127,14 @@ def _neighbor_step(runtime: Runtime, *arguments) -> _plans.Step:
 
 
 def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _plans.Step,
-         name: Optional[str]) -> None:
-    step.run(lambda: core.neighbor_allreduce(runtime.context, source, result, step.plan, step.checked,
-                                             name or ""))
+         name: Optional[str], finish: Callable[[], torch.Tensor]) -> torch.Tensor:
+    try:
+        step.run(lambda: core.neighbor_allreduce(runtime.context, source, result, step.plan,
+                                                 step.checked, name or ""))
+    except LateMismatchError as error:  # the call itself has done its work
+        error.result = finish()
+        raise
+    return finish()
 
 
 # ---- hierarchical_neighbor_allreduce
@@ -208,15 +213,14 @@ def allreduce_(tensor: torch.Tensor, average: bool = True, is_hierarchical_local
 def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
                            is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
     """Starts `allreduce_`."""
-    return _start_in_place("allreduce", elements, tensor, store,
+    return _start_in_place("allreduce", elements_to_write, tensor, store,
                            _allreduce(average, is_hierarchical_local), name)
 
 
 def _allreduce(average: bool, in_machine: bool) -> Callable:
     runtime = current()
-    for argument, value in (("average", average), ("is_hierarchical_local", in_machine)):
-        runtime.or_refuse(lambda: _plans.check_argument(runtime, "allreduce", argument,
-                                                        _steering.switch, value))
+    average = runtime.argument("allreduce", "average", _arguments.switch, average)
+    in_machine = runtime.argument("allreduce", "is_hierarchical_local", _arguments.switch, in_machine)
     return lambda context, buffer, name: core.start_allreduce(context, buffer, average, in_machine,
                                                               name)
 
@@ -245,19 +249,13 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None)
 @ranged
 def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
     """Starts `broadcast_`."""
-    return _start_in_place("broadcast", elements, tensor, store, _broadcast(root_rank), name)
+    return _start_in_place("broadcast", elements_to_write, tensor, store, _broadcast(root_rank), name)
 
 
 def _broadcast(root_rank: int) -> Callable:
     runtime = current()
-    if not hasattr(root_rank, "__index__"):
-        runtime.or_refuse(lambda: _refuse_root(runtime, root_rank))
-    return lambda context, buffer, name: core.start_broadcast(context, buffer, root_rank, name)
-
-
-def _refuse_root(runtime: Runtime, root_rank: int) -> None:
-    raise InvalidArgument(f"rank {runtime.rank}, broadcast: expected a rank as the root, found "
-                          f"{root_rank!r}")
+    root = runtime.argument("broadcast", "root_rank", _arguments.rank(runtime.size), root_rank)
+    return lambda context, buffer, name: core.start_broadcast(context, buffer, root, name)
 
 
 def _start_in_place(call: str, take: Callable, tensor: torch.Tensor, finish: Callable,
@@ -339,24 +337,23 @@ def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
 
 def _partner(runtime: Runtime, target_rank: int) -> int:
     """The other rank of the call; where it is none, there is nobody to tell of a refusal."""
-    is_rank = hasattr(target_rank, "__index__") and not isinstance(target_rank, bool)
-    if not is_rank or not 0 <= int(target_rank) < runtime.size or target_rank == runtime.rank:
-        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: expected another rank below "
-                              f"{runtime.size} as the target, found {target_rank!r}")
-    return int(target_rank)
+    target = checked("pair_gossip", "target_rank", _arguments.rank(runtime.size), target_rank)
+    if target == runtime.rank:
+        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: target_rank: expected another rank than "
+                              f"{target}")
+    return target
 
 
 def _pair_weights(runtime: Runtime, self_weight: Optional[float],
                   pair_weight: Optional[float]) -> Tuple[float, float]:
-    place = f"rank {runtime.rank}, pair_gossip: expected self_weight and pair_weight"
-    if self_weight is None and pair_weight is None:
+    own = checked("pair_gossip", "self_weight", _arguments.weight, self_weight)
+    theirs = checked("pair_gossip", "pair_weight", _arguments.weight, pair_weight)
+    if own is None and theirs is None:
         return 0.5, 0.5
-    if self_weight is None or pair_weight is None:
-        raise InvalidArgument(f"{place} together, or neither")
-    try:
-        return float(self_weight), float(pair_weight)
-    except (TypeError, ValueError):
-        raise InvalidArgument(f"{place} as numbers, found {self_weight!r} and {pair_weight!r}") from None
+    if own is None or theirs is None:
+        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: expected self_weight and pair_weight "
+                              f"together, or neither, found no {'self' if own is None else 'pair'}_weight")
+    return own, theirs
 
 
 @ranged

@@ -7,8 +7,10 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Un
 
 import torch
 
+from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, StateError, UnsupportedError
+from bluefog_cpp.errors import (ArgumentTypeError, InvalidArgument, LateMismatchError, StateError,
+                                UnsupportedError)
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._ranges import ranged
@@ -18,14 +20,27 @@ from bluefog_cpp.torch._windows import free_retired_windows
 Models = Union[torch.nn.Module, Iterable[torch.nn.Module]]
 
 
+def models_of(models: Any) -> Models:
+    """The argument `model` of the functions that wrap: a module, or a list of modules."""
+    if isinstance(models, torch.nn.Module):
+        return models
+    if isinstance(models, (str, bytes, torch.Tensor)) or not isinstance(models, Iterable):
+        raise ArgumentTypeError("expected a torch.nn.Module or several, found "
+                                f"{_arguments.described(models)}")
+    models = list(models)
+    wrong = [model for model in models if not isinstance(model, torch.nn.Module)]
+    if wrong:
+        raise ArgumentTypeError("expected a torch.nn.Module or several, found "
+                                f"{_arguments.described(wrong[0])} among them")
+    if not models:
+        raise InvalidArgument("expected a torch.nn.Module or several, found none")
+    return models
+
+
 def parameters_of(models: Models) -> List[Tuple[str, torch.Tensor]]:
     """The parameters with their names, which start with the model's place where there are several."""
     if isinstance(models, torch.nn.Module):
         return list(models.named_parameters())
-    models = list(models)
-    wrong = [model for model in models if not isinstance(model, torch.nn.Module)]
-    if wrong or not models:
-        raise InvalidArgument(f"expected a torch.nn.Module or several, found {wrong or 'none'}")
     return [(f"{place}.{name}", parameter) for place, model in enumerate(models)
             for name, parameter in model.named_parameters()]
 
@@ -41,8 +56,8 @@ def _places_of(models: Models) -> List[Tuple[Dict, str, torch.Tensor, str]]:
 class DistributedStep:
     """Steps `optimizer` by the step of its class `base`, and averages by `algorithm`."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, base: type, models: Models, algorithm: str,
-                 num_steps_per_communication: int, options: Dict[str, Any]):
+    def __init__(self, maker: str, optimizer: torch.optim.Optimizer, base: type, models: Models,
+                 algorithm: str, num_steps_per_communication: int, options: Dict[str, Any]):
         runtime = current()
         self.algorithm = algorithm
         self.period = num_steps_per_communication
@@ -63,12 +78,13 @@ class DistributedStep:
         # Others may keep state in a group, which belongs to all of its parameters.
         by_bucket = base.__module__.startswith("torch.optim") and not self._reevaluates
         self._retire_others({id(parameter) for _, parameter in parameters})
-        free_retired_windows(runtime)
+        free_retired_windows(runtime, maker)
         take_device_of(self.context, (parameter for _, parameter in parameters))
         self._core: Optional[core.DistributedOptimizer] = core.DistributedOptimizer(
             self.context, [list(group["params"]) for group in optimizer.param_groups],
             lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket,
             **options)
+        self._end = ""
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
         self._places = _places_of(models)
@@ -78,8 +94,7 @@ class DistributedStep:
     @property
     def core(self) -> "core.DistributedOptimizer":
         if self._core is None:
-            raise StateError("this optimizer has ended: its parameters were wrapped again; use the new "
-                             "one")
+            raise StateError(f"{self._optimizer()._label}: this optimizer has ended: {self._end}")
         return self._core
 
     def _retire_others(self, parameters: Set[int]) -> None:
@@ -88,9 +103,16 @@ class DistributedStep:
             if other._parameters & parameters:
                 other.drain()
                 other.release_windows()
-                other._core = None
+                other._forget("its parameters were wrapped again; use the new one")
                 other.context.close()
                 current().optimizers.discard(other)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._core is None
+
+    def _forget(self, reason: str) -> None:
+        self._core, self._end = None, reason
 
     @property
     def communicates_next(self) -> bool:
@@ -100,14 +122,20 @@ class DistributedStep:
              before: Callable[[], Optional[_plans.Step]] = lambda: None):
         """`before` prepares a step that communicates, once gradients are there."""
         loss, plan = None, None
+        self._or_refuse(lambda: self._check_closure(closure))
         if self._reevaluates:
-            self._set_closure(closure)
+            self._closure = closure
         elif closure is not None:
             loss = self._evaluate(closure)
-        self._unscale()
+        self._or_refuse(self._unscale)
         try:
             plan = self._prepare(before)
             optimizer_step(self.core)
+        except LateMismatchError as error:  # the step itself is made
+            error.result = self._loss if self._reevaluates else loss
+            if plan is not None:
+                plan.failed(error)
+            raise
         except BaseException as error:
             if plan is not None:
                 plan.failed(error)
@@ -117,6 +145,19 @@ class DistributedStep:
             self._closure = None
             self._passes.clear()
         return self._loss if self._reevaluates else loss
+
+    def refuse_step(self, reason: str) -> None:
+        self._passes.clear()
+        self.core.refuse_step(reason)
+
+    def _or_refuse(self, check: Callable[[], None]) -> None:
+        """`check()`. If it raises, the step counts as refused."""
+        core_ = self.core
+        try:
+            check()
+        except Exception as error:
+            core_.refuse_step(str(error))
+            raise
 
     def _evaluate(self, closure: Callable) -> Any:
         steps = self.core.step_count
@@ -160,6 +201,8 @@ class DistributedStep:
 
     def close(self) -> None:
         self.context.close()
+        self.release_windows()
+        self._forget("shutdown ended it; after init() wrap it, or the plain optimizer, again")
 
     def abandon(self) -> None:
         if self._core is not None:
@@ -190,14 +233,19 @@ class DistributedStep:
                     "the parameter that it held when the optimizer was wrapped, found another one "
                     "(load_state_dict(assign=True)?); wrap the optimizer again")
 
-    def _set_closure(self, closure) -> None:
+    def _check_closure(self, closure) -> None:
+        where = f"rank {self.context.rank}, step"
+        if closure is not None and not callable(closure):
+            raise ArgumentTypeError(f"{where}: closure: expected a function or None, found "
+                                    f"{_arguments.shown(closure)}")
+        if not self._reevaluates:
+            return
         if closure is None:
-            raise InvalidArgument("LBFGS expects a closure: step(closure)")
+            raise InvalidArgument(f"{where}: closure: expected a function, which LBFGS calls, found None")
         if self.algorithm not in ("adapt_then_combine", "gossip_pga", "local_sgd", "none"):
             raise UnsupportedError(
-                "LBFGS evaluates the model several times a step and works with adapt_then_combine, "
-                f"gossip_pga, local_sgd and none, not with {self.algorithm}")
-        self._closure = closure
+                f"{where}: LBFGS evaluates the model several times a step and works with "
+                f"adapt_then_combine, gossip_pga, local_sgd and none, not with {self.algorithm}")
 
     def _unscale(self) -> None:
         """What GradScaler leaves to us. A rank that found an infinity makes no local step, but

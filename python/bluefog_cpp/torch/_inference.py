@@ -3,10 +3,9 @@
 from typing import List, Sequence, Tuple, Union
 
 import numpy
-import torch
 
-from bluefog_cpp.errors import InvalidArgument
-from bluefog_cpp.torch._collectives import allgather
+from bluefog_cpp import _arguments
+from bluefog_cpp._extension import core
 from bluefog_cpp.torch._runtime import current
 
 RanksAndMatrix = Union[List[int], Tuple[List[int], numpy.ndarray]]
@@ -20,7 +19,8 @@ def InferSourceFromDestinationRanks(dst_ranks: Sequence[int],
     construct_adjacency_matrix: returns also the matrix A with A[i, j] > 0 where i sends to j or
     i = j; the values of a column are equal and sum to 1.
     """
-    sends = _gathered(dst_ranks, "dst_ranks")
+    sends = _gathered("InferSourceFromDestinationRanks", "dst_ranks", dst_ranks,
+                      construct_adjacency_matrix)
     return _answer(sends, sends[:, current().rank], construct_adjacency_matrix)
 
 
@@ -28,25 +28,21 @@ def InferDestinationFromSourceRanks(src_ranks: Sequence[int],
                                     construct_adjacency_matrix: bool = False) -> RanksAndMatrix:
     """Collective. The ranks that this one is to send to, rising, where each rank knows `src_ranks`,
     those it hears. The matrix is as above."""
-    sends = _gathered(src_ranks, "src_ranks").T
+    sends = _gathered("InferDestinationFromSourceRanks", "src_ranks", src_ranks,
+                      construct_adjacency_matrix).T
     return _answer(sends, sends[current().rank], construct_adjacency_matrix)
 
 
-def _gathered(ranks, what) -> numpy.ndarray:
+def _gathered(call, what, ranks, construct_adjacency_matrix) -> numpy.ndarray:
     """Row i marks the ranks that rank i named."""
     runtime = current()
-    ranks = list(ranks)
-
-    def row():
-        wrong = [r for r in ranks if not 0 <= r < runtime.size or r == runtime.rank]
-        if wrong or len(set(ranks)) != len(ranks):
-            raise InvalidArgument(f"rank {runtime.rank}, {what}: expected different other ranks below "
-                                  f"{runtime.size}, found {ranks}")
-        marks = torch.zeros(1, runtime.size, dtype=torch.uint8)
-        marks[0, ranks] = 1
-        return marks
-
-    return allgather(runtime.or_refuse(row), name=what).numpy()
+    own = runtime.argument(call, what, _arguments.ranks(runtime.rank, runtime.size), ranks)
+    runtime.argument(call, "construct_adjacency_matrix", _arguments.switch, construct_adjacency_matrix)
+    sends = numpy.zeros((runtime.size, runtime.size), dtype=numpy.uint8)
+    texts = core.gather_bytes(runtime.context, call, numpy.array(own, dtype="<i4").tobytes())
+    for rank, text in enumerate(texts):
+        sends[rank, numpy.frombuffer(text, dtype="<i4")] = 1
+    return sends
 
 
 def _answer(sends, marks, construct_adjacency_matrix) -> RanksAndMatrix:

@@ -15,10 +15,12 @@ from typing import Any, Callable, Dict, Iterator, NoReturn, Optional
 
 import torch
 
+from bluefog_cpp import _arguments
+from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, StateError, UncopyableError
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, UncopyableError
 from bluefog_cpp.torch import _plans, _steering
-from bluefog_cpp.torch._distributed_step import DistributedStep, Models
+from bluefog_cpp.torch._distributed_step import DistributedStep, Models, models_of
 from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._shared_groups import SharedGroups
@@ -88,7 +90,16 @@ class DistributedOptimizer:
 
     def add_param_group(self, param_group) -> None:
         """Raises StateError: wrap the optimizer after its groups are complete."""
-        raise StateError("a distributed optimizer takes no new groups: wrap the optimizer again")
+        raise StateError(f"{self._label}, add_param_group: expected groups that were complete when the "
+                         "optimizer was wrapped; add the group to the plain optimizer, and wrap that "
+                         "again on all ranks")
+
+    def refuse_step(self, reason: str) -> None:
+        """Leaves a step out, in place of `step()`: where this rank has no loss, or has found its data to
+        be wrong. The step counts, so that ranks go on with the same round of a schedule; those that wait
+        for this one in it raise PeerFailure with the reason."""
+        reason = checked(f"{type(self).__name__}.refuse_step", "reason", _arguments.text, reason)
+        self._distributed.refuse_step(f"{self._label}, refuse_step: {reason}")
 
     def finish(self) -> None:
         """Ends averages that are in flight, so that the parameters hold all that they are due: before
@@ -140,9 +151,10 @@ class NeighborOptimizer(DistributedOptimizer):
 
     @communication_type.setter
     def communication_type(self, value: CommunicationType) -> None:
-        if not isinstance(value, CommunicationType):
-            raise InvalidArgument(f"{self._label}, communication_type: expected a CommunicationType, "
-                                  f"found {value!r}")
+        try:
+            _communication_type(value)
+        except InvalidArgument as error:
+            raise type(error)(f"{self._label}, communication_type: {error}") from None
         self._distributed.core.set_averaging(_AVERAGING[value])
         self._communication_type = value
 
@@ -206,7 +218,7 @@ class PushSumOptimizer(DistributedOptimizer):
         share = 1.0 / (len(plan.dst_ranks) + 1)
         shares = dict.fromkeys(plan.dst_ranks, share)
         if self.dst_weights is not None:
-            given = _plans.send_weights(self.dst_weights)
+            given = _steering.shares(self.dst_weights)
             strangers = sorted(set(given) - set(plan.dst_ranks))
             if strangers:
                 raise InvalidArgument(f"rank {runtime.rank}, dst_weights: expected out-neighbours of "
@@ -223,17 +235,19 @@ class PushSumOptimizer(DistributedOptimizer):
         return _plans.static_plan(runtime.topology)._replace(plan=pushes)
 
 
-def _check_wrapping(optimizer: Any, maker: str, num_steps_per_communication: Any) -> None:
-    where = f"rank {current().rank}, {maker}"
+_communication_type = _arguments.instance_of(CommunicationType, "a CommunicationType")
+
+
+def _wrappable(optimizer: Any) -> torch.optim.Optimizer:
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise InvalidArgument(f"{where}: expected a torch.optim.Optimizer, found "
-                              f"{type(optimizer).__name__}")
-    if isinstance(optimizer, DistributedOptimizer):
-        raise InvalidArgument(f"{where}: expected a plain optimizer, found one that is distributed "
-                              "already")
-    if not isinstance(num_steps_per_communication, int) or num_steps_per_communication < 1:
-        raise InvalidArgument(f"{where}: num_steps_per_communication: expected 1 or more, found "
-                              f"{num_steps_per_communication!r}")
+        raise ArgumentTypeError(f"expected a torch.optim.Optimizer, found {_arguments.described(optimizer)}")
+    if isinstance(optimizer, DistributedOptimizer) and not optimizer._distributed.has_ended:
+        raise InvalidArgument("expected a plain optimizer, found one that is distributed already")
+    return optimizer
+
+
+# What a wrapped optimizer has besides, which another one does not take over.
+_OWN = frozenset(("_label", "_choices", "_distributed", "_shared", "_own_windows", "_communication_type"))
 
 
 def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Models, algorithm: str,
@@ -241,23 +255,28 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
          **options: Any) -> Any:
     """An object of a class that is `kind` and the optimizer's, with the optimizer's groups and state.
 
-    maker: the public function that wraps. choices: what its caller chose. options: further ones of
-    the core's.
+    optimizer: a plain one, or one that was wrapped and has ended. maker: the public function that wraps.
+    choices: what its caller chose. options: further ones of the core's.
     """
-    current().or_refuse(lambda: _check_wrapping(optimizer, maker, num_steps_per_communication))
-    base = type(optimizer)
+    runtime = current()
+    runtime.argument(maker, "optimizer", _wrappable, optimizer)
+    models = runtime.argument(maker, "model", models_of, models)
+    num_steps_per_communication = runtime.argument(maker, "num_steps_per_communication",
+                                                   _arguments.at_least(1), num_steps_per_communication)
+    # Of one that has ended: the class that it was made of.
+    base = type(optimizer).__bases__[1] if isinstance(optimizer, DistributedOptimizer) else type(optimizer)
     wrapped_class = type(base.__name__, (kind, base), {"__doc__": base.__doc__,
                                                        "__module__": base.__module__})
     wrapped = wrapped_class.__new__(wrapped_class)
     # A scheduler leaves its own `step` on the plain object.
     wrapped.__dict__.update({name: value for name, value in optimizer.__dict__.items()
-                             if name != "step"})
+                             if name not in _OWN and name != "step"})
     wrapped.__dict__.update(
         _label=f"rank {current().rank}, {base.__name__} of {maker}",
         _choices={"num_steps_per_communication": num_steps_per_communication, **(choices or {})},
         _shared=SharedGroups(optimizer, wrapped))
     wrapped._patch_step_function()
-    wrapped._distributed = DistributedStep(wrapped, base, models, algorithm,
+    wrapped._distributed = DistributedStep(maker, wrapped, base, models, algorithm,
                                            num_steps_per_communication, options)
     return wrapped
 
@@ -281,8 +300,8 @@ def DistributedAdaptThenCombineOptimizer(
 
     num_steps_per_communication: every k-th step averages; or one step after k backward passes does.
     """
-    return _with_type(wrap(optimizer, NeighborOptimizer, "DistributedAdaptThenCombineOptimizer", model,
-                           "adapt_then_combine", num_steps_per_communication), communication_type)
+    return _with_type("DistributedAdaptThenCombineOptimizer", "adapt_then_combine", optimizer, model,
+                      communication_type, num_steps_per_communication)
 
 
 def DistributedAdaptWithCombineOptimizer(
@@ -294,8 +313,8 @@ def DistributedAdaptWithCombineOptimizer(
     The average overlaps the forward and the backward pass and is formed at the start of the next
     step; `finish` forms it at the end of training.
     """
-    return _with_type(wrap(optimizer, NeighborOptimizer, "DistributedAdaptWithCombineOptimizer", model,
-                           "adapt_with_combine", num_steps_per_communication), communication_type)
+    return _with_type("DistributedAdaptWithCombineOptimizer", "adapt_with_combine", optimizer, model,
+                      communication_type, num_steps_per_communication)
 
 
 def DistributedPushSumOptimizer(optimizer: torch.optim.Optimizer, model: Models,
@@ -309,26 +328,26 @@ def DistributedPushSumOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 def DistributedAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                   num_steps_per_communication: int = 1) -> Any:
     """BlueFog's older name: adapt-with-combine over all ranks."""
-    return DistributedAdaptWithCombineOptimizer(optimizer, model, CommunicationType.allreduce,
-                                                num_steps_per_communication)
+    return _with_type("DistributedAllreduceOptimizer", "adapt_with_combine", optimizer,
+                      model, CommunicationType.allreduce, num_steps_per_communication)
 
 
 def DistributedNeighborAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                           num_steps_per_communication: int = 1) -> Any:
     """BlueFog's older name: adapt-with-combine over neighbours."""
-    return DistributedAdaptWithCombineOptimizer(optimizer, model,
-                                                CommunicationType.neighbor_allreduce,
-                                                num_steps_per_communication)
+    return _with_type("DistributedNeighborAllreduceOptimizer", "adapt_with_combine", optimizer,
+                      model, CommunicationType.neighbor_allreduce, num_steps_per_communication)
 
 
 def DistributedHierarchicalNeighborAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                                       num_steps_per_communication: int = 1) -> Any:
     """BlueFog's older name: adapt-with-combine over machines."""
-    return DistributedAdaptWithCombineOptimizer(
-        optimizer, model, CommunicationType.hierarchical_neighbor_allreduce,
-        num_steps_per_communication)
+    return _with_type("DistributedHierarchicalNeighborAllreduceOptimizer", "adapt_with_combine", optimizer,
+                      model, CommunicationType.hierarchical_neighbor_allreduce, num_steps_per_communication)
 
 
-def _with_type(wrapped, communication_type):
+def _with_type(maker, algorithm, optimizer, model, communication_type, num_steps_per_communication):
+    current().argument(maker, "communication_type", _communication_type, communication_type)
+    wrapped = wrap(optimizer, NeighborOptimizer, maker, model, algorithm, num_steps_per_communication)
     wrapped.communication_type = communication_type
     return wrapped

@@ -1,16 +1,17 @@
 """Parameters and optimizer state of all ranks at once."""
 
-from typing import Iterable, Iterator, List, Mapping, Tuple, Union
+from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 import torch
 
+from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.errors import ArgumentTypeError, Error, InvalidArgument
 from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
-from bluefog_cpp.torch._state import broadcast_state
-from bluefog_cpp.torch._tensors import check_sendable
+from bluefog_cpp.torch._state import broadcast_state, check_agreed, root
+from bluefog_cpp.torch._tensors import check_writable
 
 Parameters = Union[Mapping[str, torch.Tensor], Iterable[torch.Tensor],
                    Iterable[Tuple[str, torch.Tensor]]]
@@ -28,8 +29,9 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
     """
     runtime = current()
     runtime.drain_optimizers()
-    tensors = _agreed("broadcast_parameters", params, f"root {root_rank}")
-    core.broadcast_tensors(runtime.context, tensors, root_rank)
+    call = "broadcast_parameters"
+    tensors = _agreed(call, params, lambda: f"root {root(runtime.size, root_rank)}")
+    core.broadcast_tensors(runtime.context, tensors, int(root_rank), call)
 
 
 @ranged
@@ -38,48 +40,68 @@ def allreduce_parameters(params: Parameters) -> None:
     left alone. Errors as of `broadcast_parameters`."""
     runtime = current()
     runtime.drain_optimizers()
-    core.average_tensors(runtime.context, _agreed("allreduce_parameters", params))
+    call = "allreduce_parameters"
+    core.average_tensors(runtime.context, _agreed(call, params, lambda: "averages"), call)
 
 
 @ranged
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
     """Collective. The options of every group and the state of every parameter become the root's,
-    also where a rank has no state yet."""
+    also where a rank has no state yet.
+
+    Raises MismatchError where the ranks' optimizers are of different classes, or have groups of other
+    sizes; InvalidArgument for another argument, and PeerFailure on the other ranks. Nothing is changed
+    then."""
     runtime = current()
     runtime.drain_optimizers()
-    received = broadcast_state(optimizer.state_dict(), root_rank)
+    received = broadcast_state("broadcast_optimizer_state", lambda: optimizer.state_dict(),
+                               lambda: _described(optimizer), root_rank)
     if runtime.rank != root_rank:
         optimizer.load_state_dict(received)
 
 
-def _agreed(call: str, params: Parameters, *arguments: str) -> List[Tuple[str, torch.Tensor]]:
+def _described(optimizer: torch.optim.Optimizer) -> str:
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ArgumentTypeError("optimizer: expected a torch.optim.Optimizer, found "
+                                f"{_arguments.described(optimizer)}")
+    sizes = ", ".join(str(len(group["params"])) for group in optimizer.param_groups)
+    return f"{type(optimizer).__name__} with groups of {sizes} parameters"
+
+
+def _agreed(call: str, params: Parameters, statement: Callable[[], str]) -> List[Tuple[str, torch.Tensor]]:
     """The tensors with their names, the same on all ranks. Ranks would else make different numbers of
     calls."""
     named: List[Tuple[str, torch.Tensor]] = []
-    lines, problem = list(arguments), ""
+    lines: List[str] = []
+    problem: Optional[Exception] = None
     try:
+        lines.append(statement())
         for name, tensor in _named(params):
             try:
-                check_sendable(tensor)
+                check_writable(tensor)
             except Exception as error:
-                raise InvalidArgument(f"'{name}': {error}") from None
+                kind = type(error) if isinstance(error, Error) else InvalidArgument
+                raise kind(f"'{name}': {error}") from None
             named.append((name, tensor))
             lines.append(f"'{name}', {str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}"
                          + ("" if tensor.is_cpu else f" on {tensor.device.type}"))
     except Exception as error:
-        problem = str(error) or type(error).__name__
-    context = current().context
-    core.check_ranks_agree(context, call, lines, problem)
-    take_device_of(context, (tensor for _, tensor in named))
+        problem = error
+    check_agreed(call, lines, problem)
+    take_device_of(current().context, (tensor for _, tensor in named))
     return named
 
 
 def _named(params: Parameters) -> Iterator[Tuple[str, torch.Tensor]]:
+    if isinstance(params, (str, bytes, torch.Tensor, torch.nn.Module)) or not isinstance(params, Iterable):
+        hint = "; pass its state_dict()" if isinstance(params, torch.nn.Module) else ""
+        raise ArgumentTypeError("params: expected a state dict, tensors, or pairs of name and tensor, "
+                                f"found {_arguments.described(params)}{hint}")
     items = list(params.items() if isinstance(params, Mapping) else params)
     for place, item in enumerate(items):
         name, tensor = item if isinstance(item, tuple) and len(item) == 2 else (str(place), item)
         if isinstance(tensor, torch.Tensor):
             yield str(name), tensor
         elif not isinstance(params, Mapping):  # state dicts may hold other things
-            raise InvalidArgument("expected torch.Tensors, or pairs of name and torch.Tensor, found "
+            raise ArgumentTypeError("params: expected torch.Tensors, or pairs of name and torch.Tensor, found "
                                   f"{type(tensor).__name__} in {item!r}")

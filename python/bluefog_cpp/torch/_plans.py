@@ -1,7 +1,8 @@
 """From the weights of a call to this rank's part of an averaging step."""
 
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
+from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, LateMismatchError, StateError
 from bluefog_cpp.torch import _steering
@@ -34,13 +35,6 @@ class Step(NamedTuple):
             raise
 
 
-def send_weights(ranks: DstWeights) -> Dict[int, float]:
-    """Ranks with the weight that each is sent with; those of a list are sent with 1."""
-    if isinstance(ranks, Mapping):
-        return {int(rank): float(weight) for rank, weight in ranks.items()}
-    return dict.fromkeys((int(rank) for rank in ranks), 1.0)
-
-
 def static_plan(topology: Topology) -> Step:
     """The topology's part; to be compared with the other ranks' in the first call on it."""
     if topology.comparison.graph == topology.plan.graph:
@@ -49,37 +43,25 @@ def static_plan(topology: Topology) -> Step:
     return Step(topology.plan, True, topology, before)
 
 
-def check_argument(runtime: Runtime, call: str, name: str, check: Callable[[Any], None],
-                   value: Any) -> None:
-    """Raises InvalidArgument that says where the value was given."""
-    try:
-        check(value)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"rank {runtime.rank}, {call}: {name}: {error}") from None
-
-
 def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
                   src_weights: Optional[Mapping[int, float]], dst_weights: Optional[DstWeights],
                   enable_topo_check: bool) -> Step:
     """For `neighbor_allreduce`: static without arguments, dynamic with `dst_weights`, else the
     topology's edges with weights of the call."""
     call = "neighbor_allreduce"
-    for name, check, value in (("self_weight", _steering.weight, self_weight),
-                               ("src_weights", _steering.rank_weights, src_weights),
-                               ("dst_weights", _steering.receivers, dst_weights),
-                               ("enable_topo_check", _steering.switch, enable_topo_check)):
-        check_argument(runtime, call, name, check, value)
+    enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
     if self_weight is None and src_weights is None and dst_weights is None:
         return static_plan(runtime.topology)
-    if self_weight is None or src_weights is None:
+    self_weight = checked(call, "self_weight", _steering.weight, self_weight)
+    src = checked(call, "src_weights", _steering.rank_weights, src_weights)
+    dst = checked(call, "dst_weights", _steering.receivers, dst_weights)
+    if self_weight is None or src is None:
         raise InvalidArgument(
             f"rank {runtime.rank}, {call}: expected self_weight and src_weights together"
-            f"{'' if dst_weights is None else ' where dst_weights is given'}, found "
+            f"{'' if dst is None else ' where dst_weights is given'}, found "
             f"{'no self_weight' if self_weight is None else 'no src_weights'}")
-    src = {int(rank): float(weight) for rank, weight in src_weights.items()}
-    if dst_weights is not None:
-        plan = core.NeighborPlan(runtime.rank, runtime.size, float(self_weight), src,
-                                 send_weights(dst_weights))
+    if dst is not None:
+        plan = core.NeighborPlan(runtime.rank, runtime.size, self_weight, src, dst)
         return Step(plan, enable_topo_check)
     static = runtime.topology.plan
     strangers = sorted(set(src) - set(static.src_ranks))
@@ -89,7 +71,7 @@ def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
             f"topology, which are {static.src_ranks}, found {strangers}")
     # Neighbours that are left out send all the same.
     src = {rank: src.get(rank, 0.0) for rank in static.src_ranks}
-    plan = core.NeighborPlan(runtime.rank, runtime.size, float(self_weight), src, static.dst_weights)
+    plan = core.NeighborPlan(runtime.rank, runtime.size, self_weight, src, static.dst_weights)
     plan.graph = static.graph
     return static_plan(runtime.topology)._replace(plan=plan)
 
@@ -99,26 +81,21 @@ def machine_plan(runtime: Runtime, self_weight: Optional[float],
                  dst_machine_weights: Optional[DstWeights], enable_topo_check: bool) -> Step:
     """For `hierarchical_neighbor_allreduce`."""
     call = "hierarchical_neighbor_allreduce"
-    for name, check, value in (("self_weight", _steering.weight, self_weight),
-                               ("src_machine_weights", _steering.machine_weights, src_machine_weights),
-                               ("dst_machine_weights", _steering.receiving_machines,
-                                dst_machine_weights),
-                               ("enable_topo_check", _steering.switch, enable_topo_check)):
-        check_argument(runtime, call, name, check, value)
-    given = (self_weight, src_machine_weights, dst_machine_weights)
-    if all(value is None for value in given):
+    enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
+    self_weight = checked(call, "self_weight", _steering.weight, self_weight)
+    src = checked(call, "src_machine_weights", _steering.machine_weights, src_machine_weights)
+    dst = checked(call, "dst_machine_weights", _steering.receiving_machines, dst_machine_weights)
+    if self_weight is None and src is None and dst is None:
         if runtime.machine_topology is None:
             raise StateError(
                 f"rank {runtime.rank}, {call}: expected a machine topology "
                 "or weights; call set_machine_topology first")
         return static_plan(runtime.machine_topology)
-    if any(value is None for value in given):
+    if self_weight is None or src is None or dst is None:
         raise InvalidArgument(f"rank {runtime.rank}, {call}: expected self_weight, src_machine_weights and "
                               "dst_machine_weights together, or none of them")
     context = runtime.context
-    src = {int(rank): float(weight) for rank, weight in src_machine_weights.items()}
-    plan = core.NeighborPlan(context.machine_rank, context.machine_count, float(self_weight), src,
-                             send_weights(dst_machine_weights))
+    plan = core.NeighborPlan(context.machine_rank, context.machine_count, self_weight, src, dst)
     return Step(plan, enable_topo_check)
 
 
@@ -126,15 +103,14 @@ def gather_plan(runtime: Runtime, src_ranks: Optional[Sequence[int]],
                 dst_ranks: Optional[Sequence[int]], enable_topo_check: bool) -> Step:
     """For `neighbor_allgather`."""
     call = "neighbor_allgather"
-    for name, check, value in (("src_ranks", _steering.receivers, src_ranks),
-                               ("dst_ranks", _steering.receivers, dst_ranks),
-                               ("enable_topo_check", _steering.switch, enable_topo_check)):
-        check_argument(runtime, call, name, check, value)
+    enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
     if src_ranks is None and dst_ranks is None:
         return static_plan(runtime.topology)
-    if src_ranks is None or dst_ranks is None:
+    src = checked(call, "src_ranks", _steering.receivers, src_ranks)
+    dst = checked(call, "dst_ranks", _steering.receivers, dst_ranks)
+    if src is None or dst is None:
         raise InvalidArgument(f"rank {runtime.rank}, {call}: expected src_ranks and dst_ranks together, or "
                               "none of them")
-    src = dict.fromkeys((int(rank) for rank in src_ranks), 1.0)
-    dst = dict.fromkeys((int(rank) for rank in dst_ranks), 1.0)
-    return Step(core.NeighborPlan(runtime.rank, runtime.size, 1.0, src, dst), enable_topo_check)
+    plan = core.NeighborPlan(runtime.rank, runtime.size, 1.0, dict.fromkeys(src, 1.0),
+                             dict.fromkeys(dst, 1.0))
+    return Step(plan, enable_topo_check)

@@ -4,7 +4,8 @@ from typing import Callable, List, Optional
 
 import networkx as nx
 
-from bluefog_cpp import topology_util
+from bluefog_cpp import _arguments, topology_util
+from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch import _runtime
@@ -27,8 +28,10 @@ def init(topology_fn: Optional[Callable[[int], nx.DiGraph]] = None,
     is_new = not _runtime.is_initialized()
     runtime = _runtime.start()
     try:
+        checked("init", "topology_fn", _arguments.function_or_none, topology_fn)
+        is_weighted = checked("init", "is_weighted", _arguments.switch, is_weighted)
         graph = (topology_util.ExponentialGraph if topology_fn is None else topology_fn)(runtime.size)
-        if not _set_topology(runtime, graph, is_weighted, topology_fn is None):
+        if not _set_topology(runtime, "init", graph, is_weighted, topology_fn is None):
             raise StateError(f"rank {runtime.rank}, init: expected no window while the topology changes, "
                              f"found {', '.join(sorted(runtime.windows))}; free them first")
         runtime.machine_topology = None
@@ -106,26 +109,28 @@ def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = Fals
     graph, base 2. Its first use compares what the ranks set.
 
     False, with a line in the log, while windows exist; else True.
-    Raises TypeError for anything but a DiGraph with one node for each rank.
+    Raises ArgumentTypeError for anything but a DiGraph with one node for each rank.
     """
     runtime = current()
+    is_weighted = checked("set_topology", "is_weighted", _arguments.switch, is_weighted)
     is_default = topology is None
     if is_default:
         topology = topology_util.ExponentialGraph(runtime.size)
-    if _set_topology(runtime, topology, is_weighted, is_default):
+    if _set_topology(runtime, "set_topology", topology, is_weighted, is_default):
         return True
     runtime.context.log_error("set_topology: the topology cannot change while windows exist: "
                               f"{', '.join(sorted(runtime.windows))}; free them first")
     return False
 
 
-def _set_topology(runtime: Runtime, topology: nx.DiGraph, is_weighted: bool, is_default: bool) -> bool:
+def _set_topology(runtime: Runtime, call: str, topology: nx.DiGraph, is_weighted: bool,
+                  is_default: bool) -> bool:
     """False where windows stand on another one."""
     if runtime.topology is not None and isinstance(topology, nx.DiGraph) and runtime.topology.equals(
             topology, is_weighted):
         runtime.topology.is_default = is_default
         return True
-    made = runtime.make_topology(topology, is_weighted)
+    made = runtime.make_topology(call, topology, is_weighted)
     made.is_default = is_default
     if runtime.windows:
         return False
@@ -156,15 +161,17 @@ def out_neighbor_ranks() -> List[int]:
 def set_machine_topology(topology: Optional[nx.DiGraph], is_weighted: bool = False) -> bool:
     """Sets the graph between machines for `hierarchical_neighbor_allreduce`, the same on all ranks.
 
-    Raises InvalidArgument for None, TypeError for anything else but a DiGraph with one node for
+    Raises InvalidArgument for None, ArgumentTypeError for anything else but a DiGraph with one node for
     each machine.
     """
-    runtime = current()
+    runtime, call = current(), "set_machine_topology"
+    is_weighted = checked(call, "is_weighted", _arguments.switch, is_weighted)
     if topology is None:
-        raise InvalidArgument("set_machine_topology: expected a graph, found None")
+        raise InvalidArgument(f"rank {runtime.rank}, {call}: topology: expected a networkx.DiGraph, found "
+                              "None")
     if (runtime.machine_topology is None or not isinstance(topology, nx.DiGraph)
             or not runtime.machine_topology.equals(topology, is_weighted)):
-        runtime.machine_topology = runtime.make_machine_topology(topology, is_weighted)
+        runtime.machine_topology = runtime.make_machine_topology(call, topology, is_weighted)
     return True
 
 
@@ -194,7 +201,8 @@ def out_neighbor_machine_ranks() -> Optional[List[int]]:
 
 def set_skip_negotiate_stage(value: bool) -> None:
     """Accepted for BlueFog's scripts: nothing is ever negotiated here."""
-    current().skips_negotiation = bool(value)
+    current().skips_negotiation = checked("set_skip_negotiate_stage", "value",
+                                          _arguments.switch, value)
 
 
 def get_skip_negotiate_stage() -> bool:

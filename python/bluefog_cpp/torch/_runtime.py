@@ -10,9 +10,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import networkx as nx
 import torch
 
-from bluefog_cpp import topology_util
+from bluefog_cpp import _arguments, topology_util
+from bluefog_cpp._arguments import checked, place
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import Error, InvalidArgument, NotInitialized
+from bluefog_cpp._matrices import matrix_of
+from bluefog_cpp.errors import (ArgumentTypeError, Error, InvalidArgument, LateMismatchError,
+                                NotInitialized)
 from bluefog_cpp.torch._tensors import elements
 
 
@@ -26,16 +29,17 @@ class Comparison:
 class Topology:
     """A static graph with this rank's part of it."""
 
-    def __init__(self, graph: nx.DiGraph, is_weighted: bool, own: int, what: str, count: int,
+    def __init__(self, call: str, graph: nx.DiGraph, is_weighted: bool, own: int, what: str, count: int,
                  comparison: "Comparison"):
         if not isinstance(graph, nx.DiGraph):
-            raise TypeError(f"topology: expected a networkx.DiGraph, found {type(graph).__name__}")
+            raise ArgumentTypeError(f"{place(call)}: topology: expected a networkx.DiGraph, found "
+                                    f"{type(graph).__name__}")
         if graph.number_of_nodes() != count:
-            raise TypeError(f"topology: expected {count} nodes, one for each {what}, found "
-                            f"{graph.number_of_nodes()}")
+            raise ArgumentTypeError(f"{place(call)}: topology: expected {count} nodes, one for each "
+                                    f"{what}, found {graph.number_of_nodes()}")
         self.graph = graph.copy()
         self.is_weighted = is_weighted
-        matrix = topology_util.to_mixing_matrix(self.graph, is_weighted)
+        matrix = matrix_of(call, "topology", self.graph, is_weighted)
         self.plan = matrix.plan_for(own)
         self.plan.graph = _digest(matrix)
         self.is_default = False
@@ -85,11 +89,11 @@ class Runtime:
         self._in_flight: Dict[int, InFlight] = {}
         self._next_handle = 0
 
-    def make_topology(self, graph: nx.DiGraph, is_weighted: bool) -> Topology:
-        return Topology(graph, is_weighted, self.rank, "rank", self.size, self._comparison)
+    def make_topology(self, call: str, graph: nx.DiGraph, is_weighted: bool) -> Topology:
+        return Topology(call, graph, is_weighted, self.rank, "rank", self.size, self._comparison)
 
-    def make_machine_topology(self, graph: nx.DiGraph, is_weighted: bool) -> Topology:
-        return Topology(graph, is_weighted, self.context.machine_rank, "machine",
+    def make_machine_topology(self, call: str, graph: nx.DiGraph, is_weighted: bool) -> Topology:
+        return Topology(call, graph, is_weighted, self.context.machine_rank, "machine",
                         self.context.machine_count, self._machine_comparison)
 
     def or_refuse(self, make: Callable[[], Any], partner: int = -1) -> Any:
@@ -103,6 +107,11 @@ class Runtime:
             self.context.refuse(str(error), partner)
             raise
 
+    def argument(self, call: str, name: str, check: Callable[[Any], Any], value: Any,
+                 partner: int = -1) -> Any:
+        """`checked`, of a call that peers take part in: they hear of what is wrong."""
+        return self.or_refuse(lambda: checked(call, name, check, value), partner)
+
     def source(self, call: str, tensor: torch.Tensor, name: Optional[str],
                take: Callable[[torch.Tensor], torch.Tensor] = elements,
                partner: int = -1) -> torch.Tensor:
@@ -110,7 +119,7 @@ class Runtime:
         counts as refused."""
         try:
             if name is not None and not isinstance(name, str):
-                raise TypeError(f"expected a text or None as the name, found {name!r}")
+                checked(call, "name", _arguments.name, name)
             return take(tensor)
         except Exception as error:
             placed = self.placed(call, error)
@@ -119,6 +128,8 @@ class Runtime:
 
     def placed(self, call: str, error: Exception) -> Exception:
         """The error, as one that names this rank and the call."""
+        if str(error).startswith(f"rank {self.rank}, {call}"):
+            return error
         kind = type(error) if isinstance(error, (Error, TypeError)) else RuntimeError
         return kind(f"rank {self.rank}, {call}: {error}")
 
@@ -156,6 +167,11 @@ class Runtime:
         call = self._of(handle)
         try:
             return call.finish(call.work.wait())
+        except LateMismatchError as error:  # the call itself has done its work
+            result = getattr(call.work, "result", None)
+            error.result = call.finish(result() if result else None)
+            call.failed(error)
+            raise
         except BaseException as error:
             call.failed(error)
             raise
@@ -166,8 +182,8 @@ class Runtime:
         try:
             return self._in_flight[handle]
         except (KeyError, TypeError):
-            raise InvalidArgument(
-                f"rank {self.rank}: expected the handle of a call in flight, found {handle!r}") from None
+            raise InvalidArgument(f"rank {self.rank}: expected the handle of a call in flight, found "
+                                  f"{_arguments.shown(handle)}") from None
 
 
 _runtime: Optional[Runtime] = None

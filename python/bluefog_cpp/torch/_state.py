@@ -2,14 +2,15 @@
 JSON, its tensors as tensors; nothing that is received is executed."""
 
 import json
-from typing import Any, Iterator, List, Mapping
+from typing import Any, Callable, Iterator, List, Mapping, Optional
 
 import torch
 
-from bluefog_cpp.errors import InvalidArgument
-from bluefog_cpp.torch._collectives import broadcast
+from bluefog_cpp import _arguments
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import Error, InvalidArgument
 from bluefog_cpp.torch._runtime import current
-from bluefog_cpp.torch._tensors import check_sendable
+from bluefog_cpp.torch._tensors import elements
 
 _PLAIN = (bool, int, float, str, type(None))
 _DTYPES = {str(dtype).split(".")[1]: dtype for dtype in (
@@ -17,33 +18,61 @@ _DTYPES = {str(dtype).split(".")[1]: dtype for dtype in (
     torch.int16, torch.int32, torch.int64, torch.bool)}
 
 
-def broadcast_state(value: Any, root_rank: int) -> Any:
-    """Collective. The root's value: dicts, lists and tuples of tensors, numbers, text and None.
+def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], str],
+                    root_rank: Any) -> Any:
+    """Collective. What `make` returns on the root: dicts, lists and tuples of tensors, numbers, text and
+    None. Other ranks do not call it.
 
-    Raises InvalidArgument on the root for anything else, and PeerFailure on the others.
+    call: the user's, for messages. statement: what has to be the same on all ranks.
+    Raises MismatchError where it is not, InvalidArgument on a rank with a wrong argument, or a root with
+    anything else in its state, and PeerFailure on the others.
     """
+    runtime = current()
     tensors: List[torch.Tensor] = []
-    is_root = current().rank == root_rank
-    text = torch.empty(0, dtype=torch.uint8)
-    if is_root:
-        outline = current().or_refuse(lambda: json.dumps(_outline(value, tensors)))
-        text = torch.frombuffer(bytearray(outline.encode()), dtype=torch.uint8)
-    length = int(broadcast(torch.tensor(text.numel()), root_rank, name="length of the state's outline"))
-    text = broadcast(text if is_root else torch.empty(length, dtype=torch.uint8), root_rank,
-                     name="outline of the state")
-    outline = json.loads(bytes(text.tolist()))
-    own = iter(tensors)
-    received = [
-        broadcast(next(own) if is_root else torch.empty(shape, dtype=_DTYPES[dtype]), root_rank,
-                  name=f"state tensor {place}")
-        for place, (dtype, shape) in enumerate(_tensors(outline))]
-    return _rebuilt(outline, iter(received))
+    lines: List[str] = []
+    is_root, text = False, ""
+    problem: Optional[Exception] = None
+    try:
+        root_rank = root(runtime.size, root_rank)
+        lines += [f"root {root_rank}", statement()]
+        is_root = runtime.rank == root_rank
+        if is_root:
+            text = json.dumps(_outline(make(), tensors))
+    except Exception as error:
+        problem = error
+    check_agreed(call, lines, problem)
+    texts = core.gather_bytes(runtime.context, call, text.encode())
+    outline = json.loads(texts[root_rank])
+    if not is_root:
+        tensors = [torch.empty(shape, dtype=_DTYPES[dtype]) for dtype, shape in _tensors(outline)]
+    core.broadcast_tensors(runtime.context, [(f"state {place}", tensor)
+                                             for place, tensor in enumerate(tensors)], root_rank, call)
+    return _rebuilt(outline, iter(tensors))
+
+
+def check_agreed(call: str, lines: List[str], problem: Optional[Exception]) -> None:
+    """Collective. Raises MismatchError naming the first of `lines` that differs between ranks; `problem`,
+    if this rank has one, and PeerFailure on the others."""
+    said = "" if problem is None else str(problem) or type(problem).__name__
+    try:
+        core.check_ranks_agree(current().context, call, lines, said)
+    except InvalidArgument as error:
+        if isinstance(problem, Error):
+            raise type(problem)(str(error)) from None
+        raise
+
+
+def root(size: int, root_rank: Any) -> int:
+    """The number of a rank. Raises InvalidArgument that names the argument."""
+    try:
+        return _arguments.rank(size)(root_rank)
+    except InvalidArgument as error:
+        raise type(error)(f"root_rank: {error}") from None
 
 
 def _outline(value, tensors):
     if isinstance(value, torch.Tensor):
-        check_sendable(value)
-        tensors.append(value)
+        tensors.append(elements(value.detach()))
         return ["tensor", str(value.dtype).split(".")[1], list(value.shape)]
     if isinstance(value, Mapping):
         return ["dict", [[_outline(key, tensors), _outline(item, tensors)]
@@ -53,8 +82,7 @@ def _outline(value, tensors):
                 [_outline(item, tensors) for item in value]]
     if isinstance(value, _PLAIN):
         return ["plain", value]
-    raise InvalidArgument(f"rank {current().rank}: expected state of tensors, numbers and text, found "
-                          f"{type(value).__name__}")
+    raise InvalidArgument(f"expected state of tensors, numbers and text, found {type(value).__name__}")
 
 
 def _tensors(outline) -> Iterator:

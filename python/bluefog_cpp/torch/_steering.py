@@ -2,11 +2,9 @@
 slip of the pen does not train another algorithm."""
 
 import difflib
-import math
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Optional, Set
 
-import torch
-
+from bluefog_cpp import _arguments
 from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch._runtime import current
 
@@ -17,7 +15,7 @@ ATTRIBUTES: Set[str] = {"num_steps_per_communication", "communication_type"}
 class Steering:
     """An attribute with a default; `check` raises InvalidArgument for a value that it cannot have."""
 
-    def __init__(self, default: Any, check: Callable[[Any], None]):
+    def __init__(self, default: Any, check: Callable[[Any], Any]):
         self._default = default
         self._check = check
         self._name = ""
@@ -33,7 +31,7 @@ class Steering:
         try:
             self._check(value)
         except InvalidArgument as error:
-            raise InvalidArgument(f"{instance._label}, {self._name}: {error}") from None
+            raise type(error)(f"{instance._label}, {self._name}: {error}") from None
         instance.__dict__[self._name] = value
 
 
@@ -53,90 +51,32 @@ def check_name(optimizer: Any, name: str) -> None:
             f"({', '.join(known) or 'there is none'}), found '{name}'")
 
 
-def switch(value: Any) -> None:
-    """True or False."""
-    if not isinstance(value, bool):
-        raise InvalidArgument(f"expected True or False, found {value!r}")
+switch = _arguments.switch
+weight = _arguments.weight
 
 
-def weight(value: Any) -> None:
-    """A finite number or None."""
-    if value is not None:
-        _number(value)
-
-
-def rank_weights(value: Any) -> None:
+def rank_weights(value: Any) -> Optional[Dict[int, float]]:
     """Other ranks with their weights, or None."""
-    _check_weights(value, current().rank, current().size, "rank")
+    return _arguments.weights(current().rank, current().size)(value)
 
 
-def machine_weights(value: Any) -> None:
+def machine_weights(value: Any) -> Optional[Dict[int, float]]:
     """Other machines with their weights, or None."""
     context = current().context
-    _check_weights(value, context.machine_rank, context.machine_count, "machine")
+    return _arguments.weights(context.machine_rank, context.machine_count, "machine")(value)
 
 
-def receivers(value: Any) -> None:
-    """A list of other ranks, or `rank_weights`."""
-    _check_receivers(value, current().rank, current().size, "rank")
+def receivers(value: Any) -> Optional[Dict[int, float]]:
+    """A list of other ranks, which count 1 each, or `rank_weights`."""
+    return _arguments.receivers(current().rank, current().size)(value)
 
 
-def receiving_machines(value: Any) -> None:
-    """A list of other machines, or `machine_weights`."""
+def receiving_machines(value: Any) -> Optional[Dict[int, float]]:
+    """A list of other machines, which count 1 each, or `machine_weights`."""
     context = current().context
-    _check_receivers(value, context.machine_rank, context.machine_count, "machine")
+    return _arguments.receivers(context.machine_rank, context.machine_count, "machine")(value)
 
 
-def shares(value: Any) -> None:
+def shares(value: Any) -> Optional[Dict[int, float]]:
     """What other ranks get of 1, or None."""
-    rank_weights(value)
-    given = [] if value is None else [float(share) for share in value.values()]
-    if any(share < 0 for share in given) or sum(given) > 1 + 1e-9:
-        raise InvalidArgument(f"expected shares of 0 or more, together at most 1, found {value!r}")
-
-
-def _check_weights(value, own, count, what) -> None:
-    if value is None:
-        return
-    if not isinstance(value, Mapping):
-        raise InvalidArgument(f"expected a dict from {what} to weight or None, found {value!r}")
-    _check_ranks(value, own, count, what)
-    for each in value.values():
-        _number(each)
-
-
-def _check_receivers(value, own, count, what) -> None:
-    if value is None or isinstance(value, Mapping):
-        _check_weights(value, own, count, what)
-        return
-    if isinstance(value, str) or not (isinstance(value, (Sequence, Set)) or hasattr(value, "__len__")):
-        raise InvalidArgument(f"expected a list of {what}s, a dict from {what} to weight, or None, "
-                              f"found {value!r}")
-    _check_ranks(value, own, count, what)
-
-
-def _check_ranks(ranks: Iterable, own: int, count: int, what: str) -> None:
-    ranks = list(ranks)
-    for each in ranks:
-        if isinstance(each, bool) or not hasattr(each, "__index__"):
-            raise InvalidArgument(f"expected the numbers of {what}s, found {each!r}")
-        if not 0 <= int(each) < count or int(each) == own:
-            raise InvalidArgument(f"expected other {what}s than {own} below {count}, found {each!r}")
-    if len({int(each) for each in ranks}) != len(ranks):
-        raise InvalidArgument(f"expected each {what} once, found {ranks}")
-
-
-def _number(value: Any) -> float:
-    try:
-        if isinstance(value, (bool, str, torch.Tensor)) and not _is_scalar(value):
-            raise TypeError
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InvalidArgument(f"expected a number, found {value!r}") from None
-    if not math.isfinite(number):
-        raise InvalidArgument(f"expected a finite number, found {number}")
-    return number
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.numel() == 1
+    return _arguments.shares(current().rank, current().size)(value)

@@ -4,7 +4,7 @@ is used."""
 import torch
 
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import UnsupportedError
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8,
                      torch.int8, torch.int16, torch.int32, torch.int64, torch.bool))
@@ -12,10 +12,10 @@ _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 def check_sendable(tensor: torch.Tensor) -> None:
-    """Raises TypeError for what is no tensor, UnsupportedError for one whose elements do not lie in
+    """Raises ArgumentTypeError for what is no tensor, UnsupportedError for one whose elements do not lie in
     memory, one after the other, as numbers that ranks exchange."""
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"expected a torch.Tensor, found {type(tensor).__name__}")
+        raise ArgumentTypeError(f"expected a torch.Tensor, found {type(tensor).__name__}")
     if (tensor.layout is not torch.strided or tensor.dtype not in _DTYPES or tensor.is_nested
             or tensor.is_meta or type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH):
         raise UnsupportedError(f"expected a dense torch.Tensor of real numbers, found {_kind(tensor)}")
@@ -47,9 +47,8 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().cpu().contiguous()
 
 
-def elements_on_cpu(tensor: torch.Tensor) -> torch.Tensor:
-    """As `elements`, for what the core takes on the CPU alone."""
-    source = elements(tensor)
+def on_cpu(source: torch.Tensor) -> torch.Tensor:
+    """What `elements` has given, for calls that take it on the CPU alone."""
     return source if source.is_cpu else source.detach().cpu()
 
 
@@ -57,6 +56,41 @@ def _uses_a_device() -> bool:
     from bluefog_cpp.torch import _runtime  # which stands on this module
 
     return _runtime.current().context.device is not None
+
+
+def check_writable(tensor: torch.Tensor) -> None:
+    """Raises InvalidArgument for a tensor with elements that share memory (of `expand`, or with strides
+    that overlap): they cannot have values of their own."""
+    check_sendable(tensor)
+    if _has_shared_elements(tensor):
+        raise InvalidArgument(
+            "expected a tensor whose elements have memory of their own, to write into, found one of shape "
+            f"{list(tensor.shape)} with strides {list(tensor.stride())}; pass its clone()")
+
+
+def _has_shared_elements(tensor: torch.Tensor) -> bool:
+    steps = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1)
+    reach = 1
+    for stride, size in steps:
+        if stride < reach:
+            break
+        reach += (size - 1) * stride
+    else:
+        return False
+    if tensor.numel() == 0 or stride == 0:
+        return stride == 0 and tensor.numel() > 0
+    places = torch.zeros(1, dtype=torch.int64)
+    for stride, size in steps:
+        places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
+    return places.unique().numel() < places.numel()
+
+
+def elements_to_write(tensor: torch.Tensor) -> torch.Tensor:
+    """As `elements`, of a tensor that the result is stored into. Raises as `check_writable`."""
+    source = elements(tensor)
+    if source is not tensor:
+        check_writable(tensor)
+    return source
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:

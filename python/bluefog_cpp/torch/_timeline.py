@@ -3,6 +3,8 @@
 import contextlib
 from typing import Iterator
 
+from bluefog_cpp import _arguments
+from bluefog_cpp._arguments import checked
 from bluefog_cpp.errors import StateError
 from bluefog_cpp.torch._runtime import Runtime, current
 
@@ -10,7 +12,12 @@ from bluefog_cpp.torch._runtime import Runtime, current
 def timeline_start_activity(tensor_name: str, activity_name: str) -> bool:
     """Starts an activity in the row of `tensor_name`, inside those that run there. False when no
     timeline is written."""
-    runtime = current()
+    return _start(current(), "timeline_start_activity", tensor_name, activity_name)
+
+
+def _start(runtime: Runtime, call: str, tensor_name: str, activity_name: str) -> bool:
+    checked(call, "tensor_name", _arguments.text, tensor_name)
+    checked(call, "activity_name", _arguments.text, activity_name)
     is_written = runtime.context.timeline_begin(tensor_name, activity_name)
     runtime.activities[tensor_name] = runtime.activities.get(tensor_name, 0) + 1
     return is_written
@@ -22,14 +29,16 @@ def timeline_end_activity(tensor_name: str) -> bool:
     Raises StateError where nothing was started there that has not ended yet, with a timeline or
     without.
     """
-    return _end(current(), tensor_name)
+    runtime = current()
+    checked("timeline_end_activity", "tensor_name", _arguments.text, tensor_name)
+    return _end(runtime, tensor_name)
 
 
 @contextlib.contextmanager
 def timeline_context(tensor_name: str, activity_name: str) -> Iterator[None]:
     """An activity that lasts as long as the block."""
-    timeline_start_activity(tensor_name, activity_name)
     runtime = current()
+    _start(runtime, "timeline_context", tensor_name, activity_name)
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Optional
 
 import torch
 
+from bluefog_cpp import _arguments
 from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch import _steering, _windows
 from bluefog_cpp.torch._collectives import barrier
@@ -118,6 +119,7 @@ def DistributedPullGetOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 
 def _with_windows(optimizer, kind: Callable, maker: str, model, num_steps_per_communication,
                   window_prefix):
+    current().argument(maker, "window_prefix", _arguments.name, window_prefix)
     wrapped = wrap(optimizer, kind, maker, model, "none", num_steps_per_communication,
                    {"window_prefix": window_prefix})
     wrapped._register_windows(window_prefix)

@@ -6,17 +6,21 @@ the same functions.
 """
 
 import contextlib
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional
+import json
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional
 
 import torch
 
+from bluefog_cpp import _arguments
+from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError
-from bluefog_cpp.torch._collectives import allgather, poll, synchronize
-from bluefog_cpp.torch._plans import DstWeights, send_weights
+from bluefog_cpp.torch import _steering
+from bluefog_cpp.torch._collectives import poll, synchronize
+from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import check_sendable, elements_on_cpu, store
+from bluefog_cpp.torch._tensors import check_sendable, elements, elements_to_write, on_cpu, store
 
 
 class Window:
@@ -56,6 +60,8 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     floating dtype, UnsupportedError for one that cannot be sent, MismatchError where ranks differ.
     """
     runtime = current()
+    runtime.argument("win_create", "name", _arguments.text, name)
+    zero_init = runtime.argument("win_create", "zero_init", _arguments.switch, zero_init)
     if name in runtime.windows:
         text = f"win_create: a window '{name}' exists already"
         runtime.context.log_error(text)
@@ -71,13 +77,18 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
 @ranged
 def win_free(name: Optional[str] = None) -> bool:
     """Collective. Gives back the memory of the window, or of all of them, those of optimizers that are
-    gone among them. False for an unknown name."""
+    gone among them. False for an unknown name, with a line in the log; ranks that wait for this one in
+    freeing it are told."""
     runtime = current()
+    if name is not None:
+        runtime.argument("win_free", "name", _arguments.text, name)
     # The collector may have come to an optimizer's windows here, and not yet on other ranks.
     known = [*runtime.windows.values(), *runtime.retired_windows]
     freed = [window for window in known if name in (None, window.name)]
     if name is not None and not freed:
-        runtime.context.log_error(f"win_free: there is no window '{name}'")
+        text = f"win_free: there is no window '{name}'"
+        runtime.context.log_error(text)
+        runtime.context.refuse(f"rank {runtime.rank}, {text}")
         return False
     free_windows(runtime, freed)
     return True
@@ -86,18 +97,18 @@ def win_free(name: Optional[str] = None) -> bool:
 def free_windows(runtime: Runtime, windows: Iterable[Window]) -> None:
     """Collective: the same windows on all ranks."""
     for window in sorted(windows, key=lambda window: window.number):
+        window.core.free()  # all ranks keep it where one cannot
         if runtime.windows.get(window.name) is window:
             del runtime.windows[window.name]
         else:
             runtime.retired_windows.remove(window)
-        window.core.free()
 
 
-def free_retired_windows(runtime: Runtime) -> None:
-    """Collective. Frees those that no optimizer uses any more, on any rank."""
-    own = torch.tensor([window.number for window in runtime.retired_windows], dtype=torch.int64)
-    numbers, counts = allgather(own, name="windows of ended optimizers").unique(return_counts=True)
-    over = set(numbers[counts == runtime.size].tolist())
+def free_retired_windows(runtime: Runtime, call: str) -> None:
+    """Collective. Frees those that no optimizer uses any more, on any rank. call: the user's."""
+    own = json.dumps([window.number for window in runtime.retired_windows])
+    over = set.intersection(*(set(json.loads(numbers)) for numbers in core.gather_bytes(
+        runtime.context, call, own.encode())))
     free_windows(runtime, [window for window in runtime.retired_windows if window.number in over])
 
 
@@ -153,8 +164,10 @@ def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: Option
 def neighbor_win_get_nonblocking(name: str, src_weights: Optional[Mapping[int, float]] = None,
                                  require_mutex: bool = False) -> int:
     """Starts `neighbor_win_get`."""
-    runtime = current()
-    work = _window(runtime, name).core.start_get(_receive_weights(src_weights), require_mutex)
+    runtime, call = current(), "win_get"
+    window = _window(runtime, call, name)
+    weights = checked(call, "src_weights", _steering.rank_weights, src_weights)
+    work = window.core.start_get(weights, checked(call, "require_mutex", _arguments.switch, require_mutex))
     return runtime.add(work, lambda _: None)
 
 
@@ -199,13 +212,23 @@ def win_update(name: str, self_weight: Optional[float] = None,
     were used become zero. require_mutex: holds this rank's mutex meanwhile. Nothing is sent.
     """
     runtime = current()
-    window = _window(runtime, name)
-    if (self_weight is None) != (neighbor_weights is None):
-        raise InvalidArgument(f"rank {runtime.rank}, win_update: expected self_weight and "
-                              "neighbor_weights together, or neither")
+    return _update(runtime, "win_update", _window(runtime, "win_update", name), self_weight,
+                   neighbor_weights, reset, clone, require_mutex)
+
+
+def _update(runtime: Runtime, call: str, window: Window, self_weight, neighbor_weights, reset, clone,
+            require_mutex) -> torch.Tensor:
+    self_weight = checked(call, "self_weight", _arguments.weight, self_weight)
+    weights = checked(call, "neighbor_weights", _steering.rank_weights, neighbor_weights)
+    reset = checked(call, "reset", _arguments.switch, reset)
+    clone = checked(call, "clone", _arguments.switch, clone)
+    require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
+    if (self_weight is None) != (weights is None):
+        raise InvalidArgument(
+            f"rank {runtime.rank}, {call}: expected self_weight and neighbor_weights together, or neither, "
+            f"found no {'self_weight' if self_weight is None else 'neighbor_weights'}")
     output = core.fresh_like(window.tensor) if clone else None
-    window.core.update(None if self_weight is None else float(self_weight),
-                       _receive_weights(neighbor_weights), reset, require_mutex, output)
+    window.core.update(self_weight, weights, reset, require_mutex, output)
     if output is None:
         core.note_change(window.tensor)
         return window.tensor
@@ -216,14 +239,14 @@ def win_update(name: str, self_weight: Optional[float] = None,
 def win_update_then_collect(name: str, require_mutex: bool = True) -> torch.Tensor:
     """x ← x + Σ_j b(j), and the buffers become zero: nothing that was accumulated is lost or counted
     twice."""
-    runtime = current()
+    runtime, call = current(), "win_update_then_collect"
     weights = dict.fromkeys(runtime.topology.plan.src_ranks, 1.0)
-    return win_update(name, 1.0, weights, reset=True, require_mutex=require_mutex)
+    return _update(runtime, call, _window(runtime, call, name), 1.0, weights, True, False, require_mutex)
 
 
 def get_win_version(name: str) -> Dict[int, int]:
     """By in-neighbour, how often its buffer was written since it was last read."""
-    return dict(_window(current(), name).core.versions())
+    return dict(_window(current(), "get_win_version", name).core.versions())
 
 
 # ---- mutexes
@@ -232,14 +255,21 @@ def get_win_version(name: str) -> Dict[int, int]:
 @contextlib.contextmanager
 def win_mutex(name: str, for_self: bool = False, ranks: Optional[List[int]] = None) -> Iterator[None]:
     """Holds the mutexes of the out-neighbours, or of `ranks`, or with `for_self` this rank's own (and
-    those of `ranks`, if given). Calls of other ranks with `require_mutex` that concern them wait."""
-    runtime = current()
-    window = _window(runtime, name)
-    if for_self:
-        held = [runtime.rank, *(ranks or [])]
+    those of `ranks`, if given). Calls of other ranks with `require_mutex` that concern them wait; a call
+    of this thread that takes one of them again raises StateError."""
+    with _held(current(), "win_mutex", name, for_self, ranks):
+        yield
+
+
+@contextlib.contextmanager
+def _held(runtime: Runtime, call: str, name: str, for_self: bool, ranks: Any) -> Iterator[None]:
+    window = _window(runtime, call, name)
+    own = [runtime.rank] if checked(call, "for_self", _arguments.switch, for_self) else []
+    if ranks is not None:
+        taken = [*own, *checked(call, "ranks", _arguments.ranks(-1, runtime.size), ranks)]
     else:
-        held = runtime.topology.plan.dst_ranks if ranks is None else list(ranks)
-    lock = window.core.lock(held)
+        taken = own or runtime.topology.plan.dst_ranks
+    lock = window.core.lock(taken)
     try:
         yield
     finally:
@@ -249,7 +279,7 @@ def win_mutex(name: str, for_self: bool = False, ranks: Optional[List[int]] = No
 @contextlib.contextmanager
 def win_lock(name: str) -> Iterator[None]:
     """Holds this rank's own mutex."""
-    with win_mutex(name, for_self=True):
+    with _held(current(), "win_lock", name, True, None):
         yield
 
 
@@ -259,7 +289,7 @@ def win_lock(name: str) -> Iterator[None]:
 def win_associated_p(name: str) -> float:
     """The scalar that goes through the same puts, accumulates and updates as the tensor, where that
     is turned on; 1 at first."""
-    return _window(current(), name).core.associated_p
+    return _window(current(), "win_associated_p", name).core.associated_p
 
 
 def turn_on_win_ops_with_associated_p() -> None:
@@ -287,11 +317,12 @@ def _itself(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _window(runtime: Runtime, name: str) -> Window:
+def _window(runtime: Runtime, call: str, name: str) -> Window:
+    checked(call, "name", _arguments.text, name)
     try:
         window = runtime.windows[name]
     except KeyError:
-        raise InvalidArgument(f"rank {runtime.rank}: expected the name of a window "
+        raise InvalidArgument(f"rank {runtime.rank}, {call}: name: expected that of a window "
                               f"({', '.join(sorted(runtime.windows)) or 'there is none'}), found "
                               f"{name!r}") from None
     window.check_in_place(runtime.rank, name)
@@ -299,17 +330,15 @@ def _window(runtime: Runtime, name: str) -> Window:
 
 
 def _start_store(kind: str, tensor, name, self_weight, dst_weights, require_mutex) -> int:
-    runtime = current()
-    window = _window(runtime, name).core
+    runtime, call = current(), f"win_{kind}"
+    window = _window(runtime, call, name).core
+    self_weight = checked(call, "self_weight", _arguments.weight, self_weight)
+    weights = checked(call, "dst_weights", _steering.receivers, dst_weights)
+    require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
     start: Callable = window.start_put if kind == "put" else window.start_accumulate
     try:
-        source = elements_on_cpu(tensor)
+        source = on_cpu((elements if self_weight is None else elements_to_write)(tensor))
     except Exception as error:
-        raise runtime.placed(f"win_{kind} '{name}'", error) from None
-    work = start(source, 1.0 if self_weight is None else float(self_weight),
-                 None if dst_weights is None else send_weights(dst_weights), require_mutex)
-    return runtime.add(work, lambda _: store(source, tensor))
-
-
-def _receive_weights(weights: Optional[Mapping[int, float]]) -> Optional[Dict[int, float]]:
-    return None if weights is None else {int(rank): float(w) for rank, w in weights.items()}
+        raise runtime.placed(f"{call} '{name}'", error) from None
+    work = start(source, 1.0 if self_weight is None else self_weight, weights, require_mutex)
+    return runtime.add(work, lambda _: tensor if self_weight is None else store(source, tensor))

@@ -6,7 +6,9 @@ from typing import Dict, Iterable, List, Union
 import torch
 from torch.distributed.algorithms.model_averaging.averagers import ModelAverager
 
-from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp import _arguments
+from bluefog_cpp._arguments import checked
+from bluefog_cpp.errors import ArgumentTypeError
 from bluefog_cpp.torch._collectives import (allreduce_nonblocking_,
                                             hierarchical_neighbor_allreduce_nonblocking,
                                             neighbor_allreduce_nonblocking_, synchronize)
@@ -25,14 +27,13 @@ class NeighborAverager(ModelAverager):
     def __init__(self, period: int = 1, warmup_steps: int = 0,
                  communication_type: CommunicationType = CommunicationType.neighbor_allreduce):
         # Not the base's, which asks for a process group.
-        if period < 1:
-            raise InvalidArgument(f"period: expected 1 or more, found {period}")
-        if warmup_steps < 0:
-            raise InvalidArgument(f"warmup_steps: expected 0 or more, found {warmup_steps}")
+        call = "NeighborAverager"
         self.process_group = None
-        self.period = period
-        self.warmup_steps = warmup_steps
-        self.communication_type = CommunicationType(communication_type)
+        self.period = checked(call, "period", _arguments.at_least(1), period)
+        self.warmup_steps = checked(call, "warmup_steps", _arguments.at_least(0), warmup_steps)
+        self.communication_type = checked(
+            call, "communication_type",
+            _arguments.instance_of(CommunicationType, "a CommunicationType"), communication_type)
         self.step = 0
 
     def average_parameters(self, params: Parameters) -> None:
@@ -63,6 +64,12 @@ class NeighborAverager(ModelAverager):
 
 def _tensors(params: Parameters) -> List[torch.Tensor]:
     found: List[torch.Tensor] = []
-    for item in params:
-        found.extend(p.detach() for p in (item["params"] if isinstance(item, dict) else [item]))
-    return found
+    wrong = isinstance(params, (str, torch.Tensor)) or not isinstance(params, Iterable)
+    for item in () if wrong else params:
+        found.extend(item["params"] if isinstance(item, dict) else [item])
+    wrong = wrong or not all(isinstance(parameter, torch.Tensor) for parameter in found)
+    if wrong:
+        raise ArgumentTypeError(
+            f"{_arguments.place('average_parameters')}: params: expected parameters, or the groups of an "
+            f"optimizer, found {_arguments.described(params)}")
+    return [parameter.detach() for parameter in found]

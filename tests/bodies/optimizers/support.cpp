@@ -58,12 +58,16 @@ at::Tensor gradients(const at::Tensor& points) {
 }
 
 at::Tensor minimiser(int size) {
+  return minimiser(std::vector<double>(static_cast<std::size_t>(size), 1.0));
+}
+
+at::Tensor minimiser(const std::vector<double>& weights) {
   at::Tensor a = at::zeros({LeastSquares::kDimension, LeastSquares::kDimension}, at::kDouble);
   at::Tensor b = at::zeros({LeastSquares::kDimension}, at::kDouble);
-  for (int rank = 0; rank < size; ++rank) {
-    const LeastSquares problem = LeastSquares::of_rank(rank);
-    a = a + problem.a.t().mm(problem.a);
-    b = b + problem.a.t().mv(problem.b);
+  for (std::size_t rank = 0; rank < weights.size(); ++rank) {
+    const LeastSquares problem = LeastSquares::of_rank(static_cast<int>(rank));
+    a = a + weights[rank] * problem.a.t().mm(problem.a);
+    b = b + weights[rank] * problem.a.t().mv(problem.b);
   }
   return at::linalg_solve(a, b);
 }

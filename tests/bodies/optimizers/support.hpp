@@ -56,6 +56,8 @@ at::Tensor gradients(const at::Tensor& points);
 
 /// Where Σ_r f_r of `size` ranks is smallest.
 at::Tensor minimiser(int size);
+/// Where Σ_r weights[r] f_r is smallest.
+at::Tensor minimiser(const std::vector<double>& weights);
 
 /// ‖x_0 − point‖² + ‖x_1 − point‖² + … over all ranks; collective.
 double squared_distance(Context& context, const at::Tensor& x, const at::Tensor& point);

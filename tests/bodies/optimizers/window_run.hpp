@@ -41,6 +41,11 @@ struct WindowRun {
     optimizer.zero_grad();
     optimizer.step();
   }
+  void set_rate(double rate) {
+    for (auto& group : sgd.param_groups()) {
+      static_cast<torch::optim::SGDOptions&>(group.options()).lr(rate);
+    }
+  }
   /// Every rank `call`s, one after the other.
   void in_turn(const std::function<void()>& call) {
     for (int rank = 0; rank < context.size(); ++rank) {

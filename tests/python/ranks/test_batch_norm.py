@@ -132,9 +132,9 @@ def test_wrong_input_on_one_rank(rank):
 
 
 def test_refusals(rank):
-    with pytest.raises(bluefog_cpp.UnsupportedError, match="process_group=None"):
+    with pytest.raises(bluefog_cpp.UnsupportedError, match="process_group: expected None"):
         bf.SyncBatchNorm(CHANNELS, process_group=1)
-    with pytest.raises(bluefog_cpp.UnsupportedError, match="process_group=None"):
+    with pytest.raises(bluefog_cpp.UnsupportedError, match="process_group: expected None"):
         bf.SyncBatchNorm.convert_sync_batchnorm(network(), process_group=1)
     x = torch.randn(4, CHANNELS, requires_grad=True)
     (gradient,) = torch.autograd.grad(bf.SyncBatchNorm(CHANNELS)(x).square().sum(), x,

@@ -55,9 +55,25 @@ def test_allgather_of_scalars_and_of_nothing(rank, size):
     rows = 0 if rank == 0 else 2
     assert bf.allgather(numbers(rank, rows)).shape == (2 * (size - 1), 2)
     assert bf.allgather(torch.empty(0)).shape == (0,)
-    with pytest.raises(ValueError, match="empty"):
-        bf.allgather(torch.empty(3, 0))
     assert bf.wait(bf.allgather_nonblocking(numbers(rank, 2).t())).shape == (2 * size, 2)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.int64, torch.bool))
+def test_gathers_of_rows_without_elements(dtype, rank, size):
+    x = torch.empty(2 + rank, 0, 3, dtype=dtype)
+    rows = sum(2 + r for r in range(size))
+    assert bf.allgather(x).shape == (rows, 0, 3) and bf.allgather(x).dtype == dtype
+    bf.set_topology(topology_util.RingGraph(size))
+    heard = sum(2 + r for r in bf.in_neighbor_ranks())
+    assert bf.neighbor_allgather(x).shape == (heard, 0, 3)
+    ahead, behind = (rank + 1) % size, (rank - 1) % size
+    if size > 1:
+        found = bf.wait(bf.neighbor_allgather_nonblocking(x, src_ranks=[behind], dst_ranks=[ahead]))
+        assert found.shape == (2 + behind, 0, 3) and found.dtype == dtype
+        for other in (torch.empty(2, 0, 4), torch.empty(2, 0, 3, dtype=torch.float64), torch.ones(2, 1)):
+            with pytest.raises((ValueError, bluefog_cpp.PeerFailure)):
+                bf.allgather(other if rank == 0 else torch.empty(2, 0, 3))
+            assert bf.allreduce(torch.ones(1)).item() == 1
 
 
 def test_allgather_of_rows_that_differ_is_an_error(rank):

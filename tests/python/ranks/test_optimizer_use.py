@@ -210,3 +210,37 @@ def test_the_wrapped_optimizer_goes_with_its_last_name(rank):
     gc.collect()
     assert gone() is None
     bf.barrier()
+
+
+@pytest.mark.parametrize("algorithm,graphs", (("adapt_then_combine", "one-peer-exponential"),
+                                              ("adapt_with_combine", "ring")))
+def test_a_step_that_one_rank_leaves_out(algorithm, graphs, rank, size):
+    """It counts on all ranks, which go on with the same round of the schedule."""
+    needs(2)
+    model = model_of(0)
+    optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, algorithm,
+                                          graphs=graphs)
+    said = {}
+    for step in range(6):
+        optimizer.zero_grad()
+        loss_of(model, rank, step).backward()
+        before = flat(model).clone()
+        try:
+            if step == 1 and rank == 0:
+                optimizer.refuse_step("no data")
+                assert flat(model).equal(before)
+            else:
+                optimizer.step()
+        except bluefog_cpp.PeerFailure as error:
+            said[step] = str(error)
+        bf.barrier()
+    # Adapt-with-combine waits for the average of a step in the next one.
+    assert set(said) <= ({1} if algorithm == "adapt_then_combine" else {1, 2})
+    assert all("rank 0, SGD of DecentralizedOptimizer, refuse_step: no data" in text for text in said.values())
+    assert said or rank == 0 or size > 2
+    assert optimizer._distributed.core.round_count == 6
+    optimizer.finish()
+    for wrong in (None, "", 3):
+        with pytest.raises(ValueError, match=f"rank {rank}, SGD.refuse_step: reason: expected a text, found"):
+            optimizer.refuse_step(wrong)
+    bf.barrier()

@@ -13,6 +13,7 @@ import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 from bluefog_cpp.util import env
 from conftest import needs
+from simulation import flat, loss_of, model_of
 
 
 def test_queries(rank, size):
@@ -39,6 +40,37 @@ def test_init_after_shutdown(size):
         bf.shutdown()
         bf.init()
         assert bf.allreduce(torch.ones(2), average=False).tolist() == [size, size]
+
+
+WRAPS = (bf.DistributedAdaptThenCombineOptimizer, bf.DistributedAdaptWithCombineOptimizer,
+         bf.DistributedGradientAllreduceOptimizer, bf.DistributedWinPutOptimizer, bf.DecentralizedOptimizer)
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+@pytest.mark.parametrize("again", ("plain", "wrapped"))
+def test_an_optimizer_that_shutdown_has_ended(wrap, again, rank):
+    model = model_of(0)
+    plain = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    ended = wrap(plain, model)
+    loss_of(model, rank).backward()
+    ended.step()
+    momentum = [state["momentum_buffer"].clone() for state in ended.state_dict()["state"].values()]
+    bf.barrier()
+    bf.shutdown()
+    bf.init()
+    for call in (ended.step, lambda: ended.refuse_step("none")):
+        with pytest.raises(bluefog_cpp.StateError, match=f"rank {rank}, SGD of .*shutdown.*wrap"):
+            call()
+    wrapped = wrap(plain if again == "plain" else ended, model)
+    assert type(wrapped).__bases__[1] is torch.optim.SGD
+    kept = [state["momentum_buffer"] for state in wrapped.state_dict()["state"].values()]
+    assert len(kept) == len(momentum) > 0 and all(a.equal(b) for a, b in zip(kept, momentum))
+    wrapped.zero_grad()
+    loss_of(model, rank, 1).backward()
+    before = flat(model).clone()
+    wrapped.step()
+    assert not flat(model).equal(before)
+    bf.barrier()
 
 
 def test_init_twice_resets_the_topology(size):
@@ -139,6 +171,25 @@ def test_timeline(tmp_path, rank):
         bf.neighbor_allreduce(torch.ones(1), name="weights")
     bf.shutdown()
     assert "MY_COMPUTATION" in (tmp_path / f"t{rank}.json").read_text()
+
+
+def test_spans_reach_the_file_in_time(rank, tmp_path):
+    """While nothing else happens. One of several in time shows the pace, however busy the machine."""
+    bf.shutdown()
+    with env(BLUEFOG_TIMELINE=f"{tmp_path}/t"):
+        bf.init()
+    file = tmp_path / f"t{rank}.json"
+    least = 60.0
+    for number in range(50):
+        begun = time.perf_counter()
+        with bf.timeline_context("row", f"span {number}"):
+            pass
+        while f"span {number}" not in file.read_text():
+            assert time.perf_counter() - begun < 30
+        least = min(least, time.perf_counter() - begun)
+        if least < 0.1:
+            break
+    assert least < 0.1
 
 
 def test_activities_are_in_the_rows_of_their_tensors(tmp_path, rank):

@@ -108,7 +108,7 @@ def test_parameters_that_cannot_be_sent(kind, wrap, rank):
 
 
 @pytest.mark.parametrize("wrong, said", (
-    ({"self_weight": 0.5}, "together"), ({"self_weight": "a", "pair_weight": 1.0}, "as numbers"),
+    ({"self_weight": 0.5}, "together"), ({"self_weight": "a", "pair_weight": 1.0}, "self_weight: expected a number"),
     ({"self_weight": 1.0, "pair_weight": float("nan")}, "finite"), ({"name": 3}, "name")))
 def test_a_refused_gossip_is_heard_by_its_partner(wrong, said, rank):
     needs(2)
@@ -119,7 +119,7 @@ def test_a_refused_gossip_is_heard_by_its_partner(wrong, said, rank):
                 bf.pair_gossip(torch.ones(1), 1 - rank, **(wrong if rank == 0 else {}))
         assert bf.pair_gossip(torch.full((1,), float(rank)), 1 - rank).item() == 0.5
         for target in (rank, -1, bf.size(), 0.5, "1", True, None):
-            with pytest.raises(ValueError, match=f"rank {rank}, pair_gossip: expected another rank"):
+            with pytest.raises(ValueError, match=f"rank {rank}, pair_gossip: target_rank: expected"):
                 bf.pair_gossip(torch.ones(1), target)
 
 
@@ -127,7 +127,7 @@ def test_a_refused_gossip_is_heard_by_its_partner(wrong, said, rank):
 def test_arguments_of_other_kinds(wrong, rank):
     needs(2)
     with pytest.raises((ValueError, TypeError) if rank == 0 else bluefog_cpp.PeerFailure,
-                       match="rank 0, broadcast: expected"):
+                       match="rank 0, broadcast: (name|root_rank): expected"):
         bf.broadcast(torch.ones(1), **({"root_rank": 0, **wrong} if rank == 0 else {"root_rank": 0}))
     assert bf.allreduce(torch.ones(1)).item() == 1
 
@@ -240,8 +240,11 @@ def test_a_mismatch_that_is_heard_of_in_a_later_call(rank):
     send()
     said = None
     for _ in range(20):
+        before = None
         try:
+            before = x
             bf.allreduce(x, name="later")
+            before = None
             bf.barrier()
         except bluefog_cpp.MismatchError as error:
             said = error
@@ -252,6 +255,62 @@ def test_a_mismatch_that_is_heard_of_in_a_later_call(rank):
         assert type(said) is bluefog_cpp.LateMismatchError
         assert re.search(rf"rank {rank}, call \d+, (allreduce|barrier).*heard of an earlier call only now: "
                          r".*call 1.*lost", str(said)), said
+        assert said.result is None if before is None else said.result.equal(before)
+
+
+@pytest.mark.parametrize("later", (
+    lambda x: bf.neighbor_allreduce(x), lambda x: bf.neighbor_allreduce_(x), lambda x: bf.allgather(x)[:2],
+    lambda x: bf.wait(bf.allreduce_nonblocking(x)), lambda x: bf.neighbor_allgather(x)))
+def test_the_result_of_a_call_that_hears_of_an_earlier_one(later, rank, size):
+    """Rank 0 sends what rank 1 expects in no call; rank 1 tells it so when its own next call comes."""
+    needs(2)
+    bf.set_topology(topology_util.FullyConnectedGraph(size))
+    x = torch.ones(2)
+    bf.neighbor_allreduce(x, self_weight=1.0, src_weights={}, dst_weights=[1] if rank == 0 else [],
+                          enable_topo_check=False, name="lost")
+    results = []
+    for _ in range(20):
+        try:
+            results.append(later(x.clone()))
+        except bluefog_cpp.LateMismatchError as error:
+            results.append(error.result)
+            break
+        except bluefog_cpp.Error:
+            break
+    assert all(result.numel() >= 2 and result.eq(1).all() for result in results)
+    assert results or rank > 1
+
+
+IN_PLACE = {"allreduce": bf.allreduce_, "broadcast": lambda x: bf.broadcast_(x, 0),
+            "neighbor_allreduce": bf.neighbor_allreduce_,
+            "nonblocking": lambda x: bf.wait(bf.neighbor_allreduce_nonblocking_(x))}
+
+
+@pytest.mark.parametrize("call", IN_PLACE)
+def test_shared_elements_are_not_written_to(call, rank):
+    needs(2)
+    overlapping = torch.arange(4.0).as_strided((3, 2), (1, 1))
+    for x in (torch.ones(1, 2).expand(3, 2), overlapping):
+        before = x.clone()
+        with pytest.raises(bluefog_cpp.InvalidArgument if rank == 0 else bluefog_cpp.PeerFailure,
+                           match="rank 0, .*elements have memory of their own.*found one of shape"):
+            IN_PLACE[call](x if rank == 0 else torch.ones(3, 2))
+        assert x.equal(before) and bf.allreduce(torch.ones(1)).item() == 1
+    interleaved = torch.zeros(11).as_strided((3, 3), (2, 3))  # which share none
+    assert IN_PLACE[call](interleaved).eq(0).all()
+    assert bf.allreduce(overlapping).equal(overlapping)  # what is only read may share
+
+
+def test_shared_elements_of_puts_and_parameters(rank):
+    shared = torch.ones(1).expand(3)
+    bf.win_create(torch.ones(3), "w")
+    assert bf.win_put(shared, "w") and bf.win_accumulate(shared, "w")
+    for put in (bf.win_put, bf.win_accumulate):
+        with pytest.raises(ValueError, match=f"rank {rank}, win_.* 'w': .*memory of their own"):
+            put(shared, "w", self_weight=0.5)
+    with pytest.raises(ValueError, match=f"rank {rank}, broadcast_parameters: 'p': .*memory of their own"):
+        bf.broadcast_parameters([("p", shared)], 0)
+    bf.barrier()
 
 
 @pytest.mark.parametrize("slip,said", (

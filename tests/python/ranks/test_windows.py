@@ -1,5 +1,7 @@
 """Windows. Barriers order what one-sided calls leave unordered; values are small integers."""
 
+import contextlib
+
 import pytest
 import torch
 
@@ -157,6 +159,40 @@ def test_the_topology_stays_while_windows_exist(x, size):
     assert not bf.set_topology(other)
     bf.win_free()
     assert bf.set_topology(other)
+
+
+def test_a_mutex_that_this_thread_holds(x, rank, size):
+    """Nobody waits for himself, and nothing has moved."""
+    needs(2)
+    bf.set_topology(topology_util.FullyConnectedGraph(size))
+    held = bf.out_neighbor_ranks()[-1]
+    value, versions = x.clone(), bf.get_win_version("x")
+    for call in (lambda: bf.win_put(x, "x", self_weight=0.5, require_mutex=True),
+                 lambda: bf.win_accumulate(x, "x", self_weight=0.5, require_mutex=True),
+                 lambda: bf.win_put_nonblocking(x, "x", require_mutex=True),
+                 lambda: bf.win_get("x", require_mutex=True),
+                 lambda: bf.win_mutex("x").__enter__()):
+        with bf.win_mutex("x", ranks=[held]):
+            with pytest.raises(bluefog_cpp.StateError,
+                               match=f"rank {rank}, window 'x', .*mutex of rank {held}, .*wait for itself"):
+                call()
+    with bf.win_lock("x"), pytest.raises(bluefog_cpp.StateError, match=f"the mutex of rank {rank},"):
+        bf.win_update_then_collect("x")
+    assert x.equal(value)
+    bf.barrier()
+    assert bf.get_win_version("x") == versions
+    bf.barrier()
+    assert bf.win_put(x, "x", require_mutex=True)
+    bf.barrier()
+
+
+def test_one_rank_that_knows_no_such_window(x, rank):
+    needs(2)
+    with pytest.raises(bluefog_cpp.PeerFailure, match="win_free: there is no window 'other'") if rank else (
+            contextlib.nullcontext()):
+        assert not bf.win_free("x" if rank else "other")
+    assert bf.get_current_created_window_names() == ["x"]
+    assert bf.win_free("x")
 
 
 def test_wrong_use(x, rank, size):

@@ -1,0 +1,270 @@
+"""What public functions expect of their arguments, so that a wrong one is refused in the user's words.
+
+Each check returns the value as the core takes it, or raises InvalidArgument (ArgumentTypeError for a
+value of another type) with what was expected and what was found. `checked` puts before that which
+rank, which call and which argument.
+"""
+
+import math
+import operator
+import sys
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
+
+import networkx as nx
+import numpy
+import torch
+
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument
+
+Check = Callable[[Any], Any]
+
+_MOST_SHOWN = 120
+_SWITCHES = (bool, numpy.bool_)
+_LARGEST = 2**63 - 1
+
+
+def checked(call: str, argument: str, check: Check, value: Any) -> Any:
+    """`check(value)`, whose error says where the value was given."""
+    try:
+        return check(value)
+    except InvalidArgument as error:
+        raise type(error)(f"{place(call)}: {argument}: {error}") from None
+
+
+def place(call: str) -> str:
+    """The call in messages, with this process's rank where it has one."""
+    runtime = sys.modules.get("bluefog_cpp.torch._runtime")
+    if runtime is None or not runtime.is_initialized():
+        return call
+    return f"rank {runtime.current().rank}, {call}"
+
+
+def shown(value: Any) -> str:
+    """The value in messages, in a line."""
+    if isinstance(value, torch.Tensor) and value.dim() > 0:
+        return f"a {type(value).__name__} of shape {list(value.shape)}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
+# ---- values
+
+
+def switch(value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, _SWITCHES):
+        raise ArgumentTypeError(f"expected True or False, found {shown(value)}")
+    return bool(value)
+
+
+def number(value: Any) -> float:
+    """A finite number."""
+    try:
+        if isinstance(value, (*_SWITCHES, str, bytes, bytearray)):
+            raise TypeError
+        if isinstance(value, torch.Tensor) and value.numel() != 1:
+            raise TypeError
+        found = float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ArgumentTypeError(f"expected a number, found {shown(value)}") from None
+    if not math.isfinite(found):
+        raise InvalidArgument(f"expected a finite number, found {found}")
+    return found
+
+
+def weight(value: Any) -> Optional[float]:
+    """A finite number or None."""
+    return None if value is None else number(value)
+
+
+def integer(value: Any) -> int:
+    """A whole number; not True or False."""
+    try:
+        if isinstance(value, _SWITCHES):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"expected a whole number, found {shown(value)}") from None
+
+
+def at_least(least: int, most: int = _LARGEST) -> Check:
+    """A check for whole numbers from `least` to `most`."""
+
+    def check(value: Any) -> int:
+        found = integer(value)
+        if not least <= found <= most:
+            limit = f"{least} or more" if found < least else f"{most} or less"
+            raise InvalidArgument(f"expected {limit}, found {found}")
+        return found
+
+    return check
+
+
+def one_of(*values: Any) -> Check:
+    """A check for one of these."""
+
+    def check(value: Any) -> Any:
+        if not any(type(value) is type(each) and value == each for each in values):
+            raise InvalidArgument(f"expected one of {', '.join(map(str, values))}, found {shown(value)}")
+        return value
+
+    return check
+
+
+def instance_of(kind: type, what: str) -> Check:
+    """A check for objects of a class, called `what` in words."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise ArgumentTypeError(f"expected {what}, found {described(value)}")
+        return value
+
+    return check
+
+
+def described(value: Any) -> str:
+    """The value's type, where the value itself says nothing."""
+    return "None" if value is None else f"{type(value).__name__} ({shown(value)})"
+
+
+def text(value: Any) -> str:
+    """A text, not empty."""
+    if not isinstance(value, str):
+        raise ArgumentTypeError(f"expected a text, found {shown(value)}")
+    if not value:
+        raise InvalidArgument("expected a text, found an empty one")
+    return value
+
+
+def name(value: Any) -> str:
+    """A text, or None for none."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ArgumentTypeError(f"expected a text or None, found {shown(value)}")
+    return value
+
+
+def function_or_none(value: Any) -> Any:
+    """Something to call, or None."""
+    if value is not None and not callable(value):
+        raise ArgumentTypeError(f"expected a function or None, found {shown(value)}")
+    return value
+
+
+# ---- graphs
+
+
+def graph(value: Any) -> nx.DiGraph:
+    """A networkx.DiGraph over 0 … n - 1."""
+    if not isinstance(value, nx.DiGraph):
+        raise ArgumentTypeError(f"expected a networkx.DiGraph, found {type(value).__name__}")
+    size = value.number_of_nodes()
+    if set(value.nodes) != set(range(size)):
+        raise ArgumentTypeError(f"expected the nodes to be the ranks 0 … {size - 1}, found "
+                                f"{shown(list(value.nodes))}")
+    return value
+
+
+# ---- ranks and their weights
+
+
+def rank(count: int, what: str = "rank") -> Check:
+    """A check for ranks below `count`."""
+
+    def check(value: Any) -> int:
+        try:
+            found = integer(value)
+        except InvalidArgument:
+            raise ArgumentTypeError(f"expected the number of a {what}, found {shown(value)}") from None
+        if not 0 <= found < count:
+            raise InvalidArgument(f"expected a {what} of 0 … {count - 1}, found {found}")
+        return found
+
+    return check
+
+
+def weights(own: int, count: int, what: str = "rank") -> Check:
+    """A check for other ranks with their weights, or None."""
+
+    def check(value: Any) -> Optional[Dict[int, float]]:
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise ArgumentTypeError(f"expected a dict from {what} to weight or None, found {shown(value)}")
+        return dict(zip(_others(value, own, count, what), [number(each) for each in value.values()]))
+
+    return check
+
+
+def receivers(own: int, count: int, what: str = "rank") -> Check:
+    """A check for a list of other ranks, which count 1 each, or `weights`."""
+
+    def check(value: Any) -> Optional[Dict[int, float]]:
+        if value is None or isinstance(value, Mapping):
+            return weights(own, count, what)(value)
+        if not _is_list(value):
+            raise ArgumentTypeError(f"expected a list of {what}s, a dict from {what} to weight, or None, "
+                                    f"found {shown(value)}")
+        return dict.fromkeys(_others(value, own, count, what), 1.0)
+
+    return check
+
+
+def ranks(own: int, count: int) -> Check:
+    """A check for a list of other ranks; any iterable, once."""
+
+    def check(value: Any) -> List[int]:
+        if isinstance(value, (str, bytes)) or not isinstance(value, (Iterable, torch.Tensor)):
+            raise ArgumentTypeError(f"expected a list of ranks, found {shown(value)}")
+        return _others(value, own, count, "rank")
+
+    return check
+
+
+def shares(own: int, count: int) -> Check:
+    """A check for what other ranks get of 1, or None."""
+
+    def check(value: Any) -> Optional[Dict[int, float]]:
+        given = weights(own, count)(value)
+        if given and (min(given.values()) < 0 or sum(given.values()) > 1 + 1e-9):
+            raise InvalidArgument(f"expected shares of 0 or more, together at most 1, found {shown(value)}")
+        return given
+
+    return check
+
+
+def _is_list(value: Any) -> bool:
+    return not isinstance(value, (str, bytes)) and (isinstance(value, (Sequence, Set))
+                                                    or hasattr(value, "__len__"))
+
+
+def _others(values: Iterable, own: int, count: int, what: str) -> List[int]:
+    try:
+        values = list(values)
+    except TypeError:  # of a 0-d tensor
+        raise ArgumentTypeError(f"expected a list of {what}s, found {shown(values)}") from None
+    found = []
+    for each in values:
+        try:
+            found.append(integer(each))
+        except InvalidArgument:
+            raise ArgumentTypeError(f"expected the numbers of {what}s, found {shown(each)}") from None
+        if not 0 <= found[-1] < count or found[-1] == own:
+            raise InvalidArgument(f"expected other {what}s than {own} below {count}, found {found[-1]}")
+    if len(set(found)) != len(found):
+        raise InvalidArgument(f"expected each {what} once, found {shown(found)}")
+    return found
+
+
+Shape = Union[None, Tuple[int, int]]
+
+
+def grid_shape(value: Any) -> Shape:
+    """Rows and columns, or None."""
+    if value is None:
+        return None
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or len(value) != 2:
+        raise ArgumentTypeError(f"expected two numbers, rows and columns, or None, found {shown(value)}")
+    rows, columns = (at_least(1, 2**31 - 1)(each) for each in value)
+    return rows, columns
