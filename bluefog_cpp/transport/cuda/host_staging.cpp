@@ -73,7 +73,7 @@ std::byte* HostStaging::allocate(std::size_t bytes) {
 
 bool HostStaging::is_free(const Idle& block) {
   return std::ranges::all_of(block.uses,
-                             [this](const Event& use) { return cuda_->has_happened(use.get()); });
+                             [this](const auto& use) { return cuda_->has_happened(use->get()); });
 }
 
 // What the device still uses stays.

@@ -33,7 +33,7 @@ class HostBlock {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   /// The device uses the memory until then.
-  void note_use(Event event) { uses_.push_back(std::move(event)); }
+  void note_use(std::shared_ptr<const Event> event) { uses_.push_back(std::move(event)); }
   /// What the device does with the memory is not known any more: it is never used again.
   void lose() noexcept { pool_.reset(); }
 
@@ -45,7 +45,7 @@ class HostBlock {
   std::shared_ptr<HostStaging> pool_;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
-  std::vector<Event> uses_;
+  std::vector<std::shared_ptr<const Event>> uses_;
 };
 
 /// What data needs on its way between a device and the host: a stream each way, so that both go at
@@ -73,7 +73,7 @@ class HostStaging : public std::enable_shared_from_this<HostStaging> {
   struct Idle {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
-    std::vector<Event> uses{};
+    std::vector<std::shared_ptr<const Event>> uses{};
   };
 
   void give_back(Idle block);

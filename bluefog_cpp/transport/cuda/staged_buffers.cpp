@@ -31,13 +31,8 @@ StagedBuffers::StagedBuffers(std::shared_ptr<gpu::HostStaging> staging, ConstBuf
 }
 
 StagedBuffers::~StagedBuffers() {
-  if (done_ && output_block_.data() != nullptr) {
-    output_block_.note_use(*std::exchange(done_, std::nullopt));
-  } else if (done_) {
-    block_.note_use(*std::exchange(done_, std::nullopt));
-  }
-  for (gpu::Event& arrival : arrivals_) {
-    block_.note_use(std::move(arrival));
+  if (!done_ && !arrivals_.empty()) {  // the call was never made
+    block_.note_use(std::make_shared<const gpu::Event>(std::move(arrivals_.back())));
   }
 }
 
@@ -137,12 +132,16 @@ void StagedBuffers::end() {
     return;
   }
   const gpu::DeviceScope scope = staging_->enter();
-  gpu::Event done = staging_->take_event();
+  auto done = std::make_shared<const gpu::Event>(staging_->take_event());
   if (!arrivals_.empty()) {
     staging_->cuda().wait(staging_->to_device(), arrivals_.back().get());
   }
-  staging_->cuda().record(done.get(), staging_->to_device());
-  done_.emplace(std::move(done));
+  staging_->cuda().record(done->get(), staging_->to_device());
+  done_ = std::move(done);
+  for (gpu::HostBlock* const block : {&block_, &output_block_}) {
+    block->note_use(done_);
+    *block = gpu::HostBlock();  // the next call may have it when the device is done
+  }
 }
 
 void StagedBuffers::order_streams() {

@@ -4,7 +4,6 @@
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <memory>
-#include <optional>
 
 #include "bluefog_cpp/base/buffer_view.hpp"
 #include "bluefog_cpp/transport/cuda/host_staging.hpp"
@@ -52,9 +51,9 @@ class StagedBuffers {
   /// The first `until` bytes of the output are there: whole pieces of them begin their way to the
   /// device. @throws CudaError.
   void bring_back(std::size_t until);
-  /// All of the output is there. @throws CudaError.
+  /// All of the output is there, and the call uses the host's sides no more. @throws CudaError.
   void finish();
-  /// The call has ended, and writes nothing any more. @throws CudaError.
+  /// The call has ended without, and uses the host's sides no more. @throws CudaError.
   void end();
   /// After `finish` or `end`: happens when the device uses the buffers no more.
   [[nodiscard]] gpu::EventHandle done() const noexcept { return done_->get(); }
@@ -82,7 +81,7 @@ class StagedBuffers {
   /// Bytes of the output that are on their way or there.
   std::size_t brought_ = 0;
   bool has_begun_back_ = false;
-  std::optional<gpu::Event> done_;
+  std::shared_ptr<const gpu::Event> done_;
 };
 
 }  // namespace bluefog

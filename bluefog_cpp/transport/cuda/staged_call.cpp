@@ -59,7 +59,7 @@ void StagedCall::watch() {
     channel_->watch({.call = call_index(),
                      .text = envelope().describe(),
                      .done = buffers_->done(),
-                     .keep = shared_from_this()});
+                     .keep = buffers_});
   }
 }
 

@@ -16,9 +16,7 @@ namespace bluefog {
 /// It begins when the input is on the host; where results come in order, with the first piece of
 /// it, and then copies to the host, messages, sums and copies to the device overlap. To other ranks
 /// it is the CPU's call.
-class StagedCall final : public Operation,
-                         private Supply,
-                         public std::enable_shared_from_this<StagedCall> {
+class StagedCall final : public Operation, private Supply {
  public:
   /// @param operation on the buffers' host sides.
   StagedCall(std::shared_ptr<DeviceChannel> channel, std::shared_ptr<Operation> operation,

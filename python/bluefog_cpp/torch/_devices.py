@@ -1,11 +1,12 @@
 """Which CUDA device calls take tensors on."""
 
-from typing import Iterable, Optional, Union
+from typing import Any, Iterable, Optional, Union
 
 import torch
 
+from bluefog_cpp._arguments import checked, shown
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, UnsupportedError
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 from bluefog_cpp.torch._runtime import current
 
 
@@ -26,13 +27,26 @@ def use_device(device: Optional[Union[int, str, torch.device]] = None) -> None:
 
 
 def _index_of(rank: int, device: Optional[Union[int, str, torch.device]]) -> int:
-    where = f"rank {rank}, use_device"
+    index = checked("use_device", "device", _cuda_index, device)
     if missing := what_is_missing():
-        raise UnsupportedError(f"{where}: {missing}")
-    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device or "cuda")
-    if found.type != "cuda":
-        raise InvalidArgument(f"{where}: expected a CUDA device, found {found}")
-    return torch.cuda.current_device() if found.index is None else found.index
+        raise UnsupportedError(f"rank {rank}, use_device: {missing}")
+    return torch.cuda.current_device() if index is None else index
+
+
+def _cuda_index(device: Any) -> Optional[int]:
+    """None: torch's current one."""
+    expected = "expected a CUDA device: its number from 0, a name such as 'cuda:1', a torch.device or None"
+    if device is None:
+        return None
+    if isinstance(device, bool) or not isinstance(device, (int, str, torch.device)):
+        raise ArgumentTypeError(f"{expected}, found {shown(device)}")
+    try:
+        found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    except (RuntimeError, OverflowError, ValueError):
+        found = None
+    if found is None or found.type != "cuda" or (found.index or 0) < 0:
+        raise InvalidArgument(f"{expected}, found {shown(device)}")
+    return found.index
 
 
 def what_is_missing() -> str:

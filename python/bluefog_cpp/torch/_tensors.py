@@ -1,8 +1,6 @@
 """Between the user's tensors and what the core takes: contiguous ones on the CPU, or on the device that
 is used."""
 
-from typing import Callable
-
 import torch
 
 from bluefog_cpp._extension import core
@@ -49,6 +47,17 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().cpu().contiguous()
 
 
+def on_cpu(source: torch.Tensor) -> torch.Tensor:
+    """What `elements` has given, for calls that take it on the CPU alone."""
+    return source if source.is_cpu else source.detach().cpu()
+
+
+def _uses_a_device() -> bool:
+    from bluefog_cpp.torch import _runtime  # which stands on this module
+
+    return _runtime.current().context.device is not None
+
+
 def check_writable(tensor: torch.Tensor) -> None:
     """Raises InvalidArgument for a tensor with elements that share memory (of `expand`, or with strides
     that overlap): they cannot have values of their own."""
@@ -76,25 +85,12 @@ def _has_shared_elements(tensor: torch.Tensor) -> bool:
     return places.unique().numel() < places.numel()
 
 
-def elements_to_write(tensor: torch.Tensor,
-                      take: Callable[[torch.Tensor], torch.Tensor] = elements) -> torch.Tensor:
-    """As `take`, of a tensor that the result is stored into. Raises as `check_writable`."""
-    source = take(tensor)
+def elements_to_write(tensor: torch.Tensor) -> torch.Tensor:
+    """As `elements`, of a tensor that the result is stored into. Raises as `check_writable`."""
+    source = elements(tensor)
     if source is not tensor:
         check_writable(tensor)
     return source
-
-
-def elements_on_cpu(tensor: torch.Tensor) -> torch.Tensor:
-    """As `elements`, for what the core takes on the CPU alone."""
-    source = elements(tensor)
-    return source if source.is_cpu else source.detach().cpu()
-
-
-def _uses_a_device() -> bool:
-    from bluefog_cpp.torch import _runtime  # which stands on this module
-
-    return _runtime.current().context.device is not None
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:

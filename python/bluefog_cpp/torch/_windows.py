@@ -20,8 +20,7 @@ from bluefog_cpp.torch._collectives import poll, synchronize
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import (check_sendable, elements_on_cpu, elements_to_write,
-                                        store)
+from bluefog_cpp.torch._tensors import check_sendable, elements, elements_to_write, on_cpu, store
 
 
 class Window:
@@ -338,8 +337,7 @@ def _start_store(kind: str, tensor, name, self_weight, dst_weights, require_mute
     require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
     start: Callable = window.start_put if kind == "put" else window.start_accumulate
     try:
-        source = (elements_on_cpu(tensor) if self_weight is None
-                  else elements_to_write(tensor, elements_on_cpu))
+        source = on_cpu((elements if self_weight is None else elements_to_write)(tensor))
     except Exception as error:
         raise runtime.placed(f"{call} '{name}'", error) from None
     work = start(source, 1.0 if self_weight is None else self_weight, weights, require_mutex)

@@ -83,6 +83,7 @@ TABLE = {
     "set_topology": names(topology=GRAPH, is_weighted=SWITCH),
     "set_machine_topology": names(topology=(None, *GRAPH), is_weighted=SWITCH),
     "set_skip_negotiate_stage": names(value=SWITCH),
+    "use_device": names(device=(-1, HUGE, 1.5, True, "cpu", "gpu", [0], torch.device("cpu"), ONE)),
     "timeline_start_activity": ACTIVITY, "timeline_context": ACTIVITY,
     "timeline_end_activity": names(tensor_name=TEXT),
     **dict.fromkeys(("DistributedGradientAllreduceOptimizer", "DistributedPushSumOptimizer",
@@ -222,7 +223,8 @@ def test_the_tables_are_whole():
                                         "InferDestinationFromSourceRanks"}
     for module, table in ((bf, TABLE), (topology_util, GRAPH_ROWS)):
         for name, row in table.items():
-            assert set(inspect.signature(getattr(module, name)).parameters) - {"device", "dtype"} == set(row), name
+            assert set(inspect.signature(getattr(module, name)).parameters) - (
+                set() if name == "use_device" else {"device", "dtype"}) == set(row), name
     for name in WITHOUT_ARGUMENTS:
         assert not inspect.signature(getattr(bf, name)).parameters, name
 

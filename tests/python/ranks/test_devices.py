@@ -32,7 +32,7 @@ def test_a_device_that_is_no_gpu(monkeypatch, rank):
     monkeypatch.setattr(_devices, "what_is_missing", lambda: "")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     assert [_devices._index_of(rank, device) for device in (None, 1, "cuda:2", "cuda")] == [3, 1, 2, 3]
-    with pytest.raises(bluefog_cpp.InvalidArgument, match="expected a CUDA device, found cpu"):
+    with pytest.raises(bluefog_cpp.InvalidArgument, match="device: expected a CUDA device.*found 'cpu'"):
         bf.use_device("cpu")
     bf.barrier()
 
