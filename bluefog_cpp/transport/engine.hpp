@@ -222,6 +222,10 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   [[nodiscard]] Operation* find_active(CallKey call) const noexcept;
   [[nodiscard]] bool has_failed(CallKey call) const noexcept;
   void note_failed(CallKey call);
+  /// Takes messages of calls that failed here, whose writers have no room for others before, although
+  /// no call here reads from them.
+  /// @return whether some are off their streams.
+  bool drop_messages_of_failed_calls();
   /// This rank has made that call, and it has ended.
   [[nodiscard]] bool is_over(CallKey call) const noexcept;
 

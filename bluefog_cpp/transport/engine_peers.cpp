@@ -143,6 +143,27 @@ void Engine::note_failed(CallKey call) {
   }
 }
 
+bool Engine::drop_messages_of_failed_calls() {
+  if (failed_calls_.empty()) {
+    return false;
+  }
+  bool dropped = false;
+  for (int peer = 0; peer < parts_.size; ++peer) {
+    Transport* const transport = parts_.routes[static_cast<std::size_t>(peer)];
+    for (const Lane lane : {Lane::Ordinary, Lane::Deep}) {
+      const auto is_of_failed_call = [&] {
+        const auto* const header = transport->arrived(peer, lane);
+        return header != nullptr && has_failed(key_of(peer, header->id.call()));
+      };
+      while (transport != nullptr && is_of_failed_call() &&
+             drop_message(*transport, peer, lane, *this)) {
+        dropped = true;
+      }
+    }
+  }
+  return dropped;
+}
+
 bool Engine::is_over(CallKey call) const noexcept {
   const bool is_made =
       call.call < (call.partner < 0 ? next_call_

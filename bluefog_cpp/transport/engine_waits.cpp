@@ -130,7 +130,7 @@ bool Engine::sleep(Lock& lock, Waiter& waiter, const Operation* operation) {
   const auto longest = waiter.sleep_time(needs_polling());
   for (const auto time : {std::min(longest, Doorbell::kFirstSleep), longest}) {
     const std::uint32_t ticket = sleeper.ticket();
-    if (step_all()) {
+    if (step_all() || drop_messages_of_failed_calls()) {
       waiter.moved();
       return false;
     }

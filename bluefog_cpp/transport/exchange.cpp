@@ -169,7 +169,7 @@ bool Exchange::accept(Source& source, PeerWord& word) {
     if (header != nullptr && header->id < id_) {
       const bool has_taker =
           header->id.call() != id_.call() && word.is_under_way(source.rank, header->id.call());
-      if (has_taker || !drop_stale(source, *header, word)) {
+      if (has_taker || !drop_message(*source.transport, source.rank, spec_.lane, word)) {
         return false;
       }
       continue;
@@ -221,17 +221,17 @@ void Exchange::check(const Source& source, const MessageHeader& header) const {
   throw MismatchError(fmt::format("{}: mismatched calls: {}", call_text(), both));
 }
 
-bool Exchange::drop_stale(const Source& source, const MessageHeader& header, PeerWord& word) const {
-  Transport& transport = *source.transport;
-  while (const std::size_t here = transport.readable(source.rank, spec_.lane).size()) {
-    transport.consume(source.rank, spec_.lane, here);
+bool drop_message(Transport& transport, int source, Lane lane, PeerWord& word) {
+  const MessageHeader& header = *transport.arrived(source, lane);
+  while (const std::size_t here = transport.readable(source, lane).size()) {
+    transport.consume(source, lane, here);
   }
-  if (transport.at_end(source.rank, spec_.lane)) {
-    word.unexpected(source.rank, header.id.call(), header.envelope.describe());
-  } else if (!transport.aborted(source.rank, spec_.lane).has_value()) {
+  if (transport.at_end(source, lane)) {
+    word.unexpected(source, header.id.call(), header.envelope.describe());
+  } else if (!transport.aborted(source, lane).has_value()) {
     return false;
   }
-  transport.finish(source.rank, spec_.lane);
+  transport.finish(source, lane);
   return true;
 }
 

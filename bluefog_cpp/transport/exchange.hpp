@@ -136,6 +136,10 @@ struct StepRights {
   std::uint64_t first_under_way = 0;
 };
 
+/// Takes what is here of `source`'s oldest message on `lane`, which no exchange takes.
+/// @return whether it has come to its end, and is off the stream.
+bool drop_message(Transport& transport, int source, Lane lane, PeerWord& word);
+
 /// A message that its writer began and will not end.
 struct Retraction {
   Transport* transport = nullptr;
@@ -232,7 +236,6 @@ class Exchange {
   [[nodiscard]] static bool is_left_out(Source& source, CallId later);
   bool accept(Source& source, PeerWord& word);
   void check(const Source& source, const MessageHeader& header) const;
-  bool drop_stale(const Source& source, const MessageHeader& header, PeerWord& word) const;
   bool consume_together(PeerWord& word);
   bool consume_each(PeerWord& word);
   void finish(Source& source);

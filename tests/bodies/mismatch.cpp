@@ -84,6 +84,34 @@ TEST(Mismatch, HeldMessagesAgainstOrdinaryOnes) {
   });
 }
 
+// Rank 1 has room for its next message of a name once all readers of the one before have taken it, and
+// one of them makes that call no more.
+TEST(Mismatch, ARankThatRefusedACallTakesWhatWasSentToItAllTheSame) {
+  on_ranks({.at_least = 3, .at_most = 3}, [](Context& context) {
+    std::vector<float> values(10000, static_cast<float>(context.rank()));
+    const BufferView buffer{.data = values.data(), .count = 10000};
+    // Rank 1 sends to `reader`.
+    const auto average = [&](int reader) {
+      auto plan = std::make_shared<NeighborPlan>(NeighborPlan::alone(context.rank(), 3));
+      if (context.rank() == 1) {
+        plan->destinations = {{reader, 1.0}};
+      } else if (context.rank() == reader) {
+        plan->sources = {{1, 1.0}};
+      }
+      return ops::neighbor_allreduce_nonblocking(
+          context, buffer, plan, {.name = "x", .completion = ops::Completion::OnWait});
+    };
+    if (context.rank() == 0) {
+      context.engine().refuse("no data");
+    } else {
+      average(0).wait();
+    }
+    average(2).wait();
+    ops::barrier(context);
+    EXPECT_EQ(values.front(), context.rank() == 2 ? 3.0F : static_cast<float>(context.rank()));
+  });
+}
+
 TEST(Mismatch, DifferentSizesDtypesAndNames) {
   on_ranks(two(), [](Context& context) {
     std::vector<double> values(100000, 1.0);

@@ -213,7 +213,8 @@ def test_the_wrapped_optimizer_goes_with_its_last_name(rank):
 
 
 @pytest.mark.parametrize("algorithm,graphs", (("adapt_then_combine", "one-peer-exponential"),
-                                              ("adapt_with_combine", "ring")))
+                                              ("adapt_with_combine", "ring"),
+                                              ("adapt_with_combine", "one-peer-exponential")))
 def test_a_step_that_one_rank_leaves_out(algorithm, graphs, rank, size):
     """It counts on all ranks, which go on with the same round of the schedule."""
     needs(2)
