@@ -130,6 +130,11 @@ struct Row {
   void (*read)(Settings&, std::string_view name, std::string_view value);
 };
 
+template <bool Settings::*kFlag>
+void read_flag(Settings& settings, std::string_view name, std::string_view value) {
+  settings.*kFlag = parse_flag(name, value);
+}
+
 constexpr std::chrono::nanoseconds kSecond = std::chrono::seconds(1);
 constexpr std::chrono::nanoseconds kMillisecond = std::chrono::milliseconds(1);
 constexpr int kMaxCount = 1 << 20;
@@ -153,9 +158,7 @@ constexpr std::array kRows{
           s.log_level = parse_log_level(name, value);
         }},
     Row{{"BLUEFOG_LOG_HIDE_TIME", "flag", "", "0", "Leaves the time out of log lines."},
-        [](Settings& s, std::string_view name, std::string_view value) {
-          s.log_hide_time = parse_flag(name, value);
-        }},
+        read_flag<&Settings::log_hide_time>},
     Row{{"BLUEFOG_TIMELINE", "text", "", "",
          "Prefix of the timeline files: each rank writes a Chrome trace to `<prefix><rank>.json`. No "
          "context is made where one cannot."},
@@ -230,39 +233,25 @@ constexpr std::array kRows{
     Row{{"BLUEFOG_OPS_ON_CPU", "flag", "", "0",
          "Calls with buffers on a GPU go through the host's memory, as those on the CPU do, even "
          "where NCCL is there. Equal on all ranks."},
-        [](Settings& s, std::string_view name, std::string_view value) {
-          s.ops_on_cpu = parse_flag(name, value);
-        }},
+        read_flag<&Settings::ops_on_cpu>},
     Row{{"BLUEFOG_ALLGATHER_BY_MPI", "flag", "", "0",
          "As BLUEFOG_OPS_ON_CPU, for `allgather`."},
-        [](Settings& s, std::string_view name, std::string_view value) {
-          s.allgather_by_mpi = parse_flag(name, value);
-        }},
+        read_flag<&Settings::allgather_by_mpi>},
     Row{{"BLUEFOG_ALLREDUCE_BY_MPI", "flag", "", "0",
          "As BLUEFOG_OPS_ON_CPU, for `allreduce`."},
-        [](Settings& s, std::string_view name, std::string_view value) {
-          s.allreduce_by_mpi = parse_flag(name, value);
-        }},
+        read_flag<&Settings::allreduce_by_mpi>},
     Row{{"BLUEFOG_BROADCAST_BY_MPI", "flag", "", "0",
          "As BLUEFOG_OPS_ON_CPU, for `broadcast`."},
-        [](Settings& s, std::string_view name, std::string_view value) {
-          s.broadcast_by_mpi = parse_flag(name, value);
-        }},
+        read_flag<&Settings::broadcast_by_mpi>},
     Row{{"BLUEFOG_HIERARCHICAL_NEIGHBOR_ALLREDUCE_BY_MPI", "flag", "", "0",
          "As BLUEFOG_OPS_ON_CPU, for `hierarchical_neighbor_allreduce`."},
-        [](Settings& s, std::string_view name, std::string_view value) {
-          s.hierarchical_neighbor_allreduce_by_mpi = parse_flag(name, value);
-        }},
+        read_flag<&Settings::hierarchical_neighbor_allreduce_by_mpi>},
     Row{{"BLUEFOG_NEIGHBOR_ALLGATHER_BY_MPI", "flag", "", "0",
          "As BLUEFOG_OPS_ON_CPU, for `neighbor_allgather`."},
-        [](Settings& s, std::string_view name, std::string_view value) {
-          s.neighbor_allgather_by_mpi = parse_flag(name, value);
-        }},
+        read_flag<&Settings::neighbor_allgather_by_mpi>},
     Row{{"BLUEFOG_NEIGHBOR_ALLREDUCE_BY_MPI", "flag", "", "0",
          "As BLUEFOG_OPS_ON_CPU, for `neighbor_allreduce`."},
-        [](Settings& s, std::string_view name, std::string_view value) {
-          s.neighbor_allreduce_by_mpi = parse_flag(name, value);
-        }},
+        read_flag<&Settings::neighbor_allreduce_by_mpi>},
 };
 
 constexpr std::array<std::string_view, 8> kIgnored{
