@@ -63,7 +63,7 @@ class ResultsTest(unittest.TestCase):
 
     def test_every_folder_of_tests_is_a_rung_or_shared(self):
         rungs = {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package",
-                 "python", "bfbench", "soak"}
+                 "python", "bfbench", "soak", "cuda"}
         found = run_suites.missing_suites("release", [])
         self.assertEqual({r.name for r in found}, rungs)
         of_all = [run_suites.Result("release", f"{rung}.a", "passed", "") for rung in rungs]

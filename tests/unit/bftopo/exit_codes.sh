@@ -42,7 +42,7 @@ expect 2 err 'power of two' check hypercube --n 6
 expect 2 err '--n: expected a whole number from 1 to [0-9]+, found zero$' check ring --n zero
 expect 2 err '--bandwidth: expected a number of .*, found 0$' simulate ring --n 4 --bandwidth 0
 expect 2 err 'has weights, expected none where a rule' check "$work/weighted" --rule metropolis
-expect 2 err '--rho excludes --draws' check equistatic --n 8 --draws 3 --rho 0.5
+expect 2 err '--draws excludes --rho' check equistatic --n 8 --draws 3 --rho 0.5
 expect 2 err '--local-size: expected a divisor of the 12 ranks, found 5' check ring --n 12 --local-size 5
 expect 2 err '--shape wants' check mesh --n 6 --shape 2by3
 expect 2 err 'does not hold 6' check mesh --n 6 --shape 2x4
