@@ -21,10 +21,6 @@ void Engine::refuse(std::string_view reason, int partner) {
   const CallKey call{.call = take_index(partner), .partner = partner};
   note_failed(call);
   tell_peers(call, reason, ControlMessage::Kind::Refusal);
-  if (has_background_work()) {
-    start_progress_thread();
-    work_to_drive_.notify_one();
-  }
 }
 
 void Engine::tell_peers(CallKey call, std::string_view reason, ControlMessage::Kind word) {
@@ -141,6 +137,9 @@ void Engine::note_failed(CallKey call) {
   } else {
     failed_calls_[failed_count_++ % failed_calls_.size()] = call;
   }
+  // Its messages may come while this rank makes no call here.
+  start_progress_thread();
+  work_to_drive_.notify_one();
 }
 
 bool Engine::drop_messages_of_failed_calls() {

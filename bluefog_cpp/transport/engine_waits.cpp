@@ -1,6 +1,7 @@
 // Who drives the engine: callers that wait, and the progress thread for calls that nobody waits
 // for.
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <thread>
 
@@ -12,6 +13,9 @@
 
 namespace bluefog {
 namespace {
+
+/// How often messages of failed calls are looked for while nobody drives.
+constexpr std::chrono::milliseconds kFailedCallsPeriod{10};
 
 void relax() noexcept {
 #if defined(__x86_64__)
@@ -186,7 +190,15 @@ void Engine::run_progress_thread() {
   Waiter waiter = Waiter::background(parts_.policy);
   while (!closed_) {
     if (drivers_ > 0 || !has_background_work()) {
-      work_to_drive_.wait(lock);
+      if (failed_calls_.empty()) {
+        work_to_drive_.wait(lock);
+      } else {
+        work_to_drive_.wait_for(lock, kFailedCallsPeriod);
+        if (drivers_ == 0 && !closed_) {
+          step_all();
+          drop_messages_of_failed_calls();
+        }
+      }
       waiter = Waiter::background(parts_.policy);
     } else if (step_all()) {
       waiter = Waiter::background(parts_.policy);
