@@ -54,6 +54,7 @@ class Launcher:
     def __init__(self, build):
         self.bfrun = build / "bluefog_cpp" / "bfrun" / "bfrun"
         self.operations = build / "benchmarks" / "operations_benchmark"
+        self.operations_words = ()
         # The Python package of the same build, and this one.
         paths = [str(build / "python"), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]
         self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -78,8 +79,8 @@ class Launcher:
 
     def own_and_mpi(self, ranks, sizes, dtype, seconds):
         self.require(self.operations)
-        return self.run(ranks, self.operations, "--json", "--sizes", ",".join(map(str, sizes)),
-                        "--dtype", dtype, "--seconds", seconds)
+        return self.run(ranks, self.operations, *self.operations_words, "--json", "--sizes",
+                        ",".join(map(str, sizes)), "--dtype", dtype, "--seconds", seconds)
 
     def train(self, ranks, *options):
         return self.worker("train_worker", ranks, *options)

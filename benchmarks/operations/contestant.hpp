@@ -27,6 +27,8 @@ struct Setting {
   Dtype dtype = Dtype::Float32;
   /// Elements of a buffer.
   std::int64_t count = 0;
+  /// Leaves Open MPI's own calls out.
+  bool without_mpi = false;
 };
 
 /// This project's operations.

@@ -74,7 +74,8 @@ def test_operations_between_hosts(tmp_path, capsys):
     if reason:
         pytest.skip(reason)
     found, charts, page = run(tmp_path, "ops", "--hosts", "2", "--local-ranks", "2", "--rate", "2000",
-                              "--sizes", "65536,131072", "--seconds", "0.01")
+                              "--sizes", "65536,131072", "--seconds", "0.01", "--without", "mpi")
+    assert not_run(found, peer="Open MPI") == "left out by --without mpi"
     measured = {(r["peer"], r["op"]): r for r in found["records"] if r["bytes"] == 65536}
     link = measured["link", "TCP stream to the next host"]
     assert link["limit_ratio"] == 1 and ("memcpy", "memcpy") not in measured
