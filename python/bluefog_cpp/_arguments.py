@@ -251,7 +251,8 @@ def _others(values: Iterable, own: int, count: int, what: str) -> List[int]:
         except InvalidArgument:
             raise ArgumentTypeError(f"expected the numbers of {what}s, found {shown(each)}") from None
         if not 0 <= found[-1] < count or found[-1] == own:
-            raise InvalidArgument(f"expected other {what}s than {own} below {count}, found {found[-1]}")
+            others = f"other {what}s than {own} below {count}" if own >= 0 else f"{what}s of 0 … {count - 1}"
+            raise InvalidArgument(f"expected {others}, found {found[-1]}")
     if len(set(found)) != len(found):
         raise InvalidArgument(f"expected each {what} once, found {shown(found)}")
     return found

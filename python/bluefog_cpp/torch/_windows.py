@@ -314,6 +314,9 @@ def _set_associated_p(on: bool) -> None:
 
 def _itself(tensor: torch.Tensor) -> torch.Tensor:
     check_sendable(tensor)
+    if not tensor.is_contiguous():
+        raise InvalidArgument("expected a contiguous tensor, found one of shape "
+                              f"{list(tensor.shape)} with strides {list(tensor.stride())}")
     return tensor
 
 

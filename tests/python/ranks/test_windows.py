@@ -207,8 +207,12 @@ def test_wrong_use(x, rank, size):
                  lambda: bf.win_update("x", 1.0, {size: 1.0})):
         with pytest.raises(ValueError):
             call()
-    with pytest.raises(ValueError, match="contiguous"):
+    with pytest.raises(ValueError, match=f"rank {rank}, win_create.*contiguous"):
         bf.win_create(full(1, (4, 4)).t()[:, 1:], "y")
+    with pytest.raises(ValueError, match=f"rank {rank}, win_mutex: ranks: expected ranks of 0 … {size - 1}, "
+                                         f"found {size}"):
+        with bf.win_mutex("x", ranks=[size]):
+            pass
 
 
 def test_windows_of_different_shapes_are_refused(rank):
