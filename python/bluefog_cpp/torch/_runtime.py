@@ -159,12 +159,12 @@ class Runtime:
         self._in_flight[handle] = InFlight(work, finish, failed)
         return handle
 
-    def is_done(self, handle: int) -> bool:
-        return self._of(handle).work.done()
+    def is_done(self, handle: int, asked_by: str = "poll") -> bool:
+        return self._of(handle, asked_by).work.done()
 
-    def wait(self, handle: int) -> Optional[torch.Tensor]:
+    def wait(self, handle: int, asked_by: str = "synchronize") -> Optional[torch.Tensor]:
         """The result; the handle is used up, also when the call failed."""
-        call = self._of(handle)
+        call = self._of(handle, asked_by)
         try:
             return call.finish(call.work.wait())
         except LateMismatchError as error:  # the call itself has done its work
@@ -178,12 +178,12 @@ class Runtime:
         finally:
             self._in_flight.pop(handle, None)
 
-    def _of(self, handle: int) -> InFlight:
-        try:
-            return self._in_flight[handle]
-        except (KeyError, TypeError):
-            raise InvalidArgument(f"rank {self.rank}: expected the handle of a call in flight, found "
-                                  f"{_arguments.shown(handle)}") from None
+    def _of(self, handle: int, asked_by: str) -> InFlight:
+        call = self._in_flight.get(checked(asked_by, "handle", _arguments.integer, handle))
+        if call is None:
+            raise InvalidArgument(f"rank {self.rank}, {asked_by}: handle: expected that of a call in flight, "
+                                  f"found {handle}")
+        return call
 
 
 _runtime: Optional[Runtime] = None

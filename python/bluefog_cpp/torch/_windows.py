@@ -16,7 +16,6 @@ from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch import _steering
-from bluefog_cpp.torch._collectives import poll, synchronize
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
@@ -180,13 +179,13 @@ def neighbor_win_get(name: str, src_weights: Optional[Mapping[int, float]] = Non
 
 def win_poll(handle: int) -> bool:
     """Whether the call is complete; never blocks."""
-    return poll(handle)
+    return current().is_done(handle, "win_poll")
 
 
 @ranged
 def win_wait(handle: int) -> bool:
     """Blocks until the call is complete; raises its error, else returns True."""
-    synchronize(handle)
+    current().wait(handle, "win_wait")
     return True
 
 

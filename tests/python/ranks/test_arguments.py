@@ -240,8 +240,12 @@ def test_missing_arguments(name):
 
 @pytest.mark.parametrize("name", sorted(HANDLES))
 def test_handles_of_no_call(name, rank):
-    for wrong in (-1, 12345, None, "0", [0], torch.ones(2)):
-        with pytest.raises(ValueError, match=f"rank {rank}: expected the handle of a call in flight, found"):
+    call = "synchronize" if name == "wait" else name
+    for wrong in (-1, 12345):
+        with pytest.raises(ValueError, match=f"rank {rank}, {call}: handle: expected that of a call in flight"):
+            getattr(bf, name)(wrong)
+    for wrong in (None, "0", [0], torch.ones(2), True):
+        with pytest.raises(TypeError, match=f"rank {rank}, {call}: handle: expected a whole number, found"):
             getattr(bf, name)(wrong)
 
 
