@@ -235,7 +235,8 @@ class Exchange {
   [[nodiscard]] const MessageHeader* find_later(Source& source, const MessageHeader* header);
   [[nodiscard]] static bool is_left_out(Source& source, CallId later);
   bool accept(Source& source, PeerWord& word);
-  void check(const Source& source, const MessageHeader& header) const;
+  /// The message is of this call and does not fit it. @throws MismatchError.
+  [[noreturn]] void refuse(const Source& source, const MessageHeader& header) const;
   bool consume_together(PeerWord& word);
   bool consume_each(PeerWord& word);
   void finish(Source& source);

@@ -31,15 +31,6 @@ Plan plan_of(const Context& context, const MixingMatrix& w) {
   return std::make_shared<const NeighborPlan>(w.plan_for(context.rank()));
 }
 
-Values thirds(Dtype dtype, std::size_t count, int rank) {
-  Values values(dtype, count);
-  for (std::size_t k = 0; k < count; ++k) {
-    values.set(k,
-               (static_cast<double>((k * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50) / 3);
-  }
-  return values;
-}
-
 struct Rank {
   Context& context;
   Gpu gpu;

@@ -15,6 +15,8 @@
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
 #include "ops/validation.hpp"
+#include "tests/fabric/device_bodies.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -30,25 +32,6 @@ Plan share(NeighborPlan plan) { return std::make_shared<const NeighborPlan>(std:
 
 Plan ring(const Context& context) {
   return share(topology::ring(context.size()).plan_for(context.rank()));
-}
-
-template <typename Expected, typename Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another exception: ") + error.what();
-  }
-  return "no exception";
-}
-
-/// The device can still be used: a call gives the right result.
-void expect_device_usable(DeviceRank& rank) {
-  const BufferView own = rank.upload(small_integers(Dtype::Float32, 9, 0));
-  ops::allreduce(rank.context, own);
-  EXPECT_EQ(rank.download(own), small_integers(Dtype::Float32, 9, 0));
 }
 
 std::function<void(Settings&)> timeout_of(std::chrono::nanoseconds time) {

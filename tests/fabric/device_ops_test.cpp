@@ -8,6 +8,7 @@
 
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "tests/fabric/device_bodies.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -17,16 +18,6 @@ namespace {
 using Plan = std::shared_ptr<const NeighborPlan>;
 
 Plan share(NeighborPlan plan) { return std::make_shared<const NeighborPlan>(std::move(plan)); }
-
-/// Values that round: thirds of whole numbers.
-Values thirds(Dtype dtype, std::size_t count, int rank) {
-  Values values(dtype, count);
-  for (std::size_t k = 0; k < count; ++k) {
-    values.set(k,
-               (static_cast<double>((k * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50) / 3);
-  }
-  return values;
-}
 
 std::vector<Plan> plans_of(const Context& context) {
   const int n = context.size();
@@ -85,25 +76,7 @@ TEST(DeviceNeighborAllreduce, MemoryThatIsNotAligned) {
 }
 
 TEST(DeviceNeighborAllreduce, SeveralUnderWayOnStreamsOfTheirOwn) {
-  on_device_ranks({.at_least = 2}, [](DeviceRank& rank) {
-    const Plan plan =
-        share(topology::exponential(rank.context.size()).plan_for(rank.context.rank()));
-    std::vector<Values> expected;
-    std::vector<BufferView> buffers;
-    std::vector<Work> work;
-    for (int i = 0; i < 12; ++i) {
-      const auto count = static_cast<std::size_t>(1 + 137 * i);
-      Values values = thirds(Dtype::Float32, count, rank.context.rank() + i);
-      buffers.push_back(rank.upload(values, i % 3 == 0 ? rank.cuda.make_stream() : rank.stream));
-      work.push_back(ops::neighbor_allreduce_nonblocking(rank.context, buffers.back(), plan));
-      ops::neighbor_allreduce(rank.context, values.view(), plan);
-      expected.push_back(std::move(values));
-    }
-    for (std::size_t i = work.size(); i-- > 0;) {
-      work[i].wait();
-      ASSERT_EQ(rank.download(buffers[i]), expected[i]) << i;
-    }
-  });
+  on_device_ranks({.at_least = 2}, several_under_way);
 }
 
 TEST(DeviceNeighborAllreduce, InputAndOutputOnDifferentStreams) {

@@ -13,6 +13,7 @@
 #include "ops/neighbor_allgather.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
+#include "tests/fabric/device_bodies.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -28,16 +29,6 @@ Plan share(NeighborPlan plan) { return std::make_shared<const NeighborPlan>(std:
 
 Plan plan_of(const Context& context, const MixingMatrix& w) {
   return share(w.plan_for(context.rank()));
-}
-
-/// Values that round.
-Values thirds(Dtype dtype, std::size_t count, int rank) {
-  Values values(dtype, count);
-  for (std::size_t k = 0; k < count; ++k) {
-    values.set(k,
-               (static_cast<double>((k * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50) / 3);
-  }
-  return values;
 }
 
 /// Room for what ranks gather, as a caller's allocator makes it: in the order of the stream.
@@ -291,23 +282,7 @@ TEST(StagedCalls, ComeAfterTheCallersStream) {
 TEST(StagedCalls, SeveralUnderWayOnStreamsOfTheirOwn) {
   DeviceRanks ranks = without_nccl();
   ranks.at_least = 2;
-  on_device_ranks(ranks, [](DeviceRank& rank) {
-    const Plan plan = plan_of(rank.context, topology::exponential(rank.context.size()));
-    std::vector<Values> expected;
-    std::vector<BufferView> buffers;
-    std::vector<Work> work;
-    for (int i = 0; i < 12; ++i) {
-      Values values = thirds(Dtype::Float32, static_cast<std::size_t>(1 + 137 * i), i);
-      buffers.push_back(rank.upload(values, i % 3 == 0 ? rank.cuda.make_stream() : rank.stream));
-      work.push_back(ops::neighbor_allreduce_nonblocking(rank.context, buffers.back(), plan));
-      ops::neighbor_allreduce(rank.context, values.view(), plan);
-      expected.push_back(std::move(values));
-    }
-    for (std::size_t i = work.size(); i-- > 0;) {
-      work[i].wait();
-      ASSERT_EQ(rank.download(buffers[i]), expected[i]) << i;
-    }
-  });
+  on_device_ranks(ranks, several_under_way);
 }
 
 TEST(StagedCalls, TakeHostMemoryOnce) {

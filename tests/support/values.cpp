@@ -126,6 +126,15 @@ BufferView Values::view() {
   return {.data = bytes_.data(), .count = static_cast<std::int64_t>(count()), .dtype = dtype_};
 }
 
+Values thirds(Dtype dtype, std::size_t count, int rank) {
+  Values values(dtype, count);
+  for (std::size_t k = 0; k < count; ++k) {
+    values.set(k,
+               (static_cast<double>((k * 7 + static_cast<std::size_t>(rank) * 13) % 101) - 50) / 3);
+  }
+  return values;
+}
+
 Values small_integers(Dtype dtype, std::size_t count, int rank) {
   Values values(dtype, count);
   const auto own = static_cast<std::size_t>(rank);

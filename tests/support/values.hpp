@@ -52,6 +52,9 @@ class Values {
 /// What a rank holds before a call: small whole numbers, exact in every dtype, 0 and 1 for bool.
 [[nodiscard]] Values small_integers(Dtype dtype, std::size_t count, int rank);
 
+/// The same of values that round: thirds of whole numbers.
+[[nodiscard]] Values thirds(Dtype dtype, std::size_t count, int rank);
+
 [[nodiscard]] std::uint16_t to_float16(double value);
 [[nodiscard]] std::uint16_t to_bfloat16(double value);
 [[nodiscard]] double from_float16(std::uint16_t bits);
