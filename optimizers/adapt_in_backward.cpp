@@ -10,14 +10,16 @@
 
 namespace bluefog::optimizers {
 
-AdaptInBackward::AdaptInBackward(Context& context, std::vector<Bucket>& buckets, EarlyStep early)
+AdaptInBackward::AdaptInBackward(Context& context, std::vector<Bucket>& buckets, EarlyStep early,
+                                 RethrowInBackward rethrow)
     : Algorithm(buckets),
       context_(context),
       averages_(context, values_of(buckets), names_of(buckets)),
       early_(std::move(early)),
       works_(buckets.size()),
       readiness_(buckets),
-      hooks_(buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }) {}
+      hooks_(
+          buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }, std::move(rethrow)) {}
 
 void AdaptInBackward::begin() {
   readiness_.clear();

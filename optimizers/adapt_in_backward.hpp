@@ -30,7 +30,8 @@ class AdaptInBackward final : public Algorithm {
  public:
   /// @param context, buckets outlive this object.
   /// @throws StateError if a parameter already has a post-accumulate hook.
-  AdaptInBackward(Context& context, std::vector<Bucket>& buckets, EarlyStep early);
+  AdaptInBackward(Context& context, std::vector<Bucket>& buckets, EarlyStep early,
+                  RethrowInBackward rethrow);
 
   [[nodiscard]] bool allows_other_averages() const noexcept override { return true; }
   [[nodiscard]] std::size_t calls_due() const override { return buckets_.size() - launched_; }

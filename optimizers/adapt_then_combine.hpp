@@ -22,7 +22,6 @@ class AdaptThenCombine final : public Algorithm {
   AdaptThenCombine(Context& context, std::vector<Bucket>& buckets);
 
   [[nodiscard]] bool allows_other_averages() const noexcept override { return true; }
-  [[nodiscard]] bool allows_reevaluation() const noexcept override { return true; }
   void step(const Round& round, const StepBucket& step_bucket) override;
 
  private:

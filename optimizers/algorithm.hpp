@@ -50,9 +50,6 @@ class Algorithm {
   /// True if rounds may average over others than the neighbours.
   [[nodiscard]] virtual bool allows_other_averages() const noexcept { return false; }
 
-  /// True if the wrapped optimizer may evaluate the gradients several times in one step (LBFGS).
-  [[nodiscard]] virtual bool allows_reevaluation() const noexcept { return false; }
-
   /// Calls that the next `step` makes on the context: as many are refused if it cannot be made.
   [[nodiscard]] virtual std::size_t calls_due() const { return buckets_.size(); }
   /// `then` is called when a round has failed before its step, in the backward pass, with all of its

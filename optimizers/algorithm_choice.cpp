@@ -112,6 +112,13 @@ std::string why_invalid_numbers(const DistributedOptimizerOptions& options) {
   return {};
 }
 
+/// True if the wrapped optimizer may evaluate the gradients several times in one step: no evaluation
+/// is a round, or lies between what a step sends and what it takes in.
+bool allows_reevaluation(AlgorithmKind kind) {
+  return kind == AlgorithmKind::AdaptThenCombine || kind == AlgorithmKind::GossipPga ||
+         kind == AlgorithmKind::LocalSgd || kind == AlgorithmKind::None;
+}
+
 bool has_momentum(const DistributedOptimizerOptions& options) {
   return options.momentum > 0.0 && (options.algorithm == AlgorithmKind::DecentLam ||
                                     options.algorithm == AlgorithmKind::QuasiGlobalMomentum);
@@ -192,10 +199,11 @@ std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& opt
                                           EarlyStep early) {
   switch (options.algorithm) {
     case AlgorithmKind::GradientAllreduce:
-      return std::make_unique<GradientAllreduce>(context, buckets);
+      return std::make_unique<GradientAllreduce>(context, buckets, options.rethrow_in_backward);
     case AlgorithmKind::AdaptThenCombine:
       if (options.step_in_backward) {
-        return std::make_unique<AdaptInBackward>(context, buckets, std::move(early));
+        return std::make_unique<AdaptInBackward>(context, buckets, std::move(early),
+                                                 options.rethrow_in_backward);
       }
       return std::make_unique<AdaptThenCombine>(context, buckets);
     case AlgorithmKind::AdaptWithCombine:
@@ -317,16 +325,27 @@ std::string why_elsewhere(AlgorithmKind kind, const NamedTensors& parameters,
   return {};
 }
 
-std::string why_not_in_backward(const DistributedOptimizerOptions& options,
-                                const torch::optim::Optimizer& optimizer) {
-  if (!options.step_in_backward) {
-    return {};
-  }
-  const bool steps_as_whole = options.stepping == Stepping::Whole ||
-                              dynamic_cast<const torch::optim::LBFGS*>(&optimizer) != nullptr;
-  if (steps_as_whole) {
+bool has_gradient_hooks(const DistributedOptimizerOptions& options) {
+  return options.step_in_backward || options.algorithm == AlgorithmKind::GradientAllreduce;
+}
+
+std::string why_not_stepped(const DistributedOptimizerOptions& options,
+                            const torch::optim::Optimizer& optimizer) {
+  const bool evaluates = reevaluates(optimizer, options.reevaluates);
+  if (options.step_in_backward && (options.stepping == Stepping::Whole || evaluates)) {
     return "step_in_backward: expected an optimizer that is stepped by bucket, found one that is "
            "stepped as a whole";
+  }
+  if (evaluates && options.stepping == Stepping::ByBucket) {
+    return "stepping: an optimizer that evaluates the model several times a step (LBFGS) expects to "
+           "be stepped as a whole, because its direction depends on all parameters at once, found "
+           "by bucket";
+  }
+  if (evaluates && !allows_reevaluation(options.algorithm)) {
+    return fmt::format(
+        "algorithm: an optimizer that evaluates the model several times a step (LBFGS) expects "
+        "adapt_then_combine, gossip_pga, local_sgd or none, found {}",
+        name_of(options.algorithm));
   }
   return {};
 }

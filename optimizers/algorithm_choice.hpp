@@ -39,9 +39,13 @@ namespace bluefog::optimizers {
 [[nodiscard]] std::string why_elsewhere(AlgorithmKind kind, const NamedTensors& parameters,
                                         const Context& context);
 
-/// Why the options and the wrapped optimizer do not go together; empty if they do.
-[[nodiscard]] std::string why_not_in_backward(const DistributedOptimizerOptions& options,
-                                              const torch::optim::Optimizer& optimizer);
+/// Why the algorithm cannot step by the wrapped optimizer in the way that the options ask for; empty
+/// if it can.
+[[nodiscard]] std::string why_not_stepped(const DistributedOptimizerOptions& options,
+                                          const torch::optim::Optimizer& optimizer);
+
+/// True if rounds begin in the backward pass.
+[[nodiscard]] bool has_gradient_hooks(const DistributedOptimizerOptions& options);
 
 /// Why a plan that the caller made for a round may not be used, as far as this rank can see; empty if
 /// it may.

@@ -84,8 +84,6 @@ class DistributedOptimizer {
   /// @return the loss.
   /// @throws InvalidArgument for an empty closure, and what the closure throws; the other ranks hear
   ///   of it in their step.
-  /// @throws UnsupportedError for LBFGS, except with adapt-then-combine, Gossip-PGA, local SGD and
-  ///   without communication: elsewhere its evaluations would lie between calls or follow one.
   at::Tensor step(const Closure& closure);
 
   /// Clears the gradients. With gradient all-reduce they keep their memory and become zero, and

@@ -9,6 +9,7 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "optimizers/agreement.hpp"
 #include "optimizers/algorithm_choice.hpp"
+#include "optimizers/gradient_hooks.hpp"
 #include "optimizers/model_check.hpp"
 #include "optimizers/model_statement.hpp"
 #include "optimizers/round_calls.hpp"
@@ -26,8 +27,7 @@ struct BucketSizes {
 };
 
 BucketSizes bucket_sizes(const DistributedOptimizerOptions& options, const Settings& settings) {
-  const bool leave_in_backward =
-      options.step_in_backward || options.algorithm == AlgorithmKind::GradientAllreduce;
+  const bool leave_in_backward = has_gradient_hooks(options);
   std::int64_t bytes = options.bucket_bytes;
   if (bytes <= 0) {
     bytes = settings.fusion_threshold_bytes;
@@ -73,12 +73,15 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
     statement.problem = why_doubled_momentum(options.algorithm, optimizer);
   }
   if (statement.problem.empty()) {
-    statement.problem = why_not_in_backward(options, optimizer);
+    statement.problem = why_not_stepped(options, optimizer);
+  }
+  if (statement.problem.empty() && has_gradient_hooks(options)) {
+    statement.problem = why_not_hooked(sorted.trained);
   }
   check_ranks_agree(*context_, "DistributedOptimizer", statement);
   frozen_ = std::move(sorted.frozen);
   buckets_ = make_buckets(sorted.trained, sizes.others, sizes.first);
-  local_step_.emplace(optimizer, buckets_, options.stepping);
+  local_step_.emplace(optimizer, buckets_, options.stepping, options.reevaluates);
   step_bucket_ = [this](const Bucket& bucket) { (*local_step_)(bucket); };
   algorithm_ = make_algorithm(
       options, *context_, buckets_,
@@ -247,12 +250,6 @@ at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
     at::Tensor loss = evaluate(closure);
     step();
     return loss;
-  }
-  if (!algorithm_->allows_reevaluation()) {
-    throw UnsupportedError(
-        fmt::format("rank {}: LBFGS evaluates the model several times a step and works with "
-                    "adapt_then_combine, gossip_pga, local_sgd and none, not with {}",
-                    context_->rank(), name_of(options_.algorithm)));
   }
   local_step_->set_closure(closure);
   step();

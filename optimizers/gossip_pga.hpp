@@ -23,7 +23,6 @@ class GossipPga final : public Algorithm {
   /// @param period_rounds H, at least 1.
   GossipPga(Context& context, std::vector<Bucket>& buckets, std::int64_t period_rounds);
 
-  [[nodiscard]] bool allows_reevaluation() const noexcept override { return true; }
   void step(const Round& round, const StepBucket& step_bucket) override;
 
  private:

@@ -4,25 +4,24 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "optimizers/gradient_placement.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
-namespace {
 
-constexpr std::string_view kReducer = "gradient all-reduce";
-
-}  // namespace
-
-GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buckets)
+GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buckets,
+                                     RethrowInBackward rethrow)
     : Algorithm(buckets),
       context_(context),
+      where_(fmt::format("rank {}, gradient all-reduce", context.rank())),
       options_(buckets.size()),
       works_(buckets.size()),
       readiness_(buckets),
-      hooks_(buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }) {
+      hooks_(
+          buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }, std::move(rethrow)) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     options_[b].name = "gradients of " + buckets[b].name();
     buckets[b].add_gradients();
@@ -36,15 +35,15 @@ void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
       phase_ = Phase::Backward;
       launched_ = 0;
       readiness_.clear();
-      call_after_backward([this] { finish_round(); });
+      hooks_.call_after_backward([this] { finish_round(); });
     }
     if (communicates_ && bucket < launched_) {
       throw StateError(fmt::format(
-          "parameter '{}': its gradient changed after it had been sent; expected one backward pass "
-          "at a time, and none of them to fail in between",
-          buckets_[bucket].segments()[segment].name));
+          "{}, parameter '{}': its gradient changed after it had been sent; expected one backward "
+          "pass at a time, and none of them to fail in between",
+          where_, buckets_[bucket].segments()[segment].name));
     }
-    place_gradient(buckets_[bucket], segment, kReducer);
+    place_gradient(buckets_[bucket], segment, where_);
     has_gradient_[bucket][segment] = 1;
     if (communicates_) {
       readiness_.note(bucket, segment);
@@ -65,7 +64,7 @@ void GradientAllreduce::fill_missing(std::size_t bucket) {
     if (!b.segments()[i].parameter.grad().defined()) {
       b.gradient(i).zero_();
     } else {
-      place_gradient(b, i, kReducer);
+      place_gradient(b, i, where_);
       flags[i] = has_gradient_[bucket][i] != 0 ? 1 : 0;
     }
   }
@@ -156,7 +155,7 @@ void GradientAllreduce::step(const Round& /*round*/, const StepBucket& step_buck
     hooks_.check_in_place();
   } catch (const StateError& error) {
     fail_round(error.what());
-    throw StateError(fmt::format("rank {}, {}", context_.rank(), error.what()));
+    throw StateError(fmt::format("{}, {}", where_, error.what()));
   }
   finish_round();
   phase_ = Phase::Idle;

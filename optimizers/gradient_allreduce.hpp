@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,8 +35,7 @@ namespace bluefog::optimizers {
 class GradientAllreduce final : public Algorithm {
  public:
   /// @param context, buckets outlive this object.
-  /// @throws StateError if a parameter already has a post-accumulate hook.
-  GradientAllreduce(Context& context, std::vector<Bucket>& buckets);
+  GradientAllreduce(Context& context, std::vector<Bucket>& buckets, RethrowInBackward rethrow);
 
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
   [[nodiscard]] std::size_t calls_due() const override;
@@ -66,6 +66,8 @@ class GradientAllreduce final : public Algorithm {
   void apply_flags();
 
   Context& context_;
+  /// Rank and algorithm, for messages.
+  std::string where_;
   std::vector<ops::AllreduceOptions> options_;
   std::vector<Work> works_;
   /// By bucket and segment: a gradient has arrived since the last clearing.

@@ -36,20 +36,41 @@ bool is_in_place(const at::Tensor& parameter, const void* hook) {
   return autograd::impl::post_acc_grad_hooks(parameter).get() == hook;
 }
 
+/// `function`, whose errors leave by `rethrow`.
+template <typename... Arguments>
+std::function<void(Arguments...)> rethrowing(std::function<void(Arguments...)> function,
+                                             const RethrowInBackward& rethrow) {
+  if (!rethrow) {
+    return function;
+  }
+  return [function = std::move(function), rethrow](Arguments... arguments) {
+    try {
+      function(arguments...);
+    } catch (...) {
+      rethrow(std::current_exception());
+      throw;
+    }
+  };
+}
+
 }  // namespace
 
-GradientHooks::GradientHooks(const std::vector<Bucket>& buckets, OnReady on_ready)
-    : on_ready_(std::make_shared<const OnReady>(std::move(on_ready))) {
-  for (const Bucket& bucket : buckets) {
-    for (const Segment& segment : bucket.segments()) {
-      if (autograd::impl::post_acc_grad_hooks(segment.parameter)) {
-        throw StateError(fmt::format(
-            "parameter '{}': expected its post-accumulate gradient hook to be free, found one "
-            "(LibTorch has room for one)",
-            segment.name));
-      }
+std::string why_not_hooked(const NamedTensors& parameters) {
+  for (const auto& [name, tensor] : parameters) {
+    if (autograd::impl::post_acc_grad_hooks(tensor)) {
+      return fmt::format(
+          "parameter '{}': expected its post-accumulate gradient hook to be free, found one "
+          "(LibTorch has room for one)",
+          name);
     }
   }
+  return {};
+}
+
+GradientHooks::GradientHooks(const std::vector<Bucket>& buckets, OnReady on_ready,
+                             RethrowInBackward rethrow)
+    : on_ready_(std::make_shared<const OnReady>(rethrowing(std::move(on_ready), rethrow))),
+      rethrow_(std::move(rethrow)) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const auto& segments = buckets[b].segments();
     for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -81,8 +102,8 @@ void GradientHooks::check_in_place() const {
   }
 }
 
-void call_after_backward(std::function<void()> callback) {
-  autograd::Engine::get_default_engine().queue_callback(std::move(callback));
+void GradientHooks::call_after_backward(std::function<void()> callback) const {
+  autograd::Engine::get_default_engine().queue_callback(rethrowing(std::move(callback), rethrow_));
 }
 
 }  // namespace bluefog::optimizers

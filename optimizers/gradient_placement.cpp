@@ -7,13 +7,13 @@
 
 namespace bluefog::optimizers {
 
-void place_gradient(Bucket& bucket, std::size_t i, std::string_view who) {
+void place_gradient(Bucket& bucket, std::size_t i, std::string_view where) {
   const Segment& segment = bucket.segments()[i];
   const at::Tensor& place = bucket.gradient(i);
   at::Tensor& gradient = segment.parameter.mutable_grad();
   if (gradient.layout() != at::kStrided) {
-    throw UnsupportedError(fmt::format("parameter '{}': {} expects a dense gradient, found {}",
-                                       segment.name, who, describe(gradient)));
+    throw UnsupportedError(fmt::format("{}, parameter '{}': expected a dense gradient, found {}",
+                                       where, segment.name, describe(gradient)));
   }
   if (gradient.numel() == 0 || gradient.const_data_ptr() != place.const_data_ptr()) {
     const torch::NoGradGuard no_grad;

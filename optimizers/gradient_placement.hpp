@@ -9,8 +9,8 @@ namespace bluefog::optimizers {
 
 /// Makes the gradient of the bucket's parameter `i` lie in the bucket (`Bucket::add_gradients`),
 /// where it is not there yet: one copy.
-/// @param who the algorithm, for the message.
+/// @param where rank and algorithm, for the message.
 /// @throws UnsupportedError naming the parameter unless the gradient is dense.
-void place_gradient(Bucket& bucket, std::size_t i, std::string_view who);
+void place_gradient(Bucket& bucket, std::size_t i, std::string_view where);
 
 }  // namespace bluefog::optimizers

@@ -1,5 +1,6 @@
 #include "optimizers/gradient_tracking.hpp"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <string>
@@ -51,12 +52,13 @@ GradientTracking::GradientTracking(Context& context, std::vector<Bucket>& bucket
 
 // y = (W y − g of the step before) + g, where the gradients are.
 void GradientTracking::track() {
+  const std::string where = fmt::format("rank {}, gradient tracking", context_.rank());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     for (std::size_t i = 0; i < bucket.segments().size(); ++i) {
       at::Tensor& gradient = bucket.segments()[i].parameter.mutable_grad();
       if (gradient.defined()) {
-        place_gradient(bucket, i, "gradient tracking");
+        place_gradient(bucket, i, where);
       } else {
         bucket.gradient(i).zero_();
         gradient = bucket.gradient(i);

@@ -22,7 +22,6 @@ class LocalSgd final : public Algorithm {
   LocalSgd(Context& context, std::vector<Bucket>& buckets);
 
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
-  [[nodiscard]] bool allows_reevaluation() const noexcept override { return true; }
   void step(const Round& round, const StepBucket& step_bucket) override;
 
  private:

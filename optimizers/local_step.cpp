@@ -10,16 +10,15 @@
 
 namespace bluefog::optimizers {
 
+bool reevaluates(const torch::optim::Optimizer& optimizer, bool said_so) {
+  return said_so || dynamic_cast<const torch::optim::LBFGS*>(&optimizer) != nullptr;
+}
+
 LocalStep::LocalStep(torch::optim::Optimizer& optimizer, const std::vector<Bucket>& buckets,
-                     Stepping stepping)
+                     Stepping stepping, bool reevaluates)
     : optimizer_(&optimizer),
-      needs_closure_(dynamic_cast<torch::optim::LBFGS*>(&optimizer) != nullptr),
+      needs_closure_(optimizers::reevaluates(optimizer, reevaluates)),
       whole_(stepping == Stepping::Whole || (stepping == Stepping::Auto && needs_closure_)) {
-  if (stepping == Stepping::ByBucket && needs_closure_) {
-    throw UnsupportedError(
-        "LBFGS cannot be stepped by bucket: its direction depends on all parameters at once; use "
-        "Stepping::Whole");
-  }
   std::unordered_map<const void*, std::size_t> bucket_of;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     for (const Segment& segment : buckets[b].segments()) {

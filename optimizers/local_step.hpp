@@ -29,6 +29,10 @@ enum class Stepping : std::uint8_t {
   Whole,
 };
 
+/// True if the optimizer evaluates the gradients several times in one step: LBFGS, or one of which
+/// the caller says so.
+[[nodiscard]] bool reevaluates(const torch::optim::Optimizer& optimizer, bool said_so);
+
 /// Steps a torch optimizer for the parameters of one bucket at a time.
 ///
 /// For the time of a bucket's step the optimizer's groups hold that bucket's parameters only;
@@ -36,8 +40,9 @@ enum class Stepping : std::uint8_t {
 class LocalStep {
  public:
   /// @param optimizer outlives this object.
+  /// @param reevaluates as in the options of the distributed optimizer.
   LocalStep(torch::optim::Optimizer& optimizer, const std::vector<Bucket>& buckets,
-            Stepping stepping);
+            Stepping stepping, bool reevaluates);
 
   /// True if the optimizer evaluates the closure itself, several times a step (LBFGS).
   [[nodiscard]] bool needs_closure() const noexcept { return needs_closure_; }

@@ -11,7 +11,6 @@ class NoCommunication final : public Algorithm {
   using Algorithm::Algorithm;
 
   [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
-  [[nodiscard]] bool allows_reevaluation() const noexcept override { return true; }
   [[nodiscard]] std::size_t calls_due() const override { return 0; }
   void step(const Round& /*round*/, const StepBucket& step_bucket) override {
     step_alone(step_bucket);

@@ -8,6 +8,7 @@
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/buffer_policy.hpp"
 #include "optimizers/local_step.hpp"
+#include "optimizers/rethrow_in_backward.hpp"
 #include "topology/neighbor_plan.hpp"
 #include "topology/schedule.hpp"
 
@@ -89,12 +90,19 @@ struct DistributedOptimizerOptions {
 
   Stepping stepping = Stepping::Auto;
 
+  /// The wrapped optimizer evaluates the gradients several times in one step, by the closure that
+  /// `step` is given. LBFGS is known to.
+  bool reevaluates = false;
+
   /// Adapt-then-combine only: rounds begin in the backward pass (`AdaptInBackward`), which hides most
   /// of their time. Gradients can then not be clipped or scaled before they are used, and each step
   /// has one backward pass. Learning rates of a step are those that its backward pass finds.
   bool step_in_backward = false;
 
   BufferPolicy buffers = BufferPolicy::Local;
+
+  /// For callers whose backward passes lead errors through other layers, as Python's do.
+  RethrowInBackward rethrow_in_backward{};
 };
 
 }  // namespace bluefog::optimizers

@@ -151,7 +151,8 @@ Context::Context(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings)
             .hide_time = settings.log_hide_time,
             .rank = rank_}),
       hosts_(MachineLayout::single(1)),
-      machines_(MachineLayout::single(1)) {}
+      machines_(MachineLayout::single(1)),
+      relatives_(std::make_shared<Relatives>()) {}
 
 Context::~Context() {
   close();
@@ -251,6 +252,7 @@ void Context::connect(const std::string& problem) {
     parts.recorder = recorder_;
     parts.recorded_context = recorder_->add_context();
   }
+  parts.relatives = relatives_;
   engine_ = std::make_shared<Engine>(std::move(parts));
   shutdown_guard_ = bootstrap_->before_shutdown([weak = weak_from_this()] {
     if (const auto context = weak.lock()) {
@@ -292,6 +294,7 @@ std::shared_ptr<Context> Context::duplicate() {
   std::shared_ptr<Context> copy(new Context(bootstrap_->duplicate(deadline), settings_));
   copy->timeline_ = timeline_;
   copy->recorder_ = recorder_;
+  copy->relatives_ = relatives_;
   copy->connect({});
   return copy;
 }

@@ -119,6 +119,8 @@ class Context : public std::enable_shared_from_this<Context> {
   MachineLayout machines_;
   std::shared_ptr<Timeline> timeline_;
   std::shared_ptr<FlightRecorder> recorder_;
+  /// Shared with all copies.
+  std::shared_ptr<Relatives> relatives_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<OneSided> one_sided_;
   std::shared_ptr<DeviceChannel> device_;

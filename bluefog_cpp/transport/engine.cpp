@@ -29,9 +29,18 @@ Engine::Engine(EngineParts parts)
           std::pmr::pool_options{.max_blocks_per_chunk = 0,
                                  .largest_required_pool_block = kLargestOperation})),
       pair_calls_(static_cast<std::size_t>(parts_.size)),
-      refusals_(static_cast<std::size_t>(parts_.size)) {}
+      refusals_(static_cast<std::size_t>(parts_.size)) {
+  if (parts_.relatives) {
+    parts_.relatives->add(*this);
+  }
+}
 
-Engine::~Engine() { close(); }
+Engine::~Engine() {
+  if (parts_.relatives) {
+    parts_.relatives->remove(*this);
+  }
+  close();
+}
 
 void Engine::throw_forked(std::string_view call) const {
   throw StateError(fmt::format(
@@ -314,26 +323,6 @@ void Engine::check_interrupt() {
   if (check) {
     check();
   }
-}
-
-std::optional<std::string> Engine::obituary(int peer) {
-  if (is_forked()) {
-    return std::nullopt;
-  }
-  const Lock lock(mutex_);
-  Transport* const transport = parts_.routes[static_cast<std::size_t>(peer)];
-  return transport == nullptr ? std::nullopt : transport->obituary(peer);
-}
-
-bool Engine::has_dead_peer() {
-  const Lock lock(mutex_);
-  for (std::size_t peer = 0; peer < parts_.routes.size(); ++peer) {
-    Transport* const transport = parts_.routes[peer];
-    if (transport != nullptr && transport->has_died(static_cast<int>(peer))) {
-      return true;
-    }
-  }
-  return false;
 }
 
 bool Engine::has_given_up() {

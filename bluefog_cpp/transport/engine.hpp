@@ -25,6 +25,7 @@
 #include "bluefog_cpp/transport/exchange.hpp"
 #include "bluefog_cpp/transport/flight_recorder.hpp"
 #include "bluefog_cpp/transport/operation.hpp"
+#include "bluefog_cpp/transport/relatives.hpp"
 #include "bluefog_cpp/transport/waiter.hpp"
 #include "bluefog_cpp/transport/work.hpp"
 
@@ -46,6 +47,8 @@ struct EngineParts {
   std::shared_ptr<FlightRecorder> recorder{};
   /// This context's number there.
   int recorded_context = 0;
+  /// With the engines of related contexts; null where there can be none.
+  std::shared_ptr<Relatives> relatives{};
 };
 
 /// Orders the calls of one context and drives their exchanges.
@@ -124,6 +127,10 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   /// Whether the process of another rank is known to have ended without leaving the group.
   [[nodiscard]] bool has_dead_peer();
+
+  /// The last call of all ranks that `peer`, another rank, is known to have begun, if this rank has
+  /// not; else empty, as while another thread drives this engine.
+  [[nodiscard]] std::string call_ahead(int peer);
 
   /// Whether a wait has timed out, here or at another rank: one of them may not come any more.
   [[nodiscard]] bool has_given_up();

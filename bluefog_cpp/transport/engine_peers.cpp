@@ -229,6 +229,50 @@ void Engine::fail_calls_on_dead_peers() {
   }
 }
 
+std::optional<std::string> Engine::obituary(int peer) {
+  if (is_forked()) {
+    return std::nullopt;
+  }
+  const Lock lock(mutex_);
+  Transport* const transport = parts_.routes[static_cast<std::size_t>(peer)];
+  return transport == nullptr ? std::nullopt : transport->obituary(peer);
+}
+
+bool Engine::has_dead_peer() {
+  const Lock lock(mutex_);
+  for (std::size_t peer = 0; peer < parts_.routes.size(); ++peer) {
+    Transport* const transport = parts_.routes[peer];
+    if (transport != nullptr && transport->has_died(static_cast<int>(peer))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string Engine::call_ahead(int peer) {
+  const Lock lock(mutex_, std::try_to_lock);  // two engines may ask each other
+  Transport* const route = parts_.routes[static_cast<std::size_t>(peer)];
+  if (!lock || closed_ || route == nullptr) {
+    return {};
+  }
+  try {  // nobody may have looked, in a context that makes no call now
+    constexpr int kLooks = 3;  // the first one may only post a receive
+    for (int look = 0; look < kLooks; ++look) {
+      for (const Lane lane : {Lane::Ordinary, Lane::Deep}) {
+        (void)route->arrived(peer, lane);
+      }
+      (void)route->progress();
+    }
+  } catch (const Error&) {
+    return {};  // calls of that context will say it
+  }
+  const auto [call, kind] = route->last_call(peer);
+  if (call < next_call_ || is_pair_call(call)) {
+    return {};
+  }
+  return fmt::format("{}, {}", call_text(call), name_of(kind));
+}
+
 std::string Engine::awaited_text(const Operation& operation) const {
   // A call may stand behind earlier ones: what they wait for is what counts.
   const Operation* blocked = &operation;
@@ -250,9 +294,10 @@ std::string Engine::awaited_text(const Operation& operation) const {
   }
   const auto add = [&](std::string_view role, const std::vector<int>& ranks) {
     for (const int rank : ranks) {
-      text +=
-          fmt::format("{}{} rank {} ({})", text.empty() || text.ends_with(", ") ? "" : "; ", role,
-                      rank, parts_.routes[static_cast<std::size_t>(rank)]->last_seen(rank));
+      text += fmt::format(
+          "{}{} rank {} ({}{})", text.empty() || text.ends_with(", ") ? "" : "; ", role, rank,
+          parts_.routes[static_cast<std::size_t>(rank)]->last_seen(rank),
+          parts_.relatives ? parts_.relatives->ahead_elsewhere(rank, *this) : std::string());
     }
   };
   add("no message from", blocked->call_.exchange.awaited_sources());

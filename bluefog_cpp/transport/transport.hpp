@@ -112,7 +112,14 @@ class Transport {
   /// told.
   [[nodiscard]] virtual bool has_died(int /*rank*/) { return false; }
 
-  /// What `rank` last did, for messages about waits that took too long.
+  /// The last call that `rank` is known to have begun; call 0 where none is.
+  struct SeenCall {
+    std::uint64_t call = 0;
+    OpKind kind = OpKind::Barrier;
+  };
+  [[nodiscard]] virtual SeenCall last_call(int rank) const = 0;
+
+  /// The same in words, for messages about waits that took too long.
   [[nodiscard]] virtual std::string last_seen(int rank) const = 0;
 
   /// Tells what this rank does now, for peers' `last_seen`.

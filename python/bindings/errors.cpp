@@ -1,8 +1,10 @@
 #include <c10/util/Exception.h>
+#include <torch/csrc/Exceptions.h>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
+#include "python/bindings/rethrow.hpp"
 
 namespace bluefog::python {
 namespace {
@@ -51,6 +53,20 @@ void translate(std::exception_ptr thrown) {
 }
 
 }  // namespace
+
+void rethrow_through_torch(const std::exception_ptr& thrown) {
+  const py::gil_scoped_acquire gil;
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const c10::Error&) {
+    return;
+  } catch (...) {
+    translate(thrown);  // throws what is no error of ours
+  }
+  python_error error;
+  error.persist();
+  throw error;
+}
 
 void run_signal_handlers() {
   const py::gil_scoped_acquire gil;

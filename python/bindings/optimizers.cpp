@@ -18,6 +18,7 @@
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/local_optimizer.hpp"
 #include "python/bindings/python_owner.hpp"
+#include "python/bindings/rethrow.hpp"
 
 namespace bluefog::python {
 namespace {
@@ -57,13 +58,22 @@ struct PythonOptimizer {
   PythonOptimizer(std::shared_ptr<Context> context,
                   const std::vector<std::vector<at::Tensor>>& groups, py::function step,
                   const NamedPairs& parameters, const opt::DistributedOptimizerOptions& options)
-      : local(groups, std::move(step)) {
+      : local(groups, std::move(step)), reevaluates(options.reevaluates) {
     const py::gil_scoped_release released;
     distributed = std::make_unique<opt::DistributedOptimizer>(std::move(context), local,
                                                               named_tensors(parameters), options);
   }
 
+  void step() {
+    if (reevaluates) {
+      distributed->step([] { return at::Tensor(); });  // `local` has the closure from Python
+    } else {
+      distributed->step();
+    }
+  }
+
   LocalOptimizer local;
+  bool reevaluates = false;
   std::unique_ptr<opt::DistributedOptimizer> distributed;
 };
 
@@ -72,7 +82,7 @@ std::shared_ptr<PythonOptimizer> make_optimizer(std::shared_ptr<Context> context
                                                 py::function step, const NamedPairs& parameters,
                                                 const std::string& algorithm,
                                                 std::int64_t num_steps_per_communication,
-                                                bool by_bucket,
+                                                bool by_bucket, bool reevaluates,
                                                 const std::optional<Schedule>& schedule,
                                                 std::int64_t global_period_rounds, double momentum,
                                                 std::int64_t bucket_bytes, bool step_in_backward) {
@@ -84,6 +94,8 @@ std::shared_ptr<PythonOptimizer> make_optimizer(std::shared_ptr<Context> context
   options.step_in_backward = step_in_backward;
   options.algorithm = algorithm_of(algorithm);
   options.num_steps_per_communication = num_steps_per_communication;
+  options.reevaluates = reevaluates;
+  options.rethrow_in_backward = rethrow_through_torch;
   options.stepping = by_bucket ? opt::Stepping::ByBucket : opt::Stepping::Whole;
   return owned_by_python(std::make_shared<PythonOptimizer>(std::move(context), groups,
                                                            std::move(step), parameters, options));
@@ -156,13 +168,13 @@ void bind_optimizers(py::module_& module) {
       "An algorithm over a Python optimizer. See optimizers/distributed_optimizer.hpp.")
       .def(py::init(&make_optimizer), py::arg("context"), py::arg("groups"), py::arg("step"),
            py::arg("parameters"), py::arg("algorithm"), py::arg("num_steps_per_communication"),
-           py::arg("by_bucket"), py::arg("schedule") = py::none(),
+           py::arg("by_bucket"), py::arg("reevaluates"), py::arg("schedule") = py::none(),
            py::arg("global_period_rounds") = opt::DistributedOptimizerOptions{}.global_period_rounds,
            py::arg("momentum") = opt::DistributedOptimizerOptions{}.momentum,
            py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes,
            py::arg("step_in_backward") = false)
       .def(
-          "step", [](PythonOptimizer& o) { o.distributed->step(); }, WithoutGil())
+          "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(
           "zero_grad", [](PythonOptimizer& o) { o.distributed->zero_grad(); }, WithoutGil())
       .def(

@@ -167,6 +167,7 @@ class DistributedOptimizer:
     def __init__(self, context: Context, groups: List[List[Tensor]],
                  step: Callable[[List[List[Tensor]]], Any], parameters: List[Tuple[str, Tensor]],
                  algorithm: str, num_steps_per_communication: int, by_bucket: bool,
+                 reevaluates: bool,
                  schedule: Optional[Schedule] = None, global_period_rounds: int = 6,
                  momentum: float = 0.9, bucket_bytes: int = 0,
                  step_in_backward: bool = False) -> None: ...

@@ -15,6 +15,7 @@
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/bodies/failure_of.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace bluefog::testing {
@@ -22,6 +23,33 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+// Calls of two contexts are in no order, so that they are no mismatch.
+TEST(Contexts, ATimeoutTellsWhatTheMissingRankHasBegunInAnotherContext) {
+  on_ranks({.at_least = 2,
+            .at_most = 2,
+            .settings = [](Settings& settings,
+                           int /*rank*/) { settings.timeout = std::chrono::seconds(1); },
+            .expect_usable = false},
+           [](Context& context) {
+             const auto copy = context.duplicate();
+             float value = 1;
+             const BufferView buffer{.data = &value, .count = 1};
+             std::string text;
+             if (context.rank() == 0) {
+               text = error_of<TimeoutError>([&] { ops::barrier(*copy); });
+               EXPECT_THAT(text, HasSubstr("in another context, as each distributed optimizer has "
+                                           "one, it has begun call 2, allreduce, which this rank "
+                                           "has not"));
+             } else {
+               text = error_of<TimeoutError>([&] { ops::allreduce(context, buffer); });
+               EXPECT_THAT(text, HasSubstr("it has begun call 1, barrier, which this rank has not"));
+             }
+             EXPECT_THAT(text, HasSubstr(fmt::format("no message from rank {} (",
+                                                     1 - context.rank())));
+             meet(context);
+           });
+}
 
 TEST(Contexts, SettingsThatDifferAreNamedOnAllRanks) {
   on_ranks({.at_least = 2}, [](Context& context) {

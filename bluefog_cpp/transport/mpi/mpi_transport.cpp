@@ -107,11 +107,11 @@ std::optional<std::string> MpiTransport::obituary(int rank) {
 
 std::string MpiTransport::last_seen(int rank) const {
   const PeerState& state = peer(rank);
-  if (state.seen_call == 0) {
+  if (state.seen.call == 0) {
     return "no message of it has come yet";
   }
-  return fmt::format("its last message here was of {}, {}", call_text(state.seen_call),
-                     name_of(state.seen_kind));
+  return fmt::format("its last message here was of {}, {}", call_text(state.seen.call),
+                     name_of(state.seen.kind));
 }
 
 // ---- writing
@@ -213,8 +213,7 @@ const MessageHeader* MpiTransport::arrived(int source, Lane lane) {
     return nullptr;
   }
   PeerState& state = peer(source);
-  state.seen_call = header->id.call();
-  state.seen_kind = header->envelope.kind;
+  state.seen = {.call = header->id.call(), .kind = header->envelope.kind};
   return header;
 }
 

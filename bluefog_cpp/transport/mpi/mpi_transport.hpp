@@ -57,6 +57,7 @@ class MpiTransport final : public Transport, private FailureSink {
   [[nodiscard]] bool has_pending() override;
   [[nodiscard]] bool has_come(int source, Lane lane, CallId id) override;
   [[nodiscard]] std::optional<std::string> obituary(int rank) override;
+  [[nodiscard]] SeenCall last_call(int rank) const override { return peer(rank).seen; }
   [[nodiscard]] std::string last_seen(int rank) const override;
   void note_call(CallId, OpKind) override {}
 
@@ -70,8 +71,7 @@ class MpiTransport final : public Transport, private FailureSink {
     /// Messages of it were taken that it has not been told of.
     bool is_owed_receipt = false;
     /// The last message of it that was looked at.
-    std::uint64_t seen_call = 0;
-    OpKind seen_kind = OpKind::Barrier;
+    SeenCall seen{};
   };
   /// All that MPI may still be using when this object goes.
   struct State {

@@ -70,6 +70,7 @@ class ShmTransport final : public Transport {
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> poll_control() override;
   [[nodiscard]] std::optional<std::string> obituary(int rank) override;
   [[nodiscard]] bool has_died(int rank) override;
+  [[nodiscard]] SeenCall last_call(int rank) const override;
   [[nodiscard]] std::string last_seen(int rank) const override;
   void note_call(CallId id, OpKind kind) override;
   bool progress() override { return waiting_words_ > 0 && send_waiting_words(); }

@@ -104,14 +104,16 @@ bool ShmTransport::has_died(int rank) {
   return has_hung_up && !head(index).status.has_left.load(std::memory_order_seq_cst);
 }
 
-std::string ShmTransport::last_seen(int rank) const {
+Transport::SeenCall ShmTransport::last_call(int rank) const {
   const Status& status = head(index_of(rank)).status;
-  const std::uint64_t call = status.call.load(std::memory_order_relaxed);
-  if (call == 0) {
-    return "it has made no call yet";
-  }
-  return fmt::format("last seen in {}, {}", call_text(call),
-                     bluefog::name_of(status.kind.load(std::memory_order_relaxed)));
+  return {.call = status.call.load(std::memory_order_relaxed),
+          .kind = status.kind.load(std::memory_order_relaxed)};
+}
+
+std::string ShmTransport::last_seen(int rank) const {
+  const auto [call, kind] = last_call(rank);
+  return call == 0 ? "it has made no call yet"
+                   : fmt::format("last seen in {}, {}", call_text(call), bluefog::name_of(kind));
 }
 
 void ShmTransport::note_call(CallId id, OpKind kind) {

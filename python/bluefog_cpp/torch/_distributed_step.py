@@ -83,7 +83,7 @@ class DistributedStep:
         self._core: Optional[core.DistributedOptimizer] = core.DistributedOptimizer(
             self.context, [list(group["params"]) for group in optimizer.param_groups],
             lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket,
-            **options)
+            self._reevaluates, **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
@@ -238,14 +238,8 @@ class DistributedStep:
         if closure is not None and not callable(closure):
             raise ArgumentTypeError(f"{where}: closure: expected a function or None, found "
                                     f"{_arguments.shown(closure)}")
-        if not self._reevaluates:
-            return
-        if closure is None:
+        if self._reevaluates and closure is None:
             raise InvalidArgument(f"{where}: closure: expected a function, which LBFGS calls, found None")
-        if self.algorithm not in ("adapt_then_combine", "gossip_pga", "local_sgd", "none"):
-            raise UnsupportedError(
-                f"{where}: LBFGS evaluates the model several times a step and works with "
-                f"adapt_then_combine, gossip_pga, local_sgd and none, not with {self.algorithm}")
 
     def _unscale(self) -> None:
         """What GradScaler leaves to us. A rank that found an infinity makes no local step, but

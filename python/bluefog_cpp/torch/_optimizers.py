@@ -106,6 +106,15 @@ class DistributedOptimizer:
         evaluation and checkpoints, with adapt-with-combine. Local."""
         self._distributed.drain()
 
+    def synchronize(self) -> None:
+        """Accepted for BlueFog's scripts: nothing is left to wait for. `backward` of gradient all-reduce
+        returns with the means, and `step` waits for what it needs."""
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Accepted for BlueFog's scripts, which call `synchronize` themselves before `step`."""
+        yield
+
     def turn_on_timeline(self) -> bool:
         """Accepted for BlueFog's scripts: `BLUEFOG_TIMELINE` turns the timeline on. False."""
         return False
@@ -122,14 +131,6 @@ class DistributedOptimizer:
 class GradientOptimizer(DistributedOptimizer):
     """Gradient all-reduce: `backward` returns with the means, so all that comes between it and `step`
     sees them."""
-
-    def synchronize(self) -> None:
-        """Gradients are averaged when `backward` returns: nothing is left to wait for."""
-
-    @contextlib.contextmanager
-    def skip_synchronize(self) -> Iterator[None]:
-        """For scripts that call `synchronize` themselves."""
-        yield
 
 
 class NeighborOptimizer(DistributedOptimizer):
@@ -157,14 +158,6 @@ class NeighborOptimizer(DistributedOptimizer):
             raise type(error)(f"{self._label}, communication_type: {error}") from None
         self._distributed.core.set_averaging(_AVERAGING[value])
         self._communication_type = value
-
-    def synchronize(self) -> None:
-        """Accepted for BlueFog's scripts: `step` waits for what it needs."""
-
-    @contextlib.contextmanager
-    def skip_synchronize(self) -> Iterator[None]:
-        """Accepted for BlueFog's scripts."""
-        yield
 
     def _before_round(self) -> Optional[_plans.Step]:
         runtime = current()

@@ -9,6 +9,7 @@
 
 #include "bluefog_cpp/base/error.hpp"
 #include "tests/bodies/optimizers/support.hpp"
+#include "tests/support/error_of.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
@@ -209,6 +210,38 @@ TEST(InBackward, APlanThatCannotBeMadeIsHeardByTheOthers) {
       train(optimizer, point, problem);
     }
     EXPECT_EQ(optimizer.round_count(), 4);
+  });
+}
+
+// As Python's caller does, whose errors pass through torch's engine.
+TEST(InBackward, WhatLeavesABackwardPassMayBeAnotherError) {
+  class Renamed : public std::exception {};
+  on_ranks(some_ranks(2), [](Context& context) {
+    Bag bag;
+    const at::Tensor x = bag.add("x", filled({4, 2}, 1));
+    torch::optim::SGD sgd(bag.parameters(), kStep);
+    DistributedOptimizerOptions options;
+    options.algorithm = AlgorithmKind::GradientAllreduce;
+    std::string seen;
+    options.rethrow_in_backward = [&seen](const std::exception_ptr& error) {
+      seen = error_of<Error>([&] { std::rethrow_exception(error); });
+      throw Renamed();
+    };
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
+    // At the pass's end, from the peer.
+    if (context.rank() == 0) {
+      optimizer.refuse_step("not now");
+    } else {
+      EXPECT_THROW(x.sum().backward(), Renamed);
+      EXPECT_THAT(seen, HasSubstr("not now"));
+    }
+    meet(context);
+    optimizer.zero_grad();
+    sgd.zero_grad();
+    // In a hook.
+    const at::Tensor looked_up = at::embedding(x, torch::tensor({1, 2}), -1, false, /*sparse=*/true);
+    EXPECT_THROW(looked_up.sum().backward(), Renamed);
+    EXPECT_THAT(seen, HasSubstr("dense"));
   });
 }
 

@@ -9,6 +9,7 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "ops/collectives.hpp"
 #include "tests/bodies/optimizers/support.hpp"
+#include "tests/support/error_of.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
@@ -17,6 +18,7 @@ namespace {
 using optimizers::AlgorithmKind;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 using Groups = std::vector<torch::optim::OptimizerParamGroup>;
@@ -187,14 +189,57 @@ TEST(WrappedOptimizers, LbfgsIsRefusedWhereItsEvaluationsHaveNoMeaning) {
       torch::optim::LBFGS lbfgs(point.parameters());
       DistributedOptimizerOptions options;
       options.algorithm = kind;
-      DistributedOptimizer optimizer(context.shared_from_this(), lbfgs, point, options);
-      try {
-        optimizer.step([] { return at::Tensor(); });
-        ADD_FAILURE() << "expected UnsupportedError";
-      } catch (const UnsupportedError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("LBFGS"));
-      }
+      const std::string text = error_of<InvalidArgument>(
+          [&] { DistributedOptimizer(context.shared_from_this(), lbfgs, point, options); });
+      EXPECT_THAT(text, AllOf(HasSubstr("LBFGS"), HasSubstr(std::string(name_of(kind)))));
     }
+    const Point point(0);
+    torch::optim::LBFGS lbfgs(point.parameters());
+    DistributedOptimizerOptions by_bucket;
+    by_bucket.stepping = optimizers::Stepping::ByBucket;
+    EXPECT_THAT(error_of<InvalidArgument>([&] {
+                  DistributedOptimizer(context.shared_from_this(), lbfgs, point, by_bucket);
+                }),
+                HasSubstr("stepping: "));
+  });
+}
+
+/// Steps by the gradients at the second of two evaluations.
+class TwoEvaluations final : public torch::optim::SGD {
+ public:
+  using SGD::SGD;
+  at::Tensor step(LossClosure closure) override {
+    (void)closure();
+    const at::Tensor loss = closure();
+    (void)SGD::step(nullptr);
+    return loss;
+  }
+};
+
+TEST(WrappedOptimizers, AnotherThatEvaluatesSeveralTimesIsKnownByItsOption) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const Point point(0);
+    TwoEvaluations twice(point.parameters(), torch::optim::SGDOptions(0.05));
+    DistributedOptimizerOptions options;
+    options.reevaluates = true;
+    {
+      DistributedOptimizer optimizer(context.shared_from_this(), twice, point, options);
+      int evaluations = 0;
+      const at::Tensor loss = optimizer.step([&] {
+        optimizer.zero_grad();
+        at::Tensor value = LeastSquares::of_rank(0).loss(point.x());
+        value.backward();
+        ++evaluations;
+        return value;
+      });
+      EXPECT_EQ(evaluations, 2);
+      EXPECT_GT(loss.item<double>(), 0.0);
+    }
+    options.algorithm = AlgorithmKind::AdaptWithCombine;
+    EXPECT_THAT(error_of<InvalidArgument>([&] {
+                  DistributedOptimizer(context.shared_from_this(), twice, point, options);
+                }),
+                HasSubstr("evaluates the model several times"));
   });
 }
 

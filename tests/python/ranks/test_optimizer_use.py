@@ -69,9 +69,10 @@ def test_lbfgs(rank, size):
     with pytest.raises(ValueError, match="closure"):
         optimizer.step()
     other = model_of(0)
-    combined = bf.DistributedAdaptWithCombineOptimizer(torch.optim.LBFGS(other.parameters()), other)
-    with pytest.raises(bluefog_cpp.UnsupportedError):
-        combined.step(closure)
+    other.unused.requires_grad_(False)
+    for wrap in (bf.DistributedAdaptWithCombineOptimizer, bf.DistributedGradientAllreduceOptimizer):
+        with pytest.raises(ValueError, match=f"rank {rank}, .*LBFGS"):
+            wrap(torch.optim.LBFGS(other.parameters()), other)
 
 
 @pytest.mark.parametrize("wrap", (bf.DistributedAdaptThenCombineOptimizer,

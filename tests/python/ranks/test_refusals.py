@@ -197,6 +197,43 @@ def test_a_negative_view_is_read_as_what_it_shows(rank, size):
     assert bf.neighbor_allreduce_(torch._neg_view(torch.ones(2))).tolist() == [-1, -1]
 
 
+def test_errors_in_a_backward_pass_keep_their_class(rank, monkeypatch):
+    needs(2)
+    monkeypatch.setenv("BLUEFOG_TIMEOUT", "2")
+    bf.shutdown()
+    bf.init()
+    table = torch.nn.Embedding(4, 2, sparse=True)
+    optimizer = bf.DistributedGradientAllreduceOptimizer(
+        torch.optim.SGD(table.parameters(), lr=0.1), table)
+    with pytest.raises(bluefog_cpp.UnsupportedError,
+                       match=f"rank {rank}, gradient all-reduce, parameter 'weight': .*dense"):
+        table(torch.tensor([1])).sum().backward()
+    bf.barrier()
+    del optimizer
+    model = model_of(0)
+    optimizer = bf.DistributedGradientAllreduceOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model)
+    if rank == 0:
+        with pytest.raises(bluefog_cpp.TimeoutError, match="rank 0, call .*gradients of .*another "
+                           "context.*barrier, which this rank has not"):
+            loss_of(model, rank).backward()
+    try:
+        bf.barrier()
+    except bluefog_cpp.Error as error:  # who began to wait earlier has given it up
+        assert "another context" in str(error)
+
+
+def test_a_gradient_hook_that_is_taken(rank):
+    needs(2)
+    model = model_of(0)
+    if rank == 0:
+        next(model.parameters()).register_post_accumulate_grad_hook(lambda _: None)
+    with pytest.raises(ValueError if rank == 0 else bluefog_cpp.PeerFailure,
+                       match="rank 0.*parameter '.*': expected its post-accumulate"):
+        bf.DistributedGradientAllreduceOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    bf.barrier()
+
+
 def test_a_hook_that_takes_the_place_of_the_average(rank):
     model = model_of(0)
     optimizer = bf.DistributedGradientAllreduceOptimizer(
