@@ -197,6 +197,7 @@ def test_a_negative_view_is_read_as_what_it_shows(rank, size):
     assert bf.neighbor_allreduce_(torch._neg_view(torch.ones(2))).tolist() == [-1, -1]
 
 
+@pytest.mark.up_to_ranks(2)
 def test_errors_in_a_backward_pass_keep_their_class(rank, monkeypatch):
     needs(2)
     monkeypatch.setenv("BLUEFOG_TIMEOUT", "2")
