@@ -42,6 +42,7 @@ std::vector<std::string> names_of_gradients(const std::vector<Bucket>& buckets) 
 GradientTracking::GradientTracking(Context& context, std::vector<Bucket>& buckets)
     : Algorithm(buckets),
       context_(context),
+      where_(fmt::format("rank {}, gradient tracking", context.rank())),
       gradients_(add_gradients(buckets)),
       averages_(context, values_of(buckets), names_of(buckets)),
       gradient_averages_(context, gradients_, names_of_gradients(buckets)),
@@ -52,13 +53,12 @@ GradientTracking::GradientTracking(Context& context, std::vector<Bucket>& bucket
 
 // y = (W y − g of the step before) + g, where the gradients are.
 void GradientTracking::track() {
-  const std::string where = fmt::format("rank {}, gradient tracking", context_.rank());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     for (std::size_t i = 0; i < bucket.segments().size(); ++i) {
       at::Tensor& gradient = bucket.segments()[i].parameter.mutable_grad();
       if (gradient.defined()) {
-        place_gradient(bucket, i, where);
+        place_gradient(bucket, i, where_);
       } else {
         bucket.gradient(i).zero_();
         gradient = bucket.gradient(i);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
@@ -42,6 +43,8 @@ class GradientTracking final : public Algorithm {
   void give_back();
 
   Context& context_;
+  /// Rank and algorithm, for messages.
+  std::string where_;
   /// W y − g; −g while a round is under way.
   std::vector<at::Tensor> carried_;
   std::vector<BufferView> carried_views_;
