@@ -251,8 +251,8 @@ bool Engine::has_dead_peer() {
 
 std::string Engine::call_ahead(int peer) {
   const Lock lock(mutex_, std::try_to_lock);  // two engines may ask each other
-  Transport* const route = parts_.routes[static_cast<std::size_t>(peer)];
-  if (!lock || closed_ || route == nullptr) {
+  Transport* const route = lock ? parts_.routes[static_cast<std::size_t>(peer)] : nullptr;
+  if (route == nullptr) {
     return {};
   }
   try {  // nobody may have looked, in a context that makes no call now
