@@ -1,7 +1,10 @@
 """Options that the commands share, and what is said of words that do not fit."""
 
 import argparse
+import contextlib
+import errno
 import math
+import os
 import pathlib
 
 from bfbench.launch import ROOT
@@ -61,17 +64,47 @@ def choice_list(choices):
 
 
 def new_file(text):
-    """A file that can be written: said before measuring, which may take hours."""
+    """A file that can be written: tried before measuring, which may take hours."""
     path = pathlib.Path(text)
     if path.is_dir() or not path.resolve().parent.is_dir():
         raise argparse.ArgumentTypeError(f"expected a file in a folder that exists, found '{text}'")
+    try:
+        try_to_write(path)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"expected a file that can be written, found '{text}': "
+                                         f"{error.strerror}") from error
     return path
+
+
+def try_to_write(path):
+    """Raises OSError where that cannot be; what a file holds stays, and a new one goes again."""
+    is_new = not path.exists()
+    if not is_new and not path.is_file():  # a pipe would be at its end once it has been opened
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666))
+    if is_new:
+        path.unlink()
 
 
 def new_folder(text):
     path = pathlib.Path(text)
     if path.exists() and not path.is_dir():
         raise argparse.ArgumentTypeError(f"expected a folder, or none yet, found the file '{text}'")
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if (path / "report.html").is_dir():
+            raise IsADirectoryError(errno.EISDIR, "report.html is a folder", str(path))
+        try_to_write(path / "report.html")
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"expected a folder that can be written, found '{text}': "
+                                         f"{error.strerror}") from error
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
     return path
 
 

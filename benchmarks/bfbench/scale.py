@@ -153,6 +153,11 @@ def run(args):
     launcher = Launcher(args.build)
     launcher.require(launcher.bfrun)
     about = versions(launcher.bfrun)
+    not_run = [{"algorithm": name, "not_run": FLAT_HERE}
+               for name in args.algorithms if name not in algorithms_of(args)]
+    if not algorithms_of(args):
+        output.show(args, about, [], not_run, [], scale_report.write)
+        return
     reason = hosts.why_none()
     if reason:
         output.show(args, about, [], [{"algorithm": name, "not_run": reason}
@@ -162,7 +167,5 @@ def run(args):
         found = measure(args, pathlib.Path(folder))
     about |= {"links": scale_report.links_text(found.rates),
               "network": scale_report.network_text(found.networks)}
-    not_run = [{"algorithm": "hierarchical", "not_run": FLAT_HERE}
-               for name in args.algorithms if name not in algorithms_of(args)]
     records = with_model(args, found)
     output.show(args, about, scale_report.tables(records), not_run, records, scale_report.write)

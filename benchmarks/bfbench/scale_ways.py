@@ -18,7 +18,7 @@ AVERAGES = {"atc": {"algorithm": "adapt_then_combine"},
 ALL_RANKS = "all ranks"
 DDP_ALONE = "ddp_alone"
 # What the speed of each is a share of: its own without communication.
-BASELINES = {"ddp": DDP_ALONE}
+BASELINES = {"ddp": DDP_ALONE, DDP_ALONE: DDP_ALONE}
 
 
 def baseline_of(algorithm):
@@ -30,8 +30,10 @@ def peer_of(algorithm):
 
 
 def ways_of(algorithms, graphs):
-    """(algorithm, graph) of each, those that others are shares of first."""
+    """(algorithm, graph) of each, those that others are shares of first; training without
+    communication is always among them: the model takes compute from it."""
     found = {(baseline_of(algorithm), ""): None for algorithm in algorithms}
+    found["none", ""] = None
     for algorithm in algorithms:
         if algorithm in AVERAGES:
             found.update({(algorithm, graph): None for graph in graphs})

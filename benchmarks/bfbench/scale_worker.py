@@ -93,8 +93,6 @@ def add_shares(records):
     alone = {record["algorithm"]: record for record in records}
     for record in records:
         base = alone[baseline_of(record["algorithm"])]
-        if record["algorithm"] == DDP_ALONE:
-            base = record
         record["efficiency"] = record["img_per_sec"] / base["img_per_sec"]
         record["communication_cpu_sec"] = record["cpu_sec_per_step"] - base["cpu_sec_per_step"]
     return records

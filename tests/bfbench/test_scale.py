@@ -15,6 +15,8 @@ from bfbench.__main__ import main
 from bfbench.link_rate import find_rate
 from bfbench.scale_model import Costs
 from bfbench.sleeping_model import SleepingModel, grouped
+from bfbench.scale_ways import ways_of
+from bfbench.scale_worker import add_shares
 from records_of import on_hosts
 
 BUILD = os.environ["BFBENCH_BUILD"]
@@ -130,6 +132,22 @@ def test_refused_words(words, expected, capsys):
     with pytest.raises(SystemExit):
         main(["scale", *words.split()])
     assert expected in capsys.readouterr().err
+
+
+def test_training_without_communication_is_always_measured():
+    assert ways_of(["ddp"], ["one_peer"]) == [("ddp_alone", ""), ("none", ""), ("ddp", "all ranks")]
+    records = add_shares([on_hosts("ddp_alone", rate=8.0, cpu_sec_per_step=1.0),
+                          on_hosts("none", rate=20.0, cpu_sec_per_step=1.0),
+                          on_hosts("ddp", rate=6.0, cpu_sec_per_step=1.5)])
+    assert [r["efficiency"] for r in records] == [1.0, 1.0, 0.75]
+    assert records[2]["communication_cpu_sec"] == 0.5
+
+
+def test_hierarchical_alone_of_one_rank_a_host_is_not_run(tmp_path, capsys):
+    file = tmp_path / "records.json"
+    assert main(["scale", "--build", BUILD, "--json", str(file), "--algorithms", "hierarchical"]) == 0
+    assert f"not run: hierarchical: {scale.FLAT_HERE}" in capsys.readouterr().out
+    assert json.loads(file.read_text())["records"] == []
 
 
 def test_a_machine_without_hosts_says_so(tmp_path, monkeypatch, capsys):

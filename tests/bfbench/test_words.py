@@ -6,7 +6,7 @@ import pytest
 
 from bfbench.__main__ import main
 from bfbench.launch import last_words_of
-from bfbench.options import choice_list, whole_list
+from bfbench.options import choice_list, new_file, new_folder, whole_list
 
 
 def test_lists():
@@ -24,6 +24,9 @@ def test_lists():
     ("ops --preset all", "'default', 'quick', 'grid'"),
     ("ops --json /no/such/folder/file", "expected a file in a folder that exists"),
     ("ops --report /proc/version", "found the file '/proc/version'"),
+    ("ops --json /proc/x.json", "expected a file that can be written, found '/proc/x.json'"),
+    ("ops --report /etc/passwd/x", "expected a folder that can be written, found '/etc/passwd/x'"),
+    ("ops --report /proc/x/y", "expected a folder that can be written, found '/proc/x/y'"),
     ("train --models cnn,vgg", "found 'vgg'"),
     ("train --algorithms sgd", "out of none, ddp, decent_dp"),
     ("train --batch-size 0", "argument --batch-size: expected a whole number of at least 1"),
@@ -35,6 +38,15 @@ def test_refused_words(words, expected, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words.split())
     assert ended.value.code == 2 and expected in capsys.readouterr().err
+
+
+def test_trying_to_write_leaves_everything_as_it_was(tmp_path):
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text("kept")
+    assert new_file(str(old)) == old and new_file(str(new)) == new
+    folder = tmp_path / "a" / "b"
+    assert new_folder(str(folder)) == folder and new_folder(str(tmp_path)) == tmp_path
+    assert [path.name for path in tmp_path.iterdir()] == ["old.json"] and old.read_text() == "kept"
 
 
 def test_a_build_without_the_program_is_said(tmp_path, capsys):
