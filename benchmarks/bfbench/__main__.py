@@ -19,7 +19,8 @@ def main(words=None):
         command = commands.add_parser(name, help=about, description=about)
         module.add_arguments(command)
         command.set_defaults(run=module.run)
-    args = parser.parse_args(words)
+    words = sys.argv[1:] if words is None else words
+    args = parser.parse_args(words, argparse.Namespace(words=words))
     try:
         args.run(args)
     except (LaunchFailed, NothingToCompare) as error:

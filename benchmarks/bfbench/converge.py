@@ -102,6 +102,6 @@ def run(args):
         images.load(args.data)
     except images.NoImages as error:
         raise LaunchFailed(str(error), str(error)) from error
-    about = versions(launcher.bfrun)
+    about = versions(launcher.bfrun, args)
     records = merge_seeds(measure(args, launcher))
     output.show(args, about, report.converge_tables(records), [], records, report.write_converge)

@@ -72,6 +72,6 @@ def run(args):
         check(args)
     except images.NoImages as error:
         raise LaunchFailed(str(error), str(error)) from error
-    about = versions(launcher.bfrun)
+    about = versions(launcher.bfrun, args)
     records = merge_train_starts(measure(args, launcher))
     output.show(args, about, report.ddp_tables(records), [], records, report.write_ddp)

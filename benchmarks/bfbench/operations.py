@@ -49,6 +49,12 @@ def places_of(args, preset):
              count * args.local_ranks) for count in args.hosts]
 
 
+def whole_elements(sizes, dtype):
+    """Sizes as they are measured: of whole elements, each once."""
+    width = getattr(torch, dtype).itemsize
+    return list(dict.fromkeys(-(-size // width) * width for size in sizes))
+
+
 def measure(args, places, sizes):
     """All starts; the sides take turns, so that a machine whose speed wanders treats them alike."""
     starts = []
@@ -96,7 +102,7 @@ def never_run(args, records):
 def run(args):
     preset = PRESETS[args.preset]
     places = places_of(args, preset)
-    about = versions(places[0][0].bfrun)
+    about = versions(places[0][0].bfrun, args)
     reason = hosts.why_none() if args.hosts else ""
     if reason:
         output.show(args, about, [], [{"op": "all", "not_run": reason}], [],
@@ -105,7 +111,7 @@ def run(args):
     if "mpi" in args.without:
         for launcher, _ in places:
             launcher.operations_words = ("--without-mpi",)
-    starts = measure(args, places, args.sizes or preset["sizes"])
+    starts = measure(args, places, whole_elements(args.sizes or preset["sizes"], args.dtype))
     records = add_peer_ratios(merge_starts(starts))
     if args.hosts:
         about["links"] = f"{args.rate:g} Mbit/s from each host"

@@ -4,6 +4,8 @@ import json
 
 from rich.console import Console
 
+from bfbench.versions import text_of
+
 WIDTH_OF_FILES = 175
 
 
@@ -15,8 +17,9 @@ def console():
 def show(args, about, tables, not_run, records, write_report):
     """Prints what was found, and writes what `args` asks for."""
     screen = console()
-    for name, value in about.items():
-        screen.print(f"{name}: {value}", markup=False)
+    heads = {name: text_of(value) for name, value in about.items()}
+    for name, text in heads.items():
+        screen.print(f"{name}: {text}", markup=False)
     for table in tables:
         screen.print(table)
     for item in not_run:
@@ -27,5 +30,5 @@ def show(args, about, tables, not_run, records, write_report):
         args.json.write_text(json.dumps(
             {"versions": about, "records": records, "not_run": not_run}, indent=1) + "\n")
     if args.report:
-        write_report(args.report, about, records, not_run)
+        write_report(args.report, heads, records, not_run)
         screen.print(f"report: {args.report / 'report.html'}", markup=False)

@@ -152,7 +152,7 @@ def with_model(args, found):
 def run(args):
     launcher = Launcher(args.build)
     launcher.require(launcher.bfrun)
-    about = versions(launcher.bfrun)
+    about = versions(launcher.bfrun, args)
     not_run = [{"algorithm": name, "not_run": FLAT_HERE}
                for name in args.algorithms if name not in algorithms_of(args)]
     if not algorithms_of(args):

@@ -50,7 +50,7 @@ def add_shares(records):
 
 def run(args):
     launcher = Launcher(args.build)
-    about = versions(launcher.bfrun)
+    about = versions(launcher.bfrun, args)
     records = add_shares(merge_starts(measure(args, launcher)))
     not_run = [{"peer": "torch.nn.SyncBatchNorm", "not_run": "torch has it for GPUs only; its "
                 "formulas are measured over gloo, with torch's operators of the CPU"}]

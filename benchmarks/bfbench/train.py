@@ -79,7 +79,7 @@ def measure(args, launcher):
 
 def run(args):
     launcher = Launcher(args.build)
-    about = versions(launcher.bfrun)
+    about = versions(launcher.bfrun, args)
     starts = measure(args, launcher)
     not_run = merge_not_run(starts) + [
         {"algorithm": name, "not_run": refused(name)} for name in args.algorithms if refused(name)]

@@ -1,13 +1,16 @@
-"""What a run was measured on."""
+"""What a run was measured on, and with which words."""
 
 import datetime
 import importlib.metadata
 import os
 import pathlib
 import platform
+import shlex
 import subprocess
 
 import torch
+
+from bfbench.launch import ROOT
 
 LSCPU_LINES = ("Socket", "Core(s) per", "Thread(s) per", "L1d", "L2", "L3", "NUMA node")
 
@@ -47,8 +50,34 @@ def version_of(package):
         return "not installed"
 
 
-def versions(bfrun):
-    return {
+NOT_OPTIONS = ("run", "words")  # of what main keeps in the parsed options
+
+
+def repeated_by(args):
+    """What it takes to measure the same again: command line, options, environment and commit."""
+    options = {name: str(value) if isinstance(value, pathlib.Path) else value
+               for name, value in vars(args).items() if name not in NOT_OPTIONS}
+    found = {
+        "command": shlex.join(["bfbench", *args.words]),
+        "options": options,
+        "environment": {name: value for name, value in sorted(os.environ.items())
+                        if name.startswith("BLUEFOG_")},
+    }
+    commit = words_of("git", "-C", str(ROOT), "describe", "--always", "--dirty")
+    return {**found, "commit": commit} if commit else found
+
+
+def text_of(value):
+    """For a line of a table's head."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={text_of(each)}" for name, each in value.items()) or "none"
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def versions(bfrun, args):
+    return repeated_by(args) | {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "bluefog_cpp": first_line(str(bfrun), "--version"),
         "torch": torch.__version__,

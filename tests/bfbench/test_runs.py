@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from bfbench import hosts, launch, operations
+from bfbench import hosts, launch, operations, versions
 from bfbench.__main__ import main
 from bfbench.records import FIGURES
 from image_files import idx_files
@@ -30,8 +30,10 @@ def not_run(found, **wanted):
     return reason
 
 
-def test_operations(tmp_path, capsys):
-    found, charts, page = run(tmp_path, "ops", "--ranks", "2", "--sizes", "4,4098", "--seconds",
+def test_operations(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BLUEFOG_DRILL", "kept")
+    # 1, 2 and 4 bytes are one element of float32: one measurement.
+    found, charts, page = run(tmp_path, "ops", "--ranks", "2", "--sizes", "1,2,4,4098", "--seconds",
                               "0.01")
     said = capsys.readouterr().out
     measured = {(r["peer"], r["op"]) for r in found["records"]}
@@ -49,6 +51,13 @@ def test_operations(tmp_path, capsys):
         assert all(record[name] > 0 for name in FIGURES)
         assert record["p95_us"] >= record["median_us"] == record["starts_us"][0]
         assert record["algbw_gbps"] == pytest.approx(record["bytes"] / record["median_us"] / 1e3)
+        assert len(record["starts_us"]) == 1
+    about = found["versions"]
+    assert about["command"].startswith("bfbench ops --build") and "--sizes 1,2,4,4098" in about["command"]
+    assert about["options"]["sizes"] == [1, 2, 4, 4098] and about["options"]["dtype"] == "float32"
+    assert about["environment"]["BLUEFOG_DRILL"] == "kept" and "BLUEFOG_DRILL=kept" in page
+    assert about["command"] in page and about.get("commit") == (
+        versions.words_of("git", "-C", str(launch.ROOT), "describe", "--always", "--dirty") or None)
     assert found["versions"]["torch"] and "GPU" in not_run(found, peer="NCCL")
     assert "one host" in not_run(found, peer="link between hosts")
     assert charts == ["bandwidth_4100_bytes.png", "bandwidth_4_bytes.png", "time_2_ranks.png"]
