@@ -1,6 +1,7 @@
 """bfbench diff: two files of records, figure by figure, with the noise of their starts."""
 
 import json
+import math
 import pathlib
 import statistics
 
@@ -9,8 +10,15 @@ from rich.table import Table
 
 from bfbench.output import console
 from bfbench.records import KEY, SCALE_KEY, TRAIN_KEY
+from bfbench.versions import text_of
 
 COLUMNS = ("measurement", "", "baseline ms", "test ms", "change", "noise")
+# Options that say how long is measured and where results go.
+HOW_LONG = ("json", "report", "starts", "rounds", "steps", "seconds", "build")
+# Those that choose what is measured by what records themselves say.
+WHICH = ("preset", "ranks", "hosts", "sizes", "without", "models", "algorithms", "graphs", "compute",
+         "batches", "hidden")
+MACHINE = ("processor", "cores", "gpus", "kernel", "environment")
 
 
 class NothingToCompare(RuntimeError):
@@ -23,13 +31,26 @@ def add_arguments(parser):
 
 
 def load(path):
-    """Records by what they measured."""
+    """Records by what they measured, and the versions of their run."""
     try:
-        return {key_of(record): record for record in json.loads(path.read_text())["records"]
-                if not record.get("simulated")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = json.loads(path.read_text())
+        records = [record for record in found["records"] if not record.get("simulated")]
+        for record in records:
+            check(record)
+        about = found.get("versions", {})
+        if not isinstance(about, dict) or not isinstance(about.get("options", {}), dict):
+            raise ValueError("versions that are no object")
+        return {key_of(record): record for record in records}, about
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NothingToCompare(f"{path}: expected a file that bfbench --json has written, found "
                                f"{type(error).__name__}: {error}") from error
+
+
+def check(record):
+    """Every figure is a time: what is none would end the comparison later."""
+    for name, value, starts in figures(record):
+        if not starts or not all(0 < each < math.inf for each in (value, *starts)):
+            raise ValueError(f"'{' '.join(map(str, key_of(record)))}', whose {name} is no time above 0")
 
 
 def key_of(record):
@@ -60,8 +81,11 @@ def noise(values):
 def compare(baseline, test):
     """(measurement, percentile, old, new, noise of the noisier one or None) of what both have."""
     for key in (key for key in baseline if key in test):
-        for (name, old, old_starts), (_, new, new_starts) in zip(figures(baseline[key]),
-                                                                 figures(test[key])):
+        later = {name: found for name, *found in figures(test[key])}
+        for name, old, old_starts in figures(baseline[key]):
+            if name not in later:
+                continue
+            new, new_starts = later[name]
             spreads = (noise(old_starts), noise(new_starts))
             yield (" ".join(map(str, key)), name, old, new,
                    None if None in spreads else max(spreads))
@@ -74,8 +98,32 @@ def row(measurement, name, old, new, spread):
             "one start" if spread is None else f"±{spread:.1%}")
 
 
+def other_measurement(baseline, test):
+    """The first option in which two runs measured different things, with both values; empty if there
+    is none, or where a file says nothing of its options."""
+    old, new = baseline.get("options", {}), test.get("options", {})
+    for name in old:
+        if name in new and name not in HOW_LONG + WHICH and old[name] != new[name]:
+            what = "command" if name == "command" else f"--{name.replace('_', '-')}"
+            return f"{what} {text_of(old[name])} and {text_of(new[name])}"
+    return ""
+
+
+def other_conditions(baseline, test):
+    """A line for each thing other than the options that differs and may tell in figures."""
+    def of(about, name):
+        return about[name] if name != "date" else str(about[name])[:10]
+    for name in (*MACHINE, "date"):
+        if name in baseline and name in test and of(baseline, name) != of(test, name):
+            yield f"{name} differs: {text_of(of(baseline, name))} and {text_of(of(test, name))}"
+
+
 def run(args):
-    baseline, test = load(args.baseline), load(args.test)
+    (baseline, about), (test, about_test) = load(args.baseline), load(args.test)
+    different = other_measurement(about, about_test)
+    if different:
+        raise NothingToCompare(f"expected two runs of the same, found {different} in "
+                               f"{args.baseline} and {args.test}")
     rows = [row(*found) for found in compare(baseline, test)]
     if not rows:
         raise NothingToCompare(f"{args.baseline} and {args.test} have no measurement in common")
@@ -86,6 +134,8 @@ def run(args):
         table.add_row(*cells)
     screen = console()
     screen.print(table)
+    for line in other_conditions(about, about_test):
+        screen.print(f"warning: {line}", markup=False)
     screen.print("* more than the noise, half of the range of the starts")
     for path, only in ((args.baseline, baseline.keys() - test.keys()),
                        (args.test, test.keys() - baseline.keys())):
