@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from bfbench import converge, ddp, diff, operations, scale, syncbn, train
+from bfbench.attempts import INTERRUPTED
 from bfbench.diff import NothingToCompare
 from bfbench.launch import LaunchFailed
 
@@ -22,13 +23,12 @@ def main(words=None):
     words = sys.argv[1:] if words is None else words
     args = parser.parse_args(words, argparse.Namespace(words=words))
     try:
-        args.run(args)
+        return args.run(args) or 0
     except (LaunchFailed, NothingToCompare) as error:
         print(f"bfbench {args.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130
-    return 0
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bfbench import images, output, report
+from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
 from bfbench.options import (add_output_files, add_rank_list, choice_list, positive, whole,
                              whole_list)
@@ -61,10 +62,10 @@ def runs_of(args, seed):
             for topology in ([None] if algorithm in EVERYBODY else args.topologies)]
 
 
-def measure(args, launcher):
+def measure(args, launcher, attempts):
     """A launch makes all runs of a seed: ranks take longer to start than many a run."""
     records = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("training", total=len(args.seeds) * len(args.ranks))
         for ranks in args.ranks:
             for seed in args.seeds:
@@ -73,7 +74,8 @@ def measure(args, launcher):
                          args.lr]
                 for name in ("steps", "batch_size", "train_images", "test_images"):
                     words += [f"--{name.replace('_', '-')}", getattr(args, name)]
-                records += launcher.worker("converge_worker", ranks, *words)
+                records += attempts.make({"op": f"seed {seed}", "ranks": ranks}, launcher.worker,
+                                         "converge_worker", ranks, *words)
                 progress.advance(task)
     return records
 
@@ -98,10 +100,14 @@ def merge_seeds(records):
 
 def run(args):
     launcher = Launcher(args.build)
+    launcher.require(launcher.bfrun)
     try:
         images.load(args.data)
     except images.NoImages as error:
         raise LaunchFailed(str(error), str(error)) from error
     about = versions(launcher.bfrun, args)
-    records = merge_seeds(measure(args, launcher))
-    output.show(args, about, report.converge_tables(records), [], records, report.write_converge)
+    attempts = Attempts()
+    records = merge_seeds(measure(args, launcher, attempts))
+    output.show(args, about, report.converge_tables(records), attempts.not_run(), records,
+                report.write_converge)
+    return attempts.code

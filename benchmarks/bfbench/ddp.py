@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bfbench import images, output, report
+from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
 from bfbench.options import add_output, add_rank_list, positive, whole
 from bfbench.records import merge_train_starts
@@ -43,19 +44,20 @@ def check(args):
                               f"× {args.accumulation} × {max(args.ranks)} ranks, found {wanted}")
 
 
-def measure(args, launcher):
+def measure(args, launcher, attempts):
     starts = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("training", total=args.starts * len(args.ranks) * len(WAYS))
         for _ in range(args.starts):
             for ranks in args.ranks:
                 start = []
+                starts.append(start)
                 for way in WAYS:
                     progress.update(task, description=f"{way}, {ranks} ranks")
-                    start += launcher.worker("ddp_worker", ranks, "--algorithm", way,
-                                             *options_of_worker(args))
+                    start += attempts.make({"algorithm": way, "ranks": ranks}, launcher.worker,
+                                           "ddp_worker", ranks, "--algorithm", way,
+                                           *options_of_worker(args))
                     progress.advance(task)
-                starts.append(start)
     return starts
 
 
@@ -68,10 +70,14 @@ def options_of_worker(args):
 
 def run(args):
     launcher = Launcher(args.build)
+    launcher.require(launcher.bfrun)
     try:
         check(args)
     except images.NoImages as error:
         raise LaunchFailed(str(error), str(error)) from error
     about = versions(launcher.bfrun, args)
-    records = merge_train_starts(measure(args, launcher))
-    output.show(args, about, report.ddp_tables(records), [], records, report.write_ddp)
+    attempts = Attempts()
+    records = merge_train_starts(measure(args, launcher, attempts))
+    output.show(args, about, report.ddp_tables(records), attempts.not_run(), records,
+                report.write_ddp)
+    return attempts.code

@@ -26,7 +26,9 @@ def last_words_of(errors):
     # torch marks lines of an exception with the rank.
     lines = [re.sub(r"^\[rank\d+\]:\s*", "", line).strip() for line in errors.splitlines()]
     lines = [line for line in lines if line]
-    named = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception)\b", line)]
+    # Exceptions, by what they are called or by their module.
+    named = [line for line in lines
+             if re.match(r"(\w+\.)*\w*(Error|Exception)\b|(\w+\.)+[A-Z]\w*: ", line)]
     return (named or lines or ["it said nothing"])[-1][:300]
 
 

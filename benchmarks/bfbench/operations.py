@@ -7,6 +7,7 @@ from rich.progress import Progress
 import torch
 
 from bfbench import hosts, output, report
+from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
 from bfbench.options import add_output, add_rank_list, positive, seconds, whole, whole_list
 from bfbench.records import add_peer_ratios, merge_not_run, merge_starts, with_link_as_limit
@@ -55,33 +56,35 @@ def whole_elements(sizes, dtype):
     return list(dict.fromkeys(-(-size // width) * width for size in sizes))
 
 
-def measure(args, places, sizes):
+def measure(args, places, sizes, attempts):
     """All starts; the sides take turns, so that a machine whose speed wanders treats them alike."""
     starts = []
     sides = [side for side in (OWN, "gloo") if side not in args.without]
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=args.starts * len(places) * len(sides))
         for _ in range(args.starts):
             for launcher, ranks in places:
                 start = []
+                starts.append(start)
                 for side in sides:
                     progress.update(task, description=f"{ranks} ranks, {side.replace('_', ' ')}")
-                    start += measure_side(args, launcher, side, ranks, sizes)
+                    start += measure_side(args, launcher, side, ranks, sizes, attempts)
                     progress.advance(task)
-                starts.append(start)
     return starts
 
 
-def measure_side(args, launcher, side, ranks, sizes):
+def measure_side(args, launcher, side, ranks, sizes, attempts):
     """A peer that fails does not end the others' measurements: it is listed with its reason."""
+    measured = getattr(launcher, side)
+    if side == OWN:
+        return attempts.make({"peer": "bluefog_cpp and Open MPI", "ranks": ranks}, measured, ranks,
+                             sizes, args.dtype, args.seconds)
     try:
-        records = getattr(launcher, side)(ranks, sizes, args.dtype, args.seconds)
+        records = measured(ranks, sizes, args.dtype, args.seconds)
     except LaunchFailed as error:
-        if side == OWN:
-            raise
         return [{"peer": side, "ranks": ranks, "dtype": args.dtype, "not_run": error.last_words}]
     # Both sides time the memcpy of one host: that of the own one stands in the table.
-    return [record for record in records if side == OWN or record["peer"] != "memcpy"]
+    return [record for record in records if record["peer"] != "memcpy"]
 
 
 def never_run(args, records):
@@ -102,6 +105,9 @@ def never_run(args, records):
 def run(args):
     preset = PRESETS[args.preset]
     places = places_of(args, preset)
+    for launcher, _ in places:
+        launcher.require(launcher.operations)
+        launcher.require(launcher.bfrun)
     about = versions(places[0][0].bfrun, args)
     reason = hosts.why_none() if args.hosts else ""
     if reason:
@@ -111,10 +117,13 @@ def run(args):
     if "mpi" in args.without:
         for launcher, _ in places:
             launcher.operations_words = ("--without-mpi",)
-    starts = measure(args, places, whole_elements(args.sizes or preset["sizes"], args.dtype))
+    attempts = Attempts()
+    sizes = whole_elements(args.sizes or preset["sizes"], args.dtype)
+    starts = measure(args, places, sizes, attempts)
     records = add_peer_ratios(merge_starts(starts))
     if args.hosts:
         about["links"] = f"{args.rate:g} Mbit/s from each host"
         records = with_link_as_limit(records)
-    not_run = merge_not_run(starts) + list(never_run(args, records))
+    not_run = attempts.not_run() + merge_not_run(starts) + list(never_run(args, records))
     output.show(args, about, report.tables(records), not_run, records, report.write_operations)
+    return attempts.code

@@ -179,7 +179,7 @@ DDP_COLUMNS = ("peer", "algorithm", "epoch s", "img/sec", "of DDP", "step p50 ms
 
 def ddp_row(record):
     return (record["peer"], record["algorithm"], f"{record['epoch_sec']:.2f}",
-            f"{record['img_per_sec']:.1f}", f"{record['share_of_ddp']:.3f}",
+            f"{record['img_per_sec']:.1f}", ratio_text(record, "share_of_ddp", ".3f"),
             f"{record['sec_per_iter']['p50'] * 1e3:.1f}",
             f"{record['sec_per_iter']['p95'] * 1e3:.1f}", f"{record['peak_mib']:.0f}",
             f"{record['loss']:.4f}", f"{record['accuracy']:.4f}")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bfbench import hosts, output, scale_model, scale_report
+from bfbench.attempts import Attempts
 from bfbench.launch import Launcher
 from bfbench.options import add_output, choice_list, number_or_auto, share, whole, whole_list
 from bfbench.records import SCALE_FIGURES, SCALE_KEY, merge_train_starts
@@ -57,7 +58,8 @@ def add_arguments(parser):
 
 
 class Measured(NamedTuple):
-    records: list
+    starts: list
+    """Records of each start of a job."""
     networks: list
     rates: dict
     """By kind of compute: what the search found, or the given rate."""
@@ -115,43 +117,51 @@ def algorithms_of(args):
     return [name for name in args.algorithms if name != "hierarchical" or args.local_ranks > 1]
 
 
-def measure(args, folder):
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+def measure(args, folder, attempts):
+    found = Measured([], [], {}, {})
+    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(args.compute) * (1 + args.starts * len(args.hosts)))
         jobs = Measurement(args, folder, lambda text: progress.update(task, description=text))
-        found = Measured([], [], {}, jobs.profile())
+        found.profile.update(jobs.profile())
         for compute in args.compute:
-            found.rates[compute] = jobs.rate(compute)
-            mbit = found.rates[compute]["rate_mbit"]
+            rate = attempts.make({"op": f"search for a rate, compute: {compute}"}, jobs.rate, compute)
             progress.advance(task)
-            starts = []
+            if not rate:
+                continue
+            found.rates[compute] = rate
+            mbit = rate["rate_mbit"]
             for _ in range(args.starts):
                 for count in args.hosts:
                     jobs.tell(f"{count} hosts at {mbit:.0f} Mbit/s, compute: {compute}")
-                    said = jobs.job(count, compute, mbit, algorithms_of(args))
-                    starts.append([record for record in said if "algorithm" in record])
+                    said = attempts.make(
+                        {"op": f"{count} hosts, compute: {compute}",
+                         "algorithm": ",".join(algorithms_of(args))},
+                        jobs.job, count, compute, mbit, algorithms_of(args))
+                    found.starts.append([record for record in said if "algorithm" in record])
                     found.networks.extend({**record, "compute": compute} for record in said
                                           if "alpha_us" in record)
                     progress.advance(task)
-            found.records.extend(merge_train_starts(starts, SCALE_KEY, SCALE_FIGURES))
     return found
 
 
-def with_model(args, found):
-    """The measured records, and those that the model says."""
+def simulated(args, found, measured):
+    """What the model says; measured records are told how far it lies from them."""
     simulate = scale_model.bftopo_at(args.build)
     made = []
     for compute in args.compute:
-        records = [r for r in found.records if r["emulated"] == (compute == "sleep")]
+        records = [r for r in measured if r["emulated"] == (compute == "sleep")]
         networks = [n for n in found.networks if n["compute"] == compute]
+        if not records or not networks:
+            continue  # no job of this kind ended well
         costs = scale_model.costs_of(records, networks, found.profile, args.bucket_mb << 20)
         made += scale_model.simulated_records(records, costs, simulate)
-    return found.records + made
+    return made
 
 
 def run(args):
     launcher = Launcher(args.build)
     launcher.require(launcher.bfrun)
+    launcher.require(scale_model.bftopo_of(args.build))
     about = versions(launcher.bfrun, args)
     not_run = [{"algorithm": name, "not_run": FLAT_HERE}
                for name in args.algorithms if name not in algorithms_of(args)]
@@ -163,9 +173,13 @@ def run(args):
         output.show(args, about, [], [{"algorithm": name, "not_run": reason}
                                       for name in args.algorithms], [], scale_report.write)
         return
+    attempts = Attempts()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(args, pathlib.Path(folder))
+        found = measure(args, pathlib.Path(folder), attempts)
     about |= {"links": scale_report.links_text(found.rates),
               "network": scale_report.network_text(found.networks)}
-    records = with_model(args, found)
-    output.show(args, about, scale_report.tables(records), not_run, records, scale_report.write)
+    records = merge_train_starts(found.starts, SCALE_KEY, SCALE_FIGURES)
+    records += attempts.make({"op": "the model"}, simulated, args, found, records)
+    output.show(args, about, scale_report.tables(records), attempts.not_run() + not_run, records,
+                scale_report.write)
+    return attempts.code

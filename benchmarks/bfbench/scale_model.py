@@ -31,9 +31,13 @@ class Costs(NamedTuple):
         return sum(self.profile["bytes"])
 
 
+def bftopo_of(build):
+    return build / "bluefog_cpp" / "bftopo" / "bftopo"
+
+
 def bftopo_at(build):
     """simulate(family, ranks, bytes, costs): what bftopo says of one averaging step."""
-    program = build / "bluefog_cpp" / "bftopo" / "bftopo"
+    program = bftopo_of(build)
 
     @functools.lru_cache(maxsize=None)
     def simulate(family, ranks, message_bytes, alpha_us, beta_ns_per_byte):

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bfbench import output, report
+from bfbench.attempts import Attempts
 from bfbench.launch import Launcher
 from bfbench.options import add_output, add_rank_list, seconds, whole_list
 from bfbench.records import merge_starts
@@ -23,15 +24,15 @@ def add_arguments(parser):
     add_output(parser, starts=7)
 
 
-def measure(args, launcher):
+def measure(args, launcher, attempts):
     starts = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=args.starts * len(args.ranks))
         for _ in range(args.starts):
             for ranks in args.ranks:
                 progress.update(task, description=f"{ranks} ranks")
-                starts.append(launcher.worker(
-                    "syncbn_worker", ranks, "--batches", ",".join(map(str, args.batches)),
+                starts.append(attempts.make(
+                    {"op": "batch norm", "ranks": ranks}, launcher.worker, "syncbn_worker", ranks, "--batches", ",".join(map(str, args.batches)),
                     "--hidden", ",".join(map(str, args.hidden)), "--seconds", args.seconds))
                 progress.advance(task)
     return starts
@@ -50,8 +51,11 @@ def add_shares(records):
 
 def run(args):
     launcher = Launcher(args.build)
+    launcher.require(launcher.bfrun)
     about = versions(launcher.bfrun, args)
-    records = add_shares(merge_starts(measure(args, launcher)))
-    not_run = [{"peer": "torch.nn.SyncBatchNorm", "not_run": "torch has it for GPUs only; its "
+    attempts = Attempts()
+    records = add_shares(merge_starts(measure(args, launcher, attempts)))
+    not_run = attempts.not_run() + [{"peer": "torch.nn.SyncBatchNorm", "not_run": "torch has it for GPUs only; its "
                 "formulas are measured over gloo, with torch's operators of the CPU"}]
     output.show(args, about, report.norm_tables(records), not_run, records, report.write_norms)
+    return attempts.code

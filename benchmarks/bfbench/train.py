@@ -1,12 +1,15 @@
 """bfbench train: images per second of training a model, by algorithm, beside torch DDP and Decent-DP."""
 
+import functools
 import importlib.util
+import sys
 
 from rich.console import Console
 from rich.progress import Progress
 
 from bfbench import output, report
-from bfbench.launch import LaunchFailed, Launcher
+from bfbench.attempts import Attempts
+from bfbench.launch import LaunchFailed, Launcher, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
 from bfbench.records import merge_not_run, merge_train_starts
 from bfbench.versions import versions
@@ -51,37 +54,47 @@ def options_of_worker(args, model, algorithms):
     return words + [flag for flag in DDP_FLAGS if getattr(args, flag[2:].replace("-", "_"))]
 
 
+@functools.cache
 def refused(algorithm):
     """Why an algorithm cannot run here at all; empty if it can."""
     if algorithm == "decent_dp" and importlib.util.find_spec("decent_dp") is None:
         return "decent-dp is not installed: pip install decent-dp"
+    if algorithm == "decent_dp":  # one that cannot be imported would end the others' ranks too
+        try:
+            output_of([sys.executable, "-c", "import decent_dp"], None)
+        except LaunchFailed as error:
+            return f"decent-dp cannot be imported: {error.last_words}"
     return ""
 
 
-def measure(args, launcher):
+def measure(args, launcher, attempts):
     starts = []
     runnable = [name for name in args.algorithms if not refused(name)]
     if not runnable:
         raise LaunchFailed(f"none of {', '.join(args.algorithms)} can run: "
                            f"{refused(args.algorithms[0])}", "nothing can run")
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("training",
                                  total=args.starts * len(args.models) * len(args.ranks))
         for _ in range(args.starts):
             for model in args.models:
                 for ranks in args.ranks:
                     progress.update(task, description=f"{model}, {ranks} ranks")
-                    starts.append(launcher.train(ranks,
-                                                 *options_of_worker(args, model, runnable)))
+                    starts.append(attempts.make(
+                        {"op": model, "algorithm": ",".join(runnable), "ranks": ranks},
+                        launcher.train, ranks, *options_of_worker(args, model, runnable)))
                     progress.advance(task)
     return starts
 
 
 def run(args):
     launcher = Launcher(args.build)
+    launcher.require(launcher.bfrun)
     about = versions(launcher.bfrun, args)
-    starts = measure(args, launcher)
-    not_run = merge_not_run(starts) + [
+    attempts = Attempts()
+    starts = measure(args, launcher, attempts)
+    not_run = attempts.not_run() + merge_not_run(starts) + [
         {"algorithm": name, "not_run": refused(name)} for name in args.algorithms if refused(name)]
     records = merge_train_starts(starts)
     output.show(args, about, report.train_tables(records), not_run, records, report.write_training)
+    return attempts.code

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from bfbench import hosts, launch, operations, versions
+from bfbench import hosts, launch, operations, train, versions
 from bfbench.__main__ import main
 from bfbench.records import FIGURES
 from image_files import idx_files
@@ -167,3 +167,78 @@ def test_images_that_are_not_there(tmp_path, capsys):
                             ((str(folder), "--batch-size", "100"), "found 21")):
         assert main(["ddp", "--build", BUILD, "--data", *words]) == 1
         assert expected in capsys.readouterr().err
+
+
+FAILED = launch.LaunchFailed("a long story", "RuntimeError: why")
+
+
+def failing_where(monkeypatch, name, fails):
+    """Jobs of which those fail for which `fails(times it was called, its words)`, which returns the
+    error."""
+    usual, calls = getattr(launch.Launcher, name), []
+
+    def job(self, *words):
+        calls.append(words)
+        error = fails(len(calls), words)
+        if error:
+            raise error
+        return usual(self, *words)
+    monkeypatch.setattr(launch.Launcher, name, job)
+
+
+def left_behind(tmp_path, code, *words):
+    file = tmp_path / "left.json"
+    assert main([*words, "--build", BUILD, "--json", str(file), "--report", str(tmp_path / "left")]
+                ) == code
+    assert (tmp_path / "left" / "report.html").exists()
+    return json.loads(file.read_text())
+
+
+SHORT_NORMS = ("syncbn", "--batches", "4", "--hidden", "3", "--seconds", "0.01")
+
+
+def test_a_number_of_ranks_that_fails_leaves_the_others(tmp_path, monkeypatch, capsys):
+    # Three ranks are no two on each machine.
+    monkeypatch.setenv("BLUEFOG_NODES_PER_MACHINE", "2")
+    found = left_behind(tmp_path, 1, *SHORT_NORMS, "--starts", "1", "--ranks", "3,2")
+    assert {record["ranks"] for record in found["records"]} == {2}
+    assert "BLUEFOG_NODES_PER_MACHINE" in not_run(found, op="batch norm", ranks=3)
+    said = capsys.readouterr()
+    assert "not run: batch norm at 3 ranks" in said.out and "ended with code" in said.err
+
+
+def test_later_starts_that_fail_or_are_interrupted_leave_the_first(tmp_path, monkeypatch):
+    for error, code, where in ((FAILED, 1, {"ranks": 1}), (KeyboardInterrupt(), 130,
+                                                           {"op": "the rest"})):
+        with monkeypatch.context() as patch:
+            failing_where(patch, "worker", lambda count, _: error if count > 1 else None)
+            found = left_behind(tmp_path, code, *SHORT_NORMS, "--ranks", "1", "--starts", "3")
+        assert [len(record["starts_us"]) for record in found["records"]] == [1, 1, 1]
+        assert not_run(found, **where) == ("RuntimeError: why" if code == 1 else "interrupted")
+
+
+def test_a_side_that_fails_leaves_the_other(tmp_path, monkeypatch):
+    failing_where(monkeypatch, "worker", lambda _, words: FAILED if "ddp" in words else None)
+    found = left_behind(tmp_path, 1, "ddp", "--ranks", "1", "--data", str(idx_files(tmp_path)),
+                        "--batch-size", "2", "--accumulation", "2", "--starts", "1")
+    assert [record["algorithm"] for record in found["records"]] == ["gradient_allreduce"]
+    assert not_run(found, algorithm="ddp", ranks=1) == "RuntimeError: why"
+
+
+def test_operations_of_one_number_of_ranks_may_fail(tmp_path, monkeypatch):
+    failing_where(monkeypatch, "own_and_mpi", lambda _, words: FAILED if words[0] == 2 else None)
+    found = left_behind(tmp_path, 1, "ops", "--ranks", "2,1", "--sizes", "4", "--seconds", "0.01",
+                        "--starts", "1", "--without", "gloo")
+    assert {record["ranks"] for record in found["records"]} == {1}
+    assert not_run(found, peer="bluefog_cpp and Open MPI", ranks=2) == "RuntimeError: why"
+
+
+def test_a_peer_that_cannot_be_imported_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "decent_dp.py").write_text("raise ImportError('no such symbol')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    train.refused.cache_clear()
+    assert train.refused("decent_dp") == (
+        "decent-dp cannot be imported: ImportError: no such symbol")
+    train.refused.cache_clear()
+    assert train.refused("ddp") == ""

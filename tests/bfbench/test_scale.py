@@ -12,6 +12,7 @@ import torch
 
 from bfbench import hosts, scale, scale_model
 from bfbench.__main__ import main
+from bfbench.launch import LaunchFailed
 from bfbench.link_rate import find_rate
 from bfbench.scale_model import Costs
 from bfbench.sleeping_model import SleepingModel, grouped
@@ -214,3 +215,27 @@ def test_a_run(tmp_path, capsys):
     assert [r["not_run"] for r in found["not_run"]] == [scale.FLAT_HERE]
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "scale_0.png"]
     assert main(["diff", str(file), str(file)]) == 0
+
+
+def test_hosts_that_fail_leave_the_others(tmp_path, monkeypatch, capsys):
+    """Also where nobody answers the search for a rate."""
+    def job(self, count, compute, mbit, algorithms, *options):
+        if count == 4 or compute == "real":
+            raise LaunchFailed("a long story", f"RuntimeError: {count}, {compute}")
+        return [on_hosts(name, ranks=count, cpu_sec_per_step=1.0, communication_cpu_sec=0.0)
+                for name in ("none", "ddp")] + [
+            {"alpha_us": 5.0, "beta_ns_per_byte": 2.0, "hosts": count}]
+    monkeypatch.setattr(scale.Measurement, "job", job)
+    monkeypatch.setattr(scale.Measurement, "profile", lambda self: PROFILE)
+    monkeypatch.setattr(hosts, "why_none", lambda: "")
+    file = tmp_path / "records.json"
+    words = ["scale", "--build", BUILD, "--json", str(file), "--algorithms", "ddp", "--hosts", "2,4"]
+    assert main([*words, "--compute", "sleep,real", "--rate", "100"]) == 1
+    found = json.loads(file.read_text())
+    assert {r["ranks"] for r in found["records"] if not r["simulated"]} == {2}
+    assert any(r["simulated"] for r in found["records"])
+    assert [r["not_run"] for r in found["not_run"]] == [
+        f"RuntimeError: {count}, {compute}" for count, compute in ((4, "sleep"), (2, "real"),
+                                                                  (4, "real"))]
+    assert main([*words, "--compute", "real"]) == 1
+    assert "not run: search for a rate, compute: real: RuntimeError: 4, real" in capsys.readouterr().out

@@ -59,6 +59,8 @@ def test_the_line_that_says_why():
     assert last_words_of("noise\n[rank1]:   File \"x\"\n[rank1]: a.b.StateError: no\nprterun: ended\n"
                          ) == "a.b.StateError: no"
     assert last_words_of("RuntimeError: first\nbfrun: rank 0 exited\n") == "RuntimeError: first"
+    assert last_words_of("[rank0]: a.errors.InvalidArgument: no\nbfrun: rank 0 exited\n") == (
+        "a.errors.InvalidArgument: no")
     assert last_words_of("killed\n\n") == "killed"
     assert last_words_of("") == "it said nothing"
 
