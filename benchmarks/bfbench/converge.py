@@ -12,6 +12,7 @@ from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
 from bfbench.options import (add_output_files, add_rank_list, choice_list, positive, whole,
                              whole_list)
+from bfbench.records import count_text
 from bfbench.shards import IID
 from bfbench.versions import versions
 
@@ -69,7 +70,7 @@ def measure(args, launcher, attempts):
         task = progress.add_task("training", total=len(args.seeds) * len(args.ranks))
         for ranks in args.ranks:
             for seed in args.seeds:
-                progress.update(task, description=f"{ranks} ranks, seed {seed}")
+                progress.update(task, description=f"{count_text(ranks, 'rank')}, seed {seed}")
                 words = ["--runs", json.dumps(runs_of(args, seed)), "--data", args.data, "--lr",
                          args.lr]
                 for name in ("steps", "batch_size", "train_images", "test_images"):

@@ -7,7 +7,7 @@ from bfbench import images, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
 from bfbench.options import add_output, add_rank_list, positive, whole
-from bfbench.records import merge_train_starts
+from bfbench.records import count_text, merge_train_starts
 from bfbench.train import MODELS
 from bfbench.versions import versions
 
@@ -41,7 +41,7 @@ def check(args):
     per_step = args.batch_size * args.accumulation * max(args.ranks)
     if wanted < per_step:
         raise images.NoImages(f"expected images for at least one step, {per_step} = {args.batch_size} "
-                              f"× {args.accumulation} × {max(args.ranks)} ranks, found {wanted}")
+                              f"× {args.accumulation} × {count_text(max(args.ranks), 'rank')}, found {wanted}")
 
 
 def measure(args, launcher, attempts):
@@ -53,7 +53,7 @@ def measure(args, launcher, attempts):
                 start = []
                 starts.append(start)
                 for way in WAYS:
-                    progress.update(task, description=f"{way}, {ranks} ranks")
+                    progress.update(task, description=f"{way}, {count_text(ranks, 'rank')}")
                     start += attempts.make({"algorithm": way, "ranks": ranks}, launcher.worker,
                                            "ddp_worker", ranks, "--algorithm", way,
                                            *options_of_worker(args))

@@ -10,7 +10,7 @@ from bfbench import hosts, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
 from bfbench.options import add_output, add_rank_list, positive, seconds, whole, whole_list
-from bfbench.records import add_peer_ratios, merge_not_run, merge_starts, with_link_as_limit
+from bfbench.records import add_peer_ratios, count_text, merge_not_run, merge_starts, with_link_as_limit
 from bfbench.versions import versions
 
 PRESETS = {
@@ -67,7 +67,7 @@ def measure(args, places, sizes, attempts):
                 start = []
                 starts.append(start)
                 for side in sides:
-                    progress.update(task, description=f"{ranks} ranks, {side.replace('_', ' ')}")
+                    progress.update(task, description=f"{count_text(ranks, 'rank')}, {side.replace('_', ' ')}")
                     start += measure_side(args, launcher, side, ranks, sizes, attempts)
                     progress.advance(task)
     return starts

@@ -4,6 +4,7 @@ import json
 
 from rich.console import Console
 
+from bfbench.records import count_text
 from bfbench.versions import text_of
 
 WIDTH_OF_FILES = 175
@@ -24,7 +25,7 @@ def show(args, about, tables, not_run, records, write_report):
         screen.print(table)
     for item in not_run:
         what = " ".join(str(item[name]) for name in ("peer", "op", "algorithm") if name in item)
-        ranks = f" at {item['ranks']} ranks" if "ranks" in item else ""
+        ranks = f" at {count_text(item['ranks'], 'rank')}" if "ranks" in item else ""
         screen.print(f"not run: {what}{ranks}: {item['not_run']}", markup=False)
     if args.json:
         args.json.write_text(json.dumps(

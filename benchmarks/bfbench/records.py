@@ -8,6 +8,11 @@ LIMITS = ("memcpy", "link")
 FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
 
 
+def count_text(count, what):
+    """As in "1 rank", "2 ranks"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def merge_starts(starts):
     """One record for each measurement: medians over the starts, and each start's median.
 

@@ -12,7 +12,7 @@ from matplotlib import pyplot  # noqa: E402
 from rich import box  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from bfbench.records import LIMITS  # noqa: E402
+from bfbench.records import LIMITS, count_text  # noqa: E402
 
 def columns_of(records):
     limit = "× memcpy" if all(record["hosts"] == 1 for record in records) else "× link"
@@ -65,7 +65,7 @@ def make_table(title, columns, rows):
 
 def ranks_text(record):
     several = f" on {record['hosts']} hosts" if record["hosts"] > 1 else ""
-    return f"{record['ranks']} ranks{several}"
+    return f"{count_text(record['ranks'], 'rank')}{several}"
 
 
 def titled_rows(records):
@@ -78,6 +78,14 @@ def tables(records):
         yield make_table(title, columns_of(records), rows)
 
 
+def colours_of(count):
+    """As many colours, no two alike."""
+    for name in ("tab10", "tab20"):
+        if count <= matplotlib.colormaps[name].N:
+            return matplotlib.colormaps[name].colors[:count]
+    return [matplotlib.colormaps["turbo"](index / (count - 1)) for index in range(count)]
+
+
 def chart_by_size(records, ranks):
     """Time against size, one line for each operation."""
     figure, axes = pyplot.subplots(figsize=(9, 6))
@@ -86,12 +94,13 @@ def chart_by_size(records, ranks):
         if record["ranks"] == ranks:
             lines.setdefault((record["peer"], record["op"]), []).append(
                 (record["bytes"], record["median_us"]))
-    for (peer, op), points in lines.items():
-        style = "k--" if peer in LIMITS else "-" if peer == "bluefog_cpp" else ":"
+    for colour, ((peer, op), points) in zip(colours_of(len(lines)), lines.items()):
+        style = "--" if peer in LIMITS else "-" if peer == "bluefog_cpp" else ":"
         axes.plot(*zip(*sorted(points)), style, marker="o", markersize=3,
+                  color="black" if peer in LIMITS else colour,
                   label=op if peer in LIMITS else f"{peer}: {op}")
     axes.set(xscale="log", yscale="log", xlabel="bytes per rank", ylabel="time in µs",
-             title=f"{ranks} ranks: median time of a call, slowest rank")
+             title=f"{count_text(ranks, 'rank')}: median time of a call, slowest rank")
     axes.grid(True, which="major", alpha=0.3)
     axes.legend(fontsize=7)
     figure.tight_layout()
@@ -105,13 +114,14 @@ def chart_of_bars(records, bytes_):
     names = list(dict.fromkeys(f"{r['peer']}: {r['op']}" for r in chosen))
     ranks = sorted({r["ranks"] for r in chosen})
     width = 0.8 / max(len(names), 1)
-    for index, name in enumerate(names):
+    for index, (name, colour) in enumerate(zip(names, colours_of(len(names)))):
         points = {r["ranks"]: 2 * r["algbw_gbps"] for r in chosen
                   if f"{r['peer']}: {r['op']}" == name}
         axes.bar([place + index * width for place in range(len(ranks))],
-                 [points.get(n, 0) for n in ranks], width, label=name)
+                 [points.get(n, 0) for n in ranks], width, label=name,
+                 color=colour)
     axes.set_xticks([place + 0.4 - width / 2 for place in range(len(ranks))],
-                    [f"{n} ranks" for n in ranks])
+                    [count_text(n, "rank") for n in ranks])
     axes.set(ylabel="effective bandwidth 2 · size / time in GB/s", title=size_text(bytes_))
     axes.grid(True, axis="y", alpha=0.3)
     axes.legend(fontsize=7)
@@ -137,7 +147,7 @@ def train_groups(records):
     for record in records:
         key = (record["model"], record["ranks"], record["batch_size"], record["image_size"])
         by_group.setdefault(key, []).append(record)
-    return {f"{model}, {ranks} ranks, batch {batch}, {side}×{side}": group
+    return {f"{model}, {count_text(ranks, 'rank')}, batch {batch}, {side}×{side}": group
             for (model, ranks, batch, side), group in by_group.items()}
 
 
@@ -212,7 +222,7 @@ img { max-width: 100% } caption { text-align: left; font-weight: bold }
 {% for caption, rows in tables %}<table><caption>{{ caption }}</caption><tr>
 {% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>
-{% endfor %}{% for item in not_run %}<p>Not run: {{ item.peer }} {{ item.op }} {{ item.algorithm }}{% if item.ranks %} at {{ item.ranks }} ranks{% endif %}: {{ item.not_run }}</p>
+{% endfor %}{% for item in not_run %}<p>Not run: {{ item.peer }} {{ item.op }} {{ item.algorithm }}{% if item.ranks %} at {{ count_text(item.ranks, "rank") }}{% endif %}: {{ item.not_run }}</p>
 {% endfor %}</body></html>
 """, autoescape=True)
 
@@ -229,7 +239,7 @@ def write_files(folder, title, versions, not_run, named_charts, rows_by_title, c
         images.append(base64.b64encode(png.getvalue()).decode())
     (folder / "report.html").write_text(
         PAGE.render(title=title, versions=versions, not_run=not_run, images=images,
-                    tables=rows_by_title, columns=columns), encoding="utf-8")
+                    tables=rows_by_title, columns=columns, count_text=count_text), encoding="utf-8")
 
 
 def write_operations(folder, versions, records, not_run):
@@ -249,7 +259,7 @@ def norm_rows(records, ranks):
 
 
 def norm_titled_rows(records):
-    return [(f"{ranks} ranks, forward and backward of float32", norm_rows(records, ranks))
+    return [(f"{count_text(ranks, 'rank')}, forward and backward of float32", norm_rows(records, ranks))
             for ranks in sorted({record["ranks"] for record in records})]
 
 
@@ -267,7 +277,7 @@ def chart_of_norms(records, ranks):
     for peer, points in lines.items():
         axes.plot(*zip(*points), marker="o", label=peer)
     axes.set(xlabel="batch × channels", ylabel="time in µs", yscale="log",
-             title=f"{ranks} ranks: batch normalisation, forward and backward")
+             title=f"{count_text(ranks, 'rank')}: batch normalisation, forward and backward")
     axes.tick_params(axis="x", rotation=30)
     axes.grid(True, axis="y", alpha=0.3)
     axes.legend()
@@ -290,8 +300,8 @@ def converge_groups(records):
     by_group = {}
     for record in records:
         shards = "IID" if record["shards"] == "iid" else f"Dirichlet({record['shards']})"
-        title = (f"{record['data']}, {record['ranks']} ranks, {shards} shards, {record['steps']} "
-                 f"steps of {record['batch_size']}, {len(record['seeds'])} seeds")
+        title = (f"{record['data']}, {count_text(record['ranks'], 'rank')}, {shards} shards, {record['steps']} "
+                 f"steps of {record['batch_size']}, {count_text(len(record['seeds']), 'seed')}")
         by_group.setdefault(title, []).append(record)
     return by_group
 

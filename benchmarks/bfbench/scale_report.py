@@ -2,7 +2,8 @@
 
 from matplotlib import pyplot
 
-from bfbench.report import make_table, write_files
+from bfbench.records import count_text
+from bfbench.report import colours_of, make_table, write_files
 
 COLUMNS = ("peer", "algorithm", "graph", "hosts", "ranks", "img/sec", "efficiency", "step p50 ms",
            "p95 ms", "communication's CPU ms", "compute ÷ CPU", "model says")
@@ -27,7 +28,8 @@ def kind_text(record):
     compute = "emulated compute (slept)" if record["emulated"] else "real compute"
     return (f"{record['model']}, batch {record['batch_size']}, "
             f"{record['image_size']}×{record['image_size']}, {compute}, links of "
-            f"{record['rate_mbit']:.0f} Mbit/s, {record['ranks'] // record['hosts']} ranks per host")
+            f"{record['rate_mbit']:.0f} Mbit/s, "
+            f"{count_text(record['ranks'] // record['hosts'], 'rank')} per host")
 
 
 def groups(records):
@@ -87,8 +89,8 @@ def lines_of(group):
 
 
 def draw(axes, group, figure):
-    for index, (name, (measured, simulated)) in enumerate(lines_of(group).items()):
-        colour = f"C{index}"
+    lines = lines_of(group)
+    for colour, (name, (measured, simulated)) in zip(colours_of(len(lines)), lines.items()):
         axes.plot([r["ranks"] for r in measured], [r[figure] for r in measured], "o-", color=colour,
                   label=name)
         axes.plot([r["ranks"] for r in simulated], [r[figure] for r in simulated], "--",

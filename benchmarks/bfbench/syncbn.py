@@ -7,7 +7,7 @@ from bfbench import output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import Launcher
 from bfbench.options import add_output, add_rank_list, seconds, whole_list
-from bfbench.records import merge_starts
+from bfbench.records import count_text, merge_starts
 from bfbench.versions import versions
 
 PEER = "torch's formulas (gloo)"
@@ -30,7 +30,7 @@ def measure(args, launcher, attempts):
         task = progress.add_task("measuring", total=args.starts * len(args.ranks))
         for _ in range(args.starts):
             for ranks in args.ranks:
-                progress.update(task, description=f"{ranks} ranks")
+                progress.update(task, description=f"{count_text(ranks, 'rank')}")
                 starts.append(attempts.make(
                     {"op": "batch norm", "ranks": ranks}, launcher.worker, "syncbn_worker", ranks, "--batches", ",".join(map(str, args.batches)),
                     "--hidden", ",".join(map(str, args.hidden)), "--seconds", args.seconds))

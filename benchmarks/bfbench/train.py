@@ -11,7 +11,7 @@ from bfbench import output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
-from bfbench.records import merge_not_run, merge_train_starts
+from bfbench.records import count_text, merge_not_run, merge_train_starts
 from bfbench.versions import versions
 
 MODELS = ("cnn", "vit", "resnet18", "resnet50", "resnet101", "resnext50_32x4d", "resnext101_32x8d")
@@ -79,7 +79,7 @@ def measure(args, launcher, attempts):
         for _ in range(args.starts):
             for model in args.models:
                 for ranks in args.ranks:
-                    progress.update(task, description=f"{model}, {ranks} ranks")
+                    progress.update(task, description=f"{model}, {count_text(ranks, 'rank')}")
                     starts.append(attempts.make(
                         {"op": model, "algorithm": ",".join(runnable), "ranks": ranks},
                         launcher.train, ranks, *options_of_worker(args, model, runnable)))

@@ -72,8 +72,8 @@ def test_peers_that_fail_or_are_left_out_are_listed(tmp_path, monkeypatch, capsy
     found, _, page = run(tmp_path, "ops", "--ranks", "1", "--sizes", "4", "--seconds", "0.01")
     assert not_run(found, peer="gloo") == "RuntimeError: no network"
     assert not_run(found, peer="Open MPI") == "needs at least 2 ranks that MPI started"
-    assert "RuntimeError: no network" in page
-    assert "not run: gloo at 1 ranks: RuntimeError: no network" in capsys.readouterr().out
+    assert "gloo   at 1 rank: RuntimeError: no network" in page
+    assert "not run: gloo at 1 rank: RuntimeError: no network" in capsys.readouterr().out
     assert {item["not_run"] for item in operations.never_run(
         operations_arguments("--without", "gloo"), [])} >= {"left out by --without gloo"}
 
