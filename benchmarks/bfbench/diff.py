@@ -48,9 +48,10 @@ def load(path):
 
 def check(record):
     """Every figure is a time: what is none would end the comparison later."""
+    what = " ".join(map(str, key_of(record)))
     for name, value, starts in figures(record):
         if not starts or not all(0 < each < math.inf for each in (value, *starts)):
-            raise ValueError(f"'{' '.join(map(str, key_of(record)))}', whose {name} is no time above 0")
+            raise ValueError(f"'{what}', whose {name} is no time above 0")
 
 
 def key_of(record):
