@@ -106,7 +106,7 @@ def without(name):
 
 
 def with_figures(**figures):
-    (record,) = merge_starts([[operation(), ]])
+    (record,) = merge_starts([[operation()]])
     return [{**record, **figures}]
 
 
@@ -115,7 +115,7 @@ def with_figures(**figures):
     (with_figures(starts_us=[0, 0]), "whose p50 is no time above 0"),
     (with_figures(starts_us=[]), "whose p50 is no time above 0"),
     (with_figures(median_us="x"), "TypeError"), (with_figures(ranks=[2]), "TypeError"),
-    (merge_train_starts([[training()]]) + [{"algorithm": "x", "sec_per_iter": 5}], "AttributeError")))
+    ([{**merge_train_starts([[training()]])[0], "sec_per_iter": 5}], "AttributeError")))
 def test_broken_files_are_said_in_a_line(records, said, tmp_path, capsys):
     broken, whole = file_of(tmp_path / "broken", records), file_of(tmp_path / "whole")
     for words in ((broken, whole), (whole, broken)):
