@@ -144,7 +144,9 @@ def test_training_without_communication_is_always_measured():
     assert records[2]["communication_cpu_sec"] == 0.5
 
 
-def test_hierarchical_alone_of_one_rank_a_host_is_not_run(tmp_path, capsys):
+def test_hierarchical_alone_of_one_rank_a_host_is_not_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(scale, "measure", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(hosts, "why_none", lambda: "")
     file = tmp_path / "records.json"
     assert main(["scale", "--build", BUILD, "--json", str(file), "--algorithms", "hierarchical"]) == 0
     assert f"not run: hierarchical: {scale.FLAT_HERE}" in capsys.readouterr().out
