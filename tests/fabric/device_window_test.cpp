@@ -184,28 +184,48 @@ TEST(DeviceWindow, GetFindsWhatWasPublished) {
   ranks.at_least = 2;
   ranks.layouts = {Layout::OneHost, Layout::TwoHosts};
   on_device_ranks(ranks, [](DeviceRank& rank) {
-    const int own = rank.context.rank();
     const NeighborPlan plan = ring(rank.context);
-    const BufferView tensor = rank.upload(small_integers(Dtype::Float32, 9, own));
+    const auto value_of = [](int r, int round) {
+      return small_integers(Dtype::Float32, 9, r + 3 * round);
+    };
+    const BufferView tensor = rank.upload(value_of(rank.context.rank(), 0));
     const auto window = Window::create(rank.context, tensor, plan);
-    const int source = plan.sources.front().rank;
-    const auto expect_got = [&](const Values& expected) {
+    const gpu::StreamHandle other = rank.cuda.make_stream();
+    const auto change = [&](int round) {
+      const BufferView changed = rank.upload(value_of(rank.context.rank(), round), other);
+      rank.cuda.copy(tensor.data, changed.data, tensor.bytes(), other);
+      rank.cuda.synchronize(other);
+      ops::barrier(rank.context);
+    };
+    const auto expect_got = [&](int round) {
       window->get();
+      const int source = plan.sources.front().rank;
       const BufferView found = rank.upload(Values(Dtype::Float32, 9));
       window->update(
           {.weights = {{.self_weight = 0.0, .sources = {{.rank = source}}}}, .output = found});
-      EXPECT_EQ(rank.download(found), expected);
-      ops::barrier(rank.context);
+      EXPECT_EQ(rank.download(found), value_of(source, round));
     };
-    expect_got(small_integers(Dtype::Float32, 9, source));
-
-    const gpu::StreamHandle other = rank.cuda.make_stream();
-    const BufferView changed = rank.upload(small_integers(Dtype::Float32, 9, own + 3));
-    rank.cuda.synchronize(rank.stream);
-    rank.cuda.copy(tensor.data, changed.data, tensor.bytes(), other);
-    window->publish(other);
+    change(1);
+    if (rank.context.rank() == 0) {
+      expect_got(0);
+    }
     ops::barrier(rank.context);
-    expect_got(small_integers(Dtype::Float32, 9, source + 3));
+    window->publish();
+    ops::barrier(rank.context);
+    expect_got(1);
+    change(2);
+    window->get();
+    ops::barrier(rank.context);
+    expect_got(2);
+    change(3);
+    window->put(tensor);
+    ops::barrier(rank.context);
+    expect_got(3);
+    change(4);
+    window->fill(ops::WindowFill::OwnValue);
+    ops::barrier(rank.context);
+    expect_got(4);
+    ops::barrier(rank.context);
     window->free();
   });
 }
