@@ -37,7 +37,8 @@ const WindowMemory* WindowCore::reachable(int rank, std::string_view call) {
     return nullptr;
   }
   if (memory->is_freed()) {  // before it ended, if it has: it had finished
-    throw WindowGone(rank, fmt::format("{}: rank {} has freed or destroyed it", where(call), rank));
+    throw WindowGone(rank, fmt::format("{}: rank {} has freed or destroyed it, or has ended",
+                                       where(call), rank));
   }
   if (const auto obituary = hub_->obituary(rank)) {
     throw PeerFailure(rank, fmt::format("{}, rank {}: {}", where(call), rank, *obituary));

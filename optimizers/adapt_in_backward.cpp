@@ -28,6 +28,7 @@ void AdaptInBackward::begin() {
 }
 
 void AdaptInBackward::on_ready(std::size_t bucket, std::size_t segment) {
+  forget_lost_step();
   if (!communicates_ || phase_ == Phase::Late) {
     return;
   }

@@ -56,6 +56,11 @@ class Algorithm {
   /// calls made or refused.
   void when_round_fails(std::function<void()> then) { on_failed_round_ = std::move(then); }
 
+  /// Whether the last backward pass has failed, and with it the step that would follow it: that one
+  /// has been counted, and its calls were made or refused. Until the next backward pass.
+  [[nodiscard]] bool has_lost_step() const noexcept { return has_lost_step_; }
+  void forget_lost_step() noexcept { has_lost_step_ = false; }
+
   /// Whether a backward pass has begun a round that waits for its step.
   [[nodiscard]] virtual bool has_begun_round() const noexcept { return false; }
   /// Forgets it; its other calls have been refused. Afterwards nothing of it writes into parameters
@@ -94,16 +99,18 @@ class Algorithm {
   virtual void restart() {}
 
  protected:
-  void note_failed_round() const {
+  void note_failed_round() {
     if (on_failed_round_) {
       on_failed_round_();
     }
+    has_lost_step_ = true;
   }
 
   std::vector<Bucket>& buckets_;
 
  private:
   std::function<void()> on_failed_round_;
+  bool has_lost_step_ = false;
 };
 
 }  // namespace bluefog::optimizers

@@ -32,6 +32,7 @@ void DistributedOptimizer::step() { state_->step(); }
 at::Tensor DistributedOptimizer::step(const Closure& closure) { return state_->step(closure); }
 
 void DistributedOptimizer::zero_grad() {
+  forget_lost_step();
   if (!state_->sums_gradients() && !state_->algorithm_->zero_gradients()) {
     state_->optimizer_.zero_grad();
   }
@@ -55,6 +56,8 @@ void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check
 void DistributedOptimizer::set_averaging(Averaging averaging) { state_->set_averaging(averaging); }
 
 void DistributedOptimizer::skip_steps(std::int64_t count) { state_->skip_steps(count); }
+
+void DistributedOptimizer::forget_lost_step() { state_->algorithm_->forget_lost_step(); }
 
 void DistributedOptimizer::restart() { state_->restart(); }
 

@@ -77,6 +77,8 @@ class DistributedOptimizer {
   ///   now requires gradients.
   /// @throws MismatchError, PeerFailure, TimeoutError: what went wrong between ranks, as when one
   ///   of them has run out of batches.
+  /// @throws StateError, without a call, after a backward pass that has failed in its communication:
+  ///   the step has failed with it, and counts. Another backward pass or `zero_grad` begins the next.
   void step();
 
   /// The same with gradients from `closure`, which evaluates the model and its gradients and
@@ -135,7 +137,12 @@ class DistributedOptimizer {
 
   /// Takes no part in the step that all ranks make next, as where there is no batch for it: the
   /// others hear `reason` in theirs. It counts as made. Local; nothing is stepped.
+  /// Nothing after a backward pass that has failed in its communication.
   void refuse_step(std::string_view reason);
+
+  /// What `zero_grad` does about a backward pass that has failed in its communication, for callers that
+  /// clear gradients themselves: the next step is another one.
+  void forget_lost_step();
 
   /// Calls of `step`, and those among them that communicated; failed ones included, so that ranks
   /// which do not hear of a failure and those that do go on with the same round.

@@ -188,11 +188,19 @@ const Round* DistributedOptimizer::State::begin_in_backward() {
 // It counts whether or not it fails, on every rank: some ranks may not hear of a failure, and all go
 // on with the same round.
 void DistributedOptimizer::State::step() {
+  if (algorithm_->has_lost_step()) {
+    algorithm_->forget_lost_step();
+    throw StateError(fmt::format(
+        "rank {}, step: expected a backward pass since the one that failed, and this step with it on "
+        "all ranks; found none",
+        context_->rank()));
+  }
   is_stepping_ = true;
   try {
     take_step();
   } catch (...) {
     end_step();
+    algorithm_->forget_lost_step();
     throw;
   }
   end_step();
@@ -207,6 +215,10 @@ void DistributedOptimizer::State::end_step() {
 }
 
 void DistributedOptimizer::State::refuse_step(std::string_view reason) {
+  if (algorithm_->has_lost_step()) {
+    algorithm_->forget_lost_step();  // the others have been told
+    return;
+  }
   for (std::size_t due = calls_due(); due > 0; --due) {
     context_->engine().refuse(reason);
   }

@@ -30,6 +30,7 @@ GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buck
 }
 
 void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
+  forget_lost_step();
   try {
     if (communicates_ && phase_ != Phase::Backward) {
       phase_ = Phase::Backward;
@@ -184,6 +185,12 @@ bool GradientAllreduce::zero_gradients() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     buckets_[b].zero_gradients();
     std::ranges::fill(has_gradient_[b], 0);
+    for (std::size_t i = 0; i < buckets_[b].segments().size(); ++i) {
+      at::Tensor& gradient = buckets_[b].segments()[i].parameter.mutable_grad();
+      if (gradient.defined() && !is_placed(buckets_[b], i)) {
+        gradient.reset();  // of a backward pass before the optimizer was wrapped
+      }
+    }
   }
   return true;
 }

@@ -238,6 +238,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
   void fail_calls_on_dead_peers();
   void tell_attendant_of_dead_peers();
+  /// Words about what `rank` has begun in related contexts; empty if nothing is known of.
+  [[nodiscard]] std::string ahead_elsewhere(int rank) const;
   [[nodiscard]] std::string awaited_text(const Operation& operation) const;
   void warn_of_stall(const Operation& operation, std::chrono::milliseconds waited) const;
   [[nodiscard]] std::exception_ptr timeout_error(const Operation& operation) const;

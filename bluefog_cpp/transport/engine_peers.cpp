@@ -222,9 +222,10 @@ void Engine::fail_calls_on_dead_peers() {
     Operation* const operation = active.operation;
     if (const auto [rank, obituary] = find_dead(*operation); rank >= 0) {
       fail(*operation, std::make_exception_ptr(PeerFailure(
-                           rank, fmt::format("rank {}, {}, {}: waited for rank {}, but {}",
+                           rank, fmt::format("rank {}, {}, {}: waited for rank {}, but {}{}",
                                              parts_.rank, call_text(operation->call_.index),
-                                             operation->envelope().describe(), rank, obituary))));
+                                             operation->envelope().describe(), rank, obituary,
+                                             ahead_elsewhere(rank)))));
     }
   }
 }
@@ -251,8 +252,8 @@ bool Engine::has_dead_peer() {
 
 std::string Engine::call_ahead(int peer) {
   const Lock lock(mutex_, std::try_to_lock);  // two engines may ask each other
-  Transport* const route = parts_.routes[static_cast<std::size_t>(peer)];
-  if (!lock || closed_ || route == nullptr) {
+  Transport* const route = lock ? parts_.routes[static_cast<std::size_t>(peer)] : nullptr;
+  if (route == nullptr) {
     return {};
   }
   try {  // nobody may have looked, in a context that makes no call now
@@ -271,6 +272,10 @@ std::string Engine::call_ahead(int peer) {
     return {};
   }
   return fmt::format("{}, {}", call_text(call), name_of(kind));
+}
+
+std::string Engine::ahead_elsewhere(int rank) const {
+  return parts_.relatives ? parts_.relatives->ahead_elsewhere(rank, *this) : std::string();
 }
 
 std::string Engine::awaited_text(const Operation& operation) const {
@@ -297,7 +302,7 @@ std::string Engine::awaited_text(const Operation& operation) const {
       text += fmt::format(
           "{}{} rank {} ({}{})", text.empty() || text.ends_with(", ") ? "" : "; ", role, rank,
           parts_.routes[static_cast<std::size_t>(rank)]->last_seen(rank),
-          parts_.relatives ? parts_.relatives->ahead_elsewhere(rank, *this) : std::string());
+          ahead_elsewhere(rank));
     }
   };
   add("no message from", blocked->call_.exchange.awaited_sources());

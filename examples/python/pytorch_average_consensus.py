@@ -9,6 +9,7 @@ import torch
 
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
+from counts import at_least
 
 TOPOLOGIES = {
     "exponential": topology_util.ExponentialGraph,
@@ -21,8 +22,8 @@ TOPOLOGIES = {
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-size", type=int, default=100_000, help="elements of the vector")
-    parser.add_argument("--max-iters", type=int, default=100)
+    parser.add_argument("--data-size", type=at_least(1), default=100_000, help="elements of the vector")
+    parser.add_argument("--max-iters", type=at_least(1), default=100)
     parser.add_argument("--topology", choices=TOPOLOGIES, default="exponential")
     parser.add_argument("--dynamic", action="store_true", help="one neighbour a step, by turns")
     parser.add_argument("--asynchronous-mode", action="store_true",

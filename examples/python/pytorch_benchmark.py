@@ -17,6 +17,7 @@ import torch
 import bluefog_cpp.torch as bf
 import devices
 import dist_optimizer
+from counts import at_least
 
 try:
     from torchvision import models
@@ -29,19 +30,16 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="resnet50", help="any classification model of torchvision")
-    parser.add_argument("--batch-size", type=int, default=64, help="images of one rank and step")
-    parser.add_argument("--image-size", type=int, default=224, help="pixels along an edge")
-    parser.add_argument("--num-warmup-batches", type=int, default=10)
-    parser.add_argument("--num-batches-per-iter", type=int, default=10)
-    parser.add_argument("--num-iters", type=int, default=10)
+    parser.add_argument("--batch-size", type=at_least(1), default=64, help="images of one rank and step")
+    parser.add_argument("--image-size", type=at_least(1), default=224, help="pixels along an edge")
+    parser.add_argument("--num-warmup-batches", type=at_least(0), default=10)
+    parser.add_argument("--num-batches-per-iter", type=at_least(1), default=10)
+    parser.add_argument("--num-iters", type=at_least(1), default=10)
     parser.add_argument("--no-cuda", action="store_true",
                         help="accepted: without --device cuda it trains on CPUs")
     devices.add_argument(parser)
     dist_optimizer.add_arguments(parser, more=("pytorch_ddp",))
     arguments = parser.parse_args()
-    for name in ("batch_size", "image_size", "num_batches_per_iter", "num_iters"):
-        if getattr(arguments, name) < 1:
-            parser.error(f"--{name.replace('_', '-')}: expected 1 or more, found {getattr(arguments, name)}")
     known = models.list_models(module=models)
     if arguments.model not in known:
         near = ", ".join(difflib.get_close_matches(arguments.model, known)) or ", ".join(known)

@@ -15,6 +15,7 @@ from torch.nn import functional
 import bluefog_cpp.torch as bf
 import devices
 import dist_optimizer
+from counts import at_least
 from evaluation import evaluate
 
 DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
@@ -24,10 +25,10 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_DATA,
                         help="folder with the four IDX files, plain or .gz")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--test-batch-size", type=int, default=1000)
-    parser.add_argument("--max-batches", type=int, help="of an epoch, for short runs")
+    parser.add_argument("--epochs", type=at_least(0), default=3)
+    parser.add_argument("--batch-size", type=at_least(1), default=64)
+    parser.add_argument("--test-batch-size", type=at_least(1), default=1000)
+    parser.add_argument("--max-batches", type=at_least(1), help="of an epoch, for short runs")
     parser.add_argument("--lr", type=float, default=0.02, help="for one rank; scaled with their number")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--seed", type=int, default=42)

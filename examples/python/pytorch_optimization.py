@@ -7,12 +7,15 @@ with the centralized solution, which is formed from the data of all ranks.
 """
 
 import argparse
+import math
+import pathlib
 
 import networkx
 import torch
 
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
+from counts import at_least
 
 TOPOLOGIES = {
     "exponential": topology_util.ExponentialGraph,
@@ -138,14 +141,19 @@ def parse_arguments():
     parser.add_argument("--task", choices=TASKS, default="linear_regression")
     parser.add_argument("--method", choices=METHODS, nargs="+", default=list(METHODS))
     parser.add_argument("--topology", choices=TOPOLOGIES, default="ring")
-    parser.add_argument("--max-iters", type=int, default=1000)
+    parser.add_argument("--max-iters", type=at_least(1), default=1000)
     parser.add_argument("--lr", type=float, default=0.1)
-    parser.add_argument("--rows", type=int, default=100, help="of each rank's data")
-    parser.add_argument("--columns", type=int, default=10)
+    parser.add_argument("--rows", type=at_least(1), default=100, help="of each rank's data")
+    parser.add_argument("--columns", type=at_least(1), default=10)
     parser.add_argument("--regularization", type=float, default=1e-2)
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--save-plot-file", metavar="FILE", help="a picture of the errors, by matplotlib")
-    return parser.parse_args()
+    parser.add_argument("--save-plot-file", metavar="FILE", type=pathlib.Path,
+                        help="a picture of the errors, by matplotlib")
+    arguments = parser.parse_args()
+    if arguments.save_plot_file and not arguments.save_plot_file.resolve().parent.is_dir():
+        parser.error(f"--save-plot-file: expected a folder that exists, found "
+                     f"{arguments.save_plot_file.parent}")
+    return arguments
 
 
 def set_graph(method, topology):
@@ -186,7 +194,8 @@ def main():
         worst = float(bf.allgather(torch.tensor([errors[method][-1]]), name="errors").max())
         if bf.rank() == 0:
             print(f"{arguments.task}, {method}: {worst:.2e} from the centralized solution after "
-                  f"{arguments.max_iters} iterations", flush=True)
+                  f"{arguments.max_iters} iterations"
+                  f"{'' if math.isfinite(worst) else ': it diverges; try a smaller --lr'}", flush=True)
     if arguments.save_plot_file and bf.rank() == 0:
         draw(errors, arguments.save_plot_file)
 

@@ -18,6 +18,7 @@ import bluefog_cpp.torch as bf
 import cifar
 import devices
 import dist_optimizer
+from counts import at_least
 from evaluation import evaluate
 
 try:
@@ -31,11 +32,11 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, help="folder with the binary files of CIFAR")
-    parser.add_argument("--synthetic", type=int, metavar="N", help="N made-up images in place of CIFAR")
+    parser.add_argument("--synthetic", type=at_least(1), metavar="N", help="N made-up images in place of CIFAR")
     parser.add_argument("--model", choices=("resnet18", "resnet34", "resnet50"), default="resnet18")
-    parser.add_argument("--epochs", type=int, default=90)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--val-batch-size", type=int, default=256)
+    parser.add_argument("--epochs", type=at_least(0), default=90)
+    parser.add_argument("--batch-size", type=at_least(1), default=32)
+    parser.add_argument("--val-batch-size", type=at_least(1), default=256)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--checkpoint", type=pathlib.Path, metavar="FOLDER",
                         help="each rank saves its state here after each epoch")
@@ -51,7 +52,7 @@ def parse_arguments():
                        help="rate that the warm-up starts from; default: the base rate")
     rates.add_argument("--decay-epochs", type=float, nargs="*", default=[30, 60, 80])
     rates.add_argument("--decay", type=float, default=0.1, help="factor at each of these epochs")
-    parser.add_argument("--global-average-period", type=int, default=0, metavar="STEPS",
+    parser.add_argument("--global-average-period", type=at_least(0), default=0, metavar="STEPS",
                         help="every so many steps the average goes over all ranks; 0: never")
     arguments = parser.parse_args()
     if (arguments.data is None) == (arguments.synthetic is None):
@@ -157,7 +158,10 @@ def main():
     sampler = torch.utils.data.distributed.DistributedSampler(train_data, bf.size(), bf.rank(),
                                                               seed=arguments.seed)
     loader = torch.utils.data.DataLoader(cifar.Augmented(train_data), arguments.batch_size,
-                                         sampler=sampler)
+                                         sampler=sampler,
+                                         # One small image alone has no variance to normalise by.
+                                         drop_last=len(sampler) > arguments.batch_size and
+                                         len(sampler) % arguments.batch_size == 1)
     model = small_image_resnet(arguments.model, classes).to(device)
     bf.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = dist_optimizer.wrap(

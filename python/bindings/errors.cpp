@@ -2,6 +2,7 @@
 #include <torch/csrc/Exceptions.h>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
 #include "python/bindings/rethrow.hpp"
@@ -27,6 +28,8 @@ void translate(std::exception_ptr thrown) {
     raise("MismatchError", e.what());
   } catch (const InvalidArgument& e) {
     raise("InvalidArgument", e.what());
+  } catch (const WindowGone& e) {
+    raise("WindowGoneError", e.what(), e.rank());
   } catch (const StateError& e) {
     raise("StateError", e.what());
   } catch (const UnsupportedError& e) {

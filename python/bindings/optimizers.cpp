@@ -177,6 +177,7 @@ void bind_optimizers(py::module_& module) {
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(
           "zero_grad", [](PythonOptimizer& o) { o.distributed->zero_grad(); }, WithoutGil())
+      .def("forget_lost_step", [](PythonOptimizer& o) { o.distributed->forget_lost_step(); })
       .def(
           "drain", [](PythonOptimizer& o) { o.distributed->drain(); }, WithoutGil())
       .def(

@@ -7,11 +7,12 @@
 from bluefog_cpp.errors import (ArgumentTypeError, CudaError, Error, InternalError, InvalidArgument,
                                 LateMismatchError, MismatchError, MpiError, NcclError,
                                 NotInitialized, PeerFailure, StateError, TimeoutError,
-                                TransportError, UncopyableError, UnsupportedError)
+                                TransportError, UncopyableError, UnsupportedError, WindowGoneError)
 
 __version__ = "0.1.0"
 
 __all__ = ["ArgumentTypeError", "CudaError", "Error", "InternalError", "InvalidArgument",
            "LateMismatchError", "MismatchError", "MpiError", "NcclError", "NotInitialized",
            "PeerFailure", "StateError",
-           "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError", "__version__"]
+           "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError", "WindowGoneError",
+           "__version__"]

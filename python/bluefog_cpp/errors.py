@@ -38,6 +38,15 @@ class StateError(Error, RuntimeError):
     """A call that is not possible now."""
 
 
+class WindowGoneError(StateError):
+    """A window of a rank that has freed it, or has ended: that rank has finished, and has not failed."""
+
+    def __init__(self, message: str, rank: int = -1):
+        super().__init__(message)
+        self.rank = rank
+        """The rank that has finished."""
+
+
 class NotInitialized(StateError, ValueError):
     """`init` has not been called, or `shutdown` has."""
 

@@ -122,7 +122,7 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   }
   const WindowMessage& answer = *pending.answer;
   if (answer.kind == WindowMessage::Kind::Gone) {
-    throw WindowGone(peer, fmt::format("{}: rank {} has freed or destroyed it", where(), peer));
+    throw WindowGone(peer, fmt::format("{}: rank {} has freed or destroyed it, or has ended", where(), peer));
   }
   if (answer.kind == WindowMessage::Kind::Failed) {
     throw PeerFailure(peer, fmt::format("{}: {}", where(), answer.text.data()));

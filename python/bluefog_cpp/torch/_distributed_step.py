@@ -187,6 +187,7 @@ class DistributedStep:
     def zero_grad(self) -> bool:
         """Clears the gradients where the algorithm has its own way to; else False."""
         if self.algorithm != "gradient_allreduce":
+            self.core.forget_lost_step()
             return False
         self.core.zero_grad()
         return True

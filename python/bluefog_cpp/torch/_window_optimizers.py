@@ -1,4 +1,5 @@
-"""Optimizers that average through windows: no rank waits for another.
+"""Optimizers that average through windows: no rank waits for another. One that has finished is left out
+by the others, which keep what it has put last.
 
 A step puts (or fetches), combines what has come with the own parameters, and makes the local step with
 the gradient that was taken before. One window for each flat bucket of parameters.
@@ -8,17 +9,18 @@ given back when that has happened on all ranks and the next optimizer is wrapped
 """
 
 import weakref
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 import torch
 
 from bluefog_cpp import _arguments
-from bluefog_cpp.errors import InvalidArgument
+from bluefog_cpp.errors import InvalidArgument, WindowGoneError
 from bluefog_cpp.torch import _steering, _windows
 from bluefog_cpp.torch._collectives import barrier
 from bluefog_cpp.torch._distributed_step import Models
 from bluefog_cpp.torch._optimizers import DistributedOptimizer, wrap
 from bluefog_cpp.torch._plans import Step
+from bluefog_cpp.torch._process import in_neighbor_ranks, out_neighbor_ranks
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._steering import Steering
 
@@ -30,6 +32,7 @@ class WindowOptimizer(DistributedOptimizer):
     """Whether all ranks wait for each other before they combine."""
 
     _own_windows: Dict[str, _windows.Window]
+    _finished: Set[int]
 
     def unregister_window(self) -> None:
         """Collective. Frees the windows; the optimizer makes only local steps from then on."""
@@ -43,6 +46,7 @@ class WindowOptimizer(DistributedOptimizer):
         if prefix is None:
             prefix = f"{type(self).__name__} {number}"
         self._own_windows = {}
+        self._finished = set()
         # They are freed later, together: the collector comes on each rank when it likes.
         end = weakref.finalize(self, _retire, runtime, self._own_windows)
         end.atexit = False
@@ -69,6 +73,22 @@ class WindowOptimizer(DistributedOptimizer):
     def _transfer(self, name: str) -> None:
         raise NotImplementedError
 
+    def _with_those_there(self, call: Callable[[Any], Any], weights: Any, neighbors: List[int]) -> None:
+        """`call(weights)`, without ranks that have finished; None are all `neighbors`, weight 1."""
+        while True:
+            chosen = weights
+            if self._finished:
+                asked = weights if isinstance(weights, dict) else dict.fromkeys(
+                    neighbors if weights is None else weights, 1.0)
+                chosen = {rank: asked[rank] for rank in asked if rank not in self._finished}
+            if chosen == {} and weights != {}:
+                return
+            try:
+                call(chosen)
+                return
+            except WindowGoneError as gone:  # what went to others before goes there again
+                self._finished.add(gone.rank)
+
 
 def _retire(runtime: Runtime, windows: Dict[str, _windows.Window]) -> None:
     for name, window in windows.items():
@@ -83,7 +103,10 @@ class WinPutOptimizer(WindowOptimizer):
     dst_weights = Steering(None, _steering.receivers)
 
     def _transfer(self, name: str) -> None:
-        _windows.win_put(self._own_windows[name].tensor, name, dst_weights=self.dst_weights, require_mutex=True)
+        tensor = self._own_windows[name].tensor
+        self._with_those_there(
+            lambda ranks: _windows.win_put(tensor, name, dst_weights=ranks, require_mutex=True),
+            self.dst_weights, out_neighbor_ranks())
 
 
 class PullGetOptimizer(WindowOptimizer):
@@ -92,7 +115,9 @@ class PullGetOptimizer(WindowOptimizer):
     src_weights = Steering(None, _steering.rank_weights)
 
     def _transfer(self, name: str) -> None:
-        _windows.win_get(name, src_weights=self.src_weights, require_mutex=True)
+        self._with_those_there(
+            lambda ranks: _windows.win_get(name, src_weights=ranks, require_mutex=True),
+            self.src_weights, in_neighbor_ranks())
 
 
 def DistributedWinPutOptimizer(optimizer: torch.optim.Optimizer, model: Models,

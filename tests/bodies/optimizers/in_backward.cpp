@@ -245,6 +245,96 @@ TEST(InBackward, WhatLeavesABackwardPassMayBeAnotherError) {
   });
 }
 
+// A step after a backward pass that has failed would be a call more than the other ranks make.
+void expect_lost_step(DistributedOptimizer& optimizer) {
+  EXPECT_THAT(error_of<StateError>([&] { optimizer.step(); }),
+              HasSubstr("rank 0, step: expected a backward pass since the one that failed"));
+  EXPECT_EQ(optimizer.step_count(), 1);
+}
+
+TEST(InBackward, AfterMeansThatDidNotComeTheStepMakesNoCall) {
+  on_ranks({.at_least = 2, .layouts = {Layout::OneHost}}, [](Context& context) {
+    Bag bag;
+    const at::Tensor x = bag.add("x", filled({3}, 1));
+    torch::optim::SGD sgd(bag.parameters(), 1.0);
+    DistributedOptimizerOptions options;
+    options.algorithm = AlgorithmKind::GradientAllreduce;
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
+    if (context.rank() == 1) {
+      optimizer.refuse_step("no batch");
+    } else {
+      EXPECT_THAT(error_of<PeerFailure>([&] { x.sum().backward(); }), HasSubstr("no batch"));
+      if (context.rank() == 0) {
+        expect_lost_step(optimizer);
+      } else {
+        optimizer.refuse_step("it has failed already");
+      }
+    }
+    optimizer.zero_grad();
+    (x.sum() * context.rank()).backward();
+    optimizer.step();
+    EXPECT_SAME(x, filled({3}, 1 - mean_rank(context)));
+  });
+}
+
+TEST(InBackward, AfterARoundThatCouldNotBeginTheStepMakesNoCall) {
+  on_ranks({.at_least = 2, .at_most = 2, .layouts = {Layout::OneHost}}, [](Context& context) {
+    Bag bag;
+    const at::Tensor x = bag.add("x", filled({3}, 1));
+    torch::optim::SGD sgd(bag.parameters(), 1.0);
+    DistributedOptimizerOptions options =
+        full_averaging(context, AlgorithmKind::AdaptThenCombine);
+    options.step_in_backward = true;
+    const Schedule schedule = *std::exchange(options.schedule, std::nullopt);
+    options.plans = [&](std::int64_t round) {
+      if (context.rank() == 0 && round == 0) {
+        throw StateError("no plan");
+      }
+      return *schedule.plan_for(context.rank(), round);
+    };
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
+    if (context.rank() == 0) {
+      EXPECT_THAT(error_of<StateError>([&] { x.sum().backward(); }), HasSubstr("no plan"));
+      expect_lost_step(optimizer);
+    } else {
+      EXPECT_THAT(error_of<PeerFailure>([&] {
+                    x.sum().backward();
+                    optimizer.step();
+                  }),
+                  HasSubstr("no plan"));
+    }
+    optimizer.zero_grad();
+    {
+      const torch::NoGradGuard no_grad;
+      x.fill_(context.rank());
+    }
+    x.sum().backward();
+    optimizer.step();
+    EXPECT_SAME(x, filled({3}, 0.5 - 1.0));
+  });
+}
+
+TEST(InBackward, ZeroGradClearsWhatWasThereBeforeTheOptimizer) {
+  on_ranks(some_ranks(), [](Context& context) {
+    for (const std::int64_t period : {1, 2}) {
+      Bag bag;
+      const at::Tensor x = bag.add("x", filled({3}, 1));
+      x.sum().backward();
+      torch::optim::SGD sgd(bag.parameters(), 1.0);
+      DistributedOptimizerOptions options;
+      options.algorithm = AlgorithmKind::GradientAllreduce;
+      options.num_steps_per_communication = period;
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
+      optimizer.zero_grad();
+      for (std::int64_t pass = 0; pass < period; ++pass) {
+        x.sum().backward();
+        optimizer.step();
+      }
+      EXPECT_SAME(x, filled({3}, 1.0 - static_cast<double>(period)));
+    }
+  });
+}
+
 TEST(InBackward, OptionsThatDoNotGoTogetherAreRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const Point point(0);

@@ -88,7 +88,16 @@ def test_benchmark_on_two_machines(run, rank, size):
 def test_benchmark_of_wrong_models(run, capfd):
     pytest.importorskip("torchvision")
     assert "there is resnet50" in refusal(run, capfd, "pytorch_benchmark.py", "--model", "resnet5O")
-    assert "expected 1 or more, found 0" in refusal(run, capfd, "pytorch_benchmark.py", "--num-iters", 0)
+    for script, option, value, least in (
+            ("pytorch_benchmark.py", "--num-iters", 0, 1),
+            ("pytorch_benchmark.py", "--num-warmup-batches", -3, 0),
+            ("pytorch_optimization.py", "--max-iters", 0, 1),
+            ("pytorch_average_consensus.py", "--data-size", "x", 1),
+            ("pytorch_resnet.py", "--synthetic", 0, 1), ("pytorch_mnist.py", "--batch-size", 0, 1)):
+        assert (f"{option}: expected a number of {least} or more, found {value}"
+                in refusal(run, capfd, script, option, value))
+    assert "expected a folder that exists" in refusal(
+        run, capfd, "pytorch_optimization.py", "--save-plot-file", "/none/such.png")
 
 
 # ---- pytorch_resnet.py

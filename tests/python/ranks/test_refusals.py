@@ -11,7 +11,7 @@ import bluefog_cpp
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 from conftest import needs
-from simulation import loss_of, model_of
+from simulation import flat, loss_of, model_of, train
 
 
 @pytest.mark.parametrize("call", (
@@ -222,6 +222,38 @@ def test_errors_in_a_backward_pass_keep_their_class(rank, monkeypatch):
         bf.barrier()
     except bluefog_cpp.Error as error:  # who began to wait earlier has given it up
         assert "another context" in str(error)
+
+
+def test_a_step_after_a_backward_pass_that_failed(rank):
+    needs(2)
+    model = model_of(0)
+    optimizer = bf.DistributedGradientAllreduceOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model)
+    if rank == 1:
+        optimizer.refuse_step("no batch")
+    else:
+        with pytest.raises(bluefog_cpp.PeerFailure, match="no batch"):
+            loss_of(model, rank).backward()
+        with pytest.raises(bluefog_cpp.StateError, match="expected a backward pass since"):
+            optimizer.step()
+    train(model, optimizer, rank, 2)
+    assert bf.allgather(flat(model).unsqueeze(0)).unique(dim=0).shape[0] == 1
+
+
+@pytest.mark.parametrize("period", (1, 2))
+def test_zero_grad_clears_what_was_there_before(period, rank):
+    model = torch.nn.Linear(1, 1, bias=False)
+    bf.broadcast_parameters(model.state_dict(), 0)
+    start = model.weight.item()
+    ones = torch.ones(1, 1)
+    model(ones).sum().backward()
+    optimizer = bf.DistributedGradientAllreduceOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0), model, num_steps_per_communication=period)
+    optimizer.zero_grad()
+    for _ in range(period):
+        model(ones).sum().backward()
+    optimizer.step()
+    assert model.weight.item() == pytest.approx(start - period)
 
 
 def test_a_gradient_hook_that_is_taken(rank):

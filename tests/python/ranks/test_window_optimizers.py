@@ -1,6 +1,7 @@
 """The windows that an optimizer makes: they end with it, on every rank at its own time."""
 
 import gc
+import time
 
 import pytest
 import torch
@@ -119,3 +120,24 @@ def test_memory_of_earlier_windows_is_given_back(rank):
             before = resident()
     assert resident() - before < 3 * model.weight.nbytes
     del optimizer
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS)
+def test_a_rank_that_ends_earlier_is_left_out(wrap, rank):
+    needs(2)
+    model = model_of(0)
+    optimizer = wrapped(wrap, model)
+    bf.barrier()
+    if rank == 1:
+        bf.shutdown()
+        return
+    asked = (bf.out_neighbor_ranks if wrap is bf.DistributedWinPutOptimizer else bf.in_neighbor_ranks)()
+    for step in range(30):  # until it has gone, and after
+        train(model, optimizer, rank, 1)
+        time.sleep(0.01)
+    assert optimizer._finished == {1} & set(asked)
+    if 1 in bf.out_neighbor_ranks():
+        name = bf.get_current_created_window_names()[0]
+        with pytest.raises(bluefog_cpp.WindowGoneError, match="has ended") as gone:
+            bf.win_put(optimizer._own_windows[name].tensor, name, dst_weights={1: 1.0})
+        assert gone.value.rank == 1
