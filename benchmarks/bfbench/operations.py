@@ -9,7 +9,8 @@ import torch
 from bfbench import hosts, output, report
 from bfbench.launch import LaunchFailed, Launcher
 from bfbench.options import add_output, add_rank_list, positive, seconds, whole, whole_list
-from bfbench.records import add_peer_ratios, merge_not_run, merge_starts, with_link_as_limit
+from bfbench.records import (add_peer_ratios, merge_not_run, merge_starts, with_link_as_limit,
+                             with_one_memcpy)
 from bfbench.versions import versions
 
 PRESETS = {
@@ -52,7 +53,7 @@ def places_of(args, preset):
 def measure(args, places, sizes):
     """All starts; the sides take turns, so that a machine whose speed wanders treats them alike."""
     starts = []
-    sides = [side for side in (OWN, "gloo") if side not in args.without]
+    sides = [OWN] if "gloo" in args.without else [OWN, "gloo", "gloo_bound"]
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=args.starts * len(places) * len(sides))
         for _ in range(args.starts):
@@ -73,9 +74,11 @@ def measure_side(args, launcher, side, ranks, sizes):
     except LaunchFailed as error:
         if side == OWN:
             raise
-        return [{"peer": side, "ranks": ranks, "dtype": args.dtype, "not_run": error.last_words}]
+        return [{"peer": side.replace("_", " "), "ranks": ranks, "dtype": args.dtype, "not_run": error.last_words}]
     # Both sides time the memcpy of one host: that of the own one stands in the table.
-    return [record for record in records if side == OWN or record["peer"] != "memcpy"]
+    # Streams between hosts are those beside gloo as its users run it.
+    limits = {OWN: (), "gloo": ("memcpy",), "gloo_bound": ("memcpy", "link")}[side]
+    return [record for record in records if record["peer"] not in limits]
 
 
 def never_run(args, records):
@@ -106,7 +109,7 @@ def run(args):
         for launcher, _ in places:
             launcher.operations_words = ("--without-mpi",)
     starts = measure(args, places, args.sizes or preset["sizes"])
-    records = add_peer_ratios(merge_starts(starts))
+    records = with_one_memcpy(add_peer_ratios(merge_starts(starts)))
     if args.hosts:
         about["links"] = f"{args.rate:g} Mbit/s from each host"
         records = with_link_as_limit(records)
