@@ -104,6 +104,7 @@ void WindowCore::read_from(const WindowCall& call, int rank, std::byte* to) {
   try {
     hub_->reader().read(rank, part(rank).address, to, tensor_.bytes());
   } catch (const PeerFailure& failure) {
+    (void)reachable(rank, call.name());  // it may have finished meanwhile
     throw PeerFailure(rank, fmt::format("{}: {}", where(call.name()), failure.what()));
   } catch (const TransportError& error) {
     throw TransportError(fmt::format("{}: {}", where(call.name()), error.what()));

@@ -34,6 +34,10 @@ class Window:
         """The same on all ranks: they create windows together."""
         self._place = self._place_of(tensor)
 
+    def end(self) -> None:
+        """Other ranks find it freed from now on, and not that its rank has left."""
+        self.core = None
+
     @staticmethod
     def _place_of(tensor: torch.Tensor):
         return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_contiguous()
