@@ -21,8 +21,13 @@ void ServedWindow::store(int source, const WindowMessage& request,
                 {.data = payload.data(), .weight = request.weight, .mass = request.mass}, take_);
 }
 
-std::span<const std::byte> ServedWindow::load(int, double& mass) {
+std::span<const std::byte> ServedWindow::load(int, double& mass, std::vector<std::byte>& room) {
   mass = memory_.mass().load();
+  if (memory_.publishes()) {
+    room.resize(tensor_.bytes());
+    memory_.copy_published(room.data(), take_);
+    return room;
+  }
   return {static_cast<const std::byte*>(tensor_.data), tensor_.bytes()};
 }
 

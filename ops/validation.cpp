@@ -21,11 +21,11 @@ void check_dtype(const Context& context, OpKind kind, Dtype dtype) {
   }
 }
 
-namespace {
-
 std::string text_of(const Device& device) {
   return device.kind == DeviceKind::Cpu ? "the CPU" : fmt::format("CUDA device {}", device.index);
 }
+
+namespace {
 
 void check_device(const Context& context, OpKind kind, const Device& device) {
   const auto& channel = context.device();

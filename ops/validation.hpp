@@ -15,6 +15,9 @@ namespace bluefog::ops {
 /// "rank 1, neighbor_allreduce": how error messages of arguments begin.
 [[nodiscard]] std::string where(const Context& context, OpKind kind);
 
+/// "the CPU", "CUDA device 1".
+[[nodiscard]] std::string text_of(const Device& device);
+
 /// @throws InvalidArgument for a number that is no dtype.
 void check_dtype(const Context& context, OpKind kind, Dtype dtype);
 

@@ -36,12 +36,36 @@ void check_get(WindowCore& core, const WindowGetOptions& options) {
 
 /// The tasks hold what they use: a wait may end before its task.
 auto put_task(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
-              const WindowPutOptions& options) {
-  return [core, tensor = std::move(tensor), mode, options] { core->store(tensor, mode, options); };
+              const WindowPutOptions& options, const std::shared_ptr<StagedBuffers>& staged) {
+  return [core, tensor = std::move(tensor), mode, options, staged] {
+    core->store(tensor, mode, options, staged.get(), WindowCore::Caller::GoesOn);
+  };
 }
 
-auto get_task(const std::shared_ptr<WindowCore>& core, const WindowGetOptions& options) {
-  return [core, options] { core->fetch(options); };
+auto get_task(const std::shared_ptr<WindowCore>& core, const WindowGetOptions& options,
+              const std::shared_ptr<StagedBuffers>& staged) {
+  return [core, options, staged] { core->fetch(options, staged.get()); };
+}
+
+std::string_view name_of(StoreMode mode) {
+  return mode == StoreMode::Add ? "win_accumulate" : "win_put";
+}
+
+void store(const std::shared_ptr<WindowCore>& core, const BufferView& tensor, StoreMode mode,
+           const WindowPutOptions& options) {
+  check_put(*core, tensor, options, name_of(mode));
+  const auto staged = core->stage_put(name_of(mode), tensor, options);
+  core->tasks().run(
+      [&] { core->store(tensor, mode, options, staged.get(), WindowCore::Caller::Waits); },
+      [&] { return put_task(core, tensor, mode, options, staged); });
+  WindowCore::order_streams(staged.get());
+}
+
+Work start_storing(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
+                   const WindowPutOptions& options) {
+  check_put(*core, tensor, options, name_of(mode));
+  const auto staged = core->stage_put(name_of(mode), tensor, options);
+  return core->start(staged, put_task(core, std::move(tensor), mode, options, staged));
 }
 
 }  // namespace
@@ -127,36 +151,33 @@ void Window::free() { core_->close(); }
 // ---- data
 
 void Window::put(BufferView tensor, const WindowPutOptions& options) {
-  check_put(*core_, tensor, options, "win_put");
-  core_->tasks().run([&] { core_->store(tensor, StoreMode::Replace, options); },
-                     [&] { return put_task(core_, tensor, StoreMode::Replace, options); });
+  store(core_, tensor, StoreMode::Replace, options);
 }
 
 void Window::accumulate(BufferView tensor, const WindowPutOptions& options) {
-  check_put(*core_, tensor, options, "win_accumulate");
-  core_->tasks().run([&] { core_->store(tensor, StoreMode::Add, options); },
-                     [&] { return put_task(core_, tensor, StoreMode::Add, options); });
+  store(core_, tensor, StoreMode::Add, options);
 }
 
 void Window::get(const WindowGetOptions& options) {
   check_get(*core_, options);
-  core_->tasks().run([&] { core_->fetch(options); },
-                     [&] { return get_task(core_, options); });
+  const auto staged = core_->stage_own("win_get", options.stream);
+  core_->tasks().run([&] { core_->fetch(options, staged.get()); },
+                     [&] { return get_task(core_, options, staged); });
+  WindowCore::order_streams(staged.get());
 }
 
 Work Window::put_nonblocking(BufferView tensor, const WindowPutOptions& options) {
-  check_put(*core_, tensor, options, "win_put");
-  return core_->tasks().submit(put_task(core_, std::move(tensor), StoreMode::Replace, options));
+  return start_storing(core_, std::move(tensor), StoreMode::Replace, options);
 }
 
 Work Window::accumulate_nonblocking(BufferView tensor, const WindowPutOptions& options) {
-  check_put(*core_, tensor, options, "win_accumulate");
-  return core_->tasks().submit(put_task(core_, std::move(tensor), StoreMode::Add, options));
+  return start_storing(core_, std::move(tensor), StoreMode::Add, options);
 }
 
 Work Window::get_nonblocking(const WindowGetOptions& options) {
   check_get(*core_, options);
-  return core_->tasks().submit(get_task(core_, options));
+  const auto staged = core_->stage_own("win_get", options.stream);
+  return core_->start(staged, get_task(core_, options, staged));
 }
 
 void Window::update(const WindowUpdateOptions& options) {
@@ -172,8 +193,9 @@ void Window::update(const WindowUpdateOptions& options) {
   core_->update(options);
 }
 
-void Window::update_then_collect(Exclusion exclusion) {
-  WindowUpdateOptions options{.reset = BufferReset::Zero, .exclusion = exclusion};
+void Window::update_then_collect(Exclusion exclusion, WindowStream stream) {
+  WindowUpdateOptions options{
+      .reset = BufferReset::Zero, .exclusion = exclusion, .stream = stream};
   options.weights.emplace();
   for (const WeightedRank& source : core_->plan().sources) {
     options.weights->sources.push_back({.rank = source.rank});
@@ -181,9 +203,14 @@ void Window::update_then_collect(Exclusion exclusion) {
   update(options);
 }
 
-void Window::fill(WindowFill fill) {
+void Window::fill(WindowFill fill, WindowStream stream) {
   core_->check_open("win_fill");
-  core_->fill(fill);
+  core_->fill(fill, stream);
+}
+
+void Window::publish(WindowStream stream) {
+  core_->check_open("win_publish");
+  core_->publish(stream);
 }
 
 std::vector<std::pair<int, std::int64_t>> Window::versions() const {

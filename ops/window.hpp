@@ -35,6 +35,10 @@ enum class Exclusion : std::uint8_t { None, Mutex };
 /// What becomes of a buffer when it has been read.
 enum class BufferReset : std::uint8_t { Keep, Zero };
 
+/// Of a window on a device: the stream that its tensor is ordered on in a call that is not given the
+/// tensor; default: that of the view it was created with.
+using WindowStream = std::optional<void*>;
+
 struct WindowOptions {
   std::string name{};  ///< for messages; the same on all ranks
   WindowFill fill = WindowFill::OwnValue;
@@ -55,6 +59,7 @@ struct WindowGetOptions {
   /// them, weight 1.
   std::optional<std::vector<WeightedRank>> sources{};
   Exclusion exclusion = Exclusion::None;
+  WindowStream stream{};
 };
 
 struct WindowUpdateOptions {
@@ -67,8 +72,9 @@ struct WindowUpdateOptions {
   std::optional<Weights> weights{};
   BufferReset reset = BufferReset::Keep;
   Exclusion exclusion = Exclusion::None;
-  /// Where the result goes; default: the window's tensor. Same count and dtype.
+  /// Where the result goes; default: the window's tensor. Same count, dtype and device.
   std::optional<BufferView> output{};
+  WindowStream stream{};
 };
 
 /// The mutexes of some ranks of a window, held until this goes. Has to go in the thread that took
@@ -116,15 +122,23 @@ class WindowLock {
 /// Ranks of one host write each other's buffers directly. Between hosts the owner's server thread
 /// does it, within about `BLUEFOG_POLL_PERIOD`; a call returns when the owner has the value.
 ///
+/// A window of a tensor on a device keeps buffers, mutexes and weights on the host as others do, and
+/// works on copies of the tensor there. A call comes after what is on the tensor's stream when it is
+/// made, waits for the copy to the host, and returns when its result is on its way to the device:
+/// what comes later on that stream waits for it. `get` of other ranks finds the value that the tensor
+/// had in the last call that this rank made with it: create, put, accumulate, get, update, fill with
+/// the own value, or publish. One rank's tensor may be on the CPU and another's on a device.
+///
 /// Thread-safe; calls that are not waited for run in order, on a thread of their own. Blocking
 /// calls allocate nothing for up to 8 neighbours inside a host. Keeps its context alive.
 class Window {
  public:
   /// Collective. @param tensor this rank's value: `count` elements of float16, bfloat16, float32 or
-  ///   float64 on the CPU, the same count and dtype on all ranks. Must stay where it is while the
-  ///   window lives (or give its `owner`).
+  ///   float64 on the CPU or on the context's device, the same count and dtype on all ranks. Must stay
+  ///   where it is while the window lives (or give its `owner`).
   /// @param plan this rank's part of a graph; who sends to a rank must be one of its sources.
-  /// Memory: one copy of the tensor per source, shared between the ranks of the host.
+  /// Memory: one copy of the tensor per source, shared between the ranks of the host; of a tensor on
+  ///   a device one more, and page-locked memory for one while a call lasts.
   /// @throws InvalidArgument for a wrong argument of this rank, and PeerFailure on the others;
   ///   MismatchError on all ranks where names, counts, dtypes or plans do not fit together.
   static std::shared_ptr<Window> create(Context& context, BufferView tensor,
@@ -140,7 +154,7 @@ class Window {
   ///   PeerFailure on the other ranks: all keep the window. StateError where it has been freed.
   void free();
 
-  /// @param tensor like the window's, that one or another.
+  /// @param tensor like the window's, that one or another on the same device.
   /// Cost: one pass over the tensor and one message per destination.
   /// With `Exclusion::Mutex` the calling thread holds none of the mutexes that the call takes, also
   /// where it does not wait for the call.
@@ -160,11 +174,15 @@ class Window {
   void update(const WindowUpdateOptions& options = {});
   /// x_i ← x_i + Σ_j b_i(j), and the buffers become 0: nothing that was accumulated is lost or
   /// counted twice.
-  void update_then_collect(Exclusion exclusion = Exclusion::Mutex);
+  void update_then_collect(Exclusion exclusion = Exclusion::Mutex, WindowStream stream = {});
 
   /// This rank's buffers become what they were when the window was created with `fill`, of the
   /// tensor as it is now: what came in and was not read is dropped, its associated weight too.
-  void fill(WindowFill fill);
+  void fill(WindowFill fill, WindowStream stream = {});
+
+  /// From now on `get` of other ranks finds this rank's tensor as it is now on its stream. On the
+  /// CPU it always does, and this does nothing.
+  void publish(WindowStream stream = {});
 
   /// Per source, rising: how often its buffer was written since it was last read.
   [[nodiscard]] std::vector<std::pair<int, std::int64_t>> versions() const;

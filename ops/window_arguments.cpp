@@ -22,10 +22,10 @@ void WindowCore::check_open(std::string_view call) const {
 }
 
 void WindowCore::check_tensor(const BufferView& tensor, std::string_view call) const {
-  if (tensor.device.kind != DeviceKind::Cpu) {
-    throw UnsupportedError(fmt::format(
-        "{}: expected a tensor on the CPU, found one on a GPU, which windows do not support",
-        where(call)));
+  if (tensor.device != tensor_.device) {
+    throw InvalidArgument(fmt::format("{}: expected a tensor on {}, as the window's, found one on {}",
+                                      where(call), text_of(tensor_.device),
+                                      text_of(tensor.device)));
   }
   if (tensor.count != tensor_.count || tensor.dtype != tensor_.dtype ||
       (tensor.data == nullptr && tensor.count > 0)) {

@@ -93,6 +93,9 @@ std::string WindowWait::text() const {
   if (what_ == For::Answer) {
     return fmt::format("an answer of rank {}", rank_);
   }
+  if (what_ == For::Copy) {
+    return "a copy between a device and the host";
+  }
   std::string text =
       fmt::format("the {} of rank {}", what_ == For::Mutex ? "mutex" : "buffer", rank_);
   if (holder_ == call_.context_.rank()) {

@@ -61,7 +61,12 @@ class WindowCall {
 class WindowWait {
  public:
   /// What a call waits for at a rank.
-  enum class For : std::uint8_t { Mutex, Buffer, Answer };
+  enum class For : std::uint8_t {
+    Mutex,
+    Buffer,
+    Answer,
+    Copy,  ///< of this rank's tensor, between its device and the host
+  };
 
   WindowWait(WindowCall& call, For what, int rank);
   WindowWait(const WindowWait&) = delete;

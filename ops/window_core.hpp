@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "bluefog_cpp/transport/cuda/staged_buffers.hpp"
 #include "bluefog_cpp/transport/one_sided/one_sided.hpp"
 #include "ops/window.hpp"
 #include "ops/window_memory.hpp"
@@ -20,7 +22,7 @@
 namespace bluefog::ops {
 
 /// What stands behind a `Window`: this rank's part of it, and the ways to the other ranks'.
-class WindowCore {
+class WindowCore : public std::enable_shared_from_this<WindowCore> {
  public:
   WindowCore(Context& context, BufferView tensor, const NeighborPlan& plan,
              const WindowOptions& options);
@@ -32,10 +34,43 @@ class WindowCore {
   /// Without the other ranks: they are told when they come.
   void abandon() noexcept;
 
-  void store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options);
-  void fetch(const WindowGetOptions& options);
+  /// Who holds the memory that a call works on while the device still uses it.
+  enum class Caller : std::uint8_t {
+    Waits,   ///< whoever made the call, in the order of a stream
+    GoesOn,  ///< the call itself, which ends when the device has ended
+  };
+  /// @param staged of `stage` for `tensor`; null on the CPU.
+  void store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options,
+             StagedBuffers* staged, Caller caller);
+  /// @param staged of `stage` for this rank's own tensor.
+  void fetch(const WindowGetOptions& options, StagedBuffers* staged);
   void update(const WindowUpdateOptions& options);
-  void fill(WindowFill fill);
+  void fill(WindowFill fill, WindowStream stream);
+  void publish(WindowStream stream);
+
+  /// Of a tensor on a device what a call needs to work on it on the host: by now it is ordered
+  /// behind what is on the tensor's stream. Null on the CPU.
+  [[nodiscard]] std::shared_ptr<StagedBuffers> stage(std::string_view call,
+                                                     const ConstBufferView& input,
+                                                     const BufferView& output, StagingRules rules);
+  /// As `stage`, for a put or an accumulate of `tensor`.
+  [[nodiscard]] std::shared_ptr<StagedBuffers> stage_put(std::string_view call,
+                                                         const BufferView& tensor,
+                                                         const WindowPutOptions& options) {
+    return stage(call, tensor, tensor, {.writes = options.self_weight != 1.0, .held = true});
+  }
+  /// As `stage`, for a call that only reads this rank's tensor.
+  [[nodiscard]] std::shared_ptr<StagedBuffers> stage_own(std::string_view call,
+                                                         WindowStream stream) {
+    const BufferView own = tensor_on(stream);
+    return stage(call, own, own, {.writes = false, .held = true});
+  }
+  /// Of a call that has ended: what comes later on the streams of its tensors comes after it.
+  static void order_streams(StagedBuffers* staged);
+  /// Starts `task`, a call on what was staged.
+  [[nodiscard]] Work start(std::shared_ptr<StagedBuffers> staged, std::function<void()> task);
+  /// This rank's tensor, on the stream that a call names.
+  [[nodiscard]] BufferView tensor_on(WindowStream stream) const;
   /// A call, for the timeline and the flight record.
   [[nodiscard]] WindowCall begin_call(std::string_view name);
   /// @return what `release_mutex` has to be told.
@@ -62,6 +97,7 @@ class WindowCore {
   [[nodiscard]] const BufferView& tensor() const noexcept { return tensor_; }
   [[nodiscard]] const NeighborPlan& plan() const noexcept { return plan_; }
   [[nodiscard]] TaskQueue& tasks() noexcept { return hub_->tasks(); }
+  void check_interrupt() const { hub_->check_interrupt(); }
   void set_associated_weight(AssociatedWeight state) noexcept { weight_state_ = state; }
 
  private:
@@ -73,6 +109,7 @@ class WindowCore {
     /// Where its memory is shared with this rank.
     std::optional<WindowMemory> memory{};
     std::uint64_t address = 0;
+    OwnValue own_value = OwnValue::InTensor;
     /// This rank's place among its sources.
     std::size_t own_index = 0;
   };
@@ -88,7 +125,35 @@ class WindowCore {
 
   /// Runs `body` as a call that the timeline and the flight record show.
   template <typename Body>
-  void run(std::string_view name, const Body& body);
+  void run(std::string_view name, const Body& body) {
+    WindowCall call = begin_call(name);
+    try {
+      body(call);
+    } catch (const std::exception& e) {
+      call.fail(e.what());
+      throw;
+    }
+  }
+  /// Runs `body` on the elements of a tensor as they are on the host: on `data`, or where it is on
+  /// a device on what was staged of it, which then goes back as far as the call writes it.
+  template <typename Body>
+  void on_host(WindowCall& call, void* data, StagedBuffers* staged, const Body& body) {
+    if (staged == nullptr) {
+      body(static_cast<std::byte*>(data));
+    } else {
+      on_copy(call, *staged, std::ref(body));
+    }
+  }
+  void on_copy(WindowCall& call, StagedBuffers& staged,
+               const std::function<void(std::byte* data)>& body);
+  /// Runs `function`, whose CudaError gets a place.
+  template <typename Function>
+  auto placed(std::string_view call, const Function& function);
+  /// Waits until `asks`, which asks the device, says that the copy is done.
+  void wait_for_copy(WindowCall& call, const std::function<bool()>& asks);
+  void publish_value(WindowCall& call, const std::byte* value);
+  /// Of a put, after it: the tensor's elements and the associated weight, which was `mass`.
+  void scale(std::byte* data, double mass, double self_weight);
   [[nodiscard]] std::string where(std::string_view call) const;
   void take_in_time(shm::RobustLock& lock, const LockSite& site);
   /// Asks the server of `rank`.
@@ -97,13 +162,15 @@ class WindowCore {
   /// This rank's part, as far as its arguments tell. @throws InvalidArgument, UnsupportedError.
   [[nodiscard]] WindowRecord describe() const;
   void allocate(WindowFill fill);
+  [[nodiscard]] WindowMemory::Shape shape_of(std::size_t sources, OwnValue own_value) const;
+  /// Whether its tensor is on a device: others find its value where it is published.
+  [[nodiscard]] bool publishes() const { return tensor_.device.kind != DeviceKind::Cpu; }
   /// Collective. What all ranks say. @throws `refusal`, where this rank has one, and PeerFailure on
   ///   the others; MismatchError.
   [[nodiscard]] std::vector<WindowRecord> exchange(WindowRecord own, std::exception_ptr refusal);
   void connect(const std::vector<WindowRecord>& records);
   [[nodiscard]] const Part& part(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool counts_weight() const { return weight_state_ == AssociatedWeight::On; }
-  [[nodiscard]] const std::byte* value_for(WindowFill fill) const noexcept;
   void store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value);
   void fetch_from(WindowCall& call, const WeightedRank& source);
   void read_from(const WindowCall& call, int rank, std::byte* to);

@@ -41,39 +41,41 @@ class HeldLocks {
 
 }  // namespace
 
-std::size_t WindowMemory::size_of_block(std::size_t sources, std::size_t bytes) noexcept {
-  return to_page(sizeof(Head) + sources * sizeof(BufferHead)) + sources * to_page(bytes);
+std::size_t WindowMemory::size_of_block(const Shape& shape) noexcept {
+  return to_page(sizeof(Head) + shape.slots() * sizeof(BufferHead)) +
+         shape.slots() * to_page(shape.bytes);
 }
 
 std::byte* WindowMemory::buffer(std::size_t index) const noexcept {
-  return block_ + to_page(sizeof(Head) + sources_ * sizeof(BufferHead)) + index * to_page(bytes_);
+  return block_ + to_page(sizeof(Head) + shape_.slots() * sizeof(BufferHead)) +
+         index * to_page(shape_.bytes);
 }
 
-void WindowMemory::initialize(const std::byte* value) {
+void WindowMemory::initialize(const std::byte* value, const std::byte* own_value) {
   Head& own = *new (block_) Head;
   own.mutex.initialize();
   own.mass.store(1.0);
   own.is_freed.store(false);
-  for (std::size_t index = 0; index < sources_; ++index) {
-    BufferHead& of_source = *new (&buffer_head(index)) BufferHead;
-    of_source.lock.initialize();
-    fill_buffer(index, value);
+  for (std::size_t index = 0; index < shape_.slots(); ++index) {
+    BufferHead& of_buffer = *new (&buffer_head(index)) BufferHead;
+    of_buffer.lock.initialize();
+    fill_buffer(index, index < shape_.sources ? value : own_value);
   }
 }
 
 void WindowMemory::fill_buffer(std::size_t index, const std::byte* value) const noexcept {
   BufferHead& of_source = buffer_head(index);
   if (value != nullptr) {
-    copy_bytes(buffer(index), value, bytes_);
+    copy_bytes(buffer(index), value, shape_.bytes);
   } else {
-    std::memset(buffer(index), 0, bytes_);
+    std::memset(buffer(index), 0, shape_.bytes);
   }
   of_source.version.store(0);
   of_source.mass = 0.0;
 }
 
 void WindowMemory::fill(const std::byte* value, const TakeLock& take) const {
-  for (std::size_t index = 0; index < sources_; ++index) {
+  for (std::size_t index = 0; index < shape_.sources; ++index) {
     HeldLocks held;
     held.add(buffer_head(index).lock, take);
     fill_buffer(index, value);
@@ -89,14 +91,14 @@ void WindowMemory::store(std::size_t index, StoreMode mode, const WeightedBytes&
   if (mode == StoreMode::Add) {
     const std::array operands{Operand{.data = to},
                               Operand{.data = value.data, .weight = value.weight}};
-    weighted_sum(dtype_, to, operands, bytes_);
+    weighted_sum(shape_.dtype, to, operands, shape_.bytes);
     of_source.mass += value.mass;
   } else {
     if (value.weight == 1.0) {
-      copy_bytes(to, value.data, bytes_);
+      copy_bytes(to, value.data, shape_.bytes);
     } else {
       const Operand operand{.data = value.data, .weight = value.weight};
-      weighted_sum(dtype_, to, {&operand, 1}, bytes_);
+      weighted_sum(shape_.dtype, to, {&operand, 1}, shape_.bytes);
     }
     of_source.mass = value.mass;
   }
@@ -113,10 +115,22 @@ void WindowMemory::store_read(std::size_t index, const WeightedBytes& value,
   read(to);
   if (value.weight != 1.0) {
     const Operand operand{.data = to, .weight = value.weight};
-    weighted_sum(dtype_, to, {&operand, 1}, bytes_);
+    weighted_sum(shape_.dtype, to, {&operand, 1}, shape_.bytes);
   }
   of_source.mass = value.mass;
   of_source.version.fetch_add(1, std::memory_order_relaxed);
+}
+
+void WindowMemory::publish(const std::byte* value, const TakeLock& take) const {
+  HeldLocks held;
+  held.add(buffer_head(shape_.sources).lock, take);
+  copy_bytes(buffer(shape_.sources), value, shape_.bytes);
+}
+
+void WindowMemory::copy_published(std::byte* to, const TakeLock& take) const {
+  HeldLocks held;
+  held.add(buffer_head(shape_.sources).lock, take);
+  copy_bytes(to, buffer(shape_.sources), shape_.bytes);
 }
 
 void WindowMemory::combine(std::byte* out, const std::byte* own, double self_weight,
@@ -131,7 +145,7 @@ void WindowMemory::combine(std::byte* out, const std::byte* own, double self_wei
     operands.push_back({.data = buffer(term.index), .weight = term.weight});
     received += term.weight * buffer_head(term.index).mass;
   }
-  weighted_sum(dtype_, out, {operands.data(), operands.size()}, bytes_);
+  weighted_sum(shape_.dtype, out, {operands.data(), operands.size()}, shape_.bytes);
   if (mass == Mass::On) {
     double own_mass = head().mass.load();
     while (!head().mass.compare_exchange_weak(own_mass, self_weight * own_mass + received)) {
@@ -141,7 +155,7 @@ void WindowMemory::combine(std::byte* out, const std::byte* own, double self_wei
     BufferHead& of_source = buffer_head(term.index);
     of_source.version.store(0, std::memory_order_relaxed);
     if (after == After::Zero) {
-      std::memset(buffer(term.index), 0, bytes_);
+      std::memset(buffer(term.index), 0, shape_.bytes);
       of_source.mass = 0.0;
     }
   }

@@ -29,27 +29,51 @@ struct WeightedBytes {
 /// which it holds without the heap.
 using TakeLock = std::function<void(shm::RobustLock& lock)>;
 
+/// Where other ranks find a rank's own value.
+enum class OwnValue : std::uint8_t {
+  InTensor,
+  /// In a copy that lies beside the buffers: the tensor is where no other rank can read it.
+  Published,
+};
+
 /// A rank's part of a window, as it lies in memory that the ranks of its host share: one buffer
-/// per source, and what guards them.
+/// per source, where it is published one for the own value behind them, and what guards them.
 class WindowMemory {
  public:
-  /// Bytes that a window with `sources` buffers of `bytes` bytes takes.
-  [[nodiscard]] static std::size_t size_of_block(std::size_t sources, std::size_t bytes) noexcept;
+  struct Shape {
+    /// Buffers of sources.
+    std::size_t sources = 0;
+    OwnValue own_value = OwnValue::InTensor;
+    Dtype dtype = Dtype::Float32;
+    /// Of each buffer.
+    std::size_t bytes = 0;
+
+    [[nodiscard]] std::size_t slots() const noexcept {
+      return sources + (own_value == OwnValue::Published ? 1 : 0);
+    }
+  };
+
+  /// Bytes that such a window takes.
+  [[nodiscard]] static std::size_t size_of_block(const Shape& shape) noexcept;
 
   /// A window whose block lies at `block`.
-  WindowMemory(std::byte* block, std::size_t sources, Dtype dtype, std::size_t bytes) noexcept
-      : block_(block), sources_(sources), dtype_(dtype), bytes_(bytes) {}
+  WindowMemory(std::byte* block, const Shape& shape) noexcept : block_(block), shape_(shape) {}
 
-  /// Writes the heads, before other ranks see them. Buffers get `value`, or zeros where it is null.
-  void initialize(const std::byte* value);
+  /// Writes the heads, before other ranks see them. Buffers of sources get `value`, or zeros where
+  /// it is null.
+  /// @param own_value what is published; null where nothing is.
+  void initialize(const std::byte* value, const std::byte* own_value);
 
-  /// All buffers become `value`, or zeros where it is null, and count as read.
+  /// All buffers of sources become `value`, or zeros where it is null, and count as read.
   void fill(const std::byte* value, const TakeLock& take) const;
 
   /// Held by whoever asked for exclusion at this rank.
   [[nodiscard]] shm::RobustLock& mutex() const noexcept { return head().mutex; }
   /// This rank's own associated weight.
   [[nodiscard]] std::atomic<double>& mass() const noexcept { return head().mass; }
+  [[nodiscard]] bool publishes() const noexcept {
+    return shape_.own_value == OwnValue::Published;
+  }
   [[nodiscard]] bool is_freed() const noexcept { return head().is_freed.load(); }
   void mark_freed() const noexcept { head().is_freed.store(true); }
 
@@ -60,6 +84,10 @@ class WindowMemory {
   /// Puts what `read` writes, times `value.weight`; its data is not used.
   void store_read(std::size_t index, const WeightedBytes& value,
                   const std::function<void(std::byte* to)>& read, const TakeLock& take) const;
+
+  /// The own value, where it is published, from now on. Whole, as `copy_published`.
+  void publish(const std::byte* value, const TakeLock& take) const;
+  void copy_published(std::byte* to, const TakeLock& take) const;
 
   /// How often the buffer was written since it was last read.
   [[nodiscard]] std::int64_t version(std::size_t index) const noexcept {
@@ -99,9 +127,7 @@ class WindowMemory {
   void fill_buffer(std::size_t index, const std::byte* value) const noexcept;
 
   std::byte* block_;
-  std::size_t sources_;
-  Dtype dtype_;
-  std::size_t bytes_;
+  Shape shape_;
 };
 
 }  // namespace bluefog::ops

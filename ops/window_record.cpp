@@ -16,6 +16,7 @@ namespace {
 struct RecordHead {
   Dtype dtype = Dtype::Float32;
   bool associated_weight = false;
+  OwnValue own_value = OwnValue::InTensor;
   std::int64_t count = 0;
   std::uint64_t place = 0;
   std::uint64_t address = 0;
@@ -76,10 +77,15 @@ std::vector<std::int32_t> ranks_of(const std::vector<WeightedRank>& list) {
   return ranks;
 }
 
+std::size_t index_of(const std::vector<std::int32_t>& ranks, int rank) {
+  return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
+}
+
 std::vector<std::byte> WindowRecord::to_blob() const {
   const RecordHead head{
       .dtype = dtype,
       .associated_weight = associated_weight,
+      .own_value = own_value,
       .count = count,
       .place = place,
       .address = address,
@@ -104,7 +110,8 @@ WindowRecord WindowRecord::from_blob(std::span<const std::byte> blob) {
                       .count = head.count,
                       .associated_weight = head.associated_weight,
                       .place = head.place,
-                      .address = head.address};
+                      .address = head.address,
+                      .own_value = head.own_value};
   record.sources = take_list<std::vector<std::int32_t>>(rest, head.lengths[0]);
   record.destinations = take_list<std::vector<std::int32_t>>(rest, head.lengths[1]);
   record.name = take_list<std::string>(rest, head.lengths[2]);

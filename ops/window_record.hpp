@@ -8,6 +8,7 @@
 
 #include "bluefog_cpp/base/dtype.hpp"
 #include "bluefog_cpp/base/weighted_rank.hpp"
+#include "ops/window_memory.hpp"
 
 namespace bluefog::ops {
 
@@ -20,6 +21,7 @@ struct WindowRecord {
   std::uint64_t place = 0;
   /// Of its tensor in its memory.
   std::uint64_t address = 0;
+  OwnValue own_value = OwnValue::InTensor;
   std::vector<std::int32_t> sources{};
   std::vector<std::int32_t> destinations{};
   std::string name{};
@@ -33,6 +35,9 @@ struct WindowRecord {
 
 /// The ranks of a plan's list, in its order.
 [[nodiscard]] std::vector<std::int32_t> ranks_of(const std::vector<WeightedRank>& list);
+
+/// The place of `rank` among `ranks`, or their number.
+[[nodiscard]] std::size_t index_of(const std::vector<std::int32_t>& ranks, int rank);
 
 /// Same window, and plans that fit together. Every rank comes to the same verdict.
 /// @throws PeerFailure where a rank refused, MismatchError.

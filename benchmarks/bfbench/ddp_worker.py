@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
 from bfbench import images
+from bfbench.rounds import join_gloo
 from bfbench.train_models import make_model
 
 SEED = 5
@@ -24,8 +25,7 @@ class TorchDdp:
     peer = "torch DDP (gloo)"
 
     def __init__(self, model, optimizer, args):
-        dist.init_process_group("gloo", store=dist.FileStore(args.store, bf.size()),
-                                rank=bf.rank(), world_size=bf.size())
+        join_gloo(args.store, bf.rank(), bf.size())
         self.model = torch.nn.parallel.DistributedDataParallel(
             model, bucket_cap_mb=args.bucket_mb, gradient_as_bucket_view=True)
         self.optimizer = optimizer

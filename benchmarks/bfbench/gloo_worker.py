@@ -17,6 +17,7 @@ from bfbench.rounds import figures_of, join_ranks, take_turns
 
 ROTATED_BYTES = 64 << 20
 MOST_BUFFERS = 16
+BOUND = ", threads bound"
 
 
 def parse_arguments():
@@ -26,6 +27,7 @@ def parse_arguments():
     parser.add_argument("--dtype", required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--hosts", type=int, default=1)
+    parser.add_argument("--bound", action="store_true", help="gloo's threads stay on their rank's cores")
     return parser.parse_args()
 
 
@@ -82,7 +84,7 @@ def rewritten(like):
 
 def main():
     args = parse_arguments()
-    rank, size = join_ranks(args.store)
+    rank, size = join_ranks(args.store, args.bound)
     dtype = getattr(torch, args.dtype)
     for wanted in map(int, args.sizes.split(",")):
         like = torch.empty(-(-wanted // dtype.itemsize), dtype=dtype)
@@ -93,7 +95,7 @@ def main():
         if rank == 0:
             for (peer, op, _, _), figures in zip(calls, found):
                 print(json.dumps({
-                    "peer": peer, "op": op, "ranks": size, "hosts": args.hosts, "dtype": args.dtype,
+                    "peer": peer, "op": op + (BOUND if args.bound and peer == "gloo" else ""), "ranks": size, "hosts": args.hosts, "dtype": args.dtype,
                     "bytes": like.nbytes, **figures,
                     "limit_ratio": figures["median_us"] / found[-1]["median_us"]}), flush=True)
     dist.destroy_process_group()

@@ -87,9 +87,13 @@ class Launcher:
     def train(self, ranks, *options):
         return self.worker("train_worker", ranks, *options)
 
-    def gloo(self, ranks, sizes, dtype, seconds):
+    def gloo(self, ranks, sizes, dtype, seconds, *flags):
         return self.worker("gloo_worker", ranks, "--sizes", ",".join(map(str, sizes)), "--dtype",
-                           dtype, "--seconds", seconds, "--hosts", self.hosts)
+                           dtype, "--seconds", seconds, "--hosts", self.hosts, *flags)
+
+    def gloo_bound(self, ranks, sizes, dtype, seconds):
+        """Its threads share the cores of their rank's."""
+        return self.gloo(ranks, sizes, dtype, seconds, "--bound")
 
     def worker(self, name, ranks, *options):
         """Ranks of Python; those of gloo meet in the file that --store names."""

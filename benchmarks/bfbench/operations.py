@@ -10,7 +10,8 @@ from bfbench import hosts, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
 from bfbench.options import add_output, add_rank_list, positive, seconds, whole, whole_list
-from bfbench.records import add_peer_ratios, count_text, merge_not_run, merge_starts, with_link_as_limit
+from bfbench.records import (add_peer_ratios, count_text, merge_not_run, merge_starts,
+                             with_link_as_limit, with_one_memcpy)
 from bfbench.versions import versions
 
 PRESETS = {
@@ -59,7 +60,7 @@ def whole_elements(sizes, dtype):
 def measure(args, places, sizes, attempts):
     """All starts; the sides take turns, so that a machine whose speed wanders treats them alike."""
     starts = []
-    sides = [side for side in (OWN, "gloo") if side not in args.without]
+    sides = [OWN] if "gloo" in args.without else [OWN, "gloo", "gloo_bound"]
     with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=args.starts * len(places) * len(sides))
         for _ in range(args.starts):
@@ -82,9 +83,12 @@ def measure_side(args, launcher, side, ranks, sizes, attempts):
     try:
         records = measured(ranks, sizes, args.dtype, args.seconds)
     except LaunchFailed as error:
-        return [{"peer": side, "ranks": ranks, "dtype": args.dtype, "not_run": error.last_words}]
-    # Both sides time the memcpy of one host: that of the own one stands in the table.
-    return [record for record in records if record["peer"] != "memcpy"]
+        return [{"peer": side.replace("_", " "), "ranks": ranks, "dtype": args.dtype,
+                 "not_run": error.last_words}]
+    # Both sides time the memcpy of one host: that of the own one stands in the table. Streams between
+    # hosts are those beside gloo as its users run it.
+    limits = {"gloo": ("memcpy",), "gloo_bound": ("memcpy", "link")}[side]
+    return [record for record in records if record["peer"] not in limits]
 
 
 def never_run(args, records):
@@ -120,7 +124,7 @@ def run(args):
     attempts = Attempts()
     sizes = whole_elements(args.sizes or preset["sizes"], args.dtype)
     starts = measure(args, places, sizes, attempts)
-    records = add_peer_ratios(merge_starts(starts))
+    records = with_one_memcpy(add_peer_ratios(merge_starts(starts)))
     if args.hosts:
         about["links"] = f"{args.rate:g} Mbit/s from each host"
         records = with_link_as_limit(records)

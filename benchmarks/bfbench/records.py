@@ -28,6 +28,10 @@ def merge_starts(starts):
         entry = dict(zip(KEY, key))
         entry.update({name: statistics.median(record[name] for record in records)
                       for name in (*FIGURES, "peak_bytes") if name in records[0]})
+        if "algbw_gbps" in entry:  # as the medians of the table have it
+            bus_factor = records[0]["busbw_gbps"] / records[0]["algbw_gbps"]
+            entry["algbw_gbps"] = entry["bytes"] / entry["median_us"] * 1e-3
+            entry["busbw_gbps"] = entry["algbw_gbps"] * bus_factor
         entry["starts_us"] = [record["median_us"] for record in records]
         entry["starts_p95_us"] = [record["p95_us"] for record in records]
         merged.append(entry)
@@ -49,9 +53,31 @@ def kind(record):
     return "allreduce" if "allreduce" in name else "average"
 
 
+def neighbours_of(record):
+    """Whom a rank hears in an average with neighbours, by the graph in the operation's name; 0 for
+    other operations."""
+    ranks, name = record["ranks"], record["op"]
+    for graph, count in (("one-peer", 1), ("ring", min(2, ranks - 1)),
+                         ("exponential", (ranks - 1).bit_length())):
+        if f"({graph})" in name:
+            return count
+    return 0
+
+
+def with_one_memcpy(records):
+    """Of records on one host: `limit_ratio` against the memcpy that stands in the table, whoever timed
+    another one beside theirs."""
+    memcpys = {(r["ranks"], r["bytes"]): r["median_us"] for r in records if r["peer"] == "memcpy"}
+    for record in records:
+        limit_us = memcpys.get((record["ranks"], record["bytes"]))
+        if limit_us and record["peer"] == "gloo":
+            record["limit_ratio"] = record["median_us"] / limit_us
+    return records
+
+
 def add_peer_ratios(records):
     """Adds to each of this project's records the time of the fastest peer's operation of the same
-    kind as a multiple of its own: above 1, this project is faster. `gloo_ratio` is that of gloo's
+    kind, with as many neighbours, as a multiple of its own: above 1, this project is faster. `gloo_ratio` is that of gloo's
     fastest way to average: its all-reduce counts beside its send and receive.
     """
     for record in records:
@@ -61,6 +87,8 @@ def add_peer_ratios(records):
                   if other["peer"] not in ("bluefog_cpp", *LIMITS)
                   and all(other[name] == record[name] for name in ("ranks", "dtype", "bytes"))
                   and kind(record) in (kind(other), "average")]
+        rivals = [other for other in rivals
+                  if neighbours_of(other) in (0, neighbours_of(record))]
         gloo = [other["median_us"] for other in rivals if other["peer"] == "gloo"]
         if gloo:
             record["gloo_ratio"] = min(gloo) / record["median_us"]

@@ -14,6 +14,7 @@ import torch.distributed as dist
 import bluefog_cpp.torch as bf
 from bfbench import hosts
 from bfbench.link_rate import find_rate
+from bfbench.rounds import join_gloo
 from bfbench.scale_ways import DDP_ALONE, Way, baseline_of, peer_of, ways_of
 
 QUANTILES = (50, 75, 90, 95)
@@ -165,8 +166,7 @@ def main():
     torch.set_num_threads(args.threads)
     os.environ["BLUEFOG_FUSION_THRESHOLD"] = str(args.bucket_mb << 20)
     bf.init()
-    dist.init_process_group("gloo", store=dist.FileStore(args.store, bf.size()), rank=bf.rank(),
-                            world_size=bf.size())
+    join_gloo(args.store, bf.rank(), bf.size())
     ways = ways_of(args.algorithms.split(","), args.graphs.split(","))
     all_turns = [Turns(Way(algorithm, graph, args)) for algorithm, graph in ways]
     for turns in all_turns:

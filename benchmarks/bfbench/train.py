@@ -17,10 +17,10 @@ from bfbench.versions import versions
 MODELS = ("cnn", "vit", "resnet18", "resnet50", "resnet101", "resnext50_32x4d", "resnext101_32x8d")
 ALGORITHMS = ("none", "ddp", "decent_dp", "gradient_allreduce", "atc", "awc", "hierarchical")
 DDP_FLAGS = {
-    "--gradient-as-bucket-view": "DDP: gradients are views of its buckets",
+    "--no-gradient-as-bucket-view": "DDP: gradients are copied into its buckets",
     "--static-graph": "DDP: the graph of the loss never changes",
     "--find-unused-parameters": "DDP: some parameters may get no gradient",
-    "--no-broadcast-buffers": "DDP: leaves buffers alone",
+    "--broadcast-buffers": "DDP: broadcasts buffers in each step; the others leave them alone",
 }
 
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
+from bfbench.rounds import join_gloo
 from bfbench.train_models import make_model
 
 QUANTILES = (50, 75, 90, 95)
@@ -25,9 +26,9 @@ MACHINES = bf.CommunicationType.hierarchical_neighbor_allreduce
 def with_ddp(model, optimizer, args):
     wrapped = torch.nn.parallel.DistributedDataParallel(
         model, bucket_cap_mb=args.bucket_mb, static_graph=args.static_graph,
-        gradient_as_bucket_view=args.gradient_as_bucket_view,
+        gradient_as_bucket_view=not args.no_gradient_as_bucket_view,
         find_unused_parameters=args.find_unused_parameters,
-        broadcast_buffers=not args.no_broadcast_buffers)
+        broadcast_buffers=args.broadcast_buffers)
     return wrapped, optimizer
 
 
@@ -117,8 +118,8 @@ def parse_arguments():
     parser.add_argument("--algorithms", required=True)
     for name in ("threads", "batch-size", "image-size", "classes", "rounds", "steps", "bucket-mb"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    for name in ("gradient-as-bucket-view", "static-graph", "find-unused-parameters",
-                 "no-broadcast-buffers"):
+    for name in ("no-gradient-as-bucket-view", "static-graph", "find-unused-parameters",
+                 "broadcast-buffers"):
         parser.add_argument(f"--{name}", action="store_true")
     return parser.parse_args()
 
@@ -169,8 +170,7 @@ def main():
         say({"peer": peer_of(name), "algorithm": name, "ranks": bf.size(), "not_run": why_not(name)})
     names = [name for name in names if not why_not(name)]
     if set(names) & set(PEERS):
-        dist.init_process_group("gloo", store=dist.FileStore(args.store, bf.size()),
-                                rank=bf.rank(), world_size=bf.size())
+        join_gloo(args.store, bf.rank(), bf.size())
     contestants = {name: Contestant(name, args) for name in names}
     for contestant in contestants.values():
         time_steps(contestant, WARM_UP_STEPS)

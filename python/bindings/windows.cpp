@@ -7,6 +7,7 @@
 
 #include "ops/validation.hpp"
 #include "ops/window.hpp"
+#include "optimizers/parameter.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/lasting_memory.hpp"
 #include "python/bindings/python_owner.hpp"
@@ -39,8 +40,17 @@ ops::WindowPutOptions put_options(double self_weight, const std::optional<RankTo
   return options;
 }
 
-ops::WindowGetOptions get_options(const std::optional<RankToWeight>& src, bool require_mutex) {
-  ops::WindowGetOptions options;
+/// Where a call is ordered that works on the window's own tensor.
+ops::WindowStream stream_of(const ops::Window& window) {
+  const BufferView& tensor = window.tensor();
+  return tensor.device.kind == DeviceKind::Cpu
+             ? ops::WindowStream()
+             : ops::WindowStream(optimizers::on_current_stream(tensor).stream);
+}
+
+ops::WindowGetOptions get_options(const ops::Window& window,
+                                  const std::optional<RankToWeight>& src, bool require_mutex) {
+  ops::WindowGetOptions options{.stream = stream_of(window)};
   options.exclusion = exclusion_of(require_mutex);
   if (src) {
     options.sources = weighted_ranks(*src);
@@ -57,7 +67,9 @@ std::shared_ptr<ops::Window> create(Context& context, const at::Tensor& tensor,
     BufferView view;
     ops::validate(context, [&] {
       view = view_of(tensor);
-      view.owner = lasting_memory(tensor);  // peers read it at any time
+      if (tensor.is_cpu()) {
+        view.owner = lasting_memory(tensor);  // peers read it at any time
+      }
     });
     window =
         ops::Window::create(context, view, plan,
@@ -72,7 +84,7 @@ std::shared_ptr<ops::Window> create(Context& context, const at::Tensor& tensor,
 void update(ops::Window& window, std::optional<double> self_weight,
             const std::optional<RankToWeight>& src_weights, bool reset, bool require_mutex,
             const std::optional<at::Tensor>& output) {
-  ops::WindowUpdateOptions options;
+  ops::WindowUpdateOptions options{.stream = stream_of(window)};
   if (self_weight && src_weights) {
     options.weights = ops::WindowUpdateOptions::Weights{.self_weight = *self_weight,
                                                         .sources = weighted_ranks(*src_weights)};
@@ -124,15 +136,17 @@ void bind_transfers(py::class_<ops::Window, std::shared_ptr<ops::Window>>& type)
       .def(
           "start_get",
           [](ops::Window& window, const std::optional<RankToWeight>& src, bool mutex) {
-            return window.get_nonblocking(get_options(src, mutex));
+            return window.get_nonblocking(get_options(window, src, mutex));
           },
           py::arg("src_weights"), require_mutex, WithoutGil())
       .def(
           "get",
           [](ops::Window& window, const std::optional<RankToWeight>& src, bool mutex) {
-            window.get(get_options(src, mutex));
+            window.get(get_options(window, src, mutex));
           },
           py::arg("src_weights"), require_mutex, WithoutGil())
+      .def(
+          "publish", [](ops::Window& window) { window.publish(stream_of(window)); }, WithoutGil())
       .def("update", &update, self_weight, py::arg("src_weights"), py::arg("reset"), require_mutex,
            py::arg("output"), WithoutGil());
 }

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bfbench.records import add_peer_ratios, merge_not_run, merge_starts, merge_train_starts
+from bfbench.records import (add_peer_ratios, merge_not_run, merge_starts, merge_train_starts,
+                             with_one_memcpy)
 from records_of import operation, training
 
 
@@ -39,6 +40,31 @@ def test_peers_are_compared_by_kind():
     # An average with neighbours has two rivals of gloo: its all-reduce averages as well.
     assert records[1]["peer_ratio"] == 3.0 and records[1]["gloo_ratio"] == 8.0
     assert "peer_ratio" not in records[2] and "peer_ratio" not in records[3]
+
+
+def test_averages_are_compared_with_as_many_neighbours():
+    own = [operation(op=f"neighbor_allreduce ({graph})", ranks=8)
+           for graph in ("exponential", "one-peer", "ring")]
+    add_peer_ratios([*own, operation("gloo", "allreduce", 60.0, ranks=8),
+                     operation("gloo", "isend/irecv and average (exponential), threads bound", 30.0,
+                               ranks=8)])
+    assert own[0]["peer_ratio"] == 3.0 and own[0]["gloo_ratio"] == 3.0
+    for fewer in own[1:]:
+        assert "peer_ratio" not in fewer and fewer["gloo_ratio"] == 6.0
+
+
+def test_one_memcpy_is_the_limit_of_all():
+    own, gloo = operation(limit_ratio=5.0), operation("gloo", "allreduce", 40.0, limit_ratio=9.0)
+    with_one_memcpy([own, gloo, operation("memcpy", "memcpy", 2.0)])
+    assert own["limit_ratio"] == 5.0 and gloo["limit_ratio"] == 20.0
+
+
+def test_bandwidths_are_those_of_the_median():
+    starts = [[operation(median=m, bytes=1000, algbw_gbps=1.0 / m, busbw_gbps=1.5 / m)]
+              for m in (10.0, 40.0)]
+    (merged,) = merge_starts(starts)
+    assert merged["algbw_gbps"] == pytest.approx(1000 / 25.0 * 1e-3)
+    assert merged["busbw_gbps"] == pytest.approx(1.5 * merged["algbw_gbps"])
 
 
 def test_windows_have_no_rival():

@@ -15,6 +15,7 @@
 #include "ops/neighbor_allgather.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
+#include "ops/window.hpp"
 #include "tests/cuda/gpu.hpp"
 #include "tests/support/ranks.hpp"
 #include "topology/static_graphs.hpp"
@@ -163,6 +164,46 @@ TEST_P(DeviceCalls, PairGossip) {
     ops::pair_gossip(rank.context, own, target);
     ops::pair_gossip(rank.context, expected.view(), target);
     ASSERT_EQ(rank.gpu.download(own), expected);
+  });
+}
+
+TEST_P(DeviceCalls, Windows) {
+  on_gpus([](Rank& rank) {
+    const NeighborPlan plan =
+        topology::exponential(rank.context.size()).plan_for(rank.context.rank());
+    for (const Dtype dtype : kFloatingDtypes) {
+      for (const std::size_t count : kCounts) {
+        Values expected = thirds(dtype, count, rank.context.rank());
+        const BufferView own = rank.gpu.upload(expected);
+        const auto on_gpu = ops::Window::create(rank.context, own, plan);
+        const auto on_cpu = ops::Window::create(rank.context, expected.view(), plan);
+        const auto expect_alike = [&](const char* call) {
+          ASSERT_EQ(rank.gpu.download(own), expected)
+              << call << ", " << name_of(dtype) << "[" << count << "]";
+          ops::barrier(rank.context);
+        };
+        on_gpu->put(own, {.self_weight = 0.5});
+        on_cpu->put(expected.view(), {.self_weight = 0.5});
+        expect_alike("put");
+        on_gpu->update();
+        on_cpu->update();
+        expect_alike("update");
+        on_gpu->accumulate_nonblocking(own, {.self_weight = 0.25}).wait();
+        on_cpu->accumulate(expected.view(), {.self_weight = 0.25});
+        expect_alike("accumulate");
+        on_gpu->update_then_collect();
+        on_cpu->update_then_collect();
+        expect_alike("update_then_collect");
+        on_gpu->get();
+        on_cpu->get();
+        ops::barrier(rank.context);
+        on_gpu->update();
+        on_cpu->update();
+        expect_alike("get");
+        on_gpu->free();
+        on_cpu->free();
+      }
+    }
   });
 }
 

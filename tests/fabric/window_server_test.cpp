@@ -32,7 +32,7 @@ constexpr std::uint32_t kWindow = 1;
 class Mutex final : public WindowTarget {
  public:
   void store(int, const WindowMessage&, std::span<const std::byte>) override {}
-  std::span<const std::byte> load(int, double&) override {
+  std::span<const std::byte> load(int, double&, std::vector<std::byte>&) override {
     std::this_thread::sleep_for(milliseconds(300));
     return {};
   }
@@ -53,7 +53,7 @@ class Value final : public WindowTarget {
   Value(std::vector<std::byte>& bytes, std::function<void()> pause)
       : bytes_(bytes), pause_(std::move(pause)) {}
   void store(int, const WindowMessage&, std::span<const std::byte>) override {}
-  std::span<const std::byte> load(int, double&) override {
+  std::span<const std::byte> load(int, double&, std::vector<std::byte>&) override {
     pause_();
     return bytes_;
   }

@@ -22,6 +22,13 @@ StagedBuffers::StagedBuffers(std::shared_ptr<gpu::HostStaging> staging, ConstBuf
   note_stream(input_.stream);
   note_stream(output_.stream);
   block_ = staging_->take(std::max(input_.bytes(), output_.bytes()));
+  if (!rules_.held) {
+    begin();
+  }
+}
+
+void StagedBuffers::begin() {
+  const gpu::DeviceScope scope = staging_->enter();
   try {
     copy_input();
   } catch (...) {
@@ -142,6 +149,11 @@ void StagedBuffers::end() {
     block->note_use(done_);
     *block = gpu::HostBlock();  // the next call may have it when the device is done
   }
+}
+
+bool StagedBuffers::is_over() {
+  const gpu::DeviceScope scope = staging_->enter();
+  return staging_->cuda().has_happened(done());
 }
 
 void StagedBuffers::order_streams() {

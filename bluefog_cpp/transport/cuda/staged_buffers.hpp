@@ -19,10 +19,13 @@ struct StagingRules {
   /// Its exchange of `Pace::Together` forms the output from its beginning to its end, each place
   /// from the same place of the input: copies and messages may then overlap.
   bool in_order = false;
+  /// The input's copies begin with `begin`: what comes before the call is known when it is made,
+  /// and another call stands before it.
+  bool held = false;
 };
 
 /// The host's side of a call's buffers, which are on a device: page-locked memory, the input's
-/// copies into it, which begin with the object, and the output's copies back.
+/// copies into it, which begin with the object unless they are held, and the output's copies back.
 ///
 /// Copies go in pieces, each with an event. Used by one thread at a time.
 class StagedBuffers {
@@ -34,6 +37,8 @@ class StagedBuffers {
   StagedBuffers& operator=(const StagedBuffers&) = delete;
   ~StagedBuffers();
 
+  /// Once, where the rules hold it. @throws CudaError.
+  void begin();
   [[nodiscard]] const StagingRules& rules() const noexcept { return rules_; }
   /// In the same memory as `host_output`.
   [[nodiscard]] ConstBufferView host_input() const;
@@ -57,6 +62,8 @@ class StagedBuffers {
   void end();
   /// After `finish` or `end`: happens when the device uses the buffers no more.
   [[nodiscard]] gpu::EventHandle done() const noexcept { return done_->get(); }
+  /// After `finish` or `end`: whether that has happened. @throws CudaError.
+  [[nodiscard]] bool is_over();
   /// After `finish` or `end`: what comes later on the views' streams comes after `done`.
   void order_streams();
 

@@ -57,8 +57,8 @@ class TaskQueue::Task final : public Pending {
 
   [[nodiscard]] bool done() const noexcept override { return is_done_.load(); }
 
-  /// Without the mutex.
-  void run() {
+  /// Without the mutex. @return what `end` is to be told.
+  [[nodiscard]] std::exception_ptr run() {
     std::exception_ptr error;
     try {
       function_();
@@ -66,8 +66,7 @@ class TaskQueue::Task final : public Pending {
       error = std::current_exception();
     }
     function_ = nullptr;
-    const std::scoped_lock lock(state_->mutex);
-    end(error);
+    return error;
   }
 
   /// With the mutex.
@@ -138,12 +137,14 @@ void TaskQueue::work() {
     if (state_->waiting.empty()) {
       return;
     }
-    const std::shared_ptr<Task> task = std::move(state_->waiting.front());
+    std::shared_ptr<Task> task = std::move(state_->waiting.front());
     state_->waiting.pop_front();
     state_->is_busy = true;
     lock.unlock();
-    task->run();
+    std::exception_ptr error = task->run();
     lock.lock();
+    task->end(std::move(error));
+    task.reset();  // before a waiter looks at its error, which is then the waiter's alone
     state_->is_busy = false;
     state_->has_ended.notify_all();
   }

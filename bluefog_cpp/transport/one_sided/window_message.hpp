@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "bluefog_cpp/base/dtype.hpp"
 
@@ -58,8 +59,10 @@ class WindowTarget {
   /// Puts or accumulates. @throws Error, which the asker is told.
   virtual void store(int source, const WindowMessage& request,
                      std::span<const std::byte> payload) = 0;
-  /// This rank's own value, which stays where it is while the target lives. Sets `mass`.
-  virtual std::span<const std::byte> load(int source, double& mass) = 0;
+  /// This rank's own value, which stays where it is while the target lives, or lies in `room`,
+  /// which is the caller's. Sets `mass`.
+  virtual std::span<const std::byte> load(int source, double& mass,
+                                          std::vector<std::byte>& room) = 0;
   /// Takes the mutex for `source`, if it is free.
   virtual bool try_lock(int source) = 0;
   /// The rank that holds it, or -1.

@@ -69,8 +69,10 @@ void WindowServer::remove(std::uint32_t window) {
 }
 
 void WindowServer::copy_payload(Parcel& parcel) {
-  parcel.copy.assign(parcel.payload.begin(), parcel.payload.end());
-  parcel.payload = parcel.copy;
+  if (parcel.copy.empty()) {
+    parcel.copy.assign(parcel.payload.begin(), parcel.payload.end());
+    parcel.payload = parcel.copy;
+  }
   if (parcel.departure && parcel.head_is_out) {
     parcel.departure->data = parcel.copy.data();
   }

@@ -86,7 +86,7 @@ class WindowServer {
     std::shared_ptr<WindowTarget> owner{};
     /// Null for answers.
     const Request* request = nullptr;
-    /// The payload, once its owner has gone.
+    /// The payload, once its owner has gone, or where that keeps none in place.
     std::vector<std::byte> copy{};
     std::optional<Departure> departure{};
     bool head_is_out = false;

@@ -228,7 +228,7 @@ void WindowServer::serve(int rank, const WindowMessage& message,
       case Kind::Get: {
         Parcel parcel{.head = message, .owner = target};
         parcel.head.kind = Kind::Done;
-        parcel.payload = target->load(rank, parcel.head.mass);
+        parcel.payload = target->load(rank, parcel.head.mass, parcel.copy);
         parcel.head.bytes = parcel.payload.size();
         peers_[static_cast<std::size_t>(rank)].out.push_back(std::move(parcel));
         break;

@@ -35,7 +35,7 @@ from bluefog_cpp.torch._windows import (
     neighbor_win_accumulate_nonblocking, neighbor_win_get, neighbor_win_get_nonblocking,
     neighbor_win_put, neighbor_win_put_nonblocking, turn_off_win_ops_with_associated_p,
     turn_on_win_ops_with_associated_p, win_accumulate, win_accumulate_nonblocking, win_associated_p,
-    win_create, win_free, win_get, win_get_nonblocking, win_lock, win_mutex, win_poll, win_put,
-    win_put_nonblocking, win_update, win_update_then_collect, win_wait)
+    win_create, win_free, win_get, win_get_nonblocking, win_lock, win_mutex, win_poll, win_publish,
+    win_put, win_put_nonblocking, win_update, win_update_then_collect, win_wait)
 
 __all__ = [name for name in dir() if not name.startswith("_")]

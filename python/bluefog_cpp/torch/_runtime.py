@@ -141,6 +141,8 @@ class Runtime:
     def close(self) -> None:
         for optimizer in list(self.optimizers):
             optimizer.close()
+        for window in (*self.windows.values(), *self.retired_windows):
+            window.end()
         self.context.close()
 
     def abandon(self) -> None:

@@ -16,6 +16,7 @@ from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch import _steering
+from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
@@ -32,6 +33,10 @@ class Window:
         self.number = number
         """The same on all ranks: they create windows together."""
         self._place = self._place_of(tensor)
+
+    def end(self) -> None:
+        """Other ranks find it freed from now on, and not that its rank has left."""
+        self.core = None
 
     @staticmethod
     def _place_of(tensor: torch.Tensor):
@@ -53,6 +58,10 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     """Collective. A window over `tensor` and the topology: a buffer for each in-neighbour, filled
     with this rank's own value, or with zeros. The tensor is kept; `win_update` writes into it.
 
+    A tensor on a GPU (of `use_device`, which this does where it was not done) takes part through copies
+    on the host, where the window's buffers are, ordered by torch's current stream in each call;
+    `win_publish` says what other ranks get.
+
     The window keeps the tensor's memory: after `resize_`, `set_` or `data = …` its calls raise
     StateError here, and other ranks go on reading what was there. False, with a line in the log, if a
     window of that name exists. Raises InvalidArgument for a tensor that is not contiguous or not of a
@@ -67,6 +76,7 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
         runtime.context.refuse(f"rank {runtime.rank}, {text}")  # ranks that have none wait for this one
         return False
     runtime.source("win_create", tensor, name, _itself)
+    take_device_of(runtime.context, [tensor])
     window = core.Window.create(runtime.context, tensor, runtime.topology.plan, name, zero_init,
                                 runtime.has_associated_p)
     runtime.windows[name] = Window(window, tensor, name, next(runtime.window_numbers))
@@ -135,7 +145,8 @@ def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: Optional[floa
     tensor ← self_weight · tensor.
 
     dst_weights: some out-neighbours; default all, weight 1. require_mutex: holds their mutexes.
-    Returns when the values are there. Raises InvalidArgument for ranks that are no out-neighbours.
+    Returns when the values are there. Raises InvalidArgument for ranks that are no out-neighbours, and
+    for a tensor elsewhere than that of a window on a GPU; one on a GPU is copied for a window on the CPU.
     """
     return win_wait(neighbor_win_put_nonblocking(tensor, name, self_weight, dst_weights,
                                                  require_mutex))
@@ -186,6 +197,15 @@ def win_poll(handle: int) -> bool:
 def win_wait(handle: int) -> bool:
     """Blocks until the call is complete; raises its error, else returns True."""
     current().wait(handle, "win_wait")
+    return True
+
+
+@ranged
+def win_publish(name: str) -> bool:
+    """Other ranks' `win_get` finds the window's tensor as it is now. On the CPU it always does, and this
+    does nothing. Of a tensor on a GPU it finds what that was in this rank's last `win_create`,
+    `win_put`, `win_accumulate`, `win_get`, `win_update` or `win_publish` with it."""
+    _window(current(), "win_publish", name).core.publish()
     return True
 
 
@@ -333,13 +353,14 @@ def _window(runtime: Runtime, call: str, name: str) -> Window:
 
 def _start_store(kind: str, tensor, name, self_weight, dst_weights, require_mutex) -> int:
     runtime, call = current(), f"win_{kind}"
-    window = _window(runtime, call, name).core
+    window = _window(runtime, call, name)
     self_weight = checked(call, "self_weight", _arguments.weight, self_weight)
     weights = checked(call, "dst_weights", _steering.receivers, dst_weights)
     require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
-    start: Callable = window.start_put if kind == "put" else window.start_accumulate
+    start: Callable = window.core.start_put if kind == "put" else window.core.start_accumulate
     try:
-        source = on_cpu((elements if self_weight is None else elements_to_write)(tensor))
+        source = (elements if self_weight is None else elements_to_write)(tensor)
+        source = on_cpu(source) if window.tensor.is_cpu else source
     except Exception as error:
         raise runtime.placed(f"{call} '{name}'", error) from None
     work = start(source, 1.0 if self_weight is None else self_weight, weights, require_mutex)

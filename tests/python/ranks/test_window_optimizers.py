@@ -118,7 +118,7 @@ def test_memory_of_earlier_windows_is_given_back(rank):
         optimizer = wrapped(bf.DistributedWinPutOptimizer, model)
         if turn == 3:
             before = resident()
-    assert resident() - before < 3 * model.weight.nbytes
+    assert resident() - before < 6 * model.weight.nbytes  # of 8 times 3 for three ranks
     del optimizer
 
 

@@ -91,6 +91,19 @@ def test_get(x, rank):
     assert result.equal(full(rank + 1 + sum(2 * (j + 1) for j in bf.in_neighbor_ranks())))
 
 
+def test_get_finds_what_was_published(x, rank):
+    x.fill_(10.0 * (rank + 1))
+    assert bf.win_publish("x")
+    bf.barrier()
+    bf.win_get("x")
+    weights = {j: 1.0 for j in bf.in_neighbor_ranks()}
+    assert bf.win_update("x", self_weight=0.0, neighbor_weights=weights, clone=True).equal(
+        full(sum(10 * (j + 1) for j in weights)))
+    with pytest.raises(bluefog_cpp.InvalidArgument, match=rf"^rank {rank}, win_publish: name: expected that of a window"):
+        bf.win_publish("y")
+    bf.barrier()
+
+
 def test_nonblocking(x, rank):
     handles = [bf.win_put_nonblocking(x, "x"), bf.neighbor_win_get_nonblocking("x"),
                bf.win_accumulate_nonblocking(full(0), "x")]
