@@ -90,9 +90,11 @@ def test_operations_between_hosts(tmp_path, capsys):
     assert link["limit_ratio"] == 1 and ("memcpy", "memcpy") not in measured
     for peer, op in (("bluefog_cpp", "neighbor_allreduce (exponential)"), ("gloo", "allreduce"),
                      ("bluefog_cpp", "hierarchical_neighbor_allreduce")):
-        record, = [r for (who, what), r in measured.items() if who == peer and what.startswith(op)]
-        assert (record["hosts"], record["ranks"]) == (2, 4)
-        assert record["limit_ratio"] == pytest.approx(record["median_us"] / link["median_us"])
+        records = [r for (who, what), r in measured.items() if who == peer and what.startswith(op)]
+        assert len(records) == (2 if peer == "gloo" else 1)  # its threads free, and bound
+        for record in records:
+            assert (record["hosts"], record["ranks"]) == (2, 4)
+            assert record["limit_ratio"] == pytest.approx(record["median_us"] / link["median_us"])
     said = capsys.readouterr().out
     assert "4 ranks on 2 hosts" in said and "× link" in said and "× link" in page
     assert found["versions"]["links"] == "2000 Mbit/s from each host"
