@@ -78,6 +78,7 @@ TABLE = {
                         clone=SWITCH, require_mutex=SWITCH),
     "win_update_then_collect": names(name=TEXT, require_mutex=SWITCH),
     "get_win_version": names(name=TEXT), "win_associated_p": names(name=TEXT),
+    "win_publish": names(name=TEXT),
     "win_mutex": names(name=TEXT, for_self=SWITCH, ranks=RANKS), "win_lock": names(name=TEXT),
     "init": names(topology_fn=(3, "ring"), is_weighted=SWITCH),
     "set_topology": names(topology=GRAPH, is_weighted=SWITCH),
