@@ -11,7 +11,7 @@ import bluefog_cpp
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 from conftest import needs
-from simulation import flat, loss_of, model_of, train
+from simulation import loss_of, model_of
 
 
 @pytest.mark.parametrize("call", (
@@ -195,91 +195,6 @@ def test_a_negative_view_is_read_as_what_it_shows(rank, size):
     assert bf.neighbor_allreduce(x).item() == -2 and bf.allreduce(x).item() == -2
     assert bf.allgather(x).tolist() == [-2] * size
     assert bf.neighbor_allreduce_(torch._neg_view(torch.ones(2))).tolist() == [-1, -1]
-
-
-@pytest.mark.up_to_ranks(2)
-def test_errors_in_a_backward_pass_keep_their_class(rank, monkeypatch):
-    needs(2)
-    monkeypatch.setenv("BLUEFOG_TIMEOUT", "2")
-    bf.shutdown()
-    bf.init()
-    table = torch.nn.Embedding(4, 2, sparse=True)
-    optimizer = bf.DistributedGradientAllreduceOptimizer(
-        torch.optim.SGD(table.parameters(), lr=0.1), table)
-    with pytest.raises(bluefog_cpp.UnsupportedError,
-                       match=f"rank {rank}, gradient all-reduce, parameter 'weight': .*dense"):
-        table(torch.tensor([1])).sum().backward()
-    bf.barrier()
-    del optimizer
-    model = model_of(0)
-    optimizer = bf.DistributedGradientAllreduceOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1), model)
-    if rank == 0:
-        # A timeout, or rank 1, which began to wait earlier, has left.
-        with pytest.raises((bluefog_cpp.TimeoutError, bluefog_cpp.PeerFailure),
-                           match="rank 0, call .*gradients of .*another context.*barrier, which this "
-                           "rank has not"):
-            loss_of(model, rank).backward()
-    try:
-        bf.barrier()
-    except bluefog_cpp.Error as error:  # who began to wait earlier has given it up
-        assert "another context" in str(error)
-
-
-def test_a_step_after_a_backward_pass_that_failed(rank):
-    needs(2)
-    model = model_of(0)
-    optimizer = bf.DistributedGradientAllreduceOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1), model)
-    if rank == 1:
-        optimizer.refuse_step("no batch")
-    else:
-        with pytest.raises(bluefog_cpp.PeerFailure, match="no batch"):
-            loss_of(model, rank).backward()
-        with pytest.raises(bluefog_cpp.StateError, match="expected a backward pass since"):
-            optimizer.step()
-    train(model, optimizer, rank, 2)
-    assert bf.allgather(flat(model).unsqueeze(0)).unique(dim=0).shape[0] == 1
-
-
-@pytest.mark.parametrize("period", (1, 2))
-def test_zero_grad_clears_what_was_there_before(period, rank):
-    model = torch.nn.Linear(1, 1, bias=False)
-    bf.broadcast_parameters(model.state_dict(), 0)
-    start = model.weight.item()
-    ones = torch.ones(1, 1)
-    model(ones).sum().backward()
-    optimizer = bf.DistributedGradientAllreduceOptimizer(
-        torch.optim.SGD(model.parameters(), lr=1.0), model, num_steps_per_communication=period)
-    optimizer.zero_grad()
-    for _ in range(period):
-        model(ones).sum().backward()
-    optimizer.step()
-    assert model.weight.item() == pytest.approx(start - period)
-
-
-def test_a_gradient_hook_that_is_taken(rank):
-    needs(2)
-    model = model_of(0)
-    if rank == 0:
-        next(model.parameters()).register_post_accumulate_grad_hook(lambda _: None)
-    with pytest.raises(ValueError if rank == 0 else bluefog_cpp.PeerFailure,
-                       match="rank 0.*parameter '.*': expected its post-accumulate"):
-        bf.DistributedGradientAllreduceOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
-    bf.barrier()
-
-
-def test_a_hook_that_takes_the_place_of_the_average(rank):
-    model = model_of(0)
-    optimizer = bf.DistributedGradientAllreduceOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1), model)
-    for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(lambda _: None)
-    loss_of(model, rank).backward()
-    with pytest.raises(bluefog_cpp.StateError, match="parameter '.*': expected its post-accumulate"):
-        optimizer.step()
-    del optimizer
-    bf.barrier()
 
 
 def test_wrapping_again(rank):
