@@ -9,7 +9,7 @@ from rich.progress import Progress
 
 from bfbench import images, output, report
 from bfbench.attempts import Attempts
-from bfbench.launch import LaunchFailed, Launcher
+from bfbench.launch import Launcher
 from bfbench.options import (add_output_files, add_rank_list, choice_list, positive, whole,
                              whole_list)
 from bfbench.records import count_text
@@ -101,12 +101,8 @@ def merge_seeds(records):
 
 def run(args):
     launcher = Launcher(args.build)
-    launcher.require(launcher.bfrun)
-    try:
-        images.load(args.data)
-    except images.NoImages as error:
-        raise LaunchFailed(str(error), str(error)) from error
-    about = versions(launcher.bfrun, args)
+    images.load(args.data)
+    about = versions(launcher, args)
     attempts = Attempts()
     records = merge_seeds(measure(args, launcher, attempts))
     output.show(args, about, report.converge_tables(records), attempts.not_run(), records,

@@ -5,7 +5,7 @@ from rich.progress import Progress
 
 from bfbench import images, output, report
 from bfbench.attempts import Attempts
-from bfbench.launch import LaunchFailed, Launcher
+from bfbench.launch import Launcher
 from bfbench.options import add_output, add_rank_list, positive, whole
 from bfbench.records import count_text, merge_train_starts
 from bfbench.train import MODELS
@@ -70,12 +70,8 @@ def options_of_worker(args):
 
 def run(args):
     launcher = Launcher(args.build)
-    launcher.require(launcher.bfrun)
-    try:
-        check(args)
-    except images.NoImages as error:
-        raise LaunchFailed(str(error), str(error)) from error
-    about = versions(launcher.bfrun, args)
+    check(args)
+    about = versions(launcher, args)
     attempts = Attempts()
     records = merge_train_starts(measure(args, launcher, attempts))
     output.show(args, about, report.ddp_tables(records), attempts.not_run(), records,

@@ -11,13 +11,18 @@ from typing import NamedTuple
 import numpy
 import torch
 
+from bfbench.launch import LaunchFailed
+
 FASHION = "/usr/share/datasets/fashion-mnist"
 SIDE = 32
 SYNTHETIC = "synthetic"
 
 
-class NoImages(RuntimeError):
+class NoImages(LaunchFailed):
     """No images where they were said to be; the text says what was expected."""
+
+    def __init__(self, text):
+        super().__init__(text, text)
 
 
 class Images(NamedTuple):

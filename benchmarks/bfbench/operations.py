@@ -111,8 +111,7 @@ def run(args):
     places = places_of(args, preset)
     for launcher, _ in places:
         launcher.require(launcher.operations)
-        launcher.require(launcher.bfrun)
-    about = versions(places[0][0].bfrun, args)
+    about = versions(places[0][0], args)
     reason = hosts.why_none() if args.hosts else ""
     if reason:
         output.show(args, about, [], [{"op": "all", "not_run": reason}], [],

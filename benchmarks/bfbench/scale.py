@@ -160,9 +160,8 @@ def simulated(args, found, measured):
 
 def run(args):
     launcher = Launcher(args.build)
-    launcher.require(launcher.bfrun)
     launcher.require(scale_model.bftopo_of(args.build))
-    about = versions(launcher.bfrun, args)
+    about = versions(launcher, args)
     not_run = [{"algorithm": name, "not_run": FLAT_HERE}
                for name in args.algorithms if name not in algorithms_of(args)]
     if not algorithms_of(args):

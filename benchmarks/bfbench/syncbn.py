@@ -51,8 +51,7 @@ def add_shares(records):
 
 def run(args):
     launcher = Launcher(args.build)
-    launcher.require(launcher.bfrun)
-    about = versions(launcher.bfrun, args)
+    about = versions(launcher, args)
     attempts = Attempts()
     records = add_shares(merge_starts(measure(args, launcher, attempts)))
     not_run = attempts.not_run() + [{"peer": "torch.nn.SyncBatchNorm", "not_run": "torch has it for GPUs only; its "

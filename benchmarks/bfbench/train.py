@@ -89,8 +89,7 @@ def measure(args, launcher, attempts):
 
 def run(args):
     launcher = Launcher(args.build)
-    launcher.require(launcher.bfrun)
-    about = versions(launcher.bfrun, args)
+    about = versions(launcher, args)
     attempts = Attempts()
     starts = measure(args, launcher, attempts)
     not_run = attempts.not_run() + merge_not_run(starts) + [

@@ -76,10 +76,12 @@ def text_of(value):
     return str(value)
 
 
-def versions(bfrun, args):
+def versions(launcher, args):
+    """Raises LaunchFailed where the launcher has no bfrun."""
+    launcher.require(launcher.bfrun)
     return repeated_by(args) | {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "bluefog_cpp": first_line(str(bfrun), "--version"),
+        "bluefog_cpp": first_line(str(launcher.bfrun), "--version"),
         "torch": torch.__version__,
         "torchvision": version_of("torchvision"),
         "decent-dp": version_of("decent-dp"),
