@@ -29,7 +29,7 @@ namespace bluefog::optimizers {
 class AdaptInBackward final : public Algorithm {
  public:
   /// @param context, buckets outlive this object.
-  /// @throws StateError if a parameter already has a post-accumulate hook.
+  /// The parameters' gradient hooks are free (`why_not_hooked`).
   AdaptInBackward(Context& context, std::vector<Bucket>& buckets, EarlyStep early,
                   RethrowInBackward rethrow);
 

@@ -34,6 +34,7 @@ namespace bluefog::optimizers {
 /// Source: Horovod, DDP (arXiv 2006.15704); BlueFog's `DistributedGradientAllreduceOptimizer`.
 class GradientAllreduce final : public Algorithm {
  public:
+  /// The parameters' gradient hooks are free (`why_not_hooked`).
   /// @param context, buckets outlive this object.
   GradientAllreduce(Context& context, std::vector<Bucket>& buckets, RethrowInBackward rethrow);
 
