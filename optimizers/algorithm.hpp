@@ -88,8 +88,9 @@ class Algorithm {
   /// not reach them.
   virtual void discard() { drain(); }
 
-  /// Clears the gradients in the algorithm's own way. False: the wrapped optimizer may do it.
-  virtual bool zero_gradients() { return false; }
+  /// Clears the gradients in the algorithm's own way: to none, or to zeros. False: the wrapped
+  /// optimizer may do it.
+  virtual bool zero_gradients(bool /*set_to_none*/) { return false; }
 
   /// What it carries from one step to the next, beside the parameters: flat, one or more per
   /// bucket, the algorithm's own memory. Writing it puts the algorithm where it was read.

@@ -31,10 +31,10 @@ void DistributedOptimizer::step() { state_->step(); }
 
 at::Tensor DistributedOptimizer::step(const Closure& closure) { return state_->step(closure); }
 
-void DistributedOptimizer::zero_grad() {
+void DistributedOptimizer::zero_grad(bool set_to_none) {
   forget_lost_step();
-  if (!state_->sums_gradients() && !state_->algorithm_->zero_gradients()) {
-    state_->optimizer_.zero_grad();
+  if (!state_->sums_gradients() && !state_->algorithm_->zero_gradients(set_to_none)) {
+    state_->optimizer_.zero_grad(set_to_none);
   }
 }
 

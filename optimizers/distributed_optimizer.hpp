@@ -88,9 +88,9 @@ class DistributedOptimizer {
   ///   of it in their step.
   at::Tensor step(const Closure& closure);
 
-  /// Clears the gradients. With gradient all-reduce they keep their memory and become zero, and
-  /// between the steps of one round nothing happens; otherwise they become undefined.
-  void zero_grad();
+  /// Clears the gradients: to none, or to zeros, which costs gradient all-reduce more. Between the
+  /// steps of one of its rounds nothing happens. With gradient tracking they become zeros.
+  void zero_grad(bool set_to_none = true);
 
   /// Ends what is in flight, so that parameters hold all averages that they are due. Local.
   void drain();

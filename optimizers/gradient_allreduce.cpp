@@ -181,14 +181,19 @@ void GradientAllreduce::forget_round() {
   end_all(works_);
 }
 
-bool GradientAllreduce::zero_gradients() {
+// To none: what autograd then makes anew is copied into the bucket while it is still in the cache,
+// which costs less than zeros there to add to.
+bool GradientAllreduce::zero_gradients(bool set_to_none) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    buckets_[b].zero_gradients();
     std::ranges::fill(has_gradient_[b], 0);
+    if (!set_to_none) {
+      buckets_[b].zero_gradients();
+    }
     for (std::size_t i = 0; i < buckets_[b].segments().size(); ++i) {
       at::Tensor& gradient = buckets_[b].segments()[i].parameter.mutable_grad();
-      if (gradient.defined() && !is_placed(buckets_[b], i)) {
-        gradient.reset();  // of a backward pass before the optimizer was wrapped
+      // One that lies elsewhere is of a backward pass before the optimizer was wrapped.
+      if (gradient.defined() && (set_to_none || !is_placed(buckets_[b], i))) {
+        gradient.reset();
       }
     }
   }

@@ -29,8 +29,8 @@ namespace bluefog::optimizers {
 ///
 /// Each backward pass of a communicating step is a round in which all ranks take part.
 /// Cost per rank and round: one allreduce for each bucket; as much memory as the parameters, in
-/// place of the gradients. A gradient that autograd makes anew (after a `zero_grad` of the
-/// wrapped optimizer, which drops gradients) is copied once into its bucket.
+/// place of the gradients. A gradient that autograd makes anew (after a `zero_grad` that drops
+/// gradients) is copied once into its bucket.
 /// Source: Horovod, DDP (arXiv 2006.15704); BlueFog's `DistributedGradientAllreduceOptimizer`.
 class GradientAllreduce final : public Algorithm {
  public:
@@ -46,7 +46,7 @@ class GradientAllreduce final : public Algorithm {
   void expect(bool communicates) override { communicates_ = communicates; }
   void drain() override;
   void forget_round() override;
-  bool zero_gradients() override;
+  bool zero_gradients(bool set_to_none) override;
 
  private:
   enum class Phase {

@@ -105,7 +105,7 @@ void GradientTracking::step(const Round& round, const StepBucket& step_bucket) {
   note_changes(buckets_);
 }
 
-bool GradientTracking::zero_gradients() {
+bool GradientTracking::zero_gradients(bool /*set_to_none*/) {
   for (Bucket& bucket : buckets_) {
     bucket.zero_gradients();
     for (std::size_t i = 0; i < bucket.segments().size(); ++i) {

@@ -34,7 +34,7 @@ class GradientTracking final : public Algorithm {
   [[nodiscard]] std::size_t calls_due() const override { return 2 * buckets_.size(); }
   /// @throws UnsupportedError naming a parameter whose gradient is sparse.
   void step(const Round& round, const StepBucket& step_bucket) override;
-  bool zero_gradients() override;
+  bool zero_gradients(bool set_to_none) override;
   [[nodiscard]] NamedTensors state() const override;
   void restart() override;
 

@@ -42,7 +42,7 @@ def merge_not_run(starts):
     """What did not run, each with its reason once for all sizes and starts."""
     found = {}
     for record in (record for start in starts for record in start if "not_run" in record):
-        reason = {name: value for name, value in record.items() if name != "bytes"}
+        reason = {name: value for name, value in record.items() if name not in ("bytes", "failed")}
         found.setdefault(tuple(reason.items()), reason)
     return list(found.values())
 

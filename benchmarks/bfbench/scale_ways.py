@@ -51,7 +51,8 @@ def wrap(algorithm, graph, model, bucket_mb):
     optimizer = make_optimizer(model.parameters())
     if algorithm in ("ddp", DDP_ALONE):
         wrapped = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_mb,
-                                                            gradient_as_bucket_view=True)
+                                                            gradient_as_bucket_view=True,
+                                                            broadcast_buffers=False)
         return wrapped, optimizer
     if algorithm == "gradient_allreduce":
         return model, bf.DistributedGradientAllreduceOptimizer(optimizer, model)

@@ -83,6 +83,7 @@ def measure(args, launcher, attempts):
                     starts.append(attempts.make(
                         {"op": model, "algorithm": ",".join(runnable), "ranks": ranks},
                         launcher.train, ranks, *options_of_worker(args, model, runnable)))
+                    attempts.note_failed_sides(starts[-1])
                     progress.advance(task)
     return starts
 

@@ -15,6 +15,7 @@ import torch.distributed as dist
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 from bfbench.rounds import join_gloo
+from bfbench.sides import why_failed
 from bfbench.train_models import make_model
 
 QUANTILES = (50, 75, 90, 95)
@@ -140,17 +141,44 @@ def time_steps(contestant, count):
 
 def record_of(name, contestant, args):
     """The figures of a contestant; collective."""
-    mine = torch.tensor([contestant.seconds], dtype=torch.float64)
-    slowest = bf.allgather(mine).max(dim=0).values
-    # A step that is long on one rank may be short on another, which waited before: the images of a
-    # round over the time of a round.
-    rounds = slowest.view(args.rounds, args.steps).sum(dim=1)
+    seconds = bf.allgather(torch.tensor([contestant.seconds], dtype=torch.float64))
+    slowest = seconds.max(dim=0).values
+    # A rank that was slow in one step may be the one that others wait for in a later one: the images
+    # of a round over its time, from the barrier that begins it to the end of the slowest rank.
+    rounds = seconds.view(bf.size(), args.rounds, args.steps).sum(dim=2).max(dim=0).values
     rates = args.batch_size * args.steps * bf.size() / rounds
     return {"peer": peer_of(name), "algorithm": name, "model": args.model, "ranks": bf.size(),
             "batch_size": args.batch_size, "image_size": args.image_size,
             "parameters": contestant.parameters, "img_per_sec": rates.median().item(),
             "sec_per_iter": {f"p{q}": slowest.quantile(q / 100).item() for q in QUANTILES},
             "rounds_img_per_sec": rates.tolist()}
+
+
+def measure(names, args):
+    """A record for each contestant, or why it failed; collective."""
+    contestants, failed = {}, []
+
+    def attempt(name, action):
+        why = why_failed(action)
+        if why:
+            contestants.pop(name, None)
+            failed.append({"peer": peer_of(name), "algorithm": name, "ranks": bf.size(),
+                           "not_run": why, "failed": True})
+
+    def make(name):
+        contestants[name] = Contestant(name, args)
+
+    def take_turn(name):
+        contestants[name].seconds += time_steps(contestants[name], args.steps)
+
+    for name in names:
+        attempt(name, lambda: make(name))
+    for name in list(contestants):
+        attempt(name, lambda: time_steps(contestants[name], WARM_UP_STEPS))
+    for _ in range(args.rounds):
+        for name in list(contestants):
+            attempt(name, lambda: take_turn(name))
+    return failed + [record_of(name, contestant, args) for name, contestant in contestants.items()]
 
 
 def say(record):
@@ -171,14 +199,8 @@ def main():
     names = [name for name in names if not why_not(name)]
     if set(names) & set(PEERS):
         join_gloo(args.store, bf.rank(), bf.size())
-    contestants = {name: Contestant(name, args) for name in names}
-    for contestant in contestants.values():
-        time_steps(contestant, WARM_UP_STEPS)
-    for _ in range(args.rounds):
-        for contestant in contestants.values():
-            contestant.seconds += time_steps(contestant, args.steps)
-    for name, contestant in contestants.items():
-        say(record_of(name, contestant, args))
+    for record in measure(names, args):
+        say(record)
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -176,7 +176,9 @@ void bind_optimizers(py::module_& module) {
       .def(
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(
-          "zero_grad", [](PythonOptimizer& o) { o.distributed->zero_grad(); }, WithoutGil())
+          "zero_grad",
+          [](PythonOptimizer& o, bool set_to_none) { o.distributed->zero_grad(set_to_none); },
+          py::arg("set_to_none"), WithoutGil())
       .def("forget_lost_step", [](PythonOptimizer& o) { o.distributed->forget_lost_step(); })
       .def(
           "drain", [](PythonOptimizer& o) { o.distributed->drain(); }, WithoutGil())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import textwrap
 
 import pytest
 
@@ -131,6 +132,37 @@ def test_training(tmp_path, capsys):
         assert record["img_per_sec"] > 0 and record["parameters"] > 100_000
         assert list(record["sec_per_iter"]) == ["p50", "p75", "p90", "p95"]
     assert charts == ["training_0.png"]
+
+
+def test_a_peer_that_fails_in_training_leaves_the_others_their_turns(tmp_path, monkeypatch, capsys):
+    """decent-dp is one here that fails on one rank, in its third backward pass."""
+    (tmp_path / "decent_dp").mkdir()
+    (tmp_path / "decent_dp" / "__init__.py").touch()
+    (tmp_path / "decent_dp" / "ddp.py").write_text(textwrap.dedent("""
+        import os
+        import torch
+
+        class DecentralizedDataParallel(torch.nn.Module):
+            def __init__(self, model, *words, **options):
+                super().__init__()
+                self.model, self._comm_ops, self.passes = model, [], 0
+
+            def forward(self, images):
+                self.passes += 1
+                if self.passes == 3 and os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+                    raise RuntimeError("no third pass")
+                return self.model(images)
+        """))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    train.refused.cache_clear()
+    found = left_behind(tmp_path, 1, "train", "--models", "cnn", "--ranks", "2", "--batch-size", "2",
+                        "--image-size", "8", "--rounds", "1", "--steps", "2", "--starts", "1",
+                        "--algorithms", "none,decent_dp,atc")
+    train.refused.cache_clear()
+    assert {record["algorithm"] for record in found["records"]} == {"none", "atc"}
+    assert not_run(found, algorithm="decent_dp") == "RuntimeError: no third pass"
+    assert "no third pass" in capsys.readouterr().out
 
 
 def test_batch_norms(tmp_path, capsys):

@@ -24,7 +24,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-std::string error_of(const std::function<void()>& call) {
+/// The message of the error that `call` ends with, if any.
+std::string outcome_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& e) {
@@ -42,7 +43,7 @@ std::shared_ptr<const NeighborPlan> full(Context& context) {
 void expect_both_named(Context& context, const std::function<void()>& zero,
                        const std::function<void()>& one, const std::string& name_of_zero,
                        const std::string& name_of_one) {
-  const std::string error = error_of(context.rank() == 0 ? zero : one);
+  const std::string error = outcome_of(context.rank() == 0 ? zero : one);
   EXPECT_THAT(error, AllOf(HasSubstr(name_of_zero), HasSubstr(name_of_one), HasSubstr("rank 0"),
                            HasSubstr("rank 1")));
 }
@@ -184,7 +185,7 @@ TEST(Mismatch, ManyCallsInFlightOfWhichOneDiffers) {
           context, {.data = values[i].data(), .count = count}, {.reduction = ops::Reduction::Sum}));
     }
     for (std::size_t i = 0; i < works.size(); ++i) {
-      const std::string error = error_of([&] { works[i].wait(); });
+      const std::string error = outcome_of([&] { works[i].wait(); });
       if (i == 4) {
         EXPECT_THAT(error, AllOf(HasSubstr("float32[20000]"), HasSubstr("float32[19999]")));
       } else {
@@ -202,10 +203,10 @@ TEST(Mismatch, ARefusedCallEndsTheWaitOfItsPeersAndNamesTheReason) {
     const BufferView bad{.data = nullptr, .count = 100};
     const BufferView& own = context.rank() == 1 ? bad : good;
     for (int again = 0; again < 2; ++again) {
-      EXPECT_THAT(error_of([&] { ops::allreduce(context, own); }), HasSubstr("null pointer"));
-      EXPECT_THAT(error_of([&] { ops::neighbor_allreduce(context, own, full(context)); }),
+      EXPECT_THAT(outcome_of([&] { ops::allreduce(context, own); }), HasSubstr("null pointer"));
+      EXPECT_THAT(outcome_of([&] { ops::neighbor_allreduce(context, own, full(context)); }),
                   HasSubstr("null pointer"));
-      EXPECT_THAT(error_of([&] { ops::broadcast(context, own, 1); }), HasSubstr("null pointer"));
+      EXPECT_THAT(outcome_of([&] { ops::broadcast(context, own, 1); }), HasSubstr("null pointer"));
     }
   });
 }
@@ -215,7 +216,7 @@ TEST(Mismatch, AnAllocationThatFailsEndsTheCallOfThePeers) {
   on_ranks({.at_least = 2}, [](Context& context) {
     float value = 1;
     std::vector<float> all(static_cast<std::size_t>(context.size()));
-    const std::string error = error_of([&] {
+    const std::string error = outcome_of([&] {
       ops::allgather(context, {&value, 1, Dtype::Float32}, [&](const auto&) {
         if (context.rank() == 1) {
           throw InvalidArgument("no room for the result");
@@ -232,8 +233,8 @@ TEST(Mismatch, DifferentRootsOfABroadcast) {
     float value = static_cast<float>(context.rank());
     const int root = context.rank() == 1 ? 1 : 0;
     const std::string error =
-        error_of([&] { ops::broadcast(context, {.data = &value, .count = 1}, root); });
-    const std::string later = error_of([&] { ops::barrier(context); });
+        outcome_of([&] { ops::broadcast(context, {.data = &value, .count = 1}, root); });
+    const std::string later = outcome_of([&] { ops::barrier(context); });
     // Rank 2 follows rank 0 and need not know; the two that differ learn of it here or in the next.
     if (context.rank() != 2) {
       EXPECT_THAT(error + later, AllOf(HasSubstr("broadcast(float32[1], name 'root"),
@@ -273,7 +274,7 @@ TEST(Mismatch, GraphsThatDifferInWhatTheirPlansDoNotShow) {
       NeighborPlan plan = *full(context);
       plan.graph = graph;
       float value = 1;
-      return error_of([&] {
+      return outcome_of([&] {
         ops::neighbor_allreduce(context, {.data = &value, .count = 1},
                                 std::make_shared<const NeighborPlan>(std::move(plan)),
                                 {.check = ops::PlanCheck::Checked});
@@ -290,7 +291,7 @@ TEST(Mismatch, GraphsThatDifferInWhatTheirPlansDoNotShow) {
 TEST(Mismatch, ACallThatComparesPlansMeetsOneThatDoesNot) {
   on_ranks(two(), [](Context& context) {
     float value = 1;
-    const std::string error = error_of([&] {
+    const std::string error = outcome_of([&] {
       ops::neighbor_allreduce(context, {.data = &value, .count = 1}, full(context),
                               {.check = context.rank() == 0 ? ops::PlanCheck::Checked
                                                             : ops::PlanCheck::Trusted});

@@ -15,6 +15,7 @@
 
 #include "bluefog_cpp/base/error.hpp"
 #include "ops/collectives.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"
 #include "topology/static_graphs.hpp"
@@ -322,21 +323,12 @@ TEST(NeighborAllreduce, ValuesOutOfRange) {
   });
 }
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& e) {
-    return e.what();
-  }
-  return "no InvalidArgument";
-}
-
 TEST(NeighborAllreduce, RefusesWrongArguments) {
   on_ranks([](Context& context) {
     std::vector<float> memory(8);
     const Plan plan = share(NeighborPlan::alone(context.rank(), context.size()));
     const auto call = [&](ConstBufferView in, BufferView out, Plan with) {
-      return message_of([&] {
+      return error_of<InvalidArgument>([&] {
         ops::neighbor_allreduce(context, std::move(in), std::move(out), std::move(with));
       });
     };
@@ -367,7 +359,7 @@ TEST(NeighborAllreduce, CheckedPlansThatDoNotFitAreAnErrorOnEveryRank) {
     std::vector<float> value{1.0F};
     const BufferView buffer{.data = value.data(), .count = 1};
     for (const auto completion : {ops::Completion::AsItArrives, ops::Completion::OnWait}) {
-      EXPECT_THAT(message_of([&] {
+      EXPECT_THAT(error_of<InvalidArgument>([&] {
                     ops::neighbor_allreduce(
                         context, buffer, share(plan),
                         {.check = ops::PlanCheck::Checked, .completion = completion});

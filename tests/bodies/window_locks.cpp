@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <latch>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "ops/window.hpp"
 #include "tests/bodies/window_plans.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace bluefog::testing {
@@ -22,17 +22,6 @@ namespace {
 using ops::Window;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-/// The message of a call that has to fail.
-template <typename Expected>
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Window, MutexesKeepCallsApart) {
   on_ranks({.at_least = 2}, [](Context& context) {

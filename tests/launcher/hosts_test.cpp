@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <string>
 
 #include "bluefog_cpp/bfrun/options.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace bluefog::launcher {
 namespace {
@@ -14,21 +15,12 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 std::string list_error(const std::string& text) {
-  return error_of([&] { static_cast<void>(parse_host_list(text)); });
+  return testing::error_of<UsageError>([&] { static_cast<void>(parse_host_list(text)); });
 }
 
 std::string file_error(const std::string& text) {
-  return error_of([&] { static_cast<void>(parse_hostfile(text, "hosts.txt")); });
+  return testing::error_of<UsageError>([&] { static_cast<void>(parse_hostfile(text, "hosts.txt")); });
 }
 
 TEST(HostList, ReadsNamesAndSlots) {
@@ -78,7 +70,7 @@ TEST(Hostfile, NamesLineAndContent) {
 
 TEST(Hostfile, ThatCannotBeReadIsAnError) {
   for (const char* path : {"/nonexistent/hosts", "/"}) {
-    EXPECT_THAT(error_of([&] { static_cast<void>(read_hostfile(path)); }), HasSubstr(path));
+    EXPECT_THAT(testing::error_of<UsageError>([&] { static_cast<void>(read_hostfile(path)); }), HasSubstr(path));
   }
 }
 
@@ -86,7 +78,7 @@ TEST(AssignRanks, FillsHostsInOrder) {
   const std::vector<HostSlots> hosts{{"b", 2}, {"a", 4}, {"c", 2}};
   EXPECT_THAT(assign_ranks(hosts, 8), ElementsAre(hosts[0], hosts[1], hosts[2]));
   EXPECT_THAT(assign_ranks(hosts, 3), ElementsAre(HostSlots{"b", 2}, HostSlots{"a", 1}));
-  EXPECT_THAT(error_of([&] { static_cast<void>(assign_ranks(hosts, 9)); }),
+  EXPECT_THAT(testing::error_of<UsageError>([&] { static_cast<void>(assign_ranks(hosts, 9)); }),
               AllOf(HasSubstr("-np 9"), HasSubstr("8 slots")));
 }
 

@@ -184,12 +184,12 @@ class DistributedStep:
         """The step of the optimizer's own class."""
         return self._plain_step(self._optimizer())
 
-    def zero_grad(self) -> bool:
+    def zero_grad(self, set_to_none: bool) -> bool:
         """Clears the gradients where the algorithm has its own way to; else False."""
         if self.algorithm != "gradient_allreduce":
             self.core.forget_lost_step()
             return False
-        self.core.zero_grad()
+        self.core.zero_grad(set_to_none)
         return True
 
     def count_passes(self, passes: int) -> None:

@@ -84,8 +84,8 @@ class DistributedOptimizer:
 
     @uncompiled
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clears the gradients. With gradient all-reduce they become zeros and keep their memory."""
-        if not self._distributed.zero_grad():
+        """Clears the gradients: to none, or to zeros, which costs gradient all-reduce more."""
+        if not self._distributed.zero_grad(set_to_none):
             super().zero_grad(set_to_none)
 
     def add_param_group(self, param_group) -> None:

@@ -11,6 +11,7 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "nn/batch_statistics.hpp"
 #include "ops/collectives.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace bluefog::testing {
@@ -253,17 +254,6 @@ TEST(SyncBatchNorm, AnInputWithoutGradientNeedsNobody) {
   });
 }
 
-template <typename Error, typename Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "expected an error";
-  return {};
-}
-
 TEST(SyncBatchNorm, AWrongInputOfOneRankIsHeardOfByAll) {
   on_ranks(up_to_four(2), [](Context& context) {
     const at::Tensor right = values({3, kChannels}, 70).to(at::kFloat);
@@ -271,10 +261,10 @@ TEST(SyncBatchNorm, AWrongInputOfOneRankIsHeardOfByAll) {
          {values({3, kChannels + 1}, 70).to(at::kFloat), right.flatten(), right.to(at::kInt)}) {
       auto layer = layer_on(context);
       if (context.rank() == 0) {
-        EXPECT_THAT(message_of<InvalidArgument>([&] { static_cast<void>(layer->forward(wrong)); }),
+        EXPECT_THAT(error_of<InvalidArgument>([&] { static_cast<void>(layer->forward(wrong)); }),
                     ::testing::HasSubstr("expected"));
       } else {
-        EXPECT_THAT(message_of<PeerFailure>([&] { static_cast<void>(layer->forward(right)); }),
+        EXPECT_THAT(error_of<PeerFailure>([&] { static_cast<void>(layer->forward(right)); }),
                     ::testing::HasSubstr("expected"));
       }
       ops::barrier(context);
@@ -285,7 +275,7 @@ TEST(SyncBatchNorm, AWrongInputOfOneRankIsHeardOfByAll) {
 TEST(SyncBatchNorm, OtherNumbersOfChannelsAreAMismatchOnAllRanks) {
   on_ranks(up_to_four(2), [](Context& context) {
     const std::int64_t channels = context.rank() == 1 ? 3 : kChannels;
-    const std::string said = message_of<MismatchError>([&] {
+    const std::string said = error_of<MismatchError>([&] {
       static_cast<void>(nn::batch_statistics(context, at::ones({4, channels})));
     });
     EXPECT_THAT(said, ::testing::HasSubstr("rank 0 has 5, rank 1 has 3"));
@@ -297,7 +287,7 @@ TEST(SyncBatchNorm, OneElementInAllIsTooFew) {
   on_ranks(up_to_four(), [](Context& context) {
     const std::int64_t rows = context.rank() == 0 ? 1 : 0;
     auto layer = layer_on(context);
-    const std::string said = message_of<InvalidArgument>([&] {
+    const std::string said = error_of<InvalidArgument>([&] {
       static_cast<void>(layer->forward(at::ones({rows, kChannels})));
     });
     EXPECT_THAT(said, ::testing::HasSubstr("at least 2 elements per channel"));

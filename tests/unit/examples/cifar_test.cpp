@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/examples/temporary_folder.hpp"
 
 namespace bluefog::examples {
@@ -22,7 +23,7 @@ Bytes joined(const Bytes& a, const Bytes& b) {
 }
 
 std::string failure(const std::vector<fs::path>& files, CifarKind kind) {
-  return message_of<InvalidArgument>([&] { (void)read_cifar(files, kind); });
+  return testing::error_of<InvalidArgument>([&] { (void)read_cifar(files, kind); });
 }
 
 TEST(CifarTest, ReadsCifar10FilesInOrder) {

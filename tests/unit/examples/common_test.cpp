@@ -7,8 +7,8 @@
 #include "examples/average_consensus/contraction.hpp"
 #include "examples/common/collect.hpp"
 #include "examples/common/named_schedule.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/examples/ranks_as_threads.hpp"
-#include "tests/unit/examples/temporary_folder.hpp"
 
 namespace bluefog::examples {
 namespace {
@@ -42,7 +42,7 @@ TEST(NamedScheduleTest, EveryNameButHypercubesTakesAnySize) {
 
 TEST(NamedScheduleTest, UnknownNameListsTheKnownOnes) {
   EXPECT_THAT(
-      message_of<InvalidArgument>([] { (void)make_schedule("wheel", 4); }),
+      testing::error_of<InvalidArgument>([] { (void)make_schedule("wheel", 4); }),
       AllOf(HasSubstr("exponential, "), HasSubstr("one-peer-exponential"), HasSubstr("'wheel'")));
 }
 

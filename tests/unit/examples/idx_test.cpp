@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/examples/temporary_folder.hpp"
 
 namespace bluefog::examples {
@@ -18,7 +19,7 @@ const Bytes kLabels{7, 2};
 class IdxTest : public ::testing::Test {
  protected:
   std::string failure(const std::filesystem::path& images, const std::filesystem::path& labels) {
-    return message_of<InvalidArgument>([&] { (void)read_idx(images, labels, "MNIST"); });
+    return testing::error_of<InvalidArgument>([&] { (void)read_idx(images, labels, "MNIST"); });
   }
 
   TemporaryFolder folder_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/examples/temporary_folder.hpp"
 
 namespace bluefog::examples {
@@ -25,7 +26,7 @@ void write_mnist(const TemporaryFolder& folder, const std::string& separator,
 }
 
 std::string failure(const std::filesystem::path& folder) {
-  return message_of<InvalidArgument>([&] { (void)load_image_data(folder); });
+  return testing::error_of<InvalidArgument>([&] { (void)load_image_data(folder); });
 }
 
 TEST(LoadTest, FindsIdxFilesInBothSpellings) {

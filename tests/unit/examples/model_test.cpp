@@ -5,7 +5,7 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "examples/data/tensor_batch.hpp"
 #include "examples/models/image_model.hpp"
-#include "tests/unit/examples/temporary_folder.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace bluefog::examples {
 namespace {
@@ -80,7 +80,7 @@ TEST(ModelTest, EqualSeedsGiveEqualModels) {
 }
 
 TEST(ModelTest, UnknownNameListsTheKnownOnes) {
-  EXPECT_THAT(message_of<InvalidArgument>([] { (void)make_model("vgg", {}); }),
+  EXPECT_THAT(testing::error_of<InvalidArgument>([] { (void)make_model("vgg", {}); }),
               AllOf(HasSubstr("cnn, resnet18, resnet50"), HasSubstr("'vgg'")));
 }
 

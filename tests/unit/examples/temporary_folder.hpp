@@ -75,15 +75,4 @@ inline Bytes cifar_record(const Bytes& labels, std::uint8_t pixel) {
   return record;
 }
 
-/// What `call` throws as an `E`; the empty string if it does not throw.
-template <typename E, typename Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return {};
-}
-
 }  // namespace bluefog::examples

@@ -9,6 +9,7 @@
 #include "examples/train_images/peak_memory.hpp"
 #include "examples/train_images/progress.hpp"
 #include "examples/train_images/throughput.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/examples/temporary_folder.hpp"
 
 namespace bluefog::examples {
@@ -117,10 +118,10 @@ TEST(MetricsFileTest, WritesOneObjectPerLineAndAppendsWhenResumed) {
 
 TEST(MetricsFileTest, FailuresNameTheFile) {
   const TemporaryFolder folder;
-  EXPECT_THAT(message_of<InvalidArgument>(
+  EXPECT_THAT(testing::error_of<InvalidArgument>(
                   [&] { MetricsFile(folder.path() / "a" / "b", MetricsFile::Mode::Replace); }),
               HasSubstr("a/b cannot be opened for writing: No such file"));
-  EXPECT_THAT(message_of<Error>([&] {
+  EXPECT_THAT(testing::error_of<Error>([&] {
                 MetricsFile("/dev/full", MetricsFile::Mode::Append).write({{"event", "epoch"}});
               }),
               HasSubstr("/dev/full cannot be written: No space left"));

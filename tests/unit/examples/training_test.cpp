@@ -5,7 +5,7 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "examples/train_images/evaluation.hpp"
 #include "examples/train_images/local_optimizer.hpp"
-#include "tests/unit/examples/temporary_folder.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace bluefog::examples {
 namespace {
@@ -81,8 +81,9 @@ TEST(LocalOptimizerTest, OptionsReachTheOptimizer) {
 }
 
 TEST(LocalOptimizerTest, UnknownNameListsTheKnownOnes) {
-  EXPECT_THAT(message_of<InvalidArgument>([] { (void)make_local_optimizer("lion", {}, {}); }),
-              AllOf(HasSubstr("sgd, adam, adamw"), HasSubstr("'lion'")));
+  EXPECT_THAT(
+      testing::error_of<InvalidArgument>([] { (void)make_local_optimizer("lion", {}, {}); }),
+      AllOf(HasSubstr("sgd, adam, adamw"), HasSubstr("'lion'")));
 }
 
 }  // namespace
