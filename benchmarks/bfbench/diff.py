@@ -9,15 +9,15 @@ from rich import box
 from rich.table import Table
 
 from bfbench.output import console
-from bfbench.records import KEY, SCALE_KEY, TRAIN_KEY
+from bfbench.records import SCALE_KEY, TRAIN_KEY, key_of_operation
 from bfbench.versions import text_of
 
 COLUMNS = ("measurement", "", "baseline ms", "test ms", "change", "noise")
 # Options that say how long is measured and where results go.
 HOW_LONG = ("json", "report", "starts", "rounds", "steps", "seconds", "build")
 # Those that choose what is measured by what records themselves say.
-WHICH = ("preset", "ranks", "hosts", "sizes", "without", "models", "algorithms", "graphs", "compute",
-         "batches", "hidden")
+WHICH = ("preset", "ranks", "hosts", "sizes", "dtype", "transports", "without", "models", "algorithms",
+         "graphs", "compute", "batches", "hidden")
 MACHINE = ("processor", "cores", "gpus", "kernel", "environment")
 
 
@@ -59,7 +59,9 @@ def key_of(record):
         raise ValueError("records of bfbench converge, which have no times")
     if "emulated" in record:  # of training on hosts, whose links' rate is found anew each time
         return tuple(record[name] for name in SCALE_KEY if name != "rate_mbit")
-    return tuple(record[name] for name in (TRAIN_KEY if "algorithm" in record else KEY))
+    if "algorithm" in record:
+        return tuple(record[name] for name in TRAIN_KEY)
+    return key_of_operation(record)
 
 
 def figures(record):

@@ -43,8 +43,12 @@ class NeighbourAverage:
         self.received = [torch.empty_like(like) for _ in self.sources]
 
     def __call__(self, buffer):
-        works = [dist.irecv(r, source) for r, source in zip(self.received, self.sources)]
-        works += [dist.isend(buffer, destination) for destination in self.destinations]
+        calls = [(dist.irecv, r, source) for r, source in zip(self.received, self.sources)]
+        calls += [(dist.isend, buffer, destination) for destination in self.destinations]
+        if buffer.is_cuda:  # one group, or each would wait for the one before
+            works = dist.batch_isend_irecv([dist.P2POp(*call) for call in calls])
+        else:
+            works = [call(tensor, peer) for call, tensor, peer in calls]
         for work in works:
             work.wait()
         for received in self.received:
@@ -94,9 +98,10 @@ def main():
                  for values, (_, _, factor, _) in zip(times, calls)]
         if rank == 0:
             for (peer, op, _, _), figures in zip(calls, found):
+                how = BOUND if args.bound and peer == "gloo" else ""
                 print(json.dumps({
-                    "peer": peer, "op": op + (BOUND if args.bound and peer == "gloo" else ""), "ranks": size, "hosts": args.hosts, "dtype": args.dtype,
-                    "bytes": like.nbytes, **figures,
+                    "peer": peer, "op": op + how, "ranks": size, "hosts": args.hosts,
+                    "device": "cpu", "dtype": args.dtype, "bytes": like.nbytes, **figures,
                     "limit_ratio": figures["median_us"] / found[-1]["median_us"]}), flush=True)
     dist.destroy_process_group()
 

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from bfbench.launch import ROOT, Launcher, output_of
+from bfbench.launch import ENDS_WITH_THIS, ROOT, Launcher, output_of
 
 NETNS = ROOT / "tests" / "hosts" / "netns.sh"
 SET_RATE = ROOT / "tests" / "hosts" / "netns_rate.sh"
@@ -41,6 +41,5 @@ class HostLauncher(Launcher):
 
     def words(self, ranks, *command):
         slots = ",".join(f"bfhost{host + 1}:{self.local_ranks}" for host in range(self.hosts))
-        # Whatever ends this process, the script hears of it and takes the hosts down.
-        return ["setpriv", "--pdeathsig", "TERM", NETNS, "-n", self.hosts, "-r",
-                rate_words(self.mbit), "--", *super().words(ranks, "-H", slots, *command)]
+        return [*ENDS_WITH_THIS, NETNS, "-n", self.hosts, "-r", rate_words(self.mbit), "--",
+                *self.bfrun_words(ranks, "-H", slots, *command)]

@@ -1,5 +1,6 @@
 """Starting measurements under bfrun and reading what they print."""
 
+import copy
 import json
 import os
 import pathlib
@@ -10,6 +11,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONGEST_END_SEC = 30
+# Whatever ends this process, the launcher hears of it and takes its ranks and hosts down.
+ENDS_WITH_THIS = ("setpriv", "--pdeathsig", "TERM")
 
 
 class LaunchFailed(RuntimeError):
@@ -76,7 +79,16 @@ class Launcher:
 
     hosts = 1
 
+    def with_environment(self, **variables):
+        """The same with variables of its own for the ranks."""
+        other = copy.copy(self)
+        other.environment = {**self.environment, **variables}
+        return other
+
     def words(self, ranks, *command):
+        return [*ENDS_WITH_THIS, *self.bfrun_words(ranks, *command)]
+
+    def bfrun_words(self, ranks, *command):
         return [self.bfrun, "-np", ranks, *command]
 
     def own_and_mpi(self, ranks, sizes, dtype, seconds):
@@ -90,6 +102,11 @@ class Launcher:
     def gloo(self, ranks, sizes, dtype, seconds, *flags):
         return self.worker("gloo_worker", ranks, "--sizes", ",".join(map(str, sizes)), "--dtype",
                            dtype, "--seconds", seconds, "--hosts", self.hosts, *flags)
+
+    def gpus(self, ranks, sizes, dtype, seconds):
+        """This project and NCCL, on a GPU for each rank."""
+        return self.worker("device_worker", ranks, "--sizes", ",".join(map(str, sizes)), "--dtype",
+                           dtype, "--seconds", seconds, "--device", "cuda")
 
     def gloo_bound(self, ranks, sizes, dtype, seconds):
         """Its threads share the cores of their rank's."""

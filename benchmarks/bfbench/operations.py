@@ -1,6 +1,8 @@
 """bfbench ops: operations of this project, of gloo and of Open MPI beside a concurrent memcpy, or,
 between hosts, beside what their links carry."""
 
+from typing import NamedTuple
+
 from rich.console import Console
 from rich.progress import Progress
 
@@ -9,7 +11,8 @@ import torch
 from bfbench import hosts, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
-from bfbench.options import add_output, add_rank_list, positive, seconds, whole, whole_list
+from bfbench.options import (add_output, add_rank_list, choice_list, positive, seconds, whole,
+                             whole_list)
 from bfbench.records import (add_peer_ratios, count_text, merge_not_run, merge_starts,
                              with_link_as_limit, with_one_memcpy)
 from bfbench.versions import versions
@@ -20,7 +23,18 @@ PRESETS = {
     "grid": {"ranks": [2, 4, 6], "sizes": [10**6, 10**7, 10**8, 10**9]},
 }
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-OWN = "own_and_mpi"
+TRANSPORTS = ("auto", "mpi")
+
+
+class Side(NamedTuple):
+    """What one job measures."""
+    who: str
+    measured_by: str
+    """The launcher's function."""
+    left_out: tuple = ()
+    """Peers whose records another side has."""
+    transport: str = ""
+    """BLUEFOG_TRANSPORT of the ranks; empty: the environment's."""
 
 
 def add_arguments(parser):
@@ -34,9 +48,13 @@ def add_arguments(parser):
     parser.add_argument("--rate", type=positive, default=1000.0, metavar="MBIT",
                         help="what each of them can send, in Mbit/s")
     parser.add_argument("--sizes", type=whole_list(), metavar="BYTES,…", help="bytes per rank")
-    parser.add_argument("--dtype", default="float32", choices=DTYPES)
+    parser.add_argument("--dtype", type=choice_list(DTYPES), default=["float32"], metavar="NAME,…",
+                        help=f"out of {', '.join(DTYPES)}")
+    parser.add_argument("--transports", type=choice_list(TRANSPORTS), default=[], metavar="NAME,…",
+                        help="of this project's operations, one after the other: auto (shared memory "
+                        "inside a host), mpi; default: what BLUEFOG_TRANSPORT says")
     parser.add_argument("--seconds", type=seconds, default=2.0, help="time per size and start, about")
-    parser.add_argument("--without", choices=("gloo", "mpi"), action="append", default=[],
+    parser.add_argument("--without", choices=("gloo", "mpi", "nccl"), action="append", default=[],
                         help="a peer to leave out")
     add_output(parser, starts=7)
 
@@ -57,46 +75,76 @@ def whole_elements(sizes, dtype):
     return list(dict.fromkeys(-(-size // width) * width for size in sizes))
 
 
-def measure(args, places, sizes, attempts):
+def sides_of(args):
+    yield Side("bluefog_cpp and Open MPI", "own_and_mpi",
+               transport=args.transports[0] if args.transports else "")
+    for transport in args.transports[1:]:
+        yield Side(f"bluefog_cpp over {transport}", "own_and_mpi", ("Open MPI", "memcpy"), transport)
+    # Both sides time the memcpy of one host: that of the own one stands in the table. Streams between
+    # hosts are those beside gloo as its users run it.
+    if "gloo" not in args.without:
+        yield Side("gloo", "gloo", ("memcpy",))
+        yield Side("gloo bound", "gloo_bound", ("memcpy", "link"))
+    if "nccl" not in args.without:
+        yield Side("NCCL", "gpus")
+
+
+def measure(args, places, attempts):
     """All starts; the sides take turns, so that a machine whose speed wanders treats them alike."""
     starts = []
-    sides = [OWN] if "gloo" in args.without else [OWN, "gloo", "gloo_bound"]
+    sides = list(sides_of(args))
     with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=args.starts * len(places) * len(sides))
+        task = progress.add_task("measuring", total=args.starts * len(places) * len(args.dtype) *
+                                 len(sides))
         for _ in range(args.starts):
             for launcher, ranks in places:
-                start = []
-                starts.append(start)
-                for side in sides:
-                    progress.update(task, description=f"{count_text(ranks, 'rank')}, {side.replace('_', ' ')}")
-                    start += measure_side(args, launcher, side, ranks, sizes, attempts)
-                    progress.advance(task)
+                for dtype in args.dtype:
+                    start = []
+                    starts.append(start)
+                    for side in sides:
+                        progress.update(task, description=f"{count_text(ranks, 'rank')}, {side.who}")
+                        start += measure_side(args, launcher, side, ranks, dtype, attempts)
+                        progress.advance(task)
     return starts
 
 
-def measure_side(args, launcher, side, ranks, sizes, attempts):
-    """A peer that fails does not end the others' measurements: it is listed with its reason."""
-    measured = getattr(launcher, side)
-    if side == OWN:
-        return attempts.make({"peer": "bluefog_cpp and Open MPI", "ranks": ranks}, measured, ranks,
-                             sizes, args.dtype, args.seconds)
-    try:
-        records = measured(ranks, sizes, args.dtype, args.seconds)
-    except LaunchFailed as error:
-        return [{"peer": side.replace("_", " "), "ranks": ranks, "dtype": args.dtype,
-                 "not_run": error.last_words}]
-    # Both sides time the memcpy of one host: that of the own one stands in the table. Streams between
-    # hosts are those beside gloo as its users run it.
-    limits = {"gloo": ("memcpy",), "gloo_bound": ("memcpy", "link")}[side]
-    return [record for record in records if record["peer"] not in limits]
+def measure_side(args, launcher, side, ranks, dtype, attempts):
+    """The side's records. A peer that fails does not end the others' measurements: it is listed with
+    its reason."""
+    what = {"peer": side.who, "ranks": ranks, "dtype": dtype}
+    if side.measured_by == "gpus" and why_no_gpus(launcher, ranks):
+        return [{**what, "not_run": why_no_gpus(launcher, ranks)}]
+    if side.transport:
+        launcher = launcher.with_environment(BLUEFOG_TRANSPORT=side.transport)
+    sizes = whole_elements(args.sizes or PRESETS[args.preset]["sizes"], dtype)
+    measured = getattr(launcher, side.measured_by)
+    if side.measured_by == "own_and_mpi":
+        records = attempts.make(what, measured, ranks, sizes, dtype, args.seconds)
+    else:
+        try:
+            records = measured(ranks, sizes, dtype, args.seconds)
+        except LaunchFailed as error:
+            return [{**what, "not_run": error.last_words}]
+    for record in records:
+        if record["peer"] == "bluefog_cpp" and side.transport:
+            record["op"] += f", transport {side.transport}"
+    return [record for record in records if record["peer"] not in side.left_out]
+
+
+def why_no_gpus(launcher, ranks):
+    """Why NCCL cannot run; empty if it can. torch's refuses several ranks on one GPU."""
+    found = torch.cuda.device_count()
+    if launcher.hosts > 1:
+        return "hosts in network namespaces have no GPUs of their own"
+    return "" if found >= ranks else f"expected a GPU for each of {ranks} ranks, found {found}"
 
 
 def never_run(args, records):
     """What these options or this machine leave out."""
     if "gloo" in args.without:  # Open MPI's calls say it themselves
         yield {"peer": "gloo", "not_run": "left out by --without gloo"}
-    yield {"peer": "NCCL", "not_run": "only memory of the CPU is measured so far; GPUs found: "
-           f"{torch.cuda.device_count()}"}
+    if "nccl" in args.without:
+        yield {"peer": "NCCL", "not_run": "left out by --without nccl"}
     if not any(record["peer"] == "link" for record in records):
         yield {"peer": "link between hosts", "not_run": "measured beside gloo, which did not run"
                if args.hosts else "all ranks were on one host; --hosts makes several"}
@@ -121,8 +169,7 @@ def run(args):
         for launcher, _ in places:
             launcher.operations_words = ("--without-mpi",)
     attempts = Attempts()
-    sizes = whole_elements(args.sizes or preset["sizes"], args.dtype)
-    starts = measure(args, places, sizes, attempts)
+    starts = measure(args, places, attempts)
     records = with_one_memcpy(add_peer_ratios(merge_starts(starts)))
     if args.hosts:
         about["links"] = f"{args.rate:g} Mbit/s from each host"

@@ -2,7 +2,9 @@
 
 import statistics
 
-KEY = ("peer", "op", "ranks", "hosts", "dtype", "bytes")
+KEY = ("peer", "op", "ranks", "hosts", "device", "dtype", "bytes")
+# What measurements that are compared with one another share.
+PLACE = ("ranks", "hosts", "device", "dtype", "bytes")
 # Peers that are limits, of one host and between hosts.
 LIMITS = ("memcpy", "link")
 FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
@@ -11,6 +13,11 @@ FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
 def count_text(count, what):
     """As in "1 rank", "2 ranks"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def key_of_operation(record):
+    """What a record measures; files of earlier versions know of no device but the CPU."""
+    return tuple({"device": "cpu", **record}[name] for name in KEY)
 
 
 def merge_starts(starts):
@@ -22,7 +29,7 @@ def merge_starts(starts):
     for start in starts:
         for record in start:
             if "not_run" not in record:
-                by_key.setdefault(tuple(record[name] for name in KEY), []).append(record)
+                by_key.setdefault(key_of_operation(record), []).append(record)
     merged = []
     for key, records in by_key.items():
         entry = dict(zip(KEY, key))
@@ -64,12 +71,16 @@ def neighbours_of(record):
     return 0
 
 
+def place_of(record):
+    return tuple(record[name] for name in PLACE)
+
+
 def with_one_memcpy(records):
     """Of records on one host: `limit_ratio` against the memcpy that stands in the table, whoever timed
     another one beside theirs."""
-    memcpys = {(r["ranks"], r["bytes"]): r["median_us"] for r in records if r["peer"] == "memcpy"}
+    memcpys = {place_of(r): r["median_us"] for r in records if r["peer"] == "memcpy"}
     for record in records:
-        limit_us = memcpys.get((record["ranks"], record["bytes"]))
+        limit_us = memcpys.get(place_of(record))
         if limit_us and record["peer"] == "gloo":
             record["limit_ratio"] = record["median_us"] / limit_us
     return records
@@ -77,15 +88,16 @@ def with_one_memcpy(records):
 
 def add_peer_ratios(records):
     """Adds to each of this project's records the time of the fastest peer's operation of the same
-    kind, with as many neighbours, as a multiple of its own: above 1, this project is faster. `gloo_ratio` is that of gloo's
-    fastest way to average: its all-reduce counts beside its send and receive.
+    kind, with as many neighbours, as a multiple of its own: above 1, this project is faster.
+    `gloo_ratio` is that of gloo's fastest way to average: its all-reduce counts beside its send and
+    receive.
     """
     for record in records:
         if record["peer"] != "bluefog_cpp" or record["op"].startswith(("win_", "hierarchical")):
             continue
         rivals = [other for other in records
                   if other["peer"] not in ("bluefog_cpp", *LIMITS)
-                  and all(other[name] == record[name] for name in ("ranks", "dtype", "bytes"))
+                  and place_of(other) == place_of(record)
                   and kind(record) in (kind(other), "average")]
         rivals = [other for other in rivals
                   if neighbours_of(other) in (0, neighbours_of(record))]
@@ -104,9 +116,9 @@ def with_link_as_limit(records):
     """Of records on several hosts: `limit_ratio` against the stream between hosts in place of the
     memcpy, which is left out. Without such a stream there is no ratio."""
     kept = [record for record in records if record["peer"] != "memcpy"]
-    links = {(r["ranks"], r["bytes"]): r["median_us"] for r in kept if r["peer"] == "link"}
+    links = {place_of(r): r["median_us"] for r in kept if r["peer"] == "link"}
     for record in kept:
-        limit_us = links.get((record["ranks"], record["bytes"]))
+        limit_us = links.get(place_of(record))
         record["limit_ratio"] = record["median_us"] / limit_us if limit_us else None
     return kept
 

@@ -12,7 +12,7 @@ from matplotlib import pyplot  # noqa: E402
 from rich import box  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from bfbench.records import LIMITS, count_text  # noqa: E402
+from bfbench.records import LIMITS, count_text, place_of  # noqa: E402
 
 def columns_of(records):
     limit = "× memcpy" if all(record["hosts"] == 1 for record in records) else "× link"
@@ -34,11 +34,11 @@ def size_text(bytes_):
 
 
 def groups(records):
-    """Records by ranks, dtype and size, in their order."""
+    """Records that are compared with one another, in their order."""
     by_group = {}
     for record in records:
-        by_group.setdefault((record["ranks"], record["dtype"], record["bytes"]), []).append(record)
-    return by_group
+        by_group.setdefault(place_of(record), []).append(record)
+    return by_group.values()
 
 
 def ratio_text(record, name, form=".1f"):
@@ -68,9 +68,23 @@ def ranks_text(record):
     return f"{count_text(record['ranks'], 'rank')}{several}"
 
 
+def title_of(record):
+    return (f"{ranks_text(record)}, {size_text(record['bytes'])} of {record['dtype']}"
+            f"{device_text(record)}")
+
+
+def device_text(record):
+    return "" if record["device"] == "cpu" else " on GPUs"
+
+
+def label_of(record):
+    """In charts."""
+    peer = "" if record["peer"] in LIMITS else f"{record['peer']}: "
+    return f"{peer}{record['op']}{device_text(record)}"
+
+
 def titled_rows(records):
-    return [(f"{ranks_text(group[0])}, {size_text(bytes_)} of {dtype}", [row(r) for r in group])
-            for (_, dtype, bytes_), group in groups(records).items()]
+    return [(title_of(group[0]), [row(r) for r in group]) for group in groups(records)]
 
 
 def tables(records):
@@ -92,13 +106,12 @@ def chart_by_size(records, ranks):
     lines = {}
     for record in records:
         if record["ranks"] == ranks:
-            lines.setdefault((record["peer"], record["op"]), []).append(
+            lines.setdefault((record["peer"], label_of(record)), []).append(
                 (record["bytes"], record["median_us"]))
-    for colour, ((peer, op), points) in zip(colours_of(len(lines)), lines.items()):
+    for colour, ((peer, label), points) in zip(colours_of(len(lines)), lines.items()):
         style = "--" if peer in LIMITS else "-" if peer == "bluefog_cpp" else ":"
         axes.plot(*zip(*sorted(points)), style, marker="o", markersize=3,
-                  color="black" if peer in LIMITS else colour,
-                  label=op if peer in LIMITS else f"{peer}: {op}")
+                  color="black" if peer in LIMITS else colour, label=label)
     axes.set(xscale="log", yscale="log", xlabel="bytes per rank", ylabel="time in µs",
              title=f"{count_text(ranks, 'rank')}: median time of a call, slowest rank")
     axes.grid(True, which="major", alpha=0.3)
@@ -111,12 +124,11 @@ def chart_of_bars(records, bytes_):
     """Effective bandwidth 2 · bytes / time of one size, by number of ranks."""
     figure, axes = pyplot.subplots(figsize=(9, 6))
     chosen = [r for r in records if r["bytes"] == bytes_ and r["peer"] not in LIMITS]
-    names = list(dict.fromkeys(f"{r['peer']}: {r['op']}" for r in chosen))
+    names = list(dict.fromkeys(map(label_of, chosen)))
     ranks = sorted({r["ranks"] for r in chosen})
     width = 0.8 / max(len(names), 1)
     for index, (name, colour) in enumerate(zip(names, colours_of(len(names)))):
-        points = {r["ranks"]: 2 * r["algbw_gbps"] for r in chosen
-                  if f"{r['peer']}: {r['op']}" == name}
+        points = {r["ranks"]: 2 * r["algbw_gbps"] for r in chosen if label_of(r) == name}
         axes.bar([place + index * width for place in range(len(ranks))],
                  [points.get(n, 0) for n in ranks], width, label=name,
                  color=colour)
@@ -130,12 +142,16 @@ def chart_of_bars(records, bytes_):
 
 
 def charts(records):
-    """(name, figure) of every chart that the records give."""
-    for ranks in sorted({record["ranks"] for record in records}):
-        if len({r["bytes"] for r in records if r["ranks"] == ranks}) > 1:
-            yield f"time_{ranks}_ranks", chart_by_size(records, ranks)
-    for bytes_ in sorted({record["bytes"] for record in records}):
-        yield f"bandwidth_{bytes_}_bytes", chart_of_bars(records, bytes_)
+    """(name, figure) of every chart that the records give: of each dtype by itself."""
+    dtypes = list(dict.fromkeys(record["dtype"] for record in records))
+    for dtype in dtypes:
+        of_dtype = [record for record in records if record["dtype"] == dtype]
+        suffix = f"_{dtype}" if len(dtypes) > 1 else ""
+        for ranks in sorted({record["ranks"] for record in of_dtype}):
+            if len({r["bytes"] for r in of_dtype if r["ranks"] == ranks}) > 1:
+                yield f"time_{ranks}_ranks{suffix}", chart_by_size(of_dtype, ranks)
+        for bytes_ in sorted({record["bytes"] for record in of_dtype}):
+            yield f"bandwidth_{bytes_}_bytes{suffix}", chart_of_bars(of_dtype, bytes_)
 
 
 TRAIN_COLUMNS = ("peer", "algorithm", "img/sec", "of none", "of DDP", "p50 ms", "p75 ms", "p90 ms",

@@ -12,23 +12,24 @@ WARM_UP_ROUNDS = 3
 FEWEST_ROUNDS, MOST_ROUNDS = 7, 2000
 
 
-def join_gloo(store, rank, size, threads_are_bound=False):
-    """The process group over gloo, of ranks that meet in the file `store`. Its threads may run on all
-    cores, as under torchrun, although bfrun binds a rank: bound to the core of the thread that calls,
-    they take turns with it, which is better for a few bytes and worse for many."""
+def join_gloo(store, rank, size, threads_are_bound=False, backend="gloo"):
+    """The process group over gloo, or another backend, of ranks that meet in the file `store`. Its
+    threads may run on all cores, as under torchrun, although bfrun binds a rank: bound to the core of
+    the thread that calls, they take turns with it, which is better for a few bytes and worse for many.
+    """
     bound = os.sched_getaffinity(0)
     os.sched_setaffinity(0, bound if threads_are_bound else range(os.cpu_count()))
     try:
-        dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
+        dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank, world_size=size)
     finally:
         os.sched_setaffinity(0, bound)
 
 
-def join_ranks(store, threads_are_bound=False):
+def join_ranks(store, threads_are_bound=False, backend="gloo"):
     """(rank, number of ranks) of this launch, whose ranks meet in the file `store`."""
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     size = int(os.environ["OMPI_COMM_WORLD_SIZE"])
-    join_gloo(store, rank, size, threads_are_bound)
+    join_gloo(store, rank, size, threads_are_bound, backend)
     return rank, size
 
 

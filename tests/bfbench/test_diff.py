@@ -24,8 +24,8 @@ def test_percentiles_of_operations():
     new = merge_starts([[operation(median=m)] for m in (32000.0, 16000.0, 16000.0)])
     found = list(diff.compare(by_key(old), by_key(new)))
     # In ms; the noise is that of the noisier run.
-    assert found == [("bluefog_cpp allreduce 2 1 float32 1024", "p50", 8.0, 16.0, 0.5),
-                     ("bluefog_cpp allreduce 2 1 float32 1024", "p95", 16.0, 32.0, 0.5)]
+    assert found == [("bluefog_cpp allreduce 2 1 cpu float32 1024", "p50", 8.0, 16.0, 0.5),
+                     ("bluefog_cpp allreduce 2 1 cpu float32 1024", "p95", 16.0, 32.0, 0.5)]
     assert diff.row(*found[0])[2:] == ("8", "16", "+100.0% *", "±50.0%")
 
 

@@ -1,8 +1,13 @@
 """Short runs on 2 ranks, from the command to its files."""
 
+import contextlib
 import json
 import os
+import pathlib
+import subprocess
+import sys
 import textwrap
+import time
 
 import pytest
 
@@ -55,7 +60,7 @@ def test_operations(tmp_path, monkeypatch, capsys):
         assert len(record["starts_us"]) == 1
     about = found["versions"]
     assert about["command"].startswith("bfbench ops --build") and "--sizes 1,2,4,4098" in about["command"]
-    assert about["options"]["sizes"] == [1, 2, 4, 4098] and about["options"]["dtype"] == "float32"
+    assert about["options"]["sizes"] == [1, 2, 4, 4098] and about["options"]["dtype"] == ["float32"]
     assert about["environment"]["BLUEFOG_DRILL"] == "kept" and "BLUEFOG_DRILL=kept" in page
     assert about["command"] in page and about.get("commit") == (
         versions.words_of("git", "-C", str(launch.ROOT), "describe", "--always", "--dirty") or None)
@@ -101,6 +106,80 @@ def test_operations_between_hosts(tmp_path, capsys):
     assert found["versions"]["links"] == "2000 Mbit/s from each host"
     assert not any(item.get("peer") == "link between hosts" for item in found["not_run"])
     assert "time_4_ranks.png" in charts
+
+
+def test_operations_by_transport_and_dtype(tmp_path):
+    found, charts, _ = run(tmp_path, "ops", "--ranks", "2", "--sizes", "4,4096", "--seconds", "0.01",
+                           "--dtype", "float32,float64", "--transports", "auto,mpi", "--without", "gloo",
+                           "--without", "nccl")
+    assert not_run(found, peer="NCCL") == "left out by --without nccl"
+    for dtype in ("float32", "float64"):
+        ops = [(r["peer"], r["op"]) for r in found["records"]
+               if r["dtype"] == dtype and r["bytes"] == 4096]
+        assert len(ops) == len(set(ops))
+        for peer, op in (("bluefog_cpp", "allreduce, transport auto"), ("memcpy", "memcpy"),
+                         ("bluefog_cpp", "allreduce, transport mpi"), ("Open MPI", "MPI_Allreduce")):
+            assert (peer, op) in ops
+        by_op = {r["op"]: r for r in found["records"] if r["dtype"] == dtype and r["bytes"] == 4096}
+        own, rival = by_op["allreduce, transport mpi"], by_op["MPI_Allreduce"]
+        assert own["fastest_peer"] == "Open MPI MPI_Allreduce"
+        assert own["peer_ratio"] == pytest.approx(rival["median_us"] / own["median_us"])
+    assert "time_2_ranks_float64.png" in charts and "bandwidth_4_bytes_float32.png" in charts
+
+
+def test_the_job_for_devices_runs_on_cpus():
+    """Beside gloo; with GPUs it is the one beside NCCL."""
+    found = launch.Launcher(pathlib.Path(BUILD)).worker(
+        "device_worker", 2, "--sizes", "4,4096", "--dtype", "float32", "--seconds", "0.01", "--device",
+        "cpu")
+    assert [(r["peer"], r["op"], r["bytes"]) for r in found] == [
+        (peer, op, bytes_) for bytes_ in (4, 4096) for peer, op in (
+            ("bluefog_cpp", "neighbor_allreduce (exponential)"), ("bluefog_cpp", "allreduce"),
+            ("gloo", "allreduce"), ("gloo", "send/receive and average (exponential)"),
+            ("memcpy", "memcpy"))]
+    assert all(record["median_us"] > 0 and record["device"] == "cpu" for record in found)
+
+
+def processes_with(variable):
+    """Identifiers of running processes whose environment has `variable`."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+def wait_until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_a_killed_command_leaves_no_ranks_behind():
+    mark = f"BLUEFOG_DRILL=killed_{os.getpid()}"
+    command = subprocess.Popen(
+        [sys.executable, "-m", "bfbench", "ops", "--build", BUILD, "--ranks", "2", "--sizes", "4",
+         "--seconds", "600", "--without", "gloo"],
+        env={**os.environ, "BLUEFOG_DRILL": f"killed_{os.getpid()}"}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL)
+
+    def ranks():
+        return [pid for pid in processes_with(mark) if "operations_benchmark" in name_of(pid)]
+
+    try:
+        assert wait_until(lambda: len(ranks()) >= 2)
+    finally:
+        command.kill()
+        command.wait()
+    assert wait_until(lambda: not processes_with(mark))
+
+
+def name_of(pid):
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/exe")
+    return ""
 
 
 def test_ranks_and_hosts_are_one_too_many(capsys):

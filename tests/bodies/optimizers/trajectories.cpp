@@ -1,6 +1,9 @@
 // Steps of each algorithm against their equations, in float64 with a dense W.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <vector>
+
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -128,8 +131,8 @@ TEST(GradientAllreduce, IsOneProcessOnTheConcatenatedBatch) {
   });
 }
 
-/// Clearing through the wrapped optimizer drops the gradients' memory; accumulation over two
-/// backward passes and reading gradients before the step work as with one process.
+/// However gradients are cleared, accumulation over two backward passes and reading gradients before
+/// the step work as with one process.
 TEST(GradientAllreduce, GradientsAreMeansAfterBackward) {
   on_ranks([](Context& context) {
     const LeastSquares problem = LeastSquares::of_rank(context.rank());
@@ -137,8 +140,15 @@ TEST(GradientAllreduce, GradientsAreMeansAfterBackward) {
     torch::optim::SGD sgd(point.parameters(), kRate);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
                                    options_for(AlgorithmKind::GradientAllreduce, std::nullopt));
-    for (int step = 0; step < 3; ++step) {
-      sgd.zero_grad();
+    const std::vector<std::function<void()>> clear{[&] { sgd.zero_grad(); },
+                                                   [&] { optimizer.zero_grad(); },
+                                                   [&] { optimizer.zero_grad(false); }};
+    for (int step = 0; step < 6; ++step) {
+      clear[step % 3]();
+      for (const at::Tensor& parameter : point.parameters()) {
+        const at::Tensor& gradient = parameter.grad();
+        EXPECT_TRUE(step % 3 == 2 ? !gradient.any().item<bool>() : !gradient.defined());
+      }
       const at::Tensor x = point.x().detach().clone();
       const at::Tensor mean = gradients(x.expand({context.size(), -1})).mean(0);
       for (int pass = 1; pass <= 2; ++pass) {
