@@ -160,26 +160,22 @@ def wait_until(condition, seconds=60):
 def test_a_killed_command_leaves_no_ranks_behind():
     mark = f"BLUEFOG_DRILL=killed_{os.getpid()}"
     command = subprocess.Popen(
-        [sys.executable, "-m", "bfbench", "ops", "--build", BUILD, "--ranks", "2", "--sizes", "4",
-         "--seconds", "600", "--without", "gloo"],
+        [sys.executable, "-m", "bfbench", "train", "--build", BUILD, "--ranks", "2", "--models", "cnn",
+         "--algorithms", "none", "--rounds", "1000000"],
         env={**os.environ, "BLUEFOG_DRILL": f"killed_{os.getpid()}"}, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL)
-
-    def ranks():
-        return [pid for pid in processes_with(mark) if "operations_benchmark" in name_of(pid)]
-
     try:
-        assert wait_until(lambda: len(ranks()) >= 2)
+        assert wait_until(lambda: len([pid for pid in processes_with(mark) if is_worker(pid)]) >= 2)
     finally:
         command.kill()
         command.wait()
-    assert wait_until(lambda: not processes_with(mark))
+    assert wait_until(lambda: not processes_with(mark), seconds=30)
 
 
-def name_of(pid):
+def is_worker(pid):
     with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/exe")
-    return ""
+        return b"bfbench.train_worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def test_ranks_and_hosts_are_one_too_many(capsys):
