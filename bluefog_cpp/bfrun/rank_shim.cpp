@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -239,6 +240,19 @@ std::string value_of(const Environment& environment, const char* name) {
   return found == environment.end() ? std::string() : found->second;
 }
 
+/// A training step frees and allocates the same memory again and again. By default the C library
+/// gives much of it back to the system in each step, which then clears and maps it anew.
+void keep_freed_memory(Environment& environment) {
+  const bool user_chose =
+      environment.count("MALLOC_TRIM_THRESHOLD_") != 0 ||
+      environment.count("MALLOC_MMAP_THRESHOLD_") != 0 ||
+      value_of(environment, "GLIBC_TUNABLES").find("glibc.malloc.") != std::string::npos;
+  if (!user_chose) {
+    environment["MALLOC_TRIM_THRESHOLD_"] = std::to_string(std::int64_t{4} << 30);
+    environment["MALLOC_MMAP_THRESHOLD_"] = std::to_string(std::int64_t{1} << 30);
+  }
+}
+
 }  // namespace
 
 std::optional<RankIdentity> read_identity(const Environment& environment) {
@@ -269,6 +283,7 @@ void add_rank_variables(const RankIdentity& identity, const Placement& placement
   if (identity.local_size > placement.cores) {
     environment.emplace("OMPI_MCA_mpi_yield_when_idle", "1");
   }
+  keep_freed_memory(environment);
   environment.erase(kReportKeyVariable);
   environment.erase(kBindVariable);
 }

@@ -23,7 +23,8 @@ struct RankIdentity {
 [[nodiscard]] std::optional<RankIdentity> read_identity(const Environment& environment);
 
 /// Sets what a rank needs: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; OMP_NUM_THREADS and
-/// MKL_NUM_THREADS unless the user set one; yielding waits in MPI when ranks outnumber cores.
+/// MKL_NUM_THREADS unless the user set one; yielding waits in MPI when ranks outnumber cores;
+/// thresholds of the C library's malloc unless the user set one, so that a rank keeps what it frees.
 /// Takes out what only bfrun reads.
 void add_rank_variables(const RankIdentity& identity, const Placement& placement,
                         Environment& environment);

@@ -31,7 +31,9 @@ TEST(RankVariables, AreSetForEachRank) {
                              {"LOCAL_RANK", "1"},
                              {"LOCAL_WORLD_SIZE", "2"},
                              {"OMP_NUM_THREADS", "4"},
-                             {"MKL_NUM_THREADS", "4"}};
+                             {"MKL_NUM_THREADS", "4"},
+                             {"MALLOC_TRIM_THRESHOLD_", "4294967296"},
+                             {"MALLOC_MMAP_THRESHOLD_", "1073741824"}};
   EXPECT_EQ(environment, expected);
 }
 
@@ -40,6 +42,22 @@ TEST(RankVariables, TheUsersThreadsStay) {
   add_rank_variables({0, 2, 0, 2}, {8, 4, 4}, environment);
   EXPECT_EQ(environment.at("OMP_NUM_THREADS"), "7");
   EXPECT_EQ(environment.count("MKL_NUM_THREADS"), 0U);
+}
+
+TEST(RankVariables, TheUsersMallocStays) {
+  for (const auto& [name, value] : Environment{{"MALLOC_TRIM_THRESHOLD_", "131072"},
+                                               {"MALLOC_MMAP_THRESHOLD_", "131072"},
+                                               {"GLIBC_TUNABLES", "glibc.malloc.top_pad=1"}}) {
+    Environment environment{{name, value}};
+    add_rank_variables({0, 2, 0, 2}, {8, 4, 4}, environment);
+    EXPECT_EQ(environment.at(name), value);
+    EXPECT_EQ(environment.count("MALLOC_TRIM_THRESHOLD_") +
+                  environment.count("MALLOC_MMAP_THRESHOLD_"),
+              name == "GLIBC_TUNABLES" ? 0U : 1U);
+  }
+  Environment others{{"GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F"}};
+  add_rank_variables({0, 2, 0, 2}, {8, 4, 4}, others);
+  EXPECT_EQ(others.count("MALLOC_TRIM_THRESHOLD_"), 1U);
 }
 
 TEST(RankVariables, MpiYieldsWhenRanksOutnumberCores) {
