@@ -1,5 +1,6 @@
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "ops/allgather_parts.hpp"
 #include "ops/collectives.hpp"
@@ -14,9 +15,10 @@ namespace {
 constexpr OpKind kKind = OpKind::Allgather;
 
 GatherPlan everyone(const Context& context) {
-  Group group = Group::everyone(context);
-  return {.sources = group.peers,
-          .readers = group.peers,
+  const Group group = Group::everyone(context);
+  const std::vector<WeightedRank> others(group.peers.begin(), group.peers.end());
+  return {.sources = others,
+          .readers = others,
           .own_part = static_cast<std::int64_t>(group.own)};
 }
 

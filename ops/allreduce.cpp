@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "ops/collectives.hpp"
 #include "ops/group.hpp"
+#include "ops/shared_sum.hpp"
 #include "ops/sharded_reduction.hpp"
 #include "ops/start_call.hpp"
 #include "ops/validation.hpp"
@@ -30,7 +32,12 @@ class Allreduce final : public Operation {
   Allreduce(const Context& context, const BufferView& buffer, Group group, const AllreduceOptions& options)
       : name_(fingerprint_name(options.name, detail_of(options))),
         envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, name_)),
-        reduction_(context, buffer, buffer, std::move(group), options.reduction == Reduction::Average) {}
+        reduction_(context, buffer, buffer, std::move(group), options.reduction == Reduction::Average) {
+    if (SharedSum::is_worth_asking(context, reduction_.group(), buffer)) {
+      shared_.emplace(context, reduction_.group(), buffer, buffer,
+                      SharedSumRule{.divisor = reduction_.divisor()});
+    }
+  }
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 
@@ -39,6 +46,13 @@ class Allreduce final : public Operation {
       return false;
     }
     spec.envelope = envelope_;
+    if (shared_) {
+      const SharedSum::Step step = shared_->next(spec);
+      if (step != SharedSum::Step::Declined) {
+        return step == SharedSum::Step::Exchange;
+      }
+      shared_.reset();
+    }
     if (sums_whole()) {
       reduction_.describe_whole(spec);
     } else if (!has_reduced_) {
@@ -51,7 +65,11 @@ class Allreduce final : public Operation {
   }
 
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
-    reduction_.receive(offset, bytes, pieces);
+    if (shared_) {
+      shared_->receive(offset, bytes, pieces);
+    } else {
+      reduction_.receive(offset, bytes, pieces);
+    }
   }
 
  private:
@@ -63,6 +81,8 @@ class Allreduce final : public Operation {
   std::string name_;
   Envelope envelope_;
   ShardedReduction reduction_;
+  /// Empty where messages do it.
+  std::optional<SharedSum> shared_;
   bool has_reduced_ = false;
 };
 

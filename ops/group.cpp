@@ -2,35 +2,36 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-#include <utility>
-
 namespace bluefog::ops {
 namespace {
 
-Group make(std::vector<int> ranks, int rank) {
-  Group group{.ranks = std::move(ranks)};
-  for (std::size_t i = 0; i < group.ranks.size(); ++i) {
-    if (group.ranks[i] == rank) {
-      group.own = i;
-    } else {
-      group.peers.push_back({.rank = group.ranks[i]});
-    }
+/// Adds the next of a group's ranks, seen from rank `own`.
+void add(Group& group, int rank, int own) {
+  if (rank == own) {
+    group.own = group.ranks.size();
+  } else {
+    group.peers.push_back({.rank = rank});
   }
-  return group;
+  group.ranks.push_back(rank);
 }
 
 }  // namespace
 
 Group Group::everyone(const Context& context) {
-  std::vector<int> ranks(static_cast<std::size_t>(context.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return make(std::move(ranks), context.rank());
+  Group group;
+  for (int rank = 0; rank < context.size(); ++rank) {
+    add(group, rank, context.rank());
+  }
+  return group;
 }
 
 Group Group::machine(const Context& context) {
   const MachineLayout& machines = context.machines();
-  return make(machines.ranks_of(machines.machine_of(context.rank())), context.rank());
+  Group group;
+  for (const int rank : machines.ranks_of(machines.machine_of(context.rank()))) {
+    add(group, rank, context.rank());
+  }
+  return group;
 }
 
 std::string fingerprint_name(std::string_view name, std::string_view detail) {

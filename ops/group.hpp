@@ -1,25 +1,31 @@
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "bluefog_cpp/base/weighted_rank.hpp"
 #include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/transport/exchange.hpp"
 
 namespace bluefog::ops {
 
 /// The ranks of a collective, seen from one of them.
 struct Group {
   /// All of them, rising.
-  std::vector<int> ranks{};
+  boost::container::small_vector<int, 1 + kInlineNeighbors> ranks{};
   /// This rank's place among them.
   std::size_t own = 0;
   /// The others, rising, as readers of what this rank sends.
-  std::vector<WeightedRank> peers{};
+  boost::container::small_vector<WeightedRank, kInlineNeighbors> peers{};
 
   [[nodiscard]] std::size_t size() const noexcept { return ranks.size(); }
+  /// All `peers`, as readers or sources of the same message.
+  [[nodiscard]] std::span<const WeightedRank> others() const noexcept {
+    return {peers.data(), peers.size()};
+  }
   /// Place among `ranks` of `peers[i]`.
   [[nodiscard]] std::size_t place_of_peer(std::size_t i) const noexcept {
     return i < own ? i : i + 1;

@@ -4,11 +4,13 @@
 
 #include <boost/container/small_vector.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "ops/arithmetic.hpp"
 #include "ops/plan_exchange.hpp"
+#include "ops/shared_sum.hpp"
 #include "ops/start_call.hpp"
 #include "ops/validation.hpp"
 
@@ -16,6 +18,15 @@ namespace bluefog::ops {
 namespace {
 
 constexpr OpKind kKind = OpKind::NeighborAllreduce;
+
+Consumption consumption_of(const NeighborAllreduceOptions& options) {
+  return options.completion == Completion::OnWait ? Consumption::OnWait : Consumption::AsItArrives;
+}
+
+/// Two ranks, each the other's only neighbour: both know that of both.
+bool is_of_a_pair(const Context& context, const NeighborPlan& plan) {
+  return context.size() == 2 && plan.sources.size() == 1 && plan.destinations.size() == 1;
+}
 
 /// The exchange of one neighbour all-reduce; combines piece by piece as they arrive.
 class NeighborAllreduce final : public Operation {
@@ -29,12 +40,22 @@ class NeighborAllreduce final : public Operation {
         plan_(plan),
         plan_owner_(std::move(plan_owner)),
         sums_(arithmetic_on(context, output_.device)),
-        completion_(options.completion),
+        consumption_(consumption_of(options)),
         name_(options.name),
         envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)) {
     envelope_.name = name_.text();
     if (options.check == PlanCheck::Checked) {
       check_ = std::make_unique<PlanExchange>(context, *plan_, envelope_);
+    }
+    if (is_of_a_pair(context, *plan_) && consumption_ == Consumption::AsItArrives) {
+      pair_ = Group::everyone(context);
+      if (SharedSum::is_worth_asking(context, pair_, output_)) {
+        shared_.emplace(context, pair_, input_, output_,
+                        SharedSumRule{.kind = SharedSumRule::Kind::Weighted,
+                                      .self_weight = plan_->self_weight,
+                                      .source_weight = plan_->sources[0].weight,
+                                      .destination_weight = plan_->destinations[0].weight});
+      }
     }
   }
 
@@ -44,6 +65,14 @@ class NeighborAllreduce final : public Operation {
     if (PlanExchange::comes_next(check_, spec)) {
       return true;
     }
+    spec.envelope = envelope_;
+    if (shared_) {
+      const SharedSum::Step step = shared_->next(spec);
+      if (step != SharedSum::Step::Declined) {
+        return step == SharedSum::Step::Exchange;
+      }
+      shared_.reset();
+    }
     const auto* const in = static_cast<const std::byte*>(input_.data);
     outgoing_ = {.data = in, .bytes = output_.bytes(), .readers = plan_->destinations};
     incoming_.clear();
@@ -51,22 +80,23 @@ class NeighborAllreduce final : public Operation {
       incoming_.push_back({.source = source, .bytes = output_.bytes()});
     }
     operands_.resize(1 + incoming_.size());
-    spec.envelope = envelope_;
     spec.outgoing = {&outgoing_, 1};
     spec.incoming = {incoming_.data(), incoming_.size()};
     spec.bytes = output_.bytes();
     spec.device = output_.device.kind;
     spec.overwrites_payload = input_.data == output_.data;
-    if (completion_ == Completion::OnWait) {
-      spec.lane = Lane::Deep;
-      spec.consumption = Consumption::OnWait;
-    }
+    spec.consumption = consumption_;
+    spec.lane = consumption_ == Consumption::OnWait ? Lane::Deep : Lane::Ordinary;
     return true;
   }
 
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
     if (check_ != nullptr) {
       check_->receive(offset, bytes, pieces[0]);
+      return;
+    }
+    if (shared_) {
+      shared_->receive(offset, bytes, pieces);
       return;
     }
     operands_[0] = {.data = static_cast<const std::byte*>(input_.data) + offset,
@@ -84,31 +114,33 @@ class NeighborAllreduce final : public Operation {
   const NeighborPlan* plan_;
   std::shared_ptr<const NeighborPlan> plan_owner_;
   ArithmeticHandle sums_;
-  Completion completion_;
+  Consumption consumption_;
   CallName name_;
   Envelope envelope_;
   /// Null once the plans are known to agree.
   std::unique_ptr<PlanExchange> check_{};
+  Group pair_{};
+  /// Empty where messages do it.
+  std::optional<SharedSum> shared_{};
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
   boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands_;
 };
 
 void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
-                     const NeighborPlan* plan, const NeighborAllreduceOptions& options) {
+                     const NeighborPlan* plan) {
   check_in_and_out(context, kKind, input, output, Residence::Anywhere);
   check_plan(context, kKind, plan);
-  if (options.completion == Completion::AsItArrives) {
-    check_operands(context, kKind, input, 1 + plan->sources.size());
-  }
+  check_operands(context, kKind, input, 1 + plan->sources.size());
 }
 
-/// Messages that are kept until somebody waits are kept on the host.
 Placement place(Context& context, ConstBufferView& input, BufferView& output,
                 const NeighborAllreduceOptions& options) {
-  const bool keeps = options.completion == Completion::OnWait;
-  return Placement::of(context, kKind, input, output, {.in_order = !keeps},
-                       {.way = keeps ? DeviceWay::Host : DeviceWay::Nccl});
+  const Consumption consumption = consumption_of(options);
+  return Placement::of(context, kKind, input, output,
+                       {.in_order = consumption == Consumption::AsItArrives,
+                        .back_on_wait = consumption == Consumption::OnWait},
+                       {.consumption = consumption});
 }
 
 }  // namespace
@@ -116,7 +148,7 @@ Placement place(Context& context, ConstBufferView& input, BufferView& output,
 Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, BufferView output,
                                     std::shared_ptr<const NeighborPlan> plan,
                                     const NeighborAllreduceOptions& options) {
-  validate(context, [&] { check_arguments(context, input, output, plan.get(), options); });
+  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
   const NeighborPlan* const kept = plan.get();
   const Placement placement = place(context, input, output, options);
   return submit_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), kept,
@@ -134,7 +166,7 @@ Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
 void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options) {
-  validate(context, [&] { check_arguments(context, input, output, plan.get(), options); });
+  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
   const Placement placement = place(context, input, output, options);
   run_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), plan.get(),
                               nullptr, options, context);

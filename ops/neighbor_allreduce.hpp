@@ -23,8 +23,8 @@ enum class Completion : std::uint8_t {
   /// As soon as it can be computed.
   AsItArrives,
   /// Not before somebody waits for the work. The whole payload is copied out at the start (memory:
-  /// one more copy of it), so that peers never wait for this rank meanwhile. With buffers on a device the copy is on the
-  /// host.
+  /// one more copy of it), so that peers never wait for this rank meanwhile. By NCCL nothing is
+  /// copied: what sources send is kept on the device instead (memory: one buffer for each source).
   OnWait,
 };
 

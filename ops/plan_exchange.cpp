@@ -61,7 +61,7 @@ bool PlanExchange::describe(ExchangeSpec& spec) {
   described_ = true;
   outgoing_ = {.data = words_of(group_.ranks[group_.own]),
                .bytes = bytes_per_rank_,
-               .readers = group_.peers};
+               .readers = group_.others()};
   for (const WeightedRank& peer : group_.peers) {
     incoming_.push_back({.source = peer, .bytes = bytes_per_rank_});
   }

@@ -25,16 +25,20 @@ ShardedReduction::ShardedReduction(const Context& context, ConstBufferView input
 
 bool ShardedReduction::is_whole() const noexcept { return output_.bytes() <= kWholeBytes; }
 
+void ShardedReduction::list_messages(ExchangeSpec& spec) const noexcept {
+  spec.outgoing = {outgoing_.data(), outgoing_.size()};
+  spec.incoming = {incoming_.data(), incoming_.size()};
+  spec.device = output_.device.kind;
+}
+
 void ShardedReduction::describe_whole(ExchangeSpec& spec) {
   sums_ = true;
   sum_begin_ = 0;
-  outgoing_.assign(1, {.data = in(), .bytes = output_.bytes(), .readers = group_.peers});
+  outgoing_.assign(1, {.data = in(), .bytes = output_.bytes(), .readers = group_.others()});
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
     incoming_[i] = {.source = group_.peers[i], .bytes = output_.bytes()};
   }
-  spec.outgoing = outgoing_;
-  spec.incoming = incoming_;
-  spec.device = output_.device.kind;
+  list_messages(spec);
   spec.bytes = output_.bytes();
   spec.overwrites_payload = in() == out();
 }
@@ -52,9 +56,7 @@ void ShardedReduction::describe_reduction(ExchangeSpec& spec) {
                          .readers = {&group_.peers[i], 1}});
     incoming_[i] = {.source = group_.peers[i], .bytes = shards().size(group_.own)};
   }
-  spec.outgoing = outgoing_;
-  spec.incoming = incoming_;
-  spec.device = output_.device.kind;
+  list_messages(spec);
   spec.bytes = shards().size(group_.own);
   spec.last = false;
 }
@@ -63,16 +65,14 @@ void ShardedReduction::describe_copies(ExchangeSpec& spec) {
   sums_ = false;
   outgoing_.assign(1, {.data = out() + shards().begin(group_.own),
                        .bytes = shards().size(group_.own),
-                       .readers = group_.peers});
+                       .readers = group_.others()});
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
     const std::size_t owner = group_.place_of_peer(i);
     incoming_[i] = {.source = group_.peers[i],
                     .bytes = shards().size(owner),
                     .place = out() + shards().begin(owner)};
   }
-  spec.outgoing = outgoing_;
-  spec.incoming = incoming_;
-  spec.device = output_.device.kind;
+  list_messages(spec);
   spec.pace = Pace::Each;
 }
 
@@ -88,7 +88,8 @@ void ShardedReduction::receive(std::size_t offset, std::size_t bytes,
   }
   const std::size_t begin = sum_begin_ + offset;
   operands_[group_.own] = in() + begin;
-  arithmetic_->plain_sum(output_.dtype, out() + begin, operands_, bytes, divisor_);
+  arithmetic_->plain_sum(output_.dtype, out() + begin, {operands_.data(), operands_.size()},
+                         bytes, divisor_);
 }
 
 }  // namespace bluefog::ops

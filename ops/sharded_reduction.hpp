@@ -1,9 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include "bluefog_cpp/base/buffer_view.hpp"
 #include "bluefog_cpp/transport/exchange.hpp"
@@ -41,6 +41,8 @@ class ShardedReduction {
   /// Short buffers are summed whole: one round of messages costs less than two.
   [[nodiscard]] bool is_whole() const noexcept;
   [[nodiscard]] const Group& group() const noexcept { return group_; }
+  /// What sums are divided by.
+  [[nodiscard]] int divisor() const noexcept { return divisor_; }
   [[nodiscard]] Shards shards() const noexcept {
     return {.bytes = output_.bytes(), .owners = group_.size()};
   }
@@ -60,6 +62,7 @@ class ShardedReduction {
     return static_cast<const std::byte*>(input_.data);
   }
   [[nodiscard]] std::byte* out() const noexcept { return static_cast<std::byte*>(output_.data); }
+  void list_messages(ExchangeSpec& spec) const noexcept;
 
   ConstBufferView input_;
   BufferView output_;
@@ -69,9 +72,9 @@ class ShardedReduction {
   /// The exchange under way sums, beginning here; otherwise it copies.
   bool sums_ = false;
   std::size_t sum_begin_ = 0;
-  std::vector<Outgoing> outgoing_;
-  std::vector<Incoming> incoming_;
-  std::vector<const std::byte*> operands_;
+  boost::container::small_vector<Outgoing, kInlineNeighbors> outgoing_;
+  boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
+  boost::container::small_vector<const std::byte*, 1 + kInlineNeighbors> operands_;
 };
 
 }  // namespace bluefog::ops

@@ -5,24 +5,72 @@
 #include <vector>
 
 #include "bluefog_cpp/transport/cuda/staged_call.hpp"
+#include "bluefog_cpp/transport/nccl/device_work.hpp"
 #include "ops/validation.hpp"
 
 namespace bluefog::ops {
 
+namespace {
+
+/// The capture that both streams are in.
+std::optional<std::uint64_t> find_capture(DeviceChannel& channel, std::string_view call,
+                                          const DeviceStreams& streams) {
+  const gpu::DeviceScope scope = channel.enter();
+  const gpu::CaptureInfo first = channel.cuda().capture_of(streams[0]);
+  const gpu::CaptureInfo second =
+      streams[0] == streams[1] ? first : channel.cuda().capture_of(streams[1]);
+  for (const gpu::CaptureInfo& info : {first, second}) {
+    if (info.status == gpu::CaptureStatus::Invalidated) {
+      throw StateError(fmt::format(
+          "{}: the capture of a CUDA graph on its stream was spoilt by an earlier mistake", call));
+    }
+  }
+  if (first.status != second.status || first.id != second.id) {
+    throw StateError(fmt::format("{}: expected the streams of input and output in the same capture "
+                                 "of a CUDA graph, or both in none, found them apart",
+                                 call));
+  }
+  return first.status == gpu::CaptureStatus::Active ? std::optional(first.id) : std::nullopt;
+}
+
+}  // namespace
+
+void check_no_capture(DeviceChannel& channel, std::string_view call, const ConstBufferView& input,
+                      const BufferView& output, std::string_view kind) {
+  if (find_capture(channel, call, {input.stream, output.stream})) {
+    throw UnsupportedError(
+        fmt::format("{}: its stream captures a CUDA graph, and {} cannot be part of one: expected "
+                    "it before or after the capture",
+                    call, kind));
+  }
+}
+
 void Placement::stage(Context& context, OpKind kind, ConstBufferView& input, BufferView& output,
                       const StagingRules& rules, const PlacementLimits& limits) {
-  if (limits.way == DeviceWay::Nccl && context.device()->way_of(kind) == DeviceWay::Nccl) {
-    return;
-  }
+  const auto& channel = context.device();
+  const bool by_link =
+      limits.way != DeviceWay::Host && channel->way_of(kind) != DeviceWay::Host;
   validate(
       context,
       [&] {
-        staged =
-            std::make_shared<StagedBuffers>(context.device()->staging(), input, output, rules);
+        if (!by_link) {
+          check_no_capture(*channel, where(context, kind), input, output);
+          staged = std::make_shared<StagedBuffers>(channel->staging(), input, output, rules);
+          return;
+        }
+        capture = find_capture(*channel, where(context, kind), streams);
+        if (capture && !channel->link().can_be_replayed()) {
+          throw UnsupportedError(
+              fmt::format("{}: its stream captures a CUDA graph, of which only calls by NCCL can be "
+                          "part, found one by another way",
+                          where(context, kind)));
+        }
       },
       limits.partner);
-  input = staged->host_input();
-  output = staged->host_output();
+  if (staged) {
+    input = staged->host_input();
+    output = staged->host_output();
+  }
 }
 
 void Placement::stage_gathering(Context& context, OpKind kind, ConstBufferView& input,
@@ -58,11 +106,17 @@ Work submit_on_device(Context& context, std::shared_ptr<Operation> operation,
   std::shared_ptr<DeviceCall> call;
   validate(context, [&] {
     call = context.engine().make_operation<DeviceCall>(context.device(), context.rank(),
-                                                       std::move(operation), placement.streams);
+                                                       std::move(operation), placement.streams,
+                                                       placement.consumption, placement.capture);
   });
-  (void)context.engine().submit(call);
-  return Work(std::make_shared<DeviceWork>(context.engine().shared_from_this(), context.device(),
-                                           std::move(call)));
+  auto work = std::make_shared<DeviceWork>(context.engine().shared_from_this(), context.device(),
+                                           call);
+  if (placement.capture) {
+    work->run();
+  } else {
+    (void)context.engine().submit(std::move(call));
+  }
+  return Work(std::move(work));
 }
 
 }  // namespace bluefog::ops

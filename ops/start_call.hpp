@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "bluefog_cpp/base/buffer_view.hpp"
@@ -18,21 +21,29 @@ struct PlacementLimits {
   DeviceWay way = DeviceWay::Nccl;
   /// As `Operation::partner`.
   int partner = -1;
+  /// When its exchanges may use what has arrived.
+  Consumption consumption = Consumption::AsItArrives;
 };
 
 /// Where a call's buffers are, and the streams that they are ordered on.
 struct Placement {
   Device device{};
   DeviceStreams streams{};
+  Consumption consumption = Consumption::AsItArrives;
+  /// That the streams are in.
+  std::optional<std::uint64_t> capture{};
   /// Where they go through the host.
   std::shared_ptr<StagedBuffers> staged{};
 
   /// Of a call that has been validated. Where it goes through the host, `input` and `output` become
   /// the host's sides, in the same memory.
-  /// @throws CudaError: the call is refused then.
+  /// @throws CudaError, and UnsupportedError or StateError for streams that capture a CUDA graph of
+  /// which the call cannot be part: the call is refused then.
   static Placement of(Context& context, OpKind kind, ConstBufferView& input, BufferView& output,
                       const StagingRules& rules, const PlacementLimits& limits = {}) {
-    Placement placement{.device = input.device, .streams = {input.stream, output.stream}};
+    Placement placement{.device = input.device,
+                        .streams = {input.stream, output.stream},
+                        .consumption = limits.consumption};
     if (input.device.kind != DeviceKind::Cpu) [[unlikely]] {
       placement.stage(context, kind, input, output, rules, limits);
     }
@@ -63,6 +74,13 @@ struct Placement {
   void stage_gathering(Context& context, OpKind kind, ConstBufferView& input,
                        AllocateGathered& allocate);
 };
+
+/// @throws UnsupportedError where one of the buffers is ordered by a stream that captures a CUDA graph:
+/// a call that the host takes part in cannot be part of it.
+/// @param call begins the message: "rank 1, win_put". @param kind of calls, in the message.
+void check_no_capture(DeviceChannel& channel, std::string_view call, const ConstBufferView& input,
+                      const BufferView& output,
+                      std::string_view kind = "calls through the host's memory");
 
 /// Starts a call whose buffers are on the context's device.
 [[nodiscard]] Work submit_on_device(Context& context, std::shared_ptr<Operation> operation,

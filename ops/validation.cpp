@@ -84,7 +84,7 @@ void check_buffer(const Context& context, OpKind kind, const ConstBufferView& bu
 
 void check_operands(const Context& context, OpKind kind, const ConstBufferView& buffer,
                     std::size_t operands) {
-  if (buffer.device.kind != DeviceKind::Cpu && context.device()->way_of(kind) == DeviceWay::Nccl &&
+  if (buffer.device.kind != DeviceKind::Cpu && context.device()->way_of(kind) != DeviceWay::Host &&
       operands > cuda::kMostSumOperands) {
     throw UnsupportedError(fmt::format(
         "{}: expected at most {} values to add up on a GPU, this rank's own included, found {}",

@@ -36,15 +36,15 @@ void check_get(WindowCore& core, const WindowGetOptions& options) {
 
 /// The tasks hold what they use: a wait may end before its task.
 auto put_task(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
-              const WindowPutOptions& options, const std::shared_ptr<StagedBuffers>& staged) {
-  return [core, tensor = std::move(tensor), mode, options, staged] {
-    core->store(tensor, mode, options, staged.get(), WindowCore::Caller::GoesOn);
+              const WindowPutOptions& options, const std::shared_ptr<DeviceTensors>& tensors) {
+  return [core, tensor = std::move(tensor), mode, options, tensors] {
+    core->store(tensor, mode, options, tensors.get(), WindowCore::Caller::GoesOn);
   };
 }
 
 auto get_task(const std::shared_ptr<WindowCore>& core, const WindowGetOptions& options,
-              const std::shared_ptr<StagedBuffers>& staged) {
-  return [core, options, staged] { core->fetch(options, staged.get()); };
+              const std::shared_ptr<DeviceTensors>& tensors) {
+  return [core, options, tensors] { core->fetch(options, tensors.get()); };
 }
 
 std::string_view name_of(StoreMode mode) {
@@ -54,18 +54,18 @@ std::string_view name_of(StoreMode mode) {
 void store(const std::shared_ptr<WindowCore>& core, const BufferView& tensor, StoreMode mode,
            const WindowPutOptions& options) {
   check_put(*core, tensor, options, name_of(mode));
-  const auto staged = core->stage_put(name_of(mode), tensor, options);
+  const auto tensors = core->note_put(name_of(mode), tensor, options);
   core->tasks().run(
-      [&] { core->store(tensor, mode, options, staged.get(), WindowCore::Caller::Waits); },
-      [&] { return put_task(core, tensor, mode, options, staged); });
-  WindowCore::order_streams(staged.get());
+      [&] { core->store(tensor, mode, options, tensors.get(), WindowCore::Caller::Waits); },
+      [&] { return put_task(core, tensor, mode, options, tensors); });
+  WindowCore::order_streams(tensors.get());
 }
 
 Work start_storing(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
                    const WindowPutOptions& options) {
   check_put(*core, tensor, options, name_of(mode));
-  const auto staged = core->stage_put(name_of(mode), tensor, options);
-  return core->start(staged, put_task(core, std::move(tensor), mode, options, staged));
+  const auto tensors = core->note_put(name_of(mode), tensor, options);
+  return core->start(tensors, put_task(core, std::move(tensor), mode, options, tensors));
 }
 
 }  // namespace
@@ -160,10 +160,10 @@ void Window::accumulate(BufferView tensor, const WindowPutOptions& options) {
 
 void Window::get(const WindowGetOptions& options) {
   check_get(*core_, options);
-  const auto staged = core_->stage_own("win_get", options.stream);
-  core_->tasks().run([&] { core_->fetch(options, staged.get()); },
-                     [&] { return get_task(core_, options, staged); });
-  WindowCore::order_streams(staged.get());
+  const auto tensors = core_->note_own("win_get", options.stream);
+  core_->tasks().run([&] { core_->fetch(options, tensors.get()); },
+                     [&] { return get_task(core_, options, tensors); });
+  WindowCore::order_streams(tensors.get());
 }
 
 Work Window::put_nonblocking(BufferView tensor, const WindowPutOptions& options) {
@@ -176,8 +176,8 @@ Work Window::accumulate_nonblocking(BufferView tensor, const WindowPutOptions& o
 
 Work Window::get_nonblocking(const WindowGetOptions& options) {
   check_get(*core_, options);
-  const auto staged = core_->stage_own("win_get", options.stream);
-  return core_->start(staged, get_task(core_, options, staged));
+  const auto tensors = core_->note_own("win_get", options.stream);
+  return core_->start(tensors, get_task(core_, options, tensors));
 }
 
 void Window::update(const WindowUpdateOptions& options) {

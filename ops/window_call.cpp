@@ -96,6 +96,9 @@ std::string WindowWait::text() const {
   if (what_ == For::Copy) {
     return "a copy between a device and the host";
   }
+  if (what_ == For::Device) {
+    return "this rank's device";
+  }
   std::string text =
       fmt::format("the {} of rank {}", what_ == For::Mutex ? "mutex" : "buffer", rank_);
   if (holder_ == call_.context_.rank()) {

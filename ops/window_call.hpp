@@ -66,6 +66,7 @@ class WindowWait {
     Buffer,
     Answer,
     Copy,  ///< of this rank's tensor, between its device and the host
+    Device,  ///< this rank's
   };
 
   WindowWait(WindowCall& call, For what, int rank);

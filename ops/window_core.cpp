@@ -38,6 +38,7 @@ WindowRecord WindowCore::describe() const {
           .count = tensor_.count,
           .associated_weight = counts_weight(),
           .own_value = publishes() ? OwnValue::Published : OwnValue::InTensor,
+          .may_share_device = may_share_device(),
           .sources = sources_,
           .destinations = ranks_of(plan_.destinations),
           .name = name_};
@@ -46,19 +47,22 @@ WindowRecord WindowCore::describe() const {
 void WindowCore::allocate(WindowFill fill) {
   const auto shape =
       shape_of(sources_.size(), publishes() ? OwnValue::Published : OwnValue::InTensor);
-  place_ = hub_->memory().allocate(WindowMemory::size_of_block(shape));
-  own_.emplace(hub_->memory().base_of(context_->rank()) + *place_, shape);
-  const auto initialize = [&](const std::byte* value) {
-    own_->initialize(fill == WindowFill::OwnValue ? value : nullptr, publishes() ? value : nullptr);
+  place_ = hub_->memory().allocate(block_ ? WindowMemory::size_of_heads(shape)
+                                          : WindowMemory::size_of_block(shape));
+  std::byte* const heads = hub_->memory().base_of(context_->rank()) + *place_;
+  own_ = block_ ? WindowMemory(heads, block_->data, shape) : WindowMemory(heads, shape);
+  const auto initialize = [&](const std::byte* value, WindowValues* values) {
+    own_->initialize(fill == WindowFill::OwnValue ? value : nullptr, publishes() ? value : nullptr,
+                     values);
   };
   if (!publishes()) {
-    initialize(static_cast<const std::byte*>(tensor_.data));
+    initialize(static_cast<const std::byte*>(tensor_.data), nullptr);
     return;
   }
   run("win_create", [&](WindowCall& call) {
-    const auto staged = stage_own(call.name(), {});
-    on_host(call, nullptr, staged.get(), initialize);
-    order_streams(staged.get());
+    const auto tensors = note_own(call.name(), {});
+    on_values(call, tensor_.data, tensors.get(), initialize);
+    order_streams(tensors.get());
   });
 }
 
@@ -79,11 +83,36 @@ std::vector<WindowRecord> WindowCore::exchange(WindowRecord own, std::exception_
   for (const auto& blob : allgather_parts(*context_, call, own.to_blob())) {
     records.push_back(WindowRecord::from_blob(blob));
   }
+  // All know by now whether somebody refuses.
+  may_be_open_ = false;
   if (refusal) {
     std::rethrow_exception(refusal);
   }
   check_records(records, context_->rank());
+  may_be_open_ = block_.has_value();
   return records;
+}
+
+std::exception_ptr WindowCore::attempt(const std::function<void()>& step) const {
+  try {
+    step();
+  } catch (const CudaError&) {
+    return std::current_exception();
+  } catch (const TimeoutError&) {
+    return std::current_exception();
+  } catch (const std::exception& e) {
+    return std::make_exception_ptr(Error(fmt::format("{}: {}", where("win_create"), e.what())));
+  }
+  return nullptr;
+}
+
+void WindowCore::open_on_host(WindowRecord record, WindowFill fill) {
+  const auto refusal = attempt([&] {
+    allocate(fill);
+    record.place = *place_;
+    record.address = reinterpret_cast<std::uintptr_t>(tensor_.data);
+  });
+  connect(exchange(record, refusal));
 }
 
 void WindowCore::open(WindowFill fill) {
@@ -97,26 +126,23 @@ void WindowCore::open(WindowFill fill) {
     refusal = std::current_exception();
   }
   try {
-    static_cast<void>(exchange(record, refusal));
+    const auto records = exchange(record, refusal);
     // All ranks are here, and go on.
     hub_ = &context_->one_sided();
     number_ = hub_->take_window_number();
-    try {
-      allocate(fill);
-      record.place = *place_;
-      record.address = reinterpret_cast<std::uintptr_t>(tensor_.data);
-    } catch (const CudaError&) {
-      refusal = std::current_exception();
-    } catch (const TimeoutError&) {
-      refusal = std::current_exception();
-    } catch (const std::exception& e) {
-      refusal = std::make_exception_ptr(
-          Error(fmt::format("{}: {}", where("win_create"), e.what())));
+    const bool may_share =
+        hub_->peer_obstacle().empty() &&
+        std::ranges::all_of(records, &WindowRecord::may_share_device);
+    if (!may_share || !open_on_devices(record, fill)) {
+      open_on_host(record, fill);
     }
-    connect(exchange(record, refusal));
   } catch (...) {
     // No rank has the window, so no rank uses the memory.
     is_closed_ = true;
+    close_peers();
+    if (!may_be_open_) {
+      release_block();
+    }
     if (place_) {
       hub_->memory().release(*place_);
     }
@@ -133,8 +159,12 @@ void WindowCore::connect(const std::vector<WindowRecord>& records) {
     part.own_value = record.own_value;
     part.own_index = index_of(record.sources, own_rank);
     if (hub_->memory().reaches(static_cast<int>(r))) {
-      part.memory.emplace(hub_->memory().base_of(static_cast<int>(r)) + record.place,
-                          shape_of(record.sources.size(), record.own_value));
+      std::byte* const block = hub_->memory().base_of(static_cast<int>(r)) + record.place;
+      const auto shape = shape_of(record.sources.size(), record.own_value);
+      part.memory = peers_ == nullptr ? WindowMemory(block, shape)
+                    : static_cast<int>(r) == own_rank
+                        ? *own_
+                        : WindowMemory(block, opened_[r].buffers, shape);
     }
   }
   if (WindowServer* const server = hub_->server()) {
@@ -175,8 +205,10 @@ void WindowCore::close() {
   }
   is_closed_ = true;
   release_own_mutexes();
+  close_peers();
   barrier(*context_);
   abandon();
+  release_block();
   hub_->memory().release(*place_);
 }
 
@@ -197,6 +229,10 @@ void WindowCore::abandon() noexcept {
 
 std::string WindowCore::where(std::string_view call) const {
   return fmt::format("rank {}, window '{}', {}", context_->rank(), name_, call);
+}
+
+std::string WindowCore::place_of(std::string_view call, const std::exception& error) const {
+  return fmt::format("{}: {}", where(call), error.what());
 }
 
 WindowCall WindowCore::begin_call(std::string_view name) {

@@ -13,8 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/transport/cuda/staged_buffers.hpp"
 #include "bluefog_cpp/transport/one_sided/one_sided.hpp"
+#include "bluefog_cpp/base/error.hpp"
+#include "ops/device_tensors.hpp"
 #include "ops/window.hpp"
 #include "ops/window_memory.hpp"
 #include "ops/window_record.hpp"
@@ -39,36 +40,36 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
     Waits,   ///< whoever made the call, in the order of a stream
     GoesOn,  ///< the call itself, which ends when the device has ended
   };
-  /// @param staged of `stage` for `tensor`; null on the CPU.
+  /// @param tensors of `note` for `tensor`; null on the CPU.
   void store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options,
-             StagedBuffers* staged, Caller caller);
-  /// @param staged of `stage` for this rank's own tensor.
-  void fetch(const WindowGetOptions& options, StagedBuffers* staged);
+             DeviceTensors* tensors, Caller caller);
+  /// @param tensors of `note` for this rank's own tensor.
+  void fetch(const WindowGetOptions& options, DeviceTensors* tensors);
   void update(const WindowUpdateOptions& options);
   void fill(WindowFill fill, WindowStream stream);
   void publish(WindowStream stream);
 
-  /// Of a tensor on a device what a call needs to work on it on the host: by now it is ordered
-  /// behind what is on the tensor's stream. Null on the CPU.
-  [[nodiscard]] std::shared_ptr<StagedBuffers> stage(std::string_view call,
-                                                     const ConstBufferView& input,
-                                                     const BufferView& output, StagingRules rules);
-  /// As `stage`, for a put or an accumulate of `tensor`.
-  [[nodiscard]] std::shared_ptr<StagedBuffers> stage_put(std::string_view call,
-                                                         const BufferView& tensor,
-                                                         const WindowPutOptions& options) {
-    return stage(call, tensor, tensor, {.writes = options.self_weight != 1.0, .held = true});
+  /// Of a tensor on a device what a call needs to work on it: by now it is ordered behind what is on
+  /// the tensor's stream. Null on the CPU.
+  [[nodiscard]] std::shared_ptr<DeviceTensors> note(std::string_view call,
+                                                    const ConstBufferView& input,
+                                                    const BufferView& output, StagingRules rules);
+  /// As `note`, for a put or an accumulate of `tensor`.
+  [[nodiscard]] std::shared_ptr<DeviceTensors> note_put(std::string_view call,
+                                                        const BufferView& tensor,
+                                                        const WindowPutOptions& options) {
+    return note(call, tensor, tensor, {.writes = options.self_weight != 1.0, .held = true});
   }
-  /// As `stage`, for a call that only reads this rank's tensor.
-  [[nodiscard]] std::shared_ptr<StagedBuffers> stage_own(std::string_view call,
-                                                         WindowStream stream) {
+  /// As `note`, for a call that only reads this rank's tensor.
+  [[nodiscard]] std::shared_ptr<DeviceTensors> note_own(std::string_view call,
+                                                        WindowStream stream) {
     const BufferView own = tensor_on(stream);
-    return stage(call, own, own, {.writes = false, .held = true});
+    return note(call, own, own, {.writes = false, .held = true});
   }
   /// Of a call that has ended: what comes later on the streams of its tensors comes after it.
-  static void order_streams(StagedBuffers* staged);
-  /// Starts `task`, a call on what was staged.
-  [[nodiscard]] Work start(std::shared_ptr<StagedBuffers> staged, std::function<void()> task);
+  static void order_streams(DeviceTensors* tensors);
+  /// Starts `task`, a call on what was noted.
+  [[nodiscard]] Work start(std::shared_ptr<DeviceTensors> tensors, std::function<void()> task);
   /// This rank's tensor, on the stream that a call names.
   [[nodiscard]] BufferView tensor_on(WindowStream stream) const;
   /// A call, for the timeline and the flight record.
@@ -134,26 +135,46 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
       throw;
     }
   }
-  /// Runs `body` on the elements of a tensor as they are on the host: on `data`, or where it is on
-  /// a device on what was staged of it, which then goes back as far as the call writes it.
+  /// Runs `body` on the elements of a tensor where the window's buffers are: on `data`, or on what
+  /// was staged of it on the host, which then goes back as far as the call writes it. `body` also
+  /// gets what forms values there.
   template <typename Body>
-  void on_host(WindowCall& call, void* data, StagedBuffers* staged, const Body& body) {
-    if (staged == nullptr) {
-      body(static_cast<std::byte*>(data));
+  void on_values(WindowCall& call, void* data, DeviceTensors* tensors, const Body& body) {
+    if (peers_ != nullptr) {
+      on_peers(call, tensors, static_cast<std::byte*>(data), std::ref(body));
+    } else if (tensors == nullptr) {
+      body(static_cast<std::byte*>(data), nullptr);
     } else {
-      on_copy(call, *staged, std::ref(body));
+      on_copy(call, *tensors->staged(), std::ref(body));
     }
   }
   void on_copy(WindowCall& call, StagedBuffers& staged,
-               const std::function<void(std::byte* data)>& body);
+               const std::function<void(std::byte*, WindowValues*)>& body);
+  /// @param tensors null where the call concerns buffers alone.
+  void on_peers(WindowCall& call, DeviceTensors* tensors, std::byte* data,
+                const std::function<void(std::byte*, WindowValues*)>& body);
+  class PeerValues;
   /// Runs `function`, whose CudaError gets a place.
   template <typename Function>
-  auto placed(std::string_view call, const Function& function);
-  /// Waits until `asks`, which asks the device, says that the copy is done.
-  void wait_for_copy(WindowCall& call, const std::function<bool()>& asks);
-  void publish_value(WindowCall& call, const std::byte* value);
+  auto placed(std::string_view call, const Function& function) const {
+    try {
+      return function();
+    } catch (const CudaError& error) {
+      throw CudaError(error.code(), place_of(call, error));
+    }
+  }
+  [[nodiscard]] std::string place_of(std::string_view call, const std::exception& error) const;
+  /// What a call waits for at its device.
+  enum class DeviceWait : std::uint8_t {
+    Copy,    ///< of a tensor, between it and the host
+    Stream,  ///< what was on a tensor's stream before the call
+    Work,    ///< of the call, on buffers
+  };
+  /// Waits until `asks`, which asks the device, says that it is done.
+  void wait_for_device(WindowCall& call, DeviceWait what, const std::function<bool()>& asks);
+  void publish_value(WindowCall& call, const std::byte* value, WindowValues* values);
   /// Of a put, after it: the tensor's elements and the associated weight, which was `mass`.
-  void scale(std::byte* data, double mass, double self_weight);
+  void scale(std::byte* data, double mass, double self_weight, WindowValues* values);
   [[nodiscard]] std::string where(std::string_view call) const;
   void take_in_time(shm::RobustLock& lock, const LockSite& site);
   /// Asks the server of `rank`.
@@ -162,6 +183,23 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   /// This rank's part, as far as its arguments tell. @throws InvalidArgument, UnsupportedError.
   [[nodiscard]] WindowRecord describe() const;
   void allocate(WindowFill fill);
+  /// What `step` throws, as `create` says it to all ranks, or null.
+  [[nodiscard]] std::exception_ptr attempt(const std::function<void()>& step) const;
+  /// Whether this rank's buffers could lie in its device's memory, as far as it knows by itself.
+  [[nodiscard]] bool may_share_device() const;
+  /// Collective, where all ranks may. @return false, on all ranks, where that does not work: nothing
+  ///   is left of it.
+  [[nodiscard]] bool open_on_devices(WindowRecord record, WindowFill fill);
+  /// Collective.
+  void open_on_host(WindowRecord record, WindowFill fill);
+  /// Notes in `record` where the buffers are, or why they cannot be there. @throws CudaError where
+  ///   memory is short.
+  void make_room_on_device(WindowRecord& record);
+  /// @throws CudaError where this rank's device does not reach another one's.
+  void open_peers(const std::vector<WindowRecord>& records);
+  void close_peers() noexcept;
+  /// Once no rank has it open.
+  void release_block() noexcept;
   [[nodiscard]] WindowMemory::Shape shape_of(std::size_t sources, OwnValue own_value) const;
   /// Whether its tensor is on a device: others find its value where it is published.
   [[nodiscard]] bool publishes() const { return tensor_.device.kind != DeviceKind::Cpu; }
@@ -171,8 +209,9 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   void connect(const std::vector<WindowRecord>& records);
   [[nodiscard]] const Part& part(int rank) const { return parts_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool counts_weight() const { return weight_state_ == AssociatedWeight::On; }
-  void store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value);
-  void fetch_from(WindowCall& call, const WeightedRank& source);
+  void store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value,
+                WindowValues* values);
+  void fetch_from(WindowCall& call, const WeightedRank& source, WindowValues* values);
   void read_from(const WindowCall& call, int rank, std::byte* to);
   [[nodiscard]] const WindowMemory* reachable(int rank, std::string_view call);
 
@@ -188,6 +227,19 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   std::optional<std::size_t> place_;
   std::optional<WindowMemory> own_;
   std::vector<Part> parts_;
+  /// Null where the buffers are on the host.
+  PeerMemory* peers_ = nullptr;
+  gpu::FunctionHandle sum_kernel_ = nullptr;
+  std::optional<PeerMemory::Block> block_;
+  /// Another rank may have it open.
+  bool may_be_open_ = false;
+  /// Another rank's buffers, where this one's device reaches them.
+  struct Opened {
+    std::byte* buffers = nullptr;
+    ShownBlock block{};
+  };
+  /// By rank; empty where the buffers are on the host.
+  std::vector<Opened> opened_;
   std::atomic<bool> is_closed_{false};
   /// A mutex of this window that this rank holds.
   struct HeldMutex {

@@ -1,4 +1,4 @@
-// What a window's calls do with values: on the host, wherever the tensor is.
+// What a window's calls do with values, wherever these are.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,11 +46,13 @@ const WindowMemory* WindowCore::reachable(int rank, std::string_view call) {
   return &*memory;
 }
 
-void WindowCore::store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value) {
+void WindowCore::store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value,
+                          WindowValues* values) {
   if (const WindowMemory* const memory = reachable(rank, call.name())) {
     const LockSite site{.call = &call, .rank = rank};
-    memory->store(part(rank).own_index, mode, value,
-                  [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); });
+    memory->store(
+        part(rank).own_index, mode, value,
+        [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); }, values);
     return;
   }
   ask(call, WindowWait::For::Answer, rank,
@@ -61,11 +63,11 @@ void WindowCore::store_at(WindowCall& call, int rank, StoreMode mode, const Weig
 }
 
 void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options,
-                       StagedBuffers* staged, Caller caller) {
+                       DeviceTensors* tensors, Caller caller) {
   const double mass = counts_weight() ? own_->mass().load() : 0.0;
   const auto& destinations = options.destinations ? *options.destinations : plan_.destinations;
   run(mode == StoreMode::Add ? "win_accumulate" : "win_put", [&](WindowCall& call) {
-    on_host(call, tensor.data, staged, [&](std::byte* data) {
+    on_values(call, tensor.data, tensors, [&](std::byte* data, WindowValues* values) {
       for (const WeightedRank& destination : destinations) {
         const WindowCall::Part span(call, destination.rank);
         const auto lock =
@@ -73,24 +75,30 @@ void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPut
                 ? std::optional<MutexHolder>(std::in_place, *this, destination.rank, call)
                 : std::nullopt;
         store_at(call, destination.rank, mode,
-                 {.data = data, .weight = destination.weight, .mass = destination.weight * mass});
+                 {.data = data, .weight = destination.weight, .mass = destination.weight * mass},
+                 values);
       }
       if (options.self_weight != 1.0) {
-        scale(data, mass, options.self_weight);
+        scale(data, mass, options.self_weight, values);
       }
       if (publishes() && tensor.data == tensor_.data) {
-        publish_value(call, data);
+        publish_value(call, data, values);
       }
     });
-    if (staged != nullptr && caller == Caller::GoesOn) {
-      wait_for_copy(call, [staged] { return staged->is_over(); });
+    if (tensors != nullptr && caller == Caller::GoesOn) {
+      wait_for_device(call, DeviceWait::Copy, [tensors] { return tensors->is_over(); });
     }
   });
 }
 
-void WindowCore::scale(std::byte* data, double mass, double self_weight) {
+void WindowCore::scale(std::byte* data, double mass, double self_weight, WindowValues* values) {
   const Operand operand{.data = data, .weight = self_weight};
-  weighted_sum(tensor_.dtype, data, {&operand, 1}, tensor_.bytes());
+  if (values != nullptr) {
+    values->weighted_sum(tensor_.dtype, data, {&operand, 1}, tensor_.bytes());
+    values->settle();
+  } else {
+    weighted_sum(tensor_.dtype, data, {&operand, 1}, tensor_.bytes());
+  }
   if (counts_weight()) {
     // An update meanwhile has added what it took in: that stays.
     double expected = mass;
@@ -111,7 +119,7 @@ void WindowCore::read_from(const WindowCall& call, int rank, std::byte* to) {
   }
 }
 
-void WindowCore::fetch_from(WindowCall& call, const WeightedRank& source) {
+void WindowCore::fetch_from(WindowCall& call, const WeightedRank& source, WindowValues* values) {
   const std::size_t index = index_of(sources_, source.rank);
   const LockSite site{.call = &call, .rank = context_->rank()};
   const TakeLock take = [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); };
@@ -125,14 +133,14 @@ void WindowCore::fetch_from(WindowCall& call, const WeightedRank& source) {
     };
     const auto read = [&](std::byte* to) {
       if (is_published) {
-        memory->copy_published(to, take_published);
+        memory->copy_published(to, take_published, values);
       } else {
         read_from(call, source.rank, to);
       }
     };
     own_->store_read(index, {.weight = source.weight, .mass = mass},
                      std::ref(read),  // a function of so many captures would allocate
-                     take);
+                     take, values);
     return;
   }
   std::vector<std::byte> room(tensor_.bytes());
@@ -145,17 +153,31 @@ void WindowCore::fetch_from(WindowCall& call, const WeightedRank& source) {
               take);
 }
 
-void WindowCore::fetch(const WindowGetOptions& options, StagedBuffers* staged) {
+void WindowCore::fetch(const WindowGetOptions& options, DeviceTensors* tensors) {
   run("win_get", [&](WindowCall& call) {
-    if (staged != nullptr) {
-      on_host(call, nullptr, staged, [&](const std::byte* value) { publish_value(call, value); });
+    const auto fetch_all = [&](WindowValues* values) {
+      for (const WeightedRank& source : options.sources ? *options.sources : plan_.sources) {
+        const WindowCall::Part span(call, source.rank);
+        const auto lock = options.exclusion == Exclusion::Mutex
+                              ? std::optional<MutexHolder>(std::in_place, *this, source.rank, call)
+                              : std::nullopt;
+        fetch_from(call, {.rank = source.rank, .weight = options.sources ? source.weight : 1.0},
+                   values);
+      }
+    };
+    if (tensors == nullptr) {
+      fetch_all(nullptr);
+      return;
     }
-    for (const WeightedRank& source : options.sources ? *options.sources : plan_.sources) {
-      const WindowCall::Part span(call, source.rank);
-      const auto lock = options.exclusion == Exclusion::Mutex
-                            ? std::optional<MutexHolder>(std::in_place, *this, source.rank, call)
-                            : std::nullopt;
-      fetch_from(call, {.rank = source.rank, .weight = options.sources ? source.weight : 1.0});
+    const bool is_copy = tensors->staged() != nullptr;
+    on_values(call, tensor_.data, tensors, [&](const std::byte* value, WindowValues* values) {
+      publish_value(call, value, values);
+      if (!is_copy) {
+        fetch_all(values);
+      }
+    });
+    if (is_copy) {
+      fetch_all(nullptr);  // which needs the copy no more
     }
   });
 }
@@ -176,40 +198,44 @@ void WindowCore::update(const WindowUpdateOptions& options) {
     const BufferView own = tensor_on(options.stream);
     const BufferView& output = options.output ? *options.output : own;
     // Inside the mutex: what another thread has done to the tensor under it counts.
-    const auto staged = stage("win_update", own, output, {.held = true});
-    on_host(call, output.data, staged.get(), [&](std::byte* out) {
-      own_->combine(out, staged ? out : static_cast<const std::byte*>(own.data), self_weight,
+    const auto tensors = note("win_update", own, output, {.held = true});
+    on_values(call, output.data, tensors.get(), [&](std::byte* out, WindowValues* values) {
+      const bool is_copy = tensors && tensors->staged() != nullptr;
+      own_->combine(out, is_copy ? out : static_cast<const std::byte*>(own.data), self_weight,
                     {terms.data(), terms.size()},
                     options.reset == BufferReset::Zero ? WindowMemory::After::Zero
                                                        : WindowMemory::After::Keep,
                     counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off,
-                    [this, &site](shm::RobustLock& of_buffer) { take_in_time(of_buffer, site); });
+                    [this, &site](shm::RobustLock& of_buffer) { take_in_time(of_buffer, site); },
+                    values);
       if (publishes() && output.data == tensor_.data) {
-        publish_value(call, out);
+        publish_value(call, out, values);
       }
     });
-    order_streams(staged.get());
+    order_streams(tensors.get());
   });
 }
 
 void WindowCore::fill(WindowFill fill, WindowStream stream) {
   run("win_fill", [&](WindowCall& call) {
     const LockSite site{.call = &call, .rank = context_->rank()};
-    const auto fill_with = [&](const std::byte* value) {
-      own_->fill(value, [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); });
+    const auto fill_with = [&](const std::byte* value, WindowValues* values) {
+      own_->fill(
+          value, [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); }, values);
     };
     if (fill == WindowFill::Zeros) {
-      fill_with(nullptr);
+      on_values(call, nullptr, nullptr, fill_with);
       return;
     }
-    const auto staged = stage_own("win_fill", stream);
-    on_host(call, tensor_.data, staged.get(), [&](const std::byte* value) {
-      fill_with(value);
-      if (publishes()) {
-        publish_value(call, value);
-      }
-    });
-    order_streams(staged.get());
+    const auto tensors = note_own("win_fill", stream);
+    on_values(call, tensor_.data, tensors.get(),
+              [&](const std::byte* value, WindowValues* values) {
+                fill_with(value, values);
+                if (publishes()) {
+                  publish_value(call, value, values);
+                }
+              });
+    order_streams(tensors.get());
   });
 }
 

@@ -1,4 +1,5 @@
-// How a window's calls work on tensors of a device: on copies in page-locked memory of the host.
+// How a window's calls work on tensors of a device: on copies in page-locked memory of the host,
+// where the window's buffers are not on devices as well.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "bluefog_cpp/base/deadline.hpp"
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "ops/start_call.hpp"
 #include "ops/window_core.hpp"
 
 namespace bluefog::ops {
@@ -23,21 +25,21 @@ constexpr std::chrono::microseconds kBriefly{100};
 constexpr std::chrono::microseconds kAskPeriod{50};
 constexpr std::chrono::milliseconds kCheckPeriod{50};
 
-/// A call under way on what was staged: `wait` returns when its result is on its way to the device.
-class StagedWindowWork final : public Pending {
+/// A call under way on tensors of a device: `wait` returns when its result is on its way to the device.
+class DeviceWindowWork final : public Pending {
  public:
-  StagedWindowWork(std::shared_ptr<WindowCore> core, Work task,
-                   std::shared_ptr<StagedBuffers> staged)
-      : core_(std::move(core)), task_(std::move(task)), staged_(std::move(staged)) {}
+  DeviceWindowWork(std::shared_ptr<WindowCore> core, Work task,
+                   std::shared_ptr<DeviceTensors> tensors)
+      : core_(std::move(core)), task_(std::move(task)), tensors_(std::move(tensors)) {}
 
   void wait() override {
     task_.wait();
-    WindowCore::order_streams(staged_.get());
+    WindowCore::order_streams(tensors_.get());
   }
 
   void synchronize() override {
     wait();
-    while (!staged_->is_over()) {
+    while (!tensors_->is_over()) {
       core_->check_interrupt();
       std::this_thread::sleep_for(kAskPeriod);
     }
@@ -48,7 +50,7 @@ class StagedWindowWork final : public Pending {
  private:
   std::shared_ptr<WindowCore> core_;
   Work task_;
-  std::shared_ptr<StagedBuffers> staged_;
+  std::shared_ptr<DeviceTensors> tensors_;
 };
 
 /// Ends what was staged for a call that has failed: the call's own error is on its way.
@@ -69,36 +71,34 @@ BufferView WindowCore::tensor_on(WindowStream stream) const {
   return view;
 }
 
-template <typename Function>
-auto WindowCore::placed(std::string_view call, const Function& function) {
-  try {
-    return function();
-  } catch (const CudaError& error) {
-    throw CudaError(error.code(), fmt::format("{}: {}", where(call), error.what()));
-  }
-}
-
-std::shared_ptr<StagedBuffers> WindowCore::stage(std::string_view call,
-                                                 const ConstBufferView& input,
-                                                 const BufferView& output, StagingRules rules) {
+std::shared_ptr<DeviceTensors> WindowCore::note(std::string_view call,
+                                                const ConstBufferView& input,
+                                                const BufferView& output, StagingRules rules) {
   if (input.device.kind == DeviceKind::Cpu) {
     return nullptr;
   }
   auto staging = context_->device()->staging();
-  if (!staging) {
+  if (!staging || (peers_ != nullptr && peers_->has_left())) {
     throw StateError(fmt::format("{}: the context is closed", where(call)));
   }
   return placed(call, [&] {
-    return std::make_shared<StagedBuffers>(std::move(staging), input, output, rules);
+    DeviceChannel& channel = *context_->device();
+    if (peers_ != nullptr) {
+      check_no_capture(channel, where(call), input, output, "calls of windows");
+      return std::make_shared<DeviceTensors>(*peers_, input.stream, output.stream);
+    }
+    check_no_capture(channel, where(call), input, output);
+    return std::make_shared<DeviceTensors>(
+        std::make_unique<StagedBuffers>(std::move(staging), input, output, rules));
   });
 }
 
 void WindowCore::on_copy(WindowCall& call, StagedBuffers& staged,
-                         const std::function<void(std::byte* data)>& body) {
+                         const std::function<void(std::byte*, WindowValues*)>& body) {
   try {
     placed(call.name(), [&] { staged.begin(); });
-    wait_for_copy(call, [&staged] { return staged.is_here(); });
-    body(static_cast<std::byte*>(staged.host_output().data));
+    wait_for_device(call, DeviceWait::Copy, [&staged] { return staged.is_here(); });
+    body(static_cast<std::byte*>(staged.host_output().data), nullptr);
     placed(call.name(), [&] { staged.finish(); });
   } catch (...) {
     end_quietly(staged);
@@ -106,7 +106,8 @@ void WindowCore::on_copy(WindowCall& call, StagedBuffers& staged,
   }
 }
 
-void WindowCore::wait_for_copy(WindowCall& call, const std::function<bool()>& asks) {
+void WindowCore::wait_for_device(WindowCall& call, DeviceWait what,
+                                 const std::function<bool()>& asks) {
   const auto is_done = [&] { return placed(call.name(), asks); };
   const auto begun = Clock::now();
   while (Clock::now() - begun < kBriefly) {
@@ -116,15 +117,23 @@ void WindowCore::wait_for_copy(WindowCall& call, const std::function<bool()>& as
     std::this_thread::yield();
   }
   const Deadline deadline = hub_->deadline();
-  WindowWait wait(call, WindowWait::For::Copy, context_->rank());
+  WindowWait wait(call, what == DeviceWait::Copy ? WindowWait::For::Copy : WindowWait::For::Device,
+                  context_->rank());
   auto next_check = begun + kCheckPeriod;
   // A process that was stopped meanwhile looks once more.
   for (bool is_last = false; !is_done(); is_last = deadline.expired()) {
     if (is_last) {
+      const int device = tensor_.device.index;
       throw TimeoutError(fmt::format(
-          "{}: the copy of the tensor between CUDA device {} and the host was not done after "
-          "{:.1f} s (BLUEFOG_TIMEOUT)",
-          where(call.name()), tensor_.device.index, deadline.timeout().count()));
+          "{}: {} not done after {:.1f} s (BLUEFOG_TIMEOUT)", where(call.name()),
+          what == DeviceWait::Copy
+              ? fmt::format("the copy of the tensor between CUDA device {} and the host was", device)
+          : what == DeviceWait::Stream
+              ? fmt::format("what was on the tensor's stream of CUDA device {} was", device)
+              : fmt::format("its work on CUDA device {}, which may have half written what it "
+                            "writes, was",
+                            device),
+          deadline.timeout().count()));
     }
     if (Clock::now() >= next_check) {
       next_check = Clock::now() + kCheckPeriod;
@@ -136,22 +145,23 @@ void WindowCore::wait_for_copy(WindowCall& call, const std::function<bool()>& as
   wait.is_over();
 }
 
-void WindowCore::order_streams(StagedBuffers* staged) {
-  if (staged != nullptr) {
-    staged->order_streams();
+void WindowCore::order_streams(DeviceTensors* tensors) {
+  if (tensors != nullptr) {
+    tensors->order_streams();
   }
 }
 
-Work WindowCore::start(std::shared_ptr<StagedBuffers> staged, std::function<void()> task) {
+Work WindowCore::start(std::shared_ptr<DeviceTensors> tensors, std::function<void()> task) {
   Work work = tasks().submit(std::move(task));
-  return staged ? Work(std::make_shared<StagedWindowWork>(shared_from_this(), std::move(work),
-                                                          std::move(staged)))
-                : work;
+  return tensors ? Work(std::make_shared<DeviceWindowWork>(shared_from_this(), std::move(work),
+                                                           std::move(tensors)))
+                 : work;
 }
 
-void WindowCore::publish_value(WindowCall& call, const std::byte* value) {
+void WindowCore::publish_value(WindowCall& call, const std::byte* value, WindowValues* values) {
   const LockSite site{.call = &call, .rank = context_->rank()};
-  own_->publish(value, [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); });
+  own_->publish(
+      value, [this, &site](shm::RobustLock& lock) { take_in_time(lock, site); }, values);
 }
 
 void WindowCore::publish(WindowStream stream) {
@@ -160,10 +170,12 @@ void WindowCore::publish(WindowStream stream) {
     return;
   }
   run(kCall, [&](WindowCall& call) {
-    const auto staged = stage_own(kCall, stream);
-    on_host(call, nullptr, staged.get(),
-            [&](const std::byte* value) { publish_value(call, value); });
-    order_streams(staged.get());
+    const auto tensors = note_own(kCall, stream);
+    on_values(call, tensor_.data, tensors.get(),
+              [&](const std::byte* value, WindowValues* values) {
+                publish_value(call, value, values);
+              });
+    order_streams(tensors.get());
   });
 }
 

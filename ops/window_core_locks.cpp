@@ -128,6 +128,10 @@ void WindowCore::release_own_mutexes() {
 
 // Only the thread that has taken a mutex can release it.
 std::string WindowCore::obstacle_to_freeing() {
+  if (peers_ != nullptr && !placed("win_free", [this] { return peers_->is_idle(); })) {
+    return fmt::format("work of rank {} is still under way on CUDA device {}", context_->rank(),
+                       tensor_.device.index);
+  }
   const std::scoped_lock lock(held_mutex_);
   const auto other = std::ranges::find_if(held_, [](const HeldMutex& mutex) {
     return mutex.thread != std::this_thread::get_id();

@@ -11,6 +11,7 @@
 #include "bluefog_cpp/base/buffer_view.hpp"
 #include "bluefog_cpp/transport/one_sided/window_message.hpp"
 #include "bluefog_cpp/transport/shm/robust_lock.hpp"
+#include "ops/window_values.hpp"
 
 namespace bluefog::ops {
 
@@ -36,8 +37,12 @@ enum class OwnValue : std::uint8_t {
   Published,
 };
 
-/// A rank's part of a window, as it lies in memory that the ranks of its host share: one buffer
-/// per source, where it is published one for the own value behind them, and what guards them.
+/// A rank's part of a window: one buffer per source, where it is published one for the own value
+/// behind them, and what guards them. All of it lies in memory that the ranks of its host share, or
+/// the buffers in memory of its device that these have opened.
+///
+/// Calls take `values` where the buffers are on a device: they return, and release locks, when it has
+/// done its part.
 class WindowMemory {
  public:
   struct Shape {
@@ -53,19 +58,28 @@ class WindowMemory {
     }
   };
 
-  /// Bytes that such a window takes.
-  [[nodiscard]] static std::size_t size_of_block(const Shape& shape) noexcept;
+  /// Bytes that such a window takes, and what takes them.
+  [[nodiscard]] static std::size_t size_of_block(const Shape& shape) noexcept {
+    return size_of_heads(shape) + size_of_buffers(shape);
+  }
+  [[nodiscard]] static std::size_t size_of_heads(const Shape& shape) noexcept;
+  [[nodiscard]] static std::size_t size_of_buffers(const Shape& shape) noexcept;
 
   /// A window whose block lies at `block`.
-  WindowMemory(std::byte* block, const Shape& shape) noexcept : block_(block), shape_(shape) {}
+  WindowMemory(std::byte* block, const Shape& shape) noexcept
+      : WindowMemory(block, block + size_of_heads(shape), shape) {}
+  /// One whose buffers lie apart from their heads, and are not used where they are null.
+  WindowMemory(std::byte* heads, std::byte* buffers, const Shape& shape) noexcept
+      : block_(heads), buffers_(buffers), shape_(shape) {}
 
   /// Writes the heads, before other ranks see them. Buffers of sources get `value`, or zeros where
   /// it is null.
   /// @param own_value what is published; null where nothing is.
-  void initialize(const std::byte* value, const std::byte* own_value);
+  void initialize(const std::byte* value, const std::byte* own_value,
+                  WindowValues* values = nullptr);
 
   /// All buffers of sources become `value`, or zeros where it is null, and count as read.
-  void fill(const std::byte* value, const TakeLock& take) const;
+  void fill(const std::byte* value, const TakeLock& take, WindowValues* values = nullptr) const;
 
   /// Held by whoever asked for exclusion at this rank.
   [[nodiscard]] shm::RobustLock& mutex() const noexcept { return head().mutex; }
@@ -79,15 +93,16 @@ class WindowMemory {
 
   /// Puts into the buffer of the source of that index, or adds to it.
   void store(std::size_t index, StoreMode mode, const WeightedBytes& value,
-             const TakeLock& take) const;
+             const TakeLock& take, WindowValues* values = nullptr) const;
 
   /// Puts what `read` writes, times `value.weight`; its data is not used.
   void store_read(std::size_t index, const WeightedBytes& value,
-                  const std::function<void(std::byte* to)>& read, const TakeLock& take) const;
+                  const std::function<void(std::byte* to)>& read, const TakeLock& take,
+                  WindowValues* values = nullptr) const;
 
   /// The own value, where it is published, from now on. Whole, as `copy_published`.
-  void publish(const std::byte* value, const TakeLock& take) const;
-  void copy_published(std::byte* to, const TakeLock& take) const;
+  void publish(const std::byte* value, const TakeLock& take, WindowValues* values = nullptr) const;
+  void copy_published(std::byte* to, const TakeLock& take, WindowValues* values = nullptr) const;
 
   /// How often the buffer was written since it was last read.
   [[nodiscard]] std::int64_t version(std::size_t index) const noexcept {
@@ -104,7 +119,8 @@ class WindowMemory {
   /// associated weight in the same way where `mass` is On. All buffers are held meanwhile.
   enum class Mass : std::uint8_t { Off, On };
   void combine(std::byte* out, const std::byte* own, double self_weight,
-               std::span<const Term> terms, After after, Mass mass, const TakeLock& take) const;
+               std::span<const Term> terms, After after, Mass mass, const TakeLock& take,
+               WindowValues* values = nullptr) const;
 
  private:
   struct alignas(64) Head {
@@ -124,9 +140,14 @@ class WindowMemory {
     return reinterpret_cast<BufferHead*>(block_ + sizeof(Head))[index];
   }
   [[nodiscard]] std::byte* buffer(std::size_t index) const noexcept;
-  void fill_buffer(std::size_t index, const std::byte* value) const noexcept;
+  void fill_buffer(std::size_t index, const std::byte* value, WindowValues* values) const;
+  void mark_empty(std::size_t index) const noexcept;
+  void copy(std::byte* to, const std::byte* from, WindowValues* values) const;
+  void sum(std::byte* out, std::span<const Operand> operands, WindowValues* values) const;
+  void zero(std::byte* data, WindowValues* values) const;
 
   std::byte* block_;
+  std::byte* buffers_;
   Shape shape_;
 };
 

@@ -17,10 +17,12 @@ struct RecordHead {
   Dtype dtype = Dtype::Float32;
   bool associated_weight = false;
   OwnValue own_value = OwnValue::InTensor;
+  bool may_share_device = false;
   std::int64_t count = 0;
   std::uint64_t place = 0;
   std::uint64_t address = 0;
-  std::array<std::uint64_t, 4> lengths{};
+  ShownBlock block{};
+  std::array<std::uint64_t, 5> lengths{};
 };
 
 template <typename Element>
@@ -86,16 +88,20 @@ std::vector<std::byte> WindowRecord::to_blob() const {
       .dtype = dtype,
       .associated_weight = associated_weight,
       .own_value = own_value,
+      .may_share_device = may_share_device,
       .count = count,
       .place = place,
       .address = address,
-      .lengths = {sources.size(), destinations.size(), name.size(), error.size()}};
+      .block = block,
+      .lengths = {sources.size(), destinations.size(), name.size(), error.size(),
+                  obstacle.size()}};
   std::vector<std::byte> blob;
   append(blob, &head, 1);
   append(blob, sources.data(), sources.size());
   append(blob, destinations.data(), destinations.size());
   append(blob, name.data(), name.size());
   append(blob, error.data(), error.size());
+  append(blob, obstacle.data(), obstacle.size());
   return blob;
 }
 
@@ -111,11 +117,14 @@ WindowRecord WindowRecord::from_blob(std::span<const std::byte> blob) {
                       .associated_weight = head.associated_weight,
                       .place = head.place,
                       .address = head.address,
-                      .own_value = head.own_value};
+                      .own_value = head.own_value,
+                      .may_share_device = head.may_share_device,
+                      .block = head.block};
   record.sources = take_list<std::vector<std::int32_t>>(rest, head.lengths[0]);
   record.destinations = take_list<std::vector<std::int32_t>>(rest, head.lengths[1]);
   record.name = take_list<std::string>(rest, head.lengths[2]);
   record.error = take_list<std::string>(rest, head.lengths[3]);
+  record.obstacle = take_list<std::string>(rest, head.lengths[4]);
   return record;
 }
 

@@ -8,6 +8,7 @@
 
 #include "bluefog_cpp/base/dtype.hpp"
 #include "bluefog_cpp/base/weighted_rank.hpp"
+#include "bluefog_cpp/transport/peer/peer_memory.hpp"
 #include "ops/window_memory.hpp"
 
 namespace bluefog::ops {
@@ -22,11 +23,17 @@ struct WindowRecord {
   /// Of its tensor in its memory.
   std::uint64_t address = 0;
   OwnValue own_value = OwnValue::InTensor;
+  /// Whether its buffers could lie in memory of its device, as far as the rank knows by itself.
+  bool may_share_device = false;
+  /// Where they do: that memory.
+  ShownBlock block{};
   std::vector<std::int32_t> sources{};
   std::vector<std::int32_t> destinations{};
   std::string name{};
   /// Why the rank refuses; empty if it does not.
   std::string error{};
+  /// Why its buffers cannot lie there after all; empty if they can.
+  std::string obstacle{};
 
   [[nodiscard]] std::vector<std::byte> to_blob() const;
   /// @throws TransportError if the blob is no record.

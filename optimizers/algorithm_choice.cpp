@@ -299,7 +299,9 @@ std::string why_elsewhere(AlgorithmKind kind, const NamedTensors& parameters,
   // The others compute with buckets, or write them, on the CPU.
   constexpr std::array kOnDevices{AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
                                   AlgorithmKind::AdaptWithCombine,  AlgorithmKind::None,
-                                  AlgorithmKind::GossipPga,         AlgorithmKind::LocalSgd};
+                                  AlgorithmKind::GossipPga,         AlgorithmKind::LocalSgd,
+                                  AlgorithmKind::WinPut,            AlgorithmKind::PullGet,
+                                  AlgorithmKind::AsyncPushSum};
   const int used = context.device() ? context.device()->device() : -1;
   for (const auto& [name, tensor] : parameters) {
     const Device device = device_holding(tensor);

@@ -33,22 +33,46 @@ AsyncPushSum::AsyncPushSum(Context& context, std::vector<Bucket>& buckets,
 
 double& AsyncPushSum::weight(std::size_t b) const { return *weights_[b].data_ptr<double>(); }
 
+// On a device by torch, which rounds each product, sum and quotient as `weighted_sums.hpp` does.
+
+void AsyncPushSum::hold(std::size_t b, double w) {
+  if (sums_[b].is_cpu()) {
+    hold_sum(buckets_[b].values(), w, sum_views_[b]);
+  } else {
+    at::mul_out(sums_[b], buckets_[b].flat(), at::scalar_tensor(w, at::kDouble));
+  }
+}
+
+void AsyncPushSum::show(std::size_t b) {
+  if (sums_[b].is_cpu()) {
+    show_quotient(sum_views_[b], weight(b), buckets_[b].values());
+  } else {
+    at::Tensor quotients = buckets_[b].flat();
+    // A divisor on the host would become a factor, which rounds twice.
+    at::div_out(quotients, sums_[b], at::full({1}, weight(b), sums_[b].options()));
+  }
+}
+
 void AsyncPushSum::leave_step_for_later() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    hold_sum_without_step(buckets_[b].values(), weight(b), sum_views_[b]);
+    hold(b, weight(b) - 1.0);
   }
 }
 
 void AsyncPushSum::show_quotients() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    show_quotient(sum_views_[b], weight(b), buckets_[b].values());
+    show(b);
   }
   note_changes(buckets_);
 }
 
 void AsyncPushSum::step_sum(std::size_t b, const StepBucket& step_bucket) {
   step_bucket(buckets_[b]);
-  add_stepped(buckets_[b].values(), sum_views_[b]);
+  if (sums_[b].is_cpu()) {
+    add_stepped(buckets_[b].values(), sum_views_[b]);
+  } else {
+    sums_[b].add_(buckets_[b].flat());
+  }
 }
 
 // What is kept follows from what was taken: nothing is lost if a rank has finished meanwhile.
@@ -63,10 +87,8 @@ void AsyncPushSum::exchange(std::size_t b, const NeighborPlan& plan) {
 void AsyncPushSum::step(const Round& round, const StepBucket& step_bucket) {
   windows_.check(*round.plan);
   leave_step_for_later();
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    step_sum(b, step_bucket);
-    exchange(b, *round.plan);
-  }
+  windows_.run([&](std::size_t b) { step_sum(b, step_bucket); },
+               [&](std::size_t b) { exchange(b, *round.plan); });
   show_quotients();
 }
 
@@ -81,11 +103,11 @@ void AsyncPushSum::step_alone(const StepBucket& step_bucket) {
 void AsyncPushSum::drain() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (windows_.has_news(b)) {  // else the quotient would round once more
-      hold_sum(buckets_[b].values(), weight(b), sum_views_[b]);
+      hold(b, weight(b));
       windows_[b].set_associated_weight(weight(b));
       windows_.collect(b, 1.0);
       weight(b) = windows_[b].associated_weight();
-      show_quotient(sum_views_[b], weight(b), buckets_[b].values());
+      show(b);
       buckets_[b].note_change();
     }
   }
@@ -93,7 +115,7 @@ void AsyncPushSum::drain() {
 
 void AsyncPushSum::discard() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    windows_[b].fill(ops::WindowFill::Zeros);
+    windows_.fill(b, ops::WindowFill::Zeros);
   }
 }
 

@@ -51,6 +51,10 @@ class AsyncPushSum final : public Algorithm {
   [[nodiscard]] double& weight(std::size_t b) const;
   void step_sum(std::size_t b, const StepBucket& step_bucket);
   void exchange(std::size_t b, const NeighborPlan& plan);
+  /// x ← w z, for this w.
+  void hold(std::size_t b, double w);
+  /// z ← x / w.
+  void show(std::size_t b);
   void leave_step_for_later();
   void show_quotients();
 

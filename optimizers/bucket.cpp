@@ -43,8 +43,8 @@ bool is_in_a_bucket(const at::Tensor& parameter) {
   return place != nullptr && !place->bucket.expired();
 }
 
-Bucket::Bucket(int index, const NamedTensors& parameters)
-    : presence_(std::make_shared<const int>(index)), index_(index) {
+Bucket::Bucket(int index, const NamedTensors& parameters, MakeZeros zeros)
+    : presence_(std::make_shared<const int>(index)), index_(index), zeros_(std::move(zeros)) {
   const torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : parameters) {
     Segment segment{.name = name,
@@ -58,7 +58,7 @@ Bucket::Bucket(int index, const NamedTensors& parameters)
     segments_.push_back(std::move(segment));
   }
   name_ = name_of_bucket(index, segments_);
-  flat_ = at::zeros({count_}, parameters.front().tensor.options().requires_grad(false));
+  flat_ = zeros_(count_, parameters.front().tensor.options().requires_grad(false));
   values_ = view_of(flat_);
   for (Segment& segment : segments_) {
     at::Tensor place = alias(flat_, segment.offset, segment);
@@ -80,7 +80,7 @@ at::Tensor Bucket::alias(const at::Tensor& flat, std::int64_t offset,
 }
 
 at::Tensor Bucket::make_state(std::int64_t extra) const {
-  return at::zeros({count_ + extra}, flat_.options());
+  return zeros_(count_ + extra, flat_.options());
 }
 
 bool Bucket::is_bound(const Segment& segment) const {
@@ -130,7 +130,7 @@ void Bucket::note_change() const {
 void Bucket::add_gradients() {
   const torch::NoGradGuard no_grad;
   const auto parameter_count = static_cast<std::int64_t>(segments_.size());
-  flat_gradients_ = at::zeros({count_ + parameter_count}, flat_.options());
+  flat_gradients_ = zeros_(count_ + parameter_count, flat_.options());
   gradients_ = view_of(flat_gradients_);
   gradient_tensors_.clear();
   for (const Segment& segment : segments_) {
@@ -140,24 +140,37 @@ void Bucket::add_gradients() {
 }
 
 void Bucket::set_flags(const std::vector<std::uint8_t>& flags) {
-  const at::Tensor values = at::from_blob(const_cast<std::uint8_t*>(flags.data()),  // only read
-                                          {static_cast<std::int64_t>(flags.size())}, at::kByte);
-  flag_tensor_.copy_(values);
+  for (auto begin = flags.begin(); begin != flags.end();) {
+    const auto end = std::find_if(begin, flags.end(), [begin](auto flag) { return flag != *begin; });
+    flag_tensor_.narrow(0, begin - flags.begin(), end - begin).fill_(*begin);
+    begin = end;
+  }
 }
 
-std::vector<std::uint8_t> Bucket::flags() const {
-  const at::Tensor values = flag_tensor_.to(at::kCPU, at::kDouble);
-  const double* const value = values.const_data_ptr<double>();
-  std::vector<std::uint8_t> flags(segments_.size());
-  std::transform(value, value + flags.size(), flags.begin(),
-                 [](double sum) { return static_cast<std::uint8_t>(sum > 0); });
+std::vector<std::vector<std::uint8_t>> flags_of(const std::vector<const Bucket*>& buckets) {
+  if (buckets.empty()) {
+    return {};
+  }
+  std::vector<at::Tensor> parts;
+  for (const Bucket* const bucket : buckets) {
+    parts.push_back(bucket->flag_tensor_.to(at::kDouble));
+  }
+  const at::Tensor values = at::cat(parts).cpu();
+  const double* value = values.const_data_ptr<double>();
+  std::vector<std::vector<std::uint8_t>> flags;
+  for (const Bucket* const bucket : buckets) {
+    auto& own = flags.emplace_back();
+    for (std::size_t i = 0; i < bucket->segments_.size(); ++i) {
+      own.push_back(*value++ > 0 ? 1 : 0);
+    }
+  }
   return flags;
 }
 
 void Bucket::zero_gradients() { flat_gradients_.zero_(); }
 
 std::vector<Bucket> make_buckets(const NamedTensors& parameters, std::int64_t bucket_bytes,
-                                 std::int64_t first_bucket_bytes) {
+                                 std::int64_t first_bucket_bytes, const MakeZeros& zeros) {
   if (bucket_bytes < 0 || first_bucket_bytes < 0) {
     throw InvalidArgument(fmt::format("bucket_bytes: expected 0 or more, found {} and {}",
                                       bucket_bytes, first_bucket_bytes));
@@ -187,7 +200,7 @@ std::vector<Bucket> make_buckets(const NamedTensors& parameters, std::int64_t bu
   std::vector<Bucket> buckets;
   buckets.reserve(groups.size());
   for (const Group& group : groups) {
-    buckets.emplace_back(static_cast<int>(buckets.size()), group.parameters);
+    buckets.emplace_back(static_cast<int>(buckets.size()), group.parameters, zeros);
   }
   return buckets;
 }

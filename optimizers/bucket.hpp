@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/buffer_view.hpp"
+#include "optimizers/bucket_memory.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace bluefog::optimizers {
@@ -43,7 +44,8 @@ struct Segment {
 class Bucket {
  public:
   /// @param parameters dense, of one floating dtype, on one device; not empty.
-  Bucket(int index, const NamedTensors& parameters);
+  /// @param zeros makes the bucket's memory.
+  Bucket(int index, const NamedTensors& parameters, MakeZeros zeros);
 
   [[nodiscard]] int index() const noexcept { return index_; }
   /// "bucket 3 (fc.bias … fc.weight)".
@@ -57,6 +59,9 @@ class Bucket {
   /// Memory for an algorithm's state: flat, in the layout of `values`, zeros, with `extra` elements
   /// behind it.
   [[nodiscard]] at::Tensor make_state(std::int64_t extra = 0) const;
+
+  /// `values` as a tensor, in the same memory.
+  [[nodiscard]] const at::Tensor& flat() const noexcept { return flat_; }
 
   /// True if every parameter still lies in this bucket.
   [[nodiscard]] bool is_bound() const;
@@ -84,15 +89,15 @@ class Bucket {
   [[nodiscard]] const at::Tensor& gradient(std::size_t i) const { return gradient_tensors_[i]; }
 
   /// A number per parameter that lies behind the gradients and travels with them: set to 1 or 0,
-  /// read as whether it is positive (after an average: whether any rank has set it). Of all
-  /// parameters at once: on a device a copy each way, and reading waits for it.
+  /// read (`flags_of`) as whether it is positive: after an average, whether any rank has set it.
+  /// On a device the host goes on.
   void set_flags(const std::vector<std::uint8_t>& flags);
-  [[nodiscard]] std::vector<std::uint8_t> flags() const;
 
   /// All gradients and flags become zero.
   void zero_gradients();
 
  private:
+  friend std::vector<std::vector<std::uint8_t>> flags_of(const std::vector<const Bucket*>& buckets);
   [[nodiscard]] at::Tensor alias(const at::Tensor& flat, std::int64_t offset,
                                  const Segment& segment) const;
   [[nodiscard]] bool is_bound(const Segment& segment) const;
@@ -100,6 +105,7 @@ class Bucket {
   /// Lives as long as this bucket; the memory of its parameters may live longer.
   std::shared_ptr<const int> presence_;
   int index_;
+  MakeZeros zeros_;
   std::string name_;
   std::vector<Segment> segments_;
   std::int64_t count_ = 0;
@@ -111,6 +117,10 @@ class Bucket {
   at::Tensor flag_tensor_;
 };
 
+/// Each bucket's flags. On a device the host waits for what is on the current stream, once for all.
+[[nodiscard]] std::vector<std::vector<std::uint8_t>> flags_of(
+    const std::vector<const Bucket*>& buckets);
+
 /// Distributes parameters over buckets of at most `bucket_bytes` each (a larger parameter has one
 /// for itself), of one dtype each.
 ///
@@ -121,6 +131,7 @@ class Bucket {
 /// 0 gives each parameter a bucket of its own. @throws InvalidArgument if a size is below 0.
 [[nodiscard]] std::vector<Bucket> make_buckets(const NamedTensors& parameters,
                                                std::int64_t bucket_bytes,
-                                               std::int64_t first_bucket_bytes);
+                                               std::int64_t first_bucket_bytes,
+                                               const MakeZeros& zeros);
 
 }  // namespace bluefog::optimizers

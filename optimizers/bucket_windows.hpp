@@ -15,6 +15,9 @@ namespace bluefog::optimizers {
 
 /// A window for each bucket, over the ranks that some round of a schedule makes neighbours.
 ///
+/// Tensors may be on a device: calls are then ordered by the stream that is current in this thread,
+/// and the host waits for the device in each of them (`ops::Window`).
+///
 /// Ranks may end at different times: one that has destroyed its windows is left out of what is sent
 /// and fetched from then on, with a line in the log. What it put last stays where it is.
 class BucketWindows {
@@ -36,8 +39,10 @@ class BucketWindows {
   void put(std::size_t b, const NeighborPlan& plan);
   /// Adds it to what they hold. @return the sum of the weights of those that are still there.
   double accumulate(std::size_t b, const NeighborPlan& plan);
-  /// Shows `values` to the ranks that fetch: tensor b becomes them.
-  void publish(std::size_t b, const BufferView& values);
+  /// Tensor b becomes `values`. Ranks that fetch see it; where it is on a device, once this rank has
+  /// made `publish` or `get`.
+  void set(std::size_t b, const BufferView& values);
+  void publish(std::size_t b);
   /// Fetches the tensors b of the plan's sources, each whole.
   void get(std::size_t b, const NeighborPlan& plan);
   /// output ← self weight · tensor b + Σ_j w(j) · buffer_j, with the plan's weights and sources.
@@ -47,13 +52,34 @@ class BucketWindows {
   void collect(std::size_t b, double kept);
   /// Whether something has come in that was not read.
   [[nodiscard]] bool has_news(std::size_t b) const;
+  /// Drops what has come in: buffers become what they were at first, of tensor b as it is now.
+  void fill(std::size_t b, ops::WindowFill fill);
+
+  /// Calls `step(b)`, then `exchange(b)`, for every b; on a device all steps first, because the host
+  /// waits for it in exchanges.
+  template <typename Step, typename Exchange>
+  void run(Step&& step, Exchange&& exchange) const {
+    const bool steps_first = windows_.front()->tensor().device.kind != DeviceKind::Cpu;
+    for (std::size_t b = 0; steps_first && b < windows_.size(); ++b) {
+      step(b);
+    }
+    for (std::size_t b = 0; b < windows_.size(); ++b) {
+      if (!steps_first) {
+        step(b);
+      }
+      exchange(b);
+    }
+  }
 
   [[nodiscard]] ops::Window& operator[](std::size_t b) noexcept { return *windows_[b]; }
   [[nodiscard]] std::size_t size() const noexcept { return windows_.size(); }
 
  private:
   template <typename Call>
-  double for_each_present(const std::vector<WeightedRank>& ranks, Call&& call);
+  double for_present(const std::vector<WeightedRank>& ranks, std::vector<WeightedRank>& present,
+                     Call&& call);
+  /// Where calls on tensor b are ordered now.
+  [[nodiscard]] ops::WindowStream stream_of(std::size_t b) const;
 
   Context& context_;
   NeighborPlan neighbors_;

@@ -80,7 +80,7 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   }
   check_ranks_agree(*context_, "DistributedOptimizer", statement);
   frozen_ = std::move(sorted.frozen);
-  buckets_ = make_buckets(sorted.trained, sizes.others, sizes.first);
+  buckets_ = make_buckets(sorted.trained, sizes.others, sizes.first, bucket_memory(*context_));
   local_step_.emplace(optimizer, buckets_, options.stepping, options.reevaluates);
   step_bucket_ = [this](const Bucket& bucket) { (*local_step_)(bucket); };
   algorithm_ = make_algorithm(

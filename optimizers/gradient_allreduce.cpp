@@ -26,6 +26,7 @@ GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buck
     options_[b].name = "gradients of " + buckets[b].name();
     buckets[b].add_gradients();
     has_gradient_.emplace_back(buckets[b].segments().size(), 0);
+    own_flags_.emplace_back(buckets[b].segments().size(), 0);
   }
 }
 
@@ -60,10 +61,11 @@ void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
 void GradientAllreduce::fill_missing(std::size_t bucket) {
   const torch::NoGradGuard no_grad;
   Bucket& b = buckets_[bucket];
-  std::vector<std::uint8_t> flags(b.segments().size());
+  std::vector<std::uint8_t>& flags = own_flags_[bucket];
   for (std::size_t i = 0; i < b.segments().size(); ++i) {
     if (!b.segments()[i].parameter.grad().defined()) {
       b.gradient(i).zero_();
+      flags[i] = 0;
     } else {
       place_gradient(b, i, where_);
       flags[i] = has_gradient_[bucket][i] != 0 ? 1 : 0;
@@ -119,15 +121,22 @@ void GradientAllreduce::fail_round(std::string_view reason) {
   }
 }
 
+// A flag that this rank has set is set: what others have matters where it lacks a gradient.
 void GradientAllreduce::apply_flags() {
-  for (Bucket& bucket : buckets_) {
-    const std::vector<std::uint8_t> flags = bucket.flags();
-    for (std::size_t i = 0; i < bucket.segments().size(); ++i) {
-      at::Tensor& gradient = bucket.segments()[i].parameter.mutable_grad();
-      if (flags[i] == 0) {
+  std::vector<const Bucket*> incomplete;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (!std::ranges::all_of(own_flags_[b], [](auto flag) { return flag != 0; })) {
+      incomplete.push_back(&buckets_[b]);
+    }
+  }
+  const auto flags = flags_of(incomplete);
+  for (std::size_t b = 0; b < incomplete.size(); ++b) {
+    for (std::size_t i = 0; i < flags[b].size(); ++i) {
+      at::Tensor& gradient = incomplete[b]->segments()[i].parameter.mutable_grad();
+      if (flags[b][i] == 0) {
         gradient.reset();
       } else if (!gradient.defined()) {
-        gradient = bucket.gradient(i);
+        gradient = incomplete[b]->gradient(i);
       }
     }
   }

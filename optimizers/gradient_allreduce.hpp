@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,8 @@ namespace bluefog::optimizers {
 /// last gradient and all buckets before it have left; `backward` returns when the means are there,
 /// so that clipping and scaling between `backward` and `step` see them. A parameter without a
 /// gradient on this rank counts as zeros; without one on any rank it keeps none, so that every
-/// rank skips it alike.
+/// rank skips it alike. On a device the means are there in the order of the stream; the host waits for
+/// the device only where this rank lacks a gradient, once, to hear whether another one has it.
 ///
 /// With `num_steps_per_communication` k the gradients of k backward passes add up on each rank;
 /// the k-th `step` uses the mean of the sums, the others do nothing, and gradients are not cleared
@@ -73,6 +75,8 @@ class GradientAllreduce final : public Algorithm {
   std::vector<Work> works_;
   /// By bucket and segment: a gradient has arrived since the last clearing.
   std::vector<std::vector<char>> has_gradient_;
+  /// By bucket: the flags that left with its gradients.
+  std::vector<std::vector<std::uint8_t>> own_flags_;
   BucketReadiness readiness_;
   std::size_t launched_ = 0;
   bool communicates_ = true;

@@ -43,6 +43,17 @@ std::vector<std::string> describe(const Schedule& schedule) {
   return lines;
 }
 
+/// Without the device's number: each rank has a device of its own.
+std::string describe_on_any_device(const at::Tensor& tensor) {
+  std::string text = optimizers::describe(tensor);
+  const std::string device = tensor.device().str();
+  if (!tensor.is_cpu() && text.ends_with(device)) {
+    text.replace(text.size() - device.size(), device.size(),
+                 c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true));
+  }
+  return text;
+}
+
 }  // namespace
 
 Statement statement_of(const ModelParameters& parameters,
@@ -68,11 +79,12 @@ Statement statement_of(const ModelParameters& parameters,
   }
   for (const auto& [name, tensor] : parameters.trained) {
     statement.lines.push_back(
-        fmt::format("parameter '{}', {}, strides {}", name, describe(tensor),
+        fmt::format("parameter '{}', {}, strides {}", name, describe_on_any_device(tensor),
                     tensor.is_nested() ? std::string("none") : shape_text(tensor.strides())));
   }
   for (const auto& [name, tensor] : parameters.frozen) {
-    statement.lines.push_back(fmt::format("frozen parameter '{}', {}", name, describe(tensor)));
+    statement.lines.push_back(
+        fmt::format("frozen parameter '{}', {}", name, describe_on_any_device(tensor)));
   }
   return statement;
 }

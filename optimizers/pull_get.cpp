@@ -8,8 +8,11 @@ namespace {
 
 /// The buckets' values, in memory of their own.
 std::vector<at::Tensor> copies_of(const std::vector<Bucket>& buckets) {
-  std::vector<at::Tensor> copies = make_states(buckets);
-  keep_values(buckets, views_of(copies));
+  std::vector<at::Tensor> copies;
+  copies.reserve(buckets.size());
+  for (const Bucket& bucket : buckets) {
+    copies.push_back(bucket.flat().clone());
+  }
   return copies;
 }
 
@@ -23,18 +26,19 @@ PullGet::PullGet(Context& context, std::vector<Bucket>& buckets, const Schedule&
 
 void PullGet::step(const Round& round, const StepBucket& step_bucket) {
   windows_.check(*round.plan);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    step_bucket(buckets_[b]);
-    windows_.publish(b, buckets_[b].values());
-    windows_.get(b, *round.plan);
-    windows_.average(b, *round.plan, buckets_[b].values());
-  }
+  windows_.run([&](std::size_t b) { step_bucket(buckets_[b]); },
+               [&](std::size_t b) {
+                 windows_.set(b, buckets_[b].values());
+                 windows_.get(b, *round.plan);
+                 windows_.average(b, *round.plan, buckets_[b].values());
+               });
   note_changes(buckets_);
 }
 
 void PullGet::discard() {
   for (std::size_t b = 0; b < windows_.size(); ++b) {
-    windows_.publish(b, buckets_[b].values());
+    windows_.set(b, buckets_[b].values());
+    windows_.publish(b);
   }
 }
 

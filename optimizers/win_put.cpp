@@ -11,17 +11,17 @@ WinPut::WinPut(Context& context, std::vector<Bucket>& buckets, const Schedule& n
 
 void WinPut::step(const Round& round, const StepBucket& step_bucket) {
   windows_.check(*round.plan);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    step_bucket(buckets_[b]);
-    windows_.put(b, *round.plan);
-    windows_.average(b, *round.plan, buckets_[b].values());
-  }
+  windows_.run([&](std::size_t b) { step_bucket(buckets_[b]); },
+               [&](std::size_t b) {
+                 windows_.put(b, *round.plan);
+                 windows_.average(b, *round.plan, buckets_[b].values());
+               });
   note_changes(buckets_);
 }
 
 void WinPut::discard() {
   for (std::size_t b = 0; b < windows_.size(); ++b) {
-    windows_[b].fill(ops::WindowFill::OwnValue);
+    windows_.fill(b, ops::WindowFill::OwnValue);
   }
 }
 

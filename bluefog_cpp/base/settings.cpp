@@ -107,6 +107,15 @@ TransportChoice parse_transport(std::string_view name, std::string_view value) {
   return parse_word(name, value, kWords, "auto or mpi");
 }
 
+DeviceWayChoice parse_device_way(std::string_view name, std::string_view value) {
+  constexpr std::array<std::pair<std::string_view, DeviceWayChoice>, 4> kWords{
+      {{"auto", DeviceWayChoice::Auto},
+       {"nccl", DeviceWayChoice::Nccl},
+       {"peer", DeviceWayChoice::Peer},
+       {"host", DeviceWayChoice::Host}}};
+  return parse_word(name, value, kWords, "auto, nccl, peer or host");
+}
+
 ShmCopy parse_shm_copy(std::string_view name, std::string_view value) {
   constexpr std::array<std::pair<std::string_view, ShmCopy>, 3> kWords{
       {{"auto", ShmCopy::Auto}, {"cache", ShmCopy::Cache}, {"stream", ShmCopy::Stream}}};
@@ -223,6 +232,11 @@ constexpr std::array kRows{
         [](Settings& s, std::string_view name, std::string_view value) {
           s.poll_period = parse_duration(name, value, kMillisecond, "milliseconds", 0.001);
         }},
+    Row{{"BLUEFOG_SHARED_BUCKETS", "flag", "", "1",
+         "Optimizers keep parameters and gradients in memory that the ranks of a host share, where "
+         "sums take no copies. 0 keeps them in memory of the rank alone: a fork of the process then "
+         "has parameters of its own."},
+        read_flag<&Settings::shared_buckets>},
     Row{{"BLUEFOG_RESULT_CACHE", "integer", "bytes", "268435456",
          "Memory of large results that are no longer in use which the Python package keeps for "
          "results to come, at most. 0 gives it back at once."},
@@ -232,8 +246,15 @@ constexpr std::array kRows{
         }},
     Row{{"BLUEFOG_OPS_ON_CPU", "flag", "", "0",
          "Calls with buffers on a GPU go through the host's memory, as those on the CPU do, even "
-         "where NCCL is there. Equal on all ranks."},
+         "where another way is there. Equal on all ranks."},
         read_flag<&Settings::ops_on_cpu>},
+    Row{{"BLUEFOG_DEVICE_WAY", "auto, nccl, peer, host", "", "auto",
+         "How calls with buffers on a GPU go. auto: by NCCL, where it does not serve by copies between "
+         "the GPUs of one host, else through the host's memory; nccl, peer: by NCCL or those copies "
+         "alone, else through the host's memory; host: as BLUEFOG_OPS_ON_CPU. Equal on all ranks."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.device_way = parse_device_way(name, value);
+        }},
     Row{{"BLUEFOG_ALLGATHER_BY_MPI", "flag", "", "0",
          "As BLUEFOG_OPS_ON_CPU, for `allgather`."},
         read_flag<&Settings::allgather_by_mpi>},

@@ -17,6 +17,15 @@ enum class TransportChoice {
   Mpi,   ///< MPI everywhere, also inside a host
 };
 
+/// How calls with buffers on a device may go.
+enum class DeviceWayChoice {
+  /// By NCCL, else from device to device on one host, else through the host's memory.
+  Auto,
+  Nccl,
+  Peer,
+  Host,
+};
+
 /// How payload is written to shared memory (`BLUEFOG_SHM_COPY`).
 enum class ShmCopy {
   Auto,    ///< whichever is measured to be faster
@@ -48,8 +57,10 @@ struct Settings {
   std::int64_t mpi_chunk_bytes = 60 << 10;
   int mpi_depth = 32;
   std::chrono::nanoseconds poll_period = std::chrono::milliseconds(1);
+  bool shared_buckets = true;
   std::int64_t result_cache_bytes = 256 << 20;
   bool ops_on_cpu = false;
+  DeviceWayChoice device_way = DeviceWayChoice::Auto;
   bool allgather_by_mpi = false;
   bool allreduce_by_mpi = false;
   bool broadcast_by_mpi = false;

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <new>
 #include <span>
 #include <string>
 #include <tuple>
@@ -19,6 +21,7 @@
 #include "bluefog_cpp/transport/network.hpp"
 #include "bluefog_cpp/transport/one_sided/one_sided.hpp"
 #include "bluefog_cpp/transport/shm/connect.hpp"
+#include "bluefog_cpp/transport/shm/host_memory.hpp"
 
 namespace bluefog {
 namespace {
@@ -38,6 +41,19 @@ bool has_own_core(int local_size) {
 
 using Lines = std::vector<std::string>;
 
+std::string_view word_of(DeviceWayChoice choice) {
+  switch (choice) {
+    case DeviceWayChoice::Nccl:
+      return "nccl";
+    case DeviceWayChoice::Peer:
+      return "peer";
+    case DeviceWayChoice::Host:
+      return "host";
+    default:
+      return "auto";
+  }
+}
+
 /// What the way to connect depends on: the same on all ranks.
 Lines common_settings(const Settings& settings) {
   return {fmt::format("BLUEFOG_TRANSPORT {}",
@@ -48,6 +64,7 @@ Lines common_settings(const Settings& settings) {
           fmt::format("BLUEFOG_MPI_CHUNK_BYTES {}", settings.mpi_chunk_bytes),
           fmt::format("BLUEFOG_MPI_DEPTH {}", settings.mpi_depth),
           fmt::format("BLUEFOG_OPS_ON_CPU {:d}", settings.ops_on_cpu),
+          fmt::format("BLUEFOG_DEVICE_WAY {}", word_of(settings.device_way)),
           fmt::format("BLUEFOG_ALLGATHER_BY_MPI {:d}", settings.allgather_by_mpi),
           fmt::format("BLUEFOG_ALLREDUCE_BY_MPI {:d}", settings.allreduce_by_mpi),
           fmt::format("BLUEFOG_BROADCAST_BY_MPI {:d}", settings.broadcast_by_mpi),
@@ -204,6 +221,7 @@ void Context::connect(const std::string& problem) {
       }
     }
     if (transport) {
+      shared_memory_ = transport->make_buffer_memory();
       parts.doorbell = &transport->doorbell();
       for (int peer = 0; peer < n; ++peer) {
         if (transport->reaches(peer)) {
@@ -308,12 +326,30 @@ void Context::use_device(int device, const gpu::Libraries* libraries) {
   const Engine::LargerCall whole(*engine_);
   BarrierOperation meeting(OpKind::UseDevice, rank(), size());
   engine_->run(meeting);
-  device_ = DeviceChannel::connect(*bootstrap_, libraries, device, log_, settings_);
+  device_ = DeviceChannel::connect(*bootstrap_, libraries, device, log_, settings_, hosts_);
   engine_->attach(device_);
 }
 
 void Context::set_interrupt_check(std::function<void()> check) {
   engine_->set_interrupt_check(std::move(check));
+}
+
+std::shared_ptr<std::byte> Context::allocate_shared(std::size_t bytes) {
+  constexpr std::align_val_t kAlignment{64};
+  try {
+    if (shared_memory_) {
+      return shm::HostMemory::allocate_zeros(shared_memory_, bytes);
+    }
+    auto* const data = static_cast<std::byte*>(
+        ::operator new(std::max<std::size_t>(bytes, 1), kAlignment, std::nothrow));
+    if (data == nullptr) {
+      throw TransportError(fmt::format("the system has no {} bytes", bytes));
+    }
+    std::memset(data, 0, bytes);
+    return {data, [](std::byte* memory) { ::operator delete(memory, kAlignment); }};
+  } catch (const TransportError& error) {
+    throw TransportError(fmt::format("rank {}, allocate_shared: {}", rank(), error.what()));
+  }
 }
 
 OneSided& Context::one_sided() {
@@ -341,6 +377,9 @@ void Context::close() noexcept {
       bootstrap_->limit_shutdown(settings_.timeout);
     }
     engine_->close();
+  }
+  if (one_sided_) {
+    one_sided_->leave_devices();
   }
   if (device_) {
     device_->close();

@@ -21,6 +21,10 @@ namespace gpu {
 struct Libraries;
 }
 
+namespace shm {
+class HostMemory;
+}
+
 /// A group of ranks that communicate: all state of the runtime hangs from it.
 ///
 /// Ranks make the same calls in the same order on a context. A program that
@@ -100,6 +104,16 @@ class Context : public std::enable_shared_from_this<Context> {
   [[nodiscard]] FlightRecorder* flight_recorder() const noexcept { return recorder_.get(); }
   [[nodiscard]] Bootstrap& bootstrap() noexcept { return *bootstrap_; }
 
+  /// Zeroed memory for a buffer that the other ranks of this host reach: sums in it, in place, take
+  /// no copies (docs/ops.md). Ordinary memory where this rank shares none. Lives as long as a copy of
+  /// the pointer, also after the context. A fork of the process shares it: what one writes the other
+  /// one sees. @throws TransportError when memory is short.
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(std::size_t bytes);
+  /// What it comes from; null where this rank shares no memory with others.
+  [[nodiscard]] const std::shared_ptr<shm::HostMemory>& shared_memory() const noexcept {
+    return shared_memory_;
+  }
+
   /// What windows stand on. Collective the first time.
   [[nodiscard]] OneSided& one_sided();
 
@@ -122,6 +136,7 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Shared with all copies.
   std::shared_ptr<Relatives> relatives_;
   std::shared_ptr<Engine> engine_;
+  std::shared_ptr<shm::HostMemory> shared_memory_;
   std::shared_ptr<OneSided> one_sided_;
   std::shared_ptr<DeviceChannel> device_;
   std::shared_ptr<void> shutdown_guard_;

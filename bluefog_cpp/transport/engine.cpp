@@ -124,13 +124,16 @@ bool Engine::is_waited_for(const Active& active) const {
   const auto has_waiter = [](const Active& call) {
     return call.operation->call_.waiters > 0 || call.is_dropped();
   };
-  if (has_waiter(active) || active.operation->call_.consumption != Consumption::OnWait) {
+  const auto holds_messages = [](const Active& call) {
+    return call.operation->call_.consumption == Consumption::OnWait &&
+           call.operation->call_.exchange.expects_messages();
+  };
+  if (has_waiter(active) || !holds_messages(active)) {
     return has_waiter(active);
   }
   const auto own = std::ranges::find(active_, active.operation, &Active::operation);
   return std::any_of(own, active_.end(), [&](const Active& later) {
-    return later.operation->call_.consumption == Consumption::OnWait && has_waiter(later) &&
-           !is_done(*later.operation);
+    return holds_messages(later) && has_waiter(later) && !is_done(*later.operation);
   });
 }
 
@@ -250,6 +253,7 @@ bool Engine::start_next(Operation& operation) {
     call.peers_know = true;
     throw;
   }
+  call.step = std::max(call.step, spec.least_step);
   call.exchange.start(parts_.rank, spec, CallId::make(call.index, call.step), parts_.routes,
                       operation, call.row.is_open() ? &call.row : nullptr);
   ++call.step;
@@ -285,6 +289,9 @@ void Engine::complete(Operation& operation) {
 void Engine::fail(Operation& operation, std::exception_ptr error, ControlMessage::Kind word) {
   CallState& call = operation.call_;
   note_failed(key_of(operation));
+  if (last_late_call_ == key_of(operation)) {
+    pending_rejection_.clear();  // its own error says it
+  }
   const std::string reason = message_of(error);
   write_flight_record(reason);
   end_span(operation, FlightRecorder::State::Failed);
@@ -294,9 +301,7 @@ void Engine::fail(Operation& operation, std::exception_ptr error, ControlMessage
   if (!call.peers_know) {
     tell_peers(key_of(operation), reason, word);
   }
-  if (call.is_staged) {
-    operation.give_up();
-  }
+  operation.give_up();
   call.error = std::move(error);
   call.phase.store(CallState::Phase::Failed, std::memory_order_release);
   doorbell_->ring();

@@ -88,6 +88,12 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// Blocks until the call is complete and rethrows its error.
   void wait(Operation& operation);
 
+  /// Runs `task` while no call is driven.
+  void run_exclusively(const std::function<void()>& task) {
+    const Lock lock(mutex_);
+    task();
+  }
+
   [[nodiscard]] static bool is_done(const Operation& operation) noexcept {
     return operation.call_.phase.load(std::memory_order_acquire) >= CallState::Phase::Complete;
   }

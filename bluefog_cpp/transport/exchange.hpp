@@ -54,11 +54,12 @@ enum class Consumption : std::uint8_t {
 /// as the exponential graph of 256 ranks gives each.
 inline constexpr std::size_t kInlineNeighbors = 8;
 
-/// The payload of an exchange that comes from a device while the exchange is under way.
+/// The payload of an exchange that comes while the exchange is under way: from a device, or from
+/// whoever has to do something when the exchange's turn to send has come.
 class Supply {
  public:
   /// How much of it is in the host's memory, from its beginning; a multiple of 64 bytes but at its
-  /// end.
+  /// end. Asked for when all earlier calls have sent everything.
   [[nodiscard]] virtual std::size_t bytes_here() = 0;
 
  protected:
@@ -83,9 +84,12 @@ struct ExchangeSpec {
   /// Where the memory is, of outgoing and incoming messages both. On a device `receive` is called
   /// with whole messages, and what it does there is ordered by the channel's stream.
   DeviceKind device = DeviceKind::Cpu;
-  /// Where not null: the (single) outgoing payload, at whose offsets pieces are combined, is still on
-  /// its way to the host. For `Pace::Together` on ordinary lanes and those of pairs.
+  /// Where not null: outgoing payloads are not there yet. With `Pace::Together`, on ordinary lanes and
+  /// those of pairs, for a single one, at whose offsets pieces are combined.
   Supply* supply = nullptr;
+  /// Its number in the call is no lower. For exchanges before which ranks have made different numbers
+  /// of them.
+  std::uint32_t least_step = 0;
   /// No further exchange follows in the same call.
   bool last = true;
 };
@@ -168,6 +172,7 @@ class Exchange {
   /// must be told that the rest does not come.
   [[nodiscard]] std::vector<Retraction> retract();
 
+  [[nodiscard]] bool expects_messages() const noexcept { return !sources_.empty(); }
   /// Whether what it expects is here, or comes without this rank's help.
   [[nodiscard]] bool has_come() const;
 
@@ -250,7 +255,7 @@ class Exchange {
   CallId id_{};
   int rank_ = 0;
   Receiver* receiver_ = nullptr;
-  boost::container::small_vector<Sending, 2> sendings_;
+  boost::container::small_vector<Sending, kInlineNeighbors> sendings_;
   boost::container::small_vector<Source, kInlineNeighbors> sources_;
   boost::container::small_vector<Piece, kInlineNeighbors> pieces_;
   std::vector<std::vector<WeightedRank>> split_readers_;

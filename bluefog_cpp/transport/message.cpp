@@ -18,7 +18,7 @@ std::string printable(std::string_view name) {
 }  // namespace
 
 std::string_view name_of(OpKind kind) noexcept {
-  switch (static_cast<OpKind>(static_cast<std::uint8_t>(kind) & 0x7fU)) {
+  switch (static_cast<OpKind>(static_cast<std::uint8_t>(kind) & 0x3fU)) {
     case OpKind::NeighborAllreduce:
       return "neighbor_allreduce";
     case OpKind::Allreduce:
@@ -79,6 +79,7 @@ std::string Envelope::describe() const {
     text += count < 0 ? fmt::format("({}[any]", name_of(dtype))
                       : fmt::format("({}[{}]", name_of(dtype), count);
     text += is_on_device(kind) ? " on CUDA" : "";
+    text += is_captured(kind) ? ", in a capture" : "";
     if (name_hash != 0) {
       text += fmt::format(", name '{}'", printable(name));
     }

@@ -44,7 +44,15 @@ enum class OpKind : std::uint8_t {
   return static_cast<std::uint8_t>(kind) >= 0x80U;
 }
 
-/// "neighbor_allreduce", "allreduce", …, wherever its buffers are.
+/// The kind of such a call, on a device, that goes into a CUDA graph: other calls than those that run.
+[[nodiscard]] constexpr OpKind captured(OpKind kind) noexcept {
+  return static_cast<OpKind>(static_cast<std::uint8_t>(kind) | 0x40U);
+}
+[[nodiscard]] constexpr bool is_captured(OpKind kind) noexcept {
+  return (static_cast<std::uint8_t>(kind) & 0x40U) != 0;
+}
+
+/// "neighbor_allreduce", "allreduce", …, wherever its buffers are, and whether it runs.
 [[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
 
 /// Independent streams of messages between two ranks. Messages of one lane
@@ -95,8 +103,8 @@ struct Envelope {
     return count == other.count && name_hash == other.name_hash && kind == other.kind &&
            dtype == other.dtype;
   }
-  /// "neighbor_allreduce(float32[1024], name 'w')", "allreduce(float32[1024] on CUDA)", "barrier",
-  /// "win_create".
+  /// "neighbor_allreduce(float32[1024], name 'w')", "allreduce(float32[1024] on CUDA)",
+  /// "allreduce(float32[1024] on CUDA, in a capture)", "barrier", "win_create".
   [[nodiscard]] std::string describe() const;
 };
 

@@ -68,11 +68,11 @@ class Operation : public Receiver {
   [[nodiscard]] virtual bool may_begin() { return true; }
   /// Of a staged call: all of its result is on the host. An exception ends the call with it.
   virtual void finish() {}
-  /// Of a staged call: it has ended with an error.
+  /// The call has ended with an error.
   virtual void give_up() noexcept {}
 
  protected:
-  /// In the constructor: the three calls above are made.
+  /// In the constructor: `may_begin` and `finish` are called.
   void mark_staged() noexcept { call_.is_staged = true; }
   /// The call's number, once the engine has taken it.
   [[nodiscard]] std::uint64_t call_index() const noexcept { return call_.index; }

@@ -41,10 +41,13 @@ class [[nodiscard]] Work {
   /// and from any thread. With buffers on a device it blocks until the call is launched there: what
   /// comes later on their streams waits for the result, and the host does not.
   /// @throws MismatchError, PeerFailure, TimeoutError, TransportError: what went wrong in the call.
+  /// @throws StateError on a stream that captures a CUDA graph of which the call is no part, or no
+  ///   more where it is part of one.
   void wait() const;
 
   /// As `wait`, and with buffers on a device blocks until it is done with them.
-  /// @throws also NcclError and CudaError, for what went wrong on the device.
+  /// @throws also NcclError and CudaError, for what went wrong on the device; StateError for a call
+  ///   that was captured in a CUDA graph, of which nothing runs before that is launched.
   void synchronize() const;
 
   /// True if `wait` would return (or throw) at once. Never blocks, never throws; does not start

@@ -27,22 +27,19 @@ void check_count(std::size_t operands) {
   }
 }
 
-}  // namespace
-
-void DeviceArithmetic::launch(SumRule rule, Dtype dtype, SumArguments& arguments,
-                              std::size_t bytes) const {
+void launch(gpu::CudaApi& cuda, gpu::FunctionHandle kernel, Dtype dtype, SumArguments& arguments,
+            std::size_t bytes, gpu::StreamHandle stream) {
   arguments.count = static_cast<std::int64_t>(bytes / size_of(dtype));
-  if (arguments.count == 0) {
-    return;
+  if (arguments.count > 0) {
+    cuda.launch(kernel, grid_for(bytes), std::as_bytes(std::span(&arguments, 1)), stream);
   }
-  const gpu::FunctionHandle kernel =
-      channel_->kernel(sum_kernels_image(), sum_kernel_name(rule, dtype));
-  channel_->cuda().launch(kernel, grid_for(bytes), std::as_bytes(std::span(&arguments, 1)),
-                          channel_->stream());
 }
 
-void DeviceArithmetic::weighted_sum(Dtype dtype, std::byte* out, std::span<const Operand> operands,
-                                    std::size_t bytes) const {
+}  // namespace
+
+void launch_weighted_sum(gpu::CudaApi& cuda, gpu::FunctionHandle kernel, Dtype dtype,
+                         std::byte* out, std::span<const Operand> operands, std::size_t bytes,
+                         gpu::StreamHandle stream) {
   check_count(operands.size());
   SumArguments arguments;
   arguments.out = out;
@@ -51,7 +48,18 @@ void DeviceArithmetic::weighted_sum(Dtype dtype, std::byte* out, std::span<const
   std::ranges::transform(operands, arguments.operands, [](const Operand& operand) {
     return SumOperand{.data = operand.data, .weight = operand.weight};
   });
-  launch(SumRule::Weighted, dtype, arguments, bytes);
+  launch(cuda, kernel, dtype, arguments, bytes, stream);
+}
+
+gpu::FunctionHandle DeviceArithmetic::kernel(SumRule rule, Dtype dtype, std::size_t bytes) const {
+  return bytes == 0 ? nullptr
+                    : channel_->kernel(sum_kernels_image(), sum_kernel_name(rule, dtype));
+}
+
+void DeviceArithmetic::weighted_sum(Dtype dtype, std::byte* out, std::span<const Operand> operands,
+                                    std::size_t bytes) const {
+  launch_weighted_sum(channel_->cuda(), kernel(SumRule::Weighted, dtype, bytes), dtype, out,
+                      operands, bytes, channel_->stream());
 }
 
 void DeviceArithmetic::plain_sum(Dtype dtype, std::byte* out,
@@ -65,7 +73,8 @@ void DeviceArithmetic::plain_sum(Dtype dtype, std::byte* out,
   std::ranges::transform(operands, arguments.operands, [](const std::byte* operand) {
     return SumOperand{.data = operand, .weight = 1.0};
   });
-  launch(SumRule::Plain, dtype, arguments, bytes);
+  launch(channel_->cuda(), kernel(SumRule::Plain, dtype, bytes), dtype, arguments, bytes,
+         channel_->stream());
 }
 
 void DeviceArithmetic::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {

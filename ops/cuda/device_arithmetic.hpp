@@ -9,6 +9,13 @@
 
 namespace bluefog::ops::cuda {
 
+/// Puts out ← Σ weight · operand on `stream`; none of it for 0 bytes. The device has been entered.
+/// @param kernel that of `SumRule::Weighted` and the dtype, or null for 0 bytes.
+/// @throws UnsupportedError for more than `kMostSumOperands` operands, CudaError.
+void launch_weighted_sum(gpu::CudaApi& cuda, gpu::FunctionHandle kernel, Dtype dtype,
+                         std::byte* out, std::span<const Operand> operands, std::size_t bytes,
+                         gpu::StreamHandle stream);
+
 /// Sums as kernels on the channel's stream. Called where `DeviceChannel` says.
 class DeviceArithmetic final : public Arithmetic {
  public:
@@ -22,7 +29,8 @@ class DeviceArithmetic final : public Arithmetic {
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override;
 
  private:
-  void launch(SumRule rule, Dtype dtype, SumArguments& arguments, std::size_t bytes) const;
+  /// Null for 0 bytes.
+  [[nodiscard]] gpu::FunctionHandle kernel(SumRule rule, Dtype dtype, std::size_t bytes) const;
 
   std::shared_ptr<DeviceChannel> channel_;
 };

@@ -1,6 +1,7 @@
 #include "ops/collectives.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/sum.h>
 #include <c10/core/StreamGuard.h>
@@ -49,6 +50,14 @@ std::string named(const std::string& name, const at::Tensor& tensor, std::int64_
   const std::string shape = optimizers::shape_text(tensor.sizes().slice(first));
   return fmt::format("{}{}{}{}", name, name.empty() ? "" : " ", first == 0 ? "" : "rows of ",
                      shape);
+}
+
+at::Tensor shared_zeros(Context& context, const std::vector<std::int64_t>& sizes,
+                        const at::Tensor& like) {
+  const auto count = static_cast<std::size_t>(c10::multiply_integers(sizes));
+  auto memory = context.allocate_shared(count * like.element_size());
+  void* const data = memory.get();
+  return at::from_blob(data, sizes, [memory = std::move(memory)](void*) {}, like.options());
 }
 
 // ---- averages
@@ -245,6 +254,7 @@ void bind_collectives(py::module_& module) {
   module.def("start_broadcast", &start_broadcast, context, py::arg("buffer"), py::arg("root"), name,
              WithoutGil());
 
+  module.def("shared_zeros", &shared_zeros, context, py::arg("sizes"), py::arg("like"), WithoutGil());
   module.def("fresh_like", &fresh_like, py::arg("tensor"), WithoutGil());
   module.def(
       "note_change",

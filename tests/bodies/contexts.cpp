@@ -112,6 +112,8 @@ TEST(Contexts, AForkIsNoRankAndDisturbsNone) {
     const BufferView buffer{.data = values.data(), .count = 1000};
     ops::allreduce(context, buffer);  // threads and streams are in use
     auto copy = context.duplicate();
+    auto shared = context.allocate_shared(10'000);
+    shared.get()[9'999] = std::byte{1};
     if (context.rank() == 0) {
       const pid_t child = ::fork();
       ASSERT_GE(child, 0);
@@ -120,7 +122,8 @@ TEST(Contexts, AForkIsNoRankAndDisturbsNone) {
         for (const auto& call : std::vector<std::function<void()>>{
                  [&] { ops::allreduce(context, buffer); },
                  [&] { (void)ops::neighbor_allreduce_nonblocking(context, buffer, ring(context)); },
-                 [&] { (void)context.duplicate(); }}) {
+                 [&] { (void)context.duplicate(); },
+                 [&] { (void)context.allocate_shared(64); }}) {
           try {
             call();
           } catch (const StateError&) {
@@ -129,7 +132,8 @@ TEST(Contexts, AForkIsNoRankAndDisturbsNone) {
         }
         copy.reset();
         context.close();
-        ::_exit(refused == 3 ? 0 : 1);
+        shared.reset();
+        ::_exit(refused == 4 ? 0 : 1);
       }
       int status = -1;
       ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -138,6 +142,7 @@ TEST(Contexts, AForkIsNoRankAndDisturbsNone) {
     ops::barrier(*copy);
     ops::allreduce(*copy, buffer);
     EXPECT_EQ(values.front(), 1.0F);
+    EXPECT_EQ(shared.get()[9'999], std::byte{1}) << "the fork gave its parent's memory back";
   });
 }
 #endif

@@ -1,5 +1,5 @@
-// Calls on GPUs for real: the bits of the same calls on the CPU, by NCCL where it serves, and
-// through the host. Ranks share GPUs where there are fewer than ranks.
+// Calls on GPUs for real: the bits of the same calls on the CPU, by NCCL where it serves, by copies
+// between devices and through the host. Ranks share GPUs where there are fewer than ranks.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,7 +9,10 @@
 #include <numeric>
 #include <vector>
 
+#include "benchmarks/driver_graph.hpp"
+#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
 #include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allgather.hpp"
@@ -45,27 +48,28 @@ class DeviceCalls : public ::testing::TestWithParam<DeviceWay> {
     }
   }
 
-  /// As every rank; by NCCL only where it serves.
+  /// As every rank; from device to device only where that way serves.
   void on_gpus(const std::function<void(Rank&)>& body) {
     const auto way = GetParam();
     const Ranks ranks{.at_most = 4,
                       .layouts = {Layout::OneHost},
                       .settings = [way](Settings& settings, int /*rank*/) {
-                        settings.ops_on_cpu = way == DeviceWay::Host;
+                        settings.device_way = way == DeviceWay::Nccl   ? DeviceWayChoice::Nccl
+                                              : way == DeviceWay::Peer ? DeviceWayChoice::Peer
+                                                                       : DeviceWayChoice::Host;
                         settings.timeout = std::chrono::seconds(60);
                       }};
     on_ranks(ranks, [&](Context& context) {
       Rank rank{.context = context, .gpu = Gpu(context.rank())};
       context.use_device(rank.gpu.device());
-      if (way == DeviceWay::Nccl &&
-          context.device()->way_of(OpKind::Allreduce) != DeviceWay::Nccl) {
+      if (context.device()->way_of(OpKind::Allreduce) != way) {
         was_refused_ = true;
         return;
       }
       body(rank);
     });
     if (was_refused_) {
-      GTEST_SKIP() << "NCCL does not serve these ranks: it is missing, or refuses several on a GPU";
+      GTEST_SKIP() << "the way does not serve these ranks: the log says why";
     }
   }
 
@@ -153,6 +157,45 @@ TEST_P(DeviceCalls, Hierarchical) {
   });
 }
 
+/// A step of several calls by NCCL, whose bits each launch of the graph has; other ways are refused.
+TEST_P(DeviceCalls, InACudaGraph) {
+  const auto way = GetParam();
+  on_gpus([way](Rank& rank) {
+    const Plan plan = plan_of(rank.context, topology::exponential(rank.context.size()));
+    for (const Dtype dtype : {Dtype::Float16, Dtype::Float32}) {
+      Values expected = thirds(dtype, 7001, rank.context.rank());
+      const BufferView own = rank.gpu.upload(expected);
+      const auto step = [&](const BufferView& buffer) {
+        ops::neighbor_allreduce(rank.context, buffer, plan);
+        ops::allreduce(rank.context, buffer, {.reduction = ops::Reduction::Average});
+        ops::neighbor_allreduce_nonblocking(rank.context, buffer, plan,
+                                            {.completion = ops::Completion::OnWait})
+            .wait();
+        ops::broadcast(rank.context, buffer, rank.context.size() - 1);
+      };
+      step(own);  // connects the ranks
+      step(expected.view());
+      rank.gpu.synchronize();
+      if (way != DeviceWay::Nccl) {
+        DriverGraph graph(rank.gpu.stream(), [&] { EXPECT_THROW(step(own), UnsupportedError); });
+      } else {
+        DriverGraph graph(rank.gpu.stream(), [&] { step(own); });
+        for (int k = 0; k < 3; ++k) {
+          graph.launch(rank.gpu.stream());
+          step(expected.view());
+        }
+        step(own);
+        step(expected.view());
+        graph.launch(rank.gpu.stream());
+        step(expected.view());
+        rank.gpu.synchronize();
+      }
+      ASSERT_EQ(rank.gpu.download(own), expected) << name_of(dtype);
+      ops::barrier(rank.context);
+    }
+  });
+}
+
 TEST_P(DeviceCalls, PairGossip) {
   on_gpus([](Rank& rank) {
     const int target = rank.context.rank() ^ 1;
@@ -176,6 +219,9 @@ TEST_P(DeviceCalls, Windows) {
         Values expected = thirds(dtype, count, rank.context.rank());
         const BufferView own = rank.gpu.upload(expected);
         const auto on_gpu = ops::Window::create(rank.context, own, plan);
+        if (rank.context.device()->way_of(OpKind::Allreduce) == DeviceWay::Peer) {
+          EXPECT_EQ(rank.context.one_sided().peer_obstacle(), "");
+        }
         const auto on_cpu = ops::Window::create(rank.context, expected.view(), plan);
         const auto expect_alike = [&](const char* call) {
           ASSERT_EQ(rank.gpu.download(own), expected)
@@ -207,9 +253,12 @@ TEST_P(DeviceCalls, Windows) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, DeviceCalls, ::testing::Values(DeviceWay::Nccl, DeviceWay::Host),
+INSTANTIATE_TEST_SUITE_P(Ways, DeviceCalls,
+                         ::testing::Values(DeviceWay::Nccl, DeviceWay::Peer, DeviceWay::Host),
                          [](const auto& parameter) {
-                           return parameter.param == DeviceWay::Nccl ? "Nccl" : "Host";
+                           return parameter.param == DeviceWay::Nccl   ? "Nccl"
+                                  : parameter.param == DeviceWay::Peer ? "Peer"
+                                                                       : "Host";
                          });
 
 }  // namespace

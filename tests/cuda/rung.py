@@ -5,14 +5,16 @@
     FOLDER/run.sh --out results.json
 
 Runs the kernels' tests, calls on devices by ranks that are threads and processes, the bandwidth of sums
-beside a copy, the cost of a launch beside ncclAllReduce, and pytorch_benchmark.py with communication on
-and off. Writes one JSON file. Exit code 77, with a line that begins with "SKIPPED: ", where there is no
+beside a copy, the cost of a launch beside ncclAllReduce and by copies between devices, trainings on a GPU
+beside the same on the CPU, and pytorch_benchmark.py with communication on and off. Writes one JSON file.
+Exit code 77, with a line that begins with "SKIPPED: ", where there is no
 GPU; 1 where something failed.
 
 `pack` gathers programs, the libraries that they are linked with, Open MPI and the sources of the scripts
 in a folder, for a machine that has a GPU, Python and torch and can fetch nothing: `run.sh` there does
 the rest. Ranks on one GPU need NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1, which is set;
---nccl names a folder with such a libnccl.so.2. Without it calls of several ranks go through the host.
+--nccl names a folder with such a libnccl.so.2. Without it calls of several ranks go by copies between
+devices.
 """
 
 import argparse
@@ -36,7 +38,7 @@ PROGRAMS = {
     "cuda_benchmark": "benchmarks/cuda_benchmark",
     "bfrun": "bluefog_cpp/bfrun/bfrun",
 }
-SCRIPTS = ("tests/cuda/rung.py", "examples/python/pytorch_benchmark.py", "examples/python/devices.py",
+SCRIPTS = ("tests/cuda/rung.py", "tests/cuda/training.py", "examples/python/pytorch_benchmark.py", "examples/python/devices.py",
            "examples/python/dist_optimizer.py", "examples/python/evaluation.py")
 """Of the source tree, by their places in it."""
 NOT_PACKED = re.compile(r"/(libc|libm|libdl|librt|libpthread|ld-linux-x86-64|libcuda|libnccl)\.so")
@@ -125,14 +127,24 @@ class Rung:
             self.results[part]["state"] = "skipped"
             self.results[part]["text"] = out[-2000:]
 
-    def figures(self, part, command):
+    def figures(self, part, command, environment=None):
         """A program whose last line is a JSON object."""
-        out = self.run(part, command)
+        out = self.run(part, command, environment)
         if out is not None:
             try:
                 self.results[part]["figures"] = json.loads(out.strip().splitlines()[-1])
             except (ValueError, IndexError):
                 self.results[part].update(state="failed", text=f"expected JSON, found {out[-500:]!r}")
+
+    def with_package(self):
+        return {"PYTHONPATH": os.pathsep.join([str(self.arguments.build / "python"),
+                                               os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
+
+    def compare_trainings(self, ranks):
+        """How many elements differ between trainings on a GPU and on the CPU."""
+        script = self.arguments.sources / "tests/cuda/training.py"
+        self.figures(f"training.np{ranks}.bits",
+                     self.launched(ranks, self.arguments.python, str(script)), self.with_package())
 
     def training(self, ranks, optimizer, *options):
         """Images per second of pytorch_benchmark.py."""
@@ -141,8 +153,7 @@ class Rung:
         command = self.launched(ranks, self.arguments.python, str(script), "--device", "cuda", "--model",
                                 "resnet50", "--batch-size", str(self.arguments.batch_size), "--num-iters",
                                 "5", "--dist-optimizer", optimizer, *options)
-        out = self.run(part, command, {"PYTHONPATH": os.pathsep.join(
-            [str(self.arguments.build / "python"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)})
+        out = self.run(part, command, self.with_package())
         if out is not None:
             found = re.search(r"Total img/sec on \d+ GPU\(s\): ([\d.]+) \+- ([\d.]+)", out)
             if found:
@@ -162,8 +173,13 @@ def run(arguments):
         rung.tests(f"device.np{ranks}", rung.launched(ranks, rung.program("cuda_ranks")))
     rung.figures("bandwidth", [rung.program("cuda_benchmark")])
     for ranks in arguments.ranks:
-        rung.figures(f"launch.np{ranks}", rung.launched(ranks, rung.program("cuda_benchmark")))
+        for way in ("auto", "peer", "host"):
+            rung.figures(f"launch.np{ranks}{'' if way == 'auto' else '.' + way}",
+                         rung.launched(ranks, rung.program("cuda_benchmark")),
+                         {"BLUEFOG_DEVICE_WAY": way})
     if arguments.training:
+        for ranks in (1, *arguments.ranks):
+            rung.compare_trainings(ranks)
         for ranks in (1, *arguments.ranks[:1]):
             rung.training(ranks, "empty")
             rung.training(ranks, "neighbor_allreduce", "--atc-style")

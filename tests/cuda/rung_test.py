@@ -53,7 +53,7 @@ class RungTest(unittest.TestCase):
         self.assertEqual(parts["device.np2"],
                          {"state": "passed", "passed": 2, "skipped": 1, "failed": 0})
         self.assertEqual(parts["bandwidth"], {"state": "passed", "figures": {"combine": 1}})
-        self.assertIn("5 passed, 0 failed, 0 skipped", said)
+        self.assertIn("7 passed, 0 failed, 0 skipped", said)
 
     def test_failures_and_skips(self):
         self.program("cuda_kernels", "echo broken; exit 1")
@@ -64,7 +64,8 @@ class RungTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertEqual({part: result["state"] for part, result in parts.items()},
                          {"kernels": "failed", "device.threads": "skipped", "device.np2": "skipped",
-                          "bandwidth": "failed", "launch.np2": "failed"})
+                          "bandwidth": "failed", "launch.np2": "failed", "launch.np2.peer": "failed",
+                          "launch.np2.host": "failed"})
         self.assertIn("broken", parts["kernels"]["text"])
 
     def test_a_part_that_does_not_end(self):
@@ -83,6 +84,16 @@ class RungTest(unittest.TestCase):
             made.training(1, "neighbor_allreduce", "--atc-style")
         self.assertEqual(made.results, {"training.np1.neighbor_allreduce.atc-style":
                                         {"state": "passed", "images_per_second": [123.4, 5.6]}})
+
+    def test_trainings_are_compared(self):
+        script = self.folder / "tests/cuda/training.py"
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text("print('{\"different\": {\"win_put\": 0}}')")
+        made = rung.Rung(self.arguments)
+        with contextlib.redirect_stdout(io.StringIO()):
+            made.compare_trainings(1)
+        self.assertEqual(made.results, {"training.np1.bits":
+                                        {"state": "passed", "figures": {"different": {"win_put": 0}}}})
 
     def test_without_a_gpu(self):
         with mock.patch.object(rung, "why_no_gpu", lambda: "no CUDA device"), \

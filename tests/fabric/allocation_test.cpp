@@ -14,51 +14,56 @@
 namespace bluefog::testing {
 namespace {
 
+/// What a call's buffer lies in.
+enum class Memory { Own, Shared };
+
 using Plan = std::shared_ptr<const NeighborPlan>;
 
 /// After some calls, as many again of all ranks allocate nothing, but for lists that grow once.
 void expect_no_allocations(
-    const std::function<void(Context&, const Plan&, std::vector<float>&)>& call) {
+    const std::function<void(Context&, const Plan&, const BufferView&)>& call,
+    Memory memory = Memory::Own) {
   constexpr int kCalls = 50;
-  // More calls may be in flight at once than ever before, and make a list or the pool grow.
-  constexpr std::size_t kGrowth = 5;
+  // More calls may be in flight at once than ever before, and make lists or the pool grow.
+  constexpr std::size_t kGrowthOfARank = 3;
   // Inside a host: what MPI and the thread bootstrap's network do is not this library's.
   const Ranks ranks{.at_least = 2, .at_most = 8, .layouts = {Layout::OneHost}};
   for (const std::size_t count : {1, 50'000}) {
     on_ranks(ranks, [&](Context& context) {
       const Plan plan = std::make_shared<const NeighborPlan>(
           topology::exponential(context.size()).plan_for(context.rank()));
-      std::vector<float> values(count, 1.0F);
+      std::vector<float> values(memory == Memory::Own ? count : 0);
+      const auto shared = context.allocate_shared(count * sizeof(float));
+      const BufferView buffer{
+          .data = memory == Memory::Own ? values.data() : static_cast<void*>(shared.get()),
+          .count = static_cast<std::int64_t>(count)};
       for (int i = 0; i < kCalls; ++i) {
-        call(context, plan, values);
+        call(context, plan, buffer);
       }
       ops::barrier(context);
       const std::size_t before = allocations_of_all_threads();
       ops::barrier(context);
       for (int i = 0; i < kCalls; ++i) {
-        call(context, plan, values);
+        call(context, plan, buffer);
       }
       ops::barrier(context);
       const std::size_t after = allocations_of_all_threads();
       ops::barrier(context);
-      EXPECT_LE(after - before, kGrowth) << count << " elements";
+      EXPECT_LE(after - before, kGrowthOfARank * static_cast<std::size_t>(context.size()))
+          << count << " elements";
     });
   }
 }
 
-BufferView view_of(std::vector<float>& values) {
-  return {.data = values.data(), .count = static_cast<std::int64_t>(values.size())};
-}
-
 void expect_no_allocations_nonblocking(const ops::NeighborAllreduceOptions& options) {
-  expect_no_allocations([&](Context& context, const Plan& plan, std::vector<float>& values) {
-    ops::neighbor_allreduce_nonblocking(context, view_of(values), plan, options).wait();
+  expect_no_allocations([&](Context& context, const Plan& plan, const BufferView& buffer) {
+    ops::neighbor_allreduce_nonblocking(context, buffer, plan, options).wait();
   });
 }
 
 TEST(Allocations, NoneInBlockingCalls) {
-  expect_no_allocations([](Context& context, const Plan& plan, std::vector<float>& values) {
-    ops::neighbor_allreduce(context, view_of(values), plan);
+  expect_no_allocations([](Context& context, const Plan& plan, const BufferView& buffer) {
+    ops::neighbor_allreduce(context, buffer, plan);
   });
 }
 
@@ -71,9 +76,23 @@ TEST(Allocations, NoneInHeldCalls) {
   expect_no_allocations_nonblocking({.name = "held", .completion = ops::Completion::OnWait});
 }
 
+TEST(Allocations, NoneInAllreduces) {
+  expect_no_allocations([](Context& context, const Plan& /*plan*/, const BufferView& buffer) {
+    ops::allreduce(context, buffer);
+  });
+}
+
+TEST(Allocations, NoneInSumsOfSharedBuffers) {
+  const auto call = [](Context& context, const Plan& plan, const BufferView& buffer) {
+    ops::allreduce(context, buffer);
+    ops::neighbor_allreduce_nonblocking(context, buffer, plan).wait();
+  };
+  expect_no_allocations(call, Memory::Shared);
+}
+
 TEST(Allocations, NoneInBarriers) {
-  expect_no_allocations([](Context& context, const Plan& /*plan*/, std::vector<float>&
-                           /*values*/) { ops::barrier(context); });
+  expect_no_allocations([](Context& context, const Plan& /*plan*/,
+                           const BufferView& /*buffer*/) { ops::barrier(context); });
 }
 
 }  // namespace

@@ -38,8 +38,11 @@ std::function<void(Settings&)> timeout_of(std::chrono::nanoseconds time) {
   return [time](Settings& settings) { settings.timeout = time; };
 }
 
-TEST(DeviceErrors, BuffersElsewhere) {
-  on_device_ranks({.at_least = 2, .at_most = 3}, [](DeviceRank& rank) {
+class DeviceErrors : public OverLinks {};
+BF_OVER_LINKS(DeviceErrors);
+
+TEST_P(DeviceErrors, BuffersElsewhere) {
+  on_links({.at_least = 2, .at_most = 3}, [](DeviceRank& rank) {
     const int own = rank.context.rank();
     const Plan plan = ring(rank.context);
     BufferView buffer = rank.upload(small_integers(Dtype::Float32, 4, own));
@@ -88,8 +91,11 @@ TEST(DeviceErrors, MoreOperandsThanAKernelTakes) {
   });
 }
 
-TEST(DeviceMismatch, CountsThatDiffer) {
-  on_device_ranks({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
+class DeviceMismatch : public OverLinks {};
+BF_OVER_LINKS(DeviceMismatch);
+
+TEST_P(DeviceMismatch, CountsThatDiffer) {
+  on_links({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
     const std::size_t count = rank.context.rank() == 0 ? 10 : 11;
     const BufferView own = rank.upload(small_integers(Dtype::Float32, count, 0));
     EXPECT_THAT(error_of<MismatchError>([&] {
@@ -104,8 +110,8 @@ TEST(DeviceMismatch, CountsThatDiffer) {
   });
 }
 
-TEST(DeviceMismatch, OneRankOnTheCpu) {
-  on_device_ranks({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
+TEST_P(DeviceMismatch, OneRankOnTheCpu) {
+  on_links({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
     Values on_cpu = small_integers(Dtype::Float32, 6, 0);
     const BufferView buffer = rank.context.rank() == 0 ? rank.upload(on_cpu) : on_cpu.view();
     EXPECT_THAT(error_of<MismatchError>([&] {
@@ -120,8 +126,8 @@ TEST(DeviceMismatch, OneRankOnTheCpu) {
 }
 
 /// Both hear each other in the plans of the one, only one way in the other's.
-TEST(DeviceMismatch, EdgesThatOneEndKnowsOf) {
-  on_device_ranks({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
+TEST_P(DeviceMismatch, EdgesThatOneEndKnowsOf) {
+  on_links({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
     NeighborPlan plan = topology::ring(2).plan_for(rank.context.rank());
     if (rank.context.rank() == 1) {
       plan.destinations.clear();
@@ -142,8 +148,8 @@ TEST(DeviceMismatch, EdgesThatOneEndKnowsOf) {
   });
 }
 
-TEST(DeviceMismatch, ARefusalReachesTheOthers) {
-  on_device_ranks({.at_least = 2}, [](DeviceRank& rank) {
+TEST_P(DeviceMismatch, ARefusalReachesTheOthers) {
+  on_links({.at_least = 2}, [](DeviceRank& rank) {
     const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
     if (rank.context.rank() == 0) {
       BufferView wrong = own;
@@ -159,8 +165,8 @@ TEST(DeviceMismatch, ARefusalReachesTheOthers) {
   });
 }
 
-TEST(DeviceMismatch, ARankThatDoesNotCome) {
-  on_device_ranks({.at_least = 2, .at_most = 2, .settings = timeout_of(std::chrono::seconds(1))},
+TEST_P(DeviceMismatch, ARankThatDoesNotCome) {
+  on_links({.at_least = 2, .at_most = 2, .settings = timeout_of(std::chrono::seconds(1))},
                   [](DeviceRank& rank) {
                     const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
                     if (rank.context.rank() == 0) {
@@ -203,16 +209,20 @@ TEST(DeviceFailure, NcclReportsAnError) {
   });
 }
 
-TEST(DeviceFailure, NotDoneInTime) {
-  on_device_ranks({.at_least = 2, .at_most = 2, .settings = timeout_of(std::chrono::seconds(1))},
+class DeviceFailure : public OverLinks {};
+BF_OVER_LINKS(DeviceFailure);
+
+TEST_P(DeviceFailure, NotDoneInTime) {
+  on_links({.at_least = 2, .at_most = 2, .settings = timeout_of(std::chrono::seconds(1))},
                   [](DeviceRank& rank) {
                     rank.shut(rank.stream);
                     const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
                     const Work work = ops::allreduce_nonblocking(rank.context, own);
                     work.wait();
-                    while (rank.cuda.counts()["ncclCommAbort"] < 2) {
+                    while (!rank.context.device()->failure()) {
                       std::this_thread::sleep_for(std::chrono::milliseconds(1));
                     }
+                    meet(rank.context);
                     rank.open();
                     EXPECT_THAT(error_of<TimeoutError>([&] { work.synchronize(); }),
                                 HasSubstr("launched, and not done on the device after 1.0 s"));
@@ -239,9 +249,9 @@ TEST(DeviceFailure, ALaunchThatFails) {
 }
 
 /// On a path 0 – 1 – 2, rank 2 refuses: rank 1 never launches, and rank 0, which had agreed with it
-/// and may have launched, is told.
-TEST(DeviceFailure, ANeighborsNeighborRefuses) {
-  on_device_ranks({.at_least = 3, .at_most = 3}, [](DeviceRank& rank) {
+/// and may have launched, is told. What rank 1 has offered comes, and nothing ends.
+TEST_P(DeviceFailure, ANeighborsNeighborRefuses) {
+  on_links({.at_least = 3, .at_most = 3}, [is_offered = !is_nccl()](DeviceRank& rank) {
     const int own = rank.context.rank();
     NeighborPlan plan = NeighborPlan::alone(own, 3);
     for (const int other : {own - 1, own + 1}) {
@@ -256,17 +266,22 @@ TEST(DeviceFailure, ANeighborsNeighborRefuses) {
     };
     if (own == 2) {
       // Not before rank 0 has launched: then only an abort brings it back.
-      while (rank.cuda.counts()["nccl group"] == 0) {
+      const auto* const launched = is_offered ? "bluefog_weighted_sum_float32" : "nccl group";
+      while (rank.cuda.counts()[launched] == 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
       buffer.device.index = 7;
       EXPECT_THROW(step(), InvalidArgument);
+    } else if (own == 0 && is_offered) {
+      step();
     } else {
       EXPECT_THAT(error_of<PeerFailure>(step), HasSubstr("CUDA device 7"));
     }
     meet(rank.context);
     buffer.device.index = own;
-    if (own == 0) {
+    if (is_offered) {
+      expect_device_usable(rank);
+    } else if (own == 0) {
       expect_ended(rank, "launched, and rank 1 ended it with an error");
     } else {
       EXPECT_THAT(error_of<PeerFailure>([&] { ops::allreduce(rank.context, buffer); }),
@@ -275,8 +290,8 @@ TEST(DeviceFailure, ANeighborsNeighborRefuses) {
   });
 }
 
-TEST(DeviceFailure, ACallOfCudaThatFails) {
-  on_device_ranks({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
+TEST_P(DeviceFailure, ACallOfCudaThatFails) {
+  on_links({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
     const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
     if (rank.context.rank() == 0) {
       rank.cuda.fail_next("cuEventRecord", 0, 700);
@@ -291,8 +306,8 @@ TEST(DeviceFailure, ACallOfCudaThatFails) {
 }
 
 /// The work is dropped and the context closed while the device is at it: the device ends first.
-TEST(DeviceFailure, ClosingWaitsForWhatOthersNeed) {
-  on_device_ranks({.at_least = 2, .at_most = 4}, [](DeviceRank& rank) {
+TEST_P(DeviceFailure, ClosingWaitsForWhatOthersNeed) {
+  on_links({.at_least = 2, .at_most = 4}, [](DeviceRank& rank) {
     const BufferView own = rank.upload(small_integers(Dtype::Float32, 5000, 0));
     (void)ops::allreduce_nonblocking(rank.context, own);
   });
@@ -324,14 +339,21 @@ TEST_F(UseDevice, ADeviceThatIsNotThere) {
   });
 }
 
-/// Calls then go through the host.
+/// Calls then go by copies between the devices, or through the host.
 TEST_F(UseDevice, NcclThatRefuses) {
-  cuda_->fail_next("ncclCommInitRank", 0, 5);
-  cuda_->fail_next("ncclCommInitRank", 1, 5);
-  on_ranks(two_, [&](Context& context) {
-    context.use_device(context.rank(), &libraries_);
-    EXPECT_EQ(context.device()->way_of(OpKind::Allreduce), DeviceWay::Host);
-  });
+  for (const DeviceWay way : {DeviceWay::Peer, DeviceWay::Host}) {
+    cuda_->fail_next("ncclCommInitRank", 0, 5);
+    cuda_->fail_next("ncclCommInitRank", 1, 5);
+    auto ranks = two_;
+    ranks.settings = [&](Settings& settings, int) {
+      settings.log_level = LogLevel::Error;
+      settings.device_way = way == DeviceWay::Peer ? DeviceWayChoice::Auto : DeviceWayChoice::Nccl;
+    };
+    on_ranks(ranks, [&](Context& context) {
+      context.use_device(context.rank(), &libraries_);
+      EXPECT_EQ(context.device()->way_of(OpKind::Allreduce), way);
+    });
+  }
 }
 
 TEST_F(UseDevice, WithoutTheOthers) {

@@ -21,7 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-DeviceRanks without_nccl() { return {.has_nccl = false}; }
+DeviceRanks without_nccl() { return {.reach = Reach::Host}; }
 
 TEST(StagedErrors, BuffersElsewhere) {
   DeviceRanks ranks = without_nccl();

@@ -45,7 +45,7 @@ ops::AllocateGathered room_for(DeviceRank& rank, const BufferView& like, BufferV
 }
 
 /// Where NCCL is: none of it is used if calls are staged.
-DeviceRanks without_nccl() { return {.has_nccl = false}; }
+DeviceRanks without_nccl() { return {.reach = Reach::Host}; }
 
 void neighbor_allreduce_like_the_cpu(DeviceRank& rank, Dtype dtype, std::size_t count) {
   Context& context = rank.context;
@@ -124,8 +124,8 @@ TEST(StagedNeighborAllreduce, CopiesAndMessagesOverlap) {
 }
 
 TEST(StagedNeighborAllreduce, OnWait) {
-  for (const bool has_nccl : {false, true}) {
-    on_device_ranks({.at_least = 2, .at_most = 4, .has_nccl = has_nccl}, [](DeviceRank& rank) {
+  for (const Reach reach : {Reach::Host, Reach::Nccl, Reach::PeerProcesses}) {
+    on_device_ranks({.at_least = 2, .at_most = 4, .reach = reach}, [](DeviceRank& rank) {
       const Plan plan = plan_of(rank.context, topology::ring(rank.context.size()));
       for (const std::size_t count : {std::size_t{7}, kSeveralPieces}) {
         const Values input = thirds(Dtype::Float32, count, rank.context.rank());
@@ -180,8 +180,8 @@ TEST(StagedBroadcast, AnyRootAndDtype) {
 std::size_t count_of(int rank) { return static_cast<std::size_t>(rank == 1 ? 0 : 5 + 100 * rank); }
 
 TEST(DeviceGathering, UnequalCountsEitherWay) {
-  for (const bool has_nccl : {false, true}) {
-    on_device_ranks({.has_nccl = has_nccl}, [&](DeviceRank& rank) {
+  for (const Reach reach : {Reach::Host, Reach::Nccl, Reach::PeerProcesses}) {
+    on_device_ranks({.reach = reach}, [&](DeviceRank& rank) {
       const Context& context = rank.context;
       const Plan ring = plan_of(context, topology::ring(context.size()));
       for (const Dtype dtype : {Dtype::Float32, Dtype::Bool, Dtype::Int64}) {
@@ -205,15 +205,15 @@ TEST(DeviceGathering, UnequalCountsEitherWay) {
                                 {.check = ops::PlanCheck::Checked});
         ASSERT_EQ(rank.download(all).to_doubles(), neighbors) << name_of(dtype);
       }
-      EXPECT_EQ(rank.cuda.counts()["nccl group"] > 0, has_nccl && context.size() > 1);
+      EXPECT_EQ(rank.cuda.counts()["nccl group"] > 0, reach == Reach::Nccl && context.size() > 1);
     });
   }
 }
 
 /// Machines of one size go by NCCL, others through the host.
 TEST(DeviceHierarchical, BitsOfTheCpuEitherWay) {
-  for (const bool has_nccl : {false, true}) {
-    DeviceRanks ranks{.has_nccl = has_nccl};
+  for (const Reach reach : {Reach::Host, Reach::Nccl, Reach::PeerProcesses}) {
+    DeviceRanks ranks{.reach = reach};
     ranks.layouts = {Layout::OneHost, Layout::TwoHosts};
     on_device_ranks(ranks, [](DeviceRank& rank) {
       const MachineLayout& machines = rank.context.machines();
@@ -239,8 +239,8 @@ TEST(DeviceHierarchical, BitsOfTheCpuEitherWay) {
 }
 
 TEST(StagedPairGossip, PairsInNoOrder) {
-  for (const bool has_nccl : {false, true}) {
-    on_device_ranks({.at_least = 2, .has_nccl = has_nccl}, [](DeviceRank& rank) {
+  for (const Reach reach : {Reach::Host, Reach::Nccl, Reach::PeerProcesses}) {
+    on_device_ranks({.at_least = 2, .reach = reach}, [](DeviceRank& rank) {
       const int own = rank.context.rank();
       const int target = own ^ 1;
       if (target >= rank.context.size()) {
@@ -282,7 +282,7 @@ TEST(StagedCalls, ComeAfterTheCallersStream) {
 TEST(StagedCalls, SeveralUnderWayOnStreamsOfTheirOwn) {
   DeviceRanks ranks = without_nccl();
   ranks.at_least = 2;
-  on_device_ranks(ranks, several_under_way);
+  on_device_ranks(ranks, [](DeviceRank& rank) { several_under_way(rank); });
 }
 
 TEST(StagedCalls, TakeHostMemoryOnce) {

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "ops/collectives.hpp"
@@ -26,7 +29,17 @@ NeighborPlan ring(const Context& context) {
   return topology::ring(context.size()).plan_for(context.rank());
 }
 
-DeviceRanks two_or_three() { return {.at_least = 2, .at_most = 3, .has_nccl = false}; }
+/// As the windows of device_window_test.cpp.
+class DeviceWindowErrors : public ::testing::TestWithParam<Reach> {
+ protected:
+  [[nodiscard]] static bool is_on_host() { return GetParam() == Reach::Host; }
+  static DeviceRanks two_or_three() {
+    return {.at_least = 2, .at_most = 3, .reach = GetParam(), .hosts_order = !is_on_host()};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Buffers, DeviceWindowErrors,
+                         ::testing::Values(Reach::Host, Reach::PeerProcesses, Reach::PeerThreads),
+                         link_name);
 
 std::shared_ptr<Window> window_of(DeviceRank& rank, const BufferView& tensor) {
   return Window::create(rank.context, tensor, ring(rank.context), {.name = "w"});
@@ -47,7 +60,7 @@ void expect_window_usable(DeviceRank& rank, Window& window, const BufferView& te
   ops::barrier(rank.context);
 }
 
-TEST(DeviceWindowErrors, TensorsElsewhere) {
+TEST_P(DeviceWindowErrors, TensorsElsewhere) {
   on_device_ranks(two_or_three(), [](DeviceRank& rank) {
     const std::string own = "CUDA device " + std::to_string(rank.context.rank());
     const Values value = small_integers(Dtype::Float32, 4, rank.context.rank());
@@ -87,7 +100,7 @@ TEST(DeviceWindowErrors, TensorsElsewhere) {
   });
 }
 
-TEST(DeviceWindowErrors, CreateWithATensorElsewhere) {
+TEST_P(DeviceWindowErrors, CreateWithATensorElsewhere) {
   on_device_ranks(two_or_three(), [](DeviceRank& rank) {
     BufferView tensor = rank.upload(small_integers(Dtype::Float32, 4, 0));
     if (rank.context.rank() == 1) {
@@ -109,32 +122,47 @@ TEST(DeviceWindowErrors, CreateWithATensorElsewhere) {
 }
 
 /// A copy that fails ends the call, and the next one works.
-TEST(DeviceWindowErrors, CopiesThatFail) {
+TEST_P(DeviceWindowErrors, CopiesThatFail) {
   on_device_ranks(two_or_three(), [](DeviceRank& rank) {
     const int own = rank.context.rank();
     const Values value = small_integers(Dtype::Float32, 4, own);
     const BufferView tensor = rank.upload(value);
     const auto window = window_of(rank, tensor);
-    for (const char* const call : {"cuEventRecord", "cuMemcpyAsync", "cuEventQuery"}) {
+    const std::vector<std::string> everywhere{"win_put", "win_get", "win_update", "win_publish",
+                                              "win_accumulate"};
+    // Where it fails before the tensor is written.
+    const std::map<std::string, std::vector<std::string>> calls{
+        {"cuEventRecord", everywhere},
+        {"cuEventQuery", everywhere},
+        {"cuMemcpyAsync", is_on_host() ? everywhere
+                                       : std::vector<std::string>{"win_put", "win_get",
+                                                                  "win_publish", "win_accumulate"}},
+        {"cuLaunchKernel", is_on_host()
+                               ? std::vector<std::string>{}
+                               : std::vector<std::string>{"win_put", "win_update",
+                                                          "win_accumulate"}}};
+    const std::map<std::string, std::function<void()>> bodies{
+        {"win_put", [&] { window->put(tensor, {.self_weight = 2.0}); }},
+        {"win_get", [&] { window->get(); }},
+        {"win_update", [&] { window->update(); }},
+        {"win_publish", [&] { window->publish(); }},
+        {"win_accumulate", [&] { window->accumulate_nonblocking(tensor).wait(); }}};
+    for (const auto& [call, windows_calls] : calls) {
       rank.cuda.synchronize(rank.stream);
-      const auto expect_failure = [&](const std::string& name, const auto& body) {
+      for (const std::string& name : windows_calls) {
         rank.cuda.fail_next(call, own, 700);
-        EXPECT_THAT(error_of<CudaError>(body),
-                    AllOf(StartsWith(place(rank, name)), HasSubstr("an injected error")));
+        EXPECT_THAT(error_of<CudaError>(bodies.at(name)),
+                    AllOf(StartsWith(place(rank, name)), HasSubstr("an injected error")))
+            << call;
         rank.cuda.fail_next(call, own, 0);
-      };
-      expect_failure("win_put", [&] { window->put(tensor, {.self_weight = 2.0}); });
-      expect_failure("win_get", [&] { window->get(); });
-      expect_failure("win_update", [&] { window->update(); });
-      expect_failure("win_publish", [&] { window->publish(); });
-      expect_failure("win_accumulate", [&] { window->accumulate_nonblocking(tensor).wait(); });
+      }
       expect_window_usable(rank, *window, tensor, value);
     }
     window->free();
   });
 }
 
-TEST(DeviceWindowErrors, CreateWhoseCopyFails) {
+TEST_P(DeviceWindowErrors, CreateWhoseCopyFails) {
   on_device_ranks(two_or_three(), [](DeviceRank& rank) {
     const BufferView tensor = rank.upload(small_integers(Dtype::Float32, 4, 0));
     if (rank.context.rank() == 0) {
@@ -150,7 +178,7 @@ TEST(DeviceWindowErrors, CreateWhoseCopyFails) {
   });
 }
 
-TEST(DeviceWindowErrors, ADeviceThatGivesNothing) {
+TEST_P(DeviceWindowErrors, ADeviceThatGivesNothing) {
   DeviceRanks ranks = two_or_three();
   ranks.at_most = 2;
   ranks.settings = [](Settings& settings) { settings.timeout = std::chrono::milliseconds(600); };
@@ -162,8 +190,11 @@ TEST(DeviceWindowErrors, ADeviceThatGivesNothing) {
       rank.shut(rank.stream);
       EXPECT_THAT(error_of<TimeoutError>([&] { window->put(tensor); }),
                   AllOf(StartsWith(place(rank, "win_put")),
-                        HasSubstr("the copy of the tensor between CUDA device 1 and the host was "
-                                  "not done after 0.6 s (BLUEFOG_TIMEOUT)")));
+                        HasSubstr(is_on_host()
+                                      ? "the copy of the tensor between CUDA device 1 and the host "
+                                        "was not done after 0.6 s (BLUEFOG_TIMEOUT)"
+                                      : "what was on the tensor's stream of CUDA device 1 was not "
+                                        "done after 0.6 s (BLUEFOG_TIMEOUT)")));
       rank.open();
       rank.cuda.synchronize(rank.stream);
     }

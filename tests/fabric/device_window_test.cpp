@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
+#include "bluefog_cpp/transport/peer/peer_memory.hpp"
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
@@ -29,8 +31,17 @@ NeighborPlan ring(const Context& context) {
   return topology::ring(context.size()).plan_for(context.rank());
 }
 
-/// Windows share their state on the host, whatever serves other calls.
-DeviceRanks up_to_four() { return {.at_most = 4, .has_nccl = false}; }
+/// Over buffers on the host, and over buffers in device memory that processes or threads share.
+class DeviceWindow : public ::testing::TestWithParam<Reach> {
+ protected:
+  [[nodiscard]] static bool is_on_host() { return GetParam() == Reach::Host; }
+  static DeviceRanks up_to_four() {
+    return {.at_most = 4, .reach = GetParam(), .hosts_order = !is_on_host()};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Buffers, DeviceWindow,
+                         ::testing::Values(Reach::Host, Reach::PeerProcesses, Reach::PeerThreads),
+                         link_name);
 
 /// A window of a tensor on the device, and one of the same tensor on the CPU.
 struct Twins {
@@ -115,7 +126,7 @@ void every_call_like_the_cpu(DeviceRank& rank, Dtype dtype, std::size_t count,
   twins.free();
 }
 
-TEST(DeviceWindow, EveryCallGivesTheBitsOfTheCpu) {
+TEST_P(DeviceWindow, EveryCallGivesTheBitsOfTheCpu) {
   on_device_ranks(up_to_four(), [](DeviceRank& rank) {
     for (const Dtype dtype : kFloatingDtypes) {
       for (const std::size_t count : {0, 1, 1003}) {
@@ -128,7 +139,7 @@ TEST(DeviceWindow, EveryCallGivesTheBitsOfTheCpu) {
   });
 }
 
-TEST(DeviceWindow, InSeveralPiecesAlsoBetweenHosts) {
+TEST_P(DeviceWindow, InSeveralPiecesAlsoBetweenHosts) {
   DeviceRanks ranks = up_to_four();
   ranks.layouts = {Layout::OneHost, Layout::TwoHosts};
   on_device_ranks(ranks, [](DeviceRank& rank) {
@@ -136,7 +147,7 @@ TEST(DeviceWindow, InSeveralPiecesAlsoBetweenHosts) {
   });
 }
 
-TEST(DeviceWindow, BesideNccl) {
+TEST(DeviceWindowBesideNccl, GivesTheBitsOfTheCpu) {
   on_device_ranks({.at_least = 2, .at_most = 3}, [](DeviceRank& rank) {
     every_call_like_the_cpu(rank, Dtype::Float64, 77, ops::WindowFill::OwnValue);
     EXPECT_EQ(rank.cuda.counts()["nccl group"], 0);
@@ -144,7 +155,7 @@ TEST(DeviceWindow, BesideNccl) {
 }
 
 /// Of ranks some have their tensor on a device, and others on the CPU.
-TEST(DeviceWindow, MeetsRanksOnTheCpu) {
+TEST_P(DeviceWindow, MeetsRanksOnTheCpu) {
   DeviceRanks ranks = up_to_four();
   ranks.at_least = 2;
   ranks.layouts = {Layout::OneHost, Layout::TwoHosts};
@@ -174,7 +185,7 @@ TEST(DeviceWindow, MeetsRanksOnTheCpu) {
 }
 
 /// What others get is what the tensor was in its owner's last call, and `publish` is one.
-TEST(DeviceWindow, GetFindsWhatWasPublished) {
+TEST_P(DeviceWindow, GetFindsWhatWasPublished) {
   DeviceRanks ranks = up_to_four();
   ranks.at_least = 2;
   ranks.layouts = {Layout::OneHost, Layout::TwoHosts};
@@ -231,7 +242,7 @@ TEST(DeviceWindow, GetFindsWhatWasPublished) {
   });
 }
 
-TEST(DeviceWindow, NonblockingCallsInTheirOrder) {
+TEST_P(DeviceWindow, NonblockingCallsInTheirOrder) {
   DeviceRanks ranks = up_to_four();
   ranks.at_least = 2;
   on_device_ranks(ranks, [](DeviceRank& rank) {
@@ -260,7 +271,7 @@ TEST(DeviceWindow, NonblockingCallsInTheirOrder) {
 }
 
 /// What the caller's stream has not done yet is waited for, by nobody but the call.
-TEST(DeviceWindow, ComesAfterTheCallersStream) {
+TEST_P(DeviceWindow, ComesAfterTheCallersStream) {
   DeviceRanks ranks = up_to_four();
   ranks.at_least = 2;
   on_device_ranks(ranks, [](DeviceRank& rank) {
@@ -290,7 +301,7 @@ TEST(DeviceWindow, ComesAfterTheCallersStream) {
 }
 
 /// A dropped work's tensor is kept until the device has done with it.
-TEST(DeviceWindow, OfDroppedWork) {
+TEST_P(DeviceWindow, OfDroppedWork) {
   DeviceRanks ranks = up_to_four();
   ranks.at_least = 2;
   ranks.at_most = 3;
@@ -300,7 +311,8 @@ TEST(DeviceWindow, OfDroppedWork) {
     BufferView other = rank.upload(small_integers(Dtype::Float32, 10, 4));
     std::atomic<bool> is_free{false};
     other.owner = std::shared_ptr<void>(other.data, [&](void*) { is_free.store(true); });
-    rank.shut(rank.context.device()->staging()->to_device());
+    rank.shut(is_on_host() ? rank.context.device()->staging()->to_device()
+                           : rank.context.one_sided().peer_memory()->stream());
     (void)window->put_nonblocking(other, {.self_weight = 2.0});
     other.owner.reset();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -321,11 +333,15 @@ TEST(DeviceWindow, OfDroppedWork) {
   });
 }
 
-/// One tensor's worth of it on each rank, where calls come one after the other.
-TEST(DeviceWindow, TakesHostMemoryOnce) {
+/// One tensor's worth of it on each rank, where calls come one after the other; none where buffers
+/// are on devices.
+TEST_P(DeviceWindow, TakesHostMemoryOnce) {
   DeviceRanks ranks = up_to_four();
   ranks.at_least = ranks.at_most = 2;
   on_device_ranks(ranks, [](DeviceRank& rank) {
+    meet(rank.context);
+    const int before = rank.cuda.counts()["cuMemHostAlloc"];
+    meet(rank.context);
     Twins twins(rank, Dtype::Float32, 5000);
     rank.cuda.synchronize(rank.stream);
     for (int i = 0; i < 20; ++i) {
@@ -335,7 +351,7 @@ TEST(DeviceWindow, TakesHostMemoryOnce) {
       rank.cuda.synchronize(rank.stream);
     }
     meet(rank.context);
-    EXPECT_EQ(rank.cuda.counts()["cuMemHostAlloc"], 2);
+    EXPECT_EQ(rank.cuda.counts()["cuMemHostAlloc"] - before, is_on_host() ? 2 : 0);
     twins.free();
   });
 }

@@ -163,7 +163,10 @@ class StoppedRank : public ::testing::Test {
   static constexpr std::uint32_t kSlowWindow = 2;
 
   void SetUp() override {
-    server(1).add(kWindow, std::make_shared<Value>(value_, [&] { is_stopped_.wait(); }));
+    server(1).add(kWindow, std::make_shared<Value>(value_, [&] {
+      is_asked_.count_down();
+      is_stopped_.wait();
+    }));
     server(0).add(kSlowWindow, std::make_shared<Value>(nothing_, [&] {
       is_stopped_.count_down();
       goes_on_.wait();
@@ -177,6 +180,7 @@ class StoppedRank : public ::testing::Test {
 
   std::vector<std::byte> value_ = std::vector<std::byte>(kBytes, std::byte{1});
   std::vector<std::byte> nothing_;
+  std::latch is_asked_{1};
   std::latch is_stopped_{1};
   std::latch goes_on_{1};
   std::vector<std::unique_ptr<WindowServer>> servers_ = make_servers(3);
@@ -188,6 +192,7 @@ TEST_F(StoppedRank, HoldsUpNoOwnerAndGetsWhatItHasAskedFor) {
     std::jthread asking([&] {
       (void)server(0).ask(1, {.kind = Kind::Get, .window = kWindow}, {}, room, asker_until(soon()));
     });
+    is_asked_.wait();  // rank 0 sends nothing once it has stopped
     std::jthread stopping([&] { stop_rank_0(); });
     is_stopped_.wait();
     std::this_thread::sleep_for(milliseconds(100));  // the owner sends until there is no room

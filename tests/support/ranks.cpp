@@ -12,8 +12,6 @@
 
 namespace bluefog::testing {
 
-void on_ranks(const std::function<void(Context&)>& body) { on_ranks(Ranks{}, body); }
-
 void run_as_rank(std::shared_ptr<Bootstrap> bootstrap, const Ranks& ranks, Layout layout,
                  const std::function<void(Context&)>& body) {
   const int rank = bootstrap->rank();

@@ -36,7 +36,7 @@ struct Ranks {
 /// An exception that leaves the body is a test failure.
 /// Skips the test where the launch has too few or too many ranks.
 void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body);
-void on_ranks(const std::function<void(Context&)>& body);
+inline void on_ranks(const std::function<void(Context&)>& body) { on_ranks(Ranks{}, body); }
 
 /// One rank's share of `on_ranks`, given its bootstrap. For the drivers.
 void run_as_rank(std::shared_ptr<Bootstrap> bootstrap, const Ranks& ranks, Layout layout,

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,10 +15,38 @@ using StreamHandle = void*;
 using EventHandle = void*;
 using FunctionHandle = void*;
 
+/// CUipcMemHandle and CUipcEventHandle: what another process opens memory or an event by.
+using IpcHandle = std::array<std::byte, 64>;
+
 /// Blocks of a launch, and threads of each.
 struct Grid {
   unsigned blocks = 1;
   unsigned threads = 1;
+};
+
+/// What becomes of that which is put on a stream.
+enum class CaptureStatus : std::uint8_t {
+  /// It runs.
+  None,
+  /// It goes into a graph instead.
+  Active,
+  /// It goes nowhere: the graph was spoilt.
+  Invalidated,
+};
+
+struct CaptureInfo {
+  CaptureStatus status = CaptureStatus::None;
+  /// Which capture it is, while it is one. No other one of the process has the same.
+  std::uint64_t id = 0;
+};
+
+/// Whether a thread may make calls that no graph would replay, such as taking memory.
+enum class CaptureMode : std::uint8_t {
+  /// Not while any thread captures in this mode: how threads begin.
+  Global = 0,
+  /// Not while this thread captures.
+  ThreadLocal = 1,
+  Relaxed = 2,
 };
 
 /// The calls of CUDA that this library makes: the driver's, or a stand-in's in tests.
@@ -49,6 +79,29 @@ class CudaApi {
   /// What comes later on the stream waits for the event, as it was recorded last.
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
 
+  /// An event that other processes may open.
+  [[nodiscard]] virtual EventHandle make_shared_event() = 0;
+  [[nodiscard]] virtual IpcHandle export_event(EventHandle event) = 0;
+  /// An event of another process, for `wait` and `has_happened`: of what that process has recorded
+  /// by then. `free_event` gives it back, before its owner frees it.
+  [[nodiscard]] virtual EventHandle open_event(const IpcHandle& handle) = 0;
+
+  /// Memory of `allocate`, with all that lies in the same 2 MiB.
+  [[nodiscard]] virtual IpcHandle export_memory(void* memory) = 0;
+  /// Another process's memory, also of another device where the current one reaches that.
+  /// `close_memory` gives it back, before its owner frees it.
+  [[nodiscard]] virtual void* open_memory(const IpcHandle& handle) = 0;
+  virtual void close_memory(void* memory) = 0;
+  /// Memory of the other device is reached from the current one, in this process.
+  virtual void reach(int device) = 0;
+  /// Tells the process whose handles these are from others: handles are only opened in others.
+  [[nodiscard]] virtual std::uint64_t process() = 0;
+
+  /// @throws CudaError for the default stream while a stream that waits for it captures.
+  [[nodiscard]] virtual CaptureInfo capture_of(StreamHandle stream) = 0;
+  /// Sets the calling thread's mode. @return the one before.
+  virtual CaptureMode exchange_capture_mode(CaptureMode mode) = 0;
+
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
   /// May wait for the device.
   virtual void free(void* memory) = 0;
@@ -58,6 +111,8 @@ class CudaApi {
   virtual void free_host(void* memory) = 0;
   /// Between memory of the device, or of it and the host.
   virtual void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) = 0;
+  /// Memory of the device.
+  virtual void zero(void* memory, std::size_t bytes, StreamHandle stream) = 0;
 
   /// The kernel `name` of a fat binary, for the current device. Valid as long as this object.
   [[nodiscard]] virtual FunctionHandle load(std::span<const std::byte> image, const char* name) = 0;

@@ -2,8 +2,10 @@
 #include <cuda.h>
 #include <fmt/format.h>
 
+#include <cstring>
 #include <map>
 #include <mutex>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,15 +42,25 @@ class Driver final : public CudaApi {
     BF_BIND(cuStreamCreateWithPriority);
     BF_BIND(cuStreamDestroy);
     BF_BIND(cuStreamWaitEvent);
+    // Its first version, which all drivers have: it tells no more than this.
+    library.bind(cuStreamGetCaptureInfo_, "cuStreamGetCaptureInfo");
+    BF_BIND(cuThreadExchangeStreamCaptureMode);
     BF_BIND(cuEventCreate);
     BF_BIND(cuEventDestroy);
     BF_BIND(cuEventRecord);
     BF_BIND(cuEventQuery);
+    BF_BIND(cuIpcGetEventHandle);
+    BF_BIND(cuIpcOpenEventHandle);
+    BF_BIND(cuIpcGetMemHandle);
+    BF_BIND(cuIpcOpenMemHandle);
+    BF_BIND(cuIpcCloseMemHandle);
+    BF_BIND(cuCtxEnablePeerAccess);
     BF_BIND(cuMemAlloc);
     BF_BIND(cuMemFree);
     BF_BIND(cuMemHostAlloc);
     BF_BIND(cuMemFreeHost);
     BF_BIND(cuMemcpyAsync);
+    BF_BIND(cuMemsetD8Async);
     BF_BIND(cuModuleLoadData);
     BF_BIND(cuModuleGetFunction);
     BF_BIND(cuLaunchKernel);
@@ -114,6 +126,78 @@ class Driver final : public CudaApi {
           "cuStreamWaitEvent");
   }
 
+  EventHandle make_shared_event() override {
+    CUevent event = nullptr;
+    check(cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS),
+          "cuEventCreate");
+    return event;
+  }
+
+  IpcHandle export_event(EventHandle event) override {
+    CUipcEventHandle handle{};
+    check(cuIpcGetEventHandle_(&handle, static_cast<CUevent>(event)), "cuIpcGetEventHandle");
+    return bytes_of(handle);
+  }
+
+  EventHandle open_event(const IpcHandle& handle) override {
+    CUevent event = nullptr;
+    check(cuIpcOpenEventHandle_(&event, handle_of<CUipcEventHandle>(handle)),
+          "cuIpcOpenEventHandle");
+    return event;
+  }
+
+  IpcHandle export_memory(void* memory) override {
+    CUipcMemHandle handle{};
+    check(cuIpcGetMemHandle_(&handle, address_of(memory)), "cuIpcGetMemHandle");
+    return bytes_of(handle);
+  }
+
+  void* open_memory(const IpcHandle& handle) override {
+    CUdeviceptr memory = 0;
+    check(cuIpcOpenMemHandle_(&memory, handle_of<CUipcMemHandle>(handle),
+                              CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+          "cuIpcOpenMemHandle");
+    return reinterpret_cast<void*>(memory);
+  }
+
+  void close_memory(void* memory) override {
+    check(cuIpcCloseMemHandle_(address_of(memory)), "cuIpcCloseMemHandle");
+  }
+
+  void reach(int device) override {
+    const CUresult result = cuCtxEnablePeerAccess_(primary_context(device), 0);
+    if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
+      check(result, fmt::format("cuCtxEnablePeerAccess of device {}", device));
+    }
+  }
+
+  std::uint64_t process() override { return process_; }
+
+  CaptureInfo capture_of(StreamHandle stream) override {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    check(cuStreamGetCaptureInfo_(static_cast<CUstream>(stream), &status, &id),
+          "cuStreamGetCaptureInfo");
+    switch (status) {
+      case CU_STREAM_CAPTURE_STATUS_NONE:
+        return {};
+      case CU_STREAM_CAPTURE_STATUS_ACTIVE:
+        return {.status = CaptureStatus::Active, .id = id};
+      default:
+        return {.status = CaptureStatus::Invalidated, .id = id};
+    }
+  }
+
+  CaptureMode exchange_capture_mode(CaptureMode mode) override {
+    static_assert(CU_STREAM_CAPTURE_MODE_GLOBAL == static_cast<int>(CaptureMode::Global) &&
+                  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ==
+                      static_cast<int>(CaptureMode::ThreadLocal) &&
+                  CU_STREAM_CAPTURE_MODE_RELAXED == static_cast<int>(CaptureMode::Relaxed));
+    auto exchanged = static_cast<CUstreamCaptureMode>(mode);
+    check(cuThreadExchangeStreamCaptureMode_(&exchanged), "cuThreadExchangeStreamCaptureMode");
+    return static_cast<CaptureMode>(exchanged);
+  }
+
   void* allocate(std::size_t bytes) override {
     CUdeviceptr memory = 0;
     check(cuMemAlloc_(&memory, bytes), fmt::format("cuMemAlloc of {} bytes", bytes));
@@ -134,6 +218,11 @@ class Driver final : public CudaApi {
   void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) override {
     check(cuMemcpyAsync_(address_of(to), address_of(from), bytes, static_cast<CUstream>(stream)),
           "cuMemcpyAsync");
+  }
+
+  void zero(void* memory, std::size_t bytes, StreamHandle stream) override {
+    check(cuMemsetD8Async_(address_of(memory), 0, bytes, static_cast<CUstream>(stream)),
+          "cuMemsetD8Async");
   }
 
   FunctionHandle load(std::span<const std::byte> image, const char* name) override {
@@ -159,6 +248,31 @@ class Driver final : public CudaApi {
   }
 
  private:
+  template <typename Handle>
+  static IpcHandle bytes_of(const Handle& handle) {
+    IpcHandle bytes{};
+    static_assert(sizeof handle == sizeof bytes);
+    std::memcpy(bytes.data(), &handle, sizeof handle);
+    return bytes;
+  }
+
+  template <typename Handle>
+  static Handle handle_of(const IpcHandle& bytes) {
+    Handle handle{};
+    static_assert(sizeof handle == sizeof bytes);
+    std::memcpy(&handle, bytes.data(), sizeof handle);
+    return handle;
+  }
+
+  /// Process numbers are given twice, in containers that share a host's memory.
+  static std::uint64_t name_process() {
+    static const std::uint64_t name = [] {
+      std::random_device random;
+      return (std::uint64_t{random()} << 32U) | random();
+    }();
+    return name;
+  }
+
   void check(CUresult result, std::string_view call) const {
     if (result == CUDA_SUCCESS) {
       return;
@@ -197,19 +311,30 @@ class Driver final : public CudaApi {
   BF_DRIVER_FUNCTION(cuStreamCreateWithPriority);
   BF_DRIVER_FUNCTION(cuStreamDestroy);
   BF_DRIVER_FUNCTION(cuStreamWaitEvent);
+  CUresult(CUDAAPI* cuStreamGetCaptureInfo_)(CUstream, CUstreamCaptureStatus*,
+                                             cuuint64_t*) = nullptr;
+  BF_DRIVER_FUNCTION(cuThreadExchangeStreamCaptureMode);
   BF_DRIVER_FUNCTION(cuEventCreate);
   BF_DRIVER_FUNCTION(cuEventDestroy);
   BF_DRIVER_FUNCTION(cuEventRecord);
   BF_DRIVER_FUNCTION(cuEventQuery);
+  BF_DRIVER_FUNCTION(cuIpcGetEventHandle);
+  BF_DRIVER_FUNCTION(cuIpcOpenEventHandle);
+  BF_DRIVER_FUNCTION(cuIpcGetMemHandle);
+  BF_DRIVER_FUNCTION(cuIpcOpenMemHandle);
+  BF_DRIVER_FUNCTION(cuIpcCloseMemHandle);
+  BF_DRIVER_FUNCTION(cuCtxEnablePeerAccess);
   BF_DRIVER_FUNCTION(cuMemAlloc);
   BF_DRIVER_FUNCTION(cuMemFree);
   BF_DRIVER_FUNCTION(cuMemHostAlloc);
   BF_DRIVER_FUNCTION(cuMemFreeHost);
   BF_DRIVER_FUNCTION(cuMemcpyAsync);
+  BF_DRIVER_FUNCTION(cuMemsetD8Async);
   BF_DRIVER_FUNCTION(cuModuleLoadData);
   BF_DRIVER_FUNCTION(cuModuleGetFunction);
   BF_DRIVER_FUNCTION(cuLaunchKernel);
 
+  const std::uint64_t process_ = name_process();
   std::mutex mutex_;
   std::map<int, CUcontext> contexts_;
   /// By context and image.

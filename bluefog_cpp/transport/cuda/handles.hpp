@@ -11,20 +11,40 @@
 namespace bluefog::gpu {
 
 /// Makes a device the thread's current one for its lifetime.
+///
+/// Nothing that is done in it spoils a capture that is under way: what this library takes and asks
+/// for is its own and lasts, so that no graph has to do it again.
 class DeviceScope {
  public:
-  DeviceScope(CudaApi& cuda, int device) : cuda_(cuda) { cuda_.enter(device); }
+  DeviceScope(CudaApi& cuda, int device) : cuda_(cuda) {
+    cuda_.enter(device);
+    try {
+      mode_before_ = cuda_.exchange_capture_mode(CaptureMode::Relaxed);
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
   ~DeviceScope() {
     try {
-      cuda_.leave();
+      cuda_.exchange_capture_mode(mode_before_);
     } catch (const CudaError&) {  // NOLINT: of the process's end, when CUDA has gone already
     }
+    leave();
   }
 
  private:
+  void leave() noexcept {
+    try {
+      cuda_.leave();
+    } catch (const CudaError&) {  // NOLINT: as above
+    }
+  }
+
   CudaApi& cuda_;
+  CaptureMode mode_before_ = CaptureMode::Global;
 };
 
 class EventPool;

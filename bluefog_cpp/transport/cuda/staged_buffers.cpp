@@ -51,6 +51,20 @@ void StagedBuffers::note_stream(gpu::StreamHandle stream) {
   staging_->cuda().record(ready_.emplace_back(staging_->take_event()).get(), stream);
 }
 
+bool StagedBuffers::is_captured() const {
+  const gpu::DeviceScope scope = staging_->enter();
+  return std::ranges::any_of(streams_, [this](gpu::StreamHandle stream) {
+    return staging_->cuda().capture_of(stream).status != gpu::CaptureStatus::None;
+  });
+}
+
+void StagedBuffers::note_streams() {
+  const gpu::DeviceScope scope = staging_->enter();
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    staging_->cuda().record(ready_[i].get(), streams_[i]);
+  }
+}
+
 void StagedBuffers::copy_input() {
   const std::size_t bytes = input_.bytes();
   if (!rules_.reads || bytes == 0) {
@@ -145,9 +159,9 @@ void StagedBuffers::end() {
   }
   staging_->cuda().record(done->get(), staging_->to_device());
   done_ = std::move(done);
-  for (gpu::HostBlock* const block : {&block_, &output_block_}) {
+  for (gpu::MemoryBlock* const block : {&block_, &output_block_}) {
     block->note_use(done_);
-    *block = gpu::HostBlock();  // the next call may have it when the device is done
+    *block = gpu::MemoryBlock();  // the next call may have it when the device is done
   }
 }
 

@@ -22,6 +22,9 @@ struct StagingRules {
   /// The input's copies begin with `begin`: what comes before the call is known when it is made,
   /// and another call stands before it.
   bool held = false;
+  /// The output's copies back begin when somebody waits for the call, and come after what is on the
+  /// streams by then.
+  bool back_on_wait = false;
 };
 
 /// The host's side of a call's buffers, which are on a device: page-locked memory, the input's
@@ -53,6 +56,9 @@ class StagedBuffers {
   [[nodiscard]] std::size_t bytes_here();
   [[nodiscard]] bool is_here() { return bytes_here() >= input_.bytes(); }
 
+  /// What is on the views' streams by now comes before the output's copies back, none of which has
+  /// begun. @throws CudaError.
+  void note_streams();
   /// The first `until` bytes of the output are there: whole pieces of them begin their way to the
   /// device. @throws CudaError.
   void bring_back(std::size_t until);
@@ -62,6 +68,8 @@ class StagedBuffers {
   void end();
   /// After `finish` or `end`: happens when the device uses the buffers no more.
   [[nodiscard]] gpu::EventHandle done() const noexcept { return done_->get(); }
+  /// Whether one of the views' streams goes into a CUDA graph now. @throws CudaError.
+  [[nodiscard]] bool is_captured() const;
   /// After `finish` or `end`: whether that has happened. @throws CudaError.
   [[nodiscard]] bool is_over();
   /// After `finish` or `end`: what comes later on the views' streams comes after `done`.
@@ -76,12 +84,12 @@ class StagedBuffers {
   ConstBufferView input_;
   BufferView output_;
   StagingRules rules_;
-  gpu::HostBlock block_;
+  gpu::MemoryBlock block_;
   /// Of an output that came later.
-  gpu::HostBlock output_block_;
-  /// What was on the streams before the call.
-  boost::container::small_vector<gpu::Event, 2> ready_;
+  gpu::MemoryBlock output_block_;
   boost::container::small_vector<gpu::StreamHandle, 2> streams_;
+  /// By stream: what was on it before the call, or when it was noted last.
+  boost::container::small_vector<gpu::Event, 2> ready_;
   /// By piece of the input: it is on the host.
   boost::container::small_vector<gpu::Event, 4> arrivals_;
   std::size_t arrived_ = 0;

@@ -1,5 +1,7 @@
 #include "bluefog_cpp/transport/cuda/staged_call.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -41,8 +43,54 @@ void StagedCall::receive(std::size_t offset, std::size_t bytes, std::span<const 
 }
 
 void StagedCall::finish() {
+  if (buffers_->rules().back_on_wait) {
+    const std::scoped_lock lock(result_mutex_);
+    if (!is_dropped_) {
+      has_result_ = true;
+      return;
+    }
+  }
   buffers_->finish();
   watch();
+}
+
+void StagedCall::take_result() {
+  const std::scoped_lock lock(result_mutex_);
+  if (has_result_) {
+    bring_result_back();
+  }
+}
+
+// Without the engine's mutex, and so unwatched: the streams are ordered, and the copies' memory is
+// kept until their end.
+void StagedCall::bring_result_back() {
+  try {
+    buffers_->note_streams();
+    buffers_->finish();
+  } catch (const CudaError& error) {
+    throw CudaError(error.code(),
+                    fmt::format("CUDA device {}, {}, {}: its result is on the host: {}",
+                                channel_->device(), call_text(call_index()), envelope().describe(),
+                                error.what()));
+  }
+  has_result_ = false;
+  has_ended_ = true;
+}
+
+void StagedCall::note_dropped() noexcept {
+  if (!buffers_->rules().back_on_wait) {
+    return;
+  }
+  try {
+    const std::scoped_lock lock(result_mutex_);
+    if (has_result_) {
+      bring_result_back();
+      buffers_->order_streams();
+    } else if (!std::exchange(is_dropped_, true) && !has_ended_) {
+      buffers_->note_streams();
+    }
+  } catch (const Error&) {  // NOLINT: nobody waits for it
+  }
 }
 
 // Copies that were started are not taken back: the memory that they use is kept until their end.
@@ -74,15 +122,30 @@ bool StagedCall::has_happened() {
   return channel_->cuda().has_happened(buffers_->done());
 }
 
+void StagedCall::check_capture() const {
+  if (buffers_->is_captured()) {
+    throw StateError(fmt::format(
+        "rank {}, {}, {}: expected the wait for it before the capture of a CUDA graph begins on its "
+        "stream, or after its end, found it in the capture",
+        channel_->rank(), call_text(call_index()), envelope().describe()));
+  }
+}
+
 void StagedWork::wait() {
+  call_->check_capture();
   try {
     engine_->wait(*call_);
   } catch (...) {
     if (Engine::is_done(*call_)) {
-      call_->order_streams();
+      end();
     }
     throw;
   }
+  end();
+}
+
+void StagedWork::end() {
+  call_->take_result();
   call_->order_streams();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "bluefog_cpp/transport/cuda/staged_buffers.hpp"
@@ -16,6 +17,9 @@ namespace bluefog {
 /// It begins when the input is on the host; where results come in order, with the first piece of
 /// it, and then copies to the host, messages, sums and copies to the device overlap. To other ranks
 /// it is the CPU's call.
+///
+/// The result of a call that is held back until somebody waits (`StagingRules::back_on_wait`) stays
+/// on the host until then, also where its messages were taken earlier, for a later call.
 class StagedCall final : public Operation, private Supply {
  public:
   /// @param operation on the buffers' host sides.
@@ -32,13 +36,22 @@ class StagedCall final : public Operation, private Supply {
   void finish() override;
   void give_up() noexcept override;
 
+  /// Somebody has waited for its end: a result that was held back until then goes to the device,
+  /// after what is on the buffers' streams by now. @throws CudaError.
+  void take_result();
+  /// Nobody will wait for it: as `take_result`, once it has ended.
+  void note_dropped() noexcept;
   /// Once it has ended: what comes later on the buffers' streams comes after it.
   void order_streams();
+  /// @throws StateError in the capture of a CUDA graph on one of the buffers' streams: no such call
+  ///   can be part of it.
+  void check_capture() const;
   [[nodiscard]] bool has_happened();
 
  private:
   [[nodiscard]] std::size_t bytes_here() override { return buffers_->bytes_here(); }
   void watch();
+  void bring_result_back();
 
   std::shared_ptr<DeviceChannel> channel_;
   std::shared_ptr<Operation> operation_;
@@ -47,6 +60,10 @@ class StagedCall final : public Operation, private Supply {
   bool is_in_order_ = false;
   /// The buffers' last use is known.
   bool has_ended_ = false;
+  /// Of a result that is held back: whoever waits and the engine's drivers come in any order.
+  std::mutex result_mutex_;
+  bool has_result_ = false;
+  bool is_dropped_ = false;
 };
 
 /// A `StagedCall` under way: `wait` returns when the result is on its way to the device.
@@ -54,12 +71,15 @@ class StagedWork final : public Pending {
  public:
   StagedWork(std::shared_ptr<Engine> engine, std::shared_ptr<StagedCall> call)
       : engine_(std::move(engine)), call_(std::move(call)) {}
+  ~StagedWork() override { call_->note_dropped(); }
 
   void wait() override;
   void synchronize() override;
   [[nodiscard]] bool done() const noexcept override;
 
  private:
+  void end();
+
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<StagedCall> call_;
 };

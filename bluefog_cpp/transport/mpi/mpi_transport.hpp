@@ -57,6 +57,9 @@ class MpiTransport final : public Transport, private FailureSink {
   [[nodiscard]] bool has_pending() override;
   [[nodiscard]] bool has_come(int source, Lane lane, CallId id) override;
   [[nodiscard]] std::optional<std::string> obituary(int rank) override;
+  [[nodiscard]] bool has_left(int rank) override {
+    return peer(rank).goodbye.has_value() && !peer(rank).failure;
+  }
   [[nodiscard]] SeenCall last_call(int rank) const override { return peer(rank).seen; }
   [[nodiscard]] std::string last_seen(int rank) const override;
   void note_call(CallId, OpKind) override {}

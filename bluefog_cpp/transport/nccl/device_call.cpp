@@ -3,20 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/engine.hpp"
 
 namespace bluefog {
 namespace {
 
 /// As cudaMalloc aligns.
 constexpr std::size_t kScratchAlignment = 256;
-constexpr std::chrono::microseconds kQueryPeriod{50};
+/// Calls make fewer exchanges.
+constexpr std::uint32_t kPartingStep = 0x8000;
 /// What kernels read at once.
 constexpr std::uintptr_t kPackBytes = 16;
 
@@ -27,54 +25,110 @@ std::size_t rounded_up(std::size_t bytes) {
 }  // namespace
 
 DeviceCall::DeviceCall(std::shared_ptr<DeviceChannel> channel, int rank,
-                       std::shared_ptr<Operation> operation, const DeviceStreams& streams)
+                       std::shared_ptr<Operation> operation, const DeviceStreams& streams,
+                       Consumption consumption, std::optional<std::uint64_t> capture)
     : channel_(std::move(channel)),
       rank_(rank),
       operation_(std::move(operation)),
       streams_(streams),
-      envelope_(operation_->envelope()) {
-  envelope_.kind = on_device(envelope_.kind);
+      envelope_(operation_->envelope()),
+      consumption_(consumption),
+      capture_(capture) {
+  envelope_.kind = placed(envelope_.kind);
   const gpu::DeviceScope scope = channel_->enter();
+  record_streams(ready_);
+  done_ = std::make_shared<const gpu::Event>(channel_->take_event());
+}
+
+DeviceCall::~DeviceCall() {
+  if (is_cut_short()) {
+    kept_.lose();
+  }
+}
+
+void DeviceCall::record_streams(ReadyEvents& ready) {
   const std::size_t distinct = streams_[0] == streams_[1] ? 1 : 2;
   for (const gpu::StreamHandle stream : std::span(streams_).first(distinct)) {
-    channel_->cuda().record(ready_.emplace_back(channel_->take_event()).get(), stream);
+    channel_->cuda().record(ready.emplace_back(channel_->take_event()).get(), stream);
   }
-  done_.emplace(channel_->take_event());
+}
+
+void DeviceCall::wait_for(const ReadyEvents& ready) {
+  for (const gpu::Event& event : ready) {
+    channel_->cuda().wait(channel_->stream(), event.get());
+  }
+}
+
+void DeviceCall::note_waiter() {
+  if (consumption_ == Consumption::OnWait) {
+    std::call_once(has_waiter_, [this] {
+      const gpu::DeviceScope scope = channel_->enter();
+      record_streams(ready_at_wait_);
+    });
+  }
 }
 
 bool DeviceCall::next(ExchangeSpec& spec) {
   const gpu::DeviceScope scope = channel_->enter();
-  if (stage_ == Stage::Begin) {
+  const auto lane = channel_->on_lane_of(capture_);
+  if (stage_ == Stage::Begin && capture_) {
+    stage_ = Stage::Meeting;
+    describe_meeting(spec);
+    return true;
+  }
+  if (stage_ == Stage::Begin || stage_ == Stage::Meeting) {
     begin();
   }
   if (stage_ == Stage::Agreement) {
     launch();
+    if (keeps_messages()) {
+      if (capture_) {
+        is_held_back_ = true;
+        return end(spec);
+      }
+      stage_ = Stage::Rest;
+      describe_rest(spec);
+      return true;
+    }
   }
   const bool was_last = stage_ == Stage::Agreement && exchange_.last;
   exchange_ = {};
   if (was_last || !operation_->next(exchange_)) {
-    channel_->cuda().record(done_->get(), channel_->stream());
-    return false;
+    return end(spec);
   }
   if (exchange_.device == DeviceKind::Cpu) {
     stage_ = Stage::Host;
     spec = exchange_;
-    spec.envelope.kind = on_device(spec.envelope.kind);
+    spec.envelope.kind = placed(spec.envelope.kind);
+    spec.last = false;
   } else {
-    stage_ = Stage::Agreement;
     find_neighbors();
+    list_sends();
     describe_agreement(spec);
   }
-  spec.last = false;
+  return true;
+}
+
+bool DeviceCall::end(ExchangeSpec& spec) {
+  channel_->cuda().record(done(), channel_->stream());
+  if (!capture_) {
+    return false;
+  }
+  stage_ = Stage::Parting;
+  describe_meeting(spec);
+  spec.least_step = kPartingStep;
+  spec.last = true;
   return true;
 }
 
 void DeviceCall::begin() {
+  throw_if_ended();
+  wait_for(ready_);
+}
+
+void DeviceCall::throw_if_ended() const {
   if (const auto failure = channel_->failure()) {
     std::rethrow_exception(failure);
-  }
-  for (const gpu::Event& event : ready_) {
-    channel_->cuda().wait(channel_->stream(), event.get());
   }
 }
 
@@ -99,31 +153,79 @@ void DeviceCall::find_neighbors() {
   }
 }
 
+void DeviceCall::list_sends() {
+  sends_.clear();
+  for (const Outgoing& outgoing : exchange_.outgoing) {
+    for (const WeightedRank& reader : outgoing.readers) {
+      if (outgoing.bytes > 0) {
+        sends_.push_back({outgoing.data, outgoing.bytes, reader.rank});
+      }
+    }
+  }
+}
+
+std::size_t DeviceCall::bytes_here() {
+  if (!std::exchange(is_offered_, true)) {
+    const gpu::DeviceScope scope = channel_->enter();
+    offer();
+  }
+  return sizeof(Terms);
+}
+
+void DeviceCall::offer() {
+  throw_if_ended();
+  has_offer_ = true;
+  channel_->link().offer(call_index(), {sends_.data(), sends_.size()});
+  for (const DeviceSend& send : sends_) {
+    Terms& own = neighbor_of(send.reader).own;
+    if (own.sends != send.bytes) {
+      throw InternalError(fmt::format("rank {}, {}, {}: expected one payload for rank {}", rank_,
+                                      call_text(call_index()), envelope_.describe(), send.reader));
+    }
+    own.offer = send.offer;
+  }
+}
+
 // Two ranks agree once in a call: what they exchange later in it follows from the same numbers.
-// Then nothing is sent, but the exchange counts on all ranks, whoever takes part in it.
+// Then nothing is sent, but the exchange counts on all ranks, whoever takes part in it. Offers are
+// told each time.
 void DeviceCall::describe_agreement(ExchangeSpec& spec) {
+  stage_ = Stage::Agreement;
+  const bool offers = channel_->link().offers();
+  spec.supply = offers ? this : nullptr;
+  is_offered_ = false;
   outgoing_.clear();
   incoming_.clear();
   const auto [agreed, end] =
       std::ranges::stable_partition(neighbors_, [&](const Neighbor& neighbor) {
-        return std::ranges::find(partners_, neighbor.rank.rank) == partners_.end();
+        return offers || std::ranges::find(partners_, neighbor.rank.rank) == partners_.end();
       });
   for (const Neighbor& neighbor : std::ranges::subrange(neighbors_.begin(), agreed)) {
     outgoing_.push_back({.data = reinterpret_cast<const std::byte*>(&neighbor.own),
                          .bytes = sizeof(Terms),
                          .readers = {&neighbor.rank, 1}});
     incoming_.push_back({.source = neighbor.rank, .bytes = sizeof(Terms)});
-    partners_.push_back(neighbor.rank.rank);
+    if (std::ranges::find(partners_, neighbor.rank.rank) == partners_.end()) {
+      partners_.push_back(neighbor.rank.rank);
+    }
   }
   spec.envelope = envelope_;
   spec.outgoing = outgoing_;
   spec.incoming = incoming_;
   spec.pace = Pace::Each;
+  spec.last = false;
 }
 
 void DeviceCall::receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) {
+  if (stage_ == Stage::Meeting || stage_ == Stage::Parting) {
+    return;
+  }
   if (stage_ == Stage::Host) {
     operation_->receive(offset, bytes, pieces);
+    return;
+  }
+  if (stage_ == Stage::Rest) {
+    combine();
     return;
   }
   Neighbor& neighbor = neighbors_[pieces[0].source_index];
@@ -148,58 +250,131 @@ void DeviceCall::check_terms(const Neighbor& neighbor) const {
 void DeviceCall::launch() {
   try {
     enqueue();
+  } catch (const CudaError&) {
+    if (!capture_) {
+      channel_->end(std::current_exception());
+    }
+    throw;
   } catch (const TransportError&) {
     channel_->end(std::current_exception());  // others may have launched their part
     throw;
   }
-  channel_->cuda().record(done_->get(), channel_->stream());
+  watch();
+  has_offer_ = false;
+}
+
+void DeviceCall::watch() {
+  if (capture_) {
+    return;
+  }
+  channel_->cuda().record(done(), channel_->stream());
   channel_->watch({.call = call_index(),
                    .text = envelope_.describe(),
                    .partners = partners_,
-                   .done = done_->get(),
+                   .done = done(),
                    .keep = shared_from_this(),
                    .cut_short = &cut_short_});
 }
 
-void DeviceCall::enqueue() {
-  boost::container::small_vector<DeviceTransfer, kInlineNeighbors> sends;
-  boost::container::small_vector<DeviceTransfer, kInlineNeighbors> receives;
-  boost::container::small_vector<Piece, kInlineNeighbors> pieces;
-  std::uintptr_t like = 0;  // what kernels read lies as what it is added to
-  for (const Outgoing& outgoing : exchange_.outgoing) {
-    like = reinterpret_cast<std::uintptr_t>(outgoing.data) % kPackBytes;
-    for (const WeightedRank& reader : outgoing.readers) {
-      if (outgoing.bytes > 0) {
-        // NCCL reads what it sends, and its own signature says so.
-        sends.push_back({const_cast<std::byte*>(outgoing.data), outgoing.bytes, reader.rank});
-      }
-    }
+// The device still reads what was offered, and then nobody will. Kept is what it reads, and not the call:
+// its error is for whoever waits for it.
+void DeviceCall::give_up() noexcept {
+  if (!has_offer_) {
+    return;
   }
+  try {
+    const gpu::DeviceScope scope = channel_->enter();
+    channel_->cuda().record(done(), channel_->stream());
+    using Kept = std::pair<std::shared_ptr<const Operation>, std::shared_ptr<const gpu::Event>>;
+    channel_->watch({.call = call_index(),
+                     .text = envelope_.describe(),
+                     .done = done(),
+                     .keep = std::make_shared<const Kept>(operation_, done_)});
+  } catch (const std::exception&) {  // NOLINT: the first error is on its way
+  }
+}
+
+DeviceCall::Receives DeviceCall::list_receives() {
+  std::uintptr_t like = 0;  // what kernels read lies as what it is added to
+  if (!exchange_.outgoing.empty()) {
+    like = reinterpret_cast<std::uintptr_t>(exchange_.outgoing.back().data) % kPackBytes;
+  }
+  const bool stays = channel_->link().offers() && !keeps_messages();
   std::size_t scratch_bytes = 0;
   for (const Incoming& incoming : exchange_.incoming) {
-    scratch_bytes += incoming.place == nullptr ? rounded_up(incoming.bytes + like) : 0;
+    scratch_bytes += incoming.place == nullptr && !stays ? rounded_up(incoming.bytes + like) : 0;
   }
-  std::byte* scratch = channel_->scratch(scratch_bytes);
-  for (std::size_t i = 0; i < exchange_.incoming.size(); ++i) {
-    const Incoming& incoming = exchange_.incoming[i];
+  std::byte* scratch = nullptr;
+  if (keeps_messages()) {
+    kept_ = channel_->take_memory(scratch_bytes);
+    scratch = kept_.data();
+  } else if (scratch_bytes > 0) {
+    scratch = channel_->scratch(scratch_bytes);
+  }
+  Receives receives;
+  for (const Incoming& incoming : exchange_.incoming) {
     std::byte* place = incoming.place;
-    if (place == nullptr) {
+    if (place == nullptr && !stays) {
       place = scratch + like;
       scratch += rounded_up(incoming.bytes + like);
+    }
+    receives.push_back({.place = place,
+                        .bytes = incoming.bytes,
+                        .source = incoming.source.rank,
+                        .offer = neighbor_of(incoming.source.rank).theirs.offer});
+  }
+  return receives;
+}
+
+void DeviceCall::enqueue() {
+  throw_if_ended();
+  Receives receives = list_receives();
+  const auto brings = [](const DeviceReceive& receive) { return receive.bytes > 0; };
+  if (!sends_.empty() || std::ranges::any_of(receives, brings)) {
+    if (capture_) {
+      channel_->link().capture(channel_->stream(), {sends_.data(), sends_.size()},
+                               {receives.data(), receives.size()});
+    } else {
+      channel_->link().transfer({sends_.data(), sends_.size()}, {receives.data(), receives.size()});
+    }
+  }
+  pieces_.clear();
+  for (std::size_t i = 0; i < exchange_.incoming.size(); ++i) {
+    const Incoming& incoming = exchange_.incoming[i];
+    if (incoming.place == nullptr) {
       const double sent_with = neighbor_of(incoming.source.rank).theirs.weight;
-      pieces.push_back(
-          {.data = place, .weight = incoming.source.weight * sent_with, .source_index = i});
-    }
-    if (incoming.bytes > 0) {
-      receives.push_back({place, incoming.bytes, incoming.source.rank});
+      pieces_.push_back({.data = receives[i].data,
+                         .weight = incoming.source.weight * sent_with,
+                         .source_index = i});
     }
   }
-  if (!sends.empty() || !receives.empty()) {
-    channel_->transfer({sends.data(), sends.size()}, {receives.data(), receives.size()});
+  if (exchange_.pace == Pace::Together && exchange_.bytes > 0 && !keeps_messages()) {
+    operation_->receive(0, exchange_.bytes, {pieces_.data(), pieces_.size()});
   }
-  if (exchange_.pace == Pace::Together && exchange_.bytes > 0) {
-    operation_->receive(0, exchange_.bytes, {pieces.data(), pieces.size()});
-  }
+  channel_->link().note_read(call_index());
+}
+
+bool DeviceCall::keeps_messages() const noexcept {
+  return exchange_.consumption == Consumption::OnWait && exchange_.bytes > 0;
+}
+
+// Without a message, and so without a place among those of other calls: the engine gives it its one
+// byte once somebody waits.
+void DeviceCall::describe_rest(ExchangeSpec& spec) const {
+  spec.envelope = envelope_;
+  spec.consumption = Consumption::OnWait;
+  spec.bytes = 1;
+  spec.last = exchange_.last;
+}
+
+void DeviceCall::combine() {
+  const gpu::DeviceScope scope = channel_->enter();
+  throw_if_ended();
+  wait_for(ready_at_wait_);
+  operation_->receive(0, exchange_.bytes, {pieces_.data(), pieces_.size()});
+  watch();
+  kept_.note_use(done_);
+  kept_ = {};  // the next call may have it when the device is done
 }
 
 void DeviceCall::order_streams() {
@@ -208,34 +383,5 @@ void DeviceCall::order_streams() {
     channel_->cuda().wait(stream, done());
   }
 }
-
-void DeviceWork::throw_if_cut_short() const {
-  if (call_->is_cut_short()) {
-    std::rethrow_exception(channel_->failure());
-  }
-}
-
-void DeviceWork::wait() {
-  engine_->wait(*call_);
-  throw_if_cut_short();
-  call_->order_streams();
-}
-
-void DeviceWork::synchronize() {
-  wait();
-  while (true) {
-    {
-      const gpu::DeviceScope scope = channel_->enter();
-      if (channel_->cuda().has_happened(call_->done())) {
-        break;
-      }
-    }
-    engine_->check_interrupt();
-    std::this_thread::sleep_for(kQueryPeriod);
-  }
-  throw_if_cut_short();
-}
-
-bool DeviceWork::done() const noexcept { return Engine::is_done(*call_); }
 
 }  // namespace bluefog

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/base/message_of.hpp"
+#include "bluefog_cpp/transport/cuda/rank_problems.hpp"
 
 namespace bluefog {
 namespace {
@@ -21,144 +22,59 @@ constexpr auto kLookPeriod = 50us;
 constexpr auto kLastBytes = 1s;
 /// How long a rank that leaves waits for what others may still need of it.
 constexpr auto kLongestFarewell = 10s;
-
-/// Collective. What each rank says, as text.
-std::vector<std::string> tell_all(Bootstrap& bootstrap, const std::string& own, Deadline deadline) {
-  std::vector<std::string> texts;
-  for (const auto& blob : bootstrap.allgather(std::as_bytes(std::span(own)), deadline)) {
-    texts.emplace_back(reinterpret_cast<const char*>(blob.data()), blob.size());
-  }
-  return texts;
-}
-
-/// A rank that could not do something, and why.
-struct Problem {
-  int rank = -1;
-  std::string text{};
-};
-
-/// Collective. The first rank with a problem, or −1.
-/// @param own what this rank could not do, or null.
-Problem first_problem(Bootstrap& bootstrap, const std::exception_ptr& own, Deadline deadline) {
-  const auto problems = tell_all(bootstrap, own ? message_of(own) : std::string(), deadline);
-  const auto found = std::ranges::find_if(problems, [](const auto& text) { return !text.empty(); });
-  return found == problems.end()
-             ? Problem{}
-             : Problem{.rank = static_cast<int>(found - problems.begin()), .text = *found};
-}
-
-/// Collective. @throws `own`, or PeerFailure where another rank could not.
-void agree(Bootstrap& bootstrap, const std::exception_ptr& own, Deadline deadline) {
-  const Problem problem = first_problem(bootstrap, own, deadline);
-  if (own) {
-    std::rethrow_exception(own);
-  }
-  if (problem.rank >= 0) {
-    throw PeerFailure(problem.rank, fmt::format("rank {}, use_device: rank {} could not: {}",
-                                                bootstrap.rank(), problem.rank, problem.text));
-  }
-}
-
-template <typename Step>
-std::exception_ptr error_of(Step&& step) {
-  try {
-    step();
-  } catch (const Error&) {
-    return std::current_exception();
-  }
-  return nullptr;
-}
+/// How long it waits for the end of graphs, of which it does not know whether they are still there.
+constexpr auto kGraphsEnd = 1s;
 
 }  // namespace
 
 std::shared_ptr<DeviceChannel> DeviceChannel::connect(Bootstrap& bootstrap,
                                                       const gpu::Libraries* libraries, int device,
-                                                      const Logger& log, const Settings& settings) {
+                                                      const Logger& log, const Settings& settings,
+                                                      const MachineLayout& hosts) {
   const Deadline deadline = Deadline::after(settings.timeout);
   std::shared_ptr<DeviceChannel> channel;
-  agree(bootstrap, error_of([&] {
-          const gpu::Libraries loaded =
-              libraries != nullptr ? *libraries : gpu::Libraries{.cuda = gpu::load_cuda()};
-          const int count = loaded.cuda->device_count();
-          if (device < 0 || device >= count) {
-            throw InvalidArgument(
-                fmt::format("rank {}, use_device: expected a device in 0 … {}, found {}",
-                            bootstrap.rank(), count - 1, device));
-          }
-          channel.reset(new DeviceChannel(loaded, device, bootstrap.rank(), log, settings));
-        }),
-        deadline);
-  const std::string obstacle = channel->find_way(bootstrap, libraries == nullptr, deadline);
-  channel->uses_nccl_ = obstacle.empty();
-  if (bootstrap.rank() == 0) {
-    if (obstacle.empty()) {
-      log.info("calls on CUDA devices go by NCCL");
-    } else if (settings.ops_on_cpu) {
-      log.info(fmt::format("calls on CUDA devices go through the host's memory: {}", obstacle));
-    } else {
-      log.warning(fmt::format("calls on CUDA devices go through the host's memory: {}", obstacle));
+  const auto problem = problem_of([&] {
+    const gpu::Libraries loaded =
+        libraries != nullptr ? *libraries : gpu::Libraries{.cuda = gpu::load_cuda()};
+    const int count = loaded.cuda->device_count();
+    if (device < 0 || device >= count) {
+      throw InvalidArgument(
+          fmt::format("rank {}, use_device: expected a device in 0 … {}, found {}",
+                      bootstrap.rank(), count - 1, device));
     }
-  }
+    channel.reset(new DeviceChannel(loaded, device, bootstrap, log, settings));
+  });
+  agree_on_problem(bootstrap, "use_device", problem, deadline);
+  channel->find_link(bootstrap, libraries == nullptr, hosts, deadline);
   return channel;
 }
 
-DeviceChannel::DeviceChannel(gpu::Libraries libraries, int device, int rank, const Logger& log,
-                             const Settings& settings)
+DeviceChannel::DeviceChannel(gpu::Libraries libraries, int device, const Bootstrap& bootstrap,
+                             const Logger& log, const Settings& settings)
     : libraries_(std::move(libraries)),
       device_(device),
-      rank_(rank),
+      rank_(bootstrap.rank()),
+      size_(bootstrap.size()),
       log_(log),
       settings_(settings),
       timeout_(settings.timeout),
-      events_(std::make_shared<gpu::EventPool>(libraries_.cuda, device)) {
+      events_(std::make_shared<gpu::EventPool>(libraries_.cuda, device)),
+      memory_(
+          std::make_shared<gpu::MemoryPool>(libraries_.cuda, device, gpu::MemoryKind::Device)),
+      scratch_(libraries_.cuda) {
   const gpu::DeviceScope scope = enter();
   stream_ = cuda().make_stream();
+  lane_ = {.stream = stream_, .scratch = &scratch_, .memory = memory_.get()};
   staging_ = std::make_shared<gpu::HostStaging>(libraries_.cuda, events_, device);
 }
 
-std::string DeviceChannel::find_way(Bootstrap& bootstrap, bool loads_nccl, Deadline deadline) {
-  if (settings_.ops_on_cpu) {
-    return "BLUEFOG_OPS_ON_CPU is set";
-  }
-  gpu::NcclId id{};
-  const auto loading = first_problem(
-      bootstrap, error_of([&] {
-        if (loads_nccl) {
-          libraries_.nccl = gpu::load_nccl();
-        } else if (!libraries_.nccl) {
-          throw UnsupportedError("there is no NCCL");
-        }
-        if (rank_ == 0) {
-          id = libraries_.nccl->make_id();
-        }
-      }),
-      deadline);
-  if (loading.rank >= 0) {
-    return fmt::format("rank {}: {}", loading.rank, loading.text);
-  }
-  const auto ids = bootstrap.allgather(id, deadline);
-  std::memcpy(id.data(), ids.front().data(), std::min(id.size(), ids.front().size()));
-  const auto joining =
-      first_problem(bootstrap, error_of([&] { join(bootstrap, id); }), deadline);
-  if (joining.rank < 0) {
-    return {};
-  }
-  if (comm_ != nullptr) {
-    const gpu::DeviceScope scope = enter();
-    const auto error =
-        error_of([&] { libraries_.nccl->abort(std::exchange(comm_, nullptr)); });
-    if (error) {
-      log_.error(message_of(error));
-    }
-  }
-  return fmt::format("rank {}: {}", joining.rank, joining.text);
-}
-
 DeviceWay DeviceChannel::way_of(OpKind kind) const noexcept {
-  const auto host_if = [](bool is_forced) { return is_forced ? DeviceWay::Host : DeviceWay::Nccl; };
-  if (!uses_nccl_) {
+  if (!link_) {
     return DeviceWay::Host;
   }
+  const auto host_if = [this](bool is_forced) {
+    return is_forced ? DeviceWay::Host : link_->way();
+  };
   switch (kind) {
     case OpKind::Allgather:
       return host_if(settings_.allgather_by_mpi);
@@ -177,21 +93,24 @@ DeviceWay DeviceChannel::way_of(OpKind kind) const noexcept {
   }
 }
 
-void DeviceChannel::join(Bootstrap& bootstrap, const gpu::NcclId& id) {
-  const gpu::DeviceScope scope = enter();
-  comm_ = libraries_.nccl->init(bootstrap.size(), id, bootstrap.rank());
-}
-
 DeviceChannel::~DeviceChannel() { close(); }
 
-std::byte* DeviceChannel::scratch(std::size_t bytes) {
-  if (bytes > scratch_bytes_) {
-    const std::size_t more = std::max(bytes, 2 * scratch_bytes_);
-    scratch_ = static_cast<std::byte*>(cuda().allocate(more));
-    allocated_.push_back(scratch_);
-    scratch_bytes_ = more;
+DeviceChannel::LaneScope DeviceChannel::on_lane_of(std::optional<std::uint64_t> capture) {
+  if (!capture) {
+    return {lane_, lane_};
   }
-  return scratch_;
+  if (stream_ == nullptr) {
+    throw StateError(fmt::format("rank {}: the context is closed", rank_));
+  }
+  if (const auto why = failure()) {
+    std::rethrow_exception(why);
+  }
+  if (!captures_) {
+    captures_ = std::make_shared<gpu::CaptureLane>(libraries_.cuda, device_);
+  }
+  return {lane_, {.stream = captures_->stream_for(*capture),
+                  .scratch = &captures_->scratch(),
+                  .memory = &captures_->memory()}};
 }
 
 gpu::FunctionHandle DeviceChannel::kernel(std::span<const std::byte> image, const char* name) {
@@ -200,35 +119,6 @@ gpu::FunctionHandle DeviceChannel::kernel(std::span<const std::byte> image, cons
     function = cuda().load(image, name);
   }
   return function;
-}
-
-void DeviceChannel::transfer(std::span<const DeviceTransfer> sends,
-                             std::span<const DeviceTransfer> receives) {
-  struct Group {
-    gpu::NcclApi& nccl;
-    bool open = true;
-    explicit Group(gpu::NcclApi& api) : nccl(api) { nccl.group_start(); }
-    void end() {
-      open = false;
-      nccl.group_end();
-    }
-    ~Group() {
-      if (open) {
-        try {
-          nccl.group_end();
-        } catch (const NcclError&) {  // NOLINT: the first error is on its way
-        }
-      }
-    }
-  };
-  Group group(*libraries_.nccl);
-  for (const DeviceTransfer& send : sends) {
-    libraries_.nccl->send(send.data, send.bytes, send.peer, comm_, stream_);
-  }
-  for (const DeviceTransfer& receive : receives) {
-    libraries_.nccl->receive(receive.data, receive.bytes, receive.peer, comm_, stream_);
-  }
-  group.end();
 }
 
 void DeviceChannel::watch(LaunchedCall call) {
@@ -260,11 +150,11 @@ bool DeviceChannel::attend() {
       moved_ = now;
       return true;
     }
-    if (comm_ != nullptr) {
+    if (is_linked()) {
       look(now);
     }
   } catch (const Error&) {
-    if (comm_ == nullptr) {
+    if (!is_linked()) {
       watched_.clear();  // a device that tells nothing any more
     }
     end(std::current_exception());
@@ -274,9 +164,12 @@ bool DeviceChannel::attend() {
 
 void DeviceChannel::look(Clock::time_point now) {
   const LaunchedCall& first = watched_.front();
-  if (const auto error = libraries_.nccl->async_error(comm_)) {
-    throw NcclError(0, fmt::format("rank {}, call {}, {}: NCCL reports: {}", rank_, first.call,
-                                   first.text, *error));
+  if (const auto error = link_->error()) {
+    throw NcclError(
+        0, fmt::format("rank {}, call {}, {}: {}", rank_, first.call, first.text, *error));
+  }
+  if (death_ && link_->has_delivered(dead_rank_)) {
+    death_ = nullptr;
   }
   if (death_ && now - heard_of_death_ >= kLastBytes) {
     std::rethrow_exception(death_);
@@ -290,11 +183,14 @@ void DeviceChannel::look(Clock::time_point now) {
 }
 
 std::vector<int> DeviceChannel::awaited_ranks() const {
-  return watched_.empty() || comm_ == nullptr || death_ ? std::vector<int>{}
-                                                        : watched_.front().partners;
+  return watched_.empty() || !is_linked() || death_ ? std::vector<int>{} : watched_.front().partners;
 }
 
+// What was offered comes whatever its sender does afterwards.
 void DeviceChannel::hear_failure(int rank, std::uint64_t call, const std::string& reason) {
+  if (is_linked() && link_->offers()) {
+    return;
+  }
   const auto of_call = std::ranges::find(watched_, call, &LaunchedCall::call);
   if (of_call != watched_.end() &&
       std::ranges::find(of_call->partners, rank) != of_call->partners.end()) {
@@ -306,17 +202,22 @@ void DeviceChannel::hear_failure(int rank, std::uint64_t call, const std::string
 
 // A rank may have left when its own part was done: what it sent is on its way.
 void DeviceChannel::hear_death(int rank, const std::string& obituary) {
+  if (link_->has_delivered(rank)) {
+    return;
+  }
   const LaunchedCall& first = watched_.front();
   heard_of_death_ = Clock::now();
+  dead_rank_ = rank;
   death_ = std::make_exception_ptr(
       PeerFailure(rank, fmt::format("rank {}, call {}, {}: launched, but {}", rank_, first.call,
                                     first.text, obituary)));
 }
 
 void DeviceChannel::end(std::exception_ptr why) {
-  if (comm_ == nullptr) {
+  if (!is_linked()) {
     return;
   }
+  has_ended_ = true;
   {
     const std::scoped_lock lock(failure_mutex_);
     failure_ = why;
@@ -329,9 +230,34 @@ void DeviceChannel::end(std::exception_ptr why) {
   log_.error(fmt::format("no calls on CUDA device {} any more: {}", device_, message_of(why)));
   try {
     const gpu::DeviceScope scope = enter();
-    libraries_.nccl->abort(std::exchange(comm_, nullptr));
+    end_link([](DeviceLink& link) { link.abort(); });
   } catch (const Error& error) {
     log_.error(error.what());
+  }
+}
+
+// A link with graphs ends with the last of them, and this thread may be the one that holds it.
+void DeviceChannel::end_link(void (*ending)(DeviceLink& link)) {
+  if (!captures_) {
+    ending(*link_);
+    return;
+  }
+  std::promise<void> is_over;
+  graphs_end_ = is_over.get_future();
+  try {
+    std::thread([cuda = libraries_.cuda, device = device_, log = log_, link = link_,
+                 captures = captures_, is_over = std::move(is_over), ending]() mutable {
+      try {
+        const gpu::DeviceScope scope(*cuda, device);
+        ending(*link);
+        captures->free();
+      } catch (const Error& error) {
+        log.error(error.what());
+      }
+      is_over.set_value();
+    }).detach();
+  } catch (const std::system_error& error) {
+    log_.error(fmt::format("no thread to end calls on CUDA device {}: {}", device_, error.what()));
   }
 }
 
@@ -355,28 +281,28 @@ void DeviceChannel::close() noexcept {
   }
   try {
     const gpu::DeviceScope scope = enter();
-    if (comm_ != nullptr || !uses_nccl_) {
+    if (!has_ended_) {
       wait_for_watched(timeout_.count() == 0
                            ? kLongestFarewell
                            : std::min<std::chrono::nanoseconds>(timeout_, kLongestFarewell));
     }
-    if (comm_ != nullptr) {
-      const gpu::CommHandle comm = std::exchange(comm_, nullptr);
-      if (watched_.empty()) {
-        libraries_.nccl->destroy(comm);
-      } else {
-        libraries_.nccl->abort(comm);
-      }
+    if (link_ && !graphs_end_.valid()) {
+      end_link(watched_.empty() ? [](DeviceLink& link) { link.close(true); }
+                                : [](DeviceLink& link) { link.close(false); });
     }
-    wait_for_watched(1s);  // an aborted communicator's work ends soon
+    wait_for_watched(1s);  // an aborted link's work ends soon
     const gpu::StreamHandle stream = std::exchange(stream_, nullptr);
     if (watched_.empty()) {  // else the device may still use it: better lost than used again
-      for (void* const memory : allocated_) {
-        cuda().free(memory);
-      }
+      scratch_.free();
       cuda().free_stream(stream);
     }
     staging_.reset();
+    memory_.reset();
+    if (graphs_end_.valid() && graphs_end_.wait_for(kGraphsEnd) != std::future_status::ready) {
+      log_.info(fmt::format("CUDA graphs with calls of this context on device {} are still there: "
+                            "what they use is given back after the last of them",
+                            device_));
+    }
   } catch (const Error& error) {
     log_.error(error.what());
     stream_ = nullptr;

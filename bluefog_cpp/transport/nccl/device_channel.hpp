@@ -6,38 +6,28 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bluefog_cpp/base/deadline.hpp"
 #include "bluefog_cpp/base/log.hpp"
+#include "bluefog_cpp/base/machine_layout.hpp"
 #include "bluefog_cpp/base/settings.hpp"
 #include "bluefog_cpp/transport/attendant.hpp"
 #include "bluefog_cpp/transport/bootstrap.hpp"
+#include "bluefog_cpp/transport/cuda/capture_lane.hpp"
+#include "bluefog_cpp/transport/cuda/device_link.hpp"
 #include "bluefog_cpp/transport/cuda/handles.hpp"
 #include "bluefog_cpp/transport/cuda/host_staging.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 #include "bluefog_cpp/transport/nccl/libraries.hpp"
 
 namespace bluefog {
-
-/// How calls with buffers on a device are carried out.
-enum class DeviceWay : std::uint8_t {
-  /// From device to device, by NCCL.
-  Nccl,
-  /// Through page-locked memory of the host, by the transports of calls on the CPU.
-  Host,
-};
-
-/// Bytes between a device's memory and one rank's.
-struct DeviceTransfer {
-  std::byte* data = nullptr;
-  std::size_t bytes = 0;
-  int peer = 0;
-};
 
 /// A call whose work is on the device's stream.
 struct LaunchedCall {
@@ -53,53 +43,92 @@ struct LaunchedCall {
   std::atomic<bool>* cut_short = nullptr;
 };
 
-/// A context's part on its CUDA device: an NCCL communicator over the context's ranks, a stream of
-/// the highest priority, scratch memory and events; and what calls need that go through the host.
+/// A context's part on its CUDA device: a link to the other ranks' devices, where there is one, a
+/// stream of the highest priority, scratch memory and events; and what calls need that go through the
+/// host.
 ///
 /// What calls launch is ordered by the stream, which events tie to the callers' streams; nobody
-/// waits for the device. What is under way is watched: when NCCL reports an error, a rank that it
-/// needs fails or leaves, or `BLUEFOG_TIMEOUT` passes, the communicator is aborted, which ends the
-/// channel for good.
+/// waits for the device. What is under way is watched: when the link reports an error, a rank that it
+/// needs fails or leaves, or `BLUEFOG_TIMEOUT` passes, the link is aborted, which ends the channel
+/// for good.
+///
+/// Calls whose streams capture a CUDA graph go into it, on streams and with memory of their own
+/// (`on_lane_of`). Nobody watches its replays. What they use is there as long as they are, whatever
+/// becomes of the channel.
 ///
 /// Calls between `enter` and the scope's end are made under the engine's mutex, unless said
 /// otherwise.
 class DeviceChannel final : public Attendant {
  public:
-  /// Collective. Where a rank has no NCCL, or NCCL refuses, all calls go through the host; rank 0
-  /// logs which way was chosen, and why.
+  /// Collective. Where no link serves all ranks, all calls go through the host; rank 0 logs which way
+  /// was chosen, and why.
   /// @throws InvalidArgument for a device that is not there, UnsupportedError without CUDA, CudaError;
   ///   PeerFailure on the ranks that could have gone on.
   static std::shared_ptr<DeviceChannel> connect(Bootstrap& bootstrap,
                                                 const gpu::Libraries* libraries, int device,
-                                                const Logger& log, const Settings& settings);
+                                                const Logger& log, const Settings& settings,
+                                                const MachineLayout& hosts);
   ~DeviceChannel() override;
 
   [[nodiscard]] int device() const noexcept { return device_; }
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  /// Ranks of the context.
+  [[nodiscard]] int size() const noexcept { return size_; }
   /// The same on all ranks.
   [[nodiscard]] DeviceWay way_of(OpKind kind) const noexcept;
   [[nodiscard]] const std::shared_ptr<gpu::HostStaging>& staging() const noexcept {
     return staging_;
   }
   [[nodiscard]] gpu::CudaApi& cuda() noexcept { return *libraries_.cuda; }
-  [[nodiscard]] gpu::StreamHandle stream() const noexcept { return stream_; }
+  [[nodiscard]] const std::shared_ptr<gpu::CudaApi>& shared_cuda() const noexcept {
+    return libraries_.cuda;
+  }
+  /// That of the lane which is set.
+  [[nodiscard]] gpu::StreamHandle stream() const noexcept { return lane_.stream; }
   /// From any thread.
   [[nodiscard]] gpu::DeviceScope enter() { return {*libraries_.cuda, device_}; }
   /// From any thread.
   [[nodiscard]] gpu::Event take_event() { return events_->take(); }
 
+  /// What calls are launched on and with.
+  struct Lane {
+    gpu::StreamHandle stream = nullptr;
+    gpu::Scratch* scratch = nullptr;
+    gpu::MemoryPool* memory = nullptr;
+  };
+  /// Sets a lane for its lifetime.
+  class LaneScope {
+   public:
+    LaneScope(Lane& place, const Lane& lane) : place_(place), before_(place) { place = lane; }
+    LaneScope(const LaneScope&) = delete;
+    LaneScope& operator=(const LaneScope&) = delete;
+    ~LaneScope() { place_ = before_; }
+
+   private:
+    Lane& place_;
+    Lane before_;
+  };
+  /// That of a capture; without one that of calls that run, which is set otherwise.
+  /// @throws StateError after `close`, CudaError.
+  [[nodiscard]] LaneScope on_lane_of(std::optional<std::uint64_t> capture);
+
   /// Scratch memory for one exchange, `bytes` of it; what was handed out before may be overwritten
   /// by what comes later on the stream.
-  [[nodiscard]] std::byte* scratch(std::size_t bytes);
+  [[nodiscard]] std::byte* scratch(std::size_t bytes) { return lane_.scratch->of(bytes); }
+  /// Memory of the device for one call, at least `bytes` bytes of it. @throws CudaError.
+  [[nodiscard]] gpu::MemoryBlock take_memory(std::size_t bytes) {
+    return lane_.memory->take(bytes);
+  }
   /// The kernel `name`, a literal, of `image`.
   [[nodiscard]] gpu::FunctionHandle kernel(std::span<const std::byte> image, const char* name);
 
-  /// Sends and receives at the same time. @throws NcclError.
-  void transfer(std::span<const DeviceTransfer> sends, std::span<const DeviceTransfer> receives);
+  /// Of calls that do not go through the host.
+  [[nodiscard]] DeviceLink& link() noexcept { return *link_; }
 
   /// Watches the call until its `done` has happened.
   void watch(LaunchedCall call);
 
-  /// Ends the channel: its communicator is aborted.
+  /// Ends the channel: its link is aborted.
   void end(std::exception_ptr why);
   /// Why the channel has ended, or null. From any thread.
   [[nodiscard]] std::exception_ptr failure() const;
@@ -117,30 +146,44 @@ class DeviceChannel final : public Attendant {
  private:
   using Clock = std::chrono::steady_clock;
 
-  DeviceChannel(gpu::Libraries libraries, int device, int rank, const Logger& log,
+  DeviceChannel(gpu::Libraries libraries, int device, const Bootstrap& bootstrap, const Logger& log,
                 const Settings& settings);
+  /// Collective. Makes the link, where one serves; rank 0 logs which, and why.
+  void find_link(Bootstrap& bootstrap, bool loads_nccl, const MachineLayout& hosts,
+                 Deadline deadline);
   /// Collective. @return why NCCL is not used; empty where it is.
-  [[nodiscard]] std::string find_way(Bootstrap& bootstrap, bool loads_nccl, Deadline deadline);
-  void join(Bootstrap& bootstrap, const gpu::NcclId& id);
+  [[nodiscard]] std::string join_by_nccl(Bootstrap& bootstrap, bool loads_nccl, Deadline deadline);
+  /// Collective. @return as `join_by_nccl`, of copies between devices.
+  [[nodiscard]] std::string join_peers(Bootstrap& bootstrap, const MachineLayout& hosts,
+                                       Deadline deadline);
+  [[nodiscard]] bool is_linked() const noexcept { return link_ != nullptr && !has_ended_; }
   void look(Clock::time_point now);
   bool take_finished();
   void wait_for_watched(std::chrono::nanoseconds longest);
+  /// Blocks for no graph.
+  void end_link(void (*ending)(DeviceLink& link));
 
   gpu::Libraries libraries_;
   int device_;
   int rank_;
+  int size_;
   Logger log_;
   Settings settings_;
   std::chrono::nanoseconds timeout_;
-  bool uses_nccl_ = false;
   gpu::StreamHandle stream_ = nullptr;
-  gpu::CommHandle comm_ = nullptr;
+  /// Null: calls go through the host.
+  std::shared_ptr<DeviceLink> link_;
+  /// The link was aborted.
+  bool has_ended_ = false;
   std::shared_ptr<gpu::EventPool> events_;
   std::shared_ptr<gpu::HostStaging> staging_;
-  std::byte* scratch_ = nullptr;
-  std::size_t scratch_bytes_ = 0;
-  /// All there was: what is under way may still use a smaller one.
-  std::vector<void*> allocated_;
+  std::shared_ptr<gpu::MemoryPool> memory_;
+  gpu::Scratch scratch_;
+  Lane lane_;
+  /// Null as long as no call was captured.
+  std::shared_ptr<gpu::CaptureLane> captures_;
+  /// Where the link's end waits for that of graphs.
+  std::future<void> graphs_end_;
   std::map<const char*, gpu::FunctionHandle> kernels_;
   std::deque<LaunchedCall> watched_;
   Clock::time_point last_look_{};
@@ -148,6 +191,7 @@ class DeviceChannel final : public Attendant {
   Clock::time_point moved_{};
   /// Why a rank that the first call needs will not come any more, and since when that is known.
   std::exception_ptr death_;
+  int dead_rank_ = -1;
   Clock::time_point heard_of_death_{};
   mutable std::mutex failure_mutex_;
   std::exception_ptr failure_;

@@ -12,12 +12,17 @@
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "bluefog_cpp/transport/network.hpp"
+#include "bluefog_cpp/transport/peer/peer_memory.hpp"
 
 namespace bluefog {
 namespace {
 
-constexpr std::chrono::milliseconds kLookPeriod{20};
+constexpr std::chrono::milliseconds kPeerLookPeriod{20};
+/// How long a rank that leaves waits for others to let go of its device memory, before it leaves
+/// that to the process's end.
+constexpr std::chrono::seconds kLongestPeerFarewell{2};
 
 /// Ranks with the same text may share memory.
 std::vector<std::string> sharing_groups(const Context& context) {
@@ -106,7 +111,7 @@ std::optional<std::string> OneSided::obituary(int rank) {
     if (now < look.next) {
       return std::nullopt;
     }
-    look.next = now + kLookPeriod;
+    look.next = now + kPeerLookPeriod;
     look.obituary = engine_->obituary(rank);
   }
   return look.obituary;
@@ -118,6 +123,22 @@ void OneSided::close() noexcept {
   }
   if (server_) {
     server_->close();
+  }
+}
+
+PeerMemory& OneSided::make_peer_memory(DeviceChannel& channel) {
+  if (!peer_memory_) {
+    peer_memory_ =
+        std::make_unique<PeerMemory>(channel.shared_cuda(), channel.device(), *memory_, rank_);
+  }
+  return *peer_memory_;
+}
+
+void OneSided::leave_devices() noexcept {
+  if (peer_memory_) {
+    peer_memory_->leave(timeout_.count() == 0
+                            ? std::chrono::nanoseconds(kLongestPeerFarewell)
+                            : std::min<std::chrono::nanoseconds>(timeout_, kLongestPeerFarewell));
   }
 }
 

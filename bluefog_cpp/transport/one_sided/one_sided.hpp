@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/deadline.hpp"
@@ -16,7 +17,9 @@
 namespace bluefog {
 
 class Context;
+class DeviceChannel;
 class Engine;
+class PeerMemory;
 
 /// What windows of a context stand on: memory that ranks of a host share, a server for the others,
 /// and a thread for calls that nobody waits for.
@@ -32,6 +35,13 @@ class OneSided {
   [[nodiscard]] shm::HostMemory& memory() noexcept { return *memory_; }
   [[nodiscard]] const MemoryReader& reader() const noexcept { return *reader_; }
   [[nodiscard]] TaskQueue& tasks() noexcept { return *tasks_; }
+  /// Device memory that ranks of this host share. Null before `make_peer_memory`.
+  [[nodiscard]] PeerMemory* peer_memory() noexcept { return peer_memory_.get(); }
+  /// @param channel of the context. @throws CudaError, TransportError.
+  PeerMemory& make_peer_memory(DeviceChannel& channel);
+  /// Why no rank tries to share device memory with the others any more; empty at first.
+  [[nodiscard]] const std::string& peer_obstacle() const noexcept { return peer_obstacle_; }
+  void note_peer_obstacle(std::string obstacle) { peer_obstacle_ = std::move(obstacle); }
   /// Null where every rank reaches every other one's memory.
   [[nodiscard]] WindowServer* server() noexcept { return server_.get(); }
 
@@ -45,6 +55,8 @@ class OneSided {
   [[nodiscard]] std::optional<std::string> obituary(int rank);
 
   void close() noexcept;
+  /// After `close`, when the other ranks know that this one leaves: gives device memory back.
+  void leave_devices() noexcept;
 
  private:
   OneSided() = default;
@@ -56,6 +68,8 @@ class OneSided {
   std::unique_ptr<MemoryReader> reader_;
   std::unique_ptr<WindowServer> server_;
   std::unique_ptr<TaskQueue> tasks_;
+  std::unique_ptr<PeerMemory> peer_memory_;
+  std::string peer_obstacle_;
   std::uint32_t next_window_ = 1;
 
   std::mutex mutex_;

@@ -18,4 +18,10 @@ class WindowGone : public StateError {
   int rank_;
 };
 
+/// A call to a window of a rank that has closed its context, whatever became of the window before.
+class PeerHasLeft : public PeerFailure {
+ public:
+  using PeerFailure::PeerFailure;
+};
+
 }  // namespace bluefog

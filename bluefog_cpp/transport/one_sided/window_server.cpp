@@ -100,8 +100,9 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   }
   Peer& to = peers_[static_cast<std::size_t>(peer)];
   if (to.is_gone) {
-    throw PeerFailure(peer, fmt::format("{}: {}", where(),
-                                        network_->obituary(peer).value_or("that rank is gone")));
+    throw_failure(to, peer,
+                  fmt::format("{}: {}", where(),
+                              network_->obituary(peer).value_or("that rank is gone")));
   }
   request.ticket = next_ticket_++;
   request.bytes = payload.size();
@@ -125,9 +126,16 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
     throw WindowGone(peer, fmt::format("{}: rank {} has freed or destroyed it, or has ended", where(), peer));
   }
   if (answer.kind == WindowMessage::Kind::Failed) {
-    throw PeerFailure(peer, fmt::format("{}: {}", where(), answer.text.data()));
+    throw_failure(to, peer, fmt::format("{}: {}", where(), answer.text.data()));
   }
   return {.mass = answer.mass, .ticket = request.ticket};
+}
+
+void WindowServer::throw_failure(const Peer& gone, int rank, const std::string& text) {
+  if (gone.has_left) {
+    throw PeerHasLeft(rank, text);
+  }
+  throw PeerFailure(rank, text);
 }
 
 void WindowServer::tell(int peer, const WindowMessage& request) {

@@ -58,7 +58,7 @@ class WindowServer {
   };
   /// Sends a request with its payload to `peer`, and waits for the answer.
   /// @param room where the answer's payload goes, of exactly its size.
-  /// @throws WindowGone; PeerFailure, also with what the peer said; TimeoutError; StateError.
+  /// @throws WindowGone; PeerHasLeft; PeerFailure, also with what the peer said; TimeoutError; StateError.
   Answer ask(int peer, WindowMessage request, std::span<const std::byte> payload,
              std::span<std::byte> room, const Asker& asker);
   /// Sends a request that nobody answers.
@@ -103,6 +103,8 @@ class WindowServer {
     Incoming in;
     std::vector<WeightedRank> reader;
     bool is_gone = false;
+    /// It has closed its context.
+    bool has_left = false;
   };
   /// A mutex of a window here that a peer has asked for.
   struct AskedLock {
@@ -114,6 +116,8 @@ class WindowServer {
     int told_holder = -1;
   };
 
+  /// @throws PeerHasLeft, PeerFailure.
+  [[noreturn]] static void throw_failure(const Peer& gone, int rank, const std::string& text);
   /// For all but the server's thread.
   [[nodiscard]] std::unique_lock<std::mutex> enter() const;
 

@@ -324,6 +324,7 @@ void WindowServer::bury_the_dead() {
 void WindowServer::bury(int peer, std::string_view reason) {
   Peer& dead = peers_[static_cast<std::size_t>(peer)];
   dead.is_gone = true;
+  dead.has_left = network_->has_left(peer);
   dead.out.clear();
   for (const auto& [ticket, request] : requests_) {
     if (request->peer == peer && !request->answer) {

@@ -1,7 +1,10 @@
 #include "bluefog_cpp/transport/shm/host_memory.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <exception>
+#include <iterator>
 
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
 
@@ -26,10 +29,27 @@ std::unique_ptr<HostMemory> HostMemory::connect(Bootstrap& bootstrap,
     memory->own_ = SharedRegion::create(kPage);
     memory->peers_.push_back({.rank = rank, .region = memory->own_});
   }
-  for (const Peer& peer : memory->peers_) {
-    memory->bases_[peer.rank] = peer.region->data();
-  }
+  memory->note_regions();
   return memory;
+}
+
+std::shared_ptr<HostMemory> HostMemory::above(const std::vector<Peer>& peers, std::size_t own) {
+  std::shared_ptr<HostMemory> memory(new HostMemory());
+  for (const Peer& peer : peers) {
+    memory->peers_.push_back({.rank = peer.rank, .region = peer.region});
+  }
+  memory->own_ = peers[own].region;
+  memory->end_ = memory->own_->reserved() / 2;
+  memory->note_regions();
+  return memory;
+}
+
+void HostMemory::note_regions() {
+  reach_ = own_->reserved();
+  for (const Peer& peer : peers_) {
+    bases_[peer.rank] = peer.region->data();
+    reach_ = std::min(reach_, peer.region->reserved());
+  }
 }
 
 std::size_t HostMemory::allocate(std::size_t bytes) {
@@ -38,13 +58,14 @@ std::size_t HostMemory::allocate(std::size_t bytes) {
   const auto found =
       std::ranges::find_if(free_, [bytes](const auto& block) { return block.second >= bytes; });
   if (found == free_.end()) {
-    own_->grow(end_ + bytes);
+    own_->back(end_, bytes);
     const std::size_t place = end_;
     end_ += bytes;
     used_[place] = bytes;
     return place;
   }
   const auto [place, size] = *found;
+  own_->back(place, bytes);
   free_.erase(found);
   if (size > bytes) {
     free_[place + bytes] = size - bytes;
@@ -55,10 +76,15 @@ std::size_t HostMemory::allocate(std::size_t bytes) {
 
 void HostMemory::release(std::size_t place) {
   const std::scoped_lock lock(mutex_);
+  if (const auto retired = retired_.find(place); retired != retired_.end()) {
+    own_->give_back(place, retired->second);
+    retired_.erase(retired);
+  }
   const auto used = used_.find(place);
   if (used == used_.end()) {
     return;
   }
+  own_->give_back(place, used->second);
   auto block = free_.insert(used_.extract(used)).position;
   if (const auto next = std::next(block);
       next != free_.end() && block->first + block->second == next->first) {
@@ -71,6 +97,32 @@ void HostMemory::release(std::size_t place) {
       previous->second += block->second;
       free_.erase(block);
     }
+  }
+}
+
+std::shared_ptr<std::byte> HostMemory::allocate_zeros(const std::shared_ptr<HostMemory>& memory,
+                                                      std::size_t bytes) {
+  const std::size_t place = memory->allocate(bytes);
+  std::byte* const data = memory->own_->data() + place;
+  std::memset(data, 0, bytes);
+  return {data, [memory, place](std::byte*) { memory->release(place); }};
+}
+
+std::optional<std::size_t> HostMemory::place_of(const void* data,
+                                                std::size_t bytes) const noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(own_->data());
+  const auto at = reinterpret_cast<std::uintptr_t>(data);
+  if (at < begin || at - begin > own_->reserved() || bytes > own_->reserved() - (at - begin)) {
+    return std::nullopt;
+  }
+  return at - begin;
+}
+
+void HostMemory::retire(std::size_t place) {
+  const std::scoped_lock lock(mutex_);
+  const auto next = used_.upper_bound(place);
+  if (next != used_.begin()) {
+    retired_.insert(used_.extract(std::prev(next)));
   }
 }
 

@@ -52,25 +52,33 @@ std::shared_ptr<SharedRegion> SharedRegion::map_reserved(UniqueFd fd) {
 SharedRegion::~SharedRegion() { ::munmap(data_, reserved_); }
 
 void SharedRegion::grow(std::size_t bytes) {
-  if (bytes <= bytes_) {
-    return;
+  if (bytes > bytes_) {
+    back(bytes_, bytes - bytes_);
+    bytes_ = bytes;
   }
-  if (bytes > reserved_) {
+}
+
+void SharedRegion::back(std::size_t begin, std::size_t bytes) {
+  if (begin > reserved_ || bytes > reserved_ - begin) {
     throw TransportError(fmt::format(
         "shared memory: {} bytes are needed, but only {} bytes of addresses could be reserved",
-        bytes, reserved_));
+        begin + bytes, reserved_));
   }
   int result = 0;
   do {
-    result =
-        ::fallocate(fd_.get(), 0, static_cast<off_t>(bytes_), static_cast<off_t>(bytes - bytes_));
+    result = ::fallocate(fd_.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   if (result != 0) {
-    throw_system_error("reservation", bytes - bytes_);
+    throw_system_error("reservation", bytes);
   }
   // Faults now are cheaper than faults one by one in the first exchange; older kernels refuse.
-  ::madvise(data_ + bytes_, bytes - bytes_, MADV_POPULATE_WRITE);
-  bytes_ = bytes;
+  ::madvise(data_ + begin, bytes, MADV_POPULATE_WRITE);
+}
+
+void SharedRegion::give_back(std::size_t begin, std::size_t bytes) noexcept {
+  // Where the system cannot, the memory stays.
+  (void)::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    static_cast<off_t>(begin), static_cast<off_t>(bytes));
 }
 
 }  // namespace bluefog::shm

@@ -27,6 +27,10 @@ class SharedRegion {
 
   /// Puts memory behind the first `bytes` bytes. @throws TransportError.
   void grow(std::size_t bytes);
+  /// Puts memory behind `bytes` bytes from `begin` on, a page's. @throws TransportError.
+  void back(std::size_t begin, std::size_t bytes);
+  /// Gives the memory behind them back to the system; who writes there puts new memory there.
+  void give_back(std::size_t begin, std::size_t bytes) noexcept;
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }

@@ -13,6 +13,7 @@
 
 #include "bluefog_cpp/base/settings.hpp"
 #include "bluefog_cpp/transport/shm/copy_policy.hpp"
+#include "bluefog_cpp/transport/shm/host_memory.hpp"
 #include "bluefog_cpp/transport/shm/payload_pool.hpp"
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
 #include "bluefog_cpp/transport/shm/share_regions.hpp"
@@ -53,6 +54,11 @@ class ShmTransport final : public Transport {
   /// Writes the head of this rank's region, before peers see it.
   static void initialize(SharedRegion& region, std::size_t local_size, const ShmOptions& options);
 
+  /// Memory for buffers that the ranks of this host reach, beside that of messages.
+  [[nodiscard]] std::shared_ptr<HostMemory> make_buffer_memory() const {
+    return HostMemory::above(peers_, own_);
+  }
+
   /// Rung by peers when something has moved.
   [[nodiscard]] Doorbell& doorbell() noexcept { return head(own_).doorbell; }
 
@@ -70,6 +76,7 @@ class ShmTransport final : public Transport {
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> poll_control() override;
   [[nodiscard]] std::optional<std::string> obituary(int rank) override;
   [[nodiscard]] bool has_died(int rank) override;
+  [[nodiscard]] bool has_left(int rank) override;
   [[nodiscard]] SeenCall last_call(int rank) const override;
   [[nodiscard]] std::string last_seen(int rank) const override;
   void note_call(CallId id, OpKind kind) override;

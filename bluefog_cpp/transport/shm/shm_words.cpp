@@ -82,7 +82,7 @@ std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
 
 std::optional<std::string> ShmTransport::obituary(int rank) {
   const std::size_t index = index_of(rank);
-  if (head(index).status.has_left.load(std::memory_order_seq_cst)) {
+  if (has_left(rank)) {
     states_[index].is_gone = true;
     return fmt::format("that rank has closed its context ({})", last_seen(rank));
   }
@@ -91,6 +91,10 @@ std::optional<std::string> ShmTransport::obituary(int rank) {
     return fmt::format("that rank's process has ended ({})", last_seen(rank));
   }
   return std::nullopt;
+}
+
+bool ShmTransport::has_left(int rank) {
+  return head(index_of(rank)).status.has_left.load(std::memory_order_seq_cst);
 }
 
 bool ShmTransport::has_died(int rank) {

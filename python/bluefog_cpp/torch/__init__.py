@@ -12,6 +12,7 @@ from bluefog_cpp.torch._collectives import (
 from bluefog_cpp.torch._devices import use_device
 from bluefog_cpp.torch._inference import (InferDestinationFromSourceRanks,
                                           InferSourceFromDestinationRanks)
+from bluefog_cpp.torch._memory import shared_zeros
 from bluefog_cpp.torch._optimizers import (
     CommunicationType, DistributedAdaptThenCombineOptimizer, DistributedAdaptWithCombineOptimizer,
     DistributedAllreduceOptimizer, DistributedGradientAllreduceOptimizer,

@@ -38,18 +38,33 @@ def _kind(tensor: torch.Tensor) -> str:
 
 def elements(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where the core can take it, else a copy that it can take. Raises as
-    `check_sendable`."""
+    `check_sendable`, and UnsupportedError where torch captures a CUDA graph of which a call with it cannot
+    be part."""
     check_sendable(tensor)
     if tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
-    if tensor.is_cpu or (tensor.is_cuda and _uses_a_device()):
+    if tensor.is_cuda and _uses_a_device():
+        return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+    _check_no_capture(tensor)
+    if tensor.is_cpu:
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
     return tensor.detach().cpu().contiguous()
 
 
 def on_cpu(source: torch.Tensor) -> torch.Tensor:
     """What `elements` has given, for calls that take it on the CPU alone."""
-    return source if source.is_cpu else source.detach().cpu()
+    if source.is_cpu:
+        return source
+    _check_no_capture(source)
+    return source.detach().cpu()
+
+
+def _check_no_capture(tensor: torch.Tensor) -> None:
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        where = "on the CPU" if tensor.is_cpu else f"on {tensor.device} that goes through the CPU"
+        raise UnsupportedError(
+            "torch captures a CUDA graph, whose launches cannot repeat this call: expected a tensor on the "
+            f"device of use_device, found one {where}")
 
 
 def _uses_a_device() -> bool:

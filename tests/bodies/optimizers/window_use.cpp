@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
 #include <sstream>
+#include <thread>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "tests/bodies/optimizers/window_run.hpp"
@@ -73,6 +76,67 @@ TEST(WindowOptimizers, FinishedRanksAreLeftOut) {
         EXPECT_NEAR(total(context, weight), context.size(), 1e-12);
       }
       ops::barrier(context);
+    }
+  });
+}
+
+TEST(WindowOptimizers, RanksBehindOneThatHasFinishedAreServedInTheSameStep) {
+  on_ranks({.at_least = 3, .at_most = 4}, [](Context& context) {
+    for (const AlgorithmKind kind : {AlgorithmKind::WinPut, AlgorithmKind::PullGet}) {
+      SCOPED_TRACE(name_of(kind));
+      const Point point(own_seed(context));
+      torch::optim::SGD sgd(point.parameters(), kWindowRate);
+      DistributedOptimizerOptions options = full_averaging(context, kind);
+      options.bucket_bytes = 4096;  // the step's first bucket is its only one
+      auto optimizer =
+          std::make_unique<DistributedOptimizer>(context.shared_from_this(), sgd, point, options);
+      const at::Tensor before = point.x().detach().clone();
+      for (int rank = 0; rank < context.size(); ++rank) {
+        if (rank == context.rank() && rank == 0) {
+          optimizer.reset();
+        } else if (rank == context.rank()) {
+          optimizer->zero_grad();
+          optimizer->step();
+        }
+        meet(context);
+      }
+      if (context.rank() == context.size() - 1) {
+        EXPECT_GT((point.x() - before).abs().max().item<double>(), 1e-3);
+      }
+      meet(context);
+    }
+  });
+}
+
+// As in Python, where an optimizer has a context of its own, which ends with it.
+TEST(WindowOptimizers, RanksThatHaveClosedTheirContextAreLeftOut) {
+  on_ranks({.at_least = 2, .at_most = 4}, [](Context& context) {
+    for (const AlgorithmKind kind : kWindowKinds) {
+      SCOPED_TRACE(name_of(kind));
+      auto copy = context.duplicate();
+      const Point point(own_seed(context));
+      torch::optim::SGD sgd(point.parameters(), kWindowRate);
+      auto optimizer =
+          std::make_unique<DistributedOptimizer>(copy, sgd, point, full_averaging(*copy, kind));
+      const auto train_once = [&] {
+        optimizer->zero_grad();
+        optimizer->step();
+      };
+      train_once();
+      meet(context);
+      if (context.rank() == 0) {
+        optimizer.reset();
+        copy->close();
+      }
+      meet(context);
+      if (context.rank() != 0) {
+        for (int step = 0; step < 20; ++step) {
+          EXPECT_NO_THROW(train_once());
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the other one's word comes
+        }
+      }
+      meet(context);
+      optimizer.reset();
     }
   });
 }

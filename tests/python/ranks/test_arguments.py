@@ -84,6 +84,7 @@ TABLE = {
     "set_topology": names(topology=GRAPH, is_weighted=SWITCH),
     "set_machine_topology": names(topology=(None, *GRAPH), is_weighted=SWITCH),
     "set_skip_negotiate_stage": names(value=SWITCH),
+    "shared_zeros": names(size=(-1, HUGE, 1.5, "3", True, None, [2, -1], [2.0], [True], [2**40, 2**40], ONE)),
     "use_device": names(device=(-1, HUGE, 1.5, True, "cpu", "gpu", [0], torch.device("cpu"), ONE)),
     "timeline_start_activity": ACTIVITY, "timeline_context": ACTIVITY,
     "timeline_end_activity": names(tensor_name=TEXT),
@@ -116,7 +117,7 @@ VALID = {
     "tensor": lambda: ONE.clone(), "tensor_name": lambda: "row", "activity_name": lambda: "activity",
     "topology": lambda: topology_util.RingGraph(bf.size()), "value": lambda: True,
     "num_features": lambda: 2, "params": lambda: {"w": ONE.clone()}, "dst_ranks": lambda: [],
-    "src_ranks": lambda: []}
+    "src_ranks": lambda: [], "size": lambda: 3}
 # One weight is refused without the others, before it is looked at closer or after.
 ALSO = {"src_weights": {"self_weight": 0.5}, "dst_weights": {"self_weight": 0.5, "src_weights": {}},
         "neighbor_weights": {"self_weight": 0.5}, "src_ranks": {"dst_ranks": []},

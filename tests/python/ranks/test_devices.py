@@ -63,6 +63,26 @@ def test_the_device_of_the_first_tensor_on_one_is_taken():
     assert context.taken == []
 
 
+def test_calls_that_no_cuda_graph_repeats_are_refused(monkeypatch, rank):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    capturing = [True]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[0])
+    values = torch.full((3,), float(rank))
+    calls = {"neighbor_allreduce": lambda: bf.neighbor_allreduce(values),
+             "allreduce": lambda: bf.allreduce_(values),
+             "broadcast": lambda: bf.broadcast_nonblocking_(values, 0),
+             "allgather": lambda: bf.allgather(values)}
+    for call, make in calls.items():
+        with pytest.raises(bluefog_cpp.UnsupportedError,
+                           match=rf"^rank {rank}, {call}: torch captures a CUDA graph.*found one on the CPU$"):
+            make()
+    bf.barrier()
+    capturing[0] = False
+    assert values.tolist() == [rank] * 3
+    bf.broadcast_(values, 0)
+    assert values.tolist() == [0] * 3
+
+
 def test_errors_carry_the_librarys_code():
     for error in (bluefog_cpp.CudaError, bluefog_cpp.NcclError):
         assert issubclass(error, bluefog_cpp.TransportError) and error("text", 700).code == 700

@@ -31,6 +31,7 @@ CudaStandIn::~CudaStandIn() {
   for (const auto& stream : streams_) {
     push(*stream, nullptr);
   }
+  streams_.clear();  // what they still run may call this
 }
 
 int CudaStandIn::current_device() { return entered_devices.empty() ? -1 : entered_devices.back(); }
@@ -71,6 +72,11 @@ void CudaStandIn::fail_next(const std::string& call, int device, int code) {
   failures_[{call, device}] = code;
 }
 
+void CudaStandIn::let_hosts_order() {
+  const std::scoped_lock lock(mutex_);
+  hosts_order_ = true;
+}
+
 std::map<std::string, int> CudaStandIn::counts() const {
   const std::scoped_lock lock(mutex_);
   return counts_;
@@ -91,6 +97,9 @@ gpu::StreamHandle CudaStandIn::make_stream() {
 void CudaStandIn::free_stream(gpu::StreamHandle handle) {
   check_entered("cuStreamDestroy");
   const std::scoped_lock lock(mutex_);
+  if (captures_.contains(handle)) {
+    spoil(captures_.at(handle).get(), 900, "cuStreamDestroy of a stream that captures");
+  }
   if (live_streams_.erase(handle) == 0) {
     book_.report("cuStreamDestroy of no stream");
   }
@@ -131,8 +140,13 @@ void CudaStandIn::enqueue(gpu::StreamHandle handle, const std::string& what,
                           const std::vector<Access>& accesses, Task task) {
   const std::scoped_lock lock(mutex_);
   Stream& stream = stream_of(handle);
+  if (CaptureUnderWay* const capture = capture_on(handle)) {
+    capture->run(handle, what, accesses, std::move(task));
+    return;
+  }
   const std::uint64_t number = ++stream.enqueued;
   join(stream.clock, hosts_[std::this_thread::get_id()]);
+  join(stream.clock, seen_);
   stream.clock[stream.number] = number;
   book_.enqueue(stream.number, number, stream.clock, accesses, what);
   ++counts_[what];
@@ -146,12 +160,16 @@ gpu::EventHandle CudaStandIn::make_event() {
   check_entered("cuEventCreate");
   const std::scoped_lock lock(mutex_);
   auto* const event = reinterpret_cast<gpu::EventHandle>(next_event_++);
-  events_[event] = nullptr;
+  events_[event] = {};
   return event;
 }
 
 void CudaStandIn::free_event(gpu::EventHandle event) {
   check_entered("cuEventDestroy");
+  if (ipc_.close(event, "cuEventDestroy")) {
+    return;
+  }
+  ipc_.forget(event, "cuEventDestroy");
   const std::scoped_lock lock(mutex_);
   if (events_.erase(event) == 0) {
     book_.report("cuEventDestroy of no event");
@@ -160,16 +178,21 @@ void CudaStandIn::free_event(gpu::EventHandle event) {
 
 void CudaStandIn::record(gpu::EventHandle event, gpu::StreamHandle handle) {
   check_entered("cuEventRecord");
+  event = ipc_.resolve(event, "cuEventRecord");
   const std::scoped_lock lock(mutex_);
   if (!events_.contains(event)) {
     book_.report("cuEventRecord of no event");
     return;
   }
   Stream& stream = stream_of(handle);
+  if (CaptureUnderWay* const capture = capture_on(handle)) {
+    events_[event] = {.capture = captures_.at(handle), .mark = capture->record(handle)};
+    return;
+  }
   auto completion = std::make_shared<Completion>();
   join(stream.clock, hosts_[std::this_thread::get_id()]);
   completion->clock = stream.clock;
-  events_[event] = completion;
+  events_[event] = {.completion = completion};
   push(stream, [completion] {
     const std::scoped_lock inner(completion->mutex);
     completion->happened = true;
@@ -179,35 +202,52 @@ void CudaStandIn::record(gpu::EventHandle event, gpu::StreamHandle handle) {
 
 bool CudaStandIn::has_happened(gpu::EventHandle event) {
   check_entered("cuEventQuery");
+  check_capture_mode("cuEventQuery");
+  event = ipc_.resolve(event, "cuEventQuery");
   const std::scoped_lock lock(mutex_);
   const auto found = events_.find(event);
   if (found == events_.end()) {
     book_.report("cuEventQuery of no event");
     return true;
   }
-  if (!found->second) {
+  if (const auto& capture = found->second.capture) {
+    spoil(capture.get(), 907, "cuEventQuery of an event that was recorded in a capture");
+  }
+  const auto& completion = found->second.completion;
+  if (!completion) {
     return true;  // as CUDA says of one that was never recorded
   }
-  const std::scoped_lock inner(found->second->mutex);
-  if (found->second->happened) {
-    join(hosts_[std::this_thread::get_id()], found->second->clock);
+  const std::scoped_lock inner(completion->mutex);
+  if (completion->happened) {
+    join(hosts_[std::this_thread::get_id()], completion->clock);
+    if (hosts_order_) {
+      join(seen_, completion->clock);
+    }
   }
-  return found->second->happened;
+  return completion->happened;
 }
 
 void CudaStandIn::wait(gpu::StreamHandle handle, gpu::EventHandle event) {
   check_entered("cuStreamWaitEvent");
+  const void* const opened = event;
+  event = ipc_.resolve(event, "cuStreamWaitEvent");
   const std::scoped_lock lock(mutex_);
   const auto found = events_.find(event);
   if (found == events_.end()) {
     book_.report("cuStreamWaitEvent for no event");
     return;
   }
-  const auto completion = found->second;
-  if (!completion) {
+  Stream& stream = stream_of(handle);
+  if (capture_wait(handle, found->second)) {
     return;
   }
-  Stream& stream = stream_of(handle);
+  const auto completion = found->second.completion;
+  if (!completion) {
+    if (opened != event) {
+      book_.report("cuStreamWaitEvent for an event that another process has not recorded");
+    }
+    return;
+  }
   join(stream.clock, completion->clock);
   push(stream, [completion] {
     std::unique_lock inner(completion->mutex);
@@ -216,6 +256,12 @@ void CudaStandIn::wait(gpu::StreamHandle handle, gpu::EventHandle event) {
 }
 
 void CudaStandIn::synchronize(gpu::StreamHandle handle) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (CaptureUnderWay* const capture = capture_on(handle)) {
+      spoil(capture, 900, "cuStreamSynchronize of a stream that captures");
+    }
+  }
   const gpu::EventHandle event = make_event();
   record(event, handle);
   while (!has_happened(event)) {
@@ -226,26 +272,36 @@ void CudaStandIn::synchronize(gpu::StreamHandle handle) {
 
 void* CudaStandIn::allocate(std::size_t bytes) {
   check_entered("cuMemAlloc");
-  return book_.allocate(bytes);
+  check_capture_mode("cuMemAlloc");
+  void* const memory = book_.allocate(bytes);
+  const std::scoped_lock lock(mutex_);
+  blocks_[static_cast<const std::byte*>(memory)] = {.bytes = bytes, .device = current_device()};
+  return memory;
 }
 
 void CudaStandIn::free(void* memory) {
   check_entered("cuMemFree");
+  check_capture_mode("cuMemFree");
+  ipc_.forget(memory, "cuMemFree");
   book_.free(memory);
 }
 
 void* CudaStandIn::allocate_host(std::size_t bytes) {
   check_entered("cuMemHostAlloc");
+  check_capture_mode("cuMemHostAlloc");
   return book_.allocate(bytes);
 }
 
 void CudaStandIn::free_host(void* memory) {
   check_entered("cuMemFreeHost");
+  check_capture_mode("cuMemFreeHost");
   book_.free(memory);
 }
 
 void CudaStandIn::copy(void* to, const void* from, std::size_t bytes, gpu::StreamHandle stream) {
   check_entered("cuMemcpyAsync");
+  from = reached(from, "cuMemcpyAsync");
+  to = const_cast<void*>(reached(to, "cuMemcpyAsync"));
   enqueue(stream, "cuMemcpyAsync",
           {{.memory = from, .bytes = bytes, .writes = false},
            {.memory = to, .bytes = bytes, .writes = true}},
@@ -257,7 +313,7 @@ void CudaStandIn::copy(void* to, const void* from, std::size_t bytes, gpu::Strea
   Task due;
   {
     const std::scoped_lock lock(mutex_);
-    const auto later = later_.find(stream);
+    const auto later = captures_.contains(stream) ? later_.end() : later_.find(stream);
     if (later != later_.end() && --later->second.copies == 0) {
       due = std::move(later->second.task);
       later_.erase(later);
@@ -268,6 +324,13 @@ void CudaStandIn::copy(void* to, const void* from, std::size_t bytes, gpu::Strea
   }
 }
 
+void CudaStandIn::zero(void* memory, std::size_t bytes, gpu::StreamHandle stream) {
+  check_entered("cuMemsetD8Async");
+  memory = const_cast<void*>(reached(memory, "cuMemsetD8Async"));
+  enqueue(stream, "cuMemsetD8Async", {{.memory = memory, .bytes = bytes, .writes = true}},
+          [=] { std::memset(memory, 0, bytes); });
+}
+
 void CudaStandIn::enqueue_after(gpu::StreamHandle stream, int copies, Task task) {
   const std::scoped_lock lock(mutex_);
   later_[stream] = {.copies = copies, .task = std::move(task)};
@@ -275,6 +338,7 @@ void CudaStandIn::enqueue_after(gpu::StreamHandle stream, int copies, Task task)
 
 gpu::FunctionHandle CudaStandIn::load(std::span<const std::byte> /*image*/, const char* name) {
   check_entered("cuModuleGetFunction");
+  check_capture_mode("cuModuleGetFunction");
   const std::scoped_lock lock(mutex_);
   return const_cast<std::string*>(&*functions_.insert(name).first);
 }
@@ -289,6 +353,10 @@ void CudaStandIn::launch(gpu::FunctionHandle function, gpu::Grid grid,
   const std::string name = *static_cast<const std::string*>(function);
   auto sum = std::make_shared<ops::cuda::SumArguments>();
   std::memcpy(sum.get(), argument.data(), sizeof *sum);
+  sum->out = const_cast<void*>(reached(sum->out, name));
+  for (int s = 0; s < sum->operand_count; ++s) {
+    sum->operands[s].data = reached(sum->operands[s].data, name);
+  }
   const auto bytes = static_cast<std::size_t>(sum->count) * sum_element_bytes(name);
   std::vector<Access> accesses{{.memory = sum->out, .bytes = bytes, .writes = true}};
   for (int s = 0; s < sum->operand_count; ++s) {

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "bluefog_cpp/transport/cuda/cuda_api.hpp"
+#include "tests/support/gpu/captured_graph.hpp"
+#include "tests/support/gpu/ipc_book.hpp"
 #include "tests/support/gpu/memory_book.hpp"
 
 namespace bluefog::testing {
@@ -21,8 +23,15 @@ namespace bluefog::testing {
 /// its own, events order streams and nothing else does. All ranks of a test share one.
 ///
 /// Mistakes that a GPU may forgive are written down: memory used outside of its life or its bounds,
-/// by two streams without an order, calls outside of `enter` and `leave`, handles of others.
+/// by two streams without an order, calls outside of `enter` and `leave`, handles of others, memory of
+/// a device that another one does not reach. Ranks are threads of one process, unless each has a
+/// `CudaProcess`.
 /// Kernels are the sums of tests/support/device_sums.hpp.
+///
+/// While a stream captures, what is put on it goes into a graph, whose replays are looked at like
+/// everything else. What spoils a capture on a GPU spoils it here, and is written down: streams of
+/// other captures or none, queries and waits of the host, calls that a thread's mode prohibits,
+/// streams that are not joined at its end.
 class CudaStandIn final : public gpu::CudaApi {
  public:
   /// What an operation of a stream does when its turn comes; true from `stopped` ends a wait.
@@ -41,14 +50,42 @@ class CudaStandIn final : public gpu::CudaApi {
   void record(gpu::EventHandle event, gpu::StreamHandle stream) override;
   bool has_happened(gpu::EventHandle event) override;
   void wait(gpu::StreamHandle stream, gpu::EventHandle event) override;
+  gpu::CaptureInfo capture_of(gpu::StreamHandle stream) override;
+  gpu::CaptureMode exchange_capture_mode(gpu::CaptureMode mode) override;
+  gpu::EventHandle make_shared_event() override;
+  gpu::IpcHandle export_event(gpu::EventHandle event) override { return export_event(event, 0); }
+  gpu::EventHandle open_event(const gpu::IpcHandle& handle) override {
+    return open_event(handle, 0);
+  }
+  gpu::IpcHandle export_memory(void* memory) override { return export_memory(memory, 0); }
+  void* open_memory(const gpu::IpcHandle& handle) override { return open_memory(handle, 0); }
+  void close_memory(void* memory) override;
+  void reach(int device) override;
+  std::uint64_t process() override { return 0; }
   void* allocate(std::size_t bytes) override;
   void free(void* memory) override;
   void* allocate_host(std::size_t bytes) override;
   void free_host(void* memory) override;
   void copy(void* to, const void* from, std::size_t bytes, gpu::StreamHandle stream) override;
+  void zero(void* memory, std::size_t bytes, gpu::StreamHandle stream) override;
   gpu::FunctionHandle load(std::span<const std::byte> image, const char* name) override;
   void launch(gpu::FunctionHandle function, gpu::Grid grid, std::span<const std::byte> argument,
               gpu::StreamHandle stream) override;
+
+  // As the calls without a process, in that one.
+  gpu::IpcHandle export_event(gpu::EventHandle event, std::uint64_t process);
+  gpu::EventHandle open_event(const gpu::IpcHandle& handle, std::uint64_t process);
+  gpu::IpcHandle export_memory(void* memory, std::uint64_t process);
+  void* open_memory(const gpu::IpcHandle& handle, std::uint64_t process);
+
+  /// From now on what is put on the stream, by this thread or others, goes into a graph.
+  void begin_capture(gpu::StreamHandle stream, gpu::CaptureMode mode = gpu::CaptureMode::Global);
+  /// @throws CudaError for a capture that was spoilt, or whose streams are not joined.
+  [[nodiscard]] std::shared_ptr<CapturedGraph> end_capture(gpu::StreamHandle stream);
+  /// Does what was captured, after what is on the stream.
+  void replay(const std::shared_ptr<CapturedGraph>& graph, gpu::StreamHandle stream);
+  /// `object` lasts as long as the graph that the stream's capture makes.
+  void keep_in_graph(gpu::StreamHandle stream, std::shared_ptr<const void> object);
 
   /// Enqueues an operation that touches `accesses`.
   void enqueue(gpu::StreamHandle stream, const std::string& what,
@@ -58,6 +95,10 @@ class CudaStandIn final : public gpu::CudaApi {
   /// Returns when everything on the stream has run; what the calling thread enqueues later, on any
   /// stream, comes after it.
   void synchronize(gpu::StreamHandle stream);
+
+  /// From now on what any host has seen done comes before what any host enqueues later: hosts tell
+  /// each other so by locks that this does not see. Orders that they have by luck count as well.
+  void let_hosts_order();
 
   /// The next call of that name by a thread that has entered `device` fails with that code.
   void fail_next(const std::string& call, int device, int code);
@@ -89,22 +130,54 @@ class CudaStandIn final : public gpu::CudaApi {
     std::jthread thread;
   };
 
+  /// What an event was recorded for last.
+  struct Recorded {
+    std::shared_ptr<Completion> completion{};
+    /// Where it was on a stream that captured.
+    std::shared_ptr<CaptureUnderWay> capture{};
+    std::size_t mark = 0;
+  };
+
+  /// Null where the stream does not capture. @throws CudaError where its capture was spoilt.
+  [[nodiscard]] CaptureUnderWay* capture_on(gpu::StreamHandle handle);
+  /// Whether the wait went into a graph.
+  [[nodiscard]] bool capture_wait(gpu::StreamHandle handle, const Recorded& recorded);
+  void check_capture_mode(const std::string& call);
+  [[noreturn]] void spoil(CaptureUnderWay* capture, int code, const std::string& mistake);
+
   [[nodiscard]] Stream& stream_of(gpu::StreamHandle handle);
   void check_entered(const std::string& call);
+  /// Where `memory`, of a call on the current device, really lies.
+  [[nodiscard]] const void* reached(const void* memory, const std::string& call);
   static void run(Stream& stream);
   static void push(Stream& stream, Task task);
 
   const int devices_;
   MemoryBook book_;
+  IpcBook ipc_{[this](const std::string& mistake) { report(mistake); }};
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::set<const void*> live_streams_;
   std::map<int, Stream*> default_streams_;
-  /// By event: what it was recorded for last.
-  std::map<const void*, std::shared_ptr<Completion>> events_;
+  std::map<const void*, Recorded> events_;
+  /// By stream.
+  std::map<const void*, std::shared_ptr<CaptureUnderWay>> captures_;
+  std::uint64_t captures_begun_ = 0;
   std::uintptr_t next_event_ = 1;
+  std::set<const void*> shared_events_;
+  struct DeviceBlock {
+    std::size_t bytes = 0;
+    int device = 0;
+  };
+  /// Of `allocate`.
+  std::map<const std::byte*, DeviceBlock> blocks_;
+  /// From the one device to the other.
+  std::set<std::pair<int, int>> reached_;
   std::set<std::string> functions_;
   std::map<std::thread::id, Clock> hosts_;
+  bool hosts_order_ = false;
+  /// By all hosts, where they order each other.
+  Clock seen_;
   std::map<std::pair<std::string, int>, int> failures_;
   std::map<std::string, int> counts_;
   struct Later {

@@ -7,7 +7,9 @@
 #include <thread>
 #include <utility>
 
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "bluefog_cpp/transport/thread_bootstrap.hpp"
+#include "tests/support/gpu/cuda_process.hpp"
 
 namespace bluefog::testing {
 
@@ -25,7 +27,7 @@ DeviceRank::DeviceRank(Context& own, std::shared_ptr<CudaStandIn> shared_cuda,
       cuda_(std::move(shared_cuda)),
       nccl_(std::move(shared_nccl)),
       gate_(std::make_shared<Gate>()) {
-  cuda.enter(own.rank());
+  cuda.enter(own.device()->device());
   stream = cuda.make_stream();
 }
 
@@ -43,7 +45,7 @@ BufferView DeviceRank::upload(Values values, gpu::StreamHandle on, std::size_t s
                  std::ranges::copy(from.bytes(), memory);
                });
   view.data = memory;
-  view.device = {.kind = DeviceKind::Cuda, .index = context.rank()};
+  view.device = {.kind = DeviceKind::Cuda, .index = context.device()->device()};
   view.stream = on;
   return view;
 }
@@ -58,6 +60,16 @@ Values DeviceRank::download(const BufferView& view) {
                });
   cuda.synchronize(view.stream);
   return values;
+}
+
+std::shared_ptr<CapturedGraph> DeviceRank::capture(const std::function<void()>& body,
+                                                   gpu::CaptureMode mode) {
+  meet(context);
+  cuda.begin_capture(stream, mode);
+  body();
+  auto graph = cuda.end_capture(stream);
+  meet(context);
+  return graph;
 }
 
 CudaStandIn::Task DeviceRank::shut_gate() {
@@ -83,31 +95,70 @@ void DeviceRank::open() {
   gate_->changed.notify_all();
 }
 
+namespace {
+
+bool is_peer(Reach reach) { return reach == Reach::PeerProcesses || reach == Reach::PeerThreads; }
+
+DeviceWayChoice choice_of(Reach reach) {
+  switch (reach) {
+    case Reach::Nccl:
+      return DeviceWayChoice::Nccl;
+    case Reach::Host:
+      return DeviceWayChoice::Host;
+    default:
+      return DeviceWayChoice::Peer;
+  }
+}
+
+gpu::Libraries libraries_of(Reach reach, int rank, const std::shared_ptr<CudaStandIn>& cuda,
+                            const std::shared_ptr<NcclStandIn>& nccl) {
+  gpu::Libraries libraries{.cuda = cuda};
+  if (reach == Reach::Nccl) {
+    libraries.nccl = nccl;
+  } else if (reach == Reach::PeerProcesses) {
+    libraries.cuda = std::make_shared<CudaProcess>(cuda, static_cast<std::uint64_t>(rank) + 1);
+  }
+  return libraries;
+}
+
+}  // namespace
+
 void on_device_ranks(const DeviceRanks& ranks, const std::function<void(DeviceRank&)>& body) {
   for (const int size : {1, 2, 3, 4, 8}) {
-    for (const Layout layout : ranks.layouts) {
-      if (size < ranks.at_least || size > ranks.at_most) {
+    for (Layout layout : ranks.layouts) {
+      // Copies between devices serve one host: two halves of it stand for two.
+      const bool splits_host = is_peer(ranks.reach) && layout == Layout::TwoHosts;
+      if (size < ranks.at_least || size > ranks.at_most || (splits_host && size % 2 != 0)) {
         continue;
       }
-      const auto cuda = std::make_shared<CudaStandIn>(size);
+      layout = splits_host ? Layout::OneHost : layout;
+      const int share = ranks.ranks_per_device;
+      const auto cuda = std::make_shared<CudaStandIn>((size + share - 1) / share);
+      if (ranks.hosts_order) {
+        cuda->let_hosts_order();
+      }
       const auto nccl = std::make_shared<NcclStandIn>(cuda);
-      const gpu::Libraries libraries{.cuda = cuda, .nccl = ranks.has_nccl ? nccl : nullptr};
       auto bootstraps = make_thread_bootstraps(size);
       std::vector<std::jthread> threads;
       for (auto& bootstrap : bootstraps) {
         threads.emplace_back([&, own = std::move(bootstrap)]() mutable {
           const Ranks options{.settings =
                                   [&](Settings& settings, int /*rank*/) {
-                                    if (!ranks.has_nccl) {
-                                      settings.log_level = LogLevel::Error;  // said each time
+                                    settings.device_way = choice_of(ranks.reach);
+                                    if (splits_host) {
+                                      settings.nodes_per_machine = size / 2;
                                     }
                                     if (ranks.settings) {
                                       ranks.settings(settings);
                                     }
                                   },
-                              .expect_usable = true};
+                              .expect_usable = ranks.expect_usable};
           run_as_rank(std::move(own), options, layout, [&](Context& context) {
-            context.use_device(context.rank(), &libraries);
+            const auto libraries = libraries_of(ranks.reach, context.rank(), cuda, nccl);
+            context.use_device(context.rank() / share, &libraries);
+            if (is_peer(ranks.reach)) {
+              ASSERT_EQ(context.device()->way_of(OpKind::Allreduce), DeviceWay::Peer);
+            }
             DeviceRank rank(context, cuda, nccl);
             body(rank);
           });

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "bluefog_cpp/transport/cuda/device_link.hpp"
 #include "bluefog_cpp/transport/nccl/libraries.hpp"
 #include "tests/support/gpu/nccl_stand_in.hpp"
 #include "tests/support/ranks.hpp"
@@ -21,6 +22,7 @@ class DeviceRank {
   Context& context;
   CudaStandIn& cuda;
   NcclStandIn& nccl;
+  [[nodiscard]] const std::shared_ptr<CudaStandIn>& shared_cuda() const noexcept { return cuda_; }
   /// The user's stream.
   gpu::StreamHandle stream;
 
@@ -30,6 +32,11 @@ class DeviceRank {
   [[nodiscard]] BufferView upload(const Values& values) { return upload(values, stream); }
   /// What a kernel of the user's, on the view's stream and without the host waiting before, reads.
   [[nodiscard]] Values download(const BufferView& view);
+
+  /// What `body` puts on the rank's stream, and on streams that it forks from it. As all ranks, which
+  /// begin and end together: other threads take no memory meanwhile.
+  [[nodiscard]] std::shared_ptr<CapturedGraph> capture(
+      const std::function<void()>& body, gpu::CaptureMode mode = gpu::CaptureMode::Global);
 
   /// Everything that comes later on `on` waits until `open`; at the latest the rank's end opens it.
   void shut(gpu::StreamHandle on);
@@ -46,16 +53,32 @@ class DeviceRank {
   std::shared_ptr<Gate> gate_;
 };
 
+/// How the ranks of a run reach each other's devices.
+enum class Reach {
+  Nccl,
+  /// Copies between devices, as between processes.
+  PeerProcesses,
+  /// Copies between devices in one process.
+  PeerThreads,
+  /// There is no NCCL, and nothing else is wanted.
+  Host,
+};
+
 /// What a run is like.
 struct DeviceRanks {
   int at_least = 1;
   int at_most = 8;
   std::vector<Layout> layouts{Layout::OneHost};
   std::function<void(Settings&)> settings{};
-  /// Without it calls go through the host.
-  bool has_nccl = true;
+  Reach reach = Reach::Nccl;
+  /// How many ranks share a device.
+  int ranks_per_device = 1;
+  /// As `Ranks::expect_usable`.
+  bool expect_usable = true;
   /// Mistakes that the test makes by intention.
   bool expect_mistakes = false;
+  /// `CudaStandIn::let_hosts_order`.
+  bool hosts_order = false;
 };
 
 /// Runs `body` as every rank, threads of this process, for 1, 2, 3, 4 and 8 ranks; a mistake that

@@ -44,7 +44,7 @@ gpu::CommHandle NcclStandIn::init(int size, const gpu::NcclId& id, int rank) {
 }
 
 gpu::CommHandle NcclStandIn::join_clique(const std::shared_ptr<Clique>& clique, int rank) {
-  auto made = std::make_unique<Comm>();
+  auto made = std::make_shared<Comm>();
   Comm* const comm = made.get();
   comm->clique = clique;
   comm->rank = rank;
@@ -72,6 +72,8 @@ NcclStandIn::Comm& NcclStandIn::comm_of(gpu::CommHandle handle) {
 
 void NcclStandIn::destroy(gpu::CommHandle handle) {
   Comm& comm = comm_of(handle);
+  wait_for_graphs(comm);
+  check("ncclCommDestroy");
   {
     const std::scoped_lock lock(comm.clique->mutex);
     if (comm.groups_under_way > 0) {
@@ -84,7 +86,9 @@ void NcclStandIn::destroy(gpu::CommHandle handle) {
 
 void NcclStandIn::abort(gpu::CommHandle handle) {
   check("ncclCommAbort");
-  stop(comm_of(handle));
+  Comm& comm = comm_of(handle);
+  stop(comm);
+  wait_for_graphs(comm);
   const std::scoped_lock lock(mutex_);
   live_.erase(handle);
 }
@@ -93,6 +97,11 @@ void NcclStandIn::stop(Comm& comm) {
   const std::scoped_lock lock(comm.clique->mutex);
   comm.aborted = true;
   comm.clique->changed.notify_all();
+}
+
+void NcclStandIn::wait_for_graphs(Comm& comm) {
+  std::unique_lock lock(comm.clique->mutex);
+  comm.clique->changed.wait(lock, [&] { return comm.captured_groups == 0; });
 }
 
 void NcclStandIn::revoke(gpu::CommHandle handle) {
@@ -160,12 +169,29 @@ void NcclStandIn::group_end() {
   for (const Part& part : group.parts) {
     accesses.push_back({.memory = part.data, .bytes = part.bytes, .writes = !part.sends});
   }
-  {
-    const std::scoped_lock lock(group.comm->clique->mutex);
-    ++group.comm->groups_under_way;
+  Comm* const comm = group.comm;
+  const auto count_one = [comm](int Comm::* which, int change) {
+    const std::scoped_lock lock(comm->clique->mutex);
+    comm->*which += change;
+    comm->clique->changed.notify_all();
+  };
+  if (cuda_->capture_of(group.stream).status == gpu::CaptureStatus::None) {
+    count_one(&Comm::groups_under_way, 1);
+    cuda_->enqueue(group.stream, "nccl group", accesses,
+                   [this, comm, parts = group.parts] { run(*comm, parts); });
+    return;
   }
   cuda_->enqueue(group.stream, "nccl group", accesses,
-                 [this, comm = group.comm, parts = group.parts] { run(*comm, parts); });
+                 [this, comm, count_one, parts = group.parts] {
+                   count_one(&Comm::groups_under_way, 1);
+                   run(*comm, parts);
+                 });
+  count_one(&Comm::captured_groups, 1);
+  cuda_->keep_in_graph(group.stream,
+                       std::shared_ptr<const void>(
+                           comm, [comm = comm->shared_from_this(), count_one](const void* /*comm*/) {
+                             count_one(&Comm::captured_groups, -1);
+                           }));
 }
 
 void NcclStandIn::add(const Part& part, gpu::CommHandle handle, gpu::StreamHandle stream,

@@ -20,7 +20,8 @@ namespace bluefog::testing {
 /// NCCL without a GPU, over the streams of a CudaStandIn: a group is one operation of its stream,
 /// which ends when all of its sends and receives have met their other ends. What NCCL leaves
 /// undefined is written down as a mistake: sizes that differ, sends outside of a group, groups that
-/// stay open, communicators that are destroyed while in use.
+/// stay open, communicators that are destroyed while in use. As NCCL's, a communicator neither ends
+/// nor is aborted to the end before all CUDA graphs with its groups have.
 class NcclStandIn final : public gpu::NcclApi {
  public:
   explicit NcclStandIn(std::shared_ptr<CudaStandIn> cuda) : cuda_(std::move(cuda)) {}
@@ -60,12 +61,14 @@ class NcclStandIn final : public gpu::NcclApi {
     /// By sender and receiver, in the order in which their streams have come to them.
     std::map<std::pair<int, int>, std::deque<Message*>> under_way;
   };
-  struct Comm {
+  struct Comm : std::enable_shared_from_this<Comm> {
     std::shared_ptr<Clique> clique;
     int rank = 0;
     /// Under the clique's mutex.
     bool aborted = false;
     int groups_under_way = 0;
+    /// CUDA graphs' groups.
+    int captured_groups = 0;
     std::optional<std::string> error;
   };
   struct Part {
@@ -88,6 +91,7 @@ class NcclStandIn final : public gpu::NcclApi {
   Comm& comm_of(gpu::CommHandle handle);
   /// Ends what is under way.
   void stop(Comm& comm);
+  static void wait_for_graphs(Comm& comm);
   /// Returns when all of its ranks have come.
   gpu::CommHandle join_clique(const std::shared_ptr<Clique>& clique, int rank);
 
@@ -96,7 +100,7 @@ class NcclStandIn final : public gpu::NcclApi {
   std::mutex mutex_;
   std::map<gpu::NcclId, std::shared_ptr<Clique>> cliques_;
   /// Never freed before the end: what still runs may look at them.
-  std::vector<std::unique_ptr<Comm>> comms_;
+  std::vector<std::shared_ptr<Comm>> comms_;
   std::map<const void*, Comm*> live_;
   int ids_ = 0;
 };

@@ -1,11 +1,16 @@
 #include "bluefog_cpp/transport/shm/host_memory.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/thread_bootstrap.hpp"
 
 namespace bluefog::shm {
@@ -31,6 +36,88 @@ TEST(HostMemory, GivesBlocksOutAgain) {
   EXPECT_EQ(memory->allocate(16'384), a);
   memory->release(12'345);  // never given out: ignored
   EXPECT_GT(memory->allocate(1), c);
+}
+
+TEST(HostMemory, KeepsWhatWasRetired) {
+  const auto bootstraps = make_thread_bootstraps(1);
+  const std::shared_ptr<HostMemory> memory =
+      HostMemory::connect(*bootstraps.front(), {std::string("host")}, Deadline::never());
+  auto first = HostMemory::allocate_zeros(memory, 10'000);
+  const auto place = memory->place_of(first.get(), 10'000);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(memory->place_of(first.get() + 9'999, 1), *place + 9'999);
+  first.get()[0] = std::byte{1};
+  first.reset();
+  first = HostMemory::allocate_zeros(memory, 10'000);
+  EXPECT_EQ(memory->place_of(first.get(), 1), place) << "what was freed is given out again";
+  EXPECT_EQ(first.get()[0], std::byte{0});
+  memory->retire(*place + 5'000);
+  first.reset();
+  EXPECT_NE(memory->allocate(10'000), *place);
+  const std::byte elsewhere{};
+  EXPECT_FALSE(memory->place_of(&elsewhere, 1));
+  EXPECT_FALSE(memory->place_of(memory->base_of(0), memory->reach() + 1));
+}
+
+TEST(HostMemory, GivesMemoryBackToTheSystem) {
+  const auto region = SharedRegion::create(8192);
+  std::vector<Peer> peers;
+  peers.push_back({.rank = 0, .region = region});
+  const auto memory = HostMemory::above(peers, 0);
+  const auto resident = [&] {
+    struct stat status {};
+    EXPECT_EQ(::fstat(region->fd(), &status), 0);
+    return status.st_blocks * 512;
+  };
+  constexpr std::size_t kBytes = std::size_t{4} << 20U;
+  const auto before = resident();
+  auto block = HostMemory::allocate_zeros(memory, kBytes);
+  EXPECT_GE(resident() - before, static_cast<std::int64_t>(kBytes));
+  block.reset();
+  EXPECT_EQ(resident(), before);
+  block = HostMemory::allocate_zeros(memory, kBytes);  // the same addresses, with new memory
+  EXPECT_GE(resident() - before, static_cast<std::int64_t>(kBytes));
+  memory->retire(*memory->place_of(block.get(), 1));
+  EXPECT_GE(resident() - before, static_cast<std::int64_t>(kBytes));
+  block.reset();
+  EXPECT_EQ(resident(), before);
+}
+
+// Both have the same memory, and the fork has a copy of the book on it.
+TEST(HostMemory, AForkGivesNothingBackAndGetsNothing) {
+  const auto region = SharedRegion::create(8192);
+  std::vector<Peer> peers;
+  peers.push_back({.rank = 0, .region = region});
+  const auto memory = HostMemory::above(peers, 0);
+  auto block = HostMemory::allocate_zeros(memory, 10'000);
+  block.get()[9'999] = std::byte{7};
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    memory->retire(*memory->place_of(block.get(), 1));
+    block.reset();
+    try {
+      (void)HostMemory::allocate_zeros(memory, 10'000);
+    } catch (const StateError&) {
+      ::_exit(0);
+    }
+    ::_exit(1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(block.get()[9'999], std::byte{7});
+}
+
+TEST(HostMemory, LiesAboveWhatRegionsHoldAlready) {
+  const auto region = SharedRegion::create(8192);
+  std::vector<Peer> peers;
+  peers.push_back({.rank = 3, .region = region});
+  const auto memory = HostMemory::above(peers, 0);
+  EXPECT_TRUE(memory->reaches(3));
+  EXPECT_EQ(memory->allocate(1), region->reserved() / 2);
+  region->grow(16'384);
+  memory->base_of(3)[memory->allocate(5000) + 4999] = std::byte{1};
 }
 
 }  // namespace

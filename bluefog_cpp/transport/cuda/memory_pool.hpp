@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/transport/cuda/handles.hpp"
+
+namespace bluefog::gpu {
+
+class MemoryPool;
+
+/// Where a pool's memory is.
+enum class MemoryKind : std::uint8_t {
+  Device,
+  /// Memory of the host that is locked to its pages.
+  Host,
+};
+
+/// Memory that goes back to its pool. The pool hands it on once all events that were noted have
+/// happened.
+class MemoryBlock {
+ public:
+  MemoryBlock() = default;
+  MemoryBlock(MemoryBlock&& other) noexcept
+      : pool_(std::move(other.pool_)),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        uses_(std::move(other.uses_)) {}
+  MemoryBlock& operator=(MemoryBlock&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(uses_, other.uses_);
+    return *this;
+  }
+  ~MemoryBlock();
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  /// The device uses the memory until then.
+  void note_use(std::shared_ptr<const Event> event) { uses_.push_back(std::move(event)); }
+  /// What the device does with the memory is not known any more: it is never used again.
+  void lose() noexcept { pool_.reset(); }
+
+ private:
+  friend class MemoryPool;
+  MemoryBlock(std::shared_ptr<MemoryPool> pool, std::byte* data, std::size_t bytes)
+      : pool_(std::move(pool)), data_(data), bytes_(bytes) {}
+
+  std::shared_ptr<MemoryPool> pool_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::vector<std::shared_ptr<const Event>> uses_;
+};
+
+/// Memory of one kind for one device, used again. Thread-safe.
+class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
+ public:
+  MemoryPool(std::shared_ptr<CudaApi> cuda, int device, MemoryKind kind)
+      : cuda_(std::move(cuda)), device_(device), kind_(kind) {}
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+  ~MemoryPool();
+
+  /// At least `bytes` bytes; none for 0. The device has been entered. @throws CudaError.
+  [[nodiscard]] MemoryBlock take(std::size_t bytes);
+
+ private:
+  friend class MemoryBlock;
+  struct Idle {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    std::vector<std::shared_ptr<const Event>> uses{};
+  };
+
+  void give_back(Idle block);
+  [[nodiscard]] bool is_free(const Idle& block);
+  [[nodiscard]] std::byte* allocate(std::size_t bytes);
+  [[nodiscard]] std::byte* allocate_now(std::size_t bytes);
+  void free_idle();
+
+  std::shared_ptr<CudaApi> cuda_;
+  int device_;
+  MemoryKind kind_;
+  std::mutex mutex_;
+  std::vector<Idle> idle_;
+};
+
+}  // namespace bluefog::gpu

@@ -1,0 +1,79 @@
+#include "bluefog_cpp/transport/nccl/device_work.hpp"
+
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/cuda/rank_problems.hpp"
+#include "bluefog_cpp/transport/engine.hpp"
+
+namespace bluefog {
+namespace {
+
+constexpr std::chrono::microseconds kQueryPeriod{50};
+
+}  // namespace
+
+void DeviceWork::throw_if_cut_short() const {
+  if (call_->is_cut_short()) {
+    std::rethrow_exception(channel_->failure());
+  }
+}
+
+void DeviceWork::run() {
+  try {
+    engine_->run(*call_);
+  } catch (...) {
+    call_->leave_capture();
+    throw;
+  }
+}
+
+void DeviceWork::wait_in_capture() {
+  engine_->run_exclusively([this] { call_->finish_capture(); });
+  call_->order_streams();
+}
+
+void DeviceWork::wait() {
+  call_->check_capture();
+  if (call_->is_captured()) {
+    wait_in_capture();
+    return;
+  }
+  call_->note_waiter();
+  try {
+    engine_->wait(*call_);
+  } catch (...) {
+    const auto also =
+        problem_of([this] { call_->order_streams(); });  // its payload may be read yet
+    throw;
+  }
+  throw_if_cut_short();
+  call_->order_streams();
+}
+
+void DeviceWork::synchronize() {
+  if (call_->is_captured()) {
+    throw StateError(call_->describe() +
+                     ": it was captured in a CUDA graph: nothing of it runs before the graph is "
+                     "launched. Expected `wait` in the capture, and after launches a wait for "
+                     "their stream");
+  }
+  wait();
+  while (true) {
+    {
+      const gpu::DeviceScope scope = channel_->enter();
+      if (channel_->cuda().has_happened(call_->done())) {
+        break;
+      }
+    }
+    engine_->check_interrupt();
+    std::this_thread::sleep_for(kQueryPeriod);
+  }
+  throw_if_cut_short();
+}
+
+bool DeviceWork::done() const noexcept { return Engine::is_done(*call_); }
+
+}  // namespace bluefog

@@ -1,0 +1,54 @@
+"""Tensors in memory that the ranks of a host share."""
+
+import math
+import operator
+from typing import Any, List, Optional, Sequence, Union
+
+import torch
+
+from bluefog_cpp._arguments import checked, shown
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument
+from bluefog_cpp.torch._runtime import current
+
+MOST_ELEMENTS = 2**59
+
+
+def shared_zeros(size: Union[int, Sequence[int]], dtype: Optional[torch.dtype] = None) -> torch.Tensor:
+    """Zeros on the CPU in memory that the other ranks of this host reach, else as `torch.zeros`.
+
+    `allreduce_` of such tensors, of 128 KiB or more and on all ranks, and `neighbor_allreduce_` of two
+    ranks copy nothing on its way: each rank forms its share of all results where they lie. Not
+    collective; each rank makes its own. A fork of the process shares the memory: what one writes the
+    other one sees. The system's memory is taken at once. As torch.from_blob's, the tensor cannot grow
+    (`resize_`).
+
+    size: one number, or one for each dimension. dtype: default: torch's default dtype.
+    Raises InvalidArgument, ArgumentTypeError; TransportError beyond 32 GiB a rank, or what the system
+    admits.
+    """
+    runtime = current()
+    shape = checked("shared_zeros", "size", _shape, size)
+    checked("shared_zeros", "dtype", _dtype, dtype)
+    return core.shared_zeros(runtime.context, shape, torch.empty(0, dtype=dtype))
+
+
+def _shape(size: Any) -> List[int]:
+    expected = "expected a whole number from 0, or a list of such"
+    try:
+        if isinstance(size, (bool, torch.Tensor)):
+            raise TypeError
+        numbers = [size] if hasattr(size, "__index__") else list(size)
+        shape = [operator.index(number) for number in numbers if not isinstance(number, bool)]
+        if len(shape) < len(numbers):
+            raise TypeError
+    except TypeError:
+        raise ArgumentTypeError(f"{expected}, found {shown(size)}") from None
+    if any(number < 0 for number in shape) or math.prod(shape) > MOST_ELEMENTS:
+        raise InvalidArgument(f"{expected}, at most 2**59 elements, found {shown(size)}")
+    return shape
+
+
+def _dtype(dtype: Any) -> None:
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise ArgumentTypeError(f"expected a torch.dtype or None, found {shown(dtype)}")

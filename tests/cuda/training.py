@@ -1,0 +1,91 @@
+"""Trainings on a GPU give the bits of the same trainings on the CPU: one rank's part.
+
+    bfrun -np 4 python tests/cuda/training.py
+
+The model is made of products and differences of single elements, and its step sizes are powers of two:
+a GPU and the CPU round those alike. Where ranks do not wait for each other they step by turns, so that
+what each reads is known. The last line is a JSON object: by algorithm, how many elements differ, on any
+rank. Exit code 1 where one does.
+"""
+
+import argparse
+import json
+import sys
+
+import torch
+
+import bluefog_cpp.torch as bf
+
+STEPS = 6
+IN_TURNS = ("win_put", "pull_get", "async_push_sum")
+ALGORITHMS = ("gradient_allreduce", "adapt_then_combine", "adapt_with_combine", "gossip_pga", "local_sgd",
+              *IN_TURNS)
+
+
+def numbers(count, first):
+    """The same for the same arguments, none of which is a short fraction."""
+    return torch.arange(first, first + count, dtype=torch.float32).mul(0.7).sin()
+
+
+class Model(torch.nn.Module):
+    """Layers of one parameter each, of which only the last is not always used."""
+
+    SIZES = (1000, 30, 5, 700)
+
+    def __init__(self, seed):
+        super().__init__()
+        self.layers = torch.nn.ParameterList(
+            [torch.nn.Parameter(numbers(size, seed + 10 * place)) for place, size in enumerate(self.SIZES)])
+
+    def loss(self, inputs, uses_last):
+        terms = [(layer * x - 0.5).square().sum() for layer, x in zip(self.layers, inputs)]
+        return sum(terms if uses_last else terms[:-1])
+
+
+def trained(algorithm, device):
+    """This rank's parameters in the end, on the CPU."""
+    rank = bf.rank()
+    model = Model(100 * rank).to(device)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.0625, momentum=0.5, foreach=False)
+    optimizer = bf.DecentralizedOptimizer(sgd, model, algorithm, bucket_bytes=2048, global_period_rounds=2)
+
+    def step(number):
+        inputs = [numbers(size, 1000 * number + rank).to(device) for size in model.SIZES]
+        optimizer.zero_grad()
+        model.loss(inputs, algorithm != "gradient_allreduce" or number % 2 == 0 or rank > 0).backward()
+        optimizer.step()
+
+    for number in range(STEPS):
+        for turn in range(bf.size()) if algorithm in IN_TURNS else (rank,):
+            if turn == rank:
+                step(number)
+            if algorithm in IN_TURNS:
+                bf.barrier()
+    optimizer.finish()
+    return [layer.detach().cpu().clone() for layer in model.layers]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
+                        help="cpu compares the CPU with itself: what this script says without a GPU")
+    device = torch.device(parser.parse_args().device)
+    bf.init()
+    if device.type == "cuda":
+        torch.cuda.set_device(bf.local_rank() % torch.cuda.device_count())
+        bf.use_device()
+        device = torch.device("cuda", torch.cuda.current_device())
+    different = {}
+    for algorithm in ALGORITHMS:
+        expected = trained(algorithm, torch.device("cpu"))
+        found = trained(algorithm, device)
+        count = sum(int((a != b).sum()) for a, b in zip(found, expected))
+        different[algorithm] = int(bf.allreduce(torch.tensor([float(count)]), average=False))
+    if bf.rank() == 0:
+        print(json.dumps({"different": different}), flush=True)
+    bf.shutdown()
+    return 1 if any(different.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+
+#include "tests/support/gpu/cuda_stand_in.hpp"
+
+namespace bluefog::testing {
+
+struct TorchPlace;
+
+/// torch's CUDA device `index` without a GPU: while this lives, tensors of that device lie in the
+/// stand-in's memory, and what torch does with them are operations of one of its streams, carried
+/// out by torch's functions for the CPU. So the stand-in finds what calls and torch do to the same
+/// memory without an order.
+///
+/// The host waits for each operation, which torch's own would not, but knows nothing of it: to the
+/// stand-in it is ordered by events alone. Where torch's own would wait, this waits as well.
+///
+/// For programs that are linked with torch's part for the CPU alone. One for each index at a time.
+class TorchDevice {
+ public:
+  /// @param stream torch's current one on that device, in all threads. The calling thread's current
+  ///   device becomes this one.
+  TorchDevice(std::shared_ptr<CudaStandIn> cuda, int index, gpu::StreamHandle stream);
+  TorchDevice(const TorchDevice&) = delete;
+  TorchDevice& operator=(const TorchDevice&) = delete;
+  ~TorchDevice();
+
+  /// Makes `stream` torch's current one, after what is on the one before; while nobody uses it.
+  void change_stream(gpu::StreamHandle stream);
+
+  /// How often torch's own would have had the host wait for the device.
+  [[nodiscard]] int host_waits() const;
+
+ private:
+  std::shared_ptr<TorchPlace> place_;
+};
+
+}  // namespace bluefog::testing
