@@ -1,6 +1,7 @@
 // What calls on a GPU cost: the sum kernel's bandwidth beside a copy on the same device, and how long
 // a host takes to launch a small neighbor_allreduce beside ncclAllReduce on the same communicator's
-// library. One JSON object; run under bfrun for several ranks.
+// library, and a step of several beside a CUDA graph of the same. One JSON object; run under bfrun for
+// several ranks.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "benchmarks/driver_graph.hpp"
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/cuda/shared_object.hpp"
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"
@@ -33,6 +35,8 @@ constexpr unsigned kMostBlocks = 8192;
 /// Fields of nccl.h: float32, and a sum.
 constexpr int kNcclFloat32 = 7;
 constexpr int kNcclSum = 0;
+/// Of a step whose launch is measured.
+constexpr int kStepCalls = 10;
 
 struct Options {
   int device = -1;
@@ -195,8 +199,9 @@ nlohmann::json measure_launches(Context& context, Bench& bench, const Options& o
                           .owner = {}};
   const auto plan = std::make_shared<const NeighborPlan>(
       topology::exponential(context.size()).plan_for(context.rank()));
-  const bool is_nccl = context.device()->way_of(OpKind::NeighborAllreduce) == DeviceWay::Nccl;
-  nlohmann::json result{{"way", is_nccl ? "nccl" : "host"},
+  const DeviceWay way = context.device()->way_of(OpKind::NeighborAllreduce);
+  const bool is_nccl = way == DeviceWay::Nccl;
+  nlohmann::json result{{"way", is_nccl ? "nccl" : way == DeviceWay::Peer ? "peer" : "host"},
                         {"ranks", context.size()},
                         {"bytes", buffer.bytes()},
                         {"neighbor_allreduce_seconds",
@@ -211,6 +216,20 @@ nlohmann::json measure_launches(Context& context, Bench& bench, const Options& o
     result["nccl_all_reduce_seconds"] = seconds;
     result["ratio_to_nccl_all_reduce"] =
         result["neighbor_allreduce_seconds"].get<double>() / seconds;
+    const auto step = [&] {
+      for (int i = 0; i < kStepCalls; ++i) {
+        ops::neighbor_allreduce(context, buffer, plan);
+      }
+    };
+    result["step_calls"] = kStepCalls;
+    result["step_seconds"] = launch_seconds(context, bench, options.launches, step);
+    bench.synchronize();
+    ops::barrier(context);
+    DriverGraph graph(bench.stream(), step);
+    result["captured_step_seconds"] = launch_seconds(
+        context, bench, options.launches, [&] { graph.launch(bench.stream()); });
+    bench.synchronize();
+    ops::barrier(context);  // the graph ends when all have launched it
   }
   return result;
 }

@@ -27,11 +27,6 @@ class Attempts:
             self._not_run.append({**what, "not_run": error.last_words})
             return []
 
-    def note_failed_sides(self, records):
-        """Sides that failed in a job whose others went on: the command ends as after a failed job."""
-        if any(record.get("failed") for record in records):
-            self.code = self.code or 1
-
     @contextlib.contextmanager
     def until_interrupted(self):
         """Ctrl-C ends the block, not the command."""

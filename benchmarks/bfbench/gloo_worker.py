@@ -6,8 +6,10 @@ Prints one JSON object per line on rank 0, as operations_benchmark does.
 """
 
 import argparse
+import contextlib
 import itertools
 import json
+import pathlib
 
 import torch
 import torch.distributed as dist
@@ -18,6 +20,7 @@ from bfbench.rounds import figures_of, join_ranks, take_turns
 ROTATED_BYTES = 64 << 20
 MOST_BUFFERS = 16
 BOUND = ", threads bound"
+TOO_LARGE = "its memory at {} bytes, beside that of the operations before it, is more than is free"
 
 
 def parse_arguments():
@@ -40,9 +43,12 @@ def exponential_neighbours(rank, size):
 class NeighbourAverage:
     def __init__(self, rank, size, like):
         self.destinations, self.sources = exponential_neighbours(rank, size)
-        self.received = [torch.empty_like(like) for _ in self.sources]
+        self.like = like
+        self.received = []
 
     def __call__(self, buffer):
+        if not self.received:
+            self.received = [torch.empty_like(self.like) for _ in self.sources]
         calls = [(dist.irecv, r, source) for r, source in zip(self.received, self.sources)]
         calls += [(dist.isend, buffer, destination) for destination in self.destinations]
         if buffer.is_cuda:  # one group, or each would wait for the one before
@@ -64,19 +70,43 @@ def limit(rank, size, hosts, like):
     return "memcpy", "memcpy", 1.0, torch.empty_like(like).copy_
 
 
+def available_bytes():
+    """Memory of this machine that is free or can be; of what it does not tell, plenty."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    return 2**62
+
+
 def contestants(rank, size, hosts, like):
-    """(peer, op, bus factor, call) of each; the last one is the limit."""
+    """(peer, op, bus factor, call) of each that all ranks' memory suffices for, the last one the limit; and
+    (peer, op) of the others."""
+    # What is left may be needed by others.
+    budget = torch.tensor(0.8 * available_bytes() / (size // hosts), dtype=torch.float64)
+    dist.broadcast(budget, 0)
     average = NeighbourAverage(rank, size, like)
-    return [
-        ("gloo", "allreduce", 2 * (size - 1) / size, dist.all_reduce),
-        ("gloo", "isend/irecv and average (exponential)", len(average.sources), average),
-        limit(rank, size, hosts, like),
-    ]
+    # With what a call takes beside the buffers: gloo's all-reduce has room of its own.
+    wanted = [(1, ("gloo", "allreduce", 2 * (size - 1) / size, dist.all_reduce)),
+              (len(average.sources),
+               ("gloo", "isend/irecv and average (exponential)", len(average.sources), average))]
+    used = like.nbytes * (many_of(like.nbytes) + 1)
+    found, too_large = [], []
+    for more, contestant in wanted:
+        if used + more * like.nbytes <= budget:
+            used += more * like.nbytes
+            found.append(contestant)
+        else:
+            too_large.append(contestant[:2])
+    return found + [limit(rank, size, hosts, like)] if found else [], too_large
+
+
+def many_of(nbytes):
+    return max(1, min(MOST_BUFFERS, ROTATED_BYTES // max(nbytes, 1)))
 
 
 def rewritten(like):
     """A function that gives one of several buffers, rewritten: no cache holds what a call finds."""
-    many = max(1, min(MOST_BUFFERS, ROTATED_BYTES // max(like.nbytes, 1)))
+    many = many_of(like.nbytes)
     buffers = [torch.empty_like(like) for _ in range(many)]
     turns = itertools.count()
 
@@ -91,16 +121,21 @@ def main():
     rank, size = join_ranks(args.store, args.bound)
     dtype = getattr(torch, args.dtype)
     for wanted in map(int, args.sizes.split(",")):
-        like = torch.empty(-(-wanted // dtype.itemsize), dtype=dtype)
-        calls = contestants(rank, size, args.hosts, like)
+        like = torch.empty(1, dtype=dtype).expand(-(-wanted // dtype.itemsize))  # without memory
+        calls, too_large = contestants(rank, size, args.hosts, like)
+        how = BOUND if args.bound else ""
+        for peer, op in too_large if rank == 0 else []:
+            print(json.dumps({"peer": peer, "op": op + how, "ranks": size, "dtype": args.dtype,
+                              "bytes": like.nbytes, "not_run": TOO_LARGE.format(like.nbytes)}), flush=True)
+        if not calls:
+            continue
         times = take_turns([call for *_, call in calls], args.seconds, rewritten(like))
         found = [figures_of(values, like.nbytes, factor)
                  for values, (_, _, factor, _) in zip(times, calls)]
         if rank == 0:
             for (peer, op, _, _), figures in zip(calls, found):
-                how = BOUND if args.bound and peer == "gloo" else ""
                 print(json.dumps({
-                    "peer": peer, "op": op + how, "ranks": size, "hosts": args.hosts,
+                    "peer": peer, "op": op + (how if peer == "gloo" else ""), "ranks": size, "hosts": args.hosts,
                     "device": "cpu", "dtype": args.dtype, "bytes": like.nbytes, **figures,
                     "limit_ratio": figures["median_us"] / found[-1]["median_us"]}), flush=True)
     dist.destroy_process_group()

@@ -96,9 +96,6 @@ class Launcher:
         return self.run(ranks, self.operations, *self.operations_words, "--json", "--sizes",
                         ",".join(map(str, sizes)), "--dtype", dtype, "--seconds", seconds)
 
-    def train(self, ranks, *options):
-        return self.worker("train_worker", ranks, *options)
-
     def gloo(self, ranks, sizes, dtype, seconds, *flags):
         return self.worker("gloo_worker", ranks, "--sizes", ",".join(map(str, sizes)), "--dtype",
                            dtype, "--seconds", seconds, "--hosts", self.hosts, *flags)

@@ -49,7 +49,7 @@ def merge_not_run(starts):
     """What did not run, each with its reason once for all sizes and starts."""
     found = {}
     for record in (record for start in starts for record in start if "not_run" in record):
-        reason = {name: value for name, value in record.items() if name not in ("bytes", "failed")}
+        reason = {name: value for name, value in record.items() if name != "bytes"}
         found.setdefault(tuple(reason.items()), reason)
     return list(found.values())
 
@@ -125,8 +125,8 @@ def with_link_as_limit(records):
 
 TRAIN_KEY = ("peer", "algorithm", "model", "ranks", "batch_size", "image_size")
 # What records of training have, each where it was measured.
-TRAIN_FIGURES = ("img_per_sec", "share_of_none", "share_of_ddp", "epoch_sec", "peak_mib", "loss",
-                 "accuracy")
+TRAIN_FIGURES = ("img_per_sec", "share_of_none", "share_of_ddp", "page_faults_per_step", "epoch_sec",
+                 "peak_mib", "loss", "accuracy")
 
 
 # Of training on hosts (bfbench scale).

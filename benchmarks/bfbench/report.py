@@ -155,7 +155,7 @@ def charts(records):
 
 
 TRAIN_COLUMNS = ("peer", "algorithm", "img/sec", "of none", "of DDP", "p50 ms", "p75 ms", "p90 ms",
-                 "p95 ms")
+                 "p95 ms", "page faults")
 
 
 def train_groups(records):
@@ -172,7 +172,8 @@ def train_row(record):
         return f"{record[name]:.3f}" if name in record else ""
     return (record["peer"], record["algorithm"], f"{record['img_per_sec']:.1f}",
             share("share_of_none"), share("share_of_ddp"),
-            *(f"{seconds * 1e3:.1f}" for seconds in record["sec_per_iter"].values()))
+            *(f"{seconds * 1e3:.1f}" for seconds in record["sec_per_iter"].values()),
+            f"{record['page_faults_per_step']:.0f}")
 
 
 def train_tables(records):

@@ -1,7 +1,9 @@
 """bfbench train: images per second of training a model, by algorithm, beside torch DDP and Decent-DP."""
 
+import contextlib
 import functools
 import importlib.util
+import os
 import sys
 
 from rich.console import Console
@@ -12,10 +14,14 @@ from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
 from bfbench.records import count_text, merge_not_run, merge_train_starts
+from bfbench.turns import Side
 from bfbench.versions import versions
 
 MODELS = ("cnn", "vit", "resnet18", "resnet50", "resnet101", "resnext50_32x4d", "resnext101_32x8d")
 ALGORITHMS = ("none", "ddp", "decent_dp", "gradient_allreduce", "atc", "awc", "hierarchical")
+PEERS = ("ddp", "decent_dp")
+# What bfrun sets for ranks, and torchrun does not.
+MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 DDP_FLAGS = {
     "--no-gradient-as-bucket-view": "DDP: gradients are copied into its buckets",
     "--static-graph": "DDP: the graph of the loss never changes",
@@ -47,9 +53,9 @@ def add_arguments(parser):
     add_output(parser, starts=3)
 
 
-def options_of_worker(args, model, algorithms):
-    words = ["--model", model, "--algorithms", ",".join(algorithms)]
-    for name in ("threads", "batch_size", "image_size", "classes", "rounds", "steps", "bucket_mb"):
+def options_of_worker(args, model, algorithm):
+    words = ["--model", model, "--algorithm", algorithm]
+    for name in ("threads", "batch_size", "image_size", "classes", "steps", "bucket_mb"):
         words += [f"--{name.replace('_', '-')}", getattr(args, name)]
     return words + [flag for flag in DDP_FLAGS if getattr(args, flag[2:].replace("-", "_"))]
 
@@ -67,6 +73,39 @@ def refused(algorithm):
     return ""
 
 
+def start_side(args, launcher, ranks, model, algorithm):
+    """A job that trains; peers have the C library's memory settings, as where torchrun starts them."""
+    unset = [word for name in MALLOC_VARIABLES if name not in os.environ for word in ("-u", name)]
+    prefix = ["env", *unset] if algorithm in PEERS else []
+    return Side(launcher, ranks, "train_worker", *options_of_worker(args, model, algorithm),
+                prefix=prefix)
+
+
+def one_start(args, launcher, attempts, ranks, model, algorithms):
+    """The records of jobs that live at the same time and take turns."""
+    records, sides = [], {}
+
+    def attempt(name, job, *words):
+        return attempts.make({"op": model, "algorithm": name, "ranks": ranks}, job, *words)
+
+    with contextlib.ExitStack() as jobs:
+        for name in algorithms:
+            side = attempt(name, start_side, args, launcher, ranks, model, name)
+            if side:
+                jobs.enter_context(side)
+                if "not_run" in side.first:
+                    records.append(side.first)
+                else:
+                    sides[name] = side
+        for turn in range(args.rounds):
+            names = list(sides)
+            for name in names[turn % len(names):] + names[:turn % len(names)] if names else []:
+                if not attempt(name, sides[name].tell, "turn"):
+                    del sides[name]
+        return records + [record for name, side in sides.items()
+                          if (record := attempt(name, side.tell, "end"))]
+
+
 def measure(args, launcher, attempts):
     starts = []
     runnable = [name for name in args.algorithms if not refused(name)]
@@ -80,10 +119,7 @@ def measure(args, launcher, attempts):
             for model in args.models:
                 for ranks in args.ranks:
                     progress.update(task, description=f"{model}, {count_text(ranks, 'rank')}")
-                    starts.append(attempts.make(
-                        {"op": model, "algorithm": ",".join(runnable), "ranks": ranks},
-                        launcher.train, ranks, *options_of_worker(args, model, runnable)))
-                    attempts.note_failed_sides(starts[-1])
+                    starts.append(one_start(args, launcher, attempts, ranks, model, runnable))
                     progress.advance(task)
     return starts
 

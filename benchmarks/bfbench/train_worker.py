@@ -1,13 +1,16 @@
-"""One rank of bfbench train: several ways to train the same model, which take turns.
+"""One rank of bfbench train: one way to train a model, which takes turns with those of other jobs.
 
-Each contestant has a model and an optimizer of its own. In a round each makes a few steps on random
-images; the time of a step is that of the slowest rank. Prints one JSON object per contestant.
+In a turn it makes a few steps on random images; the time of a step is that of the slowest rank. Prints
+a JSON object when it is ready, one for each turn, and its figures in the end.
 """
 
 import argparse
 import json
 import os
+import resource
+import sys
 import time
+import traceback
 
 import torch
 import torch.distributed as dist
@@ -15,7 +18,6 @@ import torch.distributed as dist
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 from bfbench.rounds import join_gloo
-from bfbench.sides import why_failed
 from bfbench.train_models import make_model
 
 QUANTILES = (50, 75, 90, 95)
@@ -105,6 +107,7 @@ class Contestant:
         self.images = torch.randn(args.batch_size, 3, args.image_size, args.image_size)
         self.labels = torch.randint(args.classes, (args.batch_size,))
         self.seconds = []
+        self.page_faults = 0
 
     def step(self):
         self.optimizer.zero_grad()
@@ -116,8 +119,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True, help="file where ranks of gloo meet")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--algorithms", required=True)
-    for name in ("threads", "batch-size", "image-size", "classes", "rounds", "steps", "bucket-mb"):
+    parser.add_argument("--words", required=True, help="folder where words come")
+    parser.add_argument("--algorithm", required=True)
+    for name in ("threads", "batch-size", "image-size", "classes", "steps", "bucket-mb"):
         parser.add_argument(f"--{name}", type=int, required=True)
     for name in ("no-gradient-as-bucket-view", "static-graph", "find-unused-parameters",
                  "broadcast-buffers"):
@@ -142,48 +146,36 @@ def time_steps(contestant, count):
 def record_of(name, contestant, args):
     """The figures of a contestant; collective."""
     seconds = bf.allgather(torch.tensor([contestant.seconds], dtype=torch.float64))
+    faults = bf.allgather(torch.tensor([contestant.page_faults]))
     slowest = seconds.max(dim=0).values
     # A rank that was slow in one step may be the one that others wait for in a later one: the images
     # of a round over its time, from the barrier that begins it to the end of the slowest rank.
-    rounds = seconds.view(bf.size(), args.rounds, args.steps).sum(dim=2).max(dim=0).values
+    rounds = seconds.view(bf.size(), -1, args.steps).sum(dim=2).max(dim=0).values
     rates = args.batch_size * args.steps * bf.size() / rounds
     return {"peer": peer_of(name), "algorithm": name, "model": args.model, "ranks": bf.size(),
             "batch_size": args.batch_size, "image_size": args.image_size,
             "parameters": contestant.parameters, "img_per_sec": rates.median().item(),
             "sec_per_iter": {f"p{q}": slowest.quantile(q / 100).item() for q in QUANTILES},
+            "page_faults_per_step": faults.max().item() / len(contestant.seconds),
             "rounds_img_per_sec": rates.tolist()}
-
-
-def measure(names, args):
-    """A record for each contestant, or why it failed; collective."""
-    contestants, failed = {}, []
-
-    def attempt(name, action):
-        why = why_failed(action)
-        if why:
-            contestants.pop(name, None)
-            failed.append({"peer": peer_of(name), "algorithm": name, "ranks": bf.size(),
-                           "not_run": why, "failed": True})
-
-    def make(name):
-        contestants[name] = Contestant(name, args)
-
-    def take_turn(name):
-        contestants[name].seconds += time_steps(contestants[name], args.steps)
-
-    for name in names:
-        attempt(name, lambda: make(name))
-    for name in list(contestants):
-        attempt(name, lambda: time_steps(contestants[name], WARM_UP_STEPS))
-    for _ in range(args.rounds):
-        for name in list(contestants):
-            attempt(name, lambda: take_turn(name))
-    return failed + [record_of(name, contestant, args) for name, contestant in contestants.items()]
 
 
 def say(record):
     if bf.rank() == 0:
         print(json.dumps(record), flush=True)
+
+
+def take_turns(contestant, args):
+    """Makes `--steps` steps at each word of the launching process; returns at its last one."""
+    with open(f"{args.words}/words.{bf.rank()}") as words:
+        for word in words:
+            if word.strip() == "end":
+                return
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            contestant.seconds += time_steps(contestant, args.steps)
+            contestant.page_faults += resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+            say({"turn": len(contestant.seconds)})
+    raise EOFError("the process that told this one its turns has gone")
 
 
 def main():
@@ -193,17 +185,25 @@ def main():
     bf.init()
     if bf.machine_size() > 1:
         bf.set_machine_topology(topology_util.ExponentialGraph(bf.machine_size()))
-    names = args.algorithms.split(",")
-    for name in filter(why_not, names):
-        say({"peer": peer_of(name), "algorithm": name, "ranks": bf.size(), "not_run": why_not(name)})
-    names = [name for name in names if not why_not(name)]
-    if set(names) & set(PEERS):
+    if why_not(args.algorithm):
+        say({"peer": peer_of(args.algorithm), "algorithm": args.algorithm, "ranks": bf.size(),
+             "not_run": why_not(args.algorithm)})
+        return
+    if args.algorithm in PEERS:
         join_gloo(args.store, bf.rank(), bf.size())
-    for record in measure(names, args):
-        say(record)
+    contestant = Contestant(args.algorithm, args)
+    time_steps(contestant, WARM_UP_STEPS)
+    say({"ready": True})
+    take_turns(contestant, args)
+    say(record_of(args.algorithm, contestant, args))
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception:  # of a peer's library: any
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)  # what the library still does must not hold up the end of the job

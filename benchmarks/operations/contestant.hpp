@@ -17,6 +17,11 @@ struct Contestant {
   /// Bytes that a rank receives in a call, as a multiple of the buffer's: what bandwidth on the bus
   /// is counted by.
   double bus_factor = 1;
+  /// What its calls take of memory beside the buffer that they are given, in buffers. Taken by the
+  /// first call.
+  double memory = 0;
+  /// Its buffers lie in memory that the ranks of a host share.
+  bool takes_shared_buffers = false;
   /// Does the operation on this rank's buffer, in place. Every rank calls it.
   std::function<void(const BufferView&)> call;
 };

@@ -12,10 +12,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -30,6 +34,7 @@ using namespace bluefog::benchmarks;  // NOLINT: a program, not a header
 using bluefog::BufferView;
 using bluefog::Context;
 using bluefog::Dtype;
+using bluefog::MachineLayout;
 
 /// Messages of up to so many bytes are timed in batches of so many calls.
 constexpr std::int64_t kShortBytes = 4096;
@@ -78,25 +83,43 @@ void rewrite(const BufferView& buffer, unsigned turn) {
 
 class Buffers {
  public:
-  explicit Buffers(const Setting& setting) : count_(setting.count), dtype_(setting.dtype) {
+  Buffers(const Setting& setting, bool are_shared) : count_(setting.count), dtype_(setting.dtype) {
     const std::size_t bytes = static_cast<std::size_t>(count_) * bluefog::size_of(dtype_);
-    const auto many = kRotatedBytes / static_cast<std::int64_t>(std::max<std::size_t>(bytes, 1));
-    memory_.assign(static_cast<std::size_t>(std::clamp(many, std::int64_t{1}, kMostBuffers)),
-                   std::vector<std::byte>(bytes));
+    memory_.resize(many_of(bytes));
+    for (auto& memory : memory_) {
+      if (are_shared) {
+        memory = setting.context.allocate_shared(bytes);
+      } else {
+        const auto own = std::make_shared<std::vector<std::byte>>(bytes);
+        memory = {own, own->data()};
+      }
+    }
+  }
+
+  /// What all of them take.
+  static double bytes_of(const Setting& setting) {
+    const std::size_t bytes =
+        static_cast<std::size_t>(setting.count) * bluefog::size_of(setting.dtype);
+    return static_cast<double>(bytes * many_of(bytes));
   }
 
   /// The next buffer, rewritten.
   BufferView next() {
     BufferView buffer{
-        .data = memory_[turn_++ % memory_.size()].data(), .count = count_, .dtype = dtype_};
+        .data = memory_[turn_++ % memory_.size()].get(), .count = count_, .dtype = dtype_};
     rewrite(buffer, turn_);
     return buffer;
   }
 
  private:
+  static std::size_t many_of(std::size_t bytes) {
+    const auto many = kRotatedBytes / static_cast<std::int64_t>(std::max<std::size_t>(bytes, 1));
+    return static_cast<std::size_t>(std::clamp(many, std::int64_t{1}, kMostBuffers));
+  }
+
   std::int64_t count_;
   Dtype dtype_;
-  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::shared_ptr<std::byte>> memory_;
   unsigned turn_ = 0;
 };
 
@@ -117,14 +140,69 @@ std::vector<Contestant> contestants_of(const Setting& setting,
   return all;
 }
 
+/// Memory of this machine that is free or can be, in bytes; of what it does not tell, plenty.
+double available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name;) {
+    if (name == "MemAvailable:") {
+      double kibibytes = 0;
+      file >> kibibytes;
+      return kibibytes * 1024;
+    }
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+/// Takes out what all ranks' memory does not suffice for; the last one, the limit, comes first.
+/// @return those that were taken out.
+std::vector<Contestant> take_out_too_large(const Setting& setting,
+                                           std::vector<Contestant>& contestants) {
+  // What is left may be needed by others, and by MPI.
+  constexpr double kShare = 0.8;
+  Context& context = setting.context;
+  const MachineLayout& hosts = context.hosts();
+  const auto ranks = static_cast<double>(hosts.ranks_of(hosts.machine_of(context.rank())).size());
+  double budget = kShare * available_bytes() / ranks;
+  bluefog::ops::broadcast(context, {.data = &budget, .count = 1, .dtype = Dtype::Float64}, 0);
+  const double buffer = static_cast<double>(setting.count) *
+                        static_cast<double>(bluefog::size_of(setting.dtype));
+  const double all_buffers = Buffers::bytes_of(setting);
+  double used = all_buffers + contestants.back().memory * buffer;
+  bool has_shared = false;
+  const bool fits_at_all = used <= budget;
+  std::vector<Contestant> too_large;
+  std::erase_if(contestants, [&](Contestant& contestant) {
+    if (fits_at_all && &contestant == &contestants.back()) {
+      return false;
+    }
+    const double more =
+        contestant.memory * buffer +
+        (contestant.takes_shared_buffers && !has_shared ? all_buffers : 0.0);
+    if (fits_at_all && used + more <= budget) {
+      used += more;
+      has_shared |= contestant.takes_shared_buffers;
+      return false;
+    }
+    too_large.push_back(contestant);
+    return true;
+  });
+  return too_large;
+}
+
 std::vector<Measurement> measure(const Setting& setting, const std::vector<Contestant>& contestants,
                                  double seconds) {
   Context& context = setting.context;
-  Buffers buffers(setting);
+  Buffers own_buffers(setting, false);
+  std::optional<Buffers> shared_buffers;
+  if (std::ranges::any_of(contestants, &Contestant::takes_shared_buffers)) {
+    shared_buffers.emplace(setting, true);
+  }
   const std::int64_t bytes =
       setting.count * static_cast<std::int64_t>(bluefog::size_of(setting.dtype));
   const int batch = bytes <= kShortBytes ? kShortBatch : 1;
   const auto time_batch = [&](const Contestant& contestant) {
+    Buffers& buffers = contestant.takes_shared_buffers ? *shared_buffers : own_buffers;
     BufferView buffer = buffers.next();
     bluefog::ops::barrier(context);
     return time_us([&] {
@@ -170,7 +248,8 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
   return measurements;
 }
 
-void print(const Setting& setting, const std::vector<Measurement>& measurements, bool as_json) {
+void print_left_out(const Setting& setting, const std::vector<Contestant>& too_large,
+                    bool as_json) {
   const auto bytes = setting.count * static_cast<std::int64_t>(bluefog::size_of(setting.dtype));
   if (const std::string reason = why_no_mpi(setting); !reason.empty() && as_json) {
     fmt::print("{}\n", nlohmann::json{{"peer", "Open MPI"},
@@ -181,6 +260,27 @@ void print(const Setting& setting, const std::vector<Measurement>& measurements,
                                       {"not_run", reason}}
                            .dump());
   }
+  for (const Contestant& contestant : too_large) {
+    const std::string reason = fmt::format(
+        "its memory at {} bytes, beside that of the operations before it, is more than is free",
+        bytes);
+    if (as_json) {
+      fmt::print("{}\n", nlohmann::json{{"peer", contestant.peer},
+                                        {"op", contestant.op},
+                                        {"ranks", setting.context.size()},
+                                        {"device", "cpu"},
+                                        {"dtype", bluefog::name_of(setting.dtype)},
+                                        {"bytes", bytes},
+                                        {"not_run", reason}}
+                             .dump());
+    } else {
+      fmt::print("{:>11} B  {:<12} {:<50} not run: {}\n", bytes, contestant.peer, contestant.op, reason);
+    }
+  }
+}
+
+void print(const Setting& setting, const std::vector<Measurement>& measurements, bool as_json) {
+  const auto bytes = setting.count * static_cast<std::int64_t>(bluefog::size_of(setting.dtype));
   const double limit_us = measurements.back().median_us;
   for (const Measurement& measurement : measurements) {
     const Contestant& contestant = *measurement.contestant;
@@ -234,7 +334,14 @@ int run(int argc, char** argv) {
                           .dtype = dtype,
                           .count = (bytes + element - 1) / element,
                           .without_mpi = options.without_mpi};
-    const std::vector<Contestant> contestants = contestants_of(setting, options.ops);
+    std::vector<Contestant> contestants = contestants_of(setting, options.ops);
+    const std::vector<Contestant> too_large = take_out_too_large(setting, contestants);
+    if (context->rank() == 0) {
+      print_left_out(setting, too_large, options.as_json);
+    }
+    if (contestants.empty()) {
+      continue;
+    }
     const std::vector<Measurement> measurements = measure(setting, contestants, options.seconds);
     if (context->rank() == 0) {
       print(setting, measurements, options.as_json);

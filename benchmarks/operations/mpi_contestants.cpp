@@ -55,7 +55,6 @@ class Exchanges {
     for (const WeightedRank& destination : plan.destinations) {
       destinations_.push_back(destination.rank);
     }
-    received_.resize(sources_.size() * static_cast<std::size_t>(count_));
     MPI_Comm comm = MPI_COMM_NULL;
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
     world_ = std::make_unique<Communicator>(comm);
@@ -77,6 +76,11 @@ class Exchanges {
 
   [[nodiscard]] double degree() const { return static_cast<double>(sources_.size()); }
 
+  T* received() {
+    received_.resize(sources_.size() * static_cast<std::size_t>(count_));
+    return received_.data();
+  }
+
   void allreduce(const BufferView& buffer) {
     check(MPI_Allreduce(MPI_IN_PLACE, buffer.data, static_cast<int>(count_), type_, MPI_SUM,
                         world_->comm),
@@ -85,8 +89,9 @@ class Exchanges {
 
   void send_and_receive(const BufferView& buffer) {
     std::size_t next = 0;
+    T* const room = received();
     for (std::size_t j = 0; j < sources_.size(); ++j) {
-      check(MPI_Irecv(received_.data() + j * static_cast<std::size_t>(count_),
+      check(MPI_Irecv(room + j * static_cast<std::size_t>(count_),
                       static_cast<int>(count_), type_, sources_[j], 0, world_->comm,
                       &requests_[next++]),
             "MPI_Irecv");
@@ -103,7 +108,7 @@ class Exchanges {
 
   void neighbor_alltoallv(const BufferView& buffer) {
     check(MPI_Neighbor_alltoallv(buffer.data, send_counts_.data(), send_places_.data(), type_,
-                                 received_.data(), receive_counts_.data(), receive_places_.data(),
+                                 received(), receive_counts_.data(), receive_places_.data(),
                                  type_, graph_->comm),
           "MPI_Neighbor_alltoallv");
     average_into(buffer);
@@ -136,14 +141,17 @@ std::vector<Contestant> contestants_of(const Setting& setting, MPI_Datatype type
   return {{.peer = kMpi,
            .op = "MPI_Allreduce",
            .bus_factor = 2 * (n - 1) / n,
+           .memory = 1,
            .call = [exchanges](const BufferView& buffer) { exchanges->allreduce(buffer); }},
           {.peer = kMpi,
            .op = "send/receive and average (exponential)",
            .bus_factor = exchanges->degree(),
+           .memory = exchanges->degree(),
            .call = [exchanges](const BufferView& buffer) { exchanges->send_and_receive(buffer); }},
           {.peer = kMpi,
            .op = "MPI_Neighbor_alltoallv and average (exponential)",
            .bus_factor = exchanges->degree(),
+           .memory = exchanges->degree(),
            .call = [exchanges](const BufferView& buffer) {
              exchanges->neighbor_alltoallv(buffer);
            }}};

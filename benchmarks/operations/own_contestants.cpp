@@ -25,22 +25,35 @@ Contestant neighbor_allreduce(Context& context, std::string op, const Schedule& 
           }};
 }
 
+/// A window on a tensor of its own.
+struct WindowOnTensor {
+  WindowOnTensor(const Setting& setting, const char* name)
+      : memory(static_cast<std::size_t>(setting.count) * size_of(setting.dtype)) {
+    Context& context = setting.context;
+    const BufferView tensor{.data = memory.data(), .count = setting.count, .dtype = setting.dtype};
+    const auto plan = topology::ring(context.size(), topology::RingStyle::Right)
+                          .plan_for(context.rank());
+    window = ops::Window::create(context, tensor, plan, {.name = name});
+  }
+
+  std::vector<std::byte> memory;
+  std::shared_ptr<ops::Window> window;
+};
+
 Contestant window_call(const Setting& setting, bool accumulates) {
-  Context& context = setting.context;
-  auto memory = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(setting.count) *
-                                                         size_of(setting.dtype));
-  const BufferView tensor{
-      .data = memory->data(), .count = setting.count, .dtype = setting.dtype, .owner = memory};
-  const auto plan = topology::ring(context.size(), topology::RingStyle::Right)
-                        .plan_for(context.rank());
   const char* const op = accumulates ? "win_accumulate" : "win_put";
-  const std::shared_ptr<ops::Window> window =
-      ops::Window::create(context, tensor, plan, {.name = op});
-  return {.peer = kOwn, .op = op, .call = [window, memory, accumulates](const BufferView& buffer) {
+  return {.peer = kOwn,
+          .op = op,
+          .memory = 2,  // the tensor, and a source's buffer
+          .call = [setting, op, accumulates,
+                   made = std::shared_ptr<WindowOnTensor>()](const BufferView& buffer) mutable {
+            if (!made) {  // on all ranks in the same round
+              made = std::make_shared<WindowOnTensor>(setting, op);
+            }
             if (accumulates) {
-              window->accumulate(buffer);
+              made->window->accumulate(buffer);
             } else {
-              window->put(buffer);
+              made->window->put(buffer);
             }
           }};
 }
@@ -64,6 +77,18 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
                  .op = "allreduce",
                  .bus_factor = 2 * (n - 1) / n,
                  .call = [&context](const BufferView& buffer) { ops::allreduce(context, buffer); }});
+  if (context.shared_memory() && context.hosts().machine_count() == 1) {
+    // What finds its buffers where all ranks reach them: the all-reduce, and averages of pairs.
+    std::vector<Contestant> shared{all.back()};
+    if (size == 2) {
+      shared.push_back(all.front());
+    }
+    for (Contestant& contestant : shared) {
+      contestant.op += ", shared buffers";
+      contestant.takes_shared_buffers = true;
+      all.push_back(std::move(contestant));
+    }
+  }
   const MachineLayout& machines = context.machines();
   if (machines.machine_count() > 1) {
     const auto plan = std::make_shared<const NeighborPlan>(
@@ -82,10 +107,10 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
 }
 
 Contestant memcpy_contestant(const Setting& setting) {
-  auto target = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(setting.count) *
-                                                             size_of(setting.dtype),
-                                                         std::byte{1});
-  return {.peer = "memcpy", .op = "memcpy", .call = [target](const BufferView& buffer) {
+  auto target = std::make_shared<std::vector<std::byte>>();
+  const std::size_t bytes = static_cast<std::size_t>(setting.count) * size_of(setting.dtype);
+  return {.peer = "memcpy", .op = "memcpy", .memory = 1, .call = [target, bytes](const BufferView& buffer) {
+            target->resize(bytes);
             std::memcpy(target->data(), buffer.data, buffer.bytes());
             asm volatile("" : : "r"(target->data()) : "memory");  // it counts although nobody reads
           }};

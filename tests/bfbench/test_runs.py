@@ -69,6 +69,16 @@ def test_operations(tmp_path, monkeypatch, capsys):
     assert charts == ["bandwidth_4100_bytes.png", "bandwidth_4_bytes.png", "time_2_ranks.png"]
 
 
+def test_what_memory_does_not_suffice_for_is_left_out(tmp_path):
+    found, *_ = run(tmp_path, "ops", "--sizes", "4,1000000000000", "--seconds", "0.01")
+    assert {record["bytes"] for record in found["records"]} == {4}
+    for op in ("allreduce", "win_put", "memcpy", "isend/irecv and average (exponential)"):
+        reasons = {item["not_run"] for item in found["not_run"] if item.get("op") == op}
+        assert "1000000000000 bytes" in str(reasons) and "more than is free" in str(reasons)
+    assert "by int" in not_run(found, peer="Open MPI")
+
+
+
 def test_peers_that_fail_or_are_left_out_are_listed(tmp_path, monkeypatch, capsys):
     def failing(*_):
         raise launch.LaunchFailed("a long story", "RuntimeError: no network")
@@ -206,7 +216,8 @@ def test_training(tmp_path, capsys):
         assert name in said and name in page
         assert record["img_per_sec"] > 0 and record["parameters"] > 100_000
         assert list(record["sec_per_iter"]) == ["p50", "p75", "p90", "p95"]
-    assert charts == ["training_0.png"]
+        assert record["page_faults_per_step"] >= 0
+    assert charts == ["training_0.png"] and "page faults" in page
 
 
 def test_a_peer_that_fails_in_training_leaves_the_others_their_turns(tmp_path, monkeypatch, capsys):
