@@ -5,7 +5,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <exception>
 #include <iterator>
@@ -294,14 +293,7 @@ std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters) 
   return {};
 }
 
-std::string why_elsewhere(AlgorithmKind kind, const NamedTensors& parameters,
-                          const Context& context) {
-  // The others compute with buckets, or write them, on the CPU.
-  constexpr std::array kOnDevices{AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
-                                  AlgorithmKind::AdaptWithCombine,  AlgorithmKind::None,
-                                  AlgorithmKind::GossipPga,         AlgorithmKind::LocalSgd,
-                                  AlgorithmKind::WinPut,            AlgorithmKind::PullGet,
-                                  AlgorithmKind::AsyncPushSum};
+std::string why_elsewhere(const NamedTensors& parameters, const Context& context) {
   const int used = context.device() ? context.device()->device() : -1;
   for (const auto& [name, tensor] : parameters) {
     const Device device = device_holding(tensor);
@@ -312,10 +304,6 @@ std::string why_elsewhere(AlgorithmKind kind, const NamedTensors& parameters,
     }
     if (device.kind == DeviceKind::Cpu) {
       continue;
-    }
-    if (std::ranges::find(kOnDevices, kind) == kOnDevices.end()) {
-      return fmt::format("parameter '{}': expected a tensor on the CPU, where {} computes, found {}",
-                         name, name_of(kind), describe(tensor));
     }
     if (device.index != used) {
       return fmt::format(

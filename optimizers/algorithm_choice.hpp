@@ -34,10 +34,9 @@ namespace bluefog::optimizers {
 /// Why the algorithm cannot train parameters of these types; empty if it can.
 [[nodiscard]] std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters);
 
-/// Why these parameters cannot be averaged by that algorithm where they are, or an empty string:
-/// they are on several devices, on one that the context does not use, or on a device at all.
-[[nodiscard]] std::string why_elsewhere(AlgorithmKind kind, const NamedTensors& parameters,
-                                        const Context& context);
+/// Why these parameters cannot be averaged where they are, or an empty string: they are on several
+/// devices, or on one that the context does not use.
+[[nodiscard]] std::string why_elsewhere(const NamedTensors& parameters, const Context& context);
 
 /// Why the algorithm cannot step by the wrapped optimizer in the way that the options ask for; empty
 /// if it can.

@@ -27,52 +27,32 @@ AsyncPushSum::AsyncPushSum(Context& context, std::vector<Bucket>& buckets,
     : Algorithm(buckets),
       sums_(make_states(buckets)),
       weights_(ones(buckets.size())),
-      sum_views_(views_of(sums_)),
-      windows_(context, sum_views_, names_of(buckets), neighbors,
+      windows_(context, views_of(sums_), names_of(buckets), neighbors,
                {.fill = ops::WindowFill::Zeros, .associated_weight = ops::AssociatedWeight::On}) {}
 
 double& AsyncPushSum::weight(std::size_t b) const { return *weights_[b].data_ptr<double>(); }
 
-// On a device by torch, which rounds each product, sum and quotient as `weighted_sums.hpp` does.
-
-void AsyncPushSum::hold(std::size_t b, double w) {
-  if (sums_[b].is_cpu()) {
-    hold_sum(buckets_[b].values(), w, sum_views_[b]);
-  } else {
-    at::mul_out(sums_[b], buckets_[b].flat(), at::scalar_tensor(w, at::kDouble));
-  }
-}
-
-void AsyncPushSum::show(std::size_t b) {
-  if (sums_[b].is_cpu()) {
-    show_quotient(sum_views_[b], weight(b), buckets_[b].values());
-  } else {
-    at::Tensor quotients = buckets_[b].flat();
-    // A divisor on the host would become a factor, which rounds twice.
-    at::div_out(quotients, sums_[b], at::full({1}, weight(b), sums_[b].options()));
-  }
+at::Tensor AsyncPushSum::weight_tensor(std::size_t b) const {
+  return sums_[b].is_cpu() ? weights_[b]
+                           : at::full({1}, weight(b), sums_[b].options().dtype(at::kDouble));
 }
 
 void AsyncPushSum::leave_step_for_later() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    hold(b, weight(b) - 1.0);
+    hold_sum_without_step(buckets_[b].flat(), weight_tensor(b), sums_[b]);
   }
 }
 
 void AsyncPushSum::show_quotients() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    show(b);
+    show_quotient(sums_[b], weight_tensor(b), buckets_[b].flat());
   }
   note_changes(buckets_);
 }
 
 void AsyncPushSum::step_sum(std::size_t b, const StepBucket& step_bucket) {
   step_bucket(buckets_[b]);
-  if (sums_[b].is_cpu()) {
-    add_stepped(buckets_[b].values(), sum_views_[b]);
-  } else {
-    sums_[b].add_(buckets_[b].flat());
-  }
+  add_stepped(buckets_[b].flat(), sums_[b]);
 }
 
 // What is kept follows from what was taken: nothing is lost if a rank has finished meanwhile.
@@ -103,11 +83,11 @@ void AsyncPushSum::step_alone(const StepBucket& step_bucket) {
 void AsyncPushSum::drain() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (windows_.has_news(b)) {  // else the quotient would round once more
-      hold(b, weight(b));
+      hold_sum(buckets_[b].flat(), weight_tensor(b), 0.0, sums_[b]);
       windows_[b].set_associated_weight(weight(b));
       windows_.collect(b, 1.0);
       weight(b) = windows_[b].associated_weight();
-      show(b);
+      show_quotient(sums_[b], weight_tensor(b), buckets_[b].flat());
       buckets_[b].note_change();
     }
   }

@@ -51,17 +51,14 @@ class AsyncPushSum final : public Algorithm {
   [[nodiscard]] double& weight(std::size_t b) const;
   void step_sum(std::size_t b, const StepBucket& step_bucket);
   void exchange(std::size_t b, const NeighborPlan& plan);
-  /// x ← w z, for this w.
-  void hold(std::size_t b, double w);
-  /// z ← x / w.
-  void show(std::size_t b);
+  /// w where x is.
+  [[nodiscard]] at::Tensor weight_tensor(std::size_t b) const;
   void leave_step_for_later();
   void show_quotients();
 
   /// Each bucket's x and w.
   std::vector<at::Tensor> sums_;
   std::vector<at::Tensor> weights_;
-  std::vector<BufferView> sum_views_;
   BucketWindows windows_;
 };
 

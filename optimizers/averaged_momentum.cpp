@@ -9,9 +9,7 @@ AveragedMomentum::AveragedMomentum(Context& context, std::vector<Bucket>& bucket
       momentum_(momentum),
       averages_(context, values_of(buckets), names_of(buckets)),
       moments_(make_states(buckets)),
-      starts_(make_states(buckets)),
-      moment_views_(views_of(moments_)),
-      start_views_(views_of(starts_)) {}
+      starts_(make_states(buckets)) {}
 
 NamedTensors AveragedMomentum::state() const { return named(moments_, "momentum"); }
 

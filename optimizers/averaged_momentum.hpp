@@ -25,8 +25,6 @@ class AveragedMomentum : public Algorithm {
   /// v, and x at the start of the step.
   std::vector<at::Tensor> moments_;
   std::vector<at::Tensor> starts_;
-  std::vector<BufferView> moment_views_;
-  std::vector<BufferView> start_views_;
 };
 
 }  // namespace bluefog::optimizers

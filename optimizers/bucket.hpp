@@ -85,6 +85,9 @@ class Bucket {
   /// Gradients and flags; valid after `add_gradients`.
   [[nodiscard]] BufferView gradients() const { return on_current_stream(gradients_); }
 
+  /// `gradients` as a tensor, in the same memory.
+  [[nodiscard]] const at::Tensor& flat_gradients() const noexcept { return flat_gradients_; }
+
   /// The gradient of parameter `i` as it lies in `gradients`: a tensor like the parameter.
   [[nodiscard]] const at::Tensor& gradient(std::size_t i) const { return gradient_tensors_[i]; }
 

@@ -27,7 +27,8 @@ Work NeighborAverages::start(const Round& round, std::size_t b) {
 }
 
 Work NeighborAverages::start(const Round& round, std::size_t b, const BufferView& output) {
-  return ops::neighbor_allreduce_nonblocking(context_, buffers_[b], output, round.plan,
+  return ops::neighbor_allreduce_nonblocking(context_, on_current_stream(buffers_[b]),
+                                             on_current_stream(output), round.plan,
                                              options_for(round, b));
 }
 

@@ -12,10 +12,11 @@ double consensus_distance(Context& context, const NamedTensors& parameters) {
   const torch::NoGradGuard no_grad;
   double squared = 0;
   for (const auto& [name, tensor] : parameters) {
-    if (!why_unsupported(tensor).empty()) {
+    if (!why_not_averaged(tensor).empty()) {
       continue;
     }
-    const at::Tensor own = tensor.detach().to(at::kDouble).contiguous();
+    // Where a rank has its model is its own matter.
+    const at::Tensor own = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
     const at::Tensor mean = own.clone();
     ops::AllreduceOptions options;
     options.name = "consensus distance of " + name;

@@ -67,7 +67,7 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
     statement.problem = why_untrainable(options.algorithm, sorted.trained);
   }
   if (statement.problem.empty()) {
-    statement.problem = why_elsewhere(options.algorithm, sorted.trained, *context_);
+    statement.problem = why_elsewhere(sorted.trained, *context_);
   }
   if (statement.problem.empty()) {
     statement.problem = why_doubled_momentum(options.algorithm, optimizer);

@@ -8,8 +8,7 @@ namespace bluefog::optimizers {
 ExactDiffusion::ExactDiffusion(Context& context, std::vector<Bucket>& buckets)
     : Algorithm(buckets),
       averages_(context, values_of(buckets), names_of(buckets)),
-      corrections_(make_states(buckets)),
-      correction_views_(views_of(corrections_)) {}
+      corrections_(make_states(buckets)) {}
 
 void ExactDiffusion::step(const Round& round, const StepBucket& step_bucket) {
   averages_.run(round, [&](std::size_t b) {
@@ -20,11 +19,11 @@ void ExactDiffusion::step(const Round& round, const StepBucket& step_bucket) {
           x += correction;
           correction = psi;
         },
-        buckets_[b].values(), correction_views_[b]);
+        buckets_[b].flat(), corrections_[b]);
   });
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     update_elements([](const auto& x, auto& psi) { psi = x - psi; },
-                    ConstBufferView(buckets_[b].values()), correction_views_[b]);
+                    ReadOnly{buckets_[b].flat()}, corrections_[b]);
   }
   note_changes(buckets_);
 }

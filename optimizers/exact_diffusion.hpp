@@ -34,7 +34,6 @@ class ExactDiffusion final : public Algorithm {
   NeighborAverages averages_;
   /// x − ψ₋; ψ while a round is under way.
   std::vector<at::Tensor> corrections_;
-  std::vector<BufferView> correction_views_;
 };
 
 }  // namespace bluefog::optimizers

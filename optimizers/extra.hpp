@@ -38,9 +38,7 @@ class Extra final : public Algorithm {
   std::vector<at::Tensor> sent_;
   std::vector<at::Tensor> received_;
   std::vector<at::Tensor> sums_;
-  std::vector<BufferView> sent_views_;
   std::vector<BufferView> received_views_;
-  std::vector<BufferView> sum_views_;
   NeighborAverages averages_;
   std::vector<Work> works_;
 };

@@ -4,7 +4,6 @@
 #include <torch/torch.h>
 
 #include "bluefog_cpp/base/error.hpp"
-#include "optimizers/flat_arithmetic.hpp"
 
 namespace bluefog::optimizers {
 
@@ -40,10 +39,9 @@ void zero(const std::vector<at::Tensor>& tensors) {
   }
 }
 
-void keep_values(const std::vector<Bucket>& buckets, const std::vector<BufferView>& places) {
+void keep_values(const std::vector<Bucket>& buckets, const std::vector<at::Tensor>& places) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    update_elements([](const auto& x, auto& place) { place = x; },
-                    ConstBufferView(buckets[b].values()), places[b]);
+    places[b].copy_(buckets[b].flat());
   }
 }
 

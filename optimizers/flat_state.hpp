@@ -26,7 +26,7 @@ namespace bluefog::optimizers {
 void zero(const std::vector<at::Tensor>& tensors);
 
 /// Copies the buckets' parameters into `places`.
-void keep_values(const std::vector<Bucket>& buckets, const std::vector<BufferView>& places);
+void keep_values(const std::vector<Bucket>& buckets, const std::vector<at::Tensor>& places);
 
 /// Writes an algorithm's state.
 void save_state(torch::serialize::OutputArchive& archive, const NamedTensors& state);

@@ -48,7 +48,6 @@ GradientTracking::GradientTracking(Context& context, std::vector<Bucket>& bucket
       gradient_averages_(context, gradients_, names_of_gradients(buckets)),
       works_(2 * buckets.size()) {
   carried_ = states_like(buckets);
-  carried_views_ = views_of(carried_);
 }
 
 // y = (W y − g of the step before) + g, where the gradients are.
@@ -72,7 +71,7 @@ void GradientTracking::track() {
           gradient += carried;
           carried = -own;
         },
-        gradients_[b], carried_views_[b]);
+        buckets_[b].flat_gradients(), carried_[b]);
   }
 }
 
@@ -84,7 +83,7 @@ void GradientTracking::give_back() {
           carried += gradient;
           gradient = own;
         },
-        gradients_[b], carried_views_[b]);
+        buckets_[b].flat_gradients(), carried_[b]);
   }
 }
 

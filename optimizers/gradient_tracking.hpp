@@ -47,7 +47,6 @@ class GradientTracking final : public Algorithm {
   std::string where_;
   /// W y − g; −g while a round is under way.
   std::vector<at::Tensor> carried_;
-  std::vector<BufferView> carried_views_;
   /// y, where the gradients are.
   std::vector<BufferView> gradients_;
   NeighborAverages averages_;

@@ -36,13 +36,12 @@ class PushSum final : public Algorithm {
   void restart() override;
 
  private:
-  [[nodiscard]] double weight(std::size_t b) const;
   void leave_step_for_later();
   void show_quotients();
 
-  /// Each bucket's x, then its w.
+  /// Each bucket's x, then its w; and w alone, in the same memory.
   std::vector<at::Tensor> sums_;
-  std::vector<BufferView> sum_views_;
+  std::vector<at::Tensor> weights_;
   NeighborAverages averages_;
 };
 

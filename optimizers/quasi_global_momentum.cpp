@@ -6,22 +6,22 @@
 namespace bluefog::optimizers {
 
 void QuasiGlobalMomentum::step(const Round& round, const StepBucket& step_bucket) {
-  keep_values(buckets_, start_views_);
+  keep_values(buckets_, starts_);
   averages_.run(round, [&](std::size_t b) {
     step_bucket(buckets_[b]);
     update_elements(
         [beta = momentum_](auto& x, const auto& v) {
-          x -= static_cast<std::decay_t<decltype(x)>>(beta) * v;
+          x -= NumberOf<decltype(x)>(beta) * v;
         },
-        buckets_[b].values(), ConstBufferView(moment_views_[b]));
+        buckets_[b].flat(), ReadOnly{moments_[b]});
   });
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     update_elements(
         [beta = momentum_](auto& v, const auto& x, const auto& start) {
-          const auto share = static_cast<std::decay_t<decltype(v)>>(beta);
+          const auto share = NumberOf<decltype(v)>(beta);
           v = share * v + (1 - share) * (start - x);
         },
-        moment_views_[b], ConstBufferView(buckets_[b].values()), ConstBufferView(start_views_[b]));
+        moments_[b], ReadOnly{buckets_[b].flat()}, ReadOnly{starts_[b]});
   }
   note_changes(buckets_);
 }

@@ -19,7 +19,9 @@ import bluefog_cpp.torch as bf
 STEPS = 6
 IN_TURNS = ("win_put", "pull_get", "async_push_sum")
 ALGORITHMS = ("gradient_allreduce", "adapt_then_combine", "adapt_with_combine", "gossip_pga", "local_sgd",
-              *IN_TURNS)
+              "extra", "exact_diffusion", "d2", "gradient_tracking", "push_sum", "decent_lam",
+              "quasi_global_momentum", *IN_TURNS)
+WITH_MOMENTUM = ("decent_lam", "quasi_global_momentum")
 
 
 def numbers(count, first):
@@ -46,8 +48,10 @@ def trained(algorithm, device):
     """This rank's parameters in the end, on the CPU."""
     rank = bf.rank()
     model = Model(100 * rank).to(device)
-    sgd = torch.optim.SGD(model.parameters(), lr=0.0625, momentum=0.5, foreach=False)
-    optimizer = bf.DecentralizedOptimizer(sgd, model, algorithm, bucket_bytes=2048, global_period_rounds=2)
+    momentum = 0.5 if algorithm in WITH_MOMENTUM else 0.0
+    sgd = torch.optim.SGD(model.parameters(), lr=0.0625, momentum=0.5 - momentum, foreach=False)
+    optimizer = bf.DecentralizedOptimizer(sgd, model, algorithm, bucket_bytes=2048, global_period_rounds=2,
+                                          momentum=momentum)
 
     def step(number):
         inputs = [numbers(size, 1000 * number + rank).to(device) for size in model.SIZES]
