@@ -80,7 +80,7 @@ TEST_P(DevicePeer, SeveralRanksOnOneDevice) {
 }
 
 TEST_P(DevicePeer, SlotsGrowAndAreUsedAgain) {
-  on_peers({.at_least = 2, .at_most = 4}, [](DeviceRank& rank) {
+  on_peers({.at_least = 2, .at_most = few(4)}, [](DeviceRank& rank) {
     const Plan plan = ring(rank.context);
     const BufferView small = rank.upload(thirds(Dtype::Float32, 1000, rank.context.rank()));
     const BufferView large = rank.upload(thirds(Dtype::Float32, 1'500'000, rank.context.rank()));

@@ -85,7 +85,7 @@ TEST(StagedNeighborAllreduce, BitsOfTheCpu) {
 
 TEST(StagedNeighborAllreduce, InSeveralPieces) {
   DeviceRanks ranks = without_nccl();
-  ranks.at_most = 4;
+  ranks.at_most = few(4);
   ranks.layouts = {Layout::OneHost, Layout::TwoHosts};
   on_device_ranks(ranks, [](DeviceRank& rank) {
     neighbor_allreduce_like_the_cpu(rank, Dtype::Float32, kSeveralPieces);

@@ -129,11 +129,12 @@ void every_call_like_the_cpu(DeviceRank& rank, Dtype dtype, std::size_t count,
 TEST_P(DeviceWindow, EveryCallGivesTheBitsOfTheCpu) {
   on_device_ranks(up_to_four(), [](DeviceRank& rank) {
     for (const Dtype dtype : kFloatingDtypes) {
-      for (const std::size_t count : {0, 1, 1003}) {
+      for (const std::size_t count : {0, 1}) {
         ASSERT_NO_FATAL_FAILURE(
             every_call_like_the_cpu(rank, dtype, count, ops::WindowFill::OwnValue));
-        ASSERT_NO_FATAL_FAILURE(
-            every_call_like_the_cpu(rank, dtype, count, ops::WindowFill::Zeros));
+      }
+      for (const auto fill : {ops::WindowFill::OwnValue, ops::WindowFill::Zeros}) {
+        ASSERT_NO_FATAL_FAILURE(every_call_like_the_cpu(rank, dtype, 1003, fill));
       }
     }
   });
@@ -141,6 +142,7 @@ TEST_P(DeviceWindow, EveryCallGivesTheBitsOfTheCpu) {
 
 TEST_P(DeviceWindow, InSeveralPiecesAlsoBetweenHosts) {
   DeviceRanks ranks = up_to_four();
+  ranks.at_most = few(4);
   ranks.layouts = {Layout::OneHost, Layout::TwoHosts};
   on_device_ranks(ranks, [](DeviceRank& rank) {
     every_call_like_the_cpu(rank, Dtype::Float32, kSeveralPieces, ops::WindowFill::OwnValue);

@@ -25,6 +25,15 @@ inline constexpr Dtype kFloatingDtypes[] = {Dtype::Float16, Dtype::BFloat16, Dty
 #endif
 }
 
+/// `ranks`, 2 under ThreadSanitizer: for buffers that cannot be small there either.
+[[nodiscard]] constexpr int few(int ranks) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  return ranks < 2 ? ranks : 2;
+#else
+  return ranks;
+#endif
+}
+
 /// Elements of any dtype, given and read as doubles. Rounds to nearest, ties to even.
 class Values {
  public:

@@ -17,10 +17,12 @@ StagedBuffers::StagedBuffers(std::shared_ptr<gpu::HostStaging> staging, ConstBuf
     : staging_(std::move(staging)),
       input_(std::move(input)),
       output_(std::move(output)),
-      rules_(rules) {
+      rules_(rules),
+      first_streams_{input_.stream, output_.stream} {
   const gpu::DeviceScope scope = staging_->enter();
-  note_stream(input_.stream);
-  note_stream(output_.stream);
+  for (const gpu::StreamHandle stream : first_streams_) {
+    note_stream(stream);
+  }
   block_ = staging_->take(std::max(input_.bytes(), output_.bytes()));
   if (!rules_.held) {
     begin();
@@ -53,7 +55,7 @@ void StagedBuffers::note_stream(gpu::StreamHandle stream) {
 
 bool StagedBuffers::is_captured() const {
   const gpu::DeviceScope scope = staging_->enter();
-  return std::ranges::any_of(streams_, [this](gpu::StreamHandle stream) {
+  return std::ranges::any_of(first_streams_, [this](gpu::StreamHandle stream) {
     return staging_->cuda().capture_of(stream).status != gpu::CaptureStatus::None;
   });
 }

@@ -68,7 +68,8 @@ class StagedBuffers {
   void end();
   /// After `finish` or `end`: happens when the device uses the buffers no more.
   [[nodiscard]] gpu::EventHandle done() const noexcept { return done_->get(); }
-  /// Whether one of the views' streams goes into a CUDA graph now. @throws CudaError.
+  /// Whether a stream of the views that the call was made with goes into a CUDA graph now. By any
+  /// thread at any time. @throws CudaError.
   [[nodiscard]] bool is_captured() const;
   /// After `finish` or `end`: whether that has happened. @throws CudaError.
   [[nodiscard]] bool is_over();
@@ -87,6 +88,9 @@ class StagedBuffers {
   gpu::MemoryBlock block_;
   /// Of an output that came later.
   gpu::MemoryBlock output_block_;
+  /// Of the views that the call was made with.
+  const std::array<gpu::StreamHandle, 2> first_streams_;
+  /// Each of them once, and that of an output that came later.
   boost::container::small_vector<gpu::StreamHandle, 2> streams_;
   /// By stream: what was on it before the call, or when it was noted last.
   boost::container::small_vector<gpu::Event, 2> ready_;

@@ -100,7 +100,7 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   }
   Peer& to = peers_[static_cast<std::size_t>(peer)];
   if (to.is_gone) {
-    throw_failure(to, peer,
+    throw_failure(peer, to.has_left,
                   fmt::format("{}: {}", where(),
                               network_->obituary(peer).value_or("that rank is gone")));
   }
@@ -126,13 +126,13 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
     throw WindowGone(peer, fmt::format("{}: rank {} has freed or destroyed it, or has ended", where(), peer));
   }
   if (answer.kind == WindowMessage::Kind::Failed) {
-    throw_failure(to, peer, fmt::format("{}: {}", where(), answer.text.data()));
+    throw_failure(peer, to.has_left, fmt::format("{}: {}", where(), answer.text.data()));
   }
   return {.mass = answer.mass, .ticket = request.ticket};
 }
 
-void WindowServer::throw_failure(const Peer& gone, int rank, const std::string& text) {
-  if (gone.has_left) {
+void WindowServer::throw_failure(int rank, bool has_left, const std::string& text) {
+  if (has_left) {
     throw PeerHasLeft(rank, text);
   }
   throw PeerFailure(rank, text);
@@ -160,8 +160,8 @@ void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, const Request& r
       throw TransportError(fmt::format("{}: {}", where(), failure_));
     }
     if (auto obituary = network_->obituary(request.peer)) {
-      throw PeerFailure(request.peer, fmt::format("{}: waited for rank {}, but {}", where(),
-                                                  request.peer, *obituary));
+      throw_failure(request.peer, network_->has_left(request.peer),
+                    fmt::format("{}: waited for rank {}, but {}", where(), request.peer, *obituary));
     }
     if (asker.deadline.expired()) {
       throw TimeoutError(

@@ -117,7 +117,7 @@ class WindowServer {
   };
 
   /// @throws PeerHasLeft, PeerFailure.
-  [[noreturn]] static void throw_failure(const Peer& gone, int rank, const std::string& text);
+  [[noreturn]] static void throw_failure(int rank, bool has_left, const std::string& text);
   /// For all but the server's thread.
   [[nodiscard]] std::unique_lock<std::mutex> enter() const;
 
