@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/neg.h>
 #include <ATen/ops/sub.h>
@@ -30,6 +32,10 @@ class DeviceValues {
   friend DeviceValues operator-(const DeviceValues& a) { return DeviceValues(at::neg(a.elements_)); }
   friend DeviceValues operator*(Number a, const DeviceValues& b) {
     return DeviceValues(at::mul(b.elements_, a));
+  }
+  /// By a tensor: torch would multiply by the inverse of a number, which rounds twice.
+  friend DeviceValues operator/(const DeviceValues& a, Number b) {
+    return DeviceValues(at::div(a.elements_, at::full({1}, b, a.elements_.options())));
   }
   DeviceValues& operator+=(const DeviceValues& other) { return *this = *this + other; }
   DeviceValues& operator-=(const DeviceValues& other) { return *this = *this - other; }

@@ -336,6 +336,10 @@ void Context::set_interrupt_check(std::function<void()> check) {
 
 std::shared_ptr<std::byte> Context::allocate_shared(std::size_t bytes) {
   constexpr std::align_val_t kAlignment{64};
+  if (engine_->is_forked()) {
+    throw StateError(fmt::format(
+        "rank {}, allocate_shared: expected the process of that rank, found a fork of it", rank()));
+  }
   try {
     if (shared_memory_) {
       return shm::HostMemory::allocate_zeros(shared_memory_, bytes);

@@ -6,6 +6,7 @@
 #include <exception>
 #include <iterator>
 
+#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
 
 namespace bluefog::shm {
@@ -53,6 +54,9 @@ void HostMemory::note_regions() {
 }
 
 std::size_t HostMemory::allocate(std::size_t bytes) {
+  if (home_.is_forked()) {
+    throw StateError("a fork of the process takes none of the memory that its parent shares");
+  }
   bytes = round_up(std::max<std::size_t>(bytes, 1), kPage);
   const std::scoped_lock lock(mutex_);
   const auto found =
@@ -75,6 +79,9 @@ std::size_t HostMemory::allocate(std::size_t bytes) {
 }
 
 void HostMemory::release(std::size_t place) {
+  if (home_.is_forked()) {
+    return;
+  }
   const std::scoped_lock lock(mutex_);
   if (const auto retired = retired_.find(place); retired != retired_.end()) {
     own_->give_back(place, retired->second);
@@ -119,6 +126,9 @@ std::optional<std::size_t> HostMemory::place_of(const void* data,
 }
 
 void HostMemory::retire(std::size_t place) {
+  if (home_.is_forked()) {
+    return;
+  }
   const std::scoped_lock lock(mutex_);
   const auto next = used_.upper_bound(place);
   if (next != used_.begin()) {

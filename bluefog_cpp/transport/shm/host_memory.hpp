@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/deadline.hpp"
+#include "bluefog_cpp/base/fork_guard.hpp"
 #include "bluefog_cpp/transport/bootstrap.hpp"
 #include "bluefog_cpp/transport/shm/share_regions.hpp"
 
@@ -36,7 +37,8 @@ class HostMemory {
   [[nodiscard]] std::byte* base_of(int rank) const { return bases_.at(rank); }
 
   /// `bytes` of this rank's region, on a page: the offset of their beginning. Not zeroed.
-  /// @throws TransportError when memory is short.
+  /// @throws TransportError when memory is short; StateError in a fork of the process, which has a
+  ///   copy of the book on the same memory: there the next two do nothing.
   [[nodiscard]] std::size_t allocate(std::size_t bytes);
   /// Gives a block back, once no rank uses it any more, and its memory to the system.
   void release(std::size_t place);
@@ -62,6 +64,7 @@ class HostMemory {
   std::map<int, std::byte*> bases_;
   std::size_t reach_ = 0;
 
+  ForkGuard home_;
   std::mutex mutex_;
   std::size_t end_ = 0;
   std::map<std::size_t, std::size_t> used_;
