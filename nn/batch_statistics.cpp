@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "nn/channel_sums.hpp"
 #include "ops/collectives.hpp"
 #include "ops/validation.hpp"
+#include "optimizers/flat_arithmetic.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace bluefog::nn {
@@ -19,7 +21,14 @@ namespace {
 constexpr const char* kName = "sync_batch_norm";
 
 void check_input(const Context& context, const at::Tensor& input) {
-  std::string problem = optimizers::why_unsupported(input);
+  std::string problem = optimizers::why_not_averaged(input);
+  const int used = context.device() ? context.device()->device() : -1;
+  if (problem.empty() && input.is_cuda() && input.device().index() != used) {
+    problem = fmt::format("expected an input on the CPU or on the device of the context "
+                          "(Context::use_device), {}, found {}",
+                          used < 0 ? "which has none" : fmt::format("CUDA device {}", used),
+                          optimizers::describe(input));
+  }
   if (problem.empty() && (input.dim() < 2 || input.size(1) == 0)) {
     problem = fmt::format("expected an input of shape [N, C, …] with channels, found {}",
                           optimizers::describe(input));
@@ -29,64 +38,88 @@ void check_input(const Context& context, const at::Tensor& input) {
   }
 }
 
-/// What the ranks say of their batches: means, variances, count.
-struct Gathered {
-  at::Tensor values;
-  std::int64_t channels = 0;
+/// All ranks' `mine`, one after the other, where it is.
+at::Tensor gather(Context& context, const at::Tensor& mine, std::vector<std::int64_t>& sizes,
+                  const char* name) {
+  at::Tensor all;
+  const auto room = [&](const std::vector<std::int64_t>& counts) {
+    sizes = counts;
+    all = at::empty({std::accumulate(counts.begin(), counts.end(), std::int64_t{0})}, mine.options());
+    return optimizers::view_of(all);
+  };
+  ops::allgather(context, optimizers::view_of(mine), room, {.name = name});
+  return all;
+}
 
-  [[nodiscard]] const double* of(std::int64_t rank) const {
-    return values.const_data_ptr<double>() + rank * (2 * channels + 1);
-  }
+/// What the ranks say of their batches: by rank means, then variances, where the input is; and how
+/// many elements a channel has.
+struct Gathered {
+  at::Tensor rows;
+  std::vector<double> counts;
 };
 
 Gathered gather(Context& context, const at::Tensor& input) {
+  const std::int64_t channels = input.size(1);
   const Moments moments = moments_of(input);
   const at::Tensor count =
       at::full({1}, static_cast<double>(elements_per_channel(input)), at::kDouble);
-  const at::Tensor mine =
-      at::cat({moments.mean.to(at::kDouble), moments.variance.to(at::kDouble), count});
-  Gathered gathered{.values = {}, .channels = input.size(1)};
+  std::vector<at::Tensor> mine{moments.mean.to(at::kDouble), moments.variance.to(at::kDouble)};
   std::vector<std::int64_t> sizes;
-  const auto room = [&](const std::vector<std::int64_t>& counts) {
-    sizes = counts;
-    const auto total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-    gathered.values = at::empty({total}, at::kDouble);
-    return optimizers::view_of(gathered.values);
-  };
-  ops::allgather(context, {mine.const_data_ptr<double>(), mine.numel(), Dtype::Float64}, room,
-                 {.name = kName});
+  at::Tensor counts;
+  if (input.is_cpu()) {
+    mine.push_back(count);
+  } else {  // the host, which needs them, does not wait for the device
+    counts = gather(context, count, sizes, "sync_batch_norm, counts");
+  }
+  const std::int64_t behind = input.is_cpu() ? 1 : 0;
+  const at::Tensor all = gather(context, at::cat(mine), sizes, kName);
   for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
     if (sizes[rank] != sizes[0]) {
       throw MismatchError(fmt::format(
           "rank {}, {}: expected as many channels on all ranks; rank 0 has {}, rank {} has {}",
-          context.rank(), kName, (sizes[0] - 1) / 2, rank, (sizes[rank] - 1) / 2));
+          context.rank(), kName, (sizes[0] - behind) / 2, rank, (sizes[rank] - behind) / 2));
     }
+  }
+  Gathered gathered{.rows = all.view({context.size(), -1}), .counts = {}};
+  if (input.is_cpu()) {
+    counts = gathered.rows.select(1, 2 * channels);
+  }
+  for (int rank = 0; rank < context.size(); ++rank) {
+    gathered.counts.push_back(counts.accessor<double, 1>()[rank]);
   }
   return gathered;
 }
 
-/// μ ← μ + δ n_j / n and M ← M + M_j + δ² n n_j / (n + n_j), rank by rank.
-void merge(const Gathered& gathered, std::int64_t ranks, double* mean, double* variance,
-           double& count) {
-  const std::int64_t channels = gathered.channels;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    const double* theirs = gathered.of(rank);
-    const double added = theirs[2 * channels];
+/// μ ← μ + δ n_j / n and M ← M + M_j + δ² n n_j / (n + n_j), rank by rank; then σ² = M / n.
+/// @return n.
+double merge(const Gathered& gathered, const at::Tensor& mean, const at::Tensor& variance) {
+  const std::int64_t channels = mean.numel();
+  double count = 0;
+  for (std::size_t rank = 0; rank < gathered.counts.size(); ++rank) {
+    const double added = gathered.counts[rank];
     if (added == 0) {
       continue;
     }
+    const at::Tensor theirs = gathered.rows[static_cast<std::int64_t>(rank)];
     const double total = count + added;
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const double delta = theirs[c] - mean[c];
-      mean[c] += delta * (added / total);
-      // `variance` holds the sum of squares until the end.
-      variance[c] += theirs[channels + c] * added + delta * delta * (count * added / total);
-    }
+    optimizers::update_elements(
+        [added, share = added / total, spread = count * added / total](
+            auto& own_mean, auto& squares, const auto& their_mean, const auto& their_variance) {
+          using Number = optimizers::NumberOf<decltype(own_mean)>;
+          const auto delta = their_mean - own_mean;
+          own_mean += Number(share) * delta;
+          squares += Number(added) * their_variance + Number(spread) * (delta * delta);
+        },
+        mean, variance, optimizers::ReadOnly{theirs.narrow(0, 0, channels)},
+        optimizers::ReadOnly{theirs.narrow(0, channels, channels)});
     count = total;
   }
-  for (std::int64_t c = 0; c < channels; ++c) {
-    variance[c] /= count;
+  if (count > 0) {
+    optimizers::update_elements(
+        [count](auto& squares) { squares = squares / optimizers::NumberOf<decltype(squares)>(count); },
+        variance);
   }
+  return count;
 }
 
 Moments moments_of(const BatchStatistics& statistics) {
@@ -100,8 +133,9 @@ GradientSums global_means(Context& context, const GradientSums& sums, std::int64
   options.name = kName;
   options.reduction = ops::Reduction::Sum;
   ops::allreduce(context, optimizers::view_of(both), options);
+  // By a tensor: a divisor that is a number would become a factor on a device.
   const at::Tensor means =
-      (both / static_cast<double>(count)).to(sums.dy.scalar_type()).view({2, -1});
+      (both / at::full({1}, static_cast<double>(count), both.options())).to(sums.dy.scalar_type()).view({2, -1});
   return {.dy = means[0], .dy_normalized = means[1]};
 }
 
@@ -111,11 +145,10 @@ BatchStatistics batch_statistics(Context& context, const at::Tensor& input) {
   const torch::NoGradGuard no_grad;
   ops::validate(context, [&] { check_input(context, input); });
   const Gathered gathered = gather(context, input);
-  at::Tensor mean = at::zeros({gathered.channels}, at::kDouble);
-  at::Tensor variance = at::zeros({gathered.channels}, at::kDouble);
-  double count = 0;
-  merge(gathered, context.size(), mean.mutable_data_ptr<double>(),
-        variance.mutable_data_ptr<double>(), count);
+  const auto options = input.options().dtype(at::kDouble).requires_grad(false);
+  const at::Tensor mean = at::zeros({input.size(1)}, options);
+  const at::Tensor variance = at::zeros({input.size(1)}, options);
+  const double count = merge(gathered, mean, variance);
   if (count < 2) {
     throw InvalidArgument(fmt::format(
         "rank {}, {}: expected at least 2 elements per channel over all ranks, found {}",
@@ -150,7 +183,8 @@ BatchNormGradients batch_norm_gradients(Context& context, const at::Tensor& grad
                                         GradientsWanted wanted) {
   const torch::NoGradGuard no_grad;
   ops::validate(context, [&] {
-    if (grad_output.sizes() != input.sizes() || grad_output.scalar_type() != input.scalar_type()) {
+    if (grad_output.sizes() != input.sizes() || grad_output.scalar_type() != input.scalar_type() ||
+        grad_output.device() != input.device()) {
       throw InvalidArgument(fmt::format(
           "rank {}, {}: expected a gradient like the input {}, "
           "found {}",

@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 namespace bluefog::nn {
 namespace {
@@ -15,6 +16,13 @@ at::Tensor as_statistics(const at::Tensor& per_channel, const at::Tensor& input)
 
 std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+}
+
+/// Of shape [1, C, 1, …], which fits the dimensions of `input`.
+at::Tensor like_channels_of(const at::Tensor& input, const at::Tensor& per_channel) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(input.dim()), 1);
+  sizes[1] = per_channel.numel();
+  return per_channel.view(sizes);
 }
 
 /// dx = scale dy + slope (x − mean) + shift, per channel.
@@ -117,15 +125,20 @@ at::Tensor input_gradient(const at::Tensor& grad_output, const at::Tensor& input
                           const at::Tensor& weight, double eps) {
   const at::Tensor dy = in_order_of(input, grad_output);
   const at::Tensor x = in_order_of(input, input);
-  at::Tensor out = at::empty_like(x);
   if (x.numel() == 0) {
-    return out;
+    return at::empty_like(x);
   }
   const at::Tensor inverse = (moments.variance + eps).rsqrt();
   const at::Tensor gamma = as_statistics(weight, input);
   const at::Tensor scale = gamma.defined() ? gamma * inverse : inverse;
   const at::Tensor slope = -scale * inverse * means.dy_normalized;
   const at::Tensor shift = -scale * means.dy;
+  if (!x.is_cpu()) {
+    const auto by_channel = [&x](const at::Tensor& values) { return like_channels_of(x, values); };
+    const at::Tensor slopes = by_channel(slope) * (x - by_channel(moments.mean));
+    return in_order_of(x, (by_channel(scale) * dy + slopes + by_channel(shift)).to(x.scalar_type()));
+  }
+  at::Tensor out = at::empty_like(x);
   const std::int64_t channels = x.size(1);
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, x.scalar_type(), "sync_batch_norm_backward", [&] {

@@ -6,8 +6,8 @@
 
 namespace bluefog::nn {
 
-/// What batch normalisation does with one rank's batch alone. Inputs are of shape [N, C, …] on the
-/// CPU, per-channel tensors of shape [C] and of `statistics_dtype`.
+/// What batch normalisation does with one rank's batch alone. Inputs are of shape [N, C, …],
+/// per-channel tensors of shape [C] and of `statistics_dtype`, all on one device.
 
 /// float64 for float64 inputs, else float32.
 [[nodiscard]] at::ScalarType statistics_dtype(const at::Tensor& input);

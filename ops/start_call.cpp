@@ -78,6 +78,16 @@ void Placement::stage_gathering(Context& context, OpKind kind, ConstBufferView& 
   BufferView output{.dtype = input.dtype, .device = input.device, .stream = input.stream};
   stage(context, kind, input, output, {}, {});
   if (!staged) {
+    // Memory that was just handed out is free in the order of its stream.
+    allocate = [channel = context.device(), device = input.device,
+                room = std::move(allocate)](const std::vector<std::int64_t>& counts) {
+      const gpu::DeviceScope scope = channel->enter();
+      BufferView found = room(counts);
+      if (found.data != nullptr && found.device == device) {
+        channel->follow(found.stream);
+      }
+      return found;
+    };
     return;
   }
   allocate = [call = where(context, kind), channel = context.device(), buffers = staged,

@@ -76,6 +76,7 @@ at::Tensor Bucket::alias(const at::Tensor& flat, std::int64_t offset,
       .strides(segment.strides)
       .context(place.release(), &delete_place)
       .options(flat.options())
+      .target_device(flat.device())  // of no memory CUDA would not know where it is
       .make_tensor();
 }
 

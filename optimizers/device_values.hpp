@@ -33,6 +33,9 @@ class DeviceValues {
   friend DeviceValues operator*(Number a, const DeviceValues& b) {
     return DeviceValues(at::mul(b.elements_, a));
   }
+  friend DeviceValues operator*(const DeviceValues& a, const DeviceValues& b) {
+    return DeviceValues(at::mul(a.elements_, b.elements_));
+  }
   /// By a tensor: torch would multiply by the inverse of a number, which rounds twice.
   friend DeviceValues operator/(const DeviceValues& a, Number b) {
     return DeviceValues(at::div(a.elements_, at::full({1}, b, a.elements_.options())));

@@ -4,6 +4,10 @@
 #include <cstring>
 #include <type_traits>
 
+#if defined(__CUDACC__)
+#include <cuda_fp16.h>
+#endif
+
 /// Functions that both the CPU's compiler and nvcc compile.
 #if defined(__CUDACC__)
 #define BF_HOST_DEVICE __host__ __device__
@@ -83,12 +87,16 @@ struct BFloat16 {
   }
 };
 
-/// float16 (IEEE binary16), subnormals included; stored rounded to nearest, ties to even. In the
-/// integer and float32 operations of the CPU's lanes, which every compiler and device rounds alike.
+/// float16 (IEEE binary16), subnormals included; stored rounded to nearest, ties to even. On a device
+/// by its instructions for that, on the CPU in the integer and float32 operations of its lanes: with
+/// the same bits, but of NaNs.
 struct Float16 {
   using Stored = std::uint16_t;
   using Sum = float;
   static BF_HOST_DEVICE float load(std::uint16_t from) {
+#if defined(__CUDA_ARCH__)
+    return __half2float(__ushort_as_half(from));
+#else
     const std::uint32_t sign = (from & 0x8000U) << 16U;
     const std::uint32_t magnitude = (from & 0x7fffU) << 13U;
     if (magnitude > 0x0f7fffffU) {  // infinite or not a number
@@ -97,8 +105,12 @@ struct Float16 {
     // Multiplying by 2^112 moves the exponent's bias, of subnormals too.
     const float scaled = product(bits_as<float>(magnitude), bits_as<float>(239U << 23U));
     return bits_as<float>(bits_as<std::uint32_t>(scaled) | sign);
+#endif
   }
   static BF_HOST_DEVICE std::uint16_t store(float value) {
+#if defined(__CUDA_ARCH__)
+    return __half_as_ushort(__float2half_rn(value));
+#else
     const auto all = bits_as<std::uint32_t>(value);
     const std::uint32_t sign = all & 0x80000000U;
     const std::uint32_t bits = all ^ sign;
@@ -113,6 +125,7 @@ struct Float16 {
       result = (bits + 0xc8000fffU + ((bits >> 13U) & 1U)) >> 13U;
     }
     return static_cast<std::uint16_t>(result | (sign >> 16U));
+#endif
   }
 };
 

@@ -108,7 +108,8 @@ std::vector<at::Tensor> bucket_values(const PythonOptimizer& optimizer) {
     const BufferView values = bucket.values();
     tensors.push_back(at::from_blob(
         values.data, {values.count}, [owner = values.owner](void* /*data*/) {},
-        bucket.segments().front().parameter.options().requires_grad(false)));
+        bucket.segments().front().parameter.options().requires_grad(false),
+        bucket.flat().device()));
   }
   return tensors;
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -215,6 +216,36 @@ TEST_P(DeviceAllgather, UnequalCounts) {
       });
       ASSERT_EQ(rank.download(all).to_doubles(), expected) << name_of(dtype);
     }
+  });
+}
+
+/// Room may be memory that what is on the stream by then still uses, as an allocator hands it on.
+TEST_P(DeviceAllgather, RoomIsFreeInTheOrderOfItsStream) {
+  on_links({.at_least = 2, .at_most = 3}, [](DeviceRank& rank) {
+    const int n = rank.context.size();
+    const BufferView own = rank.upload(small_integers(Dtype::Float32, 100, rank.context.rank()));
+    const BufferView used = rank.upload(Values(Dtype::Float32, 100 * static_cast<std::size_t>(n)));
+    const auto room = [&](const auto& /*counts*/) { return used; };
+    Work work;
+    if (rank.context.rank() == 0) {
+      work = ops::allgather_nonblocking(rank.context, own, room);
+    }
+    // Rank 0 has made its call, and the others have not: there is no room yet.
+    meet(rank.context);
+    rank.cuda.enqueue(rank.stream, "the user's kernel",
+                      {{.memory = used.data, .bytes = used.bytes(), .writes = true}},
+                      [=] { std::memset(used.data, 0x55, used.bytes()); });
+    meet(rank.context);
+    if (rank.context.rank() != 0) {
+      work = ops::allgather_nonblocking(rank.context, own, room);
+    }
+    work.wait();
+    std::vector<double> expected;
+    for (int r = 0; r < n; ++r) {
+      const auto part = small_integers(Dtype::Float32, 100, r).to_doubles();
+      expected.insert(expected.end(), part.begin(), part.end());
+    }
+    ASSERT_EQ(rank.download(used).to_doubles(), expected);
   });
 }
 

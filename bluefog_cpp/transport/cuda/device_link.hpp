@@ -92,6 +92,9 @@ class DeviceLink {
     throw InternalError("expected a link whose transfers can be captured");
   }
 
+  /// Whether `abort` and `close` wait until other ranks end theirs.
+  [[nodiscard]] virtual bool ends_with_others() const noexcept { return false; }
+
   /// What went wrong since, beside any call: "NCCL reports: …".
   [[nodiscard]] virtual std::optional<std::string> error() = 0;
 

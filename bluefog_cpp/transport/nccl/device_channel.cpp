@@ -22,8 +22,9 @@ constexpr auto kLookPeriod = 50us;
 constexpr auto kLastBytes = 1s;
 /// How long a rank that leaves waits for what others may still need of it.
 constexpr auto kLongestFarewell = 10s;
-/// How long it waits for the end of graphs, of which it does not know whether they are still there.
-constexpr auto kGraphsEnd = 1s;
+/// How long it waits for the link's end, which may be that of graphs, of which it does not know
+/// whether they are still there, or that of other ranks' links.
+constexpr auto kLinkEnd = 2s;
 
 }  // namespace
 
@@ -111,6 +112,16 @@ DeviceChannel::LaneScope DeviceChannel::on_lane_of(std::optional<std::uint64_t> 
   return {lane_, {.stream = captures_->stream_for(*capture),
                   .scratch = &captures_->scratch(),
                   .memory = &captures_->memory()}};
+}
+
+void DeviceChannel::follow(gpu::StreamHandle other) {
+  const gpu::CaptureInfo own = cuda().capture_of(stream());
+  const gpu::CaptureInfo found = cuda().capture_of(other);
+  if (own.status == found.status && own.id == found.id) {
+    const gpu::Event now = take_event();
+    cuda().record(now.get(), other);
+    cuda().wait(stream(), now.get());
+  }
 }
 
 gpu::FunctionHandle DeviceChannel::kernel(std::span<const std::byte> image, const char* name) {
@@ -236,21 +247,24 @@ void DeviceChannel::end(std::exception_ptr why) {
   }
 }
 
-// A link with graphs ends with the last of them, and this thread may be the one that holds it.
+// A link with graphs ends with the last of them, and this thread may be the one that holds it. NCCL's
+// waits for the other ranks of the host besides, which may wait for this thread: it drives the engine.
 void DeviceChannel::end_link(void (*ending)(DeviceLink& link)) {
-  if (!captures_) {
+  if (!captures_ && !link_->ends_with_others()) {
     ending(*link_);
     return;
   }
   std::promise<void> is_over;
-  graphs_end_ = is_over.get_future();
+  link_end_ = is_over.get_future();
   try {
     std::thread([cuda = libraries_.cuda, device = device_, log = log_, link = link_,
                  captures = captures_, is_over = std::move(is_over), ending]() mutable {
       try {
         const gpu::DeviceScope scope(*cuda, device);
         ending(*link);
-        captures->free();
+        if (captures) {
+          captures->free();
+        }
       } catch (const Error& error) {
         log.error(error.what());
       }
@@ -286,7 +300,7 @@ void DeviceChannel::close() noexcept {
                            ? kLongestFarewell
                            : std::min<std::chrono::nanoseconds>(timeout_, kLongestFarewell));
     }
-    if (link_ && !graphs_end_.valid()) {
+    if (link_ && !link_end_.valid()) {
       end_link(watched_.empty() ? [](DeviceLink& link) { link.close(true); }
                                 : [](DeviceLink& link) { link.close(false); });
     }
@@ -298,9 +312,11 @@ void DeviceChannel::close() noexcept {
     }
     staging_.reset();
     memory_.reset();
-    if (graphs_end_.valid() && graphs_end_.wait_for(kGraphsEnd) != std::future_status::ready) {
-      log_.info(fmt::format("CUDA graphs with calls of this context on device {} are still there: "
-                            "what they use is given back after the last of them",
+    if (link_end_.valid() && link_end_.wait_for(kLinkEnd) != std::future_status::ready) {
+      log_.info(fmt::format("{} on device {} are still there: what they use is given back after the "
+                            "last of them",
+                            captures_ ? "CUDA graphs with calls of this context, or other ranks' links,"
+                                      : "other ranks' links to this context",
                             device_));
     }
   } catch (const Error& error) {

@@ -87,6 +87,9 @@ class DeviceChannel final : public Attendant {
   [[nodiscard]] gpu::StreamHandle stream() const noexcept { return lane_.stream; }
   /// From any thread.
   [[nodiscard]] gpu::DeviceScope enter() { return {*libraries_.cuda, device_}; }
+  /// What comes later on `stream()` comes after what is on that one now. Nothing is ordered between a
+  /// stream that captures and one that does not.
+  void follow(gpu::StreamHandle other);
   /// From any thread.
   [[nodiscard]] gpu::Event take_event() { return events_->take(); }
 
@@ -160,7 +163,7 @@ class DeviceChannel final : public Attendant {
   void look(Clock::time_point now);
   bool take_finished();
   void wait_for_watched(std::chrono::nanoseconds longest);
-  /// Blocks for no graph.
+  /// Blocks for no graph and for no other rank.
   void end_link(void (*ending)(DeviceLink& link));
 
   gpu::Libraries libraries_;
@@ -182,8 +185,8 @@ class DeviceChannel final : public Attendant {
   Lane lane_;
   /// Null as long as no call was captured.
   std::shared_ptr<gpu::CaptureLane> captures_;
-  /// Where the link's end waits for that of graphs.
-  std::future<void> graphs_end_;
+  /// Where the link's end waits for that of graphs, or of other ranks' links.
+  std::future<void> link_end_;
   std::map<const char*, gpu::FunctionHandle> kernels_;
   std::deque<LaunchedCall> watched_;
   Clock::time_point last_look_{};

@@ -19,6 +19,7 @@ class NcclLink final : public DeviceLink {
 
   [[nodiscard]] DeviceWay way() const noexcept override { return DeviceWay::Nccl; }
   [[nodiscard]] bool can_be_replayed() const noexcept override { return true; }
+  [[nodiscard]] bool ends_with_others() const noexcept override { return true; }
   void transfer(std::span<const DeviceSend> sends, std::span<DeviceReceive> receives) override;
   void capture(gpu::StreamHandle stream, std::span<const DeviceSend> sends,
                std::span<DeviceReceive> receives) override;

@@ -10,6 +10,7 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
+from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._runtime import Runtime, current
 
 
@@ -19,14 +20,15 @@ _CALL = "SyncBatchNorm"
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation as if the batches of all ranks were one, forward and backward.
 
-    Inputs have shape [N, C, …], on the CPU, of float16, bfloat16, float32 or float64; batches may
+    Inputs have shape [N, C, …], on the CPU or on all ranks on a GPU (as `use_device`, which the first
+    one calls where nobody has), of float16, bfloat16, float32 or float64; batches may
     differ in size, and be empty on some ranks. Statistics of half precision are float32. The running
     statistics are the same on all ranks; gradients of weight and bias are those of this rank's batch,
     for the optimizer to average.
 
     In training mode, and without running statistics always, forward and backward are collective: all
     ranks run the same layers, after `init`. In evaluation mode nothing communicates. Arguments as
-    those of torch.nn.SyncBatchNorm, which is for GPUs and has process groups besides.
+    those of torch.nn.SyncBatchNorm, which is for GPUs alone and has process groups besides.
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1,
@@ -50,6 +52,7 @@ class SyncBatchNorm(_BatchNorm):
                                                   self.weight, self.bias, False, 0.0, self.eps)
         runtime = current()
         runtime.or_refuse(lambda: self._check_input_dim(input))
+        take_device_of(runtime.context, [input])
         statistics = core.batch_statistics(runtime.context, input)
         if self.training and self.running_mean is not None:
             core.update_running(self.running_mean, self.running_var, statistics, self._count_batch())

@@ -1,6 +1,7 @@
 """How a wrapped optimizer takes a step: the algorithm of the C++ core, which has the user's own
 optimizer make each local step."""
 
+import itertools
 import sys
 import weakref
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
@@ -53,6 +54,9 @@ def _places_of(models: Models) -> List[Tuple[Dict, str, torch.Tensor, str]]:
             for name, parameter in module._parameters.items() if parameter is not None]
 
 
+_numbers = itertools.count()
+
+
 class DistributedStep:
     """Steps `optimizer` by the step of its class `base`, and averages by `algorithm`."""
 
@@ -89,6 +93,8 @@ class DistributedStep:
         self._parameters = {id(parameter) for _, parameter in parameters}
         self._places = _places_of(models)
         self._passes = _BackwardPasses(self, [parameter for _, parameter in parameters])
+        self.number = next(_numbers)
+        """Of those that this process has made."""
         runtime.optimizers.add(self)
 
     @property
@@ -99,7 +105,7 @@ class DistributedStep:
 
     def _retire_others(self, parameters: Set[int]) -> None:
         """Whoever runs a notebook's cell again wraps again, while the name still holds the old one."""
-        for other in list(current().optimizers):
+        for other in current().optimizers_in_order():
             if other._parameters & parameters:
                 other.drain()
                 other.release_windows()

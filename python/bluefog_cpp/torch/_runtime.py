@@ -133,13 +133,17 @@ class Runtime:
         kind = type(error) if isinstance(error, (Error, TypeError)) else RuntimeError
         return kind(f"rank {self.rank}, {call}: {error}")
 
+    def optimizers_in_order(self) -> List[Any]:
+        """As they were made: ranks that drain or leave wait for each other, one after the other."""
+        return sorted(self.optimizers, key=lambda optimizer: optimizer.number)
+
     def drain_optimizers(self) -> None:
         """Ends averages that are in flight, so that parameters hold what they are due."""
-        for optimizer in list(self.optimizers):
+        for optimizer in self.optimizers_in_order():
             optimizer.drain()
 
     def close(self) -> None:
-        for optimizer in list(self.optimizers):
+        for optimizer in self.optimizers_in_order():
             optimizer.close()
         for window in (*self.windows.values(), *self.retired_windows):
             window.end()

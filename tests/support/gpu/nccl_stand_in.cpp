@@ -80,6 +80,7 @@ void NcclStandIn::destroy(gpu::CommHandle handle) {
       cuda_->report("ncclCommDestroy while sends and receives are under way");
     }
   }
+  wait_for_others(comm);
   const std::scoped_lock lock(mutex_);
   live_.erase(handle);
 }
@@ -89,6 +90,7 @@ void NcclStandIn::abort(gpu::CommHandle handle) {
   Comm& comm = comm_of(handle);
   stop(comm);
   wait_for_graphs(comm);
+  wait_for_others(comm);
   const std::scoped_lock lock(mutex_);
   live_.erase(handle);
 }
@@ -102,6 +104,14 @@ void NcclStandIn::stop(Comm& comm) {
 void NcclStandIn::wait_for_graphs(Comm& comm) {
   std::unique_lock lock(comm.clique->mutex);
   comm.clique->changed.wait(lock, [&] { return comm.captured_groups == 0; });
+}
+
+void NcclStandIn::wait_for_others(Comm& comm) {
+  Clique& clique = *comm.clique;
+  std::unique_lock lock(clique.mutex);
+  ++clique.leaving;
+  clique.changed.notify_all();
+  clique.changed.wait(lock, [&] { return clique.leaving == clique.size; });
 }
 
 void NcclStandIn::revoke(gpu::CommHandle handle) {

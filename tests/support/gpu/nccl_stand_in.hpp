@@ -21,7 +21,8 @@ namespace bluefog::testing {
 /// which ends when all of its sends and receives have met their other ends. What NCCL leaves
 /// undefined is written down as a mistake: sizes that differ, sends outside of a group, groups that
 /// stay open, communicators that are destroyed while in use. As NCCL's, a communicator neither ends
-/// nor is aborted to the end before all CUDA graphs with its groups have.
+/// nor is aborted to the end before all CUDA graphs with its groups have, and before all of its ranks
+/// end or abort theirs.
 class NcclStandIn final : public gpu::NcclApi {
  public:
   explicit NcclStandIn(std::shared_ptr<CudaStandIn> cuda) : cuda_(std::move(cuda)) {}
@@ -56,6 +57,8 @@ class NcclStandIn final : public gpu::NcclApi {
     std::condition_variable changed;
     int size = 0;
     int joined = 0;
+    /// Ranks that end or abort theirs.
+    int leaving = 0;
     /// By the ranks that are gone: what the others have shrunk to.
     std::map<std::set<int>, std::shared_ptr<Clique>> shrunk;
     /// By sender and receiver, in the order in which their streams have come to them.
@@ -92,6 +95,7 @@ class NcclStandIn final : public gpu::NcclApi {
   /// Ends what is under way.
   void stop(Comm& comm);
   static void wait_for_graphs(Comm& comm);
+  static void wait_for_others(Comm& comm);
   /// Returns when all of its ranks have come.
   gpu::CommHandle join_clique(const std::shared_ptr<Clique>& clique, int rank);
 

@@ -190,13 +190,14 @@ TEST_F(Pair, GroupsMisused) {
       EXPECT_THROW(nccl_.abort(comm), NcclError);
     } else {
       auto* const memory = cuda_->allocate(8);
-      while (cuda_->mistakes().size() < 5) {
+      while (cuda_->mistakes().size() < 4) {
         std::this_thread::yield();
       }
       nccl_.group_start();
       nccl_.send(memory, 8, 0, comm, stream);
       nccl_.group_end();
       cuda_->synchronize(stream);
+      nccl_.destroy(comm);
     }
   });
   EXPECT_THAT(
