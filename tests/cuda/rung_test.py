@@ -1,16 +1,19 @@
-"""What rung.py makes of what its programs say, with programs that only say it."""
+"""What rung.py makes of what its programs say, with programs that only say it, and what it packs."""
 
 import argparse
 import contextlib
 import io
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 from unittest import mock
 
+import kit
 import rung
 
 CASES = """[ RUN      ] Sums.Whole
@@ -20,6 +23,7 @@ CASES = """[ RUN      ] Sums.Whole
 [ RUN      ] Sums.Nccl
 [  SKIPPED ] Sums.Nccl (0 ms)
 """
+VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "NCCL_DEBUG", "NCCL_NVLS_ENABLE", "NCCL_MAX_CTAS", "GTEST_BRIEF")
 
 
 class RungTest(unittest.TestCase):
@@ -29,23 +33,59 @@ class RungTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.arguments = argparse.Namespace(
             build=self.folder, sources=self.folder, out=self.folder / "out.json", python=sys.executable,
-            ranks=[2], training=False, batch_size=4, part_timeout=30, nccl=None, libraries=None)
+            ranks=[2], training=False, batch_size=4, parts=re.compile(""), part_timeout=30, nccl=None,
+            libraries=None)
         for name in ("cuda_kernels", "cuda_device", "cuda_ranks"):
             self.program(name, f"cat <<'END'\n{CASES}END")
         self.program("cuda_benchmark", "echo noise; echo '{\"combine\": 1}'")
-        self.program("bfrun", 'shift 2; "$@"')
+        self.program("bfrun", 'shift 2; exec "$@"')
 
     def program(self, name, body):
-        path = self.folder / rung.PROGRAMS[name]
+        path = self.folder / kit.PROGRAMS[name]
+        self.file(path, f"#!/bin/sh\n{body}\n").chmod(0o755)
+
+    def file(self, place, text=""):
+        path = self.folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{body}\n")
-        path.chmod(0o755)
+        path.write_text(text)
+        return path
 
     def run_rung(self):
-        with mock.patch.object(rung, "why_no_gpu", lambda: ""), \
+        with mock.patch.object(rung, "find_gpus", lambda: (1, "")), \
+                mock.patch.object(rung, "describe_machine", lambda python: {}), \
                 contextlib.redirect_stdout(io.StringIO()) as said:
             code = rung.run(self.arguments)
-        return code, json.loads(self.arguments.out.read_text())["parts"], said.getvalue()
+        return code, self.written()["parts"], said.getvalue()
+
+    def written(self):
+        return json.loads(self.arguments.out.read_text())
+
+    def results_of(self, call, gpus=1):
+        """Of a rung that makes one call."""
+        made = rung.Rung(self.arguments, gpus)
+        with contextlib.redirect_stdout(io.StringIO()):
+            call(made)
+        return made.results
+
+    def variables_in(self, call, gpus=1, **environment):
+        """What a program or script of a part finds of `VARIABLES`."""
+        say = f"import json, os; print(json.dumps({{name: os.environ.get(name) for name in {VARIABLES}}}))"
+        for program in ("cuda_benchmark", "cuda_kernels"):
+            self.program(program, f'exec "{sys.executable}" "{self.file("tests/cuda/training.py", say)}"')
+        kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+        with mock.patch.dict(os.environ, {**kept, **environment}, clear=True):
+            result, = self.results_of(call, gpus).values()
+        return result["figures"]
+
+    def python_with_nccl(self):
+        """A Python that has the package of NCCL, and the package's folder."""
+        for place in ("__init__.py", "nccl/__init__.py", "nccl/lib/libnccl.so.2"):
+            self.file(self.folder / "site/nvidia" / place)
+        python = self.file("python", f'#!/bin/sh\nPYTHONPATH="{self.folder}/site" exec "{sys.executable}" "$@"\n')
+        python.chmod(0o755)
+        return str(python), str(self.folder / "site/nvidia/nccl/lib")
+
+    # ---- what programs say
 
     def test_counts_and_figures(self):
         code, parts, said = self.run_rung()
@@ -68,42 +108,188 @@ class RungTest(unittest.TestCase):
                           "launch.np2.host": "failed"})
         self.assertIn("broken", parts["kernels"]["text"])
 
-    def test_a_part_that_does_not_end(self):
-        self.arguments.part_timeout = 0.2
-        self.program("cuda_kernels", "exec sleep 20")
-        code, parts, _ = self.run_rung()
-        self.assertEqual((code, parts["kernels"]["state"]), (1, "failed"))
-        self.assertIn("not done after", parts["kernels"]["text"])
+    def test_cases_of_a_program_that_fails_are_counted(self):
+        self.program("cuda_kernels", f"cat <<'END'\n{CASES}"
+                     "[ RUN      ] Sums.Wide/0\n[  FAILED  ] Sums.Wide/0, where GetParam() = 1 (2 ms)\n"
+                     "[  FAILED  ] 1 test, listed below:\n[  FAILED  ] Sums.Wide/0, where GetParam() = 1\n"
+                     "END\nexit 1")
+        kernels = self.run_rung()[1]["kernels"]
+        self.assertEqual((kernels["passed"], kernels["skipped"], kernels["failed"]), (2, 1, 1))
+        self.assertNotIn("unfinished", kernels)
+
+    def test_much_on_one_stream_leaves_the_other_its_place(self):
+        self.program("cuda_kernels", f"cat <<'END'\n{CASES}END\nhead -c 100000 /dev/zero | tr '\\0' x >&2; exit 1")
+        self.assertIn("[  SKIPPED ] Sums.Nccl", self.run_rung()[1]["kernels"]["text"])
+
+    def test_words_behind_the_figures(self):
+        self.program("cuda_benchmark", "echo '{\"combine\": 1}'; echo NCCL WARN on its way out")
+        self.assertEqual(self.run_rung()[1]["bandwidth"]["figures"], {"combine": 1})
 
     def test_training_is_read(self):
-        script = self.folder / "examples/python/pytorch_benchmark.py"
-        script.parent.mkdir(parents=True)
-        script.write_text("print('Total img/sec on 1 GPU(s): 123.4 +- 5.6')")
-        made = rung.Rung(self.arguments)
-        with contextlib.redirect_stdout(io.StringIO()):
-            made.training(1, "neighbor_allreduce", "--atc-style")
-        self.assertEqual(made.results, {"training.np1.neighbor_allreduce.atc-style":
-                                        {"state": "passed", "images_per_second": [123.4, 5.6]}})
+        self.file("examples/python/pytorch_benchmark.py",
+                  "print('Total img/sec on 1 GPU(s): 123.4 +- 5.6')")
+        self.assertEqual(
+            self.results_of(lambda made: made.training(1, "neighbor_allreduce", "--atc-style")),
+            {"training.np1.neighbor_allreduce.atc-style":
+             {"state": "passed", "images_per_second": [123.4, 5.6]}})
 
     def test_trainings_are_compared(self):
-        script = self.folder / "tests/cuda/training.py"
-        script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text("print('{\"different\": {\"win_put\": 0}}')")
-        made = rung.Rung(self.arguments)
-        with contextlib.redirect_stdout(io.StringIO()):
-            made.compare_trainings(1)
-        self.assertEqual(made.results, {"training.np1.bits":
-                                        {"state": "passed", "figures": {"different": {"win_put": 0}}}})
+        self.file("tests/cuda/training.py", "print('{\"different\": {\"win_put\": 0}}')")
+        self.assertEqual(self.results_of(lambda made: made.compare_trainings(1)),
+                         {"training.np1.bits": {"state": "passed", "figures": {"different": {"win_put": 0}}}})
+
+    # ---- what is cut off
+
+    def test_a_part_that_does_not_end(self):
+        self.arguments.part_timeout = 2
+        self.program("cuda_kernels", f"cat <<'END'\n{CASES}[ RUN      ] Sums.Hangs\nEND\n"
+                     "echo waiting >&2; exec sleep 60")
+        code, parts, _ = self.run_rung()
+        self.assertEqual((code, parts["kernels"]["state"]), (1, "failed"))
+        for words in ("[ RUN      ] Sums.Hangs", "waiting", "not done after 2 s"):
+            self.assertIn(words, parts["kernels"]["text"])
+        self.assertEqual((parts["kernels"]["passed"], parts["kernels"]["unfinished"]), (2, ["Sums.Hangs"]))
+
+    def test_a_launcher_that_does_not_end_says_why(self):
+        self.arguments.part_timeout = 2
+        self.arguments.parts = re.compile("device.np2")
+        self.program("bfrun", "trap 'echo rank 1 was in Sums.Hangs >&2; exit 1' TERM\n"
+                     "while :; do sleep 0.1; done")
+        self.assertIn("rank 1 was in Sums.Hangs", self.run_rung()[1]["device.np2"]["text"])
+
+    def test_results_are_written_after_each_part(self):
+        found = self.folder / "found.json"
+        self.program("cuda_ranks", f'cp "{self.arguments.out}" "{found}"; exit 77')
+        self.run_rung()
+        parts = json.loads(found.read_text())["parts"]
+        self.assertEqual(list(parts), ["kernels", "device.threads", "device.np2"])
+        self.assertEqual(parts["kernels"]["passed"], 2)
+        self.assertEqual(parts["device.np2"], {"state": "running"})
+
+    def test_only_some_parts(self):
+        self.arguments.parts = re.compile("^launch.*(peer|host)|kernels")
+        code, parts, _ = self.run_rung()
+        self.assertEqual((code, list(parts)), (0, ["kernels", "launch.np2.peer", "launch.np2.host"]))
+
+    def test_no_such_part(self):
+        self.arguments.parts = re.compile("lunch")
+        with mock.patch.object(rung, "find_gpus", lambda: (1, "")), \
+                mock.patch.object(rung, "describe_machine", lambda python: {}), \
+                contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(rung.run(self.arguments), 2)
+        self.assertIn("launch.np2.peer", said.getvalue())
+        self.assertIn("found lunch", said.getvalue())
+
+    # ---- what is around them
+
+    def test_nccl_of_the_python_in_use(self):
+        self.arguments.python, folder = self.python_with_nccl()
+        variables = self.variables_in(lambda made: made.figures("bandwidth", 1), LD_LIBRARY_PATH="/before")
+        self.assertEqual(variables["LD_LIBRARY_PATH"], f"{folder}:/before")
+        self.assertIsNone(self.variables_in(lambda made: made.compare_trainings(1))["LD_PRELOAD"])
+
+    def test_nccl_that_is_named(self):
+        self.arguments.python, _ = self.python_with_nccl()
+        self.arguments.nccl = self.file("own/libnccl.so.2").parent
+        self.arguments.libraries = self.folder / "lib"
+        program = self.variables_in(lambda made: made.figures("bandwidth", 1))
+        self.assertEqual(program["LD_LIBRARY_PATH"], f"{self.folder}/own:{self.folder}/lib")
+        self.assertIsNone(program["LD_PRELOAD"])
+        script = self.variables_in(lambda made: made.compare_trainings(1))
+        self.assertEqual(script["LD_PRELOAD"], f"{self.folder}/own/libnccl.so.2")
+
+    def test_nccl_of_ranks_that_share_a_gpu(self):
+        def found(gpus, **environment):
+            variables = self.variables_in(lambda made: made.figures("launch.np2", 2), gpus, **environment)
+            return tuple(variables[name] for name in ("NCCL_NVLS_ENABLE", "NCCL_MAX_CTAS", "NCCL_DEBUG"))
+        self.assertEqual(found(1), ("0", "2", "WARN"))
+        self.assertEqual(found(2), (None, None, "WARN"))
+        self.assertEqual(found(1, NCCL_MAX_CTAS="8", NCCL_DEBUG="INFO"), ("0", "8", "INFO"))
+
+    def test_cases_are_named_as_they_begin(self):
+        self.assertEqual(self.variables_in(lambda made: made.figures("bandwidth", 1), GTEST_BRIEF="1")
+                         ["GTEST_BRIEF"], "0")
+
+    def test_an_extension_for_another_python(self):
+        self.file("python/bluefog_cpp/_core.cpython-399-x86_64-linux-gnu.so")
+        self.file("tests/cuda/training.py", "print('{}')")
+        result = self.results_of(lambda made: made.compare_trainings(1))["training.np1.bits"]
+        self.assertEqual(result["state"], "failed")
+        self.assertIn("for Python 3.99", result["text"])
+        self.assertIn(f"found Python {sys.version.split()[0]} (", result["text"])
+
+    def test_an_extension_for_this_python(self):
+        self.file(f"python/bluefog_cpp/_core{rung.describe_python(sys.executable)['suffixes'][0]}")
+        self.file("tests/cuda/training.py", "print('{}')")
+        result = self.results_of(lambda made: made.compare_trainings(1))["training.np1.bits"]
+        self.assertEqual(result["state"], "passed")
 
     def test_without_a_gpu(self):
-        with mock.patch.object(rung, "why_no_gpu", lambda: "no CUDA device"), \
+        with mock.patch.object(rung, "find_gpus", lambda: (0, "no CUDA device")), \
                 contextlib.redirect_stdout(io.StringIO()) as said:
             self.assertEqual(rung.run(self.arguments), 77)
         self.assertEqual(said.getvalue(), "SKIPPED: no CUDA device\n")
 
     def test_ranks_are_launched(self):
-        self.assertEqual(subprocess.run(rung.Rung(self.arguments).launched(2, "echo", "here"),
+        self.assertEqual(subprocess.run(rung.Rung(self.arguments, 1).launched(2, "echo", "here"),
                                         capture_output=True, text=True, check=True).stdout, "here\n")
+
+    def test_a_folder_without_nccl_is_refused(self):
+        ended = subprocess.run([sys.executable, rung.__file__, "--build", str(self.folder), "--nccl",
+                                str(self.folder)], capture_output=True, text=True)
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn(f"expected a folder with libnccl.so.2, found {self.folder}", ended.stderr)
+
+
+STUBS = """
+import runpy, sys, unittest.mock
+for name in ("torch", "torch.nn", "numpy", "torchvision", "bluefog_cpp", "bluefog_cpp.torch"):
+    sys.modules[name] = unittest.mock.MagicMock()
+runpy.run_path(sys.argv[1], run_name="imported")
+"""
+
+
+class KitTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        for place in (*kit.PROGRAMS.values(), "python/bluefog_cpp/_core.cpython-311-x86_64-linux-gnu.so"):
+            path = self.folder / "build" / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+
+    def pack(self):
+        arguments = argparse.Namespace(build=self.folder / "build", kit=self.folder / "kit", mpi=None,
+                                       sources=rung.HERE.parent.parent)
+        with mock.patch.object(kit, "libraries_of", lambda program: []), \
+                contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(kit.pack(arguments), 0)
+        return said.getvalue()
+
+    def test_scripts_find_what_they_import(self):
+        self.assertIn("an extension for Python 3.11", self.pack())
+        for place in ("examples/python/pytorch_benchmark.py", "tests/cuda/training.py", "tests/cuda/rung.py"):
+            script = self.folder / "kit" / place
+            ended = subprocess.run([sys.executable, "-c", STUBS, str(script)], capture_output=True, text=True,
+                                   env={**os.environ, "PYTHONPATH": str(script.parent)}, cwd=self.folder)
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""), place)
+
+    def test_a_kit_is_not_packed_over_another(self):
+        self.pack()
+        with self.assertRaisesRegex(SystemExit, "expected a new or empty folder"):
+            self.pack()
+
+    def test_libraries_of_the_system_are_left_out(self):
+        listed = "".join(f"\t{path.rpartition('/')[2]} => {path} (0x00007f)\n" for path in (
+            "/lib/x86_64-linux-gnu/libfmt.so.9", "/env/lib/libmpi.so.40", "/env/lib/openmpi/libucm.so.0",
+            "/lib/x86_64-linux-gnu/libstdc++.so.6", "/lib/x86_64-linux-gnu/libgcc_s.so.1",
+            "/lib/x86_64-linux-gnu/libz.so.1", "/lib/x86_64-linux-gnu/libutil.so.1",
+            "/lib/x86_64-linux-gnu/libresolv.so.2", "/lib/x86_64-linux-gnu/libmvec.so.1",
+            "/lib/x86_64-linux-gnu/libc.so.6", "/env/nvidia/nccl/lib/libnccl.so.2"))
+        with mock.patch.object(subprocess, "run", return_value=mock.Mock(stdout=listed)):
+            self.assertEqual([path.name for path in kit.libraries_of("program")],
+                             ["libfmt.so.9", "libmpi.so.40", "libucm.so.0"])
 
 
 if __name__ == "__main__":
