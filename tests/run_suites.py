@@ -23,8 +23,9 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SANITIZED = ("tsan", "asan")
 SANITIZED_RUNGS = ("unit", "fabric")
-# Beyond the cores: ranks of most tests rather wait than compute.
+# Beyond the cores: ranks of most tests rather wait than compute, less so where they are sanitized.
 JOBS_THAT_WAIT = 2
+SANITIZED_JOBS_THAT_WAIT = 1
 # Folders of tests/ that the rungs share; they register no tests of their own.
 SHARED_FOLDERS = {"bodies", "support"}
 
@@ -62,7 +63,8 @@ def run_preset(steps, preset):
     junit = build / "Testing" / "results.xml"
     junit.unlink(missing_ok=True)
     shutil.rmtree(build / "Testing" / "ranks", ignore_errors=True)
-    jobs = str(len(os.sched_getaffinity(0)) + (0 if preset in SANITIZED else JOBS_THAT_WAIT))
+    more = SANITIZED_JOBS_THAT_WAIT if preset in SANITIZED else JOBS_THAT_WAIT
+    jobs = str(len(os.sched_getaffinity(0)) + more)
     if not steps.run(f"{preset}: configure", configure_arguments(preset)):
         yield Result(preset, "configure", "failed", "CMake's words are above")
         return

@@ -147,7 +147,8 @@ class DeviceAllreduce : public OverLinks {};
 BF_OVER_LINKS(DeviceAllreduce);
 
 TEST_P(DeviceAllreduce, BitsOfTheCpu) {
-  on_links({.layouts = {Layout::OneHost, Layout::TwoHosts}}, [](DeviceRank& rank) {
+  on_links({.at_most = few(8, 4), .layouts = {Layout::OneHost, Layout::TwoHosts}},
+           [](DeviceRank& rank) {
     for (const Dtype dtype : kAllDtypes) {
       for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{7001}}) {
         for (const auto reduction : {ops::Reduction::Sum, ops::Reduction::Average}) {

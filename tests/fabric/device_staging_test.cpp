@@ -125,7 +125,7 @@ TEST(StagedNeighborAllreduce, CopiesAndMessagesOverlap) {
 
 TEST(StagedNeighborAllreduce, OnWait) {
   for (const Reach reach : {Reach::Host, Reach::Nccl, Reach::PeerProcesses}) {
-    on_device_ranks({.at_least = 2, .at_most = 4, .reach = reach}, [](DeviceRank& rank) {
+    on_device_ranks({.at_least = 2, .at_most = few(4), .reach = reach}, [](DeviceRank& rank) {
       const Plan plan = plan_of(rank.context, topology::ring(rank.context.size()));
       for (const std::size_t count : {std::size_t{7}, kSeveralPieces}) {
         const Values input = thirds(Dtype::Float32, count, rank.context.rank());
@@ -240,7 +240,7 @@ TEST(DeviceHierarchical, BitsOfTheCpuEitherWay) {
 
 TEST(StagedPairGossip, PairsInNoOrder) {
   for (const Reach reach : {Reach::Host, Reach::Nccl, Reach::PeerProcesses}) {
-    on_device_ranks({.at_least = 2, .reach = reach}, [](DeviceRank& rank) {
+    on_device_ranks({.at_least = 2, .at_most = few(8, 3), .reach = reach}, [](DeviceRank& rank) {
       const int own = rank.context.rank();
       const int target = own ^ 1;
       if (target >= rank.context.size()) {

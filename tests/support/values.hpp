@@ -25,10 +25,10 @@ inline constexpr Dtype kFloatingDtypes[] = {Dtype::Float16, Dtype::BFloat16, Dty
 #endif
 }
 
-/// `ranks`, 2 under ThreadSanitizer: for buffers that cannot be small there either.
-[[nodiscard]] constexpr int few(int ranks) noexcept {
+/// `ranks`, fewer under ThreadSanitizer: for buffers that cannot be small there either.
+[[nodiscard]] constexpr int few(int ranks, [[maybe_unused]] int sanitized = 2) noexcept {
 #if defined(__SANITIZE_THREAD__)
-  return ranks < 2 ? ranks : 2;
+  return ranks < sanitized ? ranks : sanitized;
 #else
   return ranks;
 #endif
