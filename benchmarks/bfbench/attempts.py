@@ -3,6 +3,9 @@
 import contextlib
 import sys
 
+from rich.console import Console
+from rich.progress import Progress
+
 from bfbench.launch import LaunchFailed
 from bfbench.records import merge_not_run
 
@@ -35,6 +38,14 @@ class Attempts:
         except KeyboardInterrupt:
             self.code = INTERRUPTED
             self._not_run.append({"op": "the rest", "not_run": "interrupted"})
+
+    @contextlib.contextmanager
+    def progress(self, total):
+        """(tell, advance) of a bar on the terminal; Ctrl-C ends the block, not the command."""
+        console = Console(stderr=True)
+        with self.until_interrupted(), Progress(console=console, transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield (lambda text: bar.update(task, description=text)), (lambda: bar.advance(task))
 
     def not_run(self):
         """Each reason once, however many starts had it."""

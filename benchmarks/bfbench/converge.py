@@ -4,9 +4,6 @@ import argparse
 import json
 import statistics
 
-from rich.console import Console
-from rich.progress import Progress
-
 from bfbench import images, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import Launcher
@@ -66,18 +63,17 @@ def runs_of(args, seed):
 def measure(args, launcher, attempts):
     """A launch makes all runs of a seed: ranks take longer to start than many a run."""
     records = []
-    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("training", total=len(args.seeds) * len(args.ranks))
+    with attempts.progress(len(args.seeds) * len(args.ranks)) as (tell, advance):
         for ranks in args.ranks:
             for seed in args.seeds:
-                progress.update(task, description=f"{count_text(ranks, 'rank')}, seed {seed}")
+                tell(f"{count_text(ranks, 'rank')}, seed {seed}")
                 words = ["--runs", json.dumps(runs_of(args, seed)), "--data", args.data, "--lr",
                          args.lr]
                 for name in ("steps", "batch_size", "train_images", "test_images"):
                     words += [f"--{name.replace('_', '-')}", getattr(args, name)]
                 records += attempts.make({"op": f"seed {seed}", "ranks": ranks}, launcher.worker,
                                          "converge_worker", ranks, *words)
-                progress.advance(task)
+                advance()
     return records
 
 

@@ -1,8 +1,5 @@
 """bfbench ddp: our gradient all-reduce as a DDP beside torch's, in time, memory and accuracy."""
 
-from rich.console import Console
-from rich.progress import Progress
-
 from bfbench import images, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import Launcher
@@ -46,18 +43,17 @@ def check(args):
 
 def measure(args, launcher, attempts):
     starts = []
-    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("training", total=args.starts * len(args.ranks) * len(WAYS))
+    with attempts.progress(args.starts * len(args.ranks) * len(WAYS)) as (tell, advance):
         for _ in range(args.starts):
             for ranks in args.ranks:
                 start = []
                 starts.append(start)
                 for way in WAYS:
-                    progress.update(task, description=f"{way}, {count_text(ranks, 'rank')}")
+                    tell(f"{way}, {count_text(ranks, 'rank')}")
                     start += attempts.make({"algorithm": way, "ranks": ranks}, launcher.worker,
                                            "ddp_worker", ranks, "--algorithm", way,
                                            *options_of_worker(args))
-                    progress.advance(task)
+                    advance()
     return starts
 
 

@@ -16,18 +16,17 @@ import bluefog_cpp.torch as bf
 from bfbench import images
 from bfbench.rounds import join_gloo
 from bfbench.train_models import make_model
+from bfbench.training import make_optimizer, peer_of, quantiles_of, with_ddp
 
 SEED = 5
 
 
 class TorchDdp:
     """Gradients add up without communication but in the last backward pass of a step."""
-    peer = "torch DDP (gloo)"
 
     def __init__(self, model, optimizer, args):
         join_gloo(args.store, bf.rank(), bf.size())
-        self.model = torch.nn.parallel.DistributedDataParallel(
-            model, bucket_cap_mb=args.bucket_mb, gradient_as_bucket_view=True)
+        self.model = with_ddp(model, args.bucket_mb)
         self.optimizer = optimizer
 
     def backward_of(self, is_last):
@@ -35,8 +34,6 @@ class TorchDdp:
 
 
 class GradientAllreduce:
-    peer = "bluefog_cpp"
-
     def __init__(self, model, optimizer, args):
         self.model = model
         bf.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -100,7 +97,7 @@ def main():
     dataset = images.load(args.data)
     torch.manual_seed(SEED)
     model = make_model(args.model, images.SIDE, dataset.classes)
-    way = WAYS[args.algorithm](model, torch.optim.SGD(model.parameters(), args.lr, momentum=0.9), args)
+    way = WAYS[args.algorithm](model, make_optimizer(model.parameters(), args.lr), args)
     train, test = dataset.train.part(0, args.train_images), dataset.test.part(0, args.test_images)
     epochs, steps = [], []
     for epoch in range(args.epochs):
@@ -114,11 +111,11 @@ def main():
         steps += seconds
     slowest = bf.allgather(torch.tensor([steps], dtype=torch.float64)).max(dim=0).values
     record = {
-        "peer": way.peer, "algorithm": args.algorithm, "model": args.model, "ranks": bf.size(),
+        "peer": peer_of(args.algorithm), "algorithm": args.algorithm, "model": args.model, "ranks": bf.size(),
         "batch_size": args.batch_size, "image_size": images.SIDE, "data": dataset.name,
         "parameters": sum(p.numel() for p in model.parameters()),
         "img_per_sec": len(steps) * args.batch_size * args.accumulation * bf.size() / sum(epochs),
-        "sec_per_iter": {f"p{q}": slowest.quantile(q / 100).item() for q in (50, 75, 90, 95)},
+        "sec_per_iter": quantiles_of(slowest),
         "epoch_sec": statistics.median(epochs),
         "peak_mib": of_all_ranks(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024).max().item(),
         "loss": of_all_ranks(loss).mean().item(),

@@ -5,9 +5,6 @@ import pathlib
 import tempfile
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.progress import Progress
-
 from bfbench import hosts, output, scale_model, scale_report
 from bfbench.attempts import Attempts
 from bfbench.launch import Launcher
@@ -119,13 +116,13 @@ def algorithms_of(args):
 
 def measure(args, folder, attempts):
     found = Measured([], [], {}, {})
-    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=len(args.compute) * (1 + args.starts * len(args.hosts)))
-        jobs = Measurement(args, folder, lambda text: progress.update(task, description=text))
+    total = len(args.compute) * (1 + args.starts * len(args.hosts))
+    with attempts.progress(total) as (tell, advance):
+        jobs = Measurement(args, folder, tell)
         found.profile.update(jobs.profile())
         for compute in args.compute:
             rate = attempts.make({"op": f"search for a rate, compute: {compute}"}, jobs.rate, compute)
-            progress.advance(task)
+            advance()
             if not rate:
                 continue
             found.rates[compute] = rate
@@ -140,7 +137,7 @@ def measure(args, folder, attempts):
                     found.starts.append([record for record in said if "algorithm" in record])
                     found.networks.extend({**record, "compute": compute} for record in said
                                           if "alpha_us" in record)
-                    progress.advance(task)
+                    advance()
     return found
 
 

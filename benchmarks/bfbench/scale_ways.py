@@ -10,6 +10,7 @@ import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 from bfbench.sleeping_model import SleepingModel
 from bfbench.train_models import make_model
+from bfbench.training import make_optimizer, with_ddp
 
 GRAPHS = {"one_peer": "one-peer-exponential", "exponential": "exponential"}
 AVERAGES = {"atc": {"algorithm": "adapt_then_combine"},
@@ -25,10 +26,6 @@ def baseline_of(algorithm):
     return BASELINES.get(algorithm, "none")
 
 
-def peer_of(algorithm):
-    return "torch DDP (gloo)" if algorithm in ("ddp", DDP_ALONE) else "bluefog_cpp"
-
-
 def ways_of(algorithms, graphs):
     """(algorithm, graph) of each, those that others are shares of first; training without
     communication is always among them: the model takes compute from it."""
@@ -42,18 +39,11 @@ def ways_of(algorithms, graphs):
     return list(found)
 
 
-def make_optimizer(parameters):
-    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
-
-
 def wrap(algorithm, graph, model, bucket_mb):
     """(model, optimizer) as the algorithm has them."""
     optimizer = make_optimizer(model.parameters())
     if algorithm in ("ddp", DDP_ALONE):
-        wrapped = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_mb,
-                                                            gradient_as_bucket_view=True,
-                                                            broadcast_buffers=False)
-        return wrapped, optimizer
+        return with_ddp(model, bucket_mb), optimizer
     if algorithm == "gradient_allreduce":
         return model, bf.DistributedGradientAllreduceOptimizer(optimizer, model)
     if algorithm == "hierarchical":

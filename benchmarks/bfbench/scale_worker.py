@@ -15,9 +15,9 @@ import bluefog_cpp.torch as bf
 from bfbench import hosts
 from bfbench.link_rate import find_rate
 from bfbench.rounds import join_gloo
-from bfbench.scale_ways import DDP_ALONE, Way, baseline_of, peer_of, ways_of
+from bfbench.scale_ways import DDP_ALONE, Way, baseline_of, ways_of
+from bfbench.training import peer_of, quantiles_of
 
-QUANTILES = (50, 75, 90, 95)
 WARM_UP_STEPS = 1
 SMALL_CALLS, LARGE_CALLS = 100, 3
 FAST = 0.1
@@ -84,7 +84,7 @@ def record_of(turns, args):
             "batch_size": args.batch_size, "image_size": args.image_size,
             "parameters": way.parameters, "emulated": way.is_slept, "simulated": False,
             "rate_mbit": args.rate, "img_per_sec": rate, "rounds_img_per_sec": by_round,
-            "sec_per_iter": {f"p{q}": each.quantile(q / 100).item() for q in QUANTILES},
+            "sec_per_iter": quantiles_of(each),
             "cpu_sec_per_step": cpu}
 
 

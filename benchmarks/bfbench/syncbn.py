@@ -1,8 +1,5 @@
 """bfbench syncbn: batch normalisation over all ranks, beside torch's formulas over gloo."""
 
-from rich.console import Console
-from rich.progress import Progress
-
 from bfbench import output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import Launcher
@@ -26,15 +23,14 @@ def add_arguments(parser):
 
 def measure(args, launcher, attempts):
     starts = []
-    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=args.starts * len(args.ranks))
+    with attempts.progress(args.starts * len(args.ranks)) as (tell, advance):
         for _ in range(args.starts):
             for ranks in args.ranks:
-                progress.update(task, description=f"{count_text(ranks, 'rank')}")
+                tell(count_text(ranks, "rank"))
                 starts.append(attempts.make(
                     {"op": "batch norm", "ranks": ranks}, launcher.worker, "syncbn_worker", ranks, "--batches", ",".join(map(str, args.batches)),
                     "--hidden", ",".join(map(str, args.hidden)), "--seconds", args.seconds))
-                progress.advance(task)
+                advance()
     return starts
 
 

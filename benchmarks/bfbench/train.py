@@ -6,28 +6,19 @@ import importlib.util
 import os
 import sys
 
-from rich.console import Console
-from rich.progress import Progress
-
 from bfbench import output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
 from bfbench.records import count_text, merge_not_run, merge_train_starts
+from bfbench.training import DDP_FLAGS, PEERS
 from bfbench.turns import Side
 from bfbench.versions import versions
 
 MODELS = ("cnn", "vit", "resnet18", "resnet50", "resnet101", "resnext50_32x4d", "resnext101_32x8d")
 ALGORITHMS = ("none", "ddp", "decent_dp", "gradient_allreduce", "atc", "awc", "hierarchical")
-PEERS = ("ddp", "decent_dp")
 # What bfrun sets for ranks, and torchrun does not.
 MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
-DDP_FLAGS = {
-    "--no-gradient-as-bucket-view": "DDP: gradients are copied into its buckets",
-    "--static-graph": "DDP: the graph of the loss never changes",
-    "--find-unused-parameters": "DDP: some parameters may get no gradient",
-    "--broadcast-buffers": "DDP: broadcasts buffers in each step; the others leave them alone",
-}
 
 
 def add_arguments(parser):
@@ -50,6 +41,9 @@ def add_arguments(parser):
                         "leave in the backward pass")
     for flag, text in DDP_FLAGS.items():
         parser.add_argument(flag, action="store_true", help=text)
+    parser.add_argument("--peers-as-torchrun", action="store_true",
+                        help="DDP and Decent-DP run without the settings of malloc that bfrun gives "
+                        "its ranks; default: all sides have the same environment")
     add_output(parser, starts=3)
 
 
@@ -74,9 +68,9 @@ def refused(algorithm):
 
 
 def start_side(args, launcher, ranks, model, algorithm):
-    """A job that trains; peers have the C library's memory settings, as where torchrun starts them."""
+    """A job that trains, in bfrun's environment."""
     unset = [word for name in MALLOC_VARIABLES if name not in os.environ for word in ("-u", name)]
-    prefix = ["env", *unset] if algorithm in PEERS else []
+    prefix = ["env", *unset] if args.peers_as_torchrun and algorithm in PEERS else []
     return Side(launcher, ranks, "train_worker", *options_of_worker(args, model, algorithm),
                 prefix=prefix)
 
@@ -112,15 +106,14 @@ def measure(args, launcher, attempts):
     if not runnable:
         raise LaunchFailed(f"none of {', '.join(args.algorithms)} can run: "
                            f"{refused(args.algorithms[0])}", "nothing can run")
-    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("training",
-                                 total=args.starts * len(args.models) * len(args.ranks))
+    total = args.starts * len(args.models) * len(args.ranks)
+    with attempts.progress(total) as (tell, advance):
         for _ in range(args.starts):
             for model in args.models:
                 for ranks in args.ranks:
-                    progress.update(task, description=f"{model}, {count_text(ranks, 'rank')}")
+                    tell(f"{model}, {count_text(ranks, 'rank')}")
                     starts.append(one_start(args, launcher, attempts, ranks, model, runnable))
-                    progress.advance(task)
+                    advance()
     return starts
 
 

@@ -19,20 +19,18 @@ import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 from bfbench.rounds import join_gloo
 from bfbench.train_models import make_model
+from bfbench.training import (DDP_FLAGS, PEERS, make_optimizer, peer_of, quantiles_of,
+                              with_ddp)
 
-QUANTILES = (50, 75, 90, 95)
 WARM_UP_STEPS = 3
 NEIGHBORS = bf.CommunicationType.neighbor_allreduce
 MACHINES = bf.CommunicationType.hierarchical_neighbor_allreduce
 
 
-def with_ddp(model, optimizer, args):
-    wrapped = torch.nn.parallel.DistributedDataParallel(
-        model, bucket_cap_mb=args.bucket_mb, static_graph=args.static_graph,
-        gradient_as_bucket_view=not args.no_gradient_as_bucket_view,
-        find_unused_parameters=args.find_unused_parameters,
-        broadcast_buffers=args.broadcast_buffers)
-    return wrapped, optimizer
+def with_flags_of_ddp(model, optimizer, args):
+    return with_ddp(model, args.bucket_mb, not args.no_gradient_as_bucket_view,
+                    args.broadcast_buffers, static_graph=args.static_graph,
+                    find_unused_parameters=args.find_unused_parameters), optimizer
 
 
 class StepsInBackward:
@@ -69,7 +67,7 @@ def decentralized(make, kind):
 
 CONTESTANTS = {
     "none": decentralized(bf.DistributedAdaptThenCombineOptimizer, bf.CommunicationType.empty),
-    "ddp": with_ddp,
+    "ddp": with_flags_of_ddp,
     "decent_dp": with_decent_dp,
     "gradient_allreduce": lambda model, optimizer, _: (
         model, bf.DistributedGradientAllreduceOptimizer(optimizer, model)),
@@ -77,11 +75,6 @@ CONTESTANTS = {
     "awc": decentralized(bf.DistributedAdaptWithCombineOptimizer, NEIGHBORS),
     "hierarchical": decentralized(bf.DistributedAdaptThenCombineOptimizer, MACHINES),
 }
-PEERS = {"ddp": "torch DDP (gloo)", "decent_dp": "Decent-DP (gloo)"}
-
-
-def peer_of(name):
-    return PEERS.get(name, "bluefog_cpp")
 
 
 def why_not(name):
@@ -89,12 +82,9 @@ def why_not(name):
     if name == "decent_dp" and bf.size() < 2:
         return "needs at least 2 ranks"
     if name == "hierarchical" and bf.machine_size() < 2:
-        return "one machine; BLUEFOG_NODES_PER_MACHINE=2 makes several of one host's ranks"
+        return ("one machine; BLUEFOG_NODES_PER_MACHINE=2 makes several of one host's ranks, if they "
+                "are at least 4")
     return ""
-
-
-def make_optimizer(parameters):
-    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
 
 
 class Contestant:
@@ -123,9 +113,8 @@ def parse_arguments():
     parser.add_argument("--algorithm", required=True)
     for name in ("threads", "batch-size", "image-size", "classes", "steps", "bucket-mb"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    for name in ("no-gradient-as-bucket-view", "static-graph", "find-unused-parameters",
-                 "broadcast-buffers"):
-        parser.add_argument(f"--{name}", action="store_true")
+    for flag in DDP_FLAGS:
+        parser.add_argument(flag, action="store_true")
     return parser.parse_args()
 
 
@@ -155,7 +144,7 @@ def record_of(name, contestant, args):
     return {"peer": peer_of(name), "algorithm": name, "model": args.model, "ranks": bf.size(),
             "batch_size": args.batch_size, "image_size": args.image_size,
             "parameters": contestant.parameters, "img_per_sec": rates.median().item(),
-            "sec_per_iter": {f"p{q}": slowest.quantile(q / 100).item() for q in QUANTILES},
+            "sec_per_iter": quantiles_of(slowest),
             "page_faults_per_step": faults.max().item() / len(contestant.seconds),
             "rounds_img_per_sec": rates.tolist()}
 

@@ -1,0 +1,33 @@
+"""What workers that train have in common: who they measure, torch's optimizer and DDP, percentiles."""
+
+import torch
+
+TORCH_DDP = "torch DDP (gloo)"
+PEERS = {"ddp": TORCH_DDP, "ddp_alone": TORCH_DDP, "decent_dp": "Decent-DP (gloo)"}
+DDP_FLAGS = {
+    "--no-gradient-as-bucket-view": "DDP: gradients are copied into its buckets",
+    "--static-graph": "DDP: the graph of the loss never changes",
+    "--find-unused-parameters": "DDP: some parameters may get no gradient",
+    "--broadcast-buffers": "DDP: broadcasts buffers in each step; the others leave them alone",
+}
+QUANTILES = (50, 75, 90, 95)
+
+
+def peer_of(algorithm):
+    return PEERS.get(algorithm, "bluefog_cpp")
+
+
+def make_optimizer(parameters, lr=0.01):
+    return torch.optim.SGD(parameters, lr, momentum=0.9)
+
+
+def with_ddp(model, bucket_mb, gradient_as_bucket_view=True, broadcast_buffers=False, **options):
+    """Wrapped as bfbench has DDP everywhere; `train` may be told otherwise."""
+    return torch.nn.parallel.DistributedDataParallel(
+        model, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=gradient_as_bucket_view,
+        broadcast_buffers=broadcast_buffers, **options)
+
+
+def quantiles_of(seconds):
+    """By name, of the seconds of steps."""
+    return {f"p{q}": seconds.quantile(q / 100).item() for q in QUANTILES}
