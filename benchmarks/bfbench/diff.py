@@ -12,13 +12,16 @@ from bfbench.output import console
 from bfbench.records import SCALE_KEY, TRAIN_KEY, key_of_operation
 from bfbench.versions import text_of
 
-COLUMNS = ("measurement", "", "baseline ms", "test ms", "change", "noise")
+COLUMNS = ("measurement", "", "baseline", "test", "change", "noise")
 # Options that say how long is measured and where results go.
 HOW_LONG = ("json", "report", "starts", "rounds", "steps", "seconds", "build")
 # Those that choose what is measured by what records themselves say.
 WHICH = ("preset", "ranks", "hosts", "sizes", "dtype", "transports", "without", "models", "algorithms",
          "graphs", "compute", "batches", "hidden")
-MACHINE = ("processor", "cores", "gpus", "kernel", "environment")
+CONDITIONS = ("processor", "cores", "gpus", "kernel", "topology", "environment", "commit",
+              "bluefog_cpp", "torch", "mpi", "python", "decent-dp", "date")
+# A search that ends within 1 % of a share of 66 % leaves the rate of links open by 4.5 %.
+RATES_ALIKE = 0.05
 
 
 class NothingToCompare(RuntimeError):
@@ -34,6 +37,9 @@ def load(path):
     """Records by what they measured, and the versions of their run."""
     try:
         found = json.loads(path.read_text())
+        if any("seeds" in record for record in found["records"]):
+            raise NothingToCompare(f"{path}: records of bfbench converge are not compared: they have "
+                                   "no times")
         records = [record for record in found["records"] if not record.get("simulated")]
         for record in records:
             check(record)
@@ -55,8 +61,6 @@ def check(record):
 
 
 def key_of(record):
-    if "seeds" in record:
-        raise ValueError("records of bfbench converge, which have no times")
     if "emulated" in record:  # of training on hosts, whose links' rate is found anew each time
         return tuple(record[name] for name in SCALE_KEY if name != "rate_mbit")
     if "algorithm" in record:
@@ -65,13 +69,14 @@ def key_of(record):
 
 
 def figures(record):
-    """(name, value, values of the starts) of each percentile; times in ms."""
+    """(name, value, values of the starts) of each percentile; of steps in ms, of calls in µs."""
     if "algorithm" in record:
         for name, value in record["sec_per_iter"].items():
-            yield name, value * 1e3, [start[name] * 1e3 for start in record["starts_sec_per_iter"]]
+            yield (f"{name} ms", value * 1e3,
+                   [start[name] * 1e3 for start in record["starts_sec_per_iter"]])
     else:
-        yield "p50", record["median_us"] / 1e3, [us / 1e3 for us in record["starts_us"]]
-        yield "p95", record["p95_us"] / 1e3, [us / 1e3 for us in record["starts_p95_us"]]
+        yield "p50 µs", record["median_us"], record["starts_us"]
+        yield "p95 µs", record["p95_us"], record["starts_p95_us"]
 
 
 def noise(values):
@@ -94,10 +99,14 @@ def compare(baseline, test):
                    None if None in spreads else max(spreads))
 
 
+def time_text(value):
+    return f"{value:.0f}" if value >= 1e4 else f"{value:.4g}"
+
+
 def row(measurement, name, old, new, spread):
     change = new / old - 1
     mark = " *" if spread is not None and abs(change) > spread else ""
-    return (measurement, name, f"{old:.4g}", f"{new:.4g}", f"{change:+.1%}{mark}",
+    return (measurement, name, time_text(old), time_text(new), f"{change:+.1%}{mark}",
             "one start" if spread is None else f"±{spread:.1%}")
 
 
@@ -112,18 +121,30 @@ def other_measurement(baseline, test):
     return ""
 
 
+def other_rates(baseline, test):
+    """The first two rates of links at which both have trained and that are not alike; empty if there
+    are none."""
+    for key in (key for key in baseline if key in test):
+        old, new = (found[key].get("rate_mbit") for found in (baseline, test))
+        if old and new and not 1 / (1 + RATES_ALIKE) <= new / old <= 1 + RATES_ALIKE:
+            return f"links of {old:.1f} and {new:.1f} Mbit/s"
+    return ""
+
+
 def other_conditions(baseline, test):
     """A line for each thing other than the options that differs and may tell in figures."""
     def of(about, name):
-        return about[name] if name != "date" else str(about[name])[:10]
-    for name in (*MACHINE, "date"):
+        if name == "date":
+            return str(about[name])[:10]
+        return "; ".join(map(str.strip, text_of(about[name]).splitlines()))
+    for name in CONDITIONS:
         if name in baseline and name in test and of(baseline, name) != of(test, name):
-            yield f"{name} differs: {text_of(of(baseline, name))} and {text_of(of(test, name))}"
+            yield f"{name} differs: {of(baseline, name)} and {of(test, name)}"
 
 
 def run(args):
     (baseline, about), (test, about_test) = load(args.baseline), load(args.test)
-    different = other_measurement(about, about_test)
+    different = other_measurement(about, about_test) or other_rates(baseline, test)
     if different:
         raise NothingToCompare(f"expected two runs of the same, found {different} in "
                                f"{args.baseline} and {args.test}")

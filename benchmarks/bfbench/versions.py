@@ -2,9 +2,11 @@
 
 import datetime
 import importlib.metadata
+import itertools
 import os
 import pathlib
 import platform
+import re
 import shlex
 import subprocess
 
@@ -34,10 +36,28 @@ def processor():
     return platform.machine()
 
 
+def compact(tree):
+    """hwloc's indented lines without the numbers of its parts; neighbours that are alike, with all
+    below them, are one part that says how many."""
+    parts = []
+    for line in tree:
+        if line.startswith(" "):
+            parts[-1].append(line[2:])
+        else:
+            parts.append([re.sub(r" L#\d+| \(P#\d+\)|(?<=\()P#\d+ ", "", line)])
+    found = []
+    for (text, *below), alike in itertools.groupby([part[0], *compact(part[1:])] for part in parts):
+        count = len(list(alike))
+        found += [f"{count} × {text}" if count > 1 else text, *(f"  {line}" for line in below)]
+    return found
+
+
 def topology_of_machine():
     """What hwloc says of the machine, or lscpu without it; and nvidia-smi of its GPUs."""
-    lines = [words_of("lstopo-no-graphics", "--no-io", "--of", "console")]
-    if not lines[0]:
+    options = ("--no-io", "--of", "console")
+    tree = words_of("lstopo-no-graphics", *options) or words_of("lstopo", *options)
+    lines = compact(tree.splitlines())
+    if not lines:
         lines = ["; ".join(" ".join(line.split()) for line in words_of("lscpu").splitlines()
                            if line.strip().startswith(LSCPU_LINES)) + " (lscpu; no lstopo found)"]
     return "\n".join(filter(None, lines + [words_of("nvidia-smi", "topo", "-m")]))

@@ -18,6 +18,8 @@ list_of_packages() { grep -v '^#' "$setup_folder/debian-packages.txt"; }
 missing_packages() {
   local name
   for name in $(list_of_packages); do
+    # The package hwloc has the same program, and would have to go.
+    [ "$name" != hwloc-nox ] || ! command -v lstopo-no-graphics >/dev/null || continue
     dpkg-query -W -f '${db:Status-Status}\n' "$name" 2>/dev/null | grep -qx installed || echo "$name"
   done
 }

@@ -6,8 +6,8 @@ import pytest
 
 from bfbench import diff
 from bfbench.__main__ import main
-from bfbench.records import merge_starts, merge_train_starts
-from records_of import operation, training
+from bfbench.records import SCALE_FIGURES, SCALE_KEY, merge_starts, merge_train_starts
+from records_of import on_hosts, operation, training
 
 
 def by_key(records):
@@ -23,10 +23,11 @@ def test_percentiles_of_operations():
     old = merge_starts([[operation(median=m)] for m in (8000.0, 9000.0, 8000.0)])
     new = merge_starts([[operation(median=m)] for m in (32000.0, 16000.0, 16000.0)])
     found = list(diff.compare(by_key(old), by_key(new)))
-    # In ms; the noise is that of the noisier run.
-    assert found == [("bluefog_cpp allreduce 2 1 cpu float32 1024", "p50", 8.0, 16.0, 0.5),
-                     ("bluefog_cpp allreduce 2 1 cpu float32 1024", "p95", 16.0, 32.0, 0.5)]
-    assert diff.row(*found[0])[2:] == ("8", "16", "+100.0% *", "±50.0%")
+    # The noise is that of the noisier run.
+    assert found == [("bluefog_cpp allreduce 2 1 cpu float32 1024", "p50 µs", 8000.0, 16000.0, 0.5),
+                     ("bluefog_cpp allreduce 2 1 cpu float32 1024", "p95 µs", 16000.0, 32000.0, 0.5)]
+    assert diff.row(*found[0])[2:] == ("8000", "16000", "+100.0% *", "±50.0%")
+    assert diff.time_text(0.2876) == "0.2876"
 
 
 def test_a_change_within_the_noise_has_no_mark():
@@ -38,7 +39,7 @@ def test_percentiles_of_training():
     old = merge_train_starts([[training(rate=100.0)], [training(rate=100.0)]])
     new = merge_train_starts([[training(rate=50.0)], [training(rate=50.0)]])
     found = list(diff.compare(by_key(old), by_key(new)))
-    assert [(name, spread) for _, name, _, _, spread in found] == [("p50", 0.0), ("p95", 0.0)]
+    assert [(name, spread) for _, name, _, _, spread in found] == [("p50 ms", 0.0), ("p95 ms", 0.0)]
     assert [test / base for _, _, base, test, _ in found] == [2.0, 2.0]
 
 
@@ -99,6 +100,32 @@ def test_another_machine_or_day_is_said(tmp_path, capsys):
     assert "warning: date differs: 2026-11-22 and 2026-11-23" in said
 
 
+def test_other_versions_and_commits_are_said(tmp_path, capsys):
+    same = {"python": "3.11.2", "mpi": "Open MPI 5.0.11"}
+    first = file_of(tmp_path / "old", torch="2.10.0", commit="abc", topology="Machine\n  L3", **same)
+    second = file_of(tmp_path / "new", torch="2.11.0", commit="def-dirty", topology="Machine", **same)
+    assert main(["diff", first, second]) == 0
+    said = capsys.readouterr().out
+    for line in ("commit differs: abc and def-dirty", "torch differs: 2.10.0 and 2.11.0",
+                 "topology differs: Machine; L3 and Machine"):
+        assert f"warning: {line}\n" in said
+    assert said.count("warning") == 3
+
+
+def test_other_rates_of_links_are_refused(tmp_path, capsys):
+    def trained(name, rate_mbit):
+        starts = [[on_hosts("ddp", rate_mbit=rate_mbit)]]
+        return file_of(tmp_path / name, merge_train_starts(starts, SCALE_KEY, SCALE_FIGURES))
+
+    first = trained("old", 100.0)
+    assert main(["diff", first, trained("alike", 104.0)]) == 0
+    for name, rate in (("faster", 106.0), ("slower", 94.0)):
+        second = trained(name, rate)
+        assert main(["diff", first, second]) == 1
+        assert (f"expected two runs of the same, found links of 100.0 and {rate} Mbit/s in {first} "
+                f"and {second}") in capsys.readouterr().err
+
+
 def without(name):
     (record,) = merge_starts([[operation()]])
     del record[name]
@@ -111,9 +138,9 @@ def with_figures(**figures):
 
 
 @pytest.mark.parametrize("records, said", (
-    ([1], "AttributeError"), ({"a": 1}, "AttributeError"), (without("starts_p95_us"), "starts_p95_us"),
-    (with_figures(starts_us=[0, 0]), "whose p50 is no time above 0"),
-    (with_figures(starts_us=[]), "whose p50 is no time above 0"),
+    ([1], "TypeError"), ({"a": 1}, "AttributeError"), (without("starts_p95_us"), "starts_p95_us"),
+    (with_figures(starts_us=[0, 0]), "whose p50 µs is no time above 0"),
+    (with_figures(starts_us=[]), "whose p50 µs is no time above 0"),
     (with_figures(median_us="x"), "TypeError"), (with_figures(ranks=[2]), "TypeError"),
     ([{**merge_train_starts([[training()]])[0], "sec_per_iter": 5}], "AttributeError")))
 def test_broken_files_are_said_in_a_line(records, said, tmp_path, capsys):
