@@ -1,10 +1,10 @@
 """bfbench ddp: our gradient all-reduce as a DDP beside torch's, in time, memory and accuracy."""
 
-from bfbench import images, output, report
+from bfbench import images, output, training_report
 from bfbench.attempts import Attempts
 from bfbench.launch import Launcher
 from bfbench.options import add_output, add_rank_list, positive, whole
-from bfbench.records import count_text, merge_train_starts
+from bfbench.records import add_shares, count_text, merge_train_starts
 from bfbench.train import MODELS
 from bfbench.versions import versions
 
@@ -69,7 +69,7 @@ def run(args):
     check(args)
     about = versions(launcher, args)
     attempts = Attempts()
-    records = merge_train_starts(measure(args, launcher, attempts))
-    output.show(args, about, report.ddp_tables(records), attempts.not_run(), records,
-                report.write_ddp)
+    records = add_shares(merge_train_starts(measure(args, launcher, attempts)))
+    output.show(args, about, training_report.ddp_tables(records), attempts.not_run(), records,
+                training_report.write_ddp)
     return attempts.code

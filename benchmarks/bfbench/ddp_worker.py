@@ -5,7 +5,6 @@ counts. Prints one JSON object on rank 0.
 import argparse
 import contextlib
 import json
-import resource
 import statistics
 import time
 
@@ -14,6 +13,7 @@ import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
 from bfbench import images
+from bfbench.memory import Growth
 from bfbench.rounds import join_gloo
 from bfbench.train_models import make_model
 from bfbench.training import make_optimizer, peer_of, quantiles_of, with_ddp
@@ -90,11 +90,18 @@ def of_all_ranks(value):
     return bf.allgather(torch.tensor([value], dtype=torch.float64))
 
 
+def import_what_models_and_optimizers_import(name, classes):
+    """torch imports much with the first optimizer, some models torchvision."""
+    make_optimizer(make_model(name, images.SIDE, classes).parameters())
+
+
 def main():
     args = parse_arguments()
     torch.set_num_threads(1)
     bf.init()
     dataset = images.load(args.data)
+    import_what_models_and_optimizers_import(args.model, dataset.classes)
+    growth = Growth()
     torch.manual_seed(SEED)
     model = make_model(args.model, images.SIDE, dataset.classes)
     way = WAYS[args.algorithm](model, make_optimizer(model.parameters(), args.lr), args)
@@ -117,7 +124,8 @@ def main():
         "img_per_sec": len(steps) * args.batch_size * args.accumulation * bf.size() / sum(epochs),
         "sec_per_iter": quantiles_of(slowest),
         "epoch_sec": statistics.median(epochs),
-        "peak_mib": of_all_ranks(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024).max().item(),
+        "peak_mib": of_all_ranks(growth.peak_mib()).max().item(),
+        "grown_mib": of_all_ranks(growth.grown_mib()).max().item(),
         "loss": of_all_ranks(loss).mean().item(),
         "accuracy": of_all_ranks(accuracy(model, test)).mean().item()}
     if bf.rank() == 0:

@@ -125,8 +125,10 @@ def with_link_as_limit(records):
 
 TRAIN_KEY = ("peer", "algorithm", "model", "ranks", "batch_size", "image_size")
 # What records of training have, each where it was measured.
-TRAIN_FIGURES = ("img_per_sec", "share_of_none", "share_of_ddp", "page_faults_per_step", "epoch_sec",
-                 "peak_mib", "loss", "accuracy")
+TRAIN_FIGURES = ("img_per_sec", "page_faults_per_step", "epoch_sec", "peak_mib", "grown_mib", "loss",
+                 "accuracy")
+# What training that is compared with none and DDP shares.
+TRAIN_PLACE = ("model", "ranks", "batch_size", "image_size")
 
 
 # Of training on hosts (bfbench scale).
@@ -135,31 +137,37 @@ SCALE_FIGURES = ("img_per_sec", "efficiency", "cpu_sec_per_step", "communication
 
 
 def merge_train_starts(starts, key_names=TRAIN_KEY, figures=TRAIN_FIGURES):
-    """One record for each algorithm, model and number of ranks: medians over the starts; rates as
-    multiples of those without communication and of DDP, start by start, then their median.
-    """
+    """One record for each algorithm, model and number of ranks: medians over the starts, and the
+    figures of each start."""
     by_key = {}
     for start in starts:
-        rates = {record["algorithm"]: record["img_per_sec"]
-                 for record in start if "not_run" not in record}
         for record in start:
-            if "not_run" in record:
-                continue
-            for name in ("none", "ddp"):
-                if name in rates:
-                    record[f"share_of_{name}"] = record["img_per_sec"] / rates[name]
-            by_key.setdefault(tuple(record[name] for name in key_names), []).append(record)
+            if "not_run" not in record:
+                by_key.setdefault(tuple(record[name] for name in key_names), []).append(record)
     merged = []
     for key, records in by_key.items():
         entry = dict(zip(key_names, key))
         entry["parameters"] = records[0]["parameters"]
         for name in figures:
             if name in records[0]:
-                entry[name] = statistics.median(record[name] for record in records)
+                entry[f"starts_{name}"] = [record[name] for record in records]
+                entry[name] = statistics.median(entry[f"starts_{name}"])
         entry["sec_per_iter"] = {
             quantile: statistics.median(record["sec_per_iter"][quantile] for record in records)
             for quantile in records[0]["sec_per_iter"]}
         entry["starts_sec_per_iter"] = [record["sec_per_iter"] for record in records]
-        entry["starts_img_per_sec"] = [record["img_per_sec"] for record in records]
         merged.append(entry)
     return merged
+
+
+def add_shares(records):
+    """Adds to each record of training its rate as a multiple of that without communication and of
+    DDP's: of the medians that the table shows, as ratios to peers are."""
+    def place(record):
+        return tuple(record[name] for name in TRAIN_PLACE)
+    rates = {(record["algorithm"], place(record)): record["img_per_sec"] for record in records}
+    for record in records:
+        for name in ("none", "ddp"):
+            if (name, place(record)) in rates:
+                record[f"share_of_{name}"] = record["img_per_sec"] / rates[name, place(record)]
+    return records

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import math
 
 import jinja2
 import matplotlib
@@ -30,6 +31,9 @@ def size_text(bytes_):
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if bytes_ >= factor and bytes_ % factor == 0:
             return f"{bytes_ // factor} {unit}"
+    for unit, factor in (("GB", 10**9), ("MB", 10**6)):
+        if bytes_ >= factor and bytes_ % (factor // 1000) == 0:
+            return f"{bytes_ / factor:g} {unit}"
     return f"{bytes_} B"
 
 
@@ -83,6 +87,10 @@ def label_of(record):
     return f"{peer}{record['op']}{device_text(record)}"
 
 
+def dtypes_text(records):
+    return ", ".join(dict.fromkeys(record["dtype"] for record in records))
+
+
 def titled_rows(records):
     return [(title_of(group[0]), [row(r) for r in group]) for group in groups(records)]
 
@@ -100,9 +108,14 @@ def colours_of(count):
     return [matplotlib.colormaps["turbo"](index / (count - 1)) for index in range(count)]
 
 
+def add_legend(figure, **options):
+    """Beside the axes, where it covers nothing."""
+    figure.legend(loc="outside right upper", fontsize=7, **options)
+
+
 def chart_by_size(records, ranks):
     """Time against size, one line for each operation."""
-    figure, axes = pyplot.subplots(figsize=(9, 6))
+    figure, axes = pyplot.subplots(figsize=(11, 6), layout="constrained")
     lines = {}
     for record in records:
         if record["ranks"] == ranks:
@@ -113,16 +126,17 @@ def chart_by_size(records, ranks):
         axes.plot(*zip(*sorted(points)), style, marker="o", markersize=3,
                   color="black" if peer in LIMITS else colour, label=label)
     axes.set(xscale="log", yscale="log", xlabel="bytes per rank", ylabel="time in µs",
-             title=f"{count_text(ranks, 'rank')}: median time of a call, slowest rank")
+             title=f"{count_text(ranks, 'rank')}, {dtypes_text(records)}: median time of a call, "
+             "slowest rank")
     axes.grid(True, which="major", alpha=0.3)
-    axes.legend(fontsize=7)
-    figure.tight_layout()
+    add_legend(figure)
     return figure
 
 
 def chart_of_bars(records, bytes_):
-    """Effective bandwidth 2 · bytes / time of one size, by number of ranks."""
-    figure, axes = pyplot.subplots(figsize=(9, 6))
+    """Effective bandwidth 2 · bytes / time of one size, by number of ranks: logarithmic, for what
+    takes a hundredth of another one's time is to be seen too."""
+    figure, axes = pyplot.subplots(figsize=(11, 6), layout="constrained")
     chosen = [r for r in records if r["bytes"] == bytes_ and r["peer"] not in LIMITS]
     names = list(dict.fromkeys(map(label_of, chosen)))
     ranks = sorted({r["ranks"] for r in chosen})
@@ -130,14 +144,14 @@ def chart_of_bars(records, bytes_):
     for index, (name, colour) in enumerate(zip(names, colours_of(len(names)))):
         points = {r["ranks"]: 2 * r["algbw_gbps"] for r in chosen if label_of(r) == name}
         axes.bar([place + index * width for place in range(len(ranks))],
-                 [points.get(n, 0) for n in ranks], width, label=name,
+                 [points.get(n, math.nan) for n in ranks], width, label=name,
                  color=colour)
     axes.set_xticks([place + 0.4 - width / 2 for place in range(len(ranks))],
                     [count_text(n, "rank") for n in ranks])
-    axes.set(ylabel="effective bandwidth 2 · size / time in GB/s", title=size_text(bytes_))
+    axes.set(yscale="log", ylabel="effective bandwidth 2 · size / time in GB/s",
+             title=f"{size_text(bytes_)} of {dtypes_text(chosen)}: effective bandwidth")
     axes.grid(True, axis="y", alpha=0.3)
-    axes.legend(fontsize=7)
-    figure.tight_layout()
+    add_legend(figure)
     return figure
 
 
@@ -152,78 +166,6 @@ def charts(records):
                 yield f"time_{ranks}_ranks{suffix}", chart_by_size(of_dtype, ranks)
         for bytes_ in sorted({record["bytes"] for record in of_dtype}):
             yield f"bandwidth_{bytes_}_bytes{suffix}", chart_of_bars(of_dtype, bytes_)
-
-
-TRAIN_COLUMNS = ("peer", "algorithm", "img/sec", "of none", "of DDP", "p50 ms", "p75 ms", "p90 ms",
-                 "p95 ms", "page faults")
-
-
-def train_groups(records):
-    by_group = {}
-    for record in records:
-        key = (record["model"], record["ranks"], record["batch_size"], record["image_size"])
-        by_group.setdefault(key, []).append(record)
-    return {f"{model}, {count_text(ranks, 'rank')}, batch {batch}, {side}×{side}": group
-            for (model, ranks, batch, side), group in by_group.items()}
-
-
-def train_row(record):
-    def share(name):
-        return f"{record[name]:.3f}" if name in record else ""
-    return (record["peer"], record["algorithm"], f"{record['img_per_sec']:.1f}",
-            share("share_of_none"), share("share_of_ddp"),
-            *(f"{seconds * 1e3:.1f}" for seconds in record["sec_per_iter"].values()),
-            f"{record['page_faults_per_step']:.0f}")
-
-
-def train_tables(records):
-    for title, group in train_groups(records).items():
-        yield make_table(title, TRAIN_COLUMNS, [train_row(record) for record in group])
-
-
-def chart_of_training(title, group):
-    figure, axes = pyplot.subplots(figsize=(9, 5))
-    axes.bar([record["algorithm"] for record in group],
-             [record["img_per_sec"] for record in group])
-    axes.set(ylabel="img/sec, all ranks", title=title)
-    axes.grid(True, axis="y", alpha=0.3)
-    figure.tight_layout()
-    return figure
-
-
-def write_training(folder, versions, records, not_run):
-    by_group = train_groups(records)
-    write_files(folder, "Training", versions, not_run,
-                [(f"training_{index}", chart_of_training(title, group))
-                 for index, (title, group) in enumerate(by_group.items())],
-                [(title, [train_row(record) for record in group])
-                 for title, group in by_group.items()], TRAIN_COLUMNS)
-
-
-DDP_COLUMNS = ("peer", "algorithm", "epoch s", "img/sec", "of DDP", "step p50 ms", "p95 ms",
-               "peak MiB", "loss", "accuracy")
-
-
-def ddp_row(record):
-    return (record["peer"], record["algorithm"], f"{record['epoch_sec']:.2f}",
-            f"{record['img_per_sec']:.1f}", ratio_text(record, "share_of_ddp", ".3f"),
-            f"{record['sec_per_iter']['p50'] * 1e3:.1f}",
-            f"{record['sec_per_iter']['p95'] * 1e3:.1f}", f"{record['peak_mib']:.0f}",
-            f"{record['loss']:.4f}", f"{record['accuracy']:.4f}")
-
-
-def ddp_tables(records):
-    for title, group in train_groups(records).items():
-        yield make_table(title, DDP_COLUMNS, [ddp_row(record) for record in group])
-
-
-def write_ddp(folder, versions, records, not_run):
-    by_group = train_groups(records)
-    write_files(folder, "Data-parallel training", versions, not_run,
-                [(f"ddp_{index}", chart_of_training(title, group))
-                 for index, (title, group) in enumerate(by_group.items())],
-                [(title, [ddp_row(record) for record in group])
-                 for title, group in by_group.items()], DDP_COLUMNS)
 
 
 PAGE = jinja2.Template("""<!doctype html>
@@ -286,7 +228,7 @@ def norm_tables(records):
 
 
 def chart_of_norms(records, ranks):
-    figure, axes = pyplot.subplots(figsize=(9, 5))
+    figure, axes = pyplot.subplots(figsize=(10, 5), layout="constrained")
     lines = {}
     for record in (r for r in records if r["ranks"] == ranks):
         lines.setdefault(record["peer"], []).append((record["op"].removeprefix("batch norm "),
@@ -297,8 +239,7 @@ def chart_of_norms(records, ranks):
              title=f"{count_text(ranks, 'rank')}: batch normalisation, forward and backward")
     axes.tick_params(axis="x", rotation=30)
     axes.grid(True, axis="y", alpha=0.3)
-    axes.legend()
-    figure.tight_layout()
+    add_legend(figure)
     return figure
 
 

@@ -6,11 +6,11 @@ import importlib.util
 import os
 import sys
 
-from bfbench import output, report
+from bfbench import output, training_report
 from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
-from bfbench.records import count_text, merge_not_run, merge_train_starts
+from bfbench.records import add_shares, count_text, merge_not_run, merge_train_starts
 from bfbench.training import DDP_FLAGS, PEERS
 from bfbench.turns import Side
 from bfbench.versions import versions
@@ -124,6 +124,7 @@ def run(args):
     starts = measure(args, launcher, attempts)
     not_run = attempts.not_run() + merge_not_run(starts) + [
         {"algorithm": name, "not_run": refused(name)} for name in args.algorithms if refused(name)]
-    records = merge_train_starts(starts)
-    output.show(args, about, report.train_tables(records), not_run, records, report.write_training)
+    records = add_shares(merge_train_starts(starts))
+    output.show(args, about, training_report.train_tables(records), not_run, records,
+                training_report.write_training)
     return attempts.code

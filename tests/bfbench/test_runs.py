@@ -279,6 +279,7 @@ def test_data_parallel_training(tmp_path, capsys):
     for record in found["records"]:
         assert record["algorithm"] in said and record["algorithm"] in page
         assert record["epoch_sec"] > 0 and record["peak_mib"] > 50
+        assert 2 < record["grown_mib"] < record["peak_mib"] / 2
     assert charts == ["ddp_0.png"]
 
 
