@@ -163,7 +163,7 @@ def run(args):
                for name in args.algorithms if name not in algorithms_of(args)]
     if not algorithms_of(args):
         output.show(args, about, [], not_run, [], scale_report.write)
-        return
+        return 1  # none of what was asked for
     reason = hosts.why_none()
     if reason:
         output.show(args, about, [], [{"algorithm": name, "not_run": reason}

@@ -1,12 +1,15 @@
 """Tables and charts of training on hosts: measured points, and the model past them."""
 
+import textwrap
+
 from matplotlib import pyplot
 
 from bfbench.records import count_text
-from bfbench.report import colours_of, make_table, write_files
+from bfbench.report import add_legend, colours_of, make_table, write_files
 
 COLUMNS = ("peer", "algorithm", "graph", "hosts", "ranks", "img/sec", "efficiency", "step p50 ms",
            "p95 ms", "communication's CPU ms", "compute ÷ CPU", "model says")
+MODEL_MAY_MISS = 0.15
 SHOWN_SIMULATED = (64, 1024)  # numbers of ranks that have a row
 
 
@@ -39,6 +42,25 @@ def groups(records):
     return by_kind
 
 
+def doubts(group):
+    """The ways whose measured points the model misses by too much, each with its worst; empty if there
+    are none."""
+    worst = {}
+    for record in group:
+        missed = record.get("simulated_difference", 0.0)
+        if abs(missed) > abs(worst.get(name_of(record), (MODEL_MAY_MISS,))[0]):
+            worst[name_of(record)] = (missed, record["ranks"])
+    return ", ".join(f"{name} ({missed:+.0%} at {count_text(ranks, 'rank')})"
+                     for name, (missed, ranks) in worst.items())
+
+
+def title_of(title, group):
+    found = doubts(group)
+    return title if not found else (
+        f"{title}\nwarning: the model lies more than {MODEL_MAY_MISS:.0%} from what was measured of "
+        f"{found}: do not rely on what it says of more ranks")
+
+
 def compute_sec(group):
     """Of a step without communication."""
     alone = [r for r in group if r["algorithm"] == "none"]
@@ -67,7 +89,7 @@ def titled_rows(records):
     for title, group in groups(records).items():
         shown = [r for r in group if not r["simulated"] or r["ranks"] in SHOWN_SIMULATED]
         shown.sort(key=lambda r: (r["ranks"], r["simulated"]))
-        found.append((title, [row(record, compute_sec(group)) for record in shown]))
+        found.append((title_of(title, group), [row(record, compute_sec(group)) for record in shown]))
     return found
 
 
@@ -76,15 +98,19 @@ def tables(records):
         yield make_table(title, COLUMNS, rows)
 
 
+def name_of(record):
+    """Of a way, in charts."""
+    graph = record["graph"]
+    return record["algorithm"] + (f", {graph}" if graph in ("one_peer", "exponential") else "")
+
+
 def lines_of(group):
     """By way: its measured and its simulated records, each by rising number of ranks."""
     lines = {}
     for record in sorted(group, key=lambda r: r["ranks"]):
         if record["algorithm"] in ("none", "ddp_alone"):
             continue
-        name = record["algorithm"] + (f", {record['graph']}" if record["graph"] in (
-            "one_peer", "exponential") else "")
-        lines.setdefault(name, ([], []))[record["simulated"]].append(record)
+        lines.setdefault(name_of(record), ([], []))[record["simulated"]].append(record)
     return lines
 
 
@@ -99,7 +125,8 @@ def draw(axes, group, figure):
 
 def chart(title, group):
     """img/sec beside the ideal, and efficiency."""
-    figure, (speed, efficiency) = pyplot.subplots(1, 2, figsize=(13, 5.5))
+    figure, (speed, efficiency) = pyplot.subplots(1, 2, figsize=(14, 5.5),
+                                                  layout="constrained")
     draw(speed, group, "img_per_sec")
     draw(efficiency, group, "efficiency")
     ranks = sorted({record["ranks"] for record in group})
@@ -112,9 +139,9 @@ def chart(title, group):
         axes.grid(True, alpha=0.3)
     speed.set(yscale="log", ylabel="img/sec, all ranks")
     efficiency.set(ylim=(0, 1.1), ylabel="share of the speed without communication")
-    speed.legend(fontsize=8)
-    figure.suptitle(title, fontsize=10)
-    figure.tight_layout()
+    add_legend(figure, handles=speed.get_legend_handles_labels()[0])
+    figure.suptitle("\n".join(textwrap.fill(line, 140) for line in title_of(title, group).splitlines()),
+                    fontsize=10)
     return figure
 
 

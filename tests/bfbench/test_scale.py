@@ -10,7 +10,7 @@ import time
 import pytest
 import torch
 
-from bfbench import hosts, scale, scale_model
+from bfbench import hosts, scale, scale_model, scale_report
 from bfbench.__main__ import main
 from bfbench.launch import LaunchFailed
 from bfbench.link_rate import find_rate
@@ -103,6 +103,17 @@ def test_measured_points_are_compared_and_the_curve_goes_on_to_1024():
     assert records[2]["simulated_difference"] == pytest.approx(1.0)
 
 
+def test_a_model_that_misses_what_was_measured_is_doubted():
+    near, far, farther = (on_hosts("awc", graph, ranks=n, simulated_difference=difference)
+                          for graph, n, difference in (("one_peer", 2, 0.15), ("exponential", 2, -0.16),
+                                                       ("exponential", 4, 0.21)))
+    ((title, _),) = scale_report.titled_rows([near])
+    assert "warning" not in title
+    ((title, _),) = scale_report.titled_rows([near, far, farther])
+    assert ("warning: the model lies more than 15% from what was measured of awc, exponential (+21% at 4 "
+            "ranks): do not rely") in title
+
+
 def test_bftopo_answers_the_model():
     simulate = scale_model.bftopo_at(scale.pathlib.Path(BUILD))
     found = simulate("exponential", 8, 1000, 5.0, 2.0)
@@ -148,7 +159,7 @@ def test_hierarchical_alone_of_one_rank_a_host_is_not_run(tmp_path, monkeypatch,
     monkeypatch.setattr(scale, "measure", lambda *_: pytest.fail("measured"))
     monkeypatch.setattr(hosts, "why_none", lambda: "")
     file = tmp_path / "records.json"
-    assert main(["scale", "--build", BUILD, "--json", str(file), "--algorithms", "hierarchical"]) == 0
+    assert main(["scale", "--build", BUILD, "--json", str(file), "--algorithms", "hierarchical"]) == 1
     assert f"not run: hierarchical: {scale.FLAT_HERE}" in capsys.readouterr().out
     assert json.loads(file.read_text())["records"] == []
 
