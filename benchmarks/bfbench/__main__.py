@@ -1,35 +1,21 @@
-"""bfbench: this project, its peers and the machine's limits, side by side."""
+"""bfbench's start: Ctrl-C ends it quietly also while modules are imported, which takes seconds."""
 
-import argparse
+import os
+import signal
 import sys
 
-from bfbench import converge, ddp, diff, operations, scale, syncbn, train
-from bfbench.attempts import INTERRUPTED
-from bfbench.diff import NothingToCompare
-from bfbench.launch import LaunchFailed
+from bfbench import INTERRUPTED
 
-COMMANDS = {"ops": operations, "train": train, "ddp": ddp, "syncbn": syncbn, "converge": converge,
-            "scale": scale, "diff": diff}
+IS_PROGRAM = __name__ == "__main__"
+# A signal that is ignored (nohup) stays so.
+IS_INTERRUPTIBLE = IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
+if IS_INTERRUPTIBLE:
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
-def main(words=None):
-    parser = argparse.ArgumentParser(prog="bfbench", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, module in COMMANDS.items():
-        about = module.__doc__.split(": ", 1)[1]
-        command = commands.add_parser(name, help=about, description=about)
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
-    words = sys.argv[1:] if words is None else words
-    args = parser.parse_args(words, argparse.Namespace(words=words))
-    try:
-        return args.run(args) or 0
-    except (LaunchFailed, NothingToCompare) as error:
-        print(f"bfbench {args.command}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
+from bfbench.commands import main  # noqa: E402
 
-
-if __name__ == "__main__":
+if IS_INTERRUPTIBLE:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if IS_PROGRAM:
     sys.exit(main())

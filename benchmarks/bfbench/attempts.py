@@ -6,10 +6,9 @@ import sys
 from rich.console import Console
 from rich.progress import Progress
 
+from bfbench import INTERRUPTED
 from bfbench.launch import LaunchFailed
 from bfbench.records import merge_not_run
-
-INTERRUPTED = 130
 
 
 class Attempts:

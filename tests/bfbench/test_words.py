@@ -1,6 +1,9 @@
 """Options, and what is said of words that do not fit."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -39,6 +42,15 @@ def test_refused_words(words, expected, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words.split())
     assert ended.value.code == 2 and expected in capsys.readouterr().err
+
+
+def test_an_interrupt_while_modules_are_imported_is_quiet(tmp_path):
+    (tmp_path / "rich.py").write_text("import os, signal, time\n"
+                                      "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
+    path = os.pathsep.join((str(tmp_path), os.environ["PYTHONPATH"]))
+    ended = subprocess.run([sys.executable, "-m", "bfbench", "ops"], capture_output=True, text=True,
+                           env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
 def test_trying_to_write_leaves_everything_as_it_was(tmp_path):
