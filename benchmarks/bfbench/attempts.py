@@ -7,36 +7,55 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bfbench import INTERRUPTED
-from bfbench.launch import LaunchFailed
+from bfbench.launch import DeadlinePassed, LaunchFailed
 from bfbench.records import merge_not_run
 
 
 class Attempts:
     """Runs jobs; lists those that failed, each with its reason."""
 
-    def __init__(self):
+    def __init__(self, starts=1):
         self.code = 0
         """What the command ends with."""
+        self._starts = starts
         self._not_run = []
+        self._cut_off = []
+        self._given_up = []
 
     def make(self, what, job, *words):
         """What `job(*words)` returns; nothing if it fails, which `what` then says of it."""
         try:
             return job(*words)
         except LaunchFailed as error:
-            print(error, file=sys.stderr)
-            self.code = self.code or 1
-            self._not_run.append({**what, "not_run": error.last_words})
+            self._list(what, error)
             return []
+
+    def gather(self, what, job, *words):
+        """The records of a launcher's `job(*words)`; if it fails, those that it had printed. One that
+        did not come back is not started again."""
+        if what in self._given_up:
+            return []
+        try:
+            return job(*words)
+        except LaunchFailed as error:
+            self._list(what, error)
+            if isinstance(error, DeadlinePassed):
+                self._given_up.append(what)
+            return error.records
+
+    def _list(self, what, error):
+        print(error, file=sys.stderr)
+        self.code = self.code or 1
+        self._not_run.append({**what, "not_run": error.last_words})
 
     @contextlib.contextmanager
     def until_interrupted(self):
-        """Ctrl-C ends the block, not the command."""
+        """Ctrl-C or SIGTERM ends the block, not the command."""
         try:
             yield
         except KeyboardInterrupt:
             self.code = INTERRUPTED
-            self._not_run.append({"op": "the rest", "not_run": "interrupted"})
+            self._cut_off = [{"op": "the rest", "not_run": "interrupted"}]
 
     @contextlib.contextmanager
     def progress(self, total):
@@ -47,5 +66,14 @@ class Attempts:
             yield (lambda text: bar.update(task, description=text)), (lambda: bar.advance(task))
 
     def not_run(self):
-        """Each reason once, however many starts had it."""
-        return merge_not_run([self._not_run])
+        """Each reason once, and how many starts had it."""
+        merged = merge_not_run([self._not_run])
+        if self._starts == 1:
+            return merged + self._cut_off
+        return [{**item, "not_run": f"{item['not_run']} ({self._count_text(item)})"}
+                for item in merged] + self._cut_off
+
+    def _count_text(self, item):
+        count = self._not_run.count(item)
+        gave_up = any(item.items() >= what.items() for what in self._given_up)
+        return f"{count} of {self._starts} starts" + (", not started again" if gave_up else "")

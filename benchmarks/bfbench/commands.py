@@ -1,6 +1,8 @@
 """bfbench: this project, its peers and the machine's limits, side by side."""
 
 import argparse
+import contextlib
+import signal
 import sys
 
 from bfbench import INTERRUPTED, converge, ddp, diff, operations, scale, syncbn, train
@@ -9,6 +11,16 @@ from bfbench.launch import LaunchFailed
 
 COMMANDS = {"ops": operations, "train": train, "ddp": ddp, "syncbn": syncbn, "converge": converge,
             "scale": scale, "diff": diff}
+
+
+@contextlib.contextmanager
+def sigterm_as_ctrl_c():
+    """So what was measured is shown and written."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def main(words=None):
@@ -22,7 +34,8 @@ def main(words=None):
     words = sys.argv[1:] if words is None else words
     args = parser.parse_args(words, argparse.Namespace(words=words))
     try:
-        return args.run(args) or 0
+        with sigterm_as_ctrl_c():
+            return args.run(args) or 0
     except (LaunchFailed, NothingToCompare) as error:
         print(f"bfbench {args.command}: {error}", file=sys.stderr)
         return 1

@@ -6,7 +6,7 @@ import statistics
 
 from bfbench import images, output, report
 from bfbench.attempts import Attempts
-from bfbench.launch import Launcher
+from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import (add_output_files, add_rank_list, choice_list, positive, whole,
                              whole_list)
 from bfbench.records import count_text
@@ -71,8 +71,8 @@ def measure(args, launcher, attempts):
                          args.lr]
                 for name in ("steps", "batch_size", "train_images", "test_images"):
                     words += [f"--{name.replace('_', '-')}", getattr(args, name)]
-                records += attempts.make({"op": f"seed {seed}", "ranks": ranks}, launcher.worker,
-                                         "converge_worker", ranks, *words)
+                records += attempts.gather({"op": f"seed {seed}", "ranks": ranks}, launcher.worker,
+                                           "converge_worker", ranks, *words)
                 advance()
     return records
 
@@ -96,7 +96,7 @@ def merge_seeds(records):
 
 
 def run(args):
-    launcher = Launcher(args.build)
+    launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC * max(1, args.steps / 400))
     images.load(args.data)
     about = versions(launcher, args)
     attempts = Attempts()

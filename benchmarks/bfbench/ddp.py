@@ -2,7 +2,7 @@
 
 from bfbench import images, output, training_report
 from bfbench.attempts import Attempts
-from bfbench.launch import Launcher
+from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, add_rank_list, positive, whole
 from bfbench.records import add_shares, count_text, merge_train_starts
 from bfbench.train import MODELS
@@ -50,9 +50,9 @@ def measure(args, launcher, attempts):
                 starts.append(start)
                 for way in WAYS:
                     tell(f"{way}, {count_text(ranks, 'rank')}")
-                    start += attempts.make({"algorithm": way, "ranks": ranks}, launcher.worker,
-                                           "ddp_worker", ranks, "--algorithm", way,
-                                           *options_of_worker(args))
+                    start += attempts.gather({"algorithm": way, "ranks": ranks}, launcher.worker,
+                                             "ddp_worker", ranks, "--algorithm", way,
+                                             *options_of_worker(args))
                     advance()
     return starts
 
@@ -65,7 +65,7 @@ def options_of_worker(args):
 
 
 def run(args):
-    launcher = Launcher(args.build)
+    launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC * args.epochs)
     check(args)
     about = versions(launcher, args)
     attempts = Attempts()

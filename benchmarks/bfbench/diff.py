@@ -14,10 +14,11 @@ from bfbench.versions import text_of
 
 COLUMNS = ("measurement", "", "baseline", "test", "change", "noise")
 # Options that say how long is measured and where results go.
-HOW_LONG = ("json", "report", "starts", "rounds", "steps", "seconds", "build")
+HOW_LONG = ("json", "report", "starts", "rounds", "steps", "seconds", "build",
+            "job_timeout")
 # Those that choose what is measured by what records themselves say.
-WHICH = ("preset", "ranks", "hosts", "sizes", "dtype", "transports", "without", "models", "algorithms",
-         "graphs", "compute", "batches", "hidden")
+WHICH = ("preset", "ranks", "hosts", "sizes", "dtype", "transports", "without", "with_peers", "models",
+         "algorithms", "graphs", "compute", "batches", "hidden")
 CONDITIONS = ("processor", "cores", "gpus", "kernel", "topology", "environment", "commit",
               "bluefog_cpp", "torch", "mpi", "python", "decent-dp", "date")
 # A search that ends within 1 % of a share of 66 % leaves the rate of links open by 4.5 %.

@@ -15,10 +15,13 @@ import torch
 import torch.distributed as dist
 
 from bfbench.link_stream import LinkStream
+from bfbench.records import LEAST_LINK_BYTES, LIMITS
 from bfbench.rounds import figures_of, join_ranks, take_turns
 
 ROTATED_BYTES = 64 << 20
 MOST_BUFFERS = 16
+# As operations_benchmark has it: one short call is not much longer than what comes with timing it.
+SHORT_BYTES, SHORT_BATCH = 4096, 32
 BOUND = ", threads bound"
 TOO_LARGE = "its memory at {} bytes, beside that of the operations before it, is more than is free"
 
@@ -62,12 +65,14 @@ class NeighbourAverage:
         buffer.mul_(1 / (len(self.sources) + 1))
 
 
-def limit(rank, size, hosts, like):
-    """As a contestant."""
-    if hosts > 1:
-        return ("link", "TCP stream to the next host", 1.0,
-                LinkStream(rank, size, size // hosts, like))
-    return "memcpy", "memcpy", 1.0, torch.empty_like(like).copy_
+def limits(rank, size, hosts, like):
+    """As contestants, one or none: a stream of few bytes does not tell what the link carries."""
+    if hosts == 1:
+        return [("memcpy", "memcpy", 1.0, torch.empty_like(like).copy_)]
+    if like.nbytes < LEAST_LINK_BYTES:
+        return []
+    return [("link", "TCP stream to the next host", 1.0,
+             LinkStream(rank, size, size // hosts, like))]
 
 
 def available_bytes():
@@ -79,8 +84,8 @@ def available_bytes():
 
 
 def contestants(rank, size, hosts, like):
-    """(peer, op, bus factor, call) of each that all ranks' memory suffices for, the last one the limit; and
-    (peer, op) of the others."""
+    """(peer, op, bus factor, call) of each that all ranks' memory suffices for, the last one the limit if
+    there is one; and (peer, op) of the others."""
     # What is left may be needed by others.
     budget = torch.tensor(0.8 * available_bytes() / (size // hosts), dtype=torch.float64)
     dist.broadcast(budget, 0)
@@ -97,7 +102,7 @@ def contestants(rank, size, hosts, like):
             found.append(contestant)
         else:
             too_large.append(contestant[:2])
-    return found + [limit(rank, size, hosts, like)] if found else [], too_large
+    return found + limits(rank, size, hosts, like) if found else [], too_large
 
 
 def many_of(nbytes):
@@ -129,15 +134,18 @@ def main():
                               "bytes": like.nbytes, "not_run": TOO_LARGE.format(like.nbytes)}), flush=True)
         if not calls:
             continue
-        times = take_turns([call for *_, call in calls], args.seconds, rewritten(like))
+        times = take_turns([call for *_, call in calls], args.seconds, rewritten(like),
+                           SHORT_BATCH if like.nbytes <= SHORT_BYTES else 1)
         found = [figures_of(values, like.nbytes, factor)
                  for values, (_, _, factor, _) in zip(times, calls)]
         if rank == 0:
             for (peer, op, _, _), figures in zip(calls, found):
+                if calls[-1][0] in LIMITS:
+                    figures["limit_ratio"] = figures["median_us"] / found[-1]["median_us"]
                 print(json.dumps({
                     "peer": peer, "op": op + (how if peer == "gloo" else ""), "ranks": size, "hosts": args.hosts,
-                    "device": "cpu", "dtype": args.dtype, "bytes": like.nbytes, **figures,
-                    "limit_ratio": figures["median_us"] / found[-1]["median_us"]}), flush=True)
+                    "device": "cpu", "dtype": args.dtype, "bytes": like.nbytes, **figures}),
+                      flush=True)
     dist.destroy_process_group()
 
 

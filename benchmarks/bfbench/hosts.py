@@ -2,7 +2,7 @@
 
 import subprocess
 
-from bfbench.launch import ENDS_WITH_THIS, ROOT, Launcher, output_of
+from bfbench.launch import ENDS_WITH_THIS, LONGEST_JOB_SEC, ROOT, Launcher, output_of
 
 NETNS = ROOT / "tests" / "hosts" / "netns.sh"
 SET_RATE = ROOT / "tests" / "hosts" / "netns_rate.sh"
@@ -34,8 +34,8 @@ def set_rate(mbit):
 class HostLauncher(Launcher):
     """Jobs on `hosts` hosts of `local_ranks` ranks each, which can send `mbit` Mbit/s."""
 
-    def __init__(self, build, hosts, local_ranks, mbit):
-        super().__init__(build)
+    def __init__(self, build, hosts, local_ranks, mbit, longest_sec=LONGEST_JOB_SEC):
+        super().__init__(build, longest_sec)
         self.hosts, self.local_ranks, self.mbit = hosts, local_ranks, mbit
         self.environment.update(GLOO_SOCKET_IFNAME=INTERFACE, OMPI_MCA_mpi_yield_when_idle="1")
 

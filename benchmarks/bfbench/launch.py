@@ -1,5 +1,6 @@
 """Starting measurements under bfrun and reading what they print."""
 
+import contextlib
 import copy
 import json
 import os
@@ -15,48 +16,104 @@ LONGEST_END_SEC = 30
 ENDS_WITH_THIS = ("setpriv", "--pdeathsig", "TERM")
 
 
+# Of jobs whose command derives no other from its options.
+LONGEST_JOB_SEC = 3600.0
+
+
 class LaunchFailed(RuntimeError):
     """A measurement that ended with an error; its text says which and why, `last_words` the latter
-    in one line."""
+    in one line, `output` what it had printed."""
 
-    def __init__(self, text, last_words):
+    def __init__(self, text, last_words, output=""):
         super().__init__(text)
         self.last_words = last_words
+        self.output = output
+
+    @property
+    def records(self):
+        """What it had measured."""
+        return records_in(self.output)
+
+
+class DeadlinePassed(LaunchFailed):
+    """A measurement that was ended because it did not come back."""
+
+    def __init__(self, words, longest_sec, errors, output=""):
+        super().__init__(f"'{' '.join(words)}' was not done after {longest_sec:g} s:\n{errors[-2000:]}",
+                         f"not done after {longest_sec:g} s (--job-timeout)", output)
 
 
 def last_words_of(errors):
-    """The line that says why: that of the exception, which the launcher's lines follow."""
+    """The line that says why: who was killed, of whom the others' exceptions only hear; else that of
+    the exception, which the launcher's lines follow; else who ended first; else the last one."""
     # torch marks lines of an exception with the rank.
     lines = [re.sub(r"^\[rank\d+\]:\s*", "", line).strip() for line in errors.splitlines()]
-    lines = [line for line in lines if line]
+    lines = [line for line in without_boxes(lines) if re.search(r"\w", line)]
+    # An exception that nobody caught ends in SIGABRT, and says more.
+    killed = [line for line in lines
+              if re.match(r"bfrun: rank .* killed by signal (?!6\b)", line)]
     # Exceptions, by what they are called or by their module.
     named = [line for line in lines
              if re.match(r"(\w+\.)*\w*(Error|Exception)\b|(\w+\.)+[A-Z]\w*: ", line)]
-    return (named or lines or ["it said nothing"])[-1][:300]
+    ended = [line for line in lines if line.startswith("bfrun: rank ")]
+    others = [line for line in lines if not re.match(r"bfrun: \d+ ranks? on ", line)]
+    found = (killed[:1] or named[-1:] or ended[:1] or others[-1:] or ["it said nothing"])[0]
+    return re.sub(r" \(pid \d+\)", "", found)[:300]  # the same reason is listed once for all starts
 
 
-def output_of(words, environment):
+def without_boxes(lines):
+    """Without what mpirun says between two lines of dashes, after whatever ended the job."""
+    kept, is_inside = [], False
+    for line in lines:
+        if re.fullmatch("-{20,}", line):
+            is_inside = not is_inside
+        elif not is_inside:
+            kept.append(line)
+    return kept
+
+
+def records_in(output):
+    """The JSON objects that a job printed, one a line. The last line may have been cut off."""
+    found = []
+    for line in output.splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            found += [json.loads(line)] if line.startswith("{") else []
+    return found
+
+
+def end(process):
+    """Ends a launcher and its ranks. Returns what it had printed, and its errors."""
+    process.terminate()  # launchers then end their ranks
+    try:
+        return process.communicate(timeout=LONGEST_END_SEC)
+    except subprocess.TimeoutExpired as late:
+        process.kill()
+        return [(text or b"").decode(errors="replace") for text in (late.stdout, late.stderr)]
+
+
+def output_of(words, environment, longest_sec=None):
     """What a command prints. However this function ends, the command has ended too."""
     words = [str(word) for word in words]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env=environment)
     try:
-        output, errors = process.communicate()
+        output, errors = process.communicate(timeout=longest_sec)
+    except subprocess.TimeoutExpired as late:
+        output, errors = end(process)
+        raise DeadlinePassed(words, longest_sec, errors, output) from late
     except BaseException:
-        process.terminate()  # launchers then end their ranks
-        try:
-            process.communicate(timeout=LONGEST_END_SEC)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        end(process)
         raise
     if process.returncode != 0:
         raise LaunchFailed(f"'{' '.join(words)}' ended with code {process.returncode}:\n"
-                           f"{errors[-2000:]}", last_words_of(errors))
+                           f"{errors[-2000:]}", last_words_of(errors), output)
     return output
 
 
 class Launcher:
-    def __init__(self, build):
+    def __init__(self, build, longest_sec=LONGEST_JOB_SEC):
+        self.longest_sec = longest_sec
+        """After which a job is ended."""
         self.bfrun = build / "bluefog_cpp" / "bfrun" / "bfrun"
         self.operations = build / "benchmarks" / "operations_benchmark"
         self.operations_words = ()
@@ -74,8 +131,8 @@ class Launcher:
     def run(self, ranks, *command):
         """The records that a job prints, one JSON object per line."""
         self.require(self.bfrun)
-        output = output_of(self.words(ranks, *command), self.environment)
-        return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        return records_in(output_of(self.words(ranks, *command), self.environment,
+                                    self.longest_sec))
 
     hosts = 1
 

@@ -7,14 +7,15 @@ from rich.console import Console
 from rich.progress import Progress
 
 import torch
+import torch.distributed as dist
 
 from bfbench import hosts, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
 from bfbench.options import (add_output, add_rank_list, choice_list, positive, seconds, whole,
                              whole_list)
-from bfbench.records import (add_peer_ratios, count_text, merge_not_run, merge_starts,
-                             with_link_as_limit, with_one_memcpy)
+from bfbench.records import (LEAST_LINK_BYTES, add_peer_ratios, count_text, merge_not_run,
+                             merge_starts, with_link_as_limit, with_one_memcpy)
 from bfbench.versions import versions
 
 PRESETS = {
@@ -24,6 +25,10 @@ PRESETS = {
 }
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 TRANSPORTS = ("auto", "mpi")
+# More than any machine's memory; small enough that products with ranks and elements fit 64 bits.
+MOST_BYTES = 1 << 50
+NO_MPI_HERE = ("between hosts of several ranks Open MPI 5's own calls were seen not to come back; "
+               "--with mpi measures them")
 
 
 class Side(NamedTuple):
@@ -43,11 +48,11 @@ def add_arguments(parser):
     add_rank_list(parser, None)
     parser.add_argument("--hosts", type=whole_list(2, 16), metavar="N,…",
                         help="network namespaces of this machine (root), in place of --ranks")
-    parser.add_argument("--local-ranks", type=whole(1, 16), default=1, metavar="N",
-                        help="ranks of each of those hosts")
-    parser.add_argument("--rate", type=positive, default=1000.0, metavar="MBIT",
-                        help="what each of them can send, in Mbit/s")
-    parser.add_argument("--sizes", type=whole_list(), metavar="BYTES,…", help="bytes per rank")
+    parser.add_argument("--local-ranks", type=whole(1, 16), metavar="N",
+                        help="ranks of each of those hosts; default: 1")
+    parser.add_argument("--rate", type=positive, metavar="MBIT",
+                        help="what each of them can send, in Mbit/s; default: 1000")
+    parser.add_argument("--sizes", type=whole_list(1, MOST_BYTES), metavar="BYTES,…", help="bytes per rank")
     parser.add_argument("--dtype", type=choice_list(DTYPES), default=["float32"], metavar="NAME,…",
                         help=f"out of {', '.join(DTYPES)}")
     parser.add_argument("--transports", type=choice_list(TRANSPORTS), default=[], metavar="NAME,…",
@@ -56,17 +61,54 @@ def add_arguments(parser):
     parser.add_argument("--seconds", type=seconds, default=2.0, help="time per size and start, about")
     parser.add_argument("--without", choices=("gloo", "mpi", "nccl"), action="append", default=[],
                         help="a peer to leave out")
+    parser.add_argument("--with", choices=("mpi",), action="append", default=[], dest="with_peers",
+                        help="a peer that is left out by default: mpi between hosts of several ranks")
     add_output(parser, starts=7)
+
+
+def check(args):
+    """Refuses options that others make meaningless, and fills in those of hosts."""
+    for name in ("--local-ranks", "--rate"):
+        if not args.hosts and getattr(args, name[2:].replace("-", "_")) is not None:
+            raise LaunchFailed(f"expected --hosts beside {name}, which is of hosts; found none",
+                               f"{name} without --hosts")
+    for first, second, both in (("--ranks", "--hosts", args.ranks and args.hosts),
+                                ("--with mpi", "--without mpi",
+                                 "mpi" in args.with_peers and "mpi" in args.without)):
+        if both:
+            raise LaunchFailed(f"expected {first} or {second}, found both", f"{first} and {second}")
+    args.local_ranks = args.local_ranks or 1
+    args.rate = args.rate or 1000.0
 
 
 def places_of(args, preset):
     """(launcher, number of ranks) of each job."""
-    if not args.hosts:
-        return [(Launcher(args.build), ranks) for ranks in args.ranks or preset["ranks"]]
-    if args.ranks:
-        raise LaunchFailed("expected --ranks or --hosts, found both", "--ranks and --hosts")
-    return [(hosts.HostLauncher(args.build, count, args.local_ranks, args.rate),
-             count * args.local_ranks) for count in args.hosts]
+    if args.hosts:
+        found = [(hosts.HostLauncher(args.build, count, args.local_ranks, args.rate),
+                  count * args.local_ranks) for count in args.hosts]
+    else:
+        found = [(Launcher(args.build), ranks) for ranks in args.ranks or preset["ranks"]]
+    for launcher, ranks in found:
+        launcher.longest_sec = args.job_timeout or generous_sec(args, launcher, ranks)
+        if why_no_mpi(args):
+            launcher.operations_words = ("--without-mpi", why_no_mpi(args))
+    return found
+
+
+def generous_sec(args, launcher, ranks):
+    """Several times what a job takes that goes on at all."""
+    # Each operation is called 11 times at least; what is larger than memory is not called.
+    calls, most_bytes = 150, 1 << 34
+    bytes_per_sec = 1e9 if launcher.hosts == 1 else launcher.mbit * 1e6 / 8
+    return 600 + sum(10 * args.seconds + calls * ranks * min(size, most_bytes) / bytes_per_sec
+                     for size in args.sizes or PRESETS[args.preset]["sizes"])
+
+
+def why_no_mpi(args):
+    """Why Open MPI's own calls are left out; empty if they are not."""
+    if "mpi" in args.without:
+        return "left out by --without mpi"
+    return NO_MPI_HERE if args.local_ranks > 1 and "mpi" not in args.with_peers else ""
 
 
 def whole_elements(sizes, dtype):
@@ -112,23 +154,27 @@ def measure_side(args, launcher, side, ranks, dtype, attempts):
     """The side's records. A peer that fails does not end the others' measurements: it is listed with
     its reason."""
     what = {"peer": side.who, "ranks": ranks, "dtype": dtype}
-    if side.measured_by == "gpus" and why_no_gpus(launcher, ranks):
-        return [{**what, "not_run": why_no_gpus(launcher, ranks)}]
+    reason = why_not_here(launcher, side, ranks)
+    if reason:
+        return [{**what, "not_run": reason}]
     if side.transport:
         launcher = launcher.with_environment(BLUEFOG_TRANSPORT=side.transport)
     sizes = whole_elements(args.sizes or PRESETS[args.preset]["sizes"], dtype)
-    measured = getattr(launcher, side.measured_by)
-    if side.measured_by == "own_and_mpi":
-        records = attempts.make(what, measured, ranks, sizes, dtype, args.seconds)
-    else:
-        try:
-            records = measured(ranks, sizes, dtype, args.seconds)
-        except LaunchFailed as error:
-            return [{**what, "not_run": error.last_words}]
+    records = attempts.gather(what, getattr(launcher, side.measured_by), ranks, sizes, dtype,
+                              args.seconds)
     for record in records:
         if record["peer"] == "bluefog_cpp" and side.transport:
             record["op"] += f", transport {side.transport}"
     return [record for record in records if record["peer"] not in side.left_out]
+
+
+def why_not_here(launcher, side, ranks):
+    """Why a side cannot run on this machine; empty if it can."""
+    if side.measured_by == "gpus":
+        return why_no_gpus(launcher, ranks)
+    if side.measured_by == "own_and_mpi" or (dist.is_available() and dist.is_gloo_available()):
+        return ""
+    return "this torch is built without gloo"
 
 
 def why_no_gpus(launcher, ranks):
@@ -146,17 +192,24 @@ def never_run(args, records):
     if "nccl" in args.without:
         yield {"peer": "NCCL", "not_run": "left out by --without nccl"}
     if not any(record["peer"] == "link" for record in records):
-        yield {"peer": "link between hosts", "not_run": "measured beside gloo, which did not run"
-               if args.hosts else "all ranks were on one host; --hosts makes several"}
+        yield {"peer": "link between hosts", "not_run": why_no_link(args, records)}
     if not any(record["op"].startswith("hierarchical") for record in records):
         yield {"peer": "bluefog_cpp", "op": "hierarchical_neighbor_allreduce", "not_run":
                "one machine, or one rank on each; --hosts with --local-ranks makes others, and "
                "BLUEFOG_NODES_PER_MACHINE=2 several of one host's ranks"}
 
 
+def why_no_link(args, records):
+    if not args.hosts:
+        return "all ranks were on one host; --hosts makes several"
+    if any(record["peer"] == "gloo" for record in records):
+        return f"measured at sizes of {LEAST_LINK_BYTES} bytes and more"
+    return "measured beside gloo, which did not run"
+
+
 def run(args):
-    preset = PRESETS[args.preset]
-    places = places_of(args, preset)
+    check(args)
+    places = places_of(args, PRESETS[args.preset])
     for launcher, _ in places:
         launcher.require(launcher.operations)
     about = versions(places[0][0], args)
@@ -165,10 +218,7 @@ def run(args):
         output.show(args, about, [], [{"op": "all", "not_run": reason}], [],
                     report.write_operations)
         return
-    if "mpi" in args.without:
-        for launcher, _ in places:
-            launcher.operations_words = ("--without-mpi",)
-    attempts = Attempts()
+    attempts = Attempts(args.starts)
     starts = measure(args, places, attempts)
     records = with_one_memcpy(add_peer_ratios(merge_starts(starts)))
     if args.hosts:

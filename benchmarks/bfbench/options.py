@@ -17,7 +17,7 @@ def _number(word, kind, text, least, most):
         value = kind(word)
     except ValueError:
         value = math.nan
-    if not least <= value <= most or not math.isfinite(value):
+    if not (least <= value <= most and value < math.inf):
         limit = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
         whole = "whole number" if kind is int else "number"
         raise argparse.ArgumentTypeError(f"expected a {whole} {limit}, found '{word}'" +
@@ -125,3 +125,6 @@ def add_output_files(parser):
                         help="folder for the charts and report.html")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release",
                         metavar="FOLDER", help="the build that is measured")
+    parser.add_argument("--job-timeout", type=seconds, metavar="SECONDS",
+                        help="after which a job, or one turn of it, is ended and listed; default: far "
+                        "more than it takes")

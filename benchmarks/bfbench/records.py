@@ -7,6 +7,9 @@ KEY = ("peer", "op", "ranks", "hosts", "device", "dtype", "bytes")
 PLACE = ("ranks", "hosts", "device", "dtype", "bytes")
 # Peers that are limits, of one host and between hosts.
 LIMITS = ("memcpy", "link")
+# Streams between hosts are measured from so many bytes on: of fewer, those that a link carries at once
+# (256 KiB, netns.sh) and the time of Python tell more than its rate.
+LEAST_LINK_BYTES = 1 << 20
 FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
 
 
@@ -61,14 +64,14 @@ def kind(record):
 
 
 def neighbours_of(record):
-    """Whom a rank hears in an average with neighbours, by the graph in the operation's name; 0 for
-    other operations."""
+    """Whom a rank hears in an average with neighbours, by the graph in the operation's name; all in
+    a mean of all ranks; 0 for other operations."""
     ranks, name = record["ranks"], record["op"]
     for graph, count in (("one-peer", 1), ("ring", min(2, ranks - 1)),
                          ("exponential", (ranks - 1).bit_length())):
         if f"({graph})" in name:
             return count
-    return 0
+    return ranks - 1 if kind(record) == "allreduce" else 0
 
 
 def place_of(record):
@@ -90,7 +93,7 @@ def add_peer_ratios(records):
     """Adds to each of this project's records the time of the fastest peer's operation of the same
     kind, with as many neighbours, as a multiple of its own: above 1, this project is faster.
     `gloo_ratio` is that of gloo's fastest way to average: its all-reduce counts beside its send and
-    receive.
+    receive, but not alone where it hears more ranks than the average.
     """
     for record in records:
         if record["peer"] != "bluefog_cpp" or record["op"].startswith(("win_", "hierarchical")):
@@ -99,12 +102,11 @@ def add_peer_ratios(records):
                   if other["peer"] not in ("bluefog_cpp", *LIMITS)
                   and place_of(other) == place_of(record)
                   and kind(record) in (kind(other), "average")]
-        rivals = [other for other in rivals
-                  if neighbours_of(other) in (0, neighbours_of(record))]
-        gloo = [other["median_us"] for other in rivals if other["peer"] == "gloo"]
-        if gloo:
-            record["gloo_ratio"] = min(gloo) / record["median_us"]
-        rivals = [other for other in rivals if kind(other) == kind(record)]
+        alike = [other for other in rivals if neighbours_of(other) == neighbours_of(record)]
+        if any(other["peer"] == "gloo" for other in alike):
+            record["gloo_ratio"] = min(other["median_us"] for other in rivals if other["peer"] == "gloo"
+                                       ) / record["median_us"]
+        rivals = [other for other in alike if kind(other) == kind(record)]
         if rivals:
             best = min(rivals, key=lambda other: other["median_us"])
             record["fastest_peer"] = f"{best['peer']} {best['op']}"
@@ -114,11 +116,12 @@ def add_peer_ratios(records):
 
 def with_link_as_limit(records):
     """Of records on several hosts: `limit_ratio` against the stream between hosts in place of the
-    memcpy, which is left out. Without such a stream there is no ratio."""
+    memcpy, which is left out. There is no ratio without such a stream, nor with several ranks on a
+    host: of theirs the links carry other shares than of the streams, by the operation's graph."""
     kept = [record for record in records if record["peer"] != "memcpy"]
     links = {place_of(r): r["median_us"] for r in kept if r["peer"] == "link"}
     for record in kept:
-        limit_us = links.get(place_of(record))
+        limit_us = links.get(place_of(record)) if record["ranks"] == record["hosts"] else None
         record["limit_ratio"] = record["median_us"] / limit_us if limit_us else None
     return kept
 

@@ -33,9 +33,10 @@ def join_ranks(store, threads_are_bound=False, backend="gloo"):
     return rank, size
 
 
-def take_turns(calls, seconds, prepare):
+def take_turns(calls, seconds, prepare, batch=1):
     """Times in µs of each call, a list for each: all make a round, in an order shuffled alike on all
-    ranks, until `seconds` are over. Each call gets what `prepare` returns before its time begins."""
+    ranks, until `seconds` are over. Each call gets what `prepare` returns before its time begins; of
+    a batch of more the time is the mean, what `prepare` takes for the later ones included."""
     order = list(range(len(calls)))
     shuffler = random.Random(1)
     times = [[] for _ in calls]
@@ -47,7 +48,9 @@ def take_turns(calls, seconds, prepare):
             dist.barrier()
             start = time.perf_counter()
             calls[place](given)
-            times[place].append((time.perf_counter() - start) * 1e6)
+            for _ in range(1, batch):
+                calls[place](prepare())
+            times[place].append((time.perf_counter() - start) * 1e6 / batch)
 
     for _ in range(WARM_UP_ROUNDS):
         one_round()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bfbench import hosts, output, scale_model, scale_report
 from bfbench.attempts import Attempts
-from bfbench.launch import Launcher
+from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, choice_list, number_or_auto, share, whole, whole_list
 from bfbench.records import SCALE_FIGURES, SCALE_KEY, merge_train_starts
 from bfbench.train import MODELS
@@ -69,10 +69,11 @@ class Measurement:
     def __init__(self, args, folder, tell):
         self.args, self.folder, self.tell = args, folder, tell
         self.profile_file = folder / "profile.json"
+        self.longest_sec = args.job_timeout or LONGEST_JOB_SEC * args.rounds
 
     def profile(self):
         self.tell("one rank alone, whose compute is timed")
-        found, = Launcher(self.args.build).worker("scale_profile", 1, *self.words_of(
+        found, = Launcher(self.args.build, self.longest_sec).worker("scale_profile", 1, *self.words_of(
             "model", "threads", "batch_size", "image_size", "classes"))
         self.profile_file.write_text(json.dumps(found))
         return found
@@ -82,7 +83,8 @@ class Measurement:
                 for word in (f"--{name.replace('_', '-')}", getattr(self.args, name))]
 
     def job(self, host_count, compute, mbit, algorithms, *options):
-        launcher = hosts.HostLauncher(self.args.build, host_count, self.args.local_ranks, mbit)
+        launcher = hosts.HostLauncher(self.args.build, host_count, self.args.local_ranks, mbit,
+                                      self.longest_sec)
         words = self.words_of("model", "threads", "batch_size", "image_size", "classes", "rounds",
                               "steps", "bucket_mb")
         if compute == "sleep":

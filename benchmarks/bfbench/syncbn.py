@@ -2,7 +2,7 @@
 
 from bfbench import output, report
 from bfbench.attempts import Attempts
-from bfbench.launch import Launcher
+from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, add_rank_list, seconds, whole_list
 from bfbench.records import count_text, merge_starts
 from bfbench.versions import versions
@@ -27,7 +27,7 @@ def measure(args, launcher, attempts):
         for _ in range(args.starts):
             for ranks in args.ranks:
                 tell(count_text(ranks, "rank"))
-                starts.append(attempts.make(
+                starts.append(attempts.gather(
                     {"op": "batch norm", "ranks": ranks}, launcher.worker, "syncbn_worker", ranks, "--batches", ",".join(map(str, args.batches)),
                     "--hidden", ",".join(map(str, args.hidden)), "--seconds", args.seconds))
                 advance()
@@ -38,6 +38,8 @@ def add_shares(records):
     """Time and memory as shares of the peer's with the same shape."""
     by_shape = {(record["ranks"], record["op"]): record
                 for record in records if record["peer"] == PEER}
+    # A job that failed may have printed a part of a shape's.
+    records = [record for record in records if (record["ranks"], record["op"]) in by_shape]
     for record in records:
         peer = by_shape[record["ranks"], record["op"]]
         record["share_of_peer_time"] = record["median_us"] / peer["median_us"]
@@ -46,7 +48,7 @@ def add_shares(records):
 
 
 def run(args):
-    launcher = Launcher(args.build)
+    launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC)
     about = versions(launcher, args)
     attempts = Attempts()
     records = add_shares(merge_starts(measure(args, launcher, attempts)))

@@ -8,7 +8,7 @@ import sys
 
 from bfbench import output, training_report
 from bfbench.attempts import Attempts
-from bfbench.launch import LaunchFailed, Launcher, output_of
+from bfbench.launch import LONGEST_JOB_SEC, LaunchFailed, Launcher, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
 from bfbench.records import add_shares, count_text, merge_not_run, merge_train_starts
 from bfbench.training import DDP_FLAGS, PEERS
@@ -118,7 +118,7 @@ def measure(args, launcher, attempts):
 
 
 def run(args):
-    launcher = Launcher(args.build)
+    launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC)
     about = versions(launcher, args)
     attempts = Attempts()
     starts = measure(args, launcher, attempts)

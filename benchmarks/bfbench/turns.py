@@ -5,8 +5,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 
-from bfbench.launch import LONGEST_END_SEC, LaunchFailed, last_words_of
+from bfbench.launch import LONGEST_END_SEC, DeadlinePassed, LaunchFailed, last_words_of
 
 
 class Side:
@@ -26,6 +27,7 @@ class Side:
             # Open for reading too: opening waits for nobody, and a word to a rank that has gone is
             # no signal.
             self._pipes.append(os.open(f"{folder}/words.{rank}", os.O_RDWR))
+        self._longest_sec = launcher.longest_sec
         self._errors = tempfile.TemporaryFile("w+")
         self._words = list(map(str, launcher.words(
             ranks, *prefix, sys.executable, "-m", f"bfbench.{worker}", "--store", f"{folder}/store",
@@ -51,12 +53,21 @@ class Side:
         return self._hear()
 
     def _hear(self):
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                return json.loads(line)
+        late = threading.Event()
+        timer = threading.Timer(self._longest_sec, lambda: (late.set(), self._process.terminate()))
+        timer.daemon = True
+        timer.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith("{"):
+                    return json.loads(line)
+        finally:
+            timer.cancel()
         code = self._process.wait()
         self._errors.seek(0)
         errors = self._errors.read()
+        if late.is_set():
+            raise DeadlinePassed(self._words, self._longest_sec, errors)
         raise LaunchFailed(f"'{' '.join(self._words)}' ended with code {code}:\n{errors[-2000:]}",
                            last_words_of(errors))
 

@@ -32,8 +32,8 @@ struct Setting {
   Dtype dtype = Dtype::Float32;
   /// Elements of a buffer.
   std::int64_t count = 0;
-  /// Leaves Open MPI's own calls out.
-  bool without_mpi = false;
+  /// Why Open MPI's own calls are left out; empty: they are not.
+  std::string without_mpi;
 };
 
 /// This project's operations.

@@ -48,7 +48,7 @@ struct Options {
   std::string dtype = "float32";
   std::vector<std::string> ops;
   double seconds = 2.0;
-  bool without_mpi = false;
+  std::string without_mpi;
   bool as_json = false;
 };
 
@@ -322,7 +322,8 @@ int run(int argc, char** argv) {
   app.add_option("--dtype", options.dtype)->check(CLI::IsMember(dtypes));
   app.add_option("--ops", options.ops, "Parts of names; default: all")->delimiter(',');
   app.add_option("--seconds", options.seconds, "Time per size, about")->check(CLI::PositiveNumber);
-  app.add_flag("--without-mpi", options.without_mpi, "Leaves Open MPI's own calls out");
+  app.add_option("--without-mpi", options.without_mpi,
+                 "Leaves Open MPI's own calls out, for the reason given");
   app.add_flag("--json", options.as_json, "One JSON object per line in place of a table");
   CLI11_PARSE(app, argc, argv);
 

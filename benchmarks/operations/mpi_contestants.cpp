@@ -178,8 +178,8 @@ std::vector<Contestant> contestants_of(const Setting& setting, MPI_Datatype type
 }  // namespace
 
 std::string why_no_mpi(const Setting& setting) {
-  if (setting.without_mpi) {
-    return "left out by --without mpi";
+  if (!setting.without_mpi.empty()) {
+    return setting.without_mpi;
   }
   if (setting.context.bootstrap().name() != "mpi" || setting.context.size() < 2) {
     return "needs at least 2 ranks that MPI started";

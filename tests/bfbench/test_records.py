@@ -1,9 +1,11 @@
 """What several starts say together."""
 
 import pytest
+import torch
 
-from bfbench.records import (add_peer_ratios, add_shares, merge_not_run, merge_starts,
-                             merge_train_starts, with_one_memcpy)
+from bfbench import gloo_worker
+from bfbench.records import (LEAST_LINK_BYTES, add_peer_ratios, add_shares, merge_not_run, merge_starts,
+                             merge_train_starts, with_link_as_limit, with_one_memcpy)
 from records_of import operation, training
 
 
@@ -49,8 +51,29 @@ def test_averages_are_compared_with_as_many_neighbours():
                      operation("gloo", "isend/irecv and average (exponential), threads bound", 30.0,
                                ranks=8)])
     assert own[0]["peer_ratio"] == 3.0 and own[0]["gloo_ratio"] == 3.0
-    for fewer in own[1:]:
-        assert "peer_ratio" not in fewer and fewer["gloo_ratio"] == 6.0
+    for fewer in own[1:]:  # gloo's exact mean of 8 ranks does more
+        assert "peer_ratio" not in fewer and "gloo_ratio" not in fewer
+    ring = operation(op="neighbor_allreduce (ring)", ranks=3)
+    add_peer_ratios([ring, operation("gloo", "allreduce", 60.0, ranks=3)])
+    assert ring["gloo_ratio"] == 6.0  # it hears all others too
+
+
+def test_streams_are_the_limit_of_one_rank_a_host():
+    def ratios(ranks, with_stream=True):
+        records = [operation(median=30.0, ranks=ranks, hosts=2), operation("memcpy", ranks=ranks, hosts=2)]
+        if with_stream:
+            records.append(operation("link", "TCP stream", 20.0, ranks=ranks, hosts=2))
+        return [(record["peer"], record["limit_ratio"]) for record in with_link_as_limit(records)]
+
+    assert ratios(2) == [("bluefog_cpp", 1.5), ("link", 1.0)]
+    assert ratios(4) == [("bluefog_cpp", None), ("link", None)]
+    assert ratios(2, with_stream=False) == [("bluefog_cpp", None)]
+
+
+def test_short_messages_are_not_compared_with_streams():
+    like = torch.empty(1).expand(LEAST_LINK_BYTES // 4 - 1)
+    assert gloo_worker.limits(0, 2, 2, like) == []
+    assert [peer for peer, *_ in gloo_worker.limits(0, 2, 1, like)] == ["memcpy"]
 
 
 def test_one_memcpy_is_the_limit_of_all():

@@ -1,0 +1,149 @@
+"""Jobs that fail, that do not come back, that are cut off: made by programs of a false build."""
+
+import json
+import types
+
+import pytest
+
+from bfbench import launch, operations, rounds, turns
+from bfbench.__main__ import main
+from records_of import operation
+
+BFRUN = """#!/bin/sh
+[ "$1" != --version ] || { echo "bfrun of a drill"; exit; }
+shift 2
+exec "$@"
+"""
+
+
+def false_build(folder, *starts):
+    """A build whose operations_benchmark prints a record and does what a line of shell says: another one
+    in each start, the last one in all that follow."""
+    record = json.dumps(operation())
+    cases = "\n".join(f"{index}) {line} ;;" for index, line in enumerate(starts[:-1]))
+    programs = {"bluefog_cpp/bfrun/bfrun": BFRUN, "benchmarks/operations_benchmark": f"""#!/bin/sh
+start=$(cat {folder}/start 2>/dev/null || echo 0)
+echo $((start + 1)) > {folder}/start
+echo '{record}'
+case $start in
+{cases}
+*) {starts[-1]} ;;
+esac
+"""}
+    for name, text in programs.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def left_behind(tmp_path, build, code, *words):
+    file = tmp_path / "left.json"
+    assert main(["ops", "--build", str(build), "--json", str(file), "--without", "gloo", "--without", "nccl",
+                 "--starts", "3", *words]) == code
+    found = json.loads(file.read_text())
+    return found["records"], [item["not_run"] for item in found["not_run"]
+                              if item.get("peer") == "bluefog_cpp and Open MPI"
+                              or item.get("op") == "the rest"]
+
+
+def test_a_job_that_does_not_come_back_is_ended(tmp_path):
+    build = false_build(tmp_path, "exec sleep 100")
+    records, reasons = left_behind(tmp_path, build, 1, "--job-timeout", "0.3")
+    assert [record["starts_us"] for record in records] == [[10.0]]
+    assert reasons == ["not done after 0.3 s (--job-timeout) (1 of 3 starts, not started again)"]
+    assert (tmp_path / "start").read_text() == "1\n"
+
+
+def test_what_a_job_printed_before_it_failed_is_kept(tmp_path, capsys):
+    build = false_build(tmp_path, "exit 0", "echo 'bfrun: rank 1 was killed by signal 9' >&2; exit 9",
+                        "exit 0")
+    records, reasons = left_behind(tmp_path, build, 1)
+    assert [len(record["starts_us"]) for record in records] == [3]
+    assert reasons == ["bfrun: rank 1 was killed by signal 9 (1 of 3 starts)"]
+    assert "ended with code 9" in capsys.readouterr().err
+
+
+def test_sigterm_shows_and_writes_what_was_measured(tmp_path):
+    # All programs between the job and this process have taken each other's place.
+    build = false_build(tmp_path, "exit 0", "kill -TERM $PPID; exec sleep 100")
+    records, reasons = left_behind(tmp_path, build, 130)
+    assert [len(record["starts_us"]) for record in records] == [1]
+    assert reasons == ["interrupted"]
+
+
+def test_a_line_that_was_cut_off_is_no_record():
+    assert launch.records_in('words\n{"a": 1}\n{"b": ') == [{"a": 1}]
+
+
+def test_a_turn_that_does_not_come_back_is_ended():
+    launcher = types.SimpleNamespace(words=lambda *_: ["sleep", "100"], environment=None,
+                                     longest_sec=0.3)
+    with pytest.raises(launch.DeadlinePassed, match="not done after 0.3 s"):
+        turns.Side(launcher, 1, "no_worker")
+
+
+def test_jobs_have_longer_for_more_bytes_and_slower_links():
+    def longest(*words):
+        args = operations_arguments(*words)
+        operations.check(args)
+        (launcher, _), = operations.places_of(args, operations.PRESETS["quick"])
+        return launcher.longest_sec
+
+    assert 600 < longest("--sizes", "4") < longest("--sizes", "100000000")
+    assert longest("--hosts", "2", "--rate", "1000") < longest("--hosts", "2", "--rate", "10")
+    assert longest("--job-timeout", "7", "--sizes", "100000000") == 7
+
+
+def operations_arguments(*words):
+    import argparse
+    parser = argparse.ArgumentParser()
+    operations.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_mpi_is_left_out_between_hosts_of_several_ranks():
+    def said(*words):
+        args = operations_arguments(*words)
+        operations.check(args)
+        (launcher, _), = operations.places_of(args, operations.PRESETS["quick"])
+        return launcher.operations_words
+
+    assert said() == said("--hosts", "2") == ()
+    hosts = ("--hosts", "2", "--local-ranks", "2")
+    assert said(*hosts) == ("--without-mpi", operations.NO_MPI_HERE)
+    assert said(*hosts, "--with", "mpi") == ()
+    assert said(*hosts, "--without", "mpi") == ("--without-mpi", "left out by --without mpi")
+
+
+@pytest.mark.parametrize("words, expected", (
+    ("--ranks 2 --hosts 2", "expected --ranks or --hosts, found both"),
+    ("--rate 100", "expected --hosts beside --rate"),
+    ("--local-ranks 2", "expected --hosts beside --local-ranks"),
+    ("--with mpi --without mpi", "expected --with mpi or --without mpi, found both"),
+))
+def test_options_that_do_not_fit_are_refused(words, expected, capsys):
+    assert main(["ops", *words.split()]) == 1
+    assert expected in capsys.readouterr().err
+
+
+def test_a_torch_without_gloo_is_no_failure(monkeypatch):
+    monkeypatch.setattr(operations.dist, "is_gloo_available", lambda: False)
+    sides = {side.who: side for side in operations.sides_of(operations_arguments())}
+    assert operations.why_not_here(None, sides["gloo"], 2) == "this torch is built without gloo"
+    assert operations.why_not_here(None, sides["bluefog_cpp and Open MPI"], 2) == ""
+
+
+def test_short_calls_are_timed_in_batches(monkeypatch):
+    for name in ("barrier", "broadcast"):
+        monkeypatch.setattr(rounds.dist, name, lambda *_: None)
+    prepared, called = [], []
+
+    def prepare():
+        prepared.append(len(prepared))
+        return prepared[-1]
+
+    (times,) = rounds.take_turns([called.append], 1e-9, prepare, batch=32)
+    assert len(times) == rounds.FEWEST_ROUNDS
+    # With the warm-up and the round that is timed to know how many fit.
+    assert called == prepared == list(range(32 * (rounds.FEWEST_ROUNDS + rounds.WARM_UP_ROUNDS + 1)))
