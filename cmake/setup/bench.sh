@@ -19,7 +19,7 @@ step 'configure and build the benchmarks and bfrun (CMake preset release)'
 # shellcheck disable=SC2086
 cmake --preset release ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
 cmake --build --preset release --target neighbor_allreduce_benchmark window_benchmark \
-  training_benchmark bfrun ||
+  training_benchmark hierarchical_benchmark bfrun ||
   stop 'the build failed; the compiler says why above.'
 step_end 'built'
 
