@@ -23,9 +23,8 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SANITIZED = ("tsan", "asan")
 SANITIZED_RUNGS = ("unit", "fabric")
-# Beyond the cores: ranks of most tests rather wait than compute, less so where they are sanitized.
+# Beyond the cores: ranks of most tests rather wait than compute.
 JOBS_THAT_WAIT = 2
-SANITIZED_JOBS_THAT_WAIT = 1
 # Folders of tests/ that the rungs share; they register no tests of their own.
 SHARED_FOLDERS = {"bodies", "support"}
 
@@ -63,8 +62,7 @@ def run_preset(steps, preset):
     junit = build / "Testing" / "results.xml"
     junit.unlink(missing_ok=True)
     shutil.rmtree(build / "Testing" / "ranks", ignore_errors=True)
-    more = SANITIZED_JOBS_THAT_WAIT if preset in SANITIZED else JOBS_THAT_WAIT
-    jobs = str(len(os.sched_getaffinity(0)) + more)
+    jobs = str(len(os.sched_getaffinity(0)) + JOBS_THAT_WAIT)
     if not steps.run(f"{preset}: configure", configure_arguments(preset)):
         yield Result(preset, "configure", "failed", "CMake's words are above")
         return
