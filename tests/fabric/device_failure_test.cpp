@@ -386,18 +386,5 @@ TEST_F(UseDevice, OfThisMachine) {
   });
 }
 
-/// NCCL's communicators end together: who leaves first waits for the others a moment at most, and so
-/// they may still wait for it elsewhere.
-TEST(DeviceEnd, WhoLeavesFirstDoesNotWaitForTheOthers) {
-  on_device_ranks({.at_least = 2, .at_most = 3, .expect_usable = false}, [](DeviceRank& rank) {
-    expect_device_usable(rank);
-    meet(rank.context);
-    if (rank.context.rank() == 0) {
-      rank.context.close();
-    }
-    meet(rank.context);  // the others have not closed theirs
-  });
-}
-
 }  // namespace
 }  // namespace bluefog::testing

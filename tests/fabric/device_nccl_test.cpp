@@ -1,4 +1,4 @@
-// The interface to NCCL, as far as the stand-in tells.
+// NCCL, as far as the stand-in tells: its interface, and how links end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "bluefog_cpp/transport/cuda/handles.hpp"
+#include "tests/fabric/device_bodies.hpp"
+#include "tests/support/gpu/device_ranks.hpp"
 #include "tests/support/gpu/nccl_stand_in.hpp"
 
 namespace bluefog::testing {
@@ -57,6 +59,19 @@ TEST(NcclInterface, ShrinksToTheRanksThatAreLeft) {
     }
   }
   EXPECT_THAT(cuda->mistakes(), ::testing::IsEmpty());
+}
+
+/// NCCL's communicators end together: who leaves first waits for the others a moment at most, and so
+/// they may still wait for it elsewhere.
+TEST(DeviceEnd, WhoLeavesFirstDoesNotWaitForTheOthers) {
+  on_device_ranks({.at_least = 2, .at_most = 3, .expect_usable = false}, [](DeviceRank& rank) {
+    expect_device_usable(rank);
+    meet(rank.context);
+    if (rank.context.rank() == 0) {
+      rank.context.close();
+    }
+    meet(rank.context);  // the others have not closed theirs
+  });
 }
 
 }  // namespace
