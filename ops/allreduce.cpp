@@ -3,7 +3,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "ops/collectives.hpp"
 #include "ops/group.hpp"
@@ -25,14 +24,19 @@ std::string_view detail_of(const AllreduceOptions& options) {
   return is_sum ? "sum" : "";
 }
 
+Group group_of(const Context& context, Scope scope) {
+  return scope == Scope::Machine ? Group::machine(context) : Group::everyone(context);
+}
+
 /// Either one exchange in which everybody sends everything to everybody, or two: shards to their
 /// owners, and the owners' sums to everybody.
 class Allreduce final : public Operation {
  public:
-  Allreduce(const Context& context, const BufferView& buffer, Group group, const AllreduceOptions& options)
+  Allreduce(const Context& context, const BufferView& buffer, const AllreduceOptions& options)
       : name_(fingerprint_name(options.name, detail_of(options))),
         envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, name_)),
-        reduction_(context, buffer, buffer, std::move(group), options.reduction == Reduction::Average) {
+        reduction_(context, buffer, buffer, group_of(context, options.scope),
+                   options.reduction == Reduction::Average) {
     if (SharedSum::is_worth_asking(context, reduction_.group(), buffer)) {
       shared_.emplace(context, reduction_.group(), buffer, buffer,
                       SharedSumRule{.divisor = reduction_.divisor()});
@@ -108,24 +112,18 @@ void check_arguments(const Context& context, const BufferView& buffer,
   }
 }
 
-Group group_of(const Context& context, Scope scope) {
-  return scope == Scope::Machine ? Group::machine(context) : Group::everyone(context);
-}
-
 }  // namespace
 
 Work allreduce_nonblocking(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options); });
   const Placement placement = Placement::of(context, kKind, buffer, {});
-  return submit_call<Allreduce>(context, placement, context, buffer,
-                                group_of(context, options.scope), options);
+  return submit_call<Allreduce>(context, placement, context, buffer, options);
 }
 
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options) {
   validate(context, [&] { check_arguments(context, buffer, options); });
   const Placement placement = Placement::of(context, kKind, buffer, {});
-  run_call<Allreduce>(context, placement, context, buffer,
-                      group_of(context, options.scope), options);
+  run_call<Allreduce>(context, placement, context, buffer, options);
 }
 
 }  // namespace bluefog::ops

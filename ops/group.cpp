@@ -2,25 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 namespace bluefog::ops {
-namespace {
-
-/// Adds the next of a group's ranks, seen from rank `own`.
-void add(Group& group, int rank, int own) {
-  if (rank == own) {
-    group.own = group.ranks.size();
-  } else {
-    group.peers.push_back({.rank = rank});
-  }
-  group.ranks.push_back(rank);
-}
-
-}  // namespace
 
 Group Group::everyone(const Context& context) {
+  const int size = context.size();
+  const int own = context.rank();
   Group group;
-  for (int rank = 0; rank < context.size(); ++rank) {
-    add(group, rank, context.rank());
+  group.own = static_cast<std::size_t>(own);
+  group.ranks.resize(static_cast<std::size_t>(size), boost::container::default_init);
+  std::iota(group.ranks.begin(), group.ranks.end(), 0);
+  group.peers.resize(static_cast<std::size_t>(size - 1));
+  for (int i = 0; i < size - 1; ++i) {
+    group.peers[static_cast<std::size_t>(i)].rank = i < own ? i : i + 1;
   }
   return group;
 }
@@ -29,7 +24,12 @@ Group Group::machine(const Context& context) {
   const MachineLayout& machines = context.machines();
   Group group;
   for (const int rank : machines.ranks_of(machines.machine_of(context.rank()))) {
-    add(group, rank, context.rank());
+    if (rank == context.rank()) {
+      group.own = group.ranks.size();
+    } else {
+      group.peers.push_back({.rank = rank});
+    }
+    group.ranks.push_back(rank);
   }
   return group;
 }

@@ -47,7 +47,8 @@ class NeighborAllreduce final : public Operation {
     if (options.check == PlanCheck::Checked) {
       check_ = std::make_unique<PlanExchange>(context, *plan_, envelope_);
     }
-    if (is_of_a_pair(context, *plan_) && consumption_ == Consumption::AsItArrives) {
+    if (SharedSum::is_long_enough(context, output_) && is_of_a_pair(context, *plan_) &&
+        consumption_ == Consumption::AsItArrives) {
       pair_ = Group::everyone(context);
       if (SharedSum::is_worth_asking(context, pair_, output_)) {
         shared_.emplace(context, pair_, input_, output_,

@@ -11,8 +11,6 @@
 namespace bluefog::ops {
 namespace {
 
-/// Below, a call is over before the ranks have asked each other.
-constexpr std::size_t kLeastBytes = std::size_t{128} << 10U;
 /// What is summed stays in the nearest cache until it has been copied.
 constexpr std::size_t kBlockBytes = std::size_t{16} << 10U;
 
@@ -20,8 +18,7 @@ constexpr std::size_t kBlockBytes = std::size_t{16} << 10U;
 
 bool SharedSum::is_worth_asking(const Context& context, const Group& group,
                                 const BufferView& output) {
-  if (!context.shared_memory() || output.device.kind != DeviceKind::Cpu ||
-      output.bytes() < kLeastBytes || group.peers.empty()) {
+  if (!is_long_enough(context, output) || group.peers.empty()) {
     return false;
   }
   const MachineLayout& hosts = context.hosts();

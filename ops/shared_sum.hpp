@@ -44,6 +44,11 @@ struct SharedSumRule {
 /// Cost per rank, n ranks and N bytes: reads N, writes N, and 2(n − 1) short messages each way.
 class SharedSum {
  public:
+  /// Whether any group would: a quick look, for short calls.
+  [[nodiscard]] static bool is_long_enough(const Context& context, const BufferView& output) {
+    return output.bytes() >= kLeastBytes && output.device.kind == DeviceKind::Cpu &&
+           context.shared_memory() != nullptr;
+  }
   /// Whether ranks ask each other: the same on all ranks of the group.
   [[nodiscard]] static bool is_worth_asking(const Context& context, const Group& group,
                                             const BufferView& output);
@@ -64,6 +69,9 @@ class SharedSum {
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces);
 
  private:
+  /// Below, a call is over before the ranks have asked each other.
+  static constexpr std::size_t kLeastBytes = std::size_t{128} << 10U;
+
   enum class Stage : std::uint8_t { Begin, Offers, Receipts, Over };
   static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
 

@@ -9,12 +9,12 @@ from bfbench.attempts import Attempts
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import (add_output_files, add_rank_list, choice_list, positive, whole,
                              whole_list)
-from bfbench.records import count_text
+from bfbench.records import count_text, merge_not_run
 from bfbench.shards import IID
 from bfbench.versions import versions
 
 EVERYBODY = ("none", "gradient_allreduce")
-NEIGHBOURS = ("atc", "awc", "push_sum")
+NEIGHBOURS = ("atc", "awc", "push_sum", "extra", "exact_diffusion", "d2", "gradient_tracking")
 TOPOLOGIES = ("ring", "exponential", "one_peer", "full")
 KEY = ("algorithm", "topology", "shards", "ranks", "steps", "batch_size", "data")
 FIGURES = ("accuracy", "worst_accuracy", "mean_model_accuracy", "consensus_distance")
@@ -77,10 +77,18 @@ def measure(args, launcher, attempts):
     return records
 
 
+def refused_of(records):
+    """Algorithms on graphs that they do not converge on, each once."""
+    return merge_not_run([[{name: record[name] for name in ("algorithm", "topology", "ranks", "not_run")}
+                           for record in records if "not_run" in record]])
+
+
 def merge_seeds(records):
     """One record for each line: means over the seeds, their deviation, and each seed's."""
     by_key = {}
     for record in records:
+        if "not_run" in record:
+            continue
         by_key.setdefault(tuple(record[name] for name in KEY), []).append(record)
     merged = []
     for key, found in by_key.items():
@@ -100,7 +108,8 @@ def run(args):
     images.load(args.data)
     about = versions(launcher, args)
     attempts = Attempts()
-    records = merge_seeds(measure(args, launcher, attempts))
-    output.show(args, about, report.converge_tables(records), attempts.not_run(), records,
+    found = measure(args, launcher, attempts)
+    records = merge_seeds(found)
+    output.show(args, about, report.converge_tables(records), attempts.not_run() + refused_of(found), records,
                 report.write_converge)
     return attempts.code

@@ -9,6 +9,7 @@ import json
 
 import torch
 
+import bluefog_cpp
 import bluefog_cpp.torch as bf
 from bfbench import images
 from bfbench.shards import rank_shares
@@ -22,6 +23,9 @@ WRAPPERS = {
     "awc": bf.DistributedAdaptWithCombineOptimizer,
     "push_sum": bf.DistributedPushSumOptimizer,
 }
+# Those of DecentralizedOptimizer, over its graphs.
+GRAPHS = {"ring": "ring", "exponential": "exponential", "one_peer": "one-peer-exponential",
+          "full": "full"}
 TOPOLOGIES = {
     "ring": topology_util.RingGraph,
     "exponential": topology_util.ExponentialGraph,
@@ -41,6 +45,16 @@ def parse_arguments():
     for name in ("steps", "batch-size", "train-images", "test-images"):
         parser.add_argument(f"--{name}", type=int, required=True)
     return parser.parse_args()
+
+
+def wrap(algorithm, topology, optimizer, model):
+    """The optimizer, and what sets whom its next step hears."""
+    if algorithm not in WRAPPERS:
+        return (bf.DecentralizedOptimizer(optimizer, model, algorithm, graphs=GRAPHS[topology]),
+                itertools.repeat(None))
+    wrapped = WRAPPERS[algorithm](optimizer, model)
+    return wrapped, (one_peer_of_each_step(wrapped, algorithm) if topology == "one_peer"
+                     else itertools.repeat(None))
 
 
 def one_peer_of_each_step(optimizer, algorithm):
@@ -98,13 +112,16 @@ def run_once(algorithm, topology, shards, seed, dataset, args):
     model = torch.nn.Sequential(torch.nn.Flatten(),
                                 torch.nn.Linear(3 * images.SIDE ** 2, HIDDEN), torch.nn.ReLU(),
                                 torch.nn.Linear(HIDDEN, dataset.classes))
-    optimizer = WRAPPERS[algorithm](torch.optim.SGD(model.parameters(), args.lr, momentum=0.9), model)
-    turns = (one_peer_of_each_step(optimizer, algorithm) if topology == "one_peer"
-             else itertools.repeat(None))
+    record = {"peer": "bluefog_cpp", "algorithm": algorithm, "topology": topology or "all ranks",
+              "shards": shards, "seed": seed, "ranks": bf.size(), "steps": args.steps,
+              "batch_size": args.batch_size, "data": dataset.name}
+    plain = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9)
+    try:
+        optimizer, turns = wrap(algorithm, topology, plain, model)
+    except bluefog_cpp.InvalidArgument as error:  # the same on all ranks
+        return {**record, "not_run": str(error)}
     train(model, optimizer, data, turns, seed, args)
-    return {"peer": "bluefog_cpp", "algorithm": algorithm, "topology": topology or "all ranks",
-            "shards": shards, "seed": seed, "ranks": bf.size(), "steps": args.steps,
-            "batch_size": args.batch_size, "data": dataset.name, **figures_of(model, dataset.test)}
+    return {**record, **figures_of(model, dataset.test)}
 
 
 def main():

@@ -24,7 +24,8 @@ def show(args, about, tables, not_run, records, write_report):
     for table in tables:
         screen.print(table)
     for item in not_run:
-        what = " ".join(str(item[name]) for name in ("peer", "op", "algorithm") if name in item)
+        what = " ".join(str(item[name]) for name in ("peer", "op", "algorithm", "topology")
+                        if name in item)
         ranks = f" at {count_text(item['ranks'], 'rank')}" if "ranks" in item else ""
         screen.print(f"not run: {what}{ranks}: {item['not_run']}", markup=False)
     if args.json:

@@ -204,6 +204,9 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
   const auto time_batch = [&](const Contestant& contestant) {
     Buffers& buffers = contestant.takes_shared_buffers ? *shared_buffers : own_buffers;
     BufferView buffer = buffers.next();
+    if (contestant.prepare) {
+      contestant.prepare(buffer);
+    }
     bluefog::ops::barrier(context);
     return time_us([&] {
              contestant.call(buffer);

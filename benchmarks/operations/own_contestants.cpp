@@ -1,5 +1,6 @@
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "benchmarks/operations/contestant.hpp"
@@ -40,21 +41,42 @@ struct WindowOnTensor {
   std::shared_ptr<ops::Window> window;
 };
 
-Contestant window_call(const Setting& setting, bool accumulates) {
-  const char* const op = accumulates ? "win_accumulate" : "win_put";
+/// Made by its first use, on all ranks in the same round.
+class LateWindow {
+ public:
+  LateWindow(const Setting& setting, const char* name) : setting_(setting), name_(name) {}
+
+  WindowOnTensor& operator*() {
+    if (!made_) {
+      made_.emplace(setting_, name_);
+    }
+    return *made_;
+  }
+
+ private:
+  Setting setting_;
+  const char* name_;
+  std::optional<WindowOnTensor> made_;
+};
+
+template <typename Call>
+Contestant window_call(const Setting& setting, const char* op, Call call) {
   return {.peer = kOwn,
           .op = op,
           .memory = 2,  // the tensor, and a source's buffer
-          .call = [setting, op, accumulates,
-                   made = std::shared_ptr<WindowOnTensor>()](const BufferView& buffer) mutable {
-            if (!made) {  // on all ranks in the same round
-              made = std::make_shared<WindowOnTensor>(setting, op);
-            }
-            if (accumulates) {
-              made->window->accumulate(buffer);
-            } else {
-              made->window->put(buffer);
-            }
+          .call = [call, late = std::make_shared<LateWindow>(setting, op)](
+                      const BufferView& buffer) { call(*(**late).window, buffer); }};
+}
+
+/// Neighbours fetch the window's own tensor, which is written anew before.
+Contestant window_get(const Setting& setting) {
+  auto late = std::make_shared<LateWindow>(setting, "win_get");
+  return {.peer = kOwn,
+          .op = "win_get",
+          .memory = 2,
+          .call = [late](const BufferView&) { (**late).window->get(); },
+          .prepare = [late](const BufferView& buffer) {
+            std::memcpy((**late).memory.data(), buffer.data, buffer.bytes());
           }};
 }
 
@@ -100,8 +122,13 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
                    }});
   }
   if (size > 1) {
-    all.push_back(window_call(setting, false));
-    all.push_back(window_call(setting, true));
+    all.push_back(window_call(setting, "win_put", [](ops::Window& window, const BufferView& buffer) {
+      window.put(buffer);
+    }));
+    all.push_back(window_call(setting, "win_accumulate", [](ops::Window& window, const BufferView& buffer) {
+      window.accumulate(buffer);
+    }));
+    all.push_back(window_get(setting));
   }
   return all;
 }

@@ -121,6 +121,9 @@ std::uint64_t Engine::first_under_way() const noexcept {
 
 // Messages of a lane are taken in their order: a resting call would hold up those after it.
 bool Engine::is_waited_for(const Active& active) const {
+  if (active.operation->call_.waiters > 0) [[likely]] {
+    return true;
+  }
   const auto has_waiter = [](const Active& call) {
     return call.operation->call_.waiters > 0 || call.is_dropped();
   };
@@ -137,14 +140,8 @@ bool Engine::is_waited_for(const Active& active) const {
   });
 }
 
-StepRights Engine::rights_of(const Active& active, const StepRights& ordinary) const {
-  const Operation& operation = *active.operation;
-  StepRights rights = ordinary;
-  rights.waited_for = is_waited_for(active);
-  if (operation.partner() < 0) {
-    return rights;
-  }
-  rights.may_publish = retractions_.empty();
+bool Engine::may_publish_to_partner(const Operation& operation) const {
+  bool may_publish = retractions_.empty();
   for (const auto& [earlier, owner] : active_) {
     if (earlier->partner() != operation.partner() || is_done(*earlier)) {
       continue;
@@ -152,9 +149,9 @@ StepRights Engine::rights_of(const Active& active, const StepRights& ordinary) c
     if (earlier == &operation) {
       break;
     }
-    rights.may_publish &= earlier->call_.last && earlier->call_.exchange.published();
+    may_publish &= earlier->call_.last && earlier->call_.exchange.published();
   }
-  return rights;
+  return may_publish;
 }
 
 bool Engine::step_all() {
@@ -173,19 +170,24 @@ bool Engine::step_all() {
     rights.may_publish = retractions_.empty();
   }
   bool some_finished = false;
+  bool earlier_have_published = rights.may_publish;  // calls of all ranks, and end marks
   for (const Active& active : active_) {
-    CallState& call = active.operation->call_;
-    if (step(*active.operation, rights_of(active, rights))) {
+    Operation& operation = *active.operation;
+    CallState& call = operation.call_;
+    const bool is_of_pair = operation.partner() >= 0;
+    rights.may_publish = is_of_pair ? may_publish_to_partner(operation) : earlier_have_published;
+    rights.waited_for = is_waited_for(active);
+    if (step(operation, rights)) {
       ++call.moves;
       moved = true;
     }
     if (!retractions_.empty()) {
-      rights.may_publish = false;  // an end mark has to come before the next message
+      earlier_have_published = false;  // an end mark has to come before the next message
     }
-    if (is_done(*active.operation)) {
+    if (is_done(operation)) {
       some_finished = true;
-    } else if (active.operation->partner() < 0 && (!call.last || !call.exchange.published())) {
-      rights.may_publish = false;
+    } else if (!is_of_pair && (!call.last || !call.exchange.published())) {
+      earlier_have_published = false;
     }
   }
   if (some_finished) {
@@ -243,7 +245,7 @@ void Engine::end_span(Operation& operation, FlightRecorder::State state) {
 
 bool Engine::start_next(Operation& operation) {
   CallState& call = operation.call_;
-  ExchangeSpec spec;
+  ExchangeSpec& spec = call.exchange.new_spec();
   call.last = false;
   try {
     if (!operation.next(spec)) {
@@ -254,8 +256,8 @@ bool Engine::start_next(Operation& operation) {
     throw;
   }
   call.step = std::max(call.step, spec.least_step);
-  call.exchange.start(parts_.rank, spec, CallId::make(call.index, call.step), parts_.routes,
-                      operation, call.row.is_open() ? &call.row : nullptr);
+  call.exchange.start(parts_.rank, CallId::make(call.index, call.step), parts_.routes, operation,
+                      call.row.is_open() ? &call.row : nullptr);
   ++call.step;
   call.last = spec.last;
   call.consumption = spec.consumption;

@@ -211,7 +211,8 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// Somebody waits for a call, or for a later one whose messages come after its own.
   [[nodiscard]] bool is_waited_for(const Active& active) const;
   [[nodiscard]] std::uint64_t first_under_way() const noexcept;
-  [[nodiscard]] StepRights rights_of(const Active& active, const StepRights& ordinary) const;
+  /// All earlier calls with the partner of `operation` have sent everything.
+  [[nodiscard]] bool may_publish_to_partner(const Operation& operation) const;
   bool step(Operation& operation, const StepRights& rights);
   bool start_next(Operation& operation);
   void complete(Operation& operation);

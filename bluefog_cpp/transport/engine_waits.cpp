@@ -54,7 +54,9 @@ void Engine::drive(Lock& lock, Operation& operation) {
         pause(lock, waiter, &operation);
       }
     }
-    remove_finished();  // the operation may be on the stack
+    if (!active_.empty()) {
+      remove_finished();  // the operation may be on the stack
+    }
   }
   if (operation.call_.phase.load(std::memory_order_relaxed) == CallState::Phase::Failed) {
     std::rethrow_exception(operation.call_.error);

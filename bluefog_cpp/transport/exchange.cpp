@@ -10,9 +10,8 @@
 
 namespace bluefog {
 
-void Exchange::start(int rank, const ExchangeSpec& spec, CallId id, const Routes& routes,
-                     Receiver& receiver, TraceRow* row) {
-  spec_ = spec;
+void Exchange::start(int rank, CallId id, const Routes& routes, Receiver& receiver,
+                     TraceRow* row) {
   row_ = row;
   id_ = id;
   rank_ = rank;
@@ -21,10 +20,10 @@ void Exchange::start(int rank, const ExchangeSpec& spec, CallId id, const Routes
   sources_.clear();
   split_readers_.clear();
   used_ = 0;
-  for (const Outgoing& outgoing : spec.outgoing) {
+  for (const Outgoing& outgoing : spec_.outgoing) {
     add_sendings(outgoing, routes);
   }
-  for (const Incoming& incoming : spec.incoming) {
+  for (const Incoming& incoming : spec_.incoming) {
     sources_.push_back({.transport = routes[static_cast<std::size_t>(incoming.source.rank)],
                         .rank = incoming.source.rank,
                         .weight = incoming.source.weight,
@@ -34,7 +33,7 @@ void Exchange::start(int rank, const ExchangeSpec& spec, CallId id, const Routes
   missing_headers_ = sources_.size();
   unfinished_sources_ = sources_.size();
   published_ = sendings_.empty();
-  consumed_ = sources_.empty() && (spec.pace == Pace::Each || spec.bytes == 0);
+  consumed_ = sources_.empty() && (spec_.pace == Pace::Each || spec_.bytes == 0);
 }
 
 void Exchange::add_sendings(const Outgoing& outgoing, const Routes& routes) {

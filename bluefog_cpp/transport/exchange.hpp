@@ -156,10 +156,14 @@ struct Retraction {
 /// never blocks. Whoever holds the engine's mutex steps it.
 class Exchange {
  public:
+  /// The spec of the next exchange, cleared, to be filled in place before `start`: a copy would wait
+  /// for what was just written. The exchange before has ended.
+  [[nodiscard]] ExchangeSpec& new_spec() noexcept { return spec_ = {}; }
+
   /// @param rank this rank, for messages.
   /// @param row where spans go; null: none are written.
-  void start(int rank, const ExchangeSpec& spec, CallId id, const Routes& routes,
-             Receiver& receiver, TraceRow* row = nullptr);
+  void start(int rank, CallId id, const Routes& routes, Receiver& receiver,
+             TraceRow* row = nullptr);
 
   /// @return whether anything moved.
   /// @throws MismatchError, PeerFailure: the exchange then has to be retracted.

@@ -69,12 +69,28 @@ def test_a_run(tmp_path, capsys):
     said = capsys.readouterr().out
     found = {(r["algorithm"], r["topology"]): r for r in json.loads(file.read_text())["records"]}
     assert set(found) == {("none", "all ranks"), ("gradient_allreduce", "all ranks")} | {
-        (algorithm, topology) for algorithm in ("atc", "awc", "push_sum")
+        (algorithm, topology)
+        for algorithm in ("atc", "awc", "push_sum", "extra", "exact_diffusion", "d2", "gradient_tracking")
         for topology in ("one_peer", "ring")}
     # Of 2 ranks every graph is the complete one: averages end at the mean, AWC's with `finish`.
     for (algorithm, topology), record in found.items():
         assert algorithm in said and topology in said and 0 <= record["accuracy"] <= 1
-        assert (record["consensus_distance"] < 1e-4) == (algorithm != "none")
+        ends_at_mean = algorithm not in ("none", "extra", "exact_diffusion")  # of W, not (I + W) / 2
+        assert (record["consensus_distance"] < 1e-4) == ends_at_mean
     assert sorted(path.name for path in folder.iterdir()) == ["accuracy_0.png", "report.html"]
     assert main(["diff", str(file), str(file)]) == 1
     assert f"{file}: records of bfbench converge are not compared" in capsys.readouterr().err
+
+
+def test_a_graph_on_which_an_algorithm_does_not_converge_is_listed(tmp_path, capsys):
+    file = tmp_path / "records.json"
+    assert main(["converge", "--build", os.environ["BFBENCH_BUILD"], "--json", str(file), "--data",
+                 str(idx_files(tmp_path)), "--ranks", "4", "--seeds", "1,2", "--steps", "2",
+                 "--batch-size", "4", "--topologies", "one_peer,full", "--shards", "iid",
+                 "--algorithms", "d2"]) == 0
+    found = json.loads(file.read_text())
+    assert [(r["algorithm"], r["topology"]) for r in found["records"]] == [("d2", "full")]
+    (refused,) = found["not_run"]  # once for both seeds
+    assert (refused["algorithm"], refused["topology"], refused["ranks"]) == ("d2", "one_peer", 4)
+    assert "d2 expects the same W in every round" in refused["not_run"]
+    assert "not run: d2 one_peer at 4 ranks: " in capsys.readouterr().out

@@ -37,6 +37,7 @@ ShmTransport::ShmTransport(std::string_view name, int size, std::vector<Peer> pe
       is_polled_(options.polled) {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     index_of_[static_cast<std::size_t>(peers_[i].rank)] = static_cast<int>(i);
+    states_[i].head = std::launder(reinterpret_cast<RegionHead*>(peers_[i].region->data()));
     const RegionHead& theirs = head(i);
     if (theirs.version != kLayoutVersion || theirs.local_size != peers_.size() ||
         theirs.chunk_bytes != options.chunk_bytes || theirs.slots != options.slots) {
@@ -52,10 +53,11 @@ ShmTransport::ShmTransport(std::string_view name, int size, std::vector<Peer> pe
       states_[i].reading[lane].stream = &block(i, own_).streams[lane];
     }
   }
+  own_head_ = states_[own_].head;
 }
 
 ShmTransport::~ShmTransport() {
-  head(own_).status.has_left.store(true, std::memory_order_seq_cst);
+  own_head_->status.has_left.store(true, std::memory_order_seq_cst);
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     head(i).doorbell.ring();
   }
@@ -72,10 +74,6 @@ void ShmTransport::initialize(SharedRegion& region, std::size_t local_size,
   head->local_size = static_cast<std::uint32_t>(local_size);
   head->chunk_bytes = options.chunk_bytes;
   head->slots = options.slots;
-}
-
-RegionHead& ShmTransport::head(std::size_t index) const noexcept {
-  return *std::launder(reinterpret_cast<RegionHead*>(peers_[index].region->data()));
 }
 
 PeerBlock& ShmTransport::block(std::size_t from, std::size_t to) const noexcept {

@@ -60,7 +60,7 @@ class ShmTransport final : public Transport {
   }
 
   /// Rung by peers when something has moved.
-  [[nodiscard]] Doorbell& doorbell() noexcept { return head(own_).doorbell; }
+  [[nodiscard]] Doorbell& doorbell() noexcept { return own_head_->doorbell; }
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] bool reaches(int rank) const noexcept override;
@@ -109,6 +109,8 @@ class ShmTransport final : public Transport {
     bool entry_open = false;
   };
   struct PeerState {
+    /// Of the peer's region.
+    RegionHead* head = nullptr;
     std::array<Writing, kLaneCount> writing{};
     std::array<Reading, kLaneCount> reading{};
     std::uint64_t control_written = 0;
@@ -118,7 +120,7 @@ class ShmTransport final : public Transport {
     bool is_gone = false;
   };
 
-  [[nodiscard]] RegionHead& head(std::size_t index) const noexcept;
+  [[nodiscard]] RegionHead& head(std::size_t index) const noexcept { return *states_[index].head; }
   [[nodiscard]] PeerBlock& block(std::size_t from, std::size_t to) const noexcept;
   [[nodiscard]] std::size_t index_of(int rank) const noexcept {
     return static_cast<std::size_t>(index_of_[static_cast<std::size_t>(rank)]);
@@ -145,6 +147,7 @@ class ShmTransport final : public Transport {
   /// @return false if there is no room.
   bool send_word(std::size_t index, const ControlMessage& message);
   bool send_waiting_words();
+  [[nodiscard]] std::optional<std::pair<int, ControlMessage>> next_control();
   void drop_waiting_words(PeerState& state) noexcept;
   bool open_next_entry(std::size_t writer, Reading& reading);
   void release_entry(std::size_t writer, Reading& reading);
@@ -155,6 +158,7 @@ class ShmTransport final : public Transport {
   std::vector<int> index_of_;
   RegionPlaces places_;
   std::vector<PeerState> states_;
+  RegionHead* own_head_ = nullptr;
   PayloadPool pool_;
   CopyPolicy copy_policy_;
   std::uint64_t control_heard_ = 0;

@@ -59,9 +59,13 @@ void ShmTransport::drop_waiting_words(PeerState& state) noexcept {
 }
 
 std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
-  if (head(own_).control_bell.load(std::memory_order_seq_cst) == control_heard_) {
+  if (own_head_->control_bell.load(std::memory_order_seq_cst) == control_heard_) {
     return std::nullopt;
   }
+  return next_control();
+}
+
+std::optional<std::pair<int, ControlMessage>> ShmTransport::next_control() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     PeerState& state = states_[i];
     ControlStream& stream = block(i, own_).control;
@@ -121,7 +125,7 @@ std::string ShmTransport::last_seen(int rank) const {
 }
 
 void ShmTransport::note_call(CallId id, OpKind kind) {
-  Status& status = head(own_).status;
+  Status& status = own_head_->status;
   status.call.store(id.call(), std::memory_order_relaxed);
   status.kind.store(kind, std::memory_order_relaxed);
 }
