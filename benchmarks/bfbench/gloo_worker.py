@@ -33,6 +33,7 @@ def parse_arguments():
     parser.add_argument("--dtype", required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--hosts", type=int, default=1)
+    parser.add_argument("--pause-ms", type=float, default=0, help="before each timed batch of calls")
     parser.add_argument("--bound", action="store_true", help="gloo's threads stay on their rank's cores")
     return parser.parse_args()
 
@@ -135,7 +136,7 @@ def main():
         if not calls:
             continue
         times = take_turns([call for *_, call in calls], args.seconds, rewritten(like),
-                           SHORT_BATCH if like.nbytes <= SHORT_BYTES else 1)
+                           SHORT_BATCH if like.nbytes <= SHORT_BYTES else 1, args.pause_ms / 1e3)
         found = [figures_of(values, like.nbytes, factor)
                  for values, (_, _, factor, _) in zip(times, calls)]
         if rank == 0:

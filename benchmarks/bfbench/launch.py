@@ -135,6 +135,8 @@ class Launcher:
                                     self.longest_sec))
 
     hosts = 1
+    pause_ms = 0
+    """Before each timed batch of calls of `bfbench ops`."""
 
     def with_environment(self, **variables):
         """The same with variables of its own for the ranks."""
@@ -151,11 +153,13 @@ class Launcher:
     def own_and_mpi(self, ranks, sizes, dtype, seconds):
         self.require(self.operations)
         return self.run(ranks, self.operations, *self.operations_words, "--json", "--sizes",
-                        ",".join(map(str, sizes)), "--dtype", dtype, "--seconds", seconds)
+                        ",".join(map(str, sizes)), "--dtype", dtype, "--seconds", seconds,
+                        "--pause-ms", self.pause_ms)
 
     def gloo(self, ranks, sizes, dtype, seconds, *flags):
         return self.worker("gloo_worker", ranks, "--sizes", ",".join(map(str, sizes)), "--dtype",
-                           dtype, "--seconds", seconds, "--hosts", self.hosts, *flags)
+                           dtype, "--seconds", seconds, "--hosts", self.hosts, "--pause-ms",
+                           self.pause_ms, *flags)
 
     def gpus(self, ranks, sizes, dtype, seconds):
         """This project and NCCL, on a GPU for each rank."""

@@ -33,10 +33,11 @@ def join_ranks(store, threads_are_bound=False, backend="gloo"):
     return rank, size
 
 
-def take_turns(calls, seconds, prepare, batch=1):
+def take_turns(calls, seconds, prepare, batch=1, pause_sec=0):
     """Times in µs of each call, a list for each: all make a round, in an order shuffled alike on all
     ranks, until `seconds` are over. Each call gets what `prepare` returns before its time begins; of
-    a batch of more the time is the mean, what `prepare` takes for the later ones included."""
+    a batch of more the time is the mean, what `prepare` takes for the later ones included. Ranks rest
+    for `pause_sec` before each batch."""
     order = list(range(len(calls)))
     shuffler = random.Random(1)
     times = [[] for _ in calls]
@@ -45,6 +46,8 @@ def take_turns(calls, seconds, prepare, batch=1):
         shuffler.shuffle(order)
         for place in order:
             given = prepare()
+            if pause_sec:
+                time.sleep(pause_sec)
             dist.barrier()
             start = time.perf_counter()
             calls[place](given)

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -22,6 +23,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "benchmarks/operations/contestant.hpp"
@@ -48,6 +50,7 @@ struct Options {
   std::string dtype = "float32";
   std::vector<std::string> ops;
   double seconds = 2.0;
+  double pause_ms = 0;
   std::string without_mpi;
   bool as_json = false;
 };
@@ -191,7 +194,7 @@ std::vector<Contestant> take_out_too_large(const Setting& setting,
 }
 
 std::vector<Measurement> measure(const Setting& setting, const std::vector<Contestant>& contestants,
-                                 double seconds) {
+                                 double seconds, std::chrono::duration<double> pause) {
   Context& context = setting.context;
   Buffers own_buffers(setting, false);
   std::optional<Buffers> shared_buffers;
@@ -207,6 +210,7 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
     if (contestant.prepare) {
       contestant.prepare(buffer);
     }
+    std::this_thread::sleep_for(pause);
     bluefog::ops::barrier(context);
     return time_us([&] {
              contestant.call(buffer);
@@ -325,6 +329,8 @@ int run(int argc, char** argv) {
   app.add_option("--dtype", options.dtype)->check(CLI::IsMember(dtypes));
   app.add_option("--ops", options.ops, "Parts of names; default: all")->delimiter(',');
   app.add_option("--seconds", options.seconds, "Time per size, about")->check(CLI::PositiveNumber);
+  app.add_option("--pause-ms", options.pause_ms, "Rest before each timed batch of calls")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--without-mpi", options.without_mpi,
                  "Leaves Open MPI's own calls out, for the reason given");
   app.add_flag("--json", options.as_json, "One JSON object per line in place of a table");
@@ -346,7 +352,8 @@ int run(int argc, char** argv) {
     if (contestants.empty()) {
       continue;
     }
-    const std::vector<Measurement> measurements = measure(setting, contestants, options.seconds);
+    const std::vector<Measurement> measurements = measure(setting, contestants, options.seconds,
+                std::chrono::duration<double, std::milli>(options.pause_ms));
     if (context->rank() == 0) {
       print(setting, measurements, options.as_json);
     }
