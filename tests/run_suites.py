@@ -6,6 +6,8 @@ Each preset is configured, built and run with CTest. A launch of several ranks
 counts by its cases (see run_ranks.py). A build that fails, a suite that ran no
 test and a failed test each count as a failure. Failures are listed, and every
 skipped test with its reason. The last line is `N passed, N failed, N skipped`.
+
+Tests wait for much of their time: meanwhile the presets after them are built, at the lowest priority.
 """
 
 import collections
@@ -17,6 +19,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 
@@ -56,19 +59,70 @@ def configure_arguments(preset):
     return arguments + shlex.split(os.environ.get("CMAKE_ARGS", ""))
 
 
-def run_preset(steps, preset):
+class BuildsAhead:
+    """Configures and builds presets one after the other, at the lowest priority, until they are asked
+    for. What fails is made again, and says why, when its turn comes."""
+
+    def __init__(self, presets):
+        self._ended = {preset: threading.Event() for preset in presets}
+        self._is_over = False
+        self._process = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self):
+        """The first call starts them."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def wait_for(self, preset):
+        if self._thread.ident is not None and preset in self._ended:
+            self._ended[preset].wait()
+
+    def close(self):
+        """Ends what is under way."""
+        with self._lock:
+            self._is_over = True
+            if self._process:
+                self._process.terminate()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self):
+        try:
+            for preset, ended in self._ended.items():
+                if self._call(configure_arguments(preset)) == 0:
+                    self._call(["cmake", "--build", "--preset", preset])
+                ended.set()
+        finally:
+            for ended in self._ended.values():
+                ended.set()
+
+    def _call(self, command):
+        with self._lock:
+            if self._is_over:
+                return 1
+            self._process = subprocess.Popen(["nice", "-n", "19", *command], cwd=ROOT,
+                                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                             stderr=subprocess.DEVNULL)
+        return self._process.wait()
+
+
+def run_preset(steps, preset, builds_ahead):
     """Yields the results of one preset; the caller judges what is missing."""
     build = ROOT / "build" / preset
     junit = build / "Testing" / "results.xml"
     junit.unlink(missing_ok=True)
     shutil.rmtree(build / "Testing" / "ranks", ignore_errors=True)
     jobs = str(len(os.sched_getaffinity(0)) + JOBS_THAT_WAIT)
+    builds_ahead.wait_for(preset)
     if not steps.run(f"{preset}: configure", configure_arguments(preset)):
         yield Result(preset, "configure", "failed", "CMake's words are above")
         return
     if not steps.run(f"{preset}: build", ["cmake", "--build", "--preset", preset]):
         yield Result(preset, "build", "failed", "the compiler's words are above")
         return
+    builds_ahead.start()
     steps.run(f"{preset}: test", ["ctest", "--preset", preset, "-j", jobs, "--no-tests=ignore",
                                   "--output-junit", str(junit)])
     if not junit.exists():
@@ -142,10 +196,14 @@ def main():
     presets = sys.argv[1:] or ["release", *SANITIZED]
     steps = Steps()
     results = []
-    for preset in presets:
-        of_preset = list(run_preset(steps, preset))
-        results += of_preset
-        results += missing_suites(preset, of_preset)
+    builds_ahead = BuildsAhead(presets[1:])
+    try:
+        for preset in presets:
+            of_preset = list(run_preset(steps, preset, builds_ahead))
+            results += of_preset
+            results += missing_suites(preset, of_preset)
+    finally:
+        builds_ahead.close()
     print_summary(results)
     counts = collections.Counter(result.state for result in results)
     total = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"

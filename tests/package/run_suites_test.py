@@ -4,6 +4,8 @@ import json
 import pathlib
 import sys
 import tempfile
+import threading
+import time
 import unittest
 import xml.etree.ElementTree as ElementTree
 
@@ -68,6 +70,59 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual({r.name for r in found}, rungs)
         of_all = [run_suites.Result("release", f"{rung}.a", "passed", "") for rung in rungs]
         self.assertEqual(list(run_suites.missing_suites("release", of_all)), [])
+
+
+class BuildsAheadTest(unittest.TestCase):
+    def setUp(self):
+        self.called = []
+        self.code = 0
+        self.ahead = run_suites.BuildsAhead(["tsan", "asan"])
+        self.ahead._call = self.call
+
+    def call(self, command):
+        self.called.append(" ".join(command))
+        if self.code is None:
+            raise FileNotFoundError("nice")
+        return self.code
+
+    def test_presets_are_built_one_after_the_other(self):
+        self.ahead.wait_for("tsan")  # not started: nothing to wait for
+        self.assertEqual(self.called, [])
+        self.ahead.start()
+        self.ahead.start()
+        self.ahead.wait_for("asan")
+        self.ahead.close()
+        self.assertEqual(self.called, ["cmake --preset tsan", "cmake --build --preset tsan",
+                                       "cmake --preset asan", "cmake --build --preset asan"])
+
+    def test_what_cannot_be_configured_is_not_built_and_waited_for(self):
+        self.code = 1
+        self.ahead.start()
+        self.ahead.wait_for("asan")
+        self.ahead.close()
+        self.assertEqual(self.called, ["cmake --preset tsan", "cmake --preset asan"])
+
+    def test_nobody_waits_for_what_cannot_run(self):
+        self.code = None
+        excepthook, threading.excepthook = threading.excepthook, lambda args: None
+        self.addCleanup(setattr, threading, "excepthook", excepthook)
+        self.ahead.start()
+        self.ahead.wait_for("asan")
+        self.ahead.close()
+        self.assertEqual(self.called, ["cmake --preset tsan"])
+
+    def test_closing_ends_what_is_under_way(self):
+        ahead = run_suites.BuildsAhead(["tsan", "asan"])
+        original = run_suites.configure_arguments
+        self.addCleanup(setattr, run_suites, "configure_arguments", original)
+        run_suites.configure_arguments = lambda preset: ["sleep", "600"]
+        ahead.start()
+        start = time.monotonic()
+        while ahead._process is None and time.monotonic() < start + 60:
+            time.sleep(0.01)
+        ahead.close()
+        ahead.wait_for("asan")
+        self.assertNotEqual(ahead._process.returncode, 0)
 
 
 class MergeTest(unittest.TestCase):
