@@ -203,7 +203,7 @@ void Engine::run_progress_thread() {
       }
       waiter = Waiter::background(parts_.policy);
     } else if (step_all()) {
-      waiter = Waiter::background(parts_.policy);
+      waiter.moved();
     } else {
       pause(lock, waiter, nullptr);
     }

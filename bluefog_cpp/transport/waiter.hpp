@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -26,23 +27,24 @@ class Waiter {
   /// Peers that died and interrupts are looked for this often.
   static constexpr std::chrono::milliseconds kCheckPeriod{50};
 
-  explicit Waiter(const WaitPolicy& policy) : policy_(policy) {}
+  explicit Waiter(const WaitPolicy& policy)
+      : policy_(policy), spin_limit_(policy.spins), yield_limit_(policy.yields) {}
 
   /// For a thread beside a busy one: sleeps at once.
   static Waiter background(const WaitPolicy& policy) {
     Waiter waiter(policy);
-    waiter.spins_ = policy.spins;
-    waiter.yields_ = policy.yields;
+    waiter.spin_limit_ = 0;
+    waiter.yield_limit_ = 0;
     return waiter;
   }
 
   /// What to do now that nothing moved.
   Step next() noexcept {
-    if (spins_ < policy_.spins) {
+    if (spins_ < spin_limit_) {
       ++spins_;
       return Step::Spin;
     }
-    if (yields_ < policy_.yields) {
+    if (yields_ < yield_limit_) {
       ++yields_;
       return Step::Yield;
     }
@@ -53,11 +55,16 @@ class Waiter {
   /// other processes.
   bool clock_due() noexcept { return ++looks_ % kLooksPerClock == 0; }
 
-  /// Something moved: start over with spinning. The clock goes on.
+  /// Something moved: start over with spinning, for half as long where it was in vain, and with
+  /// shorter sleeps. So a slow link's next piece is waited for at the pace of those before it. The
+  /// clock goes on.
   void moved() noexcept {
+    if (spins_ >= spin_limit_) {
+      spin_limit_ = std::max(spin_limit_ / 2, std::min(spin_limit_, policy_.spins / kMostHalving));
+    }
     spins_ = 0;
     yields_ = 0;
-    backoff_ = kFirstBackoff;
+    backoff_ = std::max(kFirstBackoff, backoff_ / 4);
   }
 
   /// Time of the next sleep. Transports that must be polled shorten it to a growing backoff.
@@ -112,8 +119,11 @@ class Waiter {
   static constexpr std::chrono::microseconds kLastBackoff{1000};
 
   static constexpr std::uint32_t kLooksPerClock = 32;
+  static constexpr int kMostHalving = 8;
 
   WaitPolicy policy_;
+  int spin_limit_;
+  int yield_limit_;
   std::uint32_t looks_ = 0;
   int spins_ = 0;
   int yields_ = 0;
