@@ -1,6 +1,7 @@
 #include "benchmarks/rounds.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "ops/allgather_parts.hpp"
@@ -8,10 +9,11 @@
 namespace bluefog::benchmarks {
 
 double quantile(std::vector<double> values, double q) {
-  const auto index = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(index),
-                   values.end());
-  return values[index];
+  std::ranges::sort(values);
+  const double place = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], place - static_cast<double>(below));
 }
 
 std::vector<double> slowest(Context& context, const std::vector<double>& own) {

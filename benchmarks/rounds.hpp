@@ -8,7 +8,8 @@
 // What benchmarks that take turns in rounds share.
 namespace bluefog::benchmarks {
 
-/// The value below which a share `q` of `values` lies.
+/// The value below which a share `q` of `values` lies, by lines between neighbours: of two, their mean
+/// is the median.
 [[nodiscard]] double quantile(std::vector<double> values, double q);
 
 /// Each round's slowest rank. Every rank calls it with as many rounds.

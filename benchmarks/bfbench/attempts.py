@@ -21,6 +21,7 @@ class Attempts:
         self._not_run = []
         self._cut_off = []
         self._given_up = []
+        self._is_interrupted = False
 
     def make(self, what, job, *words):
         """What `job(*words)` returns; nothing if it fails, which `what` then says of it."""
@@ -32,11 +33,17 @@ class Attempts:
 
     def gather(self, what, job, *words):
         """The records of a launcher's `job(*words)`; if it fails, those that it had printed. One that
-        did not come back is not started again."""
+        did not come back is not started again. After Ctrl-C, too, what it had printed; the next job is
+        then the end of `until_interrupted`."""
+        if self._is_interrupted:
+            raise KeyboardInterrupt
         if what in self._given_up:
             return []
         try:
             return job(*words)
+        except KeyboardInterrupt as stop:
+            self._is_interrupted = True
+            return getattr(stop, "records", [])
         except LaunchFailed as error:
             self._list(what, error)
             if isinstance(error, DeadlinePassed):
@@ -53,6 +60,8 @@ class Attempts:
         """Ctrl-C or SIGTERM ends the block, not the command."""
         try:
             yield
+            if self._is_interrupted:
+                raise KeyboardInterrupt
         except KeyboardInterrupt:
             self.code = INTERRUPTED
             self._cut_off = [{"op": "the rest", "not_run": "interrupted"}]

@@ -38,6 +38,9 @@ def load(path):
     """Records by what they measured, and the versions of their run."""
     try:
         found = json.loads(path.read_text())
+        if not isinstance(found, dict) or not isinstance(found.get("records"), list):
+            raise NothingToCompare(f"{path}: expected a file that bfbench --json has written, found one "
+                                   "without a list of records")
         if any("seeds" in record for record in found["records"]):
             raise NothingToCompare(f"{path}: records of bfbench converge are not compared: they have "
                                    "no times")

@@ -111,7 +111,7 @@ def many_of(nbytes):
 
 
 def rewritten(like):
-    """A function that gives one of several buffers, rewritten: no cache holds what a call finds."""
+    """A function that gives one of several buffers, rewritten, as operations_benchmark has them."""
     many = many_of(like.nbytes)
     buffers = [torch.empty_like(like) for _ in range(many)]
     turns = itertools.count()

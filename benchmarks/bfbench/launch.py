@@ -101,8 +101,8 @@ def output_of(words, environment, longest_sec=None):
     except subprocess.TimeoutExpired as late:
         output, errors = end(process)
         raise DeadlinePassed(words, longest_sec, errors, output) from late
-    except BaseException:
-        end(process)
+    except BaseException as stop:
+        stop.records = records_in(end(process)[0])  # what the job had printed
         raise
     if process.returncode != 0:
         raise LaunchFailed(f"'{' '.join(words)}' ended with code {process.returncode}:\n"

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from bfbench import hosts, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LaunchFailed, Launcher
-from bfbench.options import (add_output, add_rank_list, choice_list, positive, seconds, whole,
+from bfbench.options import (add_output, add_rank_list, choice_list, rate_mbit, seconds, whole,
                              whole_list)
 from bfbench.records import (LEAST_LINK_BYTES, add_peer_ratios, count_text, merge_not_run,
                              merge_starts, with_link_as_limit, with_one_memcpy)
@@ -50,7 +50,7 @@ def add_arguments(parser):
                         help="network namespaces of this machine (root), in place of --ranks")
     parser.add_argument("--local-ranks", type=whole(1, 16), metavar="N",
                         help="ranks of each of those hosts; default: 1")
-    parser.add_argument("--rate", type=positive, metavar="MBIT",
+    parser.add_argument("--rate", type=rate_mbit, metavar="MBIT",
                         help="what each of them can send, in Mbit/s; default: 1000")
     parser.add_argument("--sizes", type=whole_list(1, MOST_BYTES), metavar="BYTES,…", help="bytes per rank")
     parser.add_argument("--dtype", type=choice_list(DTYPES), default=["float32"], metavar="NAME,…",
@@ -191,20 +191,23 @@ def never_run(args, records):
         yield {"peer": "gloo", "not_run": "left out by --without gloo"}
     if "nccl" in args.without:
         yield {"peer": "NCCL", "not_run": "left out by --without nccl"}
-    if not any(record["peer"] == "link" for record in records):
-        yield {"peer": "link between hosts", "not_run": why_no_link(args, records)}
-    if not any(record["op"].startswith("hierarchical") for record in records):
+    reason = why_no_link(args)
+    if reason and not any(record["peer"] == "link" for record in records):
+        yield {"peer": "link between hosts", "not_run": reason}
+    if not args.hosts and not any(record["op"].startswith("hierarchical") for record in records):
         yield {"peer": "bluefog_cpp", "op": "hierarchical_neighbor_allreduce", "not_run":
-               "one machine, or one rank on each; --hosts with --local-ranks makes others, and "
-               "BLUEFOG_NODES_PER_MACHINE=2 several of one host's ranks"}
+               "one machine; --hosts makes several, and BLUEFOG_NODES_PER_MACHINE=2 several of one "
+               "host's ranks"}
 
 
-def why_no_link(args, records):
+def why_no_link(args):
+    """Why these options measure no stream between hosts; empty if they do."""
     if not args.hosts:
         return "all ranks were on one host; --hosts makes several"
-    if any(record["peer"] == "gloo" for record in records):
-        return f"measured at sizes of {LEAST_LINK_BYTES} bytes and more"
-    return "measured beside gloo, which did not run"
+    if "gloo" in args.without:
+        return "measured beside gloo, which was left out"
+    sizes = args.sizes or PRESETS[args.preset]["sizes"]
+    return "" if max(sizes) >= LEAST_LINK_BYTES else f"measured at sizes of {LEAST_LINK_BYTES} bytes and more"
 
 
 def run(args):

@@ -42,8 +42,13 @@ def share(text):
     return _number(text, float, text, 0.01, 0.99)
 
 
-def number_or_auto(text):
-    return text if text == "auto" else _number(text, float, text, 1, 100_000)
+def rate_mbit(text):
+    """Of links, in Mbit/s: what tc's words take, and what this machine can tell from no limit."""
+    return _number(text, float, text, 1, 100_000)
+
+
+def rate_or_auto(text):
+    return text if text == "auto" else rate_mbit(text)
 
 
 def whole_list(least=1, most=math.inf):

@@ -96,7 +96,8 @@ def add_peer_ratios(records):
     receive, but not alone where it hears more ranks than the average.
     """
     for record in records:
-        if record["peer"] != "bluefog_cpp" or record["op"].startswith(("win_", "hierarchical")):
+        if (record["peer"] != "bluefog_cpp" or record["op"].startswith(("win_", "hierarchical"))
+                or record["ranks"] == 1):  # a rank alone averages with nobody
             continue
         rivals = [other for other in records
                   if other["peer"] not in ("bluefog_cpp", *LIMITS)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bfbench import hosts, output, scale_model, scale_report
 from bfbench.attempts import Attempts
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
-from bfbench.options import add_output, choice_list, number_or_auto, share, whole, whole_list
+from bfbench.options import add_output, choice_list, rate_or_auto, share, whole, whole_list
 from bfbench.records import SCALE_FIGURES, SCALE_KEY, merge_train_starts
 from bfbench.train import MODELS
 from bfbench.versions import versions
@@ -25,7 +25,7 @@ def add_arguments(parser):
     parser.add_argument("--hosts", type=whole_list(2, 16), default=[2, 4, 8], metavar="N,…")
     parser.add_argument("--local-ranks", type=whole(1, 16), default=1, metavar="N",
                         help="ranks of each host")
-    parser.add_argument("--rate", type=number_or_auto, default="auto", metavar="auto|MBIT",
+    parser.add_argument("--rate", type=rate_or_auto, default="auto", metavar="auto|MBIT",
                         help="what a host can send; auto: such that DDP has --share of its speed "
                         "without communication at --rate-hosts")
     parser.add_argument("--share", type=share, default=0.66)
@@ -174,8 +174,9 @@ def run(args):
     attempts = Attempts()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(args, pathlib.Path(folder), attempts)
-    about |= {"links": scale_report.links_text(found.rates),
-              "network": scale_report.network_text(found.networks)}
+    about |= {"links": scale_report.links_text(found.rates)}
+    if found.networks:
+        about["network"] = scale_report.network_text(found.networks)
     records = merge_train_starts(found.starts, SCALE_KEY, SCALE_FIGURES)
     records += attempts.make({"op": "the model"}, simulated, args, found, records)
     output.show(args, about, scale_report.tables(records), attempts.not_run() + not_run, records,

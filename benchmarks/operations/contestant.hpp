@@ -24,6 +24,8 @@ struct Contestant {
   bool takes_shared_buffers = false;
   /// Does the operation on this rank's buffer, in place. Every rank calls it.
   std::function<void(const BufferView&)> call;
+  /// Calls after which it does the same again: one timing is of a multiple of them.
+  int period = 1;
   /// Where given: what every rank does before each timed batch of calls, untimed.
   std::function<void(const BufferView&)> prepare{};
 };

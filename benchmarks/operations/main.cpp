@@ -1,7 +1,7 @@
 // Times this project's operations, Open MPI's own calls and a memcpy of the same size, which all
 // ranks do at the same time: the limit on one host. All of them take turns within one run, on
-// several buffers in turn, so that no cache holds what a call finds; the buffer is rewritten before
-// each call, as a training step does; the slowest rank counts. Of short messages a timing spans
+// several buffers in turn (16, or 64 MiB where that is less); the buffer is rewritten before each
+// call, as a training step does; the slowest rank counts. Of short messages a timing spans
 // several calls, rewriting included: one alone is not much longer than reading the clock.
 //
 //   bfrun -np 2 operations_benchmark --sizes 4,1048576 --json
@@ -204,7 +204,7 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
   const std::int64_t bytes =
       setting.count * static_cast<std::int64_t>(bluefog::size_of(setting.dtype));
   const int batch = bytes <= kShortBytes ? kShortBatch : 1;
-  const auto time_batch = [&](const Contestant& contestant) {
+  const auto time_batch = [&](const Contestant& contestant, int calls) {
     Buffers& buffers = contestant.takes_shared_buffers ? *shared_buffers : own_buffers;
     BufferView buffer = buffers.next();
     if (contestant.prepare) {
@@ -213,12 +213,23 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
     std::this_thread::sleep_for(pause);
     bluefog::ops::barrier(context);
     return time_us([&] {
-             contestant.call(buffer);
-             for (int i = 1; i < batch; ++i) {
-               contestant.call(buffers.next());
-             }
-           }) /
-           batch;
+      contestant.call(buffer);
+      for (int i = 1; i < calls; ++i) {
+        contestant.call(buffers.next());
+      }
+    });
+  };
+  // Of one call, the mean over a period of the contestant's.
+  const auto time_of = [&](const Contestant& contestant) {
+    if (batch > 1) {
+      const int calls = (batch + contestant.period - 1) / contestant.period * contestant.period;
+      return time_batch(contestant, calls) / calls;
+    }
+    double sum = 0;
+    for (int i = 0; i < contestant.period; ++i) {
+      sum += time_batch(contestant, 1);
+    }
+    return sum / contestant.period;
   };
   std::vector<std::vector<double>> times(contestants.size());
   // In another order each round, the same on all ranks: a call finds in the caches what the one
@@ -229,7 +240,7 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
   const auto round = [&] {
     std::ranges::shuffle(order, shuffler);
     for (const std::size_t i : order) {
-      times[i].push_back(time_batch(contestants[i]));
+      times[i].push_back(time_of(contestants[i]));
     }
   };
   constexpr int kWarmUp = 3;

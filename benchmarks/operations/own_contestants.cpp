@@ -23,7 +23,8 @@ Contestant neighbor_allreduce(Context& context, std::string op, const Schedule& 
           .bus_factor = static_cast<double>(first->sources.size()),
           .call = [&context, schedule, step = std::int64_t{0}](const BufferView& buffer) mutable {
             ops::neighbor_allreduce(context, buffer, schedule.plan_for(context.rank(), step++));
-          }};
+          },
+          .period = static_cast<int>(schedule.period_steps())};
 }
 
 /// A window on a tensor of its own.

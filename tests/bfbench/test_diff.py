@@ -138,7 +138,7 @@ def with_figures(**figures):
 
 
 @pytest.mark.parametrize("records, said", (
-    ([1], "TypeError"), ({"a": 1}, "AttributeError"), (without("starts_p95_us"), "starts_p95_us"),
+    ([1], "TypeError"), ({"a": 1}, "without a list of records"), (without("starts_p95_us"), "starts_p95_us"),
     (with_figures(starts_us=[0, 0]), "whose p50 µs is no time above 0"),
     (with_figures(starts_us=[]), "whose p50 µs is no time above 0"),
     (with_figures(median_us="x"), "TypeError"), (with_figures(ranks=[2]), "TypeError"),

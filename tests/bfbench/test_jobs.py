@@ -68,8 +68,10 @@ def test_sigterm_shows_and_writes_what_was_measured(tmp_path):
     # All programs between the job and this process have taken each other's place.
     build = false_build(tmp_path, "exit 0", "kill -TERM $PPID; exec sleep 100")
     records, reasons = left_behind(tmp_path, build, 130)
-    assert [len(record["starts_us"]) for record in records] == [1]
+    # The second start's job was cut off after its first record; there was no third.
+    assert [len(record["starts_us"]) for record in records] == [2]
     assert reasons == ["interrupted"]
+    assert (tmp_path / "start").read_text() == "2\n"
 
 
 def test_a_line_that_was_cut_off_is_no_record():
@@ -100,6 +102,52 @@ def operations_arguments(*words):
     parser = argparse.ArgumentParser()
     operations.add_arguments(parser)
     return parser.parse_args(words)
+
+
+def words_of_jobs(*words):
+    """What bfrun is told by the own side and by gloo's."""
+    args = operations_arguments(*words)
+    operations.check(args)
+    (launcher, _), = operations.places_of(args, operations.PRESETS["quick"])
+    told = []
+    launcher.run = lambda ranks, *command: told.append([str(word) for word in command])
+    launcher.require = lambda program: None
+    launcher.own_and_mpi(2, [4], "float32", 1)
+    launcher.gloo(2, [4], "float32", 1)
+    return told
+
+
+def test_between_hosts_both_sides_rest_until_the_bucket_is_full():
+    def rests(*words):
+        return [float(told[told.index("--pause-ms") + 1]) for told in words_of_jobs(*words)]
+
+    # 256 KiB at 200 Mbit/s are 10.5 ms.
+    assert rests("--hosts", "2", "--rate", "200") == pytest.approx([15.7, 15.7], abs=0.1)
+    assert rests("--hosts", "2", "--rate", "1000") == pytest.approx([3.1, 3.1], abs=0.1)
+    assert rests("--ranks", "2") == [0, 0]
+
+
+def test_ranks_rest_before_each_timing(monkeypatch):
+    for name in ("barrier", "broadcast"):
+        monkeypatch.setattr(rounds.dist, name, lambda *_: None)
+    done = []
+    monkeypatch.setattr(rounds.time, "sleep", lambda sec: done.append(sec))
+    rounds.take_turns([lambda given: done.append("call")], 1e-9, lambda: 0, batch=2, pause_sec=0.5)
+    assert done == [0.5, "call", "call"] * (len(done) // 3) and len(done) >= 3 * rounds.FEWEST_ROUNDS
+
+
+@pytest.mark.parametrize("words, peer, expected", (
+    ("", "link between hosts", "all ranks were on one host"),
+    ("--hosts 2 --without gloo", "link between hosts", "beside gloo, which was left out"),
+    ("--hosts 2 --sizes 4,65536", "link between hosts", "sizes of 1048576 bytes and more"),
+    ("", "bluefog_cpp", "one machine; --hosts makes several"),
+    # What was cut off says so itself.
+    ("--hosts 2 --sizes 4,1048576", "link between hosts", None),
+    ("--hosts 2", "bluefog_cpp", None)))
+def test_what_options_leave_out_is_said(words, peer, expected):
+    reasons = [item["not_run"] for item in operations.never_run(operations_arguments(*words.split()), [])
+               if item["peer"] == peer]
+    assert len(reasons) == (expected is not None) and all(expected in reason for reason in reasons)
 
 
 def test_mpi_is_left_out_between_hosts_of_several_ranks():

@@ -90,6 +90,12 @@ def test_bandwidths_are_those_of_the_median():
     assert merged["busbw_gbps"] == pytest.approx(1.5 * merged["algbw_gbps"])
 
 
+def test_a_rank_alone_has_no_rival():
+    own, _ = add_peer_ratios([operation(ranks=1, op="neighbor_allreduce (exponential)"),
+                              operation("gloo", "isend/irecv and average (exponential)", 50.0, ranks=1)])
+    assert "peer_ratio" not in own and "gloo_ratio" not in own
+
+
 def test_windows_have_no_rival():
     put = operation(op="win_put")
     add_peer_ratios([put, operation("gloo", "allreduce")])

@@ -44,7 +44,7 @@ def test_operations(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     measured = {(r["peer"], r["op"]) for r in found["records"]}
     for peer, op in (("bluefog_cpp", "neighbor_allreduce (exponential)"), ("bluefog_cpp", "allreduce"),
-                     ("bluefog_cpp", "win_put"), ("Open MPI", "MPI_Allreduce"),
+                     ("bluefog_cpp", "win_put"), ("bluefog_cpp", "win_get"), ("Open MPI", "MPI_Allreduce"),
                      ("Open MPI", "send/receive and average (exponential)"), ("gloo", "allreduce"),
                      ("gloo", "isend/irecv and average (exponential)"), ("memcpy", "memcpy")):
         assert (peer, op) in measured
