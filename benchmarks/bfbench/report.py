@@ -181,7 +181,7 @@ img { max-width: 100% } caption { text-align: left; font-weight: bold }
 {% for caption, rows in tables %}<table><caption>{{ caption }}</caption><tr>
 {% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>
-{% endfor %}{% for item in not_run %}<p>Not run: {{ item.peer }} {{ item.op }} {{ item.algorithm }} {{ item.topology }}{% if item.ranks %} at {{ count_text(item.ranks, "rank") }}{% endif %}: {{ item.not_run }}</p>
+{% endfor %}{% for item in not_run %}<p>Not run: {{ [item.peer, item.op, item.algorithm, item.topology] | select | join(" ") }}{% if item.ranks %} at {{ count_text(item.ranks, "rank") }}{% endif %}: {{ item.not_run }}</p>
 {% endfor %}</body></html>
 """, autoescape=True)
 
