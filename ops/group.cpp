@@ -7,15 +7,14 @@
 namespace bluefog::ops {
 
 Group Group::everyone(const Context& context) {
-  const int size = context.size();
-  const int own = context.rank();
+  const auto size = static_cast<std::size_t>(context.size());
   Group group;
-  group.own = static_cast<std::size_t>(own);
-  group.ranks.resize(static_cast<std::size_t>(size), boost::container::default_init);
+  group.own = static_cast<std::size_t>(context.rank());
+  group.ranks.resize(size, boost::container::default_init);
   std::iota(group.ranks.begin(), group.ranks.end(), 0);
-  group.peers.resize(static_cast<std::size_t>(size - 1));
-  for (int i = 0; i < size - 1; ++i) {
-    group.peers[static_cast<std::size_t>(i)].rank = i < own ? i : i + 1;
+  group.peers.resize(size - 1);
+  for (std::size_t i = 0; i < group.peers.size(); ++i) {
+    group.peers[i].rank = group.ranks[group.place_of_peer(i)];
   }
   return group;
 }

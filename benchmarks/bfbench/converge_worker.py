@@ -23,9 +23,6 @@ WRAPPERS = {
     "awc": bf.DistributedAdaptWithCombineOptimizer,
     "push_sum": bf.DistributedPushSumOptimizer,
 }
-# Those of DecentralizedOptimizer, over its graphs.
-GRAPHS = {"ring": "ring", "exponential": "exponential", "one_peer": "one-peer-exponential",
-          "full": "full"}
 TOPOLOGIES = {
     "ring": topology_util.RingGraph,
     "exponential": topology_util.ExponentialGraph,
@@ -50,7 +47,8 @@ def parse_arguments():
 def wrap(algorithm, topology, optimizer, model):
     """The optimizer, and what sets whom its next step hears."""
     if algorithm not in WRAPPERS:
-        return (bf.DecentralizedOptimizer(optimizer, model, algorithm, graphs=GRAPHS[topology]),
+        graphs = "one-peer-exponential" if topology == "one_peer" else topology
+        return (bf.DecentralizedOptimizer(optimizer, model, algorithm, graphs=graphs),
                 itertools.repeat(None))
     wrapped = WRAPPERS[algorithm](optimizer, model)
     return wrapped, (one_peer_of_each_step(wrapped, algorithm) if topology == "one_peer"

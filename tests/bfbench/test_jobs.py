@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from bfbench import launch, operations, rounds, turns
+from bfbench import hosts, launch, operations, rounds, turns
 from bfbench.__main__ import main
 from records_of import operation
 
@@ -125,6 +125,7 @@ def test_between_hosts_both_sides_rest_until_the_bucket_is_full():
     assert rests("--hosts", "2", "--rate", "200") == pytest.approx([15.7, 15.7], abs=0.1)
     assert rests("--hosts", "2", "--rate", "1000") == pytest.approx([3.1, 3.1], abs=0.1)
     assert rests("--ranks", "2") == [0, 0]
+    assert f"kBurstBytes={hosts.BUCKET_BYTES}\n" in hosts.SET_RATE.read_text()
 
 
 def test_ranks_rest_before_each_timing(monkeypatch):

@@ -53,11 +53,10 @@ ShmTransport::ShmTransport(std::string_view name, int size, std::vector<Peer> pe
       states_[i].reading[lane].stream = &block(i, own_).streams[lane];
     }
   }
-  own_head_ = states_[own_].head;
 }
 
 ShmTransport::~ShmTransport() {
-  own_head_->status.has_left.store(true, std::memory_order_seq_cst);
+  head(own_).status.has_left.store(true, std::memory_order_seq_cst);
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     head(i).doorbell.ring();
   }

@@ -60,7 +60,7 @@ class ShmTransport final : public Transport {
   }
 
   /// Rung by peers when something has moved.
-  [[nodiscard]] Doorbell& doorbell() noexcept { return own_head_->doorbell; }
+  [[nodiscard]] Doorbell& doorbell() noexcept { return head(own_).doorbell; }
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] bool reaches(int rank) const noexcept override;
@@ -147,6 +147,7 @@ class ShmTransport final : public Transport {
   /// @return false if there is no room.
   bool send_word(std::size_t index, const ControlMessage& message);
   bool send_waiting_words();
+  /// One that the bell has told of.
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> next_control();
   void drop_waiting_words(PeerState& state) noexcept;
   bool open_next_entry(std::size_t writer, Reading& reading);
@@ -158,7 +159,6 @@ class ShmTransport final : public Transport {
   std::vector<int> index_of_;
   RegionPlaces places_;
   std::vector<PeerState> states_;
-  RegionHead* own_head_ = nullptr;
   PayloadPool pool_;
   CopyPolicy copy_policy_;
   std::uint64_t control_heard_ = 0;

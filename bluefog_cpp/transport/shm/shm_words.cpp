@@ -59,7 +59,7 @@ void ShmTransport::drop_waiting_words(PeerState& state) noexcept {
 }
 
 std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
-  if (own_head_->control_bell.load(std::memory_order_seq_cst) == control_heard_) {
+  if (head(own_).control_bell.load(std::memory_order_seq_cst) == control_heard_) {
     return std::nullopt;
   }
   return next_control();
@@ -125,7 +125,7 @@ std::string ShmTransport::last_seen(int rank) const {
 }
 
 void ShmTransport::note_call(CallId id, OpKind kind) {
-  Status& status = own_head_->status;
+  Status& status = head(own_).status;
   status.call.store(id.call(), std::memory_order_relaxed);
   status.kind.store(kind, std::memory_order_relaxed);
 }
