@@ -16,9 +16,22 @@ def console():
 
 
 def show(args, about, tables, not_run, records, write_report):
-    """Prints what was found, and writes what `args` asks for."""
-    screen = console()
+    """Writes what `args` asks for, and prints what was found, whichever of the two fails."""
     heads = {name: text_of(value) for name, value in about.items()}
+    try:
+        if args.json:
+            args.json.write_text(json.dumps(
+                {"versions": about, "records": records, "not_run": not_run}, indent=1) + "\n")
+        if args.report:
+            write_report(args.report, heads, records, not_run)
+    finally:
+        print_all(heads, tables, not_run)
+    if args.report:
+        console().print(f"report: {args.report / 'report.html'}", markup=False)
+
+
+def print_all(heads, tables, not_run):
+    screen = console()
     for name, text in heads.items():
         screen.print(f"{name}: {text}", markup=False)
     for table in tables:
@@ -28,9 +41,3 @@ def show(args, about, tables, not_run, records, write_report):
                         if name in item)
         ranks = f" at {count_text(item['ranks'], 'rank')}" if "ranks" in item else ""
         screen.print(f"not run: {what}{ranks}: {item['not_run']}", markup=False)
-    if args.json:
-        args.json.write_text(json.dumps(
-            {"versions": about, "records": records, "not_run": not_run}, indent=1) + "\n")
-    if args.report:
-        write_report(args.report, heads, records, not_run)
-        screen.print(f"report: {args.report / 'report.html'}", markup=False)

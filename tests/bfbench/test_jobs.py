@@ -1,11 +1,13 @@
 """Jobs that fail, that do not come back, that are cut off: made by programs of a false build."""
 
 import json
+import subprocess
+import sys
 import types
 
 import pytest
 
-from bfbench import hosts, launch, operations, rounds, turns
+from bfbench import hosts, launch, operations, output, rounds, turns
 from bfbench.__main__ import main
 from records_of import operation
 
@@ -72,6 +74,26 @@ def test_sigterm_shows_and_writes_what_was_measured(tmp_path):
     assert [len(record["starts_us"]) for record in records] == [2]
     assert reasons == ["interrupted"]
     assert (tmp_path / "start").read_text() == "2\n"
+
+
+def test_files_are_written_although_nobody_reads_the_output(tmp_path):
+    build, file, folder = false_build(tmp_path, "exit 0"), tmp_path / "found.json", tmp_path / "report"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bfbench", "ops", "--build", str(build), "--json", str(file), "--report",
+         str(folder), "--without", "gloo", "--without", "nccl", "--starts", "1"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process.stdout.close()
+    process.wait(timeout=120)
+    assert len(json.loads(file.read_text())["records"]) == 1
+    assert (folder / "report.html").exists()
+
+
+def test_files_that_cannot_be_written_leave_the_output(capsys, tmp_path):
+    args = types.SimpleNamespace(json=tmp_path / "none" / "found.json", report=None)
+    with pytest.raises(FileNotFoundError):
+        output.show(args, {"date": "today"}, ["a table"], [{"op": "b", "not_run": "no c"}], [], None)
+    said = capsys.readouterr().out
+    assert "date: today" in said and "a table" in said and "not run: b: no c" in said
 
 
 def test_a_line_that_was_cut_off_is_no_record():
