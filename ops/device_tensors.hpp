@@ -6,6 +6,7 @@
 
 #include "bluefog_cpp/transport/cuda/staged_buffers.hpp"
 #include "bluefog_cpp/transport/peer/peer_memory.hpp"
+#include "bluefog_cpp/transport/work.hpp"
 
 namespace bluefog::ops {
 
@@ -29,11 +30,11 @@ class DeviceTensors {
 
   /// After the call: whether the device uses the tensors no more. @throws CudaError.
   [[nodiscard]] bool is_over() { return !staged_ || staged_->is_over(); }
-  /// After the call: what comes later on the streams comes after it, as it does anyhow where the
-  /// host has waited for the tensors themselves. @throws CudaError.
-  void order_streams() {
+  /// After the call: what comes later on the streams, and on that of somebody who waits, comes after
+  /// it, as it does anyhow where the host has waited for the tensors themselves. @throws CudaError.
+  void order_streams(WaitingStream waiting = {}) {
     if (staged_) {
-      staged_->order_streams();
+      staged_->order_streams(waiting);
     }
   }
 

@@ -29,16 +29,19 @@ constexpr std::chrono::milliseconds kCheckPeriod{50};
 class DeviceWindowWork final : public Pending {
  public:
   DeviceWindowWork(std::shared_ptr<WindowCore> core, Work task,
-                   std::shared_ptr<DeviceTensors> tensors)
-      : core_(std::move(core)), task_(std::move(task)), tensors_(std::move(tensors)) {}
+                   std::shared_ptr<DeviceTensors> tensors, const Device& device)
+      : core_(std::move(core)),
+        task_(std::move(task)),
+        tensors_(std::move(tensors)),
+        device_(device) {}
 
-  void wait() override {
+  void wait(WaitingStream stream) override {
     task_.wait();
-    WindowCore::order_streams(tensors_.get());
+    tensors_->order_streams(stream);
   }
 
   void synchronize() override {
-    wait();
+    wait({});
     while (!tensors_->is_over()) {
       core_->check_interrupt();
       std::this_thread::sleep_for(kAskPeriod);
@@ -46,11 +49,13 @@ class DeviceWindowWork final : public Pending {
   }
 
   [[nodiscard]] bool done() const noexcept override { return task_.done(); }
+  [[nodiscard]] Device device() const noexcept override { return device_; }
 
  private:
   std::shared_ptr<WindowCore> core_;
   Work task_;
   std::shared_ptr<DeviceTensors> tensors_;
+  Device device_;
 };
 
 /// Ends what was staged for a call that has failed: the call's own error is on its way.
@@ -154,7 +159,7 @@ void WindowCore::order_streams(DeviceTensors* tensors) {
 Work WindowCore::start(std::shared_ptr<DeviceTensors> tensors, std::function<void()> task) {
   Work work = tasks().submit(std::move(task));
   return tensors ? Work(std::make_shared<DeviceWindowWork>(shared_from_this(), std::move(work),
-                                                           std::move(tensors)))
+                                                           std::move(tensors), tensor_.device))
                  : work;
 }
 

@@ -5,6 +5,7 @@
 
 #include "bluefog_cpp/base/error.hpp"
 #include "optimizers/bucket_averages.hpp"
+#include "optimizers/parameter.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
@@ -95,7 +96,7 @@ void AdaptWithCombine::step_alone(const StepBucket& step_bucket) {
 }
 
 void AdaptWithCombine::combine(std::size_t bucket) {
-  std::exchange(works_[bucket], Work()).wait();
+  wait_on_current_stream(std::exchange(works_[bucket], Work()));
   buckets_[bucket].note_change();
 }
 

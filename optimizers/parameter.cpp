@@ -21,6 +21,13 @@ NamedTensors collect(const torch::OrderedDict<std::string, at::Tensor>& dict) {
   return without_repeats(std::move(tensors));
 }
 
+// Through torch's table of devices: a build against torch for the CPU serves CUDA's as well.
+void* current_stream_of(const Device& device) {
+  const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
+  return cuda.getStreamNativeHandle(cuda.getStream(
+      {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.index)}));
+}
+
 }  // namespace
 
 NamedTensors named_parameters(const torch::nn::Module& module) {
@@ -153,13 +160,17 @@ BufferView view_of(const at::Tensor& tensor) {
 
 BufferView on_current_stream(BufferView view) {
   if (view.device.kind == DeviceKind::Cuda) {
-    // Through torch's table of devices: a build against torch for the CPU serves CUDA's as well.
-    const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
-    const c10::Device device(c10::DeviceType::CUDA,
-                             static_cast<c10::DeviceIndex>(view.device.index));
-    view.stream = cuda.getStreamNativeHandle(cuda.getStream(device));
+    view.stream = current_stream_of(view.device);
   }
   return view;
+}
+
+void wait_on_current_stream(const Work& work) {
+  if (const Device device = work.device(); device.kind == DeviceKind::Cuda) {
+    work.wait(current_stream_of(device));
+  } else {
+    work.wait();
+  }
 }
 
 }  // namespace bluefog::optimizers

@@ -8,6 +8,7 @@
 
 #include "bluefog_cpp/base/buffer_view.hpp"
 #include "bluefog_cpp/base/dtype.hpp"
+#include "bluefog_cpp/transport/work.hpp"
 
 namespace torch::nn {
 class Module;
@@ -56,6 +57,9 @@ using NamedTensors = std::vector<NamedTensor>;
 
 /// The same view, ordered by the stream that is current in this thread now.
 [[nodiscard]] BufferView on_current_stream(BufferView view);
+
+/// `work.wait()`; of a call on a device, on the stream that is current in this thread now as well.
+void wait_on_current_stream(const Work& work);
 
 /// "[3, 4]".
 [[nodiscard]] std::string shape_text(at::IntArrayRef sizes);

@@ -8,6 +8,7 @@
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/context.hpp"
 #include "bluefog_cpp/transport/work.hpp"
+#include "optimizers/parameter.hpp"
 
 namespace bluefog::optimizers {
 
@@ -41,7 +42,7 @@ inline void wait_all(std::vector<Work>& works) {
     const Work mine = std::exchange(work, Work());
     try {
       if (!timed_out) {
-        mine.wait();
+        wait_on_current_stream(mine);
       }
     } catch (const TimeoutError&) {
       timed_out = true;

@@ -25,6 +25,13 @@ class Attendant {
   virtual void hear_failure(int rank, std::uint64_t call, const std::string& reason) = 0;
   /// `rank` will not come any more.
   virtual void hear_death(int rank, const std::string& obituary) = 0;
+
+  struct EndedCall {
+    std::uint64_t call = 0;
+    std::string reason{};
+  };
+  /// What it has ended of calls that are complete here, once: the other ranks are told.
+  [[nodiscard]] virtual std::vector<EndedCall> take_ended_calls() = 0;
 };
 
 }  // namespace bluefog

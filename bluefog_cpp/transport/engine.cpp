@@ -161,6 +161,9 @@ bool Engine::step_all() {
   }
   if (attendant_) {
     moved |= attendant_->attend();
+    for (const auto& [call, reason] : attendant_->take_ended_calls()) {
+      tell_peers({.call = call}, reason, ControlMessage::Kind::Refusal);
+    }
   }
   moved |= hear_control();  // before the messages that came with the words are looked at
   StepRights rights;

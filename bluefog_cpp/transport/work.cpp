@@ -15,7 +15,15 @@ void Work::wait() const {
   if (operation_) {
     engine_->wait(*operation_);
   } else if (pending_) {
-    pending_->wait();
+    pending_->wait({});
+  }
+}
+
+void Work::wait(void* stream) const {
+  if (operation_) {
+    engine_->wait(*operation_);
+  } else if (pending_) {
+    pending_->wait(stream);
   }
 }
 
@@ -33,5 +41,7 @@ bool Work::done() const noexcept {
   }
   return !pending_ || pending_->done();
 }
+
+Device Work::device() const noexcept { return pending_ ? pending_->device() : Device{}; }
 
 }  // namespace bluefog

@@ -1,11 +1,18 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+
+#include "bluefog_cpp/base/buffer_view.hpp"
 
 namespace bluefog {
 
 class Engine;
 class Operation;
+
+/// The stream of a device that somebody waits on, where it is none of those of the call's buffers.
+/// Null within is the device's default stream.
+using WaitingStream = std::optional<void*>;
 
 /// Something under way outside an engine that a `Work` refers to.
 class Pending {
@@ -15,10 +22,12 @@ class Pending {
   Pending& operator=(const Pending&) = delete;
   virtual ~Pending() = default;
 
-  /// As `Work::wait`.
-  virtual void wait() = 0;
+  /// As `Work::wait`, on that stream too.
+  virtual void wait(WaitingStream stream) = 0;
   /// As `Work::synchronize`.
-  virtual void synchronize() { wait(); }
+  virtual void synchronize() { wait({}); }
+  /// As `Work::device`.
+  [[nodiscard]] virtual Device device() const noexcept { return {}; }
   /// As `Work::done`.
   [[nodiscard]] virtual bool done() const noexcept = 0;
 };
@@ -45,6 +54,12 @@ class [[nodiscard]] Work {
   ///   more where it is part of one.
   void wait() const;
 
+  /// As `wait`, on another stream of the buffers' device than those that they are ordered by: what
+  /// comes later on it waits for the result too, and a result that is held back until somebody waits
+  /// comes after what is on it by now. Null is the default stream. Nothing is done with it where the
+  /// buffers are on the CPU.
+  void wait(void* stream) const;
+
   /// As `wait`, and with buffers on a device blocks until it is done with them.
   /// @throws also NcclError and CudaError, for what went wrong on the device; StateError for a call
   ///   that was captured in a CUDA graph, of which nothing runs before that is launched.
@@ -53,6 +68,9 @@ class [[nodiscard]] Work {
   /// True if `wait` would return (or throw) at once. Never blocks, never throws; does not start
   /// what is only done on `wait`.
   [[nodiscard]] bool done() const noexcept;
+
+  /// Where the buffers are; the CPU for a call that has completed when it was made.
+  [[nodiscard]] Device device() const noexcept;
 
  private:
   std::shared_ptr<Engine> engine_;

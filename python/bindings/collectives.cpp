@@ -155,7 +155,7 @@ struct GatherWork {
   }
 
   [[nodiscard]] at::Tensor wait() const {
-    work.wait();
+    optimizers::wait_on_current_stream(work);
     return result();
   }
 };

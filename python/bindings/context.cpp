@@ -8,6 +8,7 @@
 #include "bluefog_cpp/transport/mpi/mpi_bootstrap.hpp"
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "bluefog_cpp/transport/work.hpp"
+#include "optimizers/parameter.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
 #include "python/bindings/python_owner.hpp"
@@ -63,8 +64,9 @@ void bind_context(py::module_& module) {
       "has_mpi", [] { return mpi::is_built(); }, "Whether this build has the MPI transport.");
 
   py::class_<Work>(module, "Work", "A call in flight.")
-      .def("wait", &Work::wait, WithoutGil(),
-           "Blocks until the call is complete; raises its error.")
+      .def("wait", &optimizers::wait_on_current_stream, WithoutGil(),
+           "Blocks until the call is complete; raises its error. Of one on a device until it is "
+           "launched: torch's current stream then waits for it.")
       .def("done", &Work::done, "Whether `wait` would return at once. Never blocks.");
 
   py::class_<Context, std::shared_ptr<Context>> context(

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 
+import extension
+
 PROGRAMS = {
     "cuda_kernels": "tests/cuda/cuda_kernels",
     "cuda_device": "tests/cuda/cuda_device",
@@ -16,7 +18,8 @@ PROGRAMS = {
     "bfrun": "bluefog_cpp/bfrun/bfrun",
 }
 """Of the build tree, by their places in it."""
-SCRIPTS = ("tests/cuda/rung.py", "tests/cuda/kit.py", "tests/cuda/training.py", "examples/python/*.py")
+SCRIPTS = ("tests/cuda/extension.py", "tests/cuda/kit.py", "tests/cuda/rung.py", "tests/cuda/training.py",
+           "examples/python/*.py")
 """Of the source tree. The examples import each other, so all of them."""
 NOT_PACKED = re.compile(
     r"/(lib(c|m|mvec|dl|rt|pthread|util|resolv|anl|z|gcc_s|stdc\+\+|cuda|nccl)|ld-linux-x86-64)\.so")
@@ -79,6 +82,7 @@ def pack(arguments):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(script, place)
     shutil.copytree(arguments.build / "python", kit / "build" / "python", dirs_exist_ok=True)
+    has_sources = extension.pack(arguments.build, arguments.sources, kit)
     if arguments.mpi:
         pack_mpi(arguments.mpi.resolve(), kit / "mpi")
     script = kit / "run.sh"
@@ -86,5 +90,6 @@ def pack(arguments):
     script.chmod(0o755)
     total = sum(path.stat().st_size for path in kit.rglob("*") if path.is_file())
     fits = ", ".join(cores_of(arguments.build).values()) or "no Python"
-    print(f"packed {total / 2**20:.0f} MiB into {kit}, with an extension for {fits}")
+    print(f"packed {total / 2**20:.0f} MiB into {kit}, with an extension for {fits}"
+          f"{', and its sources for others' if has_sources else ''}")
     return 0

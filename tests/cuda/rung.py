@@ -34,6 +34,7 @@ import re
 import subprocess
 import sys
 
+import extension
 import kit
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -232,13 +233,20 @@ class Rung:
 
     @functools.cached_property
     def why_no_core(self):
-        """Empty unless the package's extensions are for other Pythons than the one in use."""
+        """Empty unless the package's extensions are for other Pythons than the one in use, and none could be
+        made for it."""
         cores = kit.cores_of(self.arguments.build)
         if not cores or any(f"_core{suffix}" in cores for suffix in self.python["suffixes"]):
             return ""
-        return (f"the package in {self.arguments.build} has an extension for "
-                f"{', '.join(cores.values())} ({', '.join(cores)}), found {self.python['name']}: "
-                "--python names another one")
+        found = (f"the package in {self.arguments.build} has an extension for "
+                 f"{', '.join(cores.values())} ({', '.join(cores)}), found {self.python['name']}: "
+                 "--python names another one")
+        if not (self.arguments.build / extension.RECIPE).exists():
+            return found
+        print(f"+ compiling the package's extension for {self.python['name']}: a minute or two", flush=True)
+        obstacle = extension.make(self.arguments.build, self.arguments.sources.resolve(),
+                                  self.arguments.libraries.resolve(), self.arguments.python)
+        return f"{found}; it could not be compiled here: {obstacle}" if obstacle else ""
 
     def script(self, part, ranks, place, options, read):
         """A script with the package. torch finds its own NCCL whatever LD_LIBRARY_PATH says."""

@@ -253,13 +253,20 @@ TEST(DeviceCaptureRefusal, Waits) {
     const Work before = ops::neighbor_allreduce_nonblocking(rank.context, other, plan);
     const Work held_before =
         ops::neighbor_allreduce_nonblocking(rank.context, other, plan, kOnWait);
+    const gpu::StreamHandle outside = rank.cuda.make_stream();
+    const BufferView beside = rank.upload(values, outside);
+    const Work on_another = ops::neighbor_allreduce_nonblocking(rank.context, beside, plan);
     Work captured;
     const Graph graph = rank.capture([&] {
       for (const Work* const work : {&before, &held_before}) {
         EXPECT_THAT(error_of<StateError>([&] { work->wait(); }), HasSubstr("before the capture"));
         EXPECT_THROW(work->synchronize(), StateError);
       }
+      EXPECT_THAT(error_of<StateError>([&] { on_another.wait(rank.stream); }),
+                  HasSubstr("before the capture"));
       captured = ops::neighbor_allreduce_nonblocking(rank.context, own, plan);
+      EXPECT_THAT(error_of<StateError>([&] { captured.wait(outside); }),
+                  HasSubstr("in the capture that it is part of"));
       EXPECT_THAT(error_of<StateError>([&] { captured.synchronize(); }),
                   HasSubstr("nothing of it runs before the graph is launched"));
       captured.wait();
@@ -270,6 +277,7 @@ TEST(DeviceCaptureRefusal, Waits) {
     }
     before.synchronize();
     held_before.synchronize();
+    on_another.wait(rank.stream);
     expect_one_call(rank, graph, own, values);
   });
 }

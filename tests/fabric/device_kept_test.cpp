@@ -39,6 +39,13 @@ Values average_of(Context& context, Values values, const Plan& plan) {
   return values;
 }
 
+/// What comes later on `second` comes after what is on `first` now.
+void order(DeviceRank& rank, gpu::StreamHandle first, gpu::StreamHandle second) {
+  const gpu::EventHandle event = rank.cuda.make_event();
+  rank.cuda.record(event, first);
+  rank.cuda.wait(second, event);
+}
+
 class DeviceKept : public OverLinks {};
 BF_OVER_LINKS(DeviceKept);
 
@@ -91,6 +98,36 @@ TEST_P(DeviceHeld, TheResultComesAfterWhatIsOnTheStreamAtTheWait) {
     EXPECT_EQ(rank.download(own), expected);
     EXPECT_EQ(std::memcmp(read, Values(input).bytes().data(), own.bytes()), 0);
   });
+}
+
+/// As a training loop that steps on another stream than it has begun on.
+TEST_P(DeviceHeld, AWaitOnAnotherStreamOrdersThatOneToo) {
+  for (const auto completion : {ops::Completion::AsItArrives, ops::Completion::OnWait}) {
+    on_links({.at_most = 3}, [completion](DeviceRank& rank) {
+      const Plan plan = exponential(rank.context);
+      const Values input = thirds(Dtype::Float32, 501, rank.context.rank());
+      const Values expected = average_of(rank.context, input, plan);
+      BufferView own = rank.upload(input);
+      const Work work = ops::neighbor_allreduce_nonblocking(rank.context, own, plan,
+                                                            {.completion = completion});
+      EXPECT_EQ(work.device(), own.device);
+      meet(rank.context);
+      const gpu::StreamHandle other = rank.cuda.make_stream();
+      void* const read = rank.cuda.allocate_host(own.bytes());
+      if (completion == ops::Completion::OnWait) {
+        order(rank, rank.stream, other);  // the input was written there
+        rank.shut(other);
+        rank.cuda.copy(read, own.data, own.bytes(), other);
+      }
+      work.wait(other);
+      rank.open();
+      own.stream = other;
+      EXPECT_EQ(rank.download(own), expected);
+      if (completion == ops::Completion::OnWait) {
+        EXPECT_EQ(std::memcmp(read, Values(input).bytes().data(), own.bytes()), 0);
+      }
+    });
+  }
 }
 
 TEST_P(DeviceKept, MessagesOfCallsUnderWayAreApart) {

@@ -109,10 +109,10 @@ struct Net : torch::nn::Module {
 };
 
 /// One rank's model when it has been trained there.
-/// @param wrapped called when the optimizer has been made.
+/// @param begins called before each step.
 std::vector<at::Tensor> trained(
     Context& context, const at::Device& device, const Training& training,
-    const std::function<void()>& wrapped = [] {}) {
+    const std::function<void()>& begins = [] {}) {
   const int rank = context.rank();
   const int steps = 5 + rank * training.more_steps;
   const int most_steps = 5 + (context.size() - 1) * training.more_steps;
@@ -123,8 +123,8 @@ std::vector<at::Tensor> trained(
                         torch::optim::SGDOptions(0.05).momentum(has_own_momentum ? 0.0 : 0.5));
   auto optimizer = std::make_unique<DistributedOptimizer>(context.shared_from_this(), sgd, net,
                                                           training.options);
-  wrapped();
   const auto step = [&](int number) {
+    begins();
     optimizer->zero_grad();
     const bool has_second =
         !training.lacks_gradients || number == 0 || (rank > 0 && number % 2 == 1);
@@ -165,7 +165,7 @@ void expect_the_bits_of_the_cpu(DeviceRank& rank, const Training& training) {
   const auto for_cpu = rank.context.duplicate();
   const std::vector<at::Tensor> expected = trained(*for_cpu, at::kCPU, training);
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(rank.context.rank()));
-  // Steps may be on another stream than the one that was current when the optimizer was made.
+  // Each step is on another stream than the one before, in which a round may have begun.
   const std::vector<at::Tensor> found = trained(
       rank.context, device, training, [&] { torch_device.change_stream(rank.cuda.make_stream()); });
   for (std::size_t i = 0; i < found.size(); ++i) {

@@ -121,7 +121,7 @@ class CudaApi {
                       StreamHandle stream) = 0;
 };
 
-/// CUDA's driver, loaded from `library`.
+/// CUDA's driver, loaded from `library`: one for the process, with the kernels that were loaded.
 /// @throws UnsupportedError where this build has no CUDA, or there is no such library, or it lacks
 /// a
 ///   function. @throws CudaError where there is one that finds no device.

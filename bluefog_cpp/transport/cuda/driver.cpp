@@ -343,8 +343,18 @@ class Driver final : public CudaApi {
 
 }  // namespace
 
+// Kept to the process's end: modules are loaded and devices' contexts taken once, whatever contexts of
+// this library come and go.
 std::shared_ptr<CudaApi> load_cuda(const std::string& library) {
-  return std::make_shared<Driver>(SharedObject(library));
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<Driver>>& drivers =
+      *new std::map<std::string, std::shared_ptr<Driver>>();  // used by threads until the very end
+  const std::scoped_lock lock(mutex);
+  std::shared_ptr<Driver>& driver = drivers[library];
+  if (!driver) {
+    driver = std::make_shared<Driver>(SharedObject(library));
+  }
+  return driver;
 }
 
 }  // namespace bluefog::gpu

@@ -53,17 +53,21 @@ void StagedBuffers::note_stream(gpu::StreamHandle stream) {
   staging_->cuda().record(ready_.emplace_back(staging_->take_event()).get(), stream);
 }
 
-bool StagedBuffers::is_captured() const {
+bool StagedBuffers::is_captured(WaitingStream waiting) const {
   const gpu::DeviceScope scope = staging_->enter();
-  return std::ranges::any_of(first_streams_, [this](gpu::StreamHandle stream) {
+  const auto captures = [this](gpu::StreamHandle stream) {
     return staging_->cuda().capture_of(stream).status != gpu::CaptureStatus::None;
-  });
+  };
+  return std::ranges::any_of(first_streams_, captures) || (waiting && captures(*waiting));
 }
 
-void StagedBuffers::note_streams() {
+void StagedBuffers::note_streams(WaitingStream waiting) {
   const gpu::DeviceScope scope = staging_->enter();
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     staging_->cuda().record(ready_[i].get(), streams_[i]);
+  }
+  if (waiting) {
+    note_stream(*waiting);
   }
 }
 
@@ -172,10 +176,13 @@ bool StagedBuffers::is_over() {
   return staging_->cuda().has_happened(done());
 }
 
-void StagedBuffers::order_streams() {
+void StagedBuffers::order_streams(WaitingStream waiting) {
   const gpu::DeviceScope scope = staging_->enter();
   for (const gpu::StreamHandle stream : streams_) {
     staging_->cuda().wait(stream, done());
+  }
+  if (waiting && std::ranges::find(streams_, *waiting) == streams_.end()) {
+    staging_->cuda().wait(*waiting, done());
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "bluefog_cpp/base/buffer_view.hpp"
 #include "bluefog_cpp/transport/cuda/host_staging.hpp"
+#include "bluefog_cpp/transport/work.hpp"
 
 namespace bluefog {
 
@@ -56,9 +57,9 @@ class StagedBuffers {
   [[nodiscard]] std::size_t bytes_here();
   [[nodiscard]] bool is_here() { return bytes_here() >= input_.bytes(); }
 
-  /// What is on the views' streams by now comes before the output's copies back, none of which has
-  /// begun. @throws CudaError.
-  void note_streams();
+  /// What is on the views' streams by now, and on that of somebody who waits, comes before the
+  /// output's copies back, none of which has begun. @throws CudaError.
+  void note_streams(WaitingStream waiting = {});
   /// The first `until` bytes of the output are there: whole pieces of them begin their way to the
   /// device. @throws CudaError.
   void bring_back(std::size_t until);
@@ -68,13 +69,14 @@ class StagedBuffers {
   void end();
   /// After `finish` or `end`: happens when the device uses the buffers no more.
   [[nodiscard]] gpu::EventHandle done() const noexcept { return done_->get(); }
-  /// Whether a stream of the views that the call was made with goes into a CUDA graph now. By any
-  /// thread at any time. @throws CudaError.
-  [[nodiscard]] bool is_captured() const;
+  /// Whether a stream of the views that the call was made with, or that of somebody who waits, goes
+  /// into a CUDA graph now. By any thread at any time. @throws CudaError.
+  [[nodiscard]] bool is_captured(WaitingStream waiting = {}) const;
   /// After `finish` or `end`: whether that has happened. @throws CudaError.
   [[nodiscard]] bool is_over();
-  /// After `finish` or `end`: what comes later on the views' streams comes after `done`.
-  void order_streams();
+  /// After `finish` or `end`: what comes later on the views' streams, and on that of somebody who
+  /// waits, comes after `done`.
+  void order_streams(WaitingStream waiting = {});
 
  private:
   void copy_input();

@@ -54,18 +54,18 @@ void StagedCall::finish() {
   watch();
 }
 
-void StagedCall::take_result() {
+void StagedCall::take_result(WaitingStream waiting) {
   const std::scoped_lock lock(result_mutex_);
   if (has_result_) {
-    bring_result_back();
+    bring_result_back(waiting);
   }
 }
 
 // Without the engine's mutex, and so unwatched: the streams are ordered, and the copies' memory is
 // kept until their end.
-void StagedCall::bring_result_back() {
+void StagedCall::bring_result_back(WaitingStream waiting) {
   try {
-    buffers_->note_streams();
+    buffers_->note_streams(waiting);
     buffers_->finish();
   } catch (const CudaError& error) {
     throw CudaError(error.code(),
@@ -84,7 +84,7 @@ void StagedCall::note_dropped() noexcept {
   try {
     const std::scoped_lock lock(result_mutex_);
     if (has_result_) {
-      bring_result_back();
+      bring_result_back({});
       buffers_->order_streams();
     } else if (!std::exchange(is_dropped_, true) && !has_ended_) {
       buffers_->note_streams();
@@ -111,9 +111,9 @@ void StagedCall::watch() {
   }
 }
 
-void StagedCall::order_streams() {
+void StagedCall::order_streams(WaitingStream waiting) {
   if (has_ended_) {
-    buffers_->order_streams();
+    buffers_->order_streams(waiting);
   }
 }
 
@@ -122,8 +122,8 @@ bool StagedCall::has_happened() {
   return channel_->cuda().has_happened(buffers_->done());
 }
 
-void StagedCall::check_capture() const {
-  if (buffers_->is_captured()) {
+void StagedCall::check_capture(WaitingStream waiting) const {
+  if (buffers_->is_captured(waiting)) {
     throw StateError(fmt::format(
         "rank {}, {}, {}: expected the wait for it before the capture of a CUDA graph begins on its "
         "stream, or after its end, found it in the capture",
@@ -131,26 +131,26 @@ void StagedCall::check_capture() const {
   }
 }
 
-void StagedWork::wait() {
-  call_->check_capture();
+void StagedWork::wait(WaitingStream stream) {
+  call_->check_capture(stream);
   try {
     engine_->wait(*call_);
   } catch (...) {
     if (Engine::is_done(*call_)) {
-      end();
+      end(stream);
     }
     throw;
   }
-  end();
+  end(stream);
 }
 
-void StagedWork::end() {
-  call_->take_result();
-  call_->order_streams();
+void StagedWork::end(WaitingStream stream) {
+  call_->take_result(stream);
+  call_->order_streams(stream);
 }
 
 void StagedWork::synchronize() {
-  wait();
+  wait({});
   while (!call_->has_happened()) {
     engine_->check_interrupt();
     std::this_thread::sleep_for(kAskPeriod);

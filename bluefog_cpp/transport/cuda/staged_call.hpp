@@ -37,21 +37,22 @@ class StagedCall final : public Operation, private Supply {
   void give_up() noexcept override;
 
   /// Somebody has waited for its end: a result that was held back until then goes to the device,
-  /// after what is on the buffers' streams by now. @throws CudaError.
-  void take_result();
+  /// after what is on the buffers' streams, and on that one, by now. @throws CudaError.
+  void take_result(WaitingStream waiting);
   /// Nobody will wait for it: as `take_result`, once it has ended.
   void note_dropped() noexcept;
-  /// Once it has ended: what comes later on the buffers' streams comes after it.
-  void order_streams();
-  /// @throws StateError in the capture of a CUDA graph on one of the buffers' streams: no such call
-  ///   can be part of it.
-  void check_capture() const;
+  /// Once it has ended: what comes later on the buffers' streams, and on that one, comes after it.
+  void order_streams(WaitingStream waiting);
+  /// @throws StateError in the capture of a CUDA graph on one of these streams: no such call can be
+  ///   part of it.
+  void check_capture(WaitingStream waiting) const;
+  [[nodiscard]] Device device() const noexcept { return buffers_->device(); }
   [[nodiscard]] bool has_happened();
 
  private:
   [[nodiscard]] std::size_t bytes_here() override { return buffers_->bytes_here(); }
   void watch();
-  void bring_result_back();
+  void bring_result_back(WaitingStream waiting);
 
   std::shared_ptr<DeviceChannel> channel_;
   std::shared_ptr<Operation> operation_;
@@ -73,12 +74,13 @@ class StagedWork final : public Pending {
       : engine_(std::move(engine)), call_(std::move(call)) {}
   ~StagedWork() override { call_->note_dropped(); }
 
-  void wait() override;
+  void wait(WaitingStream stream) override;
   void synchronize() override;
   [[nodiscard]] bool done() const noexcept override;
+  [[nodiscard]] Device device() const noexcept override { return call_->device(); }
 
  private:
-  void end();
+  void end(WaitingStream stream);
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<StagedCall> call_;

@@ -36,7 +36,7 @@ DeviceCall::DeviceCall(std::shared_ptr<DeviceChannel> channel, int rank,
       capture_(capture) {
   envelope_.kind = placed(envelope_.kind);
   const gpu::DeviceScope scope = channel_->enter();
-  record_streams(ready_);
+  record_streams(ready_, {});
   done_ = std::make_shared<const gpu::Event>(channel_->take_event());
 }
 
@@ -46,9 +46,22 @@ DeviceCall::~DeviceCall() {
   }
 }
 
-void DeviceCall::record_streams(ReadyEvents& ready) {
-  const std::size_t distinct = streams_[0] == streams_[1] ? 1 : 2;
-  for (const gpu::StreamHandle stream : std::span(streams_).first(distinct)) {
+DeviceCall::SomeStreams DeviceCall::streams_with(WaitingStream waiting) const {
+  SomeStreams streams{streams_[0]};
+  const auto add = [&streams](gpu::StreamHandle stream) {
+    if (std::ranges::find(streams, stream) == streams.end()) {
+      streams.push_back(stream);
+    }
+  };
+  add(streams_[1]);
+  if (waiting) {
+    add(*waiting);
+  }
+  return streams;
+}
+
+void DeviceCall::record_streams(ReadyEvents& ready, WaitingStream waiting) {
+  for (const gpu::StreamHandle stream : streams_with(waiting)) {
     channel_->cuda().record(ready.emplace_back(channel_->take_event()).get(), stream);
   }
 }
@@ -59,11 +72,11 @@ void DeviceCall::wait_for(const ReadyEvents& ready) {
   }
 }
 
-void DeviceCall::note_waiter() {
+void DeviceCall::note_waiter(WaitingStream waiting) {
   if (consumption_ == Consumption::OnWait) {
-    std::call_once(has_waiter_, [this] {
+    std::call_once(has_waiter_, [this, waiting] {
       const gpu::DeviceScope scope = channel_->enter();
-      record_streams(ready_at_wait_);
+      record_streams(ready_at_wait_, waiting);
     });
   }
 }
@@ -104,6 +117,7 @@ bool DeviceCall::next(ExchangeSpec& spec) {
   } else {
     find_neighbors();
     list_sends();
+    list_receives();
     describe_agreement(spec);
   }
   return true;
@@ -164,6 +178,52 @@ void DeviceCall::list_sends() {
   }
 }
 
+// Ranks that have agreed in an earlier exchange launch this one without asking again.
+void DeviceCall::list_receives() {
+  try {
+    place_receives();
+  } catch (const CudaError& error) {
+    const CudaError refusal = of_this_call(error);
+    if (!partners_.empty() && !channel_->link().offers() && !capture_) {
+      channel_->end(std::make_exception_ptr(refusal));
+    }
+    throw refusal;
+  }
+}
+
+CudaError DeviceCall::of_this_call(const CudaError& error) const {
+  return CudaError(error.code(), fmt::format("{}: {}", describe(), error.what()));
+}
+
+void DeviceCall::place_receives() {
+  std::uintptr_t like = 0;  // what kernels read lies as what it is added to
+  if (!exchange_.outgoing.empty()) {
+    like = reinterpret_cast<std::uintptr_t>(exchange_.outgoing.back().data) % kPackBytes;
+  }
+  const bool stays = channel_->link().offers() && !keeps_messages();
+  std::size_t scratch_bytes = 0;
+  for (const Incoming& incoming : exchange_.incoming) {
+    scratch_bytes += incoming.place == nullptr && !stays ? rounded_up(incoming.bytes + like) : 0;
+  }
+  std::byte* scratch = nullptr;
+  if (keeps_messages()) {
+    kept_ = channel_->take_memory(scratch_bytes);
+    scratch = kept_.data();
+  } else if (scratch_bytes > 0) {
+    scratch = channel_->scratch(scratch_bytes);
+  }
+  receives_.clear();
+  for (const Incoming& incoming : exchange_.incoming) {
+    std::byte* place = incoming.place;
+    if (place == nullptr && !stays) {
+      place = scratch + like;
+      scratch += rounded_up(incoming.bytes + like);
+    }
+    receives_.push_back(
+        {.place = place, .bytes = incoming.bytes, .source = incoming.source.rank});
+  }
+}
+
 std::size_t DeviceCall::bytes_here() {
   if (!std::exchange(is_offered_, true)) {
     const gpu::DeviceScope scope = channel_->enter();
@@ -175,7 +235,11 @@ std::size_t DeviceCall::bytes_here() {
 void DeviceCall::offer() {
   throw_if_ended();
   has_offer_ = true;
-  channel_->link().offer(call_index(), {sends_.data(), sends_.size()});
+  try {
+    channel_->link().offer(call_index(), {sends_.data(), sends_.size()});
+  } catch (const CudaError& error) {
+    throw of_this_call(error);
+  }
   for (const DeviceSend& send : sends_) {
     Terms& own = neighbor_of(send.reader).own;
     if (own.sends != send.bytes) {
@@ -294,48 +358,19 @@ void DeviceCall::give_up() noexcept {
   }
 }
 
-DeviceCall::Receives DeviceCall::list_receives() {
-  std::uintptr_t like = 0;  // what kernels read lies as what it is added to
-  if (!exchange_.outgoing.empty()) {
-    like = reinterpret_cast<std::uintptr_t>(exchange_.outgoing.back().data) % kPackBytes;
-  }
-  const bool stays = channel_->link().offers() && !keeps_messages();
-  std::size_t scratch_bytes = 0;
-  for (const Incoming& incoming : exchange_.incoming) {
-    scratch_bytes += incoming.place == nullptr && !stays ? rounded_up(incoming.bytes + like) : 0;
-  }
-  std::byte* scratch = nullptr;
-  if (keeps_messages()) {
-    kept_ = channel_->take_memory(scratch_bytes);
-    scratch = kept_.data();
-  } else if (scratch_bytes > 0) {
-    scratch = channel_->scratch(scratch_bytes);
-  }
-  Receives receives;
-  for (const Incoming& incoming : exchange_.incoming) {
-    std::byte* place = incoming.place;
-    if (place == nullptr && !stays) {
-      place = scratch + like;
-      scratch += rounded_up(incoming.bytes + like);
-    }
-    receives.push_back({.place = place,
-                        .bytes = incoming.bytes,
-                        .source = incoming.source.rank,
-                        .offer = neighbor_of(incoming.source.rank).theirs.offer});
-  }
-  return receives;
-}
-
 void DeviceCall::enqueue() {
   throw_if_ended();
-  Receives receives = list_receives();
+  for (DeviceReceive& receive : receives_) {
+    receive.offer = neighbor_of(receive.source).theirs.offer;
+  }
   const auto brings = [](const DeviceReceive& receive) { return receive.bytes > 0; };
-  if (!sends_.empty() || std::ranges::any_of(receives, brings)) {
+  if (!sends_.empty() || std::ranges::any_of(receives_, brings)) {
     if (capture_) {
       channel_->link().capture(channel_->stream(), {sends_.data(), sends_.size()},
-                               {receives.data(), receives.size()});
+                               {receives_.data(), receives_.size()});
     } else {
-      channel_->link().transfer({sends_.data(), sends_.size()}, {receives.data(), receives.size()});
+      channel_->link().transfer({sends_.data(), sends_.size()},
+                                {receives_.data(), receives_.size()});
     }
   }
   pieces_.clear();
@@ -343,7 +378,7 @@ void DeviceCall::enqueue() {
     const Incoming& incoming = exchange_.incoming[i];
     if (incoming.place == nullptr) {
       const double sent_with = neighbor_of(incoming.source.rank).theirs.weight;
-      pieces_.push_back({.data = receives[i].data,
+      pieces_.push_back({.data = receives_[i].data,
                          .weight = incoming.source.weight * sent_with,
                          .source_index = i});
     }
@@ -377,9 +412,9 @@ void DeviceCall::combine() {
   kept_ = {};  // the next call may have it when the device is done
 }
 
-void DeviceCall::order_streams() {
+void DeviceCall::order_streams(WaitingStream waiting) {
   const gpu::DeviceScope scope = channel_->enter();
-  for (const gpu::StreamHandle stream : std::span(streams_).first(ready_.size())) {
+  for (const gpu::StreamHandle stream : streams_with(waiting)) {
     channel_->cuda().wait(stream, done());
   }
 }

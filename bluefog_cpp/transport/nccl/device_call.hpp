@@ -10,8 +10,10 @@
 #include <optional>
 #include <vector>
 
+#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "bluefog_cpp/transport/operation.hpp"
+#include "bluefog_cpp/transport/work.hpp"
 
 namespace bluefog {
 
@@ -55,23 +57,23 @@ class DeviceCall final : public Operation,
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override;
   void give_up() noexcept override;
 
-  /// Somebody is about to wait: what is on the streams by now comes before a result that was kept
-  /// back until then. From any thread.
-  void note_waiter();
+  /// Somebody is about to wait: what is on the streams, and on that one, by now comes before a result
+  /// that was kept back until then. From any thread.
+  void note_waiter(WaitingStream waiting);
   /// "rank 1, call 7, neighbor_allreduce(float32[1024] on CUDA)".
   [[nodiscard]] std::string describe() const;
 
   [[nodiscard]] bool is_captured() const noexcept { return capture_.has_value(); }
   /// Once complete, of a call that is captured: what was held back goes into the graph. Under the
   /// engine's mutex.
-  void finish_capture();
+  void finish_capture(WaitingStream waiting);
   /// Of a call that is captured and has failed: what went into the graph before stands for itself.
   void leave_capture() noexcept;
-  /// Whether the streams capture as they did for the call. @throws StateError if not: they cannot be
-  /// ordered then.
-  void check_capture() const;
-  /// Once complete: what comes later on the streams waits for the results.
-  void order_streams();
+  /// Whether the streams, and that one, capture as the call's did when it was made.
+  /// @throws StateError if not: they cannot be ordered then.
+  void check_capture(WaitingStream waiting) const;
+  /// Once complete: what comes later on the streams, and on that one, waits for the results.
+  void order_streams(WaitingStream waiting);
   /// Whether the channel has ended before the device was done.
   [[nodiscard]] bool is_cut_short() const noexcept {
     return cut_short_.load(std::memory_order_acquire);
@@ -116,6 +118,13 @@ class DeviceCall final : public Operation,
   void find_neighbors();
   /// What the exchange sends and to whom, as the link takes it.
   void list_sends();
+  /// What it brings, and where it goes, message by message. Takes the memory for it: no neighbour
+  /// has agreed on the exchange yet. @throws CudaError: the call is refused, or in a later exchange
+  /// than its first ends the channel.
+  void list_receives();
+  void place_receives();
+  /// As CUDA said it, of this call.
+  [[nodiscard]] CudaError of_this_call(const CudaError& error) const;
   void offer();
   /// Of the words to neighbours, which say where payloads are offered: the offer itself.
   [[nodiscard]] std::size_t bytes_here() override;
@@ -124,15 +133,15 @@ class DeviceCall final : public Operation,
   void throw_if_ended() const;
   void launch();
   void enqueue();
-  using Receives = boost::container::small_vector<DeviceReceive, kInlineNeighbors>;
-  /// What the exchange brings, and where it goes: message by message.
-  [[nodiscard]] Receives list_receives();
   [[nodiscard]] bool keeps_messages() const noexcept;
   [[nodiscard]] OpKind placed(OpKind kind) const noexcept;
   void describe_rest(ExchangeSpec& spec) const;
   void combine();
+  /// The call's own, each once, and that of somebody who waits, if it is another one.
+  using SomeStreams = boost::container::small_vector<gpu::StreamHandle, 3>;
+  [[nodiscard]] SomeStreams streams_with(WaitingStream waiting) const;
   /// `ready` happens when what is on the streams by now is done.
-  void record_streams(ReadyEvents& ready);
+  void record_streams(ReadyEvents& ready, WaitingStream waiting);
   void wait_for(const ReadyEvents& ready);
   /// What was launched is watched until it is done.
   void watch();
@@ -156,6 +165,7 @@ class DeviceCall final : public Operation,
   /// The operation's exchange that is agreed on or launched.
   ExchangeSpec exchange_{};
   boost::container::small_vector<DeviceSend, kInlineNeighbors> sends_;
+  boost::container::small_vector<DeviceReceive, kInlineNeighbors> receives_;
   boost::container::small_vector<Piece, kInlineNeighbors> pieces_;
   /// The exchange's payloads are on their way to where neighbours find them.
   bool is_offered_ = false;

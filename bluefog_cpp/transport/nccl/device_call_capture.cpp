@@ -32,13 +32,13 @@ void DeviceCall::describe_meeting(ExchangeSpec& spec) {
   spec.last = false;
 }
 
-void DeviceCall::finish_capture() {
+void DeviceCall::finish_capture(WaitingStream waiting) {
   if (!std::exchange(is_held_back_, false)) {
     return;
   }
   const gpu::DeviceScope scope = channel_->enter();
   const auto lane = channel_->on_lane_of(capture_);
-  record_streams(ready_at_wait_);
+  record_streams(ready_at_wait_, waiting);
   wait_for(ready_at_wait_);
   operation_->receive(0, exchange_.bytes, {pieces_.data(), pieces_.size()});
   channel_->cuda().record(done(), channel_->stream());
@@ -51,7 +51,7 @@ void DeviceCall::leave_capture() noexcept {
     const auto lane = channel_->on_lane_of(capture_);
     if (channel_->cuda().capture_of(channel_->stream()).status == gpu::CaptureStatus::Active) {
       channel_->cuda().record(done(), channel_->stream());
-      order_streams();
+      order_streams({});
     }
   } catch (const Error&) {  // NOLINT: the call's own error is on its way
   }
@@ -61,9 +61,9 @@ std::string DeviceCall::describe() const {
   return fmt::format("rank {}, {}, {}", rank_, call_text(call_index()), envelope_.describe());
 }
 
-void DeviceCall::check_capture() const {
+void DeviceCall::check_capture(WaitingStream waiting) const {
   const gpu::DeviceScope scope = channel_->enter();
-  for (const gpu::StreamHandle stream : std::span(streams_).first(ready_.size())) {
+  for (const gpu::StreamHandle stream : streams_with(waiting)) {
     const auto [status, id] = channel_->cuda().capture_of(stream);
     if (!capture_ && status != gpu::CaptureStatus::None) {
       throw StateError(
@@ -74,7 +74,7 @@ void DeviceCall::check_capture() const {
     if (capture_ && (status != gpu::CaptureStatus::Active || id != *capture_)) {
       throw StateError(
           describe() +
-          ": expected the wait for it in the capture that it is part of, found it after that: its "
+          ": expected the wait for it in the capture that it is part of, found it on a stream outside of that: its "
           "results come with launches of the graph, in the order of the stream");
     }
   }

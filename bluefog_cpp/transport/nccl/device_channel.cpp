@@ -25,6 +25,9 @@ constexpr auto kLongestFarewell = 10s;
 /// How long it waits for the link's end, which may be that of graphs, of which it does not know
 /// whether they are still there, or that of other ranks' links.
 constexpr auto kLinkEnd = 2s;
+/// Of as many calls that it has ended a rank tells the others: a rank that waits for a later one waits
+/// for these too.
+constexpr std::size_t kMostToldOf = 16;
 
 }  // namespace
 
@@ -202,12 +205,16 @@ void DeviceChannel::hear_failure(int rank, std::uint64_t call, const std::string
   if (is_linked() && link_->offers()) {
     return;
   }
-  const auto of_call = std::ranges::find(watched_, call, &LaunchedCall::call);
-  if (of_call != watched_.end() &&
-      std::ranges::find(of_call->partners, rank) != of_call->partners.end()) {
+  // A call is there with each of its exchanges, and only the later ones may be with that rank.
+  const auto of_call = std::ranges::find_if(watched_, [&](const LaunchedCall& launched) {
+    return launched.call == call &&
+           std::ranges::find(launched.partners, rank) != launched.partners.end();
+  });
+  if (of_call != watched_.end()) {
     end(std::make_exception_ptr(PeerFailure(
         rank, fmt::format("rank {}, call {}, {}: launched, and rank {} ended it with an error: {}",
-                          rank_, call, of_call->text, rank, reason))));
+                          rank_, call, of_call->text, rank, reason))),
+        reason);
   }
 }
 
@@ -224,7 +231,7 @@ void DeviceChannel::hear_death(int rank, const std::string& obituary) {
                                     first.text, obituary)));
 }
 
-void DeviceChannel::end(std::exception_ptr why) {
+void DeviceChannel::end(std::exception_ptr why, const std::string& cause) {
   if (!is_linked()) {
     return;
   }
@@ -236,6 +243,10 @@ void DeviceChannel::end(std::exception_ptr why) {
   for (const LaunchedCall& call : watched_) {
     if (call.cut_short != nullptr) {
       call.cut_short->store(true, std::memory_order_release);
+      // Its partners' devices may wait for this one's, and their hosts know of nothing.
+      if (!link_->offers() && ended_calls_.size() < kMostToldOf) {
+        ended_calls_.push_back({call.call, cause});
+      }
     }
   }
   log_.error(fmt::format("no calls on CUDA device {} any more: {}", device_, message_of(why)));

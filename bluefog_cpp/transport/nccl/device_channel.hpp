@@ -12,11 +12,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/deadline.hpp"
 #include "bluefog_cpp/base/log.hpp"
 #include "bluefog_cpp/base/machine_layout.hpp"
+#include "bluefog_cpp/base/message_of.hpp"
 #include "bluefog_cpp/base/settings.hpp"
 #include "bluefog_cpp/transport/attendant.hpp"
 #include "bluefog_cpp/transport/bootstrap.hpp"
@@ -132,15 +134,20 @@ class DeviceChannel final : public Attendant {
   void watch(LaunchedCall call);
 
   /// Ends the channel: its link is aborted.
-  void end(std::exception_ptr why);
+  void end(std::exception_ptr why) { end(why, message_of(why)); }
   /// Why the channel has ended, or null. From any thread.
   [[nodiscard]] std::exception_ptr failure() const;
 
   bool attend() override;
-  [[nodiscard]] bool is_busy() const noexcept override { return !watched_.empty(); }
+  [[nodiscard]] bool is_busy() const noexcept override {
+    return !watched_.empty() || !ended_calls_.empty();
+  }
   [[nodiscard]] std::vector<int> awaited_ranks() const override;
   void hear_failure(int rank, std::uint64_t call, const std::string& reason) override;
   void hear_death(int rank, const std::string& obituary) override;
+  [[nodiscard]] std::vector<EndedCall> take_ended_calls() override {
+    return std::exchange(ended_calls_, {});
+  }
 
   /// Waits for what is under way, as long as a peer may need it, and gives everything back. Without
   /// the engine's mutex, when the engine is closed.
@@ -160,6 +167,8 @@ class DeviceChannel final : public Attendant {
   [[nodiscard]] std::string join_peers(Bootstrap& bootstrap, const MachineLayout& hosts,
                                        Deadline deadline);
   [[nodiscard]] bool is_linked() const noexcept { return link_ != nullptr && !has_ended_; }
+  /// @param cause what other ranks are told.
+  void end(std::exception_ptr why, const std::string& cause);
   void look(Clock::time_point now);
   bool take_finished();
   void wait_for_watched(std::chrono::nanoseconds longest);
@@ -189,6 +198,8 @@ class DeviceChannel final : public Attendant {
   std::future<void> link_end_;
   std::map<const char*, gpu::FunctionHandle> kernels_;
   std::deque<LaunchedCall> watched_;
+  /// Other ranks have not been told of these yet.
+  std::vector<EndedCall> ended_calls_;
   Clock::time_point last_look_{};
   /// When what is watched last moved.
   Clock::time_point moved_{};

@@ -30,27 +30,27 @@ void DeviceWork::run() {
   }
 }
 
-void DeviceWork::wait_in_capture() {
-  engine_->run_exclusively([this] { call_->finish_capture(); });
-  call_->order_streams();
+void DeviceWork::wait_in_capture(WaitingStream stream) {
+  engine_->run_exclusively([this, stream] { call_->finish_capture(stream); });
+  call_->order_streams(stream);
 }
 
-void DeviceWork::wait() {
-  call_->check_capture();
+void DeviceWork::wait(WaitingStream stream) {
+  call_->check_capture(stream);
   if (call_->is_captured()) {
-    wait_in_capture();
+    wait_in_capture(stream);
     return;
   }
-  call_->note_waiter();
+  call_->note_waiter(stream);
   try {
     engine_->wait(*call_);
   } catch (...) {
     const auto also =
-        problem_of([this] { call_->order_streams(); });  // its payload may be read yet
+        problem_of([this, stream] { call_->order_streams(stream); });  // its payload may be read yet
     throw;
   }
   throw_if_cut_short();
-  call_->order_streams();
+  call_->order_streams(stream);
 }
 
 void DeviceWork::synchronize() {
@@ -60,7 +60,7 @@ void DeviceWork::synchronize() {
                      "launched. Expected `wait` in the capture, and after launches a wait for "
                      "their stream");
   }
-  wait();
+  wait({});
   while (true) {
     {
       const gpu::DeviceScope scope = channel_->enter();

@@ -19,12 +19,15 @@ class DeviceWork final : public Pending {
   /// Of a call that is captured, before anybody else knows of it: it goes into the graph. Nothing
   /// else is put on its streams meanwhile. @throws what went wrong; the capture goes on.
   void run();
-  void wait() override;
+  void wait(WaitingStream stream) override;
   void synchronize() override;
   [[nodiscard]] bool done() const noexcept override;
+  [[nodiscard]] Device device() const noexcept override {
+    return {.kind = DeviceKind::Cuda, .index = channel_->device()};
+  }
 
  private:
-  void wait_in_capture();
+  void wait_in_capture(WaitingStream stream);
   void throw_if_cut_short() const;
 
   std::shared_ptr<Engine> engine_;

@@ -57,8 +57,15 @@ class NcclLibrary final : public NcclApi {
 
   CommHandle init(int size, const NcclId& id, int rank) override {
     ncclComm_t comm = nullptr;
-    check(ncclCommInitRank_(&comm, size, std::bit_cast<ncclUniqueId>(id), rank),
-          "ncclCommInitRank");
+    const ncclResult_t result =
+        ncclCommInitRank_(&comm, size, std::bit_cast<ncclUniqueId>(id), rank);
+    if (result == ncclInProgress) {
+      (void)ncclCommAbort_(comm);
+      throw UnsupportedError(
+          "expected NCCL to make communicators that block, found that it does not: "
+          "NCCL_COMM_BLOCKING is 0");
+    }
+    check(result, "ncclCommInitRank");
     return comm;
   }
 

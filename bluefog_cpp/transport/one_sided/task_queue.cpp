@@ -47,7 +47,7 @@ class TaskQueue::Task final : public Pending {
   Task(std::shared_ptr<State> state, std::function<void()> function)
       : state_(std::move(state)), function_(std::move(function)) {}
 
-  void wait() override {
+  void wait(WaitingStream /*stream*/) override {
     std::unique_lock lock(state_->mutex);
     state_->wait(lock, [this] { return is_done_.load(); });
     if (error_) {

@@ -64,12 +64,12 @@ int CudaStandIn::injected(const std::string& call) {
   const std::scoped_lock lock(mutex_);
   ++counts_[call];
   const auto failure = failures_.find({call, current_device()});
-  return failure == failures_.end() ? 0 : std::exchange(failure->second, 0);
+  return failure == failures_.end() || failure->second.times-- <= 0 ? 0 : failure->second.code;
 }
 
-void CudaStandIn::fail_next(const std::string& call, int device, int code) {
+void CudaStandIn::fail_next(const std::string& call, int device, int code, int times) {
   const std::scoped_lock lock(mutex_);
-  failures_[{call, device}] = code;
+  failures_[{call, device}] = {.code = code, .times = times};
 }
 
 void CudaStandIn::let_hosts_order() {

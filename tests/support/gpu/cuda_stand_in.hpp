@@ -100,8 +100,8 @@ class CudaStandIn final : public gpu::CudaApi {
   /// each other so by locks that this does not see. Orders that they have by luck count as well.
   void let_hosts_order();
 
-  /// The next call of that name by a thread that has entered `device` fails with that code.
-  void fail_next(const std::string& call, int device, int code);
+  /// The next calls of that name by threads that have entered `device` fail with that code.
+  void fail_next(const std::string& call, int device, int code, int times = 1);
   /// Throws what `fail_next` has asked for. @throws CudaError.
   [[nodiscard]] int injected(const std::string& call);
   [[nodiscard]] static int current_device();
@@ -178,7 +178,11 @@ class CudaStandIn final : public gpu::CudaApi {
   bool hosts_order_ = false;
   /// By all hosts, where they order each other.
   Clock seen_;
-  std::map<std::pair<std::string, int>, int> failures_;
+  struct Failure {
+    int code = 0;
+    int times = 0;
+  };
+  std::map<std::pair<std::string, int>, Failure> failures_;
   std::map<std::string, int> counts_;
   struct Later {
     int copies = 0;

@@ -1,0 +1,106 @@
+// A device that has no memory left when a call asks for it, over the stand-ins.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "ops/hierarchical_neighbor_allreduce.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "tests/fabric/device_bodies.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/gpu/device_ranks.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Plan = std::shared_ptr<const NeighborPlan>;
+
+/// CUDA_ERROR_OUT_OF_MEMORY.
+constexpr int kNoMemory = 2;
+/// Longer than what a link has to itself at first.
+constexpr std::size_t kLong = std::size_t{3} << 18U;
+
+Plan ring(const Context& context) {
+  return std::make_shared<const NeighborPlan>(
+      topology::ring(context.size()).plan_for(context.rank()));
+}
+
+class DeviceMemory : public OverLinks {};
+BF_OVER_LINKS(DeviceMemory);
+
+/// The call is refused before anything moves, and the device goes on. All ranks are neighbours: one that
+/// is not may have launched already when it hears of it.
+TEST_P(DeviceMemory, IsTakenBeforeNeighborsAgree) {
+  for (const auto completion : {ops::Completion::AsItArrives, ops::Completion::OnWait}) {
+    on_links({.at_least = 2, .at_most = 3}, [completion](DeviceRank& rank) {
+      const Values input = small_integers(Dtype::Float32, kLong, rank.context.rank());
+      const BufferView own = rank.upload(input);
+      const auto call = [&] {
+        ops::neighbor_allreduce_nonblocking(rank.context, own, ring(rank.context),
+                                            {.completion = completion})
+            .wait();
+      };
+      if (rank.context.rank() == 0) {
+        // A pool gives back what it does not use and asks once more.
+        rank.cuda.fail_next("cuMemAlloc", 0, kNoMemory,
+                            completion == ops::Completion::OnWait ? 2 : 1);
+        EXPECT_THAT(error_of<CudaError>(call),
+                    AllOf(HasSubstr("rank 0, call "), HasSubstr("neighbor_allreduce"),
+                          HasSubstr("cuMemAlloc")));
+      } else {
+        EXPECT_THAT(error_of<PeerFailure>(call),
+                    AllOf(HasSubstr("rank 0"), HasSubstr("cuMemAlloc")));
+      }
+      meet(rank.context);
+      EXPECT_EQ(rank.download(own), input);
+      expect_device_usable(rank);
+      call();
+    });
+  }
+}
+
+/// In a later exchange ranks that have agreed launch without asking: then the device's calls end. Ranks
+/// that only wait for ranks that wait for it hear of it from these.
+TEST(DeviceMemory, IsShortInALaterExchange) {
+  on_device_ranks(
+      {.at_least = 8,
+       .at_most = 8,
+       .settings = [](Settings& settings) { settings.nodes_per_machine = 2; }},
+      [](DeviceRank& rank) {
+        constexpr std::size_t kCount = 4096;
+        const BufferView own = rank.upload(small_integers(Dtype::Float32, kCount, 0));
+        const BufferView half = rank.upload(small_integers(Dtype::Float32, kCount / 2, 0));
+        NeighborPlan pair = NeighborPlan::alone(rank.context.rank(), 8);
+        const int other = rank.context.rank() ^ 1;
+        pair.sources.push_back({other, 0.5});
+        pair.destinations.push_back({other, 1.0});
+        // Room for what the call receives in its machine, and half of what it then does from two others.
+        ops::neighbor_allreduce(rank.context, half,
+                                std::make_shared<const NeighborPlan>(std::move(pair)));
+        const auto between_machines = std::make_shared<const NeighborPlan>(
+            topology::ring(4).plan_for(rank.context.rank() / 2));
+        const auto call = [&] {
+          ops::hierarchical_neighbor_allreduce_nonblocking(rank.context, own, between_machines)
+              .synchronize();
+        };
+        if (rank.context.rank() == 0) {
+          rank.cuda.fail_next("cuMemAlloc", 0, kNoMemory);
+          EXPECT_THAT(error_of<CudaError>(call),
+                      AllOf(HasSubstr("hierarchical_neighbor_allreduce"), HasSubstr("cuMemAlloc")));
+          EXPECT_NE(rank.context.device()->failure(), nullptr);
+        } else {
+          EXPECT_THAT(error_of<PeerFailure>(call), HasSubstr("cuMemAlloc"));
+        }
+        meet(rank.context);
+      });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
