@@ -80,6 +80,13 @@ void check_buffer(const Context& context, OpKind kind, const ConstBufferView& bu
         where(context, kind), text_of(buffer.device)));
   }
   check_device(context, kind, buffer.device);
+  // A kernel that reads it would end the whole process's use of the device.
+  if (reinterpret_cast<std::uintptr_t>(buffer.data) % size_of(buffer.dtype) != 0) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected memory for {} on {} at a multiple of {} bytes, found it {} bytes behind one",
+        where(context, kind), name_of(buffer.dtype), text_of(buffer.device), size_of(buffer.dtype),
+        reinterpret_cast<std::uintptr_t>(buffer.data) % size_of(buffer.dtype)));
+  }
 }
 
 void check_operands(const Context& context, OpKind kind, const ConstBufferView& buffer,

@@ -55,10 +55,11 @@ void store(const std::shared_ptr<WindowCore>& core, const BufferView& tensor, St
            const WindowPutOptions& options) {
   check_put(*core, tensor, options, name_of(mode));
   const auto tensors = core->note_put(name_of(mode), tensor, options);
-  core->tasks().run(
-      [&] { core->store(tensor, mode, options, tensors.get(), WindowCore::Caller::Waits); },
-      [&] { return put_task(core, tensor, mode, options, tensors); });
-  WindowCore::order_streams(tensors.get());
+  WindowCore::in_order(tensors.get(), [&] {
+    core->tasks().run(
+        [&] { core->store(tensor, mode, options, tensors.get(), WindowCore::Caller::Waits); },
+        [&] { return put_task(core, tensor, mode, options, tensors); });
+  });
 }
 
 Work start_storing(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
@@ -161,9 +162,10 @@ void Window::accumulate(BufferView tensor, const WindowPutOptions& options) {
 void Window::get(const WindowGetOptions& options) {
   check_get(*core_, options);
   const auto tensors = core_->note_own("win_get", options.stream);
-  core_->tasks().run([&] { core_->fetch(options, tensors.get()); },
-                     [&] { return get_task(core_, options, tensors); });
-  WindowCore::order_streams(tensors.get());
+  WindowCore::in_order(tensors.get(), [&] {
+    core_->tasks().run([&] { core_->fetch(options, tensors.get()); },
+                       [&] { return get_task(core_, options, tensors); });
+  });
 }
 
 Work Window::put_nonblocking(BufferView tensor, const WindowPutOptions& options) {

@@ -61,8 +61,8 @@ void WindowCore::allocate(WindowFill fill) {
   }
   run("win_create", [&](WindowCall& call) {
     const auto tensors = note_own(call.name(), {});
-    on_values(call, tensor_.data, tensors.get(), initialize);
-    order_streams(tensors.get());
+    in_order(tensors.get(),
+             [&] { on_values(call, tensor_.data, tensors.get(), initialize); });
   });
 }
 

@@ -11,10 +11,12 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/cuda/rank_problems.hpp"
+#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
 #include "ops/device_tensors.hpp"
 #include "ops/window.hpp"
 #include "ops/window_memory.hpp"
@@ -68,6 +70,17 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   }
   /// Of a call that has ended: what comes later on the streams of its tensors comes after it.
   static void order_streams(DeviceTensors* tensors);
+  /// Runs `body` and orders the streams of the call's tensors, also where it fails.
+  template <typename Body>
+  static void in_order(DeviceTensors* tensors, Body&& body) {
+    try {
+      std::forward<Body>(body)();
+    } catch (...) {
+      const auto also = problem_of([tensors] { order_streams(tensors); });
+      throw;
+    }
+    order_streams(tensors);
+  }
   /// Starts `task`, a call on what was noted.
   [[nodiscard]] Work start(std::shared_ptr<DeviceTensors> tensors, std::function<void()> task);
   /// This rank's tensor, on the stream that a call names.

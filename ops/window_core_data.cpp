@@ -199,20 +199,21 @@ void WindowCore::update(const WindowUpdateOptions& options) {
     const BufferView& output = options.output ? *options.output : own;
     // Inside the mutex: what another thread has done to the tensor under it counts.
     const auto tensors = note("win_update", own, output, {.held = true});
-    on_values(call, output.data, tensors.get(), [&](std::byte* out, WindowValues* values) {
-      const bool is_copy = tensors && tensors->staged() != nullptr;
-      own_->combine(out, is_copy ? out : static_cast<const std::byte*>(own.data), self_weight,
-                    {terms.data(), terms.size()},
-                    options.reset == BufferReset::Zero ? WindowMemory::After::Zero
-                                                       : WindowMemory::After::Keep,
-                    counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off,
-                    [this, &site](shm::RobustLock& of_buffer) { take_in_time(of_buffer, site); },
-                    values);
-      if (publishes() && output.data == tensor_.data) {
-        publish_value(call, out, values);
-      }
+    in_order(tensors.get(), [&] {
+      on_values(call, output.data, tensors.get(), [&](std::byte* out, WindowValues* values) {
+        const bool is_copy = tensors && tensors->staged() != nullptr;
+        own_->combine(out, is_copy ? out : static_cast<const std::byte*>(own.data), self_weight,
+                      {terms.data(), terms.size()},
+                      options.reset == BufferReset::Zero ? WindowMemory::After::Zero
+                                                         : WindowMemory::After::Keep,
+                      counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off,
+                      [this, &site](shm::RobustLock& of_buffer) { take_in_time(of_buffer, site); },
+                      values);
+        if (publishes() && output.data == tensor_.data) {
+          publish_value(call, out, values);
+        }
+      });
     });
-    order_streams(tensors.get());
   });
 }
 
@@ -228,14 +229,15 @@ void WindowCore::fill(WindowFill fill, WindowStream stream) {
       return;
     }
     const auto tensors = note_own("win_fill", stream);
-    on_values(call, tensor_.data, tensors.get(),
-              [&](const std::byte* value, WindowValues* values) {
-                fill_with(value, values);
-                if (publishes()) {
-                  publish_value(call, value, values);
-                }
-              });
-    order_streams(tensors.get());
+    in_order(tensors.get(), [&] {
+      on_values(call, tensor_.data, tensors.get(),
+                [&](const std::byte* value, WindowValues* values) {
+                  fill_with(value, values);
+                  if (publishes()) {
+                    publish_value(call, value, values);
+                  }
+                });
+    });
   });
 }
 

@@ -36,7 +36,12 @@ class DeviceWindowWork final : public Pending {
         device_(device) {}
 
   void wait(WaitingStream stream) override {
-    task_.wait();
+    try {
+      task_.wait();
+    } catch (...) {
+      const auto also = problem_of([&] { tensors_->order_streams(stream); });
+      throw;
+    }
     tensors_->order_streams(stream);
   }
 
@@ -176,11 +181,12 @@ void WindowCore::publish(WindowStream stream) {
   }
   run(kCall, [&](WindowCall& call) {
     const auto tensors = note_own(kCall, stream);
-    on_values(call, tensor_.data, tensors.get(),
-              [&](const std::byte* value, WindowValues* values) {
-                publish_value(call, value, values);
-              });
-    order_streams(tensors.get());
+    in_order(tensors.get(), [&] {
+      on_values(call, tensor_.data, tensors.get(),
+                [&](const std::byte* value, WindowValues* values) {
+                  publish_value(call, value, values);
+                });
+    });
   });
 }
 

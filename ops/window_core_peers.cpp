@@ -122,7 +122,8 @@ void WindowCore::on_peers(WindowCall& call, DeviceTensors* tensors, std::byte* d
 
 bool WindowCore::may_share_device() const {
   const Settings& settings = context_->settings();
-  const bool is_wanted = !settings.ops_on_cpu && settings.transport != TransportChoice::Mpi &&
+  const bool is_wanted = !settings.ops_on_cpu && !settings.win_on_cpu &&
+                         !settings.win_ops_by_mpi && settings.transport != TransportChoice::Mpi &&
                          (settings.device_way == DeviceWayChoice::Auto ||
                           settings.device_way == DeviceWayChoice::Peer);
   return publishes() && is_wanted && context_->hosts().machine_count() == 1 &&

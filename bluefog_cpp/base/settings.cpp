@@ -273,17 +273,21 @@ constexpr std::array kRows{
     Row{{"BLUEFOG_NEIGHBOR_ALLREDUCE_BY_MPI", "flag", "", "0",
          "As BLUEFOG_OPS_ON_CPU, for `neighbor_allreduce`."},
         read_flag<&Settings::neighbor_allreduce_by_mpi>},
+    Row{{"BLUEFOG_WIN_ON_CPU", "flag", "", "0",
+         "Windows of tensors on a GPU keep their buffers on the host, even where they could lie on "
+         "GPUs. Equal on all ranks."},
+        read_flag<&Settings::win_on_cpu>},
+    Row{{"BLUEFOG_WIN_OPS_BY_MPI", "flag", "", "0", "As BLUEFOG_WIN_ON_CPU."},
+        read_flag<&Settings::win_ops_by_mpi>},
 };
 
-constexpr std::array<std::string_view, 8> kIgnored{
+constexpr std::array<std::string_view, 6> kIgnored{
     "BLUEFOG_CYCLE_TIME",
     "BLUEFOG_MAX_WIN_SENT_LENGTH",
     "BLUEFOG_NUM_FINALIZER_THREADS",
     "BLUEFOG_PAIR_GOSSIP_BY_MPI",
     "BLUEFOG_SLEEP_USEC_FOR_WIN_PASSIVE",
-    "BLUEFOG_WIN_ON_CPU",
     "BLUEFOG_WIN_ON_GPU",
-    "BLUEFOG_WIN_OPS_BY_MPI",
 };
 
 std::string unknown_text(const std::string& name) {

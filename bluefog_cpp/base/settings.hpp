@@ -67,6 +67,8 @@ struct Settings {
   bool hierarchical_neighbor_allreduce_by_mpi = false;
   bool neighbor_allgather_by_mpi = false;
   bool neighbor_allreduce_by_mpi = false;
+  bool win_on_cpu = false;
+  bool win_ops_by_mpi = false;
 
   /// What the user should be told about the variables that were read: those
   /// without meaning here, and unknown ones with the nearest known name. One

@@ -71,7 +71,9 @@ Lines common_settings(const Settings& settings) {
           fmt::format("BLUEFOG_HIERARCHICAL_NEIGHBOR_ALLREDUCE_BY_MPI {:d}",
                       settings.hierarchical_neighbor_allreduce_by_mpi),
           fmt::format("BLUEFOG_NEIGHBOR_ALLGATHER_BY_MPI {:d}", settings.neighbor_allgather_by_mpi),
-          fmt::format("BLUEFOG_NEIGHBOR_ALLREDUCE_BY_MPI {:d}", settings.neighbor_allreduce_by_mpi)};
+          fmt::format("BLUEFOG_NEIGHBOR_ALLREDUCE_BY_MPI {:d}", settings.neighbor_allreduce_by_mpi),
+          fmt::format("BLUEFOG_WIN_ON_CPU {:d}", settings.win_on_cpu),
+          fmt::format("BLUEFOG_WIN_OPS_BY_MPI {:d}", settings.win_ops_by_mpi)};
 }
 
 Lines split_lines(std::string_view text) {

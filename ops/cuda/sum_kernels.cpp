@@ -2,9 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/cuda/kernel_images.hpp"
 
 namespace bluefog::ops::cuda {
+namespace {
+
+std::vector<const char*> all_names() {
+  std::vector<const char*> names;
+  for (const Dtype dtype : {Dtype::Float16, Dtype::BFloat16, Dtype::Float32, Dtype::Float64}) {
+    names.push_back(sum_kernel_name(SumRule::Weighted, dtype));
+    names.push_back(sum_kernel_name(SumRule::Plain, dtype));
+  }
+  for (const Dtype dtype : {Dtype::Int8, Dtype::Int16, Dtype::Int32, Dtype::Int64}) {
+    names.push_back(sum_kernel_name(SumRule::Plain, dtype));
+  }
+  return names;
+}
+
+[[maybe_unused]] const bool kIsRegistered =
+    gpu::register_kernels({.image = sum_kernels_image(), .names = all_names()});
+
+}  // namespace
 
 const char* sum_kernel_name(SumRule rule, Dtype dtype) {
   const bool is_weighted = rule == SumRule::Weighted;

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -100,6 +102,43 @@ TEST(DeviceMemory, IsShortInALaterExchange) {
         }
         meet(rank.context);
       });
+}
+
+/// Over each link, and through the host.
+class DeviceMemoryOfCalls : public OverLinks {};
+INSTANTIATE_TEST_SUITE_P(Ways, DeviceMemoryOfCalls,
+                         ::testing::Values(Reach::Nccl, Reach::PeerProcesses, Reach::PeerThreads,
+                                           Reach::Host),
+                         link_name);
+
+TEST_P(DeviceMemoryOfCalls, IsBoundedWhateverTheirSizes) {
+  constexpr double kGrowth = 1.1;
+  constexpr int kCalls = 40;
+  constexpr int kMostBlocks = 24;  // of all kinds, on a rank
+  on_links({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
+    const auto blocks = [&rank] {
+      auto counts = rank.cuda.counts();
+      return counts["cuMemAlloc"] - counts["cuMemFree"] + counts["cuMemHostAlloc"] -
+             counts["cuMemFreeHost"];
+    };
+    const BufferView own = rank.upload(small_integers(Dtype::Float32, kLong, 0));
+    meet(rank.context);
+    const int before = blocks();
+    meet(rank.context);
+    for (const auto completion : {ops::Completion::AsItArrives, ops::Completion::OnWait}) {
+      BufferView part = own;
+      double count = static_cast<double>(kLong) / std::pow(kGrowth, kCalls);
+      for (int i = 0; i < kCalls; ++i, count *= kGrowth) {
+        part.count = static_cast<std::int64_t>(count);
+        ops::neighbor_allreduce_nonblocking(rank.context, part, ring(rank.context),
+                                            {.completion = completion})
+            .synchronize();
+      }
+    }
+    meet(rank.context);
+    EXPECT_LT(blocks() - before, rank.context.size() * kMostBlocks);
+    meet(rank.context);
+  });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 
 #include "bluefog_cpp/base/error.hpp"
 
@@ -9,6 +10,9 @@ namespace bluefog::gpu {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
+
+/// Blocks of as many sizes as calls have are kept up to this many times what is used at once.
+constexpr std::size_t kMostTimes = 4;
 
 /// In steps of at most an eighth, so that calls of nearly the same size share memory.
 std::size_t block_size_for(std::size_t bytes) {
@@ -37,20 +41,64 @@ MemoryBlock MemoryPool::take(std::size_t bytes) {
     return {};
   }
   const std::scoped_lock lock(mutex_);
+  if (const auto found = find_idle(bytes, 2 * std::max(bytes, kPageBytes)); found != idle_.end()) {
+    return take_idle(found);
+  }
+  const std::size_t size = block_size_for(bytes);
+  if (is_out_of_bounds(size)) {
+    if (const auto found = find_idle(bytes, SIZE_MAX); found != idle_.end()) {
+      return take_idle(found);
+    }
+    keep_in_bounds(size);
+  }
+  std::byte* const data = allocate(size);
+  allocated_ += size;
+  in_use_ += size;
+  most_in_use_ = std::max(most_in_use_, in_use_);
+  return {shared_from_this(), data, size};
+}
+
+MemoryPool::Place MemoryPool::find_idle(std::size_t bytes, std::size_t longest) {
   auto best = idle_.end();
   for (auto block = idle_.begin(); block != idle_.end(); ++block) {
-    const bool fits = block->bytes >= bytes && block->bytes <= 2 * std::max(bytes, kPageBytes);
+    const bool fits = block->bytes >= bytes && block->bytes <= longest;
     if (fits && (best == idle_.end() || block->bytes < best->bytes) && is_free(*block)) {
       best = block;
     }
   }
-  if (best != idle_.end()) {
-    const Idle found{.data = best->data, .bytes = best->bytes};
-    idle_.erase(best);
-    return {shared_from_this(), found.data, found.bytes};
+  return best;
+}
+
+MemoryBlock MemoryPool::take_idle(Place block) {
+  const Idle found{.data = block->data, .bytes = block->bytes};
+  idle_.erase(block);
+  in_use_ += found.bytes;
+  most_in_use_ = std::max(most_in_use_, in_use_);
+  return {shared_from_this(), found.data, found.bytes};
+}
+
+bool MemoryPool::is_out_of_bounds(std::size_t size) const {
+  return allocated_ + size > kMostTimes * std::max(most_in_use_, in_use_ + size);
+}
+
+void MemoryPool::keep_in_bounds(std::size_t size) {
+  for (auto block = idle_.begin(); block != idle_.end() && is_out_of_bounds(size);) {
+    if (is_free(*block)) {
+      free_block(*block);
+      block = idle_.erase(block);
+    } else {
+      ++block;
+    }
   }
-  const std::size_t size = block_size_for(bytes);
-  return {shared_from_this(), allocate(size), size};
+}
+
+void MemoryPool::free_block(const Idle& block) {
+  allocated_ -= block.bytes;
+  if (kind_ == MemoryKind::Host) {
+    cuda_->free_host(block.data);
+  } else {
+    cuda_->free(block.data);
+  }
 }
 
 std::byte* MemoryPool::allocate(std::size_t bytes) {
@@ -77,17 +125,14 @@ void MemoryPool::free_idle() {
   const auto unused = std::stable_partition(idle_.begin(), idle_.end(),
                                             [this](const Idle& block) { return !is_free(block); });
   for (auto block = unused; block != idle_.end(); ++block) {
-    if (kind_ == MemoryKind::Host) {
-      cuda_->free_host(block->data);
-    } else {
-      cuda_->free(block->data);
-    }
+    free_block(*block);
   }
   idle_.erase(unused, idle_.end());
 }
 
 void MemoryPool::give_back(Idle block) {
   const std::scoped_lock lock(mutex_);
+  in_use_ -= block.bytes;
   idle_.push_back(std::move(block));
 }
 

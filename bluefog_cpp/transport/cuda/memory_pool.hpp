@@ -56,7 +56,8 @@ class MemoryBlock {
   std::vector<std::shared_ptr<const Event>> uses_;
 };
 
-/// Memory of one kind for one device, used again. Thread-safe.
+/// Memory of one kind for one device, used again: as a rule at most four times as much as was once in
+/// use at the same time, whatever the sizes. Thread-safe.
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
   MemoryPool(std::shared_ptr<CudaApi> cuda, int device, MemoryKind kind)
@@ -76,7 +77,16 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     std::vector<std::shared_ptr<const Event>> uses{};
   };
 
+  using Place = std::vector<Idle>::iterator;
+
   void give_back(Idle block);
+  /// The shortest idle block of `bytes` to `longest` bytes; the list's end where there is none.
+  [[nodiscard]] Place find_idle(std::size_t bytes, std::size_t longest);
+  [[nodiscard]] MemoryBlock take_idle(Place block);
+  /// Makes room for `size` bytes more, as far as it is idle.
+  void keep_in_bounds(std::size_t size);
+  [[nodiscard]] bool is_out_of_bounds(std::size_t size) const;
+  void free_block(const Idle& block);
   [[nodiscard]] bool is_free(const Idle& block);
   [[nodiscard]] std::byte* allocate(std::size_t bytes);
   [[nodiscard]] std::byte* allocate_now(std::size_t bytes);
@@ -86,7 +96,11 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   int device_;
   MemoryKind kind_;
   std::mutex mutex_;
+  /// Given back last: last.
   std::vector<Idle> idle_;
+  std::size_t allocated_ = 0;
+  std::size_t in_use_ = 0;
+  std::size_t most_in_use_ = 0;
 };
 
 }  // namespace bluefog::gpu

@@ -177,6 +177,9 @@ bool StagedBuffers::is_over() {
 }
 
 void StagedBuffers::order_streams(WaitingStream waiting) {
+  if (!done_) {
+    return;  // CUDA has no event for its end
+  }
   const gpu::DeviceScope scope = staging_->enter();
   for (const gpu::StreamHandle stream : streams_) {
     staging_->cuda().wait(stream, done());

@@ -22,6 +22,16 @@ std::size_t rounded_up(std::size_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
 
+bool is_cuda_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CudaError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 DeviceCall::DeviceCall(std::shared_ptr<DeviceChannel> channel, int rank,
@@ -182,17 +192,27 @@ void DeviceCall::list_sends() {
 void DeviceCall::list_receives() {
   try {
     place_receives();
-  } catch (const CudaError& error) {
-    const CudaError refusal = of_this_call(error);
+  } catch (const CudaError&) {
+    const std::exception_ptr refusal = of_this_call(std::current_exception());
     if (!partners_.empty() && !channel_->link().offers() && !capture_) {
-      channel_->end(std::make_exception_ptr(refusal));
+      channel_->end(refusal);
     }
-    throw refusal;
+    std::rethrow_exception(refusal);
   }
 }
 
-CudaError DeviceCall::of_this_call(const CudaError& error) const {
-  return CudaError(error.code(), fmt::format("{}: {}", describe(), error.what()));
+std::exception_ptr DeviceCall::of_this_call(std::exception_ptr error) const {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CudaError& e) {
+    return std::make_exception_ptr(
+        CudaError(e.code(), fmt::format("{}: {}", describe(), e.what())));
+  } catch (const NcclError& e) {
+    return std::make_exception_ptr(
+        NcclError(e.code(), fmt::format("{}: {}", describe(), e.what())));
+  } catch (...) {
+    return error;
+  }
 }
 
 void DeviceCall::place_receives() {
@@ -237,8 +257,8 @@ void DeviceCall::offer() {
   has_offer_ = true;
   try {
     channel_->link().offer(call_index(), {sends_.data(), sends_.size()});
-  } catch (const CudaError& error) {
-    throw of_this_call(error);
+  } catch (const CudaError&) {
+    std::rethrow_exception(of_this_call(std::current_exception()));
   }
   for (const DeviceSend& send : sends_) {
     Terms& own = neighbor_of(send.reader).own;
@@ -311,20 +331,31 @@ void DeviceCall::check_terms(const Neighbor& neighbor) const {
   }
 }
 
+// Others may have launched their part when this rank fails, and part of its own may be on the stream.
 void DeviceCall::launch() {
   try {
     enqueue();
-  } catch (const CudaError&) {
+    watch();
+  } catch (...) {
+    const std::exception_ptr why = of_this_call(std::current_exception());
     if (!capture_) {
-      channel_->end(std::current_exception());
+      watch_what_there_is();
     }
-    throw;
-  } catch (const TransportError&) {
-    channel_->end(std::current_exception());  // others may have launched their part
-    throw;
+    if (!capture_ || !is_cuda_error(why)) {
+      channel_->end(why);
+    }
+    std::rethrow_exception(why);
   }
-  watch();
   has_offer_ = false;
+}
+
+void DeviceCall::watch_what_there_is() noexcept {
+  try {
+    watch();
+  } catch (const std::exception&) {  // NOLINT: the first error is on its way
+    channel_->lose(shared_from_this());
+    kept_.lose();
+  }
 }
 
 void DeviceCall::watch() {
@@ -405,9 +436,14 @@ void DeviceCall::describe_rest(ExchangeSpec& spec) const {
 void DeviceCall::combine() {
   const gpu::DeviceScope scope = channel_->enter();
   throw_if_ended();
-  wait_for(ready_at_wait_);
-  operation_->receive(0, exchange_.bytes, {pieces_.data(), pieces_.size()});
-  watch();
+  try {
+    wait_for(ready_at_wait_);
+    operation_->receive(0, exchange_.bytes, {pieces_.data(), pieces_.size()});
+    watch();
+  } catch (const CudaError&) {
+    watch_what_there_is();
+    std::rethrow_exception(of_this_call(std::current_exception()));
+  }
   kept_.note_use(done_);
   kept_ = {};  // the next call may have it when the device is done
 }

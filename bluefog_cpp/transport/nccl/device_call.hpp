@@ -123,8 +123,8 @@ class DeviceCall final : public Operation,
   /// than its first ends the channel.
   void list_receives();
   void place_receives();
-  /// As CUDA said it, of this call.
-  [[nodiscard]] CudaError of_this_call(const CudaError& error) const;
+  /// What CUDA or NCCL said, of this call.
+  [[nodiscard]] std::exception_ptr of_this_call(std::exception_ptr error) const;
   void offer();
   /// Of the words to neighbours, which say where payloads are offered: the offer itself.
   [[nodiscard]] std::size_t bytes_here() override;
@@ -145,6 +145,8 @@ class DeviceCall final : public Operation,
   void wait_for(const ReadyEvents& ready);
   /// What was launched is watched until it is done.
   void watch();
+  /// As `watch`, on the way of an error. What cannot be watched is kept for good.
+  void watch_what_there_is() noexcept;
   Neighbor& neighbor_of(int rank);
 
   std::shared_ptr<DeviceChannel> channel_;

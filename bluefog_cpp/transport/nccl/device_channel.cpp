@@ -37,16 +37,25 @@ std::shared_ptr<DeviceChannel> DeviceChannel::connect(Bootstrap& bootstrap,
                                                       const MachineLayout& hosts) {
   const Deadline deadline = Deadline::after(settings.timeout);
   std::shared_ptr<DeviceChannel> channel;
+  const std::string call = fmt::format("rank {}, use_device", bootstrap.rank());
   const auto problem = problem_of([&] {
-    const gpu::Libraries loaded =
-        libraries != nullptr ? *libraries : gpu::Libraries{.cuda = gpu::load_cuda()};
-    const int count = loaded.cuda->device_count();
-    if (device < 0 || device >= count) {
-      throw InvalidArgument(
-          fmt::format("rank {}, use_device: expected a device in 0 … {}, found {}",
-                      bootstrap.rank(), count - 1, device));
+    try {
+      const gpu::Libraries loaded =
+          libraries != nullptr ? *libraries : gpu::Libraries{.cuda = gpu::load_cuda()};
+      const int count = loaded.cuda->device_count();
+      if (device < 0 || device >= count) {
+        throw InvalidArgument(
+            count == 0 ? fmt::format("{}: found no CUDA device", call)
+                       : fmt::format("{}: expected a device in 0 … {}, found {}", call, count - 1,
+                                     device));
+      }
+      channel.reset(new DeviceChannel(loaded, device, bootstrap, log, settings));
+    } catch (const CudaError& error) {
+      throw CudaError(error.code(),
+                      fmt::format("{}, CUDA device {}: {}", call, device, error.what()));
+    } catch (const UnsupportedError& error) {
+      throw UnsupportedError(fmt::format("{}: {}", call, error.what()));
     }
-    channel.reset(new DeviceChannel(loaded, device, bootstrap, log, settings));
   });
   agree_on_problem(bootstrap, "use_device", problem, deadline);
   channel->find_link(bootstrap, libraries == nullptr, hosts, deadline);
@@ -317,7 +326,7 @@ void DeviceChannel::close() noexcept {
     }
     wait_for_watched(1s);  // an aborted link's work ends soon
     const gpu::StreamHandle stream = std::exchange(stream_, nullptr);
-    if (watched_.empty()) {  // else the device may still use it: better lost than used again
+    if (watched_.empty() && lost_.empty()) {  // else it may be in use: better lost than used again
       scratch_.free();
       cuda().free_stream(stream);
     }

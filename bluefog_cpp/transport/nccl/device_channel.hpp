@@ -132,6 +132,8 @@ class DeviceChannel final : public Attendant {
 
   /// Watches the call until its `done` has happened.
   void watch(LaunchedCall call);
+  /// The device uses `used` for nobody knows how long.
+  void lose(std::shared_ptr<const void> used) { lost_.push_back(std::move(used)); }
 
   /// Ends the channel: its link is aborted.
   void end(std::exception_ptr why) { end(why, message_of(why)); }
@@ -158,9 +160,13 @@ class DeviceChannel final : public Attendant {
 
   DeviceChannel(gpu::Libraries libraries, int device, const Bootstrap& bootstrap, const Logger& log,
                 const Settings& settings);
+  /// Which kinds of calls settings send through the host, for the log: ", but allreduce …".
+  [[nodiscard]] std::string forced_text() const;
   /// Collective. Makes the link, where one serves; rank 0 logs which, and why.
   void find_link(Bootstrap& bootstrap, bool loads_nccl, const MachineLayout& hosts,
                  Deadline deadline);
+  /// Collective. @return why the kernels that calls need cannot be used; empty where they can.
+  [[nodiscard]] std::string load_kernels(Bootstrap& bootstrap, Deadline deadline);
   /// Collective. @return why NCCL is not used; empty where it is.
   [[nodiscard]] std::string join_by_nccl(Bootstrap& bootstrap, bool loads_nccl, Deadline deadline);
   /// Collective. @return as `join_by_nccl`, of copies between devices.
@@ -198,6 +204,7 @@ class DeviceChannel final : public Attendant {
   std::future<void> link_end_;
   std::map<const char*, gpu::FunctionHandle> kernels_;
   std::deque<LaunchedCall> watched_;
+  std::vector<std::shared_ptr<const void>> lost_;
   /// Other ranks have not been told of these yet.
   std::vector<EndedCall> ended_calls_;
   Clock::time_point last_look_{};

@@ -1,13 +1,17 @@
 // Which link a channel has: NCCL's, that of ranks on one host, or none.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/base/message_of.hpp"
+#include "bluefog_cpp/transport/cuda/kernel_images.hpp"
 #include "bluefog_cpp/transport/cuda/rank_problems.hpp"
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "bluefog_cpp/transport/nccl/nccl_link.hpp"
@@ -30,13 +34,20 @@ void DeviceChannel::find_link(Bootstrap& bootstrap, bool loads_nccl, const Machi
   const auto note = [&why](const std::string& obstacle) {
     why += (why.empty() ? "" : "; ") + obstacle;
   };
-  if (tries_nccl) {
+  bool has_kernels = true;
+  if (choice != DeviceWayChoice::Host) {
+    if (const std::string obstacle = load_kernels(bootstrap, deadline); !obstacle.empty()) {
+      has_kernels = false;
+      note("its kernels cannot be used: " + obstacle);
+    }
+  }
+  if (tries_nccl && has_kernels) {
     if (const std::string obstacle = join_by_nccl(bootstrap, loads_nccl, deadline);
         !obstacle.empty()) {
       note("not by NCCL: " + obstacle);
     }
   }
-  if (tries_peers && !link_) {
+  if (tries_peers && has_kernels && !link_) {
     if (const std::string obstacle = join_peers(bootstrap, hosts, deadline); !obstacle.empty()) {
       note("not from device to device: " + obstacle);
     }
@@ -50,7 +61,36 @@ void DeviceChannel::find_link(Bootstrap& bootstrap, bool loads_nccl, const Machi
   const bool in_vain =
       (tries_nccl && (!link_ || link_->way() != DeviceWay::Nccl)) || (tries_peers && !link_);
   log_.log(in_vain ? LogLevel::Warning : LogLevel::Info,
-           fmt::format("calls on CUDA devices go {}{}{}", way, why.empty() ? "" : ": ", why));
+           fmt::format("calls on CUDA devices go {}{}{}{}", way, forced_text(),
+                       why.empty() ? "" : ": ", why));
+}
+
+std::string DeviceChannel::forced_text() const {
+  std::vector<std::string_view> kinds;
+  for (const OpKind kind :
+       {OpKind::Allgather, OpKind::Allreduce, OpKind::Broadcast,
+        OpKind::HierarchicalNeighborAllreduce, OpKind::NeighborAllgather, OpKind::NeighborAllreduce}) {
+    if (link_ && way_of(kind) == DeviceWay::Host) {
+      kinds.push_back(name_of(kind));
+    }
+  }
+  return kinds.empty() ? std::string()
+                       : fmt::format(", {} through the host's memory (BLUEFOG_*_BY_MPI)",
+                                     fmt::join(kinds, ", "));
+}
+
+std::string DeviceChannel::load_kernels(Bootstrap& bootstrap, Deadline deadline) {
+  const auto problem = first_problem(bootstrap, problem_of([this] {
+                                       const gpu::DeviceScope scope = enter();
+                                       for (const gpu::KernelImage& image :
+                                            gpu::registered_kernels()) {
+                                         for (const char* const name : image.names) {
+                                           (void)kernel(image.image, name);
+                                         }
+                                       }
+                                     }),
+                                     deadline);
+  return problem.rank < 0 ? std::string() : problem.describe();
 }
 
 std::string DeviceChannel::join_by_nccl(Bootstrap& bootstrap, bool loads_nccl, Deadline deadline) {

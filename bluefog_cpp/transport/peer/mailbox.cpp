@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -14,6 +15,11 @@ constexpr std::size_t kSlotStep = std::size_t{2} << 20;
 
 std::size_t slot_size_for(std::size_t bytes) {
   return (bytes + kSlotStep - 1) / kSlotStep * kSlotStep;
+}
+
+/// Slots last: where payloads become longer and longer, each is longer than the one before by half.
+std::size_t grown(std::size_t bytes, std::size_t longest) {
+  return bytes > longest ? std::max(bytes, longest + longest / 2) : bytes;
 }
 
 }  // namespace
@@ -41,6 +47,10 @@ std::size_t Mailbox::take(std::size_t bytes, const std::function<bool(const Slot
 
 std::size_t Mailbox::make(std::size_t bytes) {
   const std::size_t number = slots_.size();
+  std::size_t longest = 0;
+  for (const Slot& slot : slots_) {
+    longest = std::max(longest, slot.bytes);
+  }
   if (number == PeerBoard::kMostSlots) {
     throw TransportError(
         fmt::format("expected at most {} payloads that other ranks have not fetched yet", number));
@@ -49,7 +59,7 @@ std::size_t Mailbox::make(std::size_t bytes) {
   Slot& slot = slots_.emplace_back();
   SharedSlot& shown = board_.slots[number];
   try {
-    slot.bytes = slot_size_for(bytes);
+    slot.bytes = slot_size_for(grown(bytes, longest));
     slot.memory = static_cast<std::byte*>(cuda_.allocate(slot.bytes));
     slot.filled = cuda_.make_shared_event();
     shown.memory.here = slot.memory;

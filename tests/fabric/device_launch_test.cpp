@@ -1,0 +1,126 @@
+// What a device does not launch: kernels that do not load, launches that fail, memory that a kernel
+// cannot read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/cuda/rank_problems.hpp"
+#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "tests/fabric/device_bodies.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/gpu/device_ranks.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Plan = std::shared_ptr<const NeighborPlan>;
+
+/// CUDA_ERROR_NO_BINARY_FOR_GPU.
+constexpr int kNoBinary = 209;
+
+Plan ring(const Context& context) {
+  return std::make_shared<const NeighborPlan>(
+      topology::ring(context.size()).plan_for(context.rank()));
+}
+
+class DeviceKernels : public ::testing::Test {
+ protected:
+  std::shared_ptr<CudaStandIn> cuda_ = std::make_shared<CudaStandIn>(2);
+  gpu::Libraries libraries_{.cuda = cuda_, .nccl = std::make_shared<NcclStandIn>(cuda_)};
+  Ranks two_{.at_least = 2, .at_most = 2, .layouts = {Layout::OneHost}};
+};
+
+/// A device of a generation that the build left out, on one rank: all calls go through the host.
+TEST_F(DeviceKernels, ThatDoNotLoad) {
+  cuda_->fail_next("cuModuleGetFunction", 1, kNoBinary);
+  two_.settings = [](Settings& settings, int) { settings.log_level = LogLevel::Error; };
+  on_ranks(two_, [&](Context& context) {
+    context.use_device(context.rank(), &libraries_);
+    EXPECT_EQ(context.device()->way_of(OpKind::NeighborAllreduce), DeviceWay::Host);
+    DeviceRank rank(context, cuda_, std::static_pointer_cast<NcclStandIn>(libraries_.nccl));
+    const Values input = thirds(Dtype::Float32, 100, context.rank());
+    Values expected = input;
+    const BufferView own = rank.upload(input);
+    ops::neighbor_allreduce(context, own, ring(context));
+    ops::neighbor_allreduce(context, expected.view(), ring(context));
+    EXPECT_EQ(rank.download(own), expected);
+  });
+}
+
+TEST_F(DeviceKernels, ErrorsOfUseDeviceSayWhereTheyAre) {
+  cuda_->fail_next("cuStreamCreate", 1, 700);
+  on_ranks(two_, [&](Context& context) {
+    if (context.rank() == 1) {
+      EXPECT_THAT(error_of<CudaError>([&] { context.use_device(1, &libraries_); }),
+                  HasSubstr("rank 1, use_device, CUDA device 1: cuStreamCreate"));
+    } else {
+      EXPECT_THAT(error_of<PeerFailure>([&] { context.use_device(0, &libraries_); }),
+                  HasSubstr("rank 1 could not: rank 1, use_device, CUDA device 1"));
+    }
+  });
+}
+
+class DeviceLaunch : public OverLinks {};
+BF_OVER_LINKS(DeviceLaunch);
+
+/// The transfer before the kernel is under way: the stand-in says so where what it uses is freed.
+TEST_P(DeviceLaunch, OfAKernelThatFailsKeepsWhatTheTransferUses) {
+  constexpr int kTimes = 10;
+  for (int i = 0; i < 2 * kTimes; ++i) {
+    const auto completion = i % 2 == 0 ? ops::Completion::AsItArrives : ops::Completion::OnWait;
+    on_links({.at_least = 2, .at_most = 2, .expect_usable = false}, [&](DeviceRank& rank) {
+      BufferView own = rank.upload(thirds(Dtype::Float32, 50'000, rank.context.rank()));
+      rank.cuda.synchronize(rank.stream);
+      own.owner = std::shared_ptr<void>(own.data, [&rank](void* data) {
+        const gpu::DeviceScope scope(rank.cuda, rank.context.rank());
+        rank.cuda.free(data);
+      });
+      if (rank.context.rank() == 1) {
+        rank.shut(rank.stream);  // its device comes later
+      }
+      meet(rank.context);
+      const auto call = [&] {
+        ops::neighbor_allreduce_nonblocking(rank.context, std::exchange(own, {}),
+                                            ring(rank.context), {.completion = completion})
+            .wait();
+      };
+      if (rank.context.rank() == 0) {
+        rank.cuda.fail_next("cuLaunchKernel", 0, kNoBinary);
+        EXPECT_THAT(error_of<CudaError>(call),
+                    AllOf(HasSubstr("rank 0, call "), HasSubstr("neighbor_allreduce(float32[50000]"),
+                          HasSubstr("cuLaunchKernel")));
+        rank.context.close();
+      } else {
+        (void)problem_of(call);
+        rank.open();
+        rank.context.close();
+      }
+    });
+  }
+}
+
+class DeviceAlignment : public OverLinks {};
+BF_OVER_LINKS(DeviceAlignment);
+
+TEST_P(DeviceAlignment, OfElementsIsAsked) {
+  on_links({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
+    const BufferView own = rank.upload(thirds(Dtype::Float32, 8, 0), rank.stream, 2);
+    EXPECT_THAT(error_of<InvalidArgument>(
+                    [&] { ops::neighbor_allreduce(rank.context, own, ring(rank.context)); }),
+                AllOf(HasSubstr("neighbor_allreduce: expected memory for float32 on CUDA device"),
+                      HasSubstr("at a multiple of 4 bytes, found it 2 bytes behind one")));
+    meet(rank.context);
+    expect_device_usable(rank);
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
