@@ -4,6 +4,7 @@
 # none (docs/decisions/0011-gpu-libraries-are-loaded.md). Sets BLUEFOG_HAVE_CUDA,
 # BLUEFOG_CUDA_STATUS, BLUEFOG_CUDA_INCLUDE_DIRS, BLUEFOG_NCCL_LIBRARY (beside nccl.h, or empty),
 # for tests BLUEFOG_CUDA_STUB and for bluefog_add_kernels BLUEFOG_NVCC and BLUEFOG_NVCC_OPTIONS.
+include(BluefogCudaArchitectures)
 
 # The folder of nccl.h: NCCL_ROOT, the one that torch's package brings, or the system's.
 function(bluefog_find_nccl out)
@@ -30,59 +31,77 @@ function(bluefog_find_nccl out)
   set(${out} "${BLUEFOG_NCCL_INCLUDE_DIR}" PARENT_SCOPE)
 endfunction()
 
-# Numbers as in nvcc's names (90;100): TORCH_CUDA_ARCH_LIST, else those of the torch in use, else one of each
-# generation.
-function(bluefog_cuda_architectures out)
-  set(wanted "${TORCH_CUDA_ARCH_LIST}")
-  if(NOT wanted)
-    set(wanted "$ENV{TORCH_CUDA_ARCH_LIST}")
+# What TORCH_CUDA_ARCH_LIST asks for. Words that nobody knows end configure, with a toolkit or without.
+function(bluefog_wanted_architectures out)
+  set(words "${TORCH_CUDA_ARCH_LIST}")
+  if(NOT words)
+    set(words "$ENV{TORCH_CUDA_ARCH_LIST}")
   endif()
-  if(NOT wanted AND BLUEFOG_HAVE_TORCH AND EXISTS "${BLUEFOG_VENV}/bin/python"
+  bluefog_read_architectures(wanted problem "${words}")
+  if(problem)
+    message(FATAL_ERROR "${problem}")
+  endif()
+  set(${out} "${wanted}" PARENT_SCOPE)
+endfunction()
+
+# Those that the torch in use has kernels for; empty where it has none.
+function(bluefog_torch_architectures out)
+  if(BLUEFOG_HAVE_TORCH AND EXISTS "${BLUEFOG_VENV}/bin/python"
      AND NOT DEFINED CACHE{BLUEFOG_TORCH_CUDA_ARCHITECTURES})
     execute_process(
       COMMAND "${BLUEFOG_VENV}/bin/python" -c "import torch; print(torch._C._cuda_getArchFlags())"
       OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-    string(REGEX MATCHALL "sm_[0-9]+[af]?" flags "${flags}")
+    string(REGEX MATCHALL "sm_[0-9]+" flags "${flags}")
     string(REPLACE "sm_" "" flags "${flags}")
     set(BLUEFOG_TORCH_CUDA_ARCHITECTURES "${flags}" CACHE INTERNAL "Architectures of torch's kernels")
   endif()
-  if(NOT wanted)
-    set(wanted "${BLUEFOG_TORCH_CUDA_ARCHITECTURES}")
-  endif()
-  # torch's spelling: "8.0;9.0+PTX", also with blanks.
-  string(REGEX MATCHALL "[0-9]+\\.?[0-9]*[af]?" found "${wanted}")
-  string(REPLACE "." "" found "${found}")
-  set(${out} "${found}" PARENT_SCOPE)
+  set(${out} "${BLUEFOG_TORCH_CUDA_ARCHITECTURES}" PARENT_SCOPE)
 endfunction()
 
-# nvcc's options for them: code for each, and what a driver makes code for later ones of.
-function(bluefog_cuda_code_options out architectures)
-  if(NOT architectures)
-    set(${out} -arch=all-major PARENT_SCOPE)
-    return()
+# bluefog_choose_architectures(CHOSEN LEFT_OUT PROBLEM WANTED): those of them that this nvcc and the
+# kernels can do.
+function(bluefog_choose_architectures chosen_out left_out_out problem_out wanted)
+  execute_process(COMMAND "${CUDAToolkit_NVCC_EXECUTABLE}" --list-gpu-arch
+                  OUTPUT_VARIABLE known ERROR_QUIET)
+  string(REGEX MATCHALL "compute_[0-9]+" known "${known}")
+  string(REPLACE "compute_" "" known "${known}")
+  list(REMOVE_DUPLICATES known)
+  list(SORT known COMPARE NATURAL)
+  bluefog_select_architectures(chosen left_out "${wanted}" "${known}")
+  set(problem "")
+  if(NOT known)
+    set(problem "nvcc --list-gpu-arch names no GPU (${CUDAToolkit_NVCC_EXECUTABLE})")
+  elseif(NOT chosen)
+    string(REPLACE ";" " sm_" names "sm_${known}")
+    set(problem "of the GPUs wanted (TORCH_CUDA_ARCH_LIST, else torch's) none is left: \
+${left_out}. Toolkit ${CUDAToolkit_VERSION} knows ${names}")
   endif()
-  set(options "")
-  foreach(number ${architectures})
-    list(APPEND options -gencode=arch=compute_${number},code=sm_${number})
-  endforeach()
-  list(GET architectures -1 last)
-  list(APPEND options -gencode=arch=compute_${last},code=compute_${last})
-  set(${out} ${options} PARENT_SCOPE)
+  set(${chosen_out} "${chosen}" PARENT_SCOPE)
+  set(${left_out_out} "${left_out}" PARENT_SCOPE)
+  set(${problem_out} "${problem}" PARENT_SCOPE)
 endfunction()
 
-# Whether nvcc compiles for these architectures with this host compiler: found out once.
-function(bluefog_check_nvcc out)
-  string(JOIN " " key "${CUDAToolkit_NVCC_EXECUTABLE}" ${BLUEFOG_NVCC_OPTIONS})
+# Whether nvcc compiles the kernels with this host compiler, for the lowest and the highest of these
+# architectures: found out once, in a few seconds.
+function(bluefog_check_nvcc out architectures)
+  list(GET architectures 0 -1 ends)
+  list(REMOVE_DUPLICATES ends)
+  bluefog_cuda_code_options(options "${ends}")
+  set(command "${CUDAToolkit_NVCC_EXECUTABLE}" ${BLUEFOG_NVCC_BASE_OPTIONS} ${options})
+  string(JOIN " " key ${command})
   if(NOT BLUEFOG_NVCC_CHECKED STREQUAL key)
     set(folder "${PROJECT_BINARY_DIR}/nvcc_check")
-    file(WRITE "${folder}/check.cu" "extern \"C\" __global__ void check(int* x) { *x = 1; }\n")
+    file(MAKE_DIRECTORY "${folder}")
     execute_process(
-      COMMAND "${CUDAToolkit_NVCC_EXECUTABLE}" ${BLUEFOG_NVCC_OPTIONS} -fatbin -o check.fatbin
-              check.cu
+      COMMAND ${command} -I "${PROJECT_SOURCE_DIR}" -fatbin -o check.fatbin
+              "${PROJECT_SOURCE_DIR}/ops/cuda/sum_kernels.cu"
       WORKING_DIRECTORY "${folder}" RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
     if(NOT code EQUAL 0)
-      string(REGEX REPLACE "\n.*" "" text "${text}")
-      set(${out} "nvcc fails: ${text}" PARENT_SCOPE)
+      string(REGEX MATCH "[^\n]*([Ee]rror|fatal)[^\n]*" line "${text}")
+      if(NOT line)
+        string(REGEX REPLACE "\n.*" "" line "${text}")
+      endif()
+      set(${out} "nvcc fails: ${line}" PARENT_SCOPE)
       return()
     endif()
     set(BLUEFOG_NVCC_CHECKED "${key}" CACHE INTERNAL "nvcc and options that were seen to work")
@@ -92,6 +111,7 @@ endfunction()
 
 # Why there is no CUDA part; empty where there is one.
 function(bluefog_find_cuda out)
+  bluefog_wanted_architectures(wanted)
   find_package(CUDAToolkit QUIET)
   if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
     set(${out} "no toolkit found" PARENT_SCOPE)
@@ -102,22 +122,28 @@ function(bluefog_find_cuda out)
     set(${out} "toolkit ${CUDAToolkit_VERSION} found, but no nccl.h (NCCL_ROOT)" PARENT_SCOPE)
     return()
   endif()
-  bluefog_cuda_architectures(architectures)
-  bluefog_cuda_code_options(code "${architectures}")
+  if(NOT wanted)
+    bluefog_torch_architectures(wanted)
+  endif()
+  bluefog_choose_architectures(architectures left_out problem "${wanted}")
+  if(problem)
+    set(${out} "${problem}" PARENT_SCOPE)
+    return()
+  endif()
   # Products and sums round separately, as on the CPU.
-  set(BLUEFOG_NVCC_OPTIONS -std=c++17 -O3 -fmad=false -ccbin "${CMAKE_CXX_COMPILER}" ${code})
-  bluefog_check_nvcc(problem)
+  set(BLUEFOG_NVCC_BASE_OPTIONS -std=c++17 -O3 -fmad=false -ccbin "${CMAKE_CXX_COMPILER}")
+  bluefog_check_nvcc(problem "${architectures}")
   set(${out} "${problem}" PARENT_SCOPE)
   file(STRINGS "${nccl}/nccl.h" version REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")
   string(REGEX MATCHALL "[0-9]+" version "${version}")
   string(JOIN "." version ${version})
-  if(architectures)
-    string(REPLACE ";" " sm_" names "sm_${architectures}")
-  else()
-    set(names "all major architectures")
+  string(REPLACE ";" " sm_" names "sm_${architectures}")
+  if(left_out)
+    string(APPEND names ", without ${left_out}")
   endif()
   set(BLUEFOG_CUDA_STATUS "toolkit ${CUDAToolkit_VERSION}, NCCL ${version}, ${names}" PARENT_SCOPE)
-  set(BLUEFOG_NVCC_OPTIONS ${BLUEFOG_NVCC_OPTIONS} PARENT_SCOPE)
+  bluefog_cuda_code_options(code "${architectures}")
+  set(BLUEFOG_NVCC_OPTIONS ${BLUEFOG_NVCC_BASE_OPTIONS} ${code} PARENT_SCOPE)
   set(BLUEFOG_CUDA_INCLUDE_DIRS "${CUDAToolkit_INCLUDE_DIRS}" "${nccl}" PARENT_SCOPE)
   file(GLOB library "${nccl}/../lib/libnccl.so.2")
   set(BLUEFOG_NCCL_LIBRARY "${library}" PARENT_SCOPE)
@@ -137,8 +163,8 @@ if(NOT BLUEFOG_WITH_CUDA STREQUAL "OFF")
   elseif(BLUEFOG_WITH_CUDA STREQUAL "ON")
     message(FATAL_ERROR "CUDA is wanted (BLUEFOG_WITH_CUDA=ON), and cannot be used: ${problem}. "
                         "Install the CUDA toolkit and NCCL's headers (torch's package brings them), "
-                        "name them with CUDAToolkit_ROOT and NCCL_ROOT, or set "
-                        "BLUEFOG_WITH_CUDA=AUTO or OFF.")
+                        "name them with CUDAToolkit_ROOT and NCCL_ROOT, and GPUs with "
+                        "TORCH_CUDA_ARCH_LIST, or set BLUEFOG_WITH_CUDA=AUTO or OFF.")
   else()
     set(BLUEFOG_CUDA_STATUS "${problem}")
   endif()
