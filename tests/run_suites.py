@@ -7,6 +7,9 @@ counts by its cases (see run_ranks.py). A build that fails, a suite that ran no
 test and a failed test each count as a failure. Failures are listed, and every
 skipped test with its reason. The last line is `N passed, N failed, N skipped`.
 
+Where there is an nvcc, the kernels for GPUs must build (BLUEFOG_WITH_CUDA=ON), unless CMAKE_ARGS says
+otherwise.
+
 Tests wait for much of their time: meanwhile the presets after them are built, at the lowest priority.
 """
 
@@ -30,6 +33,8 @@ SANITIZED_RUNGS = ("unit", "fabric")
 JOBS_THAT_WAIT = 2
 # Folders of tests/ that the rungs share; they register no tests of their own.
 SHARED_FOLDERS = {"bodies", "support"}
+# Where CMake looks for nvcc besides PATH.
+USUAL_NVCC = "/usr/local/cuda/bin/nvcc"
 
 Result = collections.namedtuple("Result", "preset name state text")
 
@@ -56,6 +61,9 @@ def configure_arguments(preset):
     torch_root = os.environ.get("BLUEFOG_TORCH_ROOT")
     if torch_root and preset not in SANITIZED:
         arguments.append(f"-DBLUEFOG_TORCH_ROOT={torch_root}")
+    if preset not in SANITIZED:
+        has_nvcc = shutil.which("nvcc") or shutil.which(USUAL_NVCC)
+        arguments.append(f"-DBLUEFOG_WITH_CUDA={'ON' if has_nvcc else 'AUTO'}")
     return arguments + shlex.split(os.environ.get("CMAKE_ARGS", ""))
 
 

@@ -1,12 +1,14 @@
 """The counting behind `make test`: what passed, failed, was skipped, or is missing."""
 
 import json
+import os
 import pathlib
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import unittest.mock as mock
 import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -70,6 +72,30 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual({r.name for r in found}, rungs)
         of_all = [run_suites.Result("release", f"{rung}.a", "passed", "") for rung in rungs]
         self.assertEqual(list(run_suites.missing_suites("release", of_all)), [])
+
+
+class ConfigureTest(unittest.TestCase):
+    def with_cuda(self, preset, nvcc, arguments=""):
+        with tempfile.TemporaryDirectory() as name:
+            program = pathlib.Path(name, "nvcc")
+            program.touch(mode=0o755)
+            elsewhere = str(pathlib.Path(name, "none"))
+            environment = {"PATH": name if nvcc == "path" else elsewhere, "CMAKE_ARGS": arguments}
+            usual = str(program) if nvcc == "usual" else elsewhere
+            with mock.patch.dict(os.environ, environment), \
+                    mock.patch.object(run_suites, "USUAL_NVCC", usual):
+                found = run_suites.configure_arguments(preset)
+        return [argument for argument in found if argument.startswith("-DBLUEFOG_WITH_CUDA")]
+
+    def test_kernels_must_build_where_there_is_an_nvcc(self):
+        self.assertEqual(self.with_cuda("release", "path"), ["-DBLUEFOG_WITH_CUDA=ON"])
+        self.assertEqual(self.with_cuda("debug", "usual"), ["-DBLUEFOG_WITH_CUDA=ON"])
+        self.assertEqual(self.with_cuda("release", ""), ["-DBLUEFOG_WITH_CUDA=AUTO"])
+        self.assertEqual(self.with_cuda("tsan", "path"), [])
+
+    def test_the_users_wish_comes_last(self):
+        found = self.with_cuda("release", "path", "-DBLUEFOG_WITH_CUDA=OFF")
+        self.assertEqual(found[-1], "-DBLUEFOG_WITH_CUDA=OFF")
 
 
 class BuildsAheadTest(unittest.TestCase):
