@@ -122,10 +122,11 @@ class WindowLock {
 /// Ranks of one host write each other's buffers directly. Between hosts the owner's server thread
 /// does it, within about `BLUEFOG_POLL_PERIOD`; a call returns when the owner has the value.
 ///
-/// A window of a tensor on a device keeps buffers, mutexes and weights on the host as others do, and
-/// works on copies of the tensor there. A call comes after what is on the tensor's stream when it is
-/// made, waits for the copy to the host, and returns when its result is on its way to the device:
-/// what comes later on that stream waits for it. `get` of other ranks finds the value that the tensor
+/// A window of a tensor on a device keeps mutexes and weights on the host as others do. Its buffers are
+/// in device memory where all ranks are on one host and reach each other's; a call then returns when
+/// the device has done it. Else they are on the host, and calls work on copies of the tensor there and
+/// return when their results are on their way to the device (docs/gpu.md, Windows). A call comes after
+/// what is on the tensor's stream when it is made, and what comes later on that stream after it. `get` of other ranks finds the value that the tensor
 /// had in the last call that this rank made with it: create, put, accumulate, get, update, fill with
 /// the own value, or publish. One rank's tensor may be on the CPU and another's on a device.
 ///

@@ -80,8 +80,9 @@ class Context : public std::enable_shared_from_this<Context> {
   /// take it over.
   /// @param libraries what to call CUDA and NCCL through; null: this machine's, loaded now.
   /// @throws StateError after `close` or a second time. @throws UnsupportedError where this build or
-  /// machine has no CUDA or NCCL, InvalidArgument for a device that is not there, CudaError,
-  /// NcclError; on the other ranks PeerFailure. The context stays usable without a device.
+  /// machine has no CUDA, InvalidArgument for a device that is not there, CudaError; on the other
+  /// ranks PeerFailure. The context stays usable without a device. Where NCCL is missing or refuses, or
+  /// the device cannot run the kernels, calls go another way, which rank 0 logs (docs/gpu.md).
   void use_device(int device, const gpu::Libraries* libraries = nullptr);
   /// Null before `use_device`.
   [[nodiscard]] const std::shared_ptr<DeviceChannel>& device() const noexcept { return device_; }

@@ -112,42 +112,94 @@ BF_HOST_DEVICE inline void store_unit(void* base, std::int64_t index, const Unit
 #endif
 }
 
-/// `index` counts in units of `Lanes` elements that begin `head` elements behind the beginning.
+/// Operands whose units are all read before the first of them is used: as many reads of memory are
+/// under way at once.
+inline constexpr int kReadsAtOnce = 4;
+
+/// The sums of one unit: `Lanes` elements, which lie `index` units behind element `head`.
+template <typename Element, template <typename> typename Rule, int Lanes>
+class UnitSum {
+ public:
+  BF_HOST_DEVICE UnitSum(const SumArguments& a, std::int64_t head, std::int64_t index)
+      : a_(a), head_(head), index_(index) {}
+
+  /// Operands `s` to `s + Count - 1`.
+  template <int Count, bool IsBeginning>
+  BF_HOST_DEVICE void add(int s) {
+    Unit units[Count];
+    for (int k = 0; k < Count; ++k) {
+      units[k] = load_unit<Unit>(begin_of(a_.operands[s + k].data), index_);
+    }
+    for (int k = 0; k < Count; ++k) {
+      for (int lane = 0; lane < Lanes; ++lane) {
+        const auto value = Element::load(element(units[k], lane));
+        totals_[lane] = IsBeginning && k == 0
+                            ? Rule<Element>::first(value, a_.operands[s])
+                            : Rule<Element>::next(totals_[lane], value, a_.operands[s + k]);
+      }
+    }
+  }
+
+  /// Operands `s` to the last, fewer than `kReadsAtOnce`.
+  template <bool IsBeginning>
+  BF_HOST_DEVICE void add_last(int s) {
+    switch (a_.operand_count - s) {
+      case 3:
+        return add<3, IsBeginning>(s);
+      case 2:
+        return add<2, IsBeginning>(s);
+      case 1:
+        return add<1, IsBeginning>(s);
+      default:
+        return;
+    }
+  }
+
+  BF_HOST_DEVICE void store() const {
+    Unit result;
+    for (int lane = 0; lane < Lanes; ++lane) {
+      element(result, lane) = Element::store(Rule<Element>::last(totals_[lane], a_));
+    }
+    store_unit<Unit>(static_cast<Stored*>(a_.out) + head_, index_, result);
+  }
+
+ private:
+  using Stored = typename Element::Stored;
+  using Unit = std::conditional_t<Lanes == 1, Stored, Pack<Stored>>;
+
+  BF_HOST_DEVICE const void* begin_of(const void* base) const {
+    return static_cast<const Stored*>(base) + head_;
+  }
+  template <typename AnyUnit>
+  static BF_HOST_DEVICE auto& element(AnyUnit& unit, int lane) {
+    if constexpr (Lanes == 1) {
+      return unit;
+    } else {
+      return unit.elements[lane];
+    }
+  }
+
+  const SumArguments& a_;
+  std::int64_t head_;
+  std::int64_t index_;
+  typename Element::Sum totals_[Lanes] = {};
+};
+
 /// Everything is read before `out` is written: it may be any operand, at the same address.
 template <typename Element, template <typename> typename Rule, int Lanes>
 BF_HOST_DEVICE inline void sum_unit(const SumArguments& a, std::int64_t head, std::int64_t index) {
-  using Stored = typename Element::Stored;
-  using Unit = std::conditional_t<Lanes == 1, Stored, Pack<Stored>>;
-  const auto at = [&](const void* base) {
-    return static_cast<const void*>(static_cast<const Stored*>(base) + head);
-  };
-  typename Element::Sum totals[Lanes];
-  const auto take = [&](int s, auto&& combine) {
-    const Unit unit = load_unit<Unit>(at(a.operands[s].data), index);
-    for (int lane = 0; lane < Lanes; ++lane) {
-      if constexpr (Lanes == 1) {
-        combine(totals[lane], Element::load(unit));
-      } else {
-        combine(totals[lane], Element::load(unit.elements[lane]));
-      }
+  UnitSum<Element, Rule, Lanes> sum(a, head, index);
+  if (a.operand_count < kReadsAtOnce) {
+    sum.template add_last<true>(0);
+  } else {
+    sum.template add<kReadsAtOnce, true>(0);
+    int s = kReadsAtOnce;
+    for (; s + kReadsAtOnce <= a.operand_count; s += kReadsAtOnce) {
+      sum.template add<kReadsAtOnce, false>(s);
     }
-  };
-  take(0, [&](auto& total, auto value) { total = Rule<Element>::first(value, a.operands[0]); });
-  for (int s = 1; s < a.operand_count; ++s) {
-    take(s, [&](auto& total, auto value) {
-      total = Rule<Element>::next(total, value, a.operands[s]);
-    });
+    sum.template add_last<false>(s);
   }
-  Unit result;
-  for (int lane = 0; lane < Lanes; ++lane) {
-    const auto value = Element::store(Rule<Element>::last(totals[lane], a));
-    if constexpr (Lanes == 1) {
-      result = value;
-    } else {
-      result.elements[lane] = value;
-    }
-  }
-  store_unit<Unit>(static_cast<Stored*>(a.out) + head, index, result);
+  sum.store();
 }
 
 /// Thread `thread` of `threads`: its share of the whole sum. Elements before and behind the packs

@@ -73,7 +73,7 @@ BF_OVER_LINKS(DeviceLaunch);
 
 /// The transfer before the kernel is under way: the stand-in says so where what it uses is freed.
 TEST_P(DeviceLaunch, OfAKernelThatFailsKeepsWhatTheTransferUses) {
-  constexpr int kTimes = 10;
+  constexpr int kTimes = 1;
   for (int i = 0; i < 2 * kTimes; ++i) {
     const auto completion = i % 2 == 0 ? ops::Completion::AsItArrives : ops::Completion::OnWait;
     on_links({.at_least = 2, .at_most = 2, .expect_usable = false}, [&](DeviceRank& rank) {

@@ -10,6 +10,7 @@
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
@@ -102,6 +103,25 @@ TEST(DeviceMemory, IsShortInALaterExchange) {
         }
         meet(rank.context);
       });
+}
+
+/// Payloads that become longer and longer find room in slots that have grown by more.
+TEST(DeviceMemory, OfMailboxesGrowsByMoreThanPayloads) {
+  constexpr std::size_t kStep = std::size_t{2} << 20U;
+  static constexpr int kCalls = 12;
+  on_device_ranks({.at_least = 2, .at_most = 2, .reach = Reach::PeerThreads}, [](DeviceRank& rank) {
+    BufferView own = rank.upload(small_integers(Dtype::Int8, kCalls * kStep, 0));
+    meet(rank.context);
+    const int before = rank.cuda.counts()["cuMemAlloc"];
+    meet(rank.context);
+    for (int i = 1; i <= kCalls; ++i) {
+      own.count = static_cast<std::int64_t>(static_cast<std::size_t>(i) * kStep);
+      ops::broadcast(rank.context, own, i % 2);
+    }
+    meet(rank.context);
+    EXPECT_LT(rank.cuda.counts()["cuMemAlloc"] - before, kCalls);  // else each payload has its own
+    meet(rank.context);
+  });
 }
 
 /// Over each link, and through the host.

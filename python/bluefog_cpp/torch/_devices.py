@@ -14,8 +14,8 @@ def use_device(device: Optional[Union[int, str, torch.device]] = None) -> None:
     """Collective. Calls then take tensors on that CUDA device as they are, ordered by torch's current
     stream; without it they are copied to the CPU and back.
 
-    device: each rank's own; default: torch's current one. Goes by NCCL, or where NCCL is missing or
-    refuses through the host's memory; rank 0 logs which. Wrapping an optimizer of a model on a GPU, and
+    device: each rank's own; default: torch's current one. Goes by NCCL; where that is missing or refuses,
+    by copies between the devices of one host, else through the host's memory; rank 0 logs which. Wrapping an optimizer of a model on a GPU, and
     `broadcast_parameters` of one, do this where it was not done.
 
     Raises UnsupportedError, which says what is missing, where there is no GPU, PeerFailure on the other

@@ -58,9 +58,10 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     """Collective. A window over `tensor` and the topology: a buffer for each in-neighbour, filled
     with this rank's own value, or with zeros. The tensor is kept; `win_update` writes into it.
 
-    A tensor on a GPU (of `use_device`, which this does where it was not done) takes part through copies
-    on the host, where the window's buffers are, ordered by torch's current stream in each call;
-    `win_publish` says what other ranks get.
+    A tensor on a GPU (of `use_device`, which this does where it was not done) has its buffers in device
+    memory where all ranks are on one host and reach each other's GPUs; else they are on the host, and
+    calls work on copies there. Calls are ordered by torch's current stream; `win_publish` says what
+    other ranks get.
 
     The window keeps the tensor's memory: after `resize_`, `set_` or `data = …` its calls raise
     StateError here, and other ranks go on reading what was there. False, with a line in the log, if a
