@@ -230,6 +230,20 @@ TEST_P(DeviceFailure, NotDoneInTime) {
                   });
 }
 
+/// Nobody opens the stream before: as that of a process which was killed.
+TEST_P(DeviceFailure, SynchronizeEndsWithTheCall) {
+  on_links({.at_least = 2, .at_most = 2, .settings = timeout_of(std::chrono::seconds(1))},
+           [](DeviceRank& rank) {
+             rank.shut(rank.stream);
+             const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
+             const Work work = ops::allreduce_nonblocking(rank.context, own);
+             EXPECT_THAT(error_of<Error>([&] { work.synchronize(); }), HasSubstr("launched"));
+             meet(rank.context);
+             rank.open();
+             expect_ended(rank, "launched");
+           });
+}
+
 /// Rank 0 cannot launch what all have agreed on: the others have, and are told.
 TEST(DeviceFailure, ALaunchThatFails) {
   on_device_ranks({.at_least = 2, .at_most = 4}, [](DeviceRank& rank) {

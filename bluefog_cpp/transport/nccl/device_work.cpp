@@ -68,6 +68,7 @@ void DeviceWork::synchronize() {
         break;
       }
     }
+    throw_if_cut_short();  // a stream that waits for a dead process's device never ends
     engine_->check_interrupt();
     std::this_thread::sleep_for(kQueryPeriod);
   }
