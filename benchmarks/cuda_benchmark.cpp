@@ -301,6 +301,25 @@ nlohmann::json measure_launches(Context& context, Bench& bench, const Options& o
   return result;
 }
 
+/// @throws UnsupportedError where there is none: some drivers say so as they start.
+int count_devices() {
+  constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
+  int count = 0;
+  try {
+    count = gpu::load_cuda()->device_count();
+  } catch (const UnsupportedError& error) {
+    throw UnsupportedError(fmt::format("no driver of CUDA: {}", error.what()));
+  } catch (const CudaError& error) {
+    if (error.code() != kNoDevice) {
+      throw;
+    }
+  }
+  if (count == 0) {
+    throw UnsupportedError("no CUDA device");
+  }
+  return count;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -312,11 +331,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     const auto context = Context::create();
-    const int count = gpu::load_cuda()->device_count();
-    if (count == 0) {
-      fmt::print(stderr, "SKIPPED: no CUDA device\n");
-      return 77;
-    }
+    const int count = count_devices();
     const int device = options.device >= 0 ? options.device : context->local_rank() % count;
     context->use_device(device);
     Bench bench(device);

@@ -1,17 +1,11 @@
 // Calls on GPUs for real: the bits of the same calls on the CPU, by NCCL where it serves, by copies
-// between devices and through the host. Ranks share GPUs where there are fewer than ranks.
+// between devices and through the host.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <vector>
 
-#include "benchmarks/driver_graph.hpp"
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
 #include "bluefog_cpp/transport/one_sided/one_sided.hpp"
 #include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
@@ -19,66 +13,20 @@
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
 #include "ops/window.hpp"
-#include "tests/cuda/gpu.hpp"
-#include "tests/support/ranks.hpp"
-#include "topology/static_graphs.hpp"
+#include "tests/cuda/ways.hpp"
 
 namespace bluefog::testing {
 namespace {
 
-using Plan = std::shared_ptr<const NeighborPlan>;
-
 /// Short, several chunks long, and several pieces of a copy long.
 constexpr std::size_t kCounts[] = {0, 1, 1003, 700'001};
 
-Plan plan_of(const Context& context, const MixingMatrix& w) {
-  return std::make_shared<const NeighborPlan>(w.plan_for(context.rank()));
-}
-
-struct Rank {
-  Context& context;
-  Gpu gpu;
-};
-
-class DeviceCalls : public ::testing::TestWithParam<DeviceWay> {
- protected:
-  void SetUp() override {
-    if (!why_no_gpu().empty()) {
-      GTEST_SKIP() << why_no_gpu();
-    }
-  }
-
-  /// As every rank; from device to device only where that way serves.
-  void on_gpus(const std::function<void(Rank&)>& body) {
-    const auto way = GetParam();
-    const Ranks ranks{.at_most = 4,
-                      .layouts = {Layout::OneHost},
-                      .settings = [way](Settings& settings, int /*rank*/) {
-                        settings.device_way = way == DeviceWay::Nccl   ? DeviceWayChoice::Nccl
-                                              : way == DeviceWay::Peer ? DeviceWayChoice::Peer
-                                                                       : DeviceWayChoice::Host;
-                        settings.timeout = std::chrono::seconds(60);
-                      }};
-    on_ranks(ranks, [&](Context& context) {
-      Rank rank{.context = context, .gpu = Gpu(context.rank())};
-      context.use_device(rank.gpu.device());
-      if (context.device()->way_of(OpKind::Allreduce) != way) {
-        was_refused_ = true;
-        return;
-      }
-      body(rank);
-    });
-    if (was_refused_) {
-      GTEST_SKIP() << "the way does not serve these ranks: the log says why";
-    }
-  }
-
- private:
-  std::atomic<bool> was_refused_{false};
-};
+class DeviceCalls : public OverWays {};
+BF_OVER_WAYS(DeviceCalls);
 
 TEST_P(DeviceCalls, NeighborAllreduce) {
   on_gpus([](Rank& rank) {
+    const gpu::StreamHandle other = rank.gpu.make_stream();
     for (const Dtype dtype : kFloatingDtypes) {
       for (const std::size_t count : kCounts) {
         const int n = rank.context.size();
@@ -88,7 +36,8 @@ TEST_P(DeviceCalls, NeighborAllreduce) {
           Values expected = input;
           ops::neighbor_allreduce(rank.context, expected.view(), plan);
           const BufferView own = rank.gpu.upload(input);
-          const BufferView output = rank.gpu.upload(Values(dtype, count));
+          BufferView output = rank.gpu.upload(Values(dtype, count));
+          output.stream = other;
           ops::neighbor_allreduce(rank.context, own, output, plan);
           ASSERT_EQ(rank.gpu.download(output), expected) << name_of(dtype) << "[" << count << "]";
           ops::neighbor_allreduce(rank.context, own, plan);
@@ -99,101 +48,105 @@ TEST_P(DeviceCalls, NeighborAllreduce) {
   });
 }
 
-TEST_P(DeviceCalls, NeighborAllreduceOnWait) {
-  on_gpus([](Rank& rank) {
-    const Plan plan = plan_of(rank.context, topology::exponential(rank.context.size()));
-    Values expected = thirds(Dtype::Float32, 700'001, rank.context.rank());
-    const BufferView own = rank.gpu.upload(expected);
-    ops::neighbor_allreduce(rank.context, expected.view(), plan);
-    const Work work = ops::neighbor_allreduce_nonblocking(rank.context, own, plan,
-                                                          {.completion = ops::Completion::OnWait});
-    work.wait();
-    ASSERT_EQ(rank.gpu.download(own), expected);
-  });
-}
-
+/// Each call begins with values that differ between ranks.
 TEST_P(DeviceCalls, Collectives) {
   on_gpus([](Rank& rank) {
     for (const std::size_t count : kCounts) {
-      Values expected = thirds(Dtype::Float32, count, rank.context.rank());
-      const BufferView own = rank.gpu.upload(expected);
-      ops::allreduce(rank.context, own);
-      ops::allreduce(rank.context, expected.view());
-      ASSERT_EQ(rank.gpu.download(own), expected) << count;
-      ops::broadcast(rank.context, own, rank.context.size() - 1);
-      ASSERT_EQ(rank.gpu.download(own), expected) << count;
-
-      std::vector<double> everyone;
-      for (int r = 0; r < rank.context.size(); ++r) {
-        const auto part = small_integers(Dtype::Int32, count, r).to_doubles();
-        everyone.insert(everyone.end(), part.begin(), part.end());
-      }
-      BufferView all;
-      const BufferView part =
-          rank.gpu.upload(small_integers(Dtype::Int32, count, rank.context.rank()));
-      ops::allgather(rank.context, part, [&](const std::vector<std::int64_t>& counts) {
-        const auto total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-        all = part;
-        all.count = total;
-        all.data = rank.gpu.allocate(all.bytes());
-        return all;
+      const auto expect_like_the_cpu = [&](const char* name, int seed, const auto& call) {
+        Values expected = thirds(Dtype::Float32, count, rank.context.rank() + seed);
+        const BufferView own = rank.gpu.upload(expected);
+        call(own);
+        call(expected.view());
+        ASSERT_EQ(rank.gpu.download(own), expected) << name << ", " << count;
+      };
+      expect_like_the_cpu("average", 0,
+                          [&](const BufferView& buffer) { ops::allreduce(rank.context, buffer); });
+      expect_like_the_cpu("sum", 20, [&](const BufferView& buffer) {
+        ops::allreduce(rank.context, buffer, {.reduction = ops::Reduction::Sum});
       });
-      ASSERT_EQ(rank.gpu.download(all).to_doubles(), everyone) << count;
+      for (const int root : {0, rank.context.size() - 1}) {
+        expect_like_the_cpu("broadcast", 40 + 20 * root, [&](const BufferView& buffer) {
+          ops::broadcast(rank.context, buffer, root);
+        });
+      }
     }
   });
 }
 
-TEST_P(DeviceCalls, Hierarchical) {
+/// What a call gathers on the GPU and on the CPU, with counts that differ between ranks.
+template <typename Call>
+void expect_gathered_alike(Rank& rank, std::size_t count, const Call& call) {
+  const int own = rank.context.rank();
+  const std::size_t own_count = own == 1 ? count / 2 : count + static_cast<std::size_t>(own);
+  for (const Dtype dtype : {Dtype::Int32, Dtype::BFloat16}) {
+    Values part = small_integers(dtype, own_count, own);
+    Values expected(dtype, std::size_t{0});
+    call(part.view(), [&](const std::vector<std::int64_t>& counts) {
+      expected = Values(dtype, static_cast<std::size_t>(
+                                   std::accumulate(counts.begin(), counts.end(), std::int64_t{0})));
+      return expected.view();
+    });
+    const BufferView on_gpu = rank.gpu.upload(part);
+    BufferView all = on_gpu;
+    call(on_gpu, [&](const std::vector<std::int64_t>& counts) {
+      all.count = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+      all.data = rank.gpu.allocate(all.bytes());
+      return all;
+    });
+    ASSERT_EQ(rank.gpu.download(all), expected) << name_of(dtype) << "[" << own_count << "]";
+  }
+}
+
+TEST_P(DeviceCalls, Allgather) {
   on_gpus([](Rank& rank) {
-    const MachineLayout& machines = rank.context.machines();
-    const auto plan = std::make_shared<const NeighborPlan>(
-        topology::ring(machines.machine_count())
-            .plan_for(machines.machine_of(rank.context.rank())));
-    Values expected = thirds(Dtype::Float32, 7001, rank.context.rank());
+    for (const std::size_t count : kCounts) {
+      expect_gathered_alike(rank, count, [&](const BufferView& part, const auto& room) {
+        ops::allgather(rank.context, part, room);
+      });
+    }
+  });
+}
+
+TEST_P(DeviceCalls, NeighborAllgather) {
+  on_gpus([](Rank& rank) {
+    const int n = rank.context.size();
+    for (const Plan& plan : {plan_of(rank.context, topology::exponential(n)),
+                             plan_of(rank.context, topology::star(n))}) {
+      for (const std::size_t count : kCounts) {
+        expect_gathered_alike(rank, count, [&](const BufferView& part, const auto& room) {
+          ops::neighbor_allgather(rank.context, part, room, plan);
+        });
+      }
+    }
+  });
+}
+
+void expect_hierarchical_like_the_cpu(Rank& rank) {
+  const MachineLayout& machines = rank.context.machines();
+  ASSERT_GT(machines.machine_count(), 1);
+  const auto plan = std::make_shared<const NeighborPlan>(
+      topology::ring(machines.machine_count()).plan_for(machines.machine_of(rank.context.rank())));
+  for (const std::size_t count : kCounts) {
+    Values expected = thirds(Dtype::Float32, count, rank.context.rank());
     const BufferView own = rank.gpu.upload(expected);
     ops::hierarchical_neighbor_allreduce(rank.context, own, plan);
     ops::hierarchical_neighbor_allreduce(rank.context, expected.view(), plan);
-    ASSERT_EQ(rank.gpu.download(own), expected);
-  });
+    ASSERT_EQ(rank.gpu.download(own), expected) << count;
+
+    Values of_machine = thirds(Dtype::Float32, count, rank.context.rank() + 20);
+    const BufferView on_gpu = rank.gpu.upload(of_machine);
+    ops::allreduce(rank.context, on_gpu, {.scope = ops::Scope::Machine});
+    ops::allreduce(rank.context, of_machine.view(), {.scope = ops::Scope::Machine});
+    ASSERT_EQ(rank.gpu.download(on_gpu), of_machine) << count;
+  }
 }
 
-/// A step of several calls by NCCL, whose bits each launch of the graph has; other ways are refused.
-TEST_P(DeviceCalls, InACudaGraph) {
-  const auto way = GetParam();
-  on_gpus([way](Rank& rank) {
-    const Plan plan = plan_of(rank.context, topology::exponential(rank.context.size()));
-    for (const Dtype dtype : {Dtype::Float16, Dtype::Float32}) {
-      Values expected = thirds(dtype, 7001, rank.context.rank());
-      const BufferView own = rank.gpu.upload(expected);
-      const auto step = [&](const BufferView& buffer) {
-        ops::neighbor_allreduce(rank.context, buffer, plan);
-        ops::allreduce(rank.context, buffer, {.reduction = ops::Reduction::Average});
-        ops::neighbor_allreduce_nonblocking(rank.context, buffer, plan,
-                                            {.completion = ops::Completion::OnWait})
-            .wait();
-        ops::broadcast(rank.context, buffer, rank.context.size() - 1);
-      };
-      step(own);  // connects the ranks
-      step(expected.view());
-      rank.gpu.synchronize();
-      if (way != DeviceWay::Nccl) {
-        DriverGraph graph(rank.gpu.stream(), [&] { EXPECT_THROW(step(own), UnsupportedError); });
-      } else {
-        DriverGraph graph(rank.gpu.stream(), [&] { step(own); });
-        for (int k = 0; k < 3; ++k) {
-          graph.launch(rank.gpu.stream());
-          step(expected.view());
-        }
-        step(own);
-        step(expected.view());
-        graph.launch(rank.gpu.stream());
-        step(expected.view());
-        rank.gpu.synchronize();
-      }
-      ASSERT_EQ(rank.gpu.download(own), expected) << name_of(dtype);
-      ops::barrier(rank.context);
-    }
-  });
+TEST_P(DeviceCalls, HierarchicalOfMachinesOfOneRank) {
+  on_gpus({.at_least = 2, .nodes_per_machine = 1}, expect_hierarchical_like_the_cpu);
+}
+
+TEST_P(DeviceCalls, HierarchicalOfMachinesOfTwoRanks) {
+  on_gpus({.at_least = 4, .nodes_per_machine = 2}, expect_hierarchical_like_the_cpu);
 }
 
 TEST_P(DeviceCalls, PairGossip) {
@@ -252,14 +205,6 @@ TEST_P(DeviceCalls, Windows) {
     }
   });
 }
-
-INSTANTIATE_TEST_SUITE_P(Ways, DeviceCalls,
-                         ::testing::Values(DeviceWay::Nccl, DeviceWay::Peer, DeviceWay::Host),
-                         [](const auto& parameter) {
-                           return parameter.param == DeviceWay::Nccl   ? "Nccl"
-                                  : parameter.param == DeviceWay::Peer ? "Peer"
-                                                                       : "Host";
-                         });
 
 }  // namespace
 }  // namespace bluefog::testing

@@ -14,6 +14,7 @@ PROGRAMS = {
     "cuda_kernels": "tests/cuda/cuda_kernels",
     "cuda_device": "tests/cuda/cuda_device",
     "cuda_ranks": "tests/cuda/cuda_ranks",
+    "cuda_killed_rank": "tests/cuda/cuda_killed_rank",
     "cuda_benchmark": "benchmarks/cuda_benchmark",
     "bfrun": "bluefog_cpp/bfrun/bfrun",
 }

@@ -111,6 +111,14 @@ def read_cases(out):
     return read
 
 
+def read_survivors(wanted, out):
+    """The lines of ranks that went on when another was killed."""
+    survivors = re.findall(r"^survivor \d+ .*", out, re.MULTILINE)
+    if len(survivors) != wanted:
+        raise ValueError(f"expected {wanted} lines of survivors, found {survivors}")
+    return {"survivors": survivors}
+
+
 def read_figures(out):
     """The last line that is a JSON object: NCCL prints its warnings there too."""
     for line in reversed(out.splitlines()):
@@ -201,7 +209,7 @@ class Rung:
         new.write_text(json.dumps({"machine": self.machine, "parts": self.results}, indent=1) + "\n")
         new.replace(self.arguments.out)
 
-    def run(self, part, command, read, ranks, environment=(), obstacle=""):
+    def run(self, part, command, read, ranks, environment=(), obstacle="", expected=0):
         """One part, if it is asked for. `read` makes of what it printed what is kept."""
         self.known.append(part)
         if not self.arguments.parts.search(part):
@@ -210,7 +218,7 @@ class Rung:
         self.record(part, {"state": "running"})
         code, out, err = (None, "", obstacle) if obstacle else run_for(
             self.arguments.part_timeout, command, self.environment_of(ranks, dict(environment)))
-        state = "passed" if code == 0 else "skipped" if code == 77 else "failed"
+        state = "passed" if code == expected else "skipped" if code == 77 else "failed"
         text = out[-KEPT:] + err[-KEPT:]
         result = {}
         try:
@@ -224,8 +232,13 @@ class Rung:
         if state != "passed":
             print(f"{state.upper()}: {part}\n{text}", flush=True)
 
-    def tests(self, part, program, ranks, launched=1):
-        self.run(part, self.launched(launched, self.program(program)), read_cases, ranks)
+    def tests(self, part, program, ranks, launched=1, environment=()):
+        self.run(part, self.launched(launched, self.program(program)), read_cases, ranks, environment)
+
+    def killed(self, part, ranks, environment=()):
+        """One rank is killed: the launcher says so by its exit code."""
+        command = [self.program("bfrun"), "-np", str(ranks), "--fault-tolerant", self.program("cuda_killed_rank")]
+        self.run(part, command, functools.partial(read_survivors, ranks - 1), ranks, environment, expected=137)
 
     def figures(self, part, ranks, environment=()):
         self.run(part, self.launched(ranks, self.program("cuda_benchmark")), read_figures, ranks,
@@ -270,9 +283,15 @@ class Rung:
 def run_parts(rung):
     arguments = rung.arguments
     rung.tests("kernels", "cuda_kernels", 1)
-    rung.tests("device.threads", "cuda_device", MOST_THREAD_RANKS)
+    # Ranks of one process have their streams in one context: with the 8 queues that it has by default,
+    # a kernel of NCCL that waits for another rank may stand before that rank's own in the same queue.
+    rung.tests("device.threads", "cuda_device", MOST_THREAD_RANKS,
+               environment={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})
     for ranks in arguments.ranks:
         rung.tests(f"device.np{ranks}", "cuda_ranks", ranks, launched=ranks)
+        for way in ("auto", "peer", "host"):
+            rung.killed(f"killed.np{ranks}{'' if way == 'auto' else '.' + way}", ranks,
+                        {"BLUEFOG_DEVICE_WAY": way})
     rung.figures("bandwidth", 1)
     for ranks in arguments.ranks:
         for way in ("auto", "peer", "host"):

@@ -38,7 +38,8 @@ class RungTest(unittest.TestCase):
         for name in ("cuda_kernels", "cuda_device", "cuda_ranks"):
             self.program(name, f"cat <<'END'\n{CASES}END")
         self.program("cuda_benchmark", "echo noise; echo '{\"combine\": 1}'")
-        self.program("bfrun", 'shift 2; exec "$@"')
+        self.program("cuda_killed_rank", "echo survivor 0 heard of it; exit 137")
+        self.program("bfrun", 'shift 2; [ "$1" = --fault-tolerant ] && shift; exec "$@"')
 
     def program(self, name, body):
         path = self.folder / kit.PROGRAMS[name]
@@ -93,17 +94,20 @@ class RungTest(unittest.TestCase):
         self.assertEqual(parts["device.np2"],
                          {"state": "passed", "passed": 2, "skipped": 1, "failed": 0})
         self.assertEqual(parts["bandwidth"], {"state": "passed", "figures": {"combine": 1}})
-        self.assertIn("7 passed, 0 failed, 0 skipped", said)
+        self.assertEqual(parts["killed.np2"], {"state": "passed", "survivors": ["survivor 0 heard of it"]})
+        self.assertIn("10 passed, 0 failed, 0 skipped", said)
 
     def test_failures_and_skips(self):
         self.program("cuda_kernels", "echo broken; exit 1")
         self.program("cuda_device", "exit 77")
         self.program("cuda_ranks", "echo '[  SKIPPED ] Sums.Whole (0 ms)'")
+        self.program("cuda_killed_rank", "exit 137")
         self.program("cuda_benchmark", "echo no figures")
         code, parts, _ = self.run_rung()
         self.assertEqual(code, 1)
         self.assertEqual({part: result["state"] for part, result in parts.items()},
                          {"kernels": "failed", "device.threads": "skipped", "device.np2": "skipped",
+                          "killed.np2": "failed", "killed.np2.peer": "failed", "killed.np2.host": "failed",
                           "bandwidth": "failed", "launch.np2": "failed", "launch.np2.peer": "failed",
                           "launch.np2.host": "failed"})
         self.assertIn("broken", parts["kernels"]["text"])
@@ -223,6 +227,25 @@ class RungTest(unittest.TestCase):
         self.file("tests/cuda/training.py", "print('{}')")
         result = self.results_of(lambda made: made.compare_trainings(1))["training.np1.bits"]
         self.assertEqual(result["state"], "passed")
+
+    def test_ranks_that_are_threads_have_a_queue_for_each_stream(self):
+        for program in ("cuda_device", "cuda_ranks"):
+            self.program(program, f'printf %s "$CUDA_DEVICE_MAX_CONNECTIONS" >"{self.folder}/{program}.queues"')
+        with mock.patch.dict(os.environ):
+            os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
+            self.run_rung()
+        self.assertEqual((self.folder / "cuda_device.queues").read_text(), "32")
+        self.assertEqual((self.folder / "cuda_ranks.queues").read_text(), "")
+
+    def test_a_survivor_is_missing(self):
+        self.arguments.ranks = [3]
+        result = self.run_rung()[1]["killed.np3"]
+        self.assertEqual(result["state"], "failed")
+        self.assertIn("expected 2 lines of survivors", result["text"])
+
+    def test_a_rank_that_was_not_killed(self):
+        self.program("cuda_killed_rank", "echo survivor 0 heard of it")
+        self.assertEqual(self.run_rung()[1]["killed.np2"]["state"], "failed")
 
     def test_without_a_gpu(self):
         with mock.patch.object(rung, "find_gpus", lambda: (0, "no CUDA device")), \

@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -184,8 +186,10 @@ TEST(DeviceSum, OtherDtypesHaveNoKernel) {
   EXPECT_THROW((void)ops::cuda::sum_kernel_name(SumRule::Plain, Dtype::Bool), UnsupportedError);
 }
 
-/// The image is in the library, where there is a toolkit: all kernels by their names.
-TEST(DeviceSum, ImageHoldsTheKernels) {
+/// Where there is a toolkit. The code for an architecture is an ELF file with a section for each
+/// kernel.
+TEST(DeviceSum, ImageHasCodeOfEachKernelForEachArchitecture) {
+  using namespace std::literals;
   const auto image = ops::cuda::sum_kernels_image();
   if (image.empty()) {
     GTEST_SKIP() << "this build has no CUDA kernels";
@@ -194,6 +198,29 @@ TEST(DeviceSum, ImageHoldsTheKernels) {
   std::uint32_t magic = 0;
   std::memcpy(&magic, image.data(), sizeof magic);
   EXPECT_EQ(magic, kFatBinaryMagic);
+  const std::string_view bytes(reinterpret_cast<const char*>(image.data()), image.size());
+  if (bytes.find("bluefog_") == bytes.npos) {
+    GTEST_SKIP() << "this toolkit's image is compressed: its names cannot be read";
+  }
+  constexpr std::string_view kElf =
+      "\x7f"
+      "ELF";
+  std::size_t begin = bytes.find(kElf);
+  ASSERT_NE(begin, bytes.npos);
+  while (begin != bytes.npos) {
+    const std::size_t end = bytes.find(kElf, begin + 1);
+    const std::string_view code = bytes.substr(begin, end - begin);
+    for (const SumRule rule : {SumRule::Weighted, SumRule::Plain}) {
+      for (const Dtype dtype : kAllDtypes) {
+        if (dtype != Dtype::Bool && (rule == SumRule::Plain || is_floating(dtype))) {
+          const std::string section = "\0.text."s + ops::cuda::sum_kernel_name(rule, dtype) + '\0';
+          EXPECT_NE(code.find(section), code.npos)
+              << section.substr(1) << " in the code at byte " << begin;
+        }
+      }
+    }
+    begin = end;
+  }
 }
 
 }  // namespace
