@@ -13,6 +13,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+import extension
 import kit
 import rung
 
@@ -313,6 +314,71 @@ class KitTest(unittest.TestCase):
         with mock.patch.object(subprocess, "run", return_value=mock.Mock(stdout=listed)):
             self.assertEqual([path.name for path in kit.libraries_of("program")],
                              ["libfmt.so.9", "libmpi.so.40", "libucm.so.0"])
+
+
+class ExtensionTest(unittest.TestCase):
+    """The extension's sources in a kit, with a compiler and a torch that only say what they are told."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        sources, build = self.folder / "sources", self.folder / "sources" / "build"
+        unity = self.file("sources/build/unity.cxx", f'#include "{sources}/python/one.cpp"\n')
+        headers = [unity, self.file("sources/python/one.cpp"), self.file("sources/ops/one.hpp"),
+                   pathlib.Path("/usr/include/fmt/core.h"), pathlib.Path("/usr/include/c++/12/vector"),
+                   pathlib.Path("/usr/include/stdio.h"), self.file("sources/env/site-packages/pybind11/cast.h")]
+        compiled = ["c++", "-DBLUEFOG_TORCH_VERSION=\"9.8.7\"", "-I/x", "-O3", "-std=c++20", "-Werror",
+                    "-ffp-contract=off", "-fPIC", "-o", "x.o", "-c", str(unity)]
+        linked = ["c++", "-o", "python/bluefog_cpp/_core.so", "x.o", "ops/libops.a", "/lib/libfmt.so.9.1.0", "-lmpi",
+                  "/torch/libtorch_cpu.so"]
+        self.file("sources/build/ops/libops.a")
+        self.kit = self.folder / "kit"
+        self.libraries = self.kit / "lib"
+        with mock.patch.object(extension, "commands_of", lambda build: (compiled, linked)), \
+                mock.patch.object(extension, "headers_of", lambda command: headers), \
+                mock.patch.object(extension.shutil, "copy2", lambda source, target: self.file(target)):
+            self.assertTrue(extension.pack(build, sources, self.kit))
+        (self.kit / "build/python/bluefog_cpp").mkdir(parents=True)
+        for name in ("libfmt.so.9", "libmpi.so.40"):
+            self.file(self.libraries / name)
+
+    def file(self, place, text=""):
+        path = self.folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def make(self, compiler, version="9.8.7"):
+        said = json.dumps({"suffix": ".own.so", "version": version, "headers": ["/python", "/torch"],
+                           "libraries": "/torch/lib"})
+        python = self.file("bin/python", f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+        self.file("bin/g++", f"#!/bin/sh\n{compiler}\n").chmod(0o755)
+        python.chmod(0o755)
+        with mock.patch.dict(os.environ, {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}):
+            return extension.make(self.kit / "build", self.kit, self.libraries, str(python))
+
+    def test_what_is_packed(self):
+        packed = {str(path.relative_to(self.kit)) for path in self.kit.rglob("*") if path.is_file()}
+        self.assertEqual(packed, {"python/one.cpp", "ops/one.hpp", "include/fmt/core.h", "lib/libfmt.so.9",
+                                  "lib/libmpi.so.40", "build/extension/libops.a", "build/extension/recipe.json"})
+
+    def test_it_is_compiled_for_the_python_in_use(self):
+        self.assertEqual(self.make(f'echo "$@" > "{self.folder}/said"'), "")
+        said = (self.folder / "said").read_text().split()
+        for word in ("-O3", "-std=c++20", "-ffp-contract=off", f"-I{self.kit}", f"-isystem{self.kit}/include",
+                     "-isystem/python", "-isystem/torch", f"{self.kit}/build/python/bluefog_cpp/_core.own.so",
+                     f"{self.kit}/build/extension/libops.a", f"{self.libraries}/libfmt.so.9",
+                     f"{self.libraries}/libmpi.so.40", "-L/torch/lib", "-ltorch_python"):
+            self.assertIn(word, said)
+        for word in ("-I/x", "-Werror", "x.o"):
+            self.assertNotIn(word, said)
+        self.assertIn(f'#include "{self.kit}/python/one.cpp"',
+                      (self.kit / "build/extension/unity.cpp").read_text())
+
+    def test_what_is_in_the_way_is_said(self):
+        self.assertIn("no such thing", self.make("echo no such thing >&2; exit 1"))
+        self.assertEqual(self.make("exit 0", version="9.9.0"), "its libraries are for torch 9.8.7, found 9.9.0")
 
 
 if __name__ == "__main__":
