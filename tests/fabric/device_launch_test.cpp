@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
@@ -105,6 +110,53 @@ TEST_P(DeviceLaunch, OfAKernelThatFailsKeepsWhatTheTransferUses) {
       }
     });
   }
+}
+
+/// On a path 0 – 1 – 2, rank 2 refuses the first call once rank 0 has launched its part of it and made
+/// the second: rank 1, which has not launched the first, must not send rank 0 the second's payload in
+/// its place.
+TEST(DeviceLaunch, OfACallBehindOneThatOnlyTheOtherRankHasLaunched) {
+  constexpr std::int64_t kFirst = 5;
+  constexpr std::int64_t kSecond = 9;
+  std::atomic<bool> has_made_both{false};
+  on_device_ranks({.at_least = 3, .at_most = 3}, [&](DeviceRank& rank) {
+    const int own = rank.context.rank();
+    const auto plan_with = [own](std::initializer_list<int> others) {
+      NeighborPlan plan = NeighborPlan::alone(own, 3);
+      for (const int other : others) {
+        plan.sources.push_back({other, 0.25});
+        plan.destinations.push_back({other, 1.0});
+      }
+      return std::make_shared<const NeighborPlan>(std::move(plan));
+    };
+    BufferView first = rank.upload(small_integers(Dtype::Float32, kFirst, own));
+    const BufferView second = rank.upload(small_integers(Dtype::Float32, kSecond, own));
+    const auto start = [&](const BufferView& buffer, const Plan& plan) {
+      return ops::neighbor_allreduce_nonblocking(rank.context, buffer, plan);
+    };
+    if (own == 0) {
+      const Work of_first = start(first, plan_with({1}));
+      while (rank.cuda.counts()["nccl group"] == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      const Work of_second = start(second, plan_with({1}));
+      has_made_both = true;
+      EXPECT_THROW(of_first.synchronize(), PeerFailure);
+      EXPECT_THROW(of_second.synchronize(), Error);
+    } else if (own == 1) {
+      EXPECT_THROW(start(first, plan_with({0, 2})).wait(), PeerFailure);
+      EXPECT_THAT(error_of<PeerFailure>([&] { start(second, plan_with({0})).wait(); }),
+                  ::testing::AnyOf(HasSubstr("has launched 1"), HasSubstr("rank 0")));
+    } else {
+      while (!has_made_both) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      first.device.index = 7;
+      EXPECT_THROW(start(first, plan_with({1})).wait(), InvalidArgument);
+      start(second, plan_with({})).wait();
+    }
+    meet(rank.context);
+  });
 }
 
 class DeviceAlignment : public OverLinks {};

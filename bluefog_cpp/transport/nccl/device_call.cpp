@@ -246,8 +246,13 @@ void DeviceCall::place_receives() {
 
 std::size_t DeviceCall::bytes_here() {
   if (!std::exchange(is_offered_, true)) {
-    const gpu::DeviceScope scope = channel_->enter();
-    offer();
+    for (Neighbor& neighbor : neighbors_) {
+      neighbor.own.launched = channel_->launched_with(neighbor.rank.rank);
+    }
+    if (channel_->link().offers()) {
+      const gpu::DeviceScope scope = channel_->enter();
+      offer();
+    }
   }
   return sizeof(Terms);
 }
@@ -276,7 +281,7 @@ void DeviceCall::offer() {
 void DeviceCall::describe_agreement(ExchangeSpec& spec) {
   stage_ = Stage::Agreement;
   const bool offers = channel_->link().offers();
-  spec.supply = offers ? this : nullptr;
+  spec.supply = this;
   is_offered_ = false;
   outgoing_.clear();
   incoming_.clear();
@@ -315,8 +320,24 @@ void DeviceCall::receive(std::size_t offset, std::size_t bytes, std::span<const 
   Neighbor& neighbor = neighbors_[pieces[0].source_index];
   std::memcpy(reinterpret_cast<std::byte*>(&neighbor.theirs) + offset, pieces[0].data, bytes);
   if (offset + bytes == sizeof(Terms)) {
+    check_launched(neighbor);
     check_terms(neighbor);
   }
+}
+
+// A rank launches when its own neighbours agree: one of this rank's may then have failed the call here.
+void DeviceCall::check_launched(const Neighbor& neighbor) {
+  const auto& [rank, own, theirs] = neighbor;
+  if (own.launched == theirs.launched) {
+    return;
+  }
+  const auto error = std::make_exception_ptr(PeerFailure(
+      rank.rank,
+      fmt::format("{}: rank {} has launched {} exchanges with this rank so far, which has launched "
+                  "{}: an earlier call failed on the one when the other had launched it",
+                  describe(), rank.rank, theirs.launched, own.launched)));
+  channel_->end(error);
+  std::rethrow_exception(error);
 }
 
 void DeviceCall::check_terms(const Neighbor& neighbor) const {
@@ -347,6 +368,11 @@ void DeviceCall::launch() {
     std::rethrow_exception(why);
   }
   has_offer_ = false;
+  if (!capture_ && !channel_->link().offers()) {
+    for (const Neighbor& neighbor : neighbors_) {
+      channel_->note_launched(neighbor.rank.rank);
+    }
+  }
 }
 
 void DeviceCall::watch_what_there_is() noexcept {

@@ -101,6 +101,8 @@ class DeviceCall final : public Operation,
     std::uint64_t sends = 0;
     std::uint64_t expects = 0;
     double weight = 1.0;
+    /// Exchanges with the other rank that this one has launched so far.
+    std::uint64_t launched = 0;
     DeviceOffer offer{};
   };
   using ReadyEvents = boost::container::small_vector<gpu::Event, 2>;
@@ -126,10 +128,13 @@ class DeviceCall final : public Operation,
   /// What CUDA or NCCL said, of this call.
   [[nodiscard]] std::exception_ptr of_this_call(std::exception_ptr error) const;
   void offer();
-  /// Of the words to neighbours, which say where payloads are offered: the offer itself.
+  /// Of the words to neighbours, in their turn: what they say of earlier calls, and the offer itself.
   [[nodiscard]] std::size_t bytes_here() override;
   void describe_agreement(ExchangeSpec& spec);
   void check_terms(const Neighbor& neighbor) const;
+  /// That both have launched the same exchanges so far: else a payload would be taken for that of
+  /// another call. @throws PeerFailure, and the channel ends.
+  void check_launched(const Neighbor& neighbor);
   void throw_if_ended() const;
   void launch();
   void enqueue();
@@ -169,7 +174,7 @@ class DeviceCall final : public Operation,
   boost::container::small_vector<DeviceSend, kInlineNeighbors> sends_;
   boost::container::small_vector<DeviceReceive, kInlineNeighbors> receives_;
   boost::container::small_vector<Piece, kInlineNeighbors> pieces_;
-  /// The exchange's payloads are on their way to where neighbours find them.
+  /// The words to neighbours are whole; payloads are on their way to where neighbours find them.
   bool is_offered_ = false;
   /// And nobody watches that.
   bool has_offer_ = false;

@@ -74,7 +74,8 @@ DeviceChannel::DeviceChannel(gpu::Libraries libraries, int device, const Bootstr
       events_(std::make_shared<gpu::EventPool>(libraries_.cuda, device)),
       memory_(
           std::make_shared<gpu::MemoryPool>(libraries_.cuda, device, gpu::MemoryKind::Device)),
-      scratch_(libraries_.cuda) {
+      scratch_(libraries_.cuda),
+      launched_(static_cast<std::size_t>(size_)) {
   const gpu::DeviceScope scope = enter();
   stream_ = cuda().make_stream();
   lane_ = {.stream = stream_, .scratch = &scratch_, .memory = memory_.get()};

@@ -132,6 +132,12 @@ class DeviceChannel final : public Attendant {
 
   /// Watches the call until its `done` has happened.
   void watch(LaunchedCall call);
+  /// Exchanges with that rank that were launched, where the link does not offer payloads.
+  [[nodiscard]] std::uint64_t launched_with(int rank) const {
+    return launched_[static_cast<std::size_t>(rank)];
+  }
+  void note_launched(int rank) { ++launched_[static_cast<std::size_t>(rank)]; }
+
   /// The device uses `used` for nobody knows how long.
   void lose(std::shared_ptr<const void> used) { lost_.push_back(std::move(used)); }
 
@@ -205,6 +211,8 @@ class DeviceChannel final : public Attendant {
   std::map<const char*, gpu::FunctionHandle> kernels_;
   std::deque<LaunchedCall> watched_;
   std::vector<std::shared_ptr<const void>> lost_;
+  /// By rank.
+  std::vector<std::uint64_t> launched_;
   /// Other ranks have not been told of these yet.
   std::vector<EndedCall> ended_calls_;
   Clock::time_point last_look_{};
