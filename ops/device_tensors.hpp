@@ -30,6 +30,11 @@ class DeviceTensors {
 
   /// After the call: whether the device uses the tensors no more. @throws CudaError.
   [[nodiscard]] bool is_over() { return !staged_ || staged_->is_over(); }
+  /// Whether one of the streams that it has to order, that of somebody who waits included, goes into a
+  /// CUDA graph now. By any thread at any time. @throws CudaError.
+  [[nodiscard]] bool is_captured(WaitingStream waiting) const {
+    return staged_ && staged_->is_captured(waiting);
+  }
   /// After the call: what comes later on the streams, and on that of somebody who waits, comes after
   /// it, as it does anyhow where the host has waited for the tensors themselves. @throws CudaError.
   void order_streams(WaitingStream waiting = {}) {

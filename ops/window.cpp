@@ -55,11 +55,14 @@ void store(const std::shared_ptr<WindowCore>& core, const BufferView& tensor, St
            const WindowPutOptions& options) {
   check_put(*core, tensor, options, name_of(mode));
   const auto tensors = core->note_put(name_of(mode), tensor, options);
-  WindowCore::in_order(tensors.get(), [&] {
-    core->tasks().run(
-        [&] { core->store(tensor, mode, options, tensors.get(), WindowCore::Caller::Waits); },
-        [&] { return put_task(core, tensor, mode, options, tensors); });
-  });
+  core->tasks().run(
+      [&] {
+        WindowCore::ordered_if_it_fails(tensors.get(), [&] {
+          core->store(tensor, mode, options, tensors.get(), WindowCore::Caller::Waits);
+        });
+      },
+      [&] { return put_task(core, tensor, mode, options, tensors); });
+  WindowCore::order_streams(tensors.get());
 }
 
 Work start_storing(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
@@ -162,10 +165,12 @@ void Window::accumulate(BufferView tensor, const WindowPutOptions& options) {
 void Window::get(const WindowGetOptions& options) {
   check_get(*core_, options);
   const auto tensors = core_->note_own("win_get", options.stream);
-  WindowCore::in_order(tensors.get(), [&] {
-    core_->tasks().run([&] { core_->fetch(options, tensors.get()); },
-                       [&] { return get_task(core_, options, tensors); });
-  });
+  core_->tasks().run(
+      [&] {
+        WindowCore::ordered_if_it_fails(tensors.get(), [&] { core_->fetch(options, tensors.get()); });
+      },
+      [&] { return get_task(core_, options, tensors); });
+  WindowCore::order_streams(tensors.get());
 }
 
 Work Window::put_nonblocking(BufferView tensor, const WindowPutOptions& options) {

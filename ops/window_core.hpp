@@ -70,15 +70,20 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   }
   /// Of a call that has ended: what comes later on the streams of its tensors comes after it.
   static void order_streams(DeviceTensors* tensors);
-  /// Runs `body` and orders the streams of the call's tensors, also where it fails.
+  /// Runs `body`, a whole call; where it fails the streams of its tensors are ordered.
   template <typename Body>
-  static void in_order(DeviceTensors* tensors, Body&& body) {
+  static void ordered_if_it_fails(DeviceTensors* tensors, Body&& body) {
     try {
       std::forward<Body>(body)();
     } catch (...) {
       const auto also = problem_of([tensors] { order_streams(tensors); });
       throw;
     }
+  }
+  /// As above, and also where it does not.
+  template <typename Body>
+  static void in_order(DeviceTensors* tensors, Body&& body) {
+    ordered_if_it_fails(tensors, std::forward<Body>(body));
     order_streams(tensors);
   }
   /// Starts `task`, a call on what was noted.
@@ -112,6 +117,7 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   [[nodiscard]] const NeighborPlan& plan() const noexcept { return plan_; }
   [[nodiscard]] TaskQueue& tasks() noexcept { return hub_->tasks(); }
   void check_interrupt() const { hub_->check_interrupt(); }
+  [[nodiscard]] std::string where(std::string_view call) const;
   void set_associated_weight(AssociatedWeight state) noexcept { weight_state_ = state; }
 
  private:
@@ -188,7 +194,6 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   void publish_value(WindowCall& call, const std::byte* value, WindowValues* values);
   /// Of a put, after it: the tensor's elements and the associated weight, which was `mass`.
   void scale(std::byte* data, double mass, double self_weight, WindowValues* values);
-  [[nodiscard]] std::string where(std::string_view call) const;
   void take_in_time(shm::RobustLock& lock, const LockSite& site);
   /// Asks the server of `rank`.
   WindowServer::Answer ask(WindowCall& call, WindowWait::For what, int rank, WindowMessage request,

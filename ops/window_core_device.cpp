@@ -36,10 +36,18 @@ class DeviceWindowWork final : public Pending {
         device_(device) {}
 
   void wait(WaitingStream stream) override {
+    if (tensors_->is_captured(stream)) {
+      throw StateError(fmt::format(
+          "{}: expected the wait for a window's call before the capture of a CUDA graph begins on its "
+          "stream, or after its end, found it in the capture",
+          core_->where("wait")));
+    }
     try {
       task_.wait();
     } catch (...) {
-      const auto also = problem_of([&] { tensors_->order_streams(stream); });
+      if (task_.done()) {  // and not an interrupt alone
+        const auto also = problem_of([&] { tensors_->order_streams(stream); });
+      }
       throw;
     }
     tensors_->order_streams(stream);

@@ -21,8 +21,10 @@ class Attendant {
   [[nodiscard]] virtual bool is_busy() const noexcept = 0;
   /// Ranks without which what is under way does not end.
   [[nodiscard]] virtual std::vector<int> awaited_ranks() const = 0;
-  /// `rank` has ended that call, which is complete here, with an error.
-  virtual void hear_failure(int rank, std::uint64_t call, const std::string& reason) = 0;
+  /// `rank` has ended that call with an error.
+  /// @param is_over whether it is complete here.
+  virtual void hear_failure(int rank, std::uint64_t call, const std::string& reason,
+                            bool is_over) = 0;
   /// `rank` will not come any more.
   virtual void hear_death(int rank, const std::string& obituary) = 0;
 

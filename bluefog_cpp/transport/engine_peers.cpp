@@ -91,8 +91,9 @@ bool Engine::hear_control() {
 void Engine::hear(int source, ControlMessage message) {
   given_up_ = given_up_ || message.kind == ControlMessage::Kind::GivenUp;
   if (message.kind != ControlMessage::Kind::Rejection) {
-    if (attendant_ && is_over(key_of(source, message.call))) {
-      attendant_->hear_failure(source, message.call, message.text);
+    if (attendant_) {
+      attendant_->hear_failure(source, message.call, message.text,
+                               is_over(key_of(source, message.call)));
     }
     auto& refusals = refusals_[static_cast<std::size_t>(source)];
     std::erase_if(refusals, [this, source](const Refusal& refusal) {
@@ -174,7 +175,7 @@ bool Engine::is_over(CallKey call) const noexcept {
 void Engine::tell_attendant_of(const Operation& operation) {
   for (int rank = 0; rank < parts_.size; ++rank) {
     if (const Refusal* const word = find_refusal(rank, operation.call_.index)) {
-      attendant_->hear_failure(rank, word->call, word->reason);
+      attendant_->hear_failure(rank, word->call, word->reason, /*is_over=*/true);
     }
   }
 }

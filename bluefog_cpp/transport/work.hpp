@@ -56,7 +56,7 @@ class [[nodiscard]] Work {
 
   /// As `wait`, on another stream of the buffers' device than those that they are ordered by: what
   /// comes later on it waits for the result too, and a result that is held back until somebody waits
-  /// comes after what is on it by now. Null is the default stream. Nothing is done with it where the
+  /// comes after what is on it by now (of several waits, the first one's). Null is the default stream. Nothing is done with it where the
   /// buffers are on the CPU.
   void wait(void* stream) const;
 

@@ -113,7 +113,7 @@ TEST_P(DeviceFaults, LeaveNothingBehind) {
   for (unsigned seed = 1; seed <= kSeeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     on_links({.at_least = 2,
-              .at_most = 3,
+              .at_most = 4,
               .settings =
                   [](Settings& settings) {
                     settings.timeout = std::chrono::seconds(2);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/cuda/rank_problems.hpp"
@@ -156,6 +157,31 @@ TEST(DeviceLaunch, OfACallBehindOneThatOnlyTheOtherRankHasLaunched) {
       start(second, plan_with({})).wait();
     }
     meet(rank.context);
+  });
+}
+
+/// A rank that is late in the first call has not launched it when a neighbour's word of the second
+/// comes, which has.
+TEST(DeviceLaunch, OfNeighborsThatAreAhead) {
+  on_device_ranks({.at_least = 4, .at_most = 4}, [](DeviceRank& rank) {
+    constexpr int kRounds = 20;
+    for (int round = 0; round < kRounds; ++round) {
+      Values expected = thirds(Dtype::Float32, 40, rank.context.rank());
+      const BufferView own = rank.upload(expected);
+      if (rank.context.rank() == round % rank.context.size()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      std::vector<Work> works;
+      for (int call = 0; call < 3; ++call) {
+        works.push_back(
+            ops::neighbor_allreduce_nonblocking(rank.context, own, ring(rank.context)));
+      }
+      for (const Work& work : works) {
+        work.wait();
+        ops::neighbor_allreduce(rank.context, expected.view(), ring(rank.context));
+      }
+      ASSERT_EQ(rank.download(own), expected);
+    }
   });
 }
 

@@ -1,5 +1,6 @@
 // Windows of tensors on a device, over the stand-in of CUDA: the same calls of a window on the CPU
 // beside them give the same bits.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -23,6 +25,7 @@ namespace bluefog::testing {
 namespace {
 
 using ops::Window;
+using ::testing::HasSubstr;
 
 /// Longer than two pieces of a copy, and no multiple of them.
 constexpr std::size_t kSeveralPieces = 600'001;
@@ -332,6 +335,29 @@ TEST_P(DeviceWindow, OfDroppedWork) {
     }
     EXPECT_TRUE(std::equal(expected.bytes().begin(), expected.bytes().end(),
                            static_cast<const std::byte*>(other.data)));
+    ops::barrier(rank.context);
+    window->free();
+  });
+}
+
+/// Its stream would have to wait for what is no part of the graph.
+TEST_P(DeviceWindow, AWaitInACaptureIsRefused) {
+  DeviceRanks ranks = up_to_four();
+  ranks.at_least = ranks.at_most = 2;
+  on_device_ranks(ranks, [](DeviceRank& rank) {
+    if (!is_on_host()) {
+      return;  // the host waits for the device: there is nothing to order
+    }
+    const BufferView own = rank.upload(small_integers(Dtype::Float32, 10, rank.context.rank()),
+                                       rank.cuda.make_stream());
+    auto window = Window::create(rank.context, own, ring(rank.context), {.name = "w"});
+    const Work work = window->put_nonblocking(own);
+    const auto graph = rank.capture([&] {
+      EXPECT_THAT(error_of<StateError>([&] { work.wait(rank.stream); }),
+                  HasSubstr("expected the wait for a window's call before the capture"));
+    });
+    EXPECT_TRUE(graph->steps.empty());
+    work.wait(rank.stream);
     ops::barrier(rank.context);
     window->free();
   });

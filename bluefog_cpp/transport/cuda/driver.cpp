@@ -228,7 +228,7 @@ class Driver final : public CudaApi {
   FunctionHandle load(std::span<const std::byte> image, const char* name) override {
     CUcontext context = nullptr;
     check(cuCtxGetCurrent_(&context), "cuCtxGetCurrent");
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(modules_mutex_);
     CUmodule& module = modules_[{context, image.data()}];
     if (module == nullptr) {
       check(cuModuleLoadData_(&module, image.data()), "cuModuleLoadData");
@@ -337,6 +337,8 @@ class Driver final : public CudaApi {
   const std::uint64_t process_ = name_process();
   std::mutex mutex_;
   std::map<int, CUcontext> contexts_;
+  /// Loading may take seconds.
+  std::mutex modules_mutex_;
   /// By context and image.
   std::map<std::pair<CUcontext, const void*>, CUmodule> modules_;
 };

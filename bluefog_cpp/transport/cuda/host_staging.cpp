@@ -7,11 +7,11 @@
 namespace bluefog::gpu {
 
 HostStaging::HostStaging(std::shared_ptr<CudaApi> cuda, std::shared_ptr<EventPool> events,
-                         int device)
+                         int device, std::shared_ptr<const std::atomic<bool>> may_free)
     : cuda_(std::move(cuda)),
       events_(std::move(events)),
       device_(device),
-      memory_(std::make_shared<MemoryPool>(cuda_, device, MemoryKind::Host)) {
+      memory_(std::make_shared<MemoryPool>(cuda_, device, MemoryKind::Host, std::move(may_free))) {
   to_host_ = cuda_->make_stream();
   to_device_ = cuda_->make_stream();
 }

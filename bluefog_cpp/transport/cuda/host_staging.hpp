@@ -12,7 +12,9 @@ namespace bluefog::gpu {
 class HostStaging {
  public:
   /// The device has been entered. @throws CudaError.
-  HostStaging(std::shared_ptr<CudaApi> cuda, std::shared_ptr<EventPool> events, int device);
+  /// @param may_free as `MemoryPool` has it.
+  HostStaging(std::shared_ptr<CudaApi> cuda, std::shared_ptr<EventPool> events, int device,
+              std::shared_ptr<const std::atomic<bool>> may_free = nullptr);
   HostStaging(const HostStaging&) = delete;
   HostStaging& operator=(const HostStaging&) = delete;
   ~HostStaging();

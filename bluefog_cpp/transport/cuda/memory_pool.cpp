@@ -82,23 +82,25 @@ bool MemoryPool::is_out_of_bounds(std::size_t size) const {
 }
 
 void MemoryPool::keep_in_bounds(std::size_t size) {
+  if (!may_free_ || !may_free_->load()) {
+    return;
+  }
   for (auto block = idle_.begin(); block != idle_.end() && is_out_of_bounds(size);) {
-    if (is_free(*block)) {
-      free_block(*block);
-      block = idle_.erase(block);
-    } else {
-      ++block;
-    }
+    block = is_free(*block) ? free_block(block) : block + 1;
   }
 }
 
-void MemoryPool::free_block(const Idle& block) {
-  allocated_ -= block.bytes;
+// Where CUDA fails it is lost, and nobody's.
+MemoryPool::Place MemoryPool::free_block(Place block) {
+  const Idle taken = std::move(*block);
+  const Place next = idle_.erase(block);
   if (kind_ == MemoryKind::Host) {
-    cuda_->free_host(block.data);
+    cuda_->free_host(taken.data);
   } else {
-    cuda_->free(block.data);
+    cuda_->free(taken.data);
   }
+  allocated_ -= taken.bytes;
+  return next;
 }
 
 std::byte* MemoryPool::allocate(std::size_t bytes) {
@@ -122,12 +124,9 @@ bool MemoryPool::is_free(const Idle& block) {
 
 // What the device still uses stays.
 void MemoryPool::free_idle() {
-  const auto unused = std::stable_partition(idle_.begin(), idle_.end(),
-                                            [this](const Idle& block) { return !is_free(block); });
-  for (auto block = unused; block != idle_.end(); ++block) {
-    free_block(*block);
+  for (auto block = idle_.begin(); block != idle_.end();) {
+    block = is_free(*block) ? free_block(block) : block + 1;
   }
-  idle_.erase(unused, idle_.end());
 }
 
 void MemoryPool::give_back(Idle block) {

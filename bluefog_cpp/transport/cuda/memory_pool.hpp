@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -56,12 +57,15 @@ class MemoryBlock {
   std::vector<std::shared_ptr<const Event>> uses_;
 };
 
-/// Memory of one kind for one device, used again: as a rule at most four times as much as was once in
-/// use at the same time, whatever the sizes. Thread-safe.
+/// Memory of one kind for one device, used again: at most four times as much as was once in use at the
+/// same time, whatever the sizes, as far as it may give some back. Thread-safe.
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
-  MemoryPool(std::shared_ptr<CudaApi> cuda, int device, MemoryKind kind)
-      : cuda_(std::move(cuda)), device_(device), kind_(kind) {}
+  /// @param may_free when it holds, memory may be given back to CUDA, which may wait for all work of
+  ///   the device; null: at the pool's end, or where memory is short.
+  MemoryPool(std::shared_ptr<CudaApi> cuda, int device, MemoryKind kind,
+             std::shared_ptr<const std::atomic<bool>> may_free = nullptr)
+      : cuda_(std::move(cuda)), device_(device), kind_(kind), may_free_(std::move(may_free)) {}
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
   ~MemoryPool();
@@ -86,7 +90,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   /// Makes room for `size` bytes more, as far as it is idle.
   void keep_in_bounds(std::size_t size);
   [[nodiscard]] bool is_out_of_bounds(std::size_t size) const;
-  void free_block(const Idle& block);
+  Place free_block(Place block);
   [[nodiscard]] bool is_free(const Idle& block);
   [[nodiscard]] std::byte* allocate(std::size_t bytes);
   [[nodiscard]] std::byte* allocate_now(std::size_t bytes);
@@ -95,6 +99,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   std::shared_ptr<CudaApi> cuda_;
   int device_;
   MemoryKind kind_;
+  std::shared_ptr<const std::atomic<bool>> may_free_;
   std::mutex mutex_;
   /// Given back last: last.
   std::vector<Idle> idle_;

@@ -289,7 +289,8 @@ void DeviceCall::describe_agreement(ExchangeSpec& spec) {
       std::ranges::stable_partition(neighbors_, [&](const Neighbor& neighbor) {
         return offers || std::ranges::find(partners_, neighbor.rank.rank) == partners_.end();
       });
-  for (const Neighbor& neighbor : std::ranges::subrange(neighbors_.begin(), agreed)) {
+  asked_ = static_cast<std::size_t>(agreed - neighbors_.begin());
+  for (const Neighbor& neighbor : std::span(neighbors_).first(asked_)) {
     outgoing_.push_back({.data = reinterpret_cast<const std::byte*>(&neighbor.own),
                          .bytes = sizeof(Terms),
                          .readers = {&neighbor.rank, 1}});
@@ -320,24 +321,22 @@ void DeviceCall::receive(std::size_t offset, std::size_t bytes, std::span<const 
   Neighbor& neighbor = neighbors_[pieces[0].source_index];
   std::memcpy(reinterpret_cast<std::byte*>(&neighbor.theirs) + offset, pieces[0].data, bytes);
   if (offset + bytes == sizeof(Terms)) {
-    check_launched(neighbor);
     check_terms(neighbor);
   }
 }
 
 // A rank launches when its own neighbours agree: one of this rank's may then have failed the call here.
-void DeviceCall::check_launched(const Neighbor& neighbor) {
-  const auto& [rank, own, theirs] = neighbor;
-  if (own.launched == theirs.launched) {
-    return;
+// Not before the launch: a neighbour that is ahead has said so when this rank had not come so far.
+void DeviceCall::check_launched() const {
+  for (const auto& [rank, own, theirs] : std::span(neighbors_).first(asked_)) {
+    if (own.launched != theirs.launched) {
+      throw PeerFailure(
+          rank.rank,
+          fmt::format("{}: rank {} has launched {} exchanges with this rank so far, which has "
+                      "launched {}: an earlier call failed on the one when the other had launched it",
+                      describe(), rank.rank, theirs.launched, own.launched));
+    }
   }
-  const auto error = std::make_exception_ptr(PeerFailure(
-      rank.rank,
-      fmt::format("{}: rank {} has launched {} exchanges with this rank so far, which has launched "
-                  "{}: an earlier call failed on the one when the other had launched it",
-                  describe(), rank.rank, theirs.launched, own.launched)));
-  channel_->end(error);
-  std::rethrow_exception(error);
 }
 
 void DeviceCall::check_terms(const Neighbor& neighbor) const {
@@ -370,7 +369,9 @@ void DeviceCall::launch() {
   has_offer_ = false;
   if (!capture_ && !channel_->link().offers()) {
     for (const Neighbor& neighbor : neighbors_) {
-      channel_->note_launched(neighbor.rank.rank);
+      if (neighbor.own.sends + neighbor.own.expects > 0) {  // else there is nothing to mistake
+        channel_->note_launched(neighbor.rank.rank);
+      }
     }
   }
 }
@@ -394,7 +395,8 @@ void DeviceCall::watch() {
                    .partners = partners_,
                    .done = done(),
                    .keep = shared_from_this(),
-                   .cut_short = &cut_short_});
+                   .cut_short = &cut_short_,
+                   .is_whole = keeps_messages()});
 }
 
 // The device still reads what was offered, and then nobody will. Kept is what it reads, and not the call:
@@ -417,6 +419,7 @@ void DeviceCall::give_up() noexcept {
 
 void DeviceCall::enqueue() {
   throw_if_ended();
+  check_launched();
   for (DeviceReceive& receive : receives_) {
     receive.offer = neighbor_of(receive.source).theirs.offer;
   }

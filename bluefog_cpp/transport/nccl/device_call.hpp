@@ -133,8 +133,8 @@ class DeviceCall final : public Operation,
   void describe_agreement(ExchangeSpec& spec);
   void check_terms(const Neighbor& neighbor) const;
   /// That both have launched the same exchanges so far: else a payload would be taken for that of
-  /// another call. @throws PeerFailure, and the channel ends.
-  void check_launched(const Neighbor& neighbor);
+  /// another call. @throws PeerFailure.
+  void check_launched() const;
   void throw_if_ended() const;
   void launch();
   void enqueue();
@@ -181,6 +181,8 @@ class DeviceCall final : public Operation,
   /// Where the pieces are, when they are kept.
   gpu::MemoryBlock kept_;
   std::vector<Neighbor> neighbors_;
+  /// The first of them: those that are asked in this exchange.
+  std::size_t asked_ = 0;
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
   /// Of a call that is captured.

@@ -25,9 +25,9 @@ constexpr auto kLongestFarewell = 10s;
 /// How long it waits for the link's end, which may be that of graphs, of which it does not know
 /// whether they are still there, or that of other ranks' links.
 constexpr auto kLinkEnd = 2s;
-/// Of as many calls that it has ended a rank tells the others: a rank that waits for a later one waits
-/// for these too.
-constexpr std::size_t kMostToldOf = 16;
+/// Of as many calls that it has ended a rank tells the others, the first ones: who waits for a later
+/// one alone finds out by `BLUEFOG_TIMEOUT`.
+constexpr std::size_t kMostToldOf = 64;
 
 }  // namespace
 
@@ -72,14 +72,14 @@ DeviceChannel::DeviceChannel(gpu::Libraries libraries, int device, const Bootstr
       settings_(settings),
       timeout_(settings.timeout),
       events_(std::make_shared<gpu::EventPool>(libraries_.cuda, device)),
-      memory_(
-          std::make_shared<gpu::MemoryPool>(libraries_.cuda, device, gpu::MemoryKind::Device)),
+      memory_(std::make_shared<gpu::MemoryPool>(libraries_.cuda, device, gpu::MemoryKind::Device,
+                                                is_quiet_)),
       scratch_(libraries_.cuda),
       launched_(static_cast<std::size_t>(size_)) {
   const gpu::DeviceScope scope = enter();
   stream_ = cuda().make_stream();
   lane_ = {.stream = stream_, .scratch = &scratch_, .memory = memory_.get()};
-  staging_ = std::make_shared<gpu::HostStaging>(libraries_.cuda, events_, device);
+  staging_ = std::make_shared<gpu::HostStaging>(libraries_.cuda, events_, device, is_quiet_);
 }
 
 DeviceWay DeviceChannel::way_of(OpKind kind) const noexcept {
@@ -150,6 +150,12 @@ void DeviceChannel::watch(LaunchedCall call) {
     moved_ = Clock::now();
   }
   watched_.push_back(std::move(call));
+  note_quiet();
+}
+
+void DeviceChannel::note_quiet() {
+  is_quiet_->store(std::ranges::none_of(
+      watched_, [](const LaunchedCall& call) { return call.cut_short != nullptr; }));
 }
 
 bool DeviceChannel::take_finished() {
@@ -158,6 +164,9 @@ bool DeviceChannel::take_finished() {
     watched_.pop_front();
     death_ = nullptr;
     moved = true;
+  }
+  if (moved) {
+    note_quiet();
   }
   return moved;
 }
@@ -211,13 +220,14 @@ std::vector<int> DeviceChannel::awaited_ranks() const {
 }
 
 // What was offered comes whatever its sender does afterwards.
-void DeviceChannel::hear_failure(int rank, std::uint64_t call, const std::string& reason) {
+void DeviceChannel::hear_failure(int rank, std::uint64_t call, const std::string& reason,
+                                 bool is_over) {
   if (is_linked() && link_->offers()) {
     return;
   }
   // A call is there with each of its exchanges, and only the later ones may be with that rank.
   const auto of_call = std::ranges::find_if(watched_, [&](const LaunchedCall& launched) {
-    return launched.call == call &&
+    return launched.call == call && (is_over || launched.is_whole) &&
            std::ranges::find(launched.partners, rank) != launched.partners.end();
   });
   if (of_call != watched_.end()) {
@@ -254,7 +264,8 @@ void DeviceChannel::end(std::exception_ptr why, const std::string& cause) {
     if (call.cut_short != nullptr) {
       call.cut_short->store(true, std::memory_order_release);
       // Its partners' devices may wait for this one's, and their hosts know of nothing.
-      if (!link_->offers() && ended_calls_.size() < kMostToldOf) {
+      const bool is_told = !ended_calls_.empty() && ended_calls_.back().call == call.call;
+      if (!link_->offers() && !is_told && ended_calls_.size() < kMostToldOf) {
         ended_calls_.push_back({call.call, cause});
       }
     }

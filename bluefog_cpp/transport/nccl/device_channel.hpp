@@ -43,6 +43,8 @@ struct LaunchedCall {
   std::shared_ptr<const void> keep{};
   /// Set when the channel ends before that; null for calls that go on then.
   std::atomic<bool>* cut_short = nullptr;
+  /// All exchanges of the call are launched, although it may not be complete yet.
+  bool is_whole = false;
 };
 
 /// A context's part on its CUDA device: a link to the other ranks' devices, where there is one, a
@@ -122,6 +124,7 @@ class DeviceChannel final : public Attendant {
   [[nodiscard]] std::byte* scratch(std::size_t bytes) { return lane_.scratch->of(bytes); }
   /// Memory of the device for one call, at least `bytes` bytes of it. @throws CudaError.
   [[nodiscard]] gpu::MemoryBlock take_memory(std::size_t bytes) {
+    (void)take_finished();  // else what is idle may seem to be in use
     return lane_.memory->take(bytes);
   }
   /// The kernel `name`, a literal, of `image`.
@@ -151,7 +154,8 @@ class DeviceChannel final : public Attendant {
     return !watched_.empty() || !ended_calls_.empty();
   }
   [[nodiscard]] std::vector<int> awaited_ranks() const override;
-  void hear_failure(int rank, std::uint64_t call, const std::string& reason) override;
+  void hear_failure(int rank, std::uint64_t call, const std::string& reason,
+                    bool is_over) override;
   void hear_death(int rank, const std::string& obituary) override;
   [[nodiscard]] std::vector<EndedCall> take_ended_calls() override {
     return std::exchange(ended_calls_, {});
@@ -183,6 +187,7 @@ class DeviceChannel final : public Attendant {
   void end(std::exception_ptr why, const std::string& cause);
   void look(Clock::time_point now);
   bool take_finished();
+  void note_quiet();
   void wait_for_watched(std::chrono::nanoseconds longest);
   /// Blocks for no graph and for no other rank.
   void end_link(void (*ending)(DeviceLink& link));
@@ -199,6 +204,8 @@ class DeviceChannel final : public Attendant {
   std::shared_ptr<DeviceLink> link_;
   /// The link was aborted.
   bool has_ended_ = false;
+  /// Nothing is under way that may wait for another rank's device.
+  std::shared_ptr<std::atomic<bool>> is_quiet_ = std::make_shared<std::atomic<bool>>(true);
   std::shared_ptr<gpu::EventPool> events_;
   std::shared_ptr<gpu::HostStaging> staging_;
   std::shared_ptr<gpu::MemoryPool> memory_;

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <thread>
 
+#include "bluefog_cpp/base/deadline.hpp"
 #include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/transport/cuda/rank_problems.hpp"
 #include "bluefog_cpp/transport/engine.hpp"
@@ -12,6 +14,7 @@ namespace bluefog {
 namespace {
 
 constexpr std::chrono::microseconds kQueryPeriod{50};
+constexpr std::chrono::seconds kAbortedWork{1};
 
 }  // namespace
 
@@ -25,7 +28,7 @@ void DeviceWork::run() {
   try {
     engine_->run(*call_);
   } catch (...) {
-    call_->leave_capture();
+    engine_->run_exclusively([this] { call_->leave_capture(); });
     throw;
   }
 }
@@ -61,6 +64,7 @@ void DeviceWork::synchronize() {
                      "their stream");
   }
   wait({});
+  std::optional<Deadline> last_look;
   while (true) {
     {
       const gpu::DeviceScope scope = channel_->enter();
@@ -68,7 +72,13 @@ void DeviceWork::synchronize() {
         break;
       }
     }
-    throw_if_cut_short();  // a stream that waits for a dead process's device never ends
+    if (call_->is_cut_short()) {
+      // An aborted link's work ends soon; a stream that waits for a dead process's device never does.
+      last_look = last_look ? last_look : Deadline::after(kAbortedWork);
+      if (last_look->expired()) {
+        throw_if_cut_short();
+      }
+    }
     engine_->check_interrupt();
     std::this_thread::sleep_for(kQueryPeriod);
   }

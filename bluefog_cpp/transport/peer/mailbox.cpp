@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/transport/cuda/rank_problems.hpp"
 
 namespace bluefog {
 namespace {
@@ -17,9 +18,13 @@ std::size_t slot_size_for(std::size_t bytes) {
   return (bytes + kSlotStep - 1) / kSlotStep * kSlotStep;
 }
 
-/// Slots last: where payloads become longer and longer, each is longer than the one before by half.
-std::size_t grown(std::size_t bytes, std::size_t longest) {
-  return bytes > longest ? std::max(bytes, longest + longest / 2) : bytes;
+/// The sizes of slots for payloads of many lengths are a quarter apart.
+std::size_t rounded_to_quarters(std::size_t size) {
+  std::size_t rounded = kSlotStep;
+  while (rounded < size) {
+    rounded = slot_size_for(rounded + rounded / 4);
+  }
+  return rounded;
 }
 
 }  // namespace
@@ -47,10 +52,10 @@ std::size_t Mailbox::take(std::size_t bytes, const std::function<bool(const Slot
 
 std::size_t Mailbox::make(std::size_t bytes) {
   const std::size_t number = slots_.size();
-  std::size_t longest = 0;
-  for (const Slot& slot : slots_) {
-    longest = std::max(longest, slot.bytes);
-  }
+  const std::size_t size = slot_size_for(bytes);
+  const bool lengths_vary = std::ranges::any_of(slots_, [size](const Slot& slot) {
+    return slot.bytes != size && slot.bytes > size / 2 && slot.bytes < 2 * size;
+  });
   if (number == PeerBoard::kMostSlots) {
     throw TransportError(
         fmt::format("expected at most {} payloads that other ranks have not fetched yet", number));
@@ -59,7 +64,7 @@ std::size_t Mailbox::make(std::size_t bytes) {
   Slot& slot = slots_.emplace_back();
   SharedSlot& shown = board_.slots[number];
   try {
-    slot.bytes = slot_size_for(grown(bytes, longest));
+    slot.bytes = lengths_vary ? rounded_to_quarters(size) : size;
     slot.memory = static_cast<std::byte*>(cuda_.allocate(slot.bytes));
     slot.filled = cuda_.make_shared_event();
     shown.memory.here = slot.memory;
@@ -67,21 +72,27 @@ std::size_t Mailbox::make(std::size_t bytes) {
     if (is_exported_) {
       shown.memory.handle = cuda_.export_memory(slot.memory);
     }
-  } catch (const CudaError&) {
-    slot.bytes = 0;  // never taken
+  } catch (const CudaError&) {  // nobody was told of it
+    const Slot failed = std::move(slot);
+    slots_.pop_back();
+    const auto also = problem_of([&] { free(failed); });
     throw;
   }
   return number;
 }
 
+void Mailbox::free(const Slot& slot) {
+  if (slot.filled != nullptr) {
+    cuda_.free_event(slot.filled);
+  }
+  if (slot.memory != nullptr) {
+    cuda_.free(slot.memory);
+  }
+}
+
 void Mailbox::free_all() {
-  for (Slot& slot : std::exchange(slots_, {})) {
-    if (slot.filled != nullptr) {
-      cuda_.free_event(slot.filled);
-    }
-    if (slot.memory != nullptr) {
-      cuda_.free(slot.memory);
-    }
+  for (const Slot& slot : std::exchange(slots_, {})) {
+    free(slot);
   }
 }
 

@@ -48,6 +48,7 @@ class Mailbox {
 
  private:
   std::size_t make(std::size_t bytes);
+  void free(const Slot& slot);
 
   gpu::CudaApi& cuda_;
   PeerBoard& board_;
