@@ -166,6 +166,7 @@ bool DeviceChannel::take_finished() {
     moved = true;
   }
   if (moved) {
+    moved_ = Clock::now();
     note_quiet();
   }
   return moved;
@@ -180,7 +181,6 @@ bool DeviceChannel::attend() {
   try {
     const gpu::DeviceScope scope = enter();
     if (take_finished()) {
-      moved_ = now;
       return true;
     }
     if (is_linked()) {

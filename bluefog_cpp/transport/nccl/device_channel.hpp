@@ -124,7 +124,7 @@ class DeviceChannel final : public Attendant {
   [[nodiscard]] std::byte* scratch(std::size_t bytes) { return lane_.scratch->of(bytes); }
   /// Memory of the device for one call, at least `bytes` bytes of it. @throws CudaError.
   [[nodiscard]] gpu::MemoryBlock take_memory(std::size_t bytes) {
-    (void)take_finished();  // else what is idle may seem to be in use
+    take_finished();  // else what is idle may seem to be in use
     return lane_.memory->take(bytes);
   }
   /// The kernel `name`, a literal, of `image`.
