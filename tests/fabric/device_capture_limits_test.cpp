@@ -350,7 +350,7 @@ TEST(DeviceCaptureEnd, TheChannelEnds) {
     const Work work = ops::neighbor_allreduce_nonblocking(rank.context, own, ring(rank.context));
     meet(rank.context);
     rank.nccl.set_async_error(rank.context.rank(), "the network is gone");
-    EXPECT_THAT(error_of<NcclError>([&] {
+    EXPECT_THAT(error_of<Error>([&] {
                   while (true) {
                     work.wait();
                     std::this_thread::sleep_for(std::chrono::milliseconds(1));

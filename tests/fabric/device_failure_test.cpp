@@ -203,7 +203,7 @@ TEST(DeviceFailure, NcclReportsAnError) {
     }
     rank.open();
     EXPECT_THAT(
-        error_of<NcclError>([&] { work.synchronize(); }),
+        error_of<Error>([&] { work.synchronize(); }),  // NCCL's, or of a rank that was first
         AllOf(HasSubstr("allreduce(float32[5] on CUDA): NCCL reports: the network is gone")));
     expect_ended(rank, "the network is gone");
   });
@@ -224,7 +224,7 @@ TEST_P(DeviceFailure, NotDoneInTime) {
                     }
                     meet(rank.context);
                     rank.open();
-                    EXPECT_THAT(error_of<TimeoutError>([&] { work.synchronize(); }),
+                    EXPECT_THAT(error_of<Error>([&] { work.synchronize(); }),
                                 HasSubstr("launched, and not done on the device after 1.0 s"));
                     expect_ended(rank, "launched, and not done");
                   });

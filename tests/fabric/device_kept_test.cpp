@@ -278,7 +278,8 @@ TEST(DeviceKeptByNccl, TheChannelEndsWhileTheCallRests) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     rank.open();
-    EXPECT_THAT(error_of<NcclError>([&] { work.wait(); }), HasSubstr("the network is gone"));
+    // NCCL's own error, or that of a rank which has found it before.
+    EXPECT_THAT(error_of<Error>([&] { work.wait(); }), HasSubstr("the network is gone"));
   });
 }
 
