@@ -108,9 +108,9 @@ TEST(DeviceMemory, IsShortInALaterExchange) {
 /// Payloads of many lengths share slots of few sizes.
 TEST(DeviceMemory, OfMailboxesIsOfFewSizes) {
   constexpr std::size_t kStep = std::size_t{2} << 20U;
-  constexpr int kFirst = 20;
-  constexpr int kLast = 31;
-  static constexpr int kMostSlots = 6;  // else each length has its own: 12
+  constexpr int kFirst = 8;
+  constexpr int kLast = 15;
+  static constexpr int kMostSlots = 6;  // else each length has its own: 8
   on_device_ranks({.at_least = 2, .at_most = 2, .reach = Reach::PeerThreads}, [](DeviceRank& rank) {
     BufferView own = rank.upload(small_integers(Dtype::Int8, kLast * kStep, 0));
     meet(rank.context);
