@@ -6,7 +6,7 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 # Deadlines are short, so that a stall ends with an error that names it.
 set(BLUEFOG_TEST_ENVIRONMENT
     "BLUEFOG_TIMEOUT=5" "OMP_NUM_THREADS=1" "GTEST_COLOR=no"
-    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1"
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1:suppressions=${PROJECT_SOURCE_DIR}/tests/thread_sanitizer.supp"
     "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1"
     "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
 set(BLUEFOG_LAUNCH_TIMEOUT 300)
