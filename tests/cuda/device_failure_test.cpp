@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -27,7 +28,25 @@ constexpr auto kTimeout = 4s;
 /// Threads try several numbers of ranks: one of them is enough, for so long a wait.
 bool is_spared(Context& context) { return context.bootstrap().in_process() && context.size() < 4; }
 
-class DeviceFailure : public OverWays {};
+class DeviceFailure : public OverWays {
+ protected:
+  /// With a buffer on each GPU, whose streams can be shut; in little time.
+  void on_gpus_that_shut(const std::function<void(Rank&, const BufferView&)>& body) {
+    if (!Gpu::why_not_shut().empty()) {
+      GTEST_SKIP() << Gpu::why_not_shut();
+    }
+    on_gpus({.at_least = 2, .timeout = kTimeout}, [&body](Rank& rank) {
+      if (is_spared(rank.context)) {
+        return;
+      }
+      expect_device_usable(rank);
+      const BufferView own = rank.gpu.upload(thirds(Dtype::Float32, 5, rank.context.rank()));
+      rank.gpu.synchronize();
+      meet(rank.context);
+      body(rank, own);
+    });
+  }
+};
 BF_OVER_WAYS(DeviceFailure);
 
 TEST_P(DeviceFailure, ATensorOnAnotherDevice) {
@@ -121,17 +140,7 @@ TEST_P(DeviceFailure, ADeviceThatIsNotDoneInTime) {
   if (goes_through_host()) {
     GTEST_SKIP() << "no call waits for another rank's device";
   }
-  if (!Gpu::why_not_shut().empty()) {
-    GTEST_SKIP() << Gpu::why_not_shut();
-  }
-  on_gpus({.at_least = 2, .timeout = kTimeout}, [](Rank& rank) {
-    if (is_spared(rank.context)) {
-      return;
-    }
-    expect_device_usable(rank);
-    const BufferView own = rank.gpu.upload(thirds(Dtype::Float32, 5, rank.context.rank()));
-    rank.gpu.synchronize();
-    meet(rank.context);
+  on_gpus_that_shut([](Rank& rank, const BufferView& own) {
     if (rank.context.rank() == rank.context.size() - 1) {
       rank.gpu.shut(rank.gpu.stream());
     }
@@ -161,17 +170,7 @@ TEST_P(DeviceFailure, ADeviceThatGivesNothing) {
   if (!goes_through_host()) {
     GTEST_SKIP() << "no host waits for a device";
   }
-  if (!Gpu::why_not_shut().empty()) {
-    GTEST_SKIP() << Gpu::why_not_shut();
-  }
-  on_gpus({.at_least = 2, .timeout = kTimeout}, [](Rank& rank) {
-    if (is_spared(rank.context)) {
-      return;
-    }
-    expect_device_usable(rank);
-    const BufferView own = rank.gpu.upload(thirds(Dtype::Float32, 5, rank.context.rank()));
-    rank.gpu.synchronize();
-    meet(rank.context);
+  on_gpus_that_shut([](Rank& rank, const BufferView& own) {
     rank.gpu.shut(rank.gpu.stream());
     try {
       ops::allreduce(rank.context, own);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -9,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -46,6 +49,20 @@ inline void expect_device_usable(DeviceRank& rank) {
   const BufferView own = rank.upload(small_integers(Dtype::Float32, 9, 0));
   ops::allreduce(rank.context, own);
   EXPECT_EQ(rank.download(own), small_integers(Dtype::Float32, 9, 0));
+}
+
+/// After this nothing comes from the device any more, and the CPU goes on.
+inline void expect_ended(DeviceRank& rank, const std::string& reason) {
+  const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
+  EXPECT_THAT(error_of<StateError>([&] { ops::allreduce(rank.context, own); }),
+              ::testing::AllOf(
+                  ::testing::HasSubstr("this context makes no calls on CUDA device"),
+                  ::testing::HasSubstr(reason)));
+}
+
+inline std::shared_ptr<const NeighborPlan> ring_plan(const Context& context) {
+  return std::make_shared<const NeighborPlan>(
+      topology::ring(context.size()).plan_for(context.rank()));
 }
 
 /// Calls of several sizes on several streams, waited for in reverse order, give the CPU's bits.

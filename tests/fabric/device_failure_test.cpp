@@ -183,13 +183,6 @@ TEST_P(DeviceMismatch, ARankThatDoesNotCome) {
                   });
 }
 
-/// After this nothing comes from the device any more, and the CPU goes on.
-void expect_ended(DeviceRank& rank, const std::string& reason) {
-  const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
-  EXPECT_THAT(error_of<StateError>([&] { ops::allreduce(rank.context, own); }),
-              AllOf(HasSubstr("this context makes no calls on CUDA device"), HasSubstr(reason)));
-}
-
 TEST(DeviceFailure, NcclReportsAnError) {
   on_device_ranks({.at_least = 2, .at_most = 3}, [](DeviceRank& rank) {
     rank.shut(rank.stream);
@@ -228,38 +221,6 @@ TEST_P(DeviceFailure, NotDoneInTime) {
                                 HasSubstr("launched, and not done on the device after 1.0 s"));
                     expect_ended(rank, "launched, and not done");
                   });
-}
-
-/// Nobody opens the stream before: as that of a process which was killed.
-TEST_P(DeviceFailure, SynchronizeEndsWithTheCall) {
-  on_links({.at_least = 2, .at_most = 2, .settings = timeout_of(std::chrono::seconds(1))},
-           [](DeviceRank& rank) {
-             rank.shut(rank.stream);
-             const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
-             const Work work = ops::allreduce_nonblocking(rank.context, own);
-             EXPECT_THAT(error_of<Error>([&] { work.synchronize(); }), HasSubstr("launched"));
-             meet(rank.context);
-             rank.open();
-             expect_ended(rank, "launched");
-           });
-}
-
-/// Rank 0 cannot launch what all have agreed on: the others have, and are told.
-TEST(DeviceFailure, ALaunchThatFails) {
-  on_device_ranks({.at_least = 2, .at_most = 4}, [](DeviceRank& rank) {
-    const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
-    if (rank.context.rank() == 0) {
-      rank.cuda.fail_next("ncclGroupEnd", 0, 3);
-      EXPECT_THAT(error_of<NcclError>([&] { ops::allreduce(rank.context, own); }),
-                  HasSubstr("ncclGroupEnd: an injected error"));
-    } else {
-      EXPECT_THAT(error_of<PeerFailure>(
-                      [&] { ops::allreduce_nonblocking(rank.context, own).synchronize(); }),
-                  AllOf(HasSubstr("rank 0"), HasSubstr("an injected error")));
-    }
-    meet(rank.context);
-    expect_ended(rank, "an injected error");
-  });
 }
 
 /// On a path 0 – 1 – 2, rank 2 refuses: rank 1 never launches, and rank 0, which had agreed with it

@@ -32,11 +32,6 @@ using Plan = std::shared_ptr<const NeighborPlan>;
 /// CUDA_ERROR_NO_BINARY_FOR_GPU.
 constexpr int kNoBinary = 209;
 
-Plan ring(const Context& context) {
-  return std::make_shared<const NeighborPlan>(
-      topology::ring(context.size()).plan_for(context.rank()));
-}
-
 class DeviceKernels : public ::testing::Test {
  protected:
   std::shared_ptr<CudaStandIn> cuda_ = std::make_shared<CudaStandIn>(2);
@@ -55,8 +50,8 @@ TEST_F(DeviceKernels, ThatDoNotLoad) {
     const Values input = thirds(Dtype::Float32, 100, context.rank());
     Values expected = input;
     const BufferView own = rank.upload(input);
-    ops::neighbor_allreduce(context, own, ring(context));
-    ops::neighbor_allreduce(context, expected.view(), ring(context));
+    ops::neighbor_allreduce(context, own, ring_plan(context));
+    ops::neighbor_allreduce(context, expected.view(), ring_plan(context));
     EXPECT_EQ(rank.download(own), expected);
   });
 }
@@ -95,7 +90,7 @@ TEST_P(DeviceLaunch, OfAKernelThatFailsKeepsWhatTheTransferUses) {
       meet(rank.context);
       const auto call = [&] {
         ops::neighbor_allreduce_nonblocking(rank.context, std::exchange(own, {}),
-                                            ring(rank.context), {.completion = completion})
+                                            ring_plan(rank.context), {.completion = completion})
             .wait();
       };
       if (rank.context.rank() == 0) {
@@ -111,6 +106,38 @@ TEST_P(DeviceLaunch, OfAKernelThatFailsKeepsWhatTheTransferUses) {
       }
     });
   }
+}
+
+/// Nobody opens the stream before: as that of a process which was killed.
+TEST_P(DeviceLaunch, ThatIsNeverDoneEndsSynchronize) {
+  on_links({.at_least = 2, .at_most = 2, .settings = [](Settings& settings) { settings.timeout = std::chrono::seconds(1); }},
+           [](DeviceRank& rank) {
+             rank.shut(rank.stream);
+             const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
+             const Work work = ops::allreduce_nonblocking(rank.context, own);
+             EXPECT_THAT(error_of<Error>([&] { work.synchronize(); }), HasSubstr("launched"));
+             meet(rank.context);
+             rank.open();
+             expect_ended(rank, "launched");
+           });
+}
+
+/// Rank 0 cannot launch what all have agreed on: the others have, and are told.
+TEST(DeviceLaunch, ThatFailsIsToldToTheOthers) {
+  on_device_ranks({.at_least = 2, .at_most = 4}, [](DeviceRank& rank) {
+    const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
+    if (rank.context.rank() == 0) {
+      rank.cuda.fail_next("ncclGroupEnd", 0, 3);
+      EXPECT_THAT(error_of<NcclError>([&] { ops::allreduce(rank.context, own); }),
+                  HasSubstr("ncclGroupEnd: an injected error"));
+    } else {
+      EXPECT_THAT(error_of<PeerFailure>(
+                      [&] { ops::allreduce_nonblocking(rank.context, own).synchronize(); }),
+                  AllOf(HasSubstr("rank 0"), HasSubstr("an injected error")));
+    }
+    meet(rank.context);
+    expect_ended(rank, "an injected error");
+  });
 }
 
 /// On a path 0 – 1 – 2, rank 2 refuses the first call once rank 0 has launched its part of it and made
@@ -174,11 +201,11 @@ TEST(DeviceLaunch, OfNeighborsThatAreAhead) {
       std::vector<Work> works;
       for (int call = 0; call < 3; ++call) {
         works.push_back(
-            ops::neighbor_allreduce_nonblocking(rank.context, own, ring(rank.context)));
+            ops::neighbor_allreduce_nonblocking(rank.context, own, ring_plan(rank.context)));
       }
       for (const Work& work : works) {
         work.wait();
-        ops::neighbor_allreduce(rank.context, expected.view(), ring(rank.context));
+        ops::neighbor_allreduce(rank.context, expected.view(), ring_plan(rank.context));
       }
       ASSERT_EQ(rank.download(own), expected);
     }
@@ -192,7 +219,7 @@ TEST_P(DeviceAlignment, OfElementsIsAsked) {
   on_links({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
     const BufferView own = rank.upload(thirds(Dtype::Float32, 8, 0), rank.stream, 2);
     EXPECT_THAT(error_of<InvalidArgument>(
-                    [&] { ops::neighbor_allreduce(rank.context, own, ring(rank.context)); }),
+                    [&] { ops::neighbor_allreduce(rank.context, own, ring_plan(rank.context)); }),
                 AllOf(HasSubstr("neighbor_allreduce: expected memory for float32 on CUDA device"),
                       HasSubstr("at a multiple of 4 bytes, found it 2 bytes behind one")));
     meet(rank.context);

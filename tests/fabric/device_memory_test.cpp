@@ -23,17 +23,11 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Plan = std::shared_ptr<const NeighborPlan>;
 
 /// CUDA_ERROR_OUT_OF_MEMORY.
 constexpr int kNoMemory = 2;
 /// Longer than what a link has to itself at first.
 constexpr std::size_t kLong = std::size_t{3} << 18U;
-
-Plan ring(const Context& context) {
-  return std::make_shared<const NeighborPlan>(
-      topology::ring(context.size()).plan_for(context.rank()));
-}
 
 class DeviceMemory : public OverLinks {};
 BF_OVER_LINKS(DeviceMemory);
@@ -46,7 +40,7 @@ TEST_P(DeviceMemory, IsTakenBeforeNeighborsAgree) {
       const Values input = small_integers(Dtype::Float32, kLong, rank.context.rank());
       const BufferView own = rank.upload(input);
       const auto call = [&] {
-        ops::neighbor_allreduce_nonblocking(rank.context, own, ring(rank.context),
+        ops::neighbor_allreduce_nonblocking(rank.context, own, ring_plan(rank.context),
                                             {.completion = completion})
             .wait();
       };
@@ -152,7 +146,7 @@ TEST_P(DeviceMemoryOfCalls, IsBoundedWhateverTheirSizes) {
       double count = static_cast<double>(kLong) / std::pow(kGrowth, kCalls);
       for (int i = 0; i < kCalls; ++i, count *= kGrowth) {
         part.count = static_cast<std::int64_t>(count);
-        ops::neighbor_allreduce_nonblocking(rank.context, part, ring(rank.context),
+        ops::neighbor_allreduce_nonblocking(rank.context, part, ring_plan(rank.context),
                                             {.completion = completion})
             .synchronize();
       }
