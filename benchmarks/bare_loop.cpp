@@ -7,7 +7,7 @@
 
 #include "benchmarks/rounds.hpp"
 #include "bluefog_cpp/base/copy.hpp"
-#include "ops/combine.hpp"
+#include "ops/sums/combine.hpp"
 
 namespace bluefog::benchmarks {
 namespace {

@@ -18,13 +18,14 @@
 #include <vector>
 
 #include "benchmarks/driver_graph.hpp"
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/cuda/shared_object.hpp"
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/cuda/shared_object.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
-#include "ops/cuda/sum_kernels.hpp"
-#include "ops/cuda/sum_loop.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "ops/sums/cuda/sum_kernels.hpp"
+#include "ops/sums/cuda/sum_loop.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace {
@@ -266,7 +267,7 @@ nlohmann::json measure_launches(Context& context, Bench& bench, const Options& o
                           .owner = {}};
   const auto plan = std::make_shared<const NeighborPlan>(
       topology::exponential(context.size()).plan_for(context.rank()));
-  const DeviceWay way = context.device()->way_of(OpKind::NeighborAllreduce);
+  const DeviceWay way = context.core().device()->way_of(OpKind::NeighborAllreduce);
   const bool is_nccl = way == DeviceWay::Nccl;
   nlohmann::json result{{"way", is_nccl ? "nccl" : way == DeviceWay::Peer ? "peer" : "host"},
                         {"ranks", context.size()},
@@ -276,7 +277,7 @@ nlohmann::json measure_launches(Context& context, Bench& bench, const Options& o
                            ops::neighbor_allreduce(context, buffer, plan);
                          })}};
   if (is_nccl) {
-    NcclAllReduce all_reduce(context.bootstrap(), Deadline::after(context.settings().timeout));
+    NcclAllReduce all_reduce(context.core().bootstrap(), Deadline::after(context.settings().timeout));
     const double seconds = launch_seconds(context, bench, options.launches, [&] {
       all_reduce(buffer.data, static_cast<std::size_t>(kCount), bench.stream());
     });

@@ -3,9 +3,9 @@
 #include <functional>
 #include <string>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/cuda/cuda_api.hpp"
-#include "bluefog_cpp/transport/cuda/shared_object.hpp"
+#include "bluefog_cpp/device/cuda/cuda_api.hpp"
+#include "bluefog_cpp/device/cuda/shared_object.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 

@@ -7,5 +7,5 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 build="${BUILD:-$here/build/release}"
 rate="${1:-200mbit}"
 export PATH="$here/.venv/bin:$PATH"
-exec "$here/tests/hosts/netns.sh" -n 2 -r "$rate" -- "$build/bluefog_cpp/bfrun/bfrun" \
+exec "$here/tests/hosts/netns.sh" -n 2 -r "$rate" -- "$build/tools/bfrun/bfrun" \
   -np 4 -H bfhost1:2,bfhost2:2 "$build/benchmarks/hierarchical_benchmark" "${@:2}"

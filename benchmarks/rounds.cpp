@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "ops/allgather_parts.hpp"
+#include "ops/calls/allgather_parts.hpp"
 
 namespace bluefog::benchmarks {
 

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <vector>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 
 // What benchmarks that take turns in rounds share.
 namespace bluefog::benchmarks {

@@ -13,6 +13,18 @@ function(bluefog_add_library name)
   bluefog_install_library(${name})
 endfunction()
 
+# bluefog_add_part(NAME SOURCES … [LIBS …])
+# Sources of bluefog_runtime that see headers which its other sources do not: those of LIBS.
+function(bluefog_add_part name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(bluefog_${name} OBJECT ${arg_SOURCES})
+  add_library(bluefog::${name} ALIAS bluefog_${name})
+  target_include_directories(bluefog_${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(bluefog_${name} PRIVATE bluefog::base Boost::headers fmt::fmt ${arg_LIBS})
+  bluefog_set_common_properties(bluefog_${name})
+  target_sources(bluefog_runtime PRIVATE $<TARGET_OBJECTS:bluefog_${name}>)
+endfunction()
+
 # What every target of ours shares: language level, warnings, floating-point
 # rules (products and sums round separately on every device), sanitizers.
 function(bluefog_set_common_properties target)

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 
 namespace bluefog::nn {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <ostream>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 
 namespace bluefog::nn {
 

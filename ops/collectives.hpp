@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/buffer_view.hpp"
-#include "bluefog_cpp/transport/context.hpp"
-#include "bluefog_cpp/transport/work.hpp"
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/work.hpp"
 #include "ops/options.hpp"
 
 namespace bluefog::ops {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "bluefog_cpp/base/buffer_view.hpp"
-#include "bluefog_cpp/transport/context.hpp"
-#include "bluefog_cpp/transport/work.hpp"
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/work.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "topology/neighbor_plan.hpp"
 

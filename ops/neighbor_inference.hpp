@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "topology/mixing_matrix.hpp"
 
 namespace bluefog::ops {

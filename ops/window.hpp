@@ -9,15 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/buffer_view.hpp"
-#include "bluefog_cpp/base/weighted_rank.hpp"
-#include "bluefog_cpp/transport/context.hpp"
-#include "bluefog_cpp/transport/work.hpp"
-#include "ops/window_call.hpp"
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/weighted_rank.hpp"
+#include "bluefog_cpp/work.hpp"
 #include "topology/neighbor_plan.hpp"
 
 namespace bluefog::ops {
 
+class WindowCall;
 class WindowCore;
 
 /// What a window's buffers hold at first.
@@ -83,9 +83,9 @@ class WindowLock {
  public:
   /// For `Window::lock`. @param ranks rising.
   WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ranks);
-  WindowLock(WindowLock&&) noexcept = default;
+  WindowLock(WindowLock&& other) noexcept;
   WindowLock& operator=(WindowLock&& other) noexcept;
-  ~WindowLock() { release(); }
+  ~WindowLock();
 
  private:
   struct Taken {
@@ -97,7 +97,7 @@ class WindowLock {
   void release() noexcept;
 
   std::shared_ptr<WindowCore> core_;
-  std::optional<WindowCall> call_;
+  std::unique_ptr<WindowCall> call_;
   boost::container::small_vector<Taken, 4> taken_;
 };
 
@@ -160,7 +160,7 @@ class Window {
   /// With `Exclusion::Mutex` the calling thread holds none of the mutexes that the call takes, also
   /// where it does not wait for the call.
   /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination; StateError
-  ///   after `free` here, and where this thread holds one of the mutexes, WindowGone (a StateError) where a rank has freed or destroyed its own;
+  ///   after `free` here, and where this thread holds one of the mutexes, WindowGoneError (a StateError) where a rank has freed or destroyed its own;
   ///   PeerFailure, TimeoutError.
   void put(BufferView tensor, const WindowPutOptions& options = {});
   void accumulate(BufferView tensor, const WindowPutOptions& options = {});

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/averaging.hpp"
 #include "optimizers/bucket.hpp"

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/buffer_view.hpp"
-#include "optimizers/bucket_memory.hpp"
+#include "bluefog_cpp/buffer_view.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace bluefog::optimizers {
@@ -29,6 +28,10 @@ struct Segment {
 
 /// Whether `parameter` lies in a bucket that exists: averages are written into it from there.
 [[nodiscard]] bool is_in_a_bucket(const at::Tensor& parameter);
+
+/// Flat tensors of `count` zeros.
+using MakeZeros =
+    std::function<at::Tensor(std::int64_t count, const at::TensorOptions& options)>;
 
 /// Parameters in one piece of memory, so that one operation serves all of them.
 ///

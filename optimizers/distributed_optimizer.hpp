@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/averaging.hpp"
 #include "optimizers/bucket.hpp"

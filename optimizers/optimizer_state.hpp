@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 
 namespace torch::optim {
 class Optimizer;

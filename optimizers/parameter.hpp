@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "bluefog_cpp/base/buffer_view.hpp"
-#include "bluefog_cpp/base/dtype.hpp"
-#include "bluefog_cpp/transport/work.hpp"
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/dtype.hpp"
+#include "bluefog_cpp/work.hpp"
 
 namespace torch::nn {
 class Module;

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace bluefog::optimizers {

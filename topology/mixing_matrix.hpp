@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "bluefog_cpp/base/weighted_rank.hpp"
+#include "bluefog_cpp/weighted_rank.hpp"
 #include "topology/neighbor_plan.hpp"
 #include "topology/translation_pattern.hpp"
 

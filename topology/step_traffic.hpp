@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "bluefog_cpp/base/machine_layout.hpp"
+#include "bluefog_cpp/machine_layout.hpp"
 #include "topology/schedule.hpp"
 
 namespace bluefog::topology::detail {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "bluefog_cpp/base/machine_layout.hpp"
+#include "bluefog_cpp/machine_layout.hpp"
 #include "topology/ceca.hpp"
 #include "topology/mixing_matrix.hpp"
 #include "topology/schedule.hpp"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bluefog_cpp/base/weighted_rank.hpp"
+#include "bluefog_cpp/weighted_rank.hpp"
 
 namespace bluefog {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/buffer_view.hpp"
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
 
 namespace bluefog::benchmarks {
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "bluefog_cpp/context/context_core.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::benchmarks {
@@ -181,7 +182,7 @@ std::string why_no_mpi(const Setting& setting) {
   if (!setting.without_mpi.empty()) {
     return setting.without_mpi;
   }
-  if (setting.context.bootstrap().name() != "mpi" || setting.context.size() < 2) {
+  if (setting.context.core().bootstrap().name() != "mpi" || setting.context.size() < 2) {
     return "needs at least 2 ranks that MPI started";
   }
   if (setting.count * setting.context.size() > std::numeric_limits<int>::max()) {

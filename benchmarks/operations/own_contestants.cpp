@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "benchmarks/operations/contestant.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
 #include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allreduce.hpp"
@@ -100,7 +101,7 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
                  .op = "allreduce",
                  .bus_factor = 2 * (n - 1) / n,
                  .call = [&context](const BufferView& buffer) { ops::allreduce(context, buffer); }});
-  if (context.shared_memory() && context.hosts().machine_count() == 1) {
+  if (context.core().shared_memory() && context.hosts().machine_count() == 1) {
     // What finds its buffers where all ranks reach them: the all-reduce, and averages of pairs.
     std::vector<Contestant> shared{all.back()};
     if (size == 2) {

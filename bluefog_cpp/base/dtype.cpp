@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/dtype.hpp"
+#include "bluefog_cpp/dtype.hpp"
 
 #include <array>
 

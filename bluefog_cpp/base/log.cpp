@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/log.hpp"
+#include "bluefog_cpp/log.hpp"
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/machine_layout.hpp"
+#include "bluefog_cpp/machine_layout.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 

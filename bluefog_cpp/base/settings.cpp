@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/settings.hpp"
+#include "bluefog_cpp/settings.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 #include <optional>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/base/nearest_name.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {

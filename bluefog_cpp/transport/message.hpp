@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "bluefog_cpp/base/dtype.hpp"
+#include "bluefog_cpp/dtype.hpp"
 
 namespace bluefog {
 

@@ -3,13 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/transport/shm/connect.hpp"
+#include "bluefog_cpp/transport/host_sharing.hpp"
+#include "bluefog_cpp/transport/mpi/mpi_network.hpp"
 
 namespace bluefog {
 
 std::unique_ptr<Transport> make_network(Bootstrap& bootstrap, const Settings& settings,
                                         Deadline deadline) {
-  std::unique_ptr<Transport> network = bootstrap.make_transport(settings, deadline);
+  std::unique_ptr<Transport> network = mpi::make_network(bootstrap, settings, deadline);
   if (network || !bootstrap.in_process()) {
     return network;
   }

@@ -2,14 +2,14 @@
 
 #include <memory>
 
-#include "bluefog_cpp/base/deadline.hpp"
-#include "bluefog_cpp/base/settings.hpp"
-#include "bluefog_cpp/transport/bootstrap.hpp"
+#include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog {
 
-/// Collective. A transport that reaches every rank: the bootstrap's own, or between threads one
+/// Collective. A transport that reaches every rank: MPI's between processes, between threads one
 /// that stands for a network. Null if there is none.
 [[nodiscard]] std::unique_ptr<Transport> make_network(Bootstrap& bootstrap,
                                                       const Settings& settings, Deadline deadline);

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "bluefog_cpp/base/weighted_rank.hpp"
 #include "bluefog_cpp/transport/message.hpp"
+#include "bluefog_cpp/weighted_rank.hpp"
 
 namespace bluefog {
 

@@ -29,9 +29,9 @@ python3 benchmarks/fresh_starts.py --ranks "$np" ${ARGS:-}
 step_end 'timed'
 
 step "time window calls on $np ranks"
-build/release/bluefog_cpp/bfrun/bfrun -np "$np" build/release/benchmarks/window_benchmark
+build/release/tools/bfrun/bfrun -np "$np" build/release/benchmarks/window_benchmark
 step_end 'timed'
 
 step "time training steps on $np ranks"
-build/release/bluefog_cpp/bfrun/bfrun -np "$np" build/release/benchmarks/training_benchmark
+build/release/tools/bfrun/bfrun -np "$np" build/release/benchmarks/training_benchmark
 step_end 'timed'

@@ -19,7 +19,7 @@ cmake --preset release ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORC
 cmake --build --preset release --target bfrun bftopo operations_benchmark bluefog_core ||
   stop 'the build failed; the compiler says why above.'
 link_command "$root/benchmarks/bfbench/bfbench"
-link_command "$root/build/release/bluefog_cpp/bfrun/bfrun"
+link_command "$root/build/release/tools/bfrun/bfrun"
 step_end "$venv/bin/bfbench and bfrun"
 
 step "bfbench ${ARGS:-ops}"

@@ -32,7 +32,7 @@ program=$(find build/release -name train_images -type f -perm -u+x | head -n 1)
   'What configure said of MPI and LibTorch, above, tells why.'
 
 link_command "$bfrun"
-link_command "$root/build/release/bluefog_cpp/bftopo/bftopo"
+link_command "$root/build/release/tools/bftopo/bftopo"
 
 step "train on $np ranks: bfrun -np $np $program ${ARGS:-}"
 # shellcheck disable=SC2086

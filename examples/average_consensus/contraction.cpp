@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "topology/spectral_gap.hpp"
 
 namespace bluefog::examples {

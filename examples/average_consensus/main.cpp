@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/command_line/number_checks.hpp"
 #include "examples/average_consensus/contraction.hpp"
 #include "examples/common/collect.hpp"
 #include "examples/common/command_line.hpp"
@@ -25,6 +24,7 @@
 #include "examples/common/run_main.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "tools/command_line/number_checks.hpp"
 
 namespace {
 

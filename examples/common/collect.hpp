@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "bluefog_cpp/base/buffer_view.hpp"
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
 
 namespace bluefog::examples {
 

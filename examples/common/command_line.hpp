@@ -3,7 +3,7 @@
 #include <CLI/App.hpp>
 #include <optional>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 
 namespace bluefog::examples {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::examples {
 

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 
 namespace bluefog::examples {
 

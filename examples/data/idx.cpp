@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "examples/data/labels.hpp"
 #include "examples/data/read_file.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::examples {
 

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "examples/data/cifar.hpp"
 #include "examples/data/idx.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <type_traits>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::examples {
 namespace {

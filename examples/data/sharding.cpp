@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::examples {
 namespace {

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/command_line/number_checks.hpp"
 #include "examples/common/command_line.hpp"
 #include "examples/common/named_algorithm.hpp"
 #include "examples/common/option_words.hpp"
 #include "examples/common/run_main.hpp"
 #include "examples/least_squares/methods.hpp"
+#include "tools/command_line/number_checks.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "examples/common/named_algorithm.hpp"
 #include "examples/least_squares/problem.hpp"
 

@@ -3,7 +3,7 @@
 #include <Eigen/Dense>
 #include <cstdint>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 
 namespace bluefog::examples {
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <map>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "examples/models/cnn.hpp"
 #include "examples/models/resnet.hpp"
 

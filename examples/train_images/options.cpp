@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "bluefog_cpp/command_line/number_checks.hpp"
 #include "examples/common/option_words.hpp"
+#include "tools/command_line/number_checks.hpp"
 
 namespace bluefog::examples {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "examples/train_images/metrics_file.hpp"
 #include "examples/train_images/options.hpp"
 #include "examples/train_images/progress.hpp"

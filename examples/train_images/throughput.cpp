@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::examples {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "examples/common/named_algorithm.hpp"
 #include "examples/data/tensor_batch.hpp"
 #include "examples/train_images/buffer_policies.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "examples/data/batch_sampler.hpp"
 #include "examples/models/image_model.hpp"
 #include "examples/train_images/options.hpp"

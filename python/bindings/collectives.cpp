@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "ops/calls/validation.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allgather.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
-#include "ops/validation.hpp"
 #include "optimizers/parameter.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/result_memory.hpp"

@@ -1,13 +1,14 @@
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "bluefog_cpp/transport/mpi/mpi_bootstrap.hpp"
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
-#include "bluefog_cpp/transport/work.hpp"
+#include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/work.hpp"
 #include "optimizers/parameter.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
@@ -40,19 +41,19 @@ void bind_timeline(py::class_<Context, std::shared_ptr<Context>>& type) {
   type.def(
           "timeline_begin",
           [](const Context& c, const std::string& lane, const std::string& name) {
-            if (c.timeline() != nullptr) {
-              c.timeline()->begin(lane, name);
+            if (c.core().timeline() != nullptr) {
+              c.core().timeline()->begin(lane, name);
             }
-            return c.timeline() != nullptr;
+            return c.core().timeline() != nullptr;
           },
           py::arg("lane"), py::arg("name"), "False when no timeline is written.")
       .def(
           "timeline_end",
           [](const Context& c, const std::string& lane) {
-            if (c.timeline() != nullptr) {
-              c.timeline()->end(lane);
+            if (c.core().timeline() != nullptr) {
+              c.core().timeline()->end(lane);
             }
-            return c.timeline() != nullptr;
+            return c.core().timeline() != nullptr;
           },
           py::arg("lane"));
 }
@@ -71,7 +72,7 @@ void bind_context(py::module_& module) {
 
   py::class_<Context, std::shared_ptr<Context>> context(
       module, "Context",
-      "A group of ranks that communicate. See bluefog_cpp/transport/context.hpp.");
+      "A group of ranks that communicate. See bluefog_cpp/context.hpp.");
   context
       .def_static(
           "create", [] { return prepared(Context::create()); }, WithoutGil(),
@@ -85,13 +86,13 @@ void bind_context(py::module_& module) {
       .def_property_readonly(
           "device",
           [](const Context& c) -> std::optional<int> {
-            return c.device() ? std::optional(c.device()->device()) : std::nullopt;
+            return c.core().device() ? std::optional(c.core().device()->device()) : std::nullopt;
           },
           "The CUDA device that `use_device` was told, or None.")
       .def(
           "uses_nccl",
           [](const Context& c) {
-            return c.device() && c.device()->way_of(OpKind::NeighborAllreduce) == DeviceWay::Nccl;
+            return c.core().device() && c.core().device()->way_of(OpKind::NeighborAllreduce) == DeviceWay::Nccl;
           },
           "Whether averages on the device go by NCCL.")
       .def_property_readonly("rank", &Context::rank)
@@ -102,7 +103,7 @@ void bind_context(py::module_& module) {
       .def(
           "refuse",
           [](Context& c, const std::string& reason, int partner) {
-            c.engine().refuse(reason, partner);
+            c.core().engine().refuse(reason, partner);
           },
           py::arg("reason"), py::arg("partner") = -1, WithoutGil(),
           "Counts a call that was refused before it began; peers that wait in it are told why: the "

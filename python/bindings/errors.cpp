@@ -1,8 +1,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/Exceptions.h>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
 #include "python/bindings/rethrow.hpp"
@@ -28,7 +27,7 @@ void translate(std::exception_ptr thrown) {
     raise("MismatchError", e.what());
   } catch (const InvalidArgument& e) {
     raise("InvalidArgument", e.what());
-  } catch (const WindowGone& e) {
+  } catch (const WindowGoneError& e) {
     raise("WindowGoneError", e.what(), e.rank());
   } catch (const StateError& e) {
     raise("StateError", e.what());

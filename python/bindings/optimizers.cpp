@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "ops/allgather_parts.hpp"
-#include "optimizers/agreement.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "ops/calls/allgather_parts.hpp"
+#include "optimizers/checks/agreement.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/parameter_collectives.hpp"
 #include "python/bindings/bindings.hpp"
@@ -122,7 +122,7 @@ void bind_parameter_collectives(py::module_& module) {
         opt::check_ranks_agree(context, subject, {.lines = std::move(lines), .problem = problem});
       },
       py::arg("context"), py::arg("subject"), py::arg("lines"), py::arg("problem"), WithoutGil(),
-      "Collective. See optimizers/agreement.hpp.");
+      "Collective. See optimizers/checks/agreement.hpp.");
   module.def(
       "broadcast_tensors",
       [](Context& context, const NamedPairs& tensors, int root, const std::string& call) {

@@ -15,7 +15,7 @@
 #include <new>
 #include <utility>
 
-#include "bluefog_cpp/base/settings.hpp"
+#include "bluefog_cpp/settings.hpp"
 
 namespace bluefog::python {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace bluefog::python {

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/buffer_view.hpp"
 
 namespace bluefog::python {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/validation.hpp"
+#include "ops/calls/validation.hpp"
 #include "ops/window.hpp"
 #include "optimizers/parameter.hpp"
 #include "python/bindings/bindings.hpp"

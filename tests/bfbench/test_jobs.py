@@ -23,7 +23,7 @@ def false_build(folder, *starts):
     in each start, the last one in all that follow."""
     record = json.dumps(operation())
     cases = "\n".join(f"{index}) {line} ;;" for index, line in enumerate(starts[:-1]))
-    programs = {"bluefog_cpp/bfrun/bfrun": BFRUN, "benchmarks/operations_benchmark": f"""#!/bin/sh
+    programs = {"tools/bfrun/bfrun": BFRUN, "benchmarks/operations_benchmark": f"""#!/bin/sh
 start=$(cat {folder}/start 2>/dev/null || echo 0)
 echo $((start + 1)) > {folder}/start
 echo '{record}'

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "ops/allgather_parts.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "ops/calls/allgather_parts.hpp"
 #include "ops/collectives.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"

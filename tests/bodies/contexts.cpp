@@ -11,7 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/bodies/failure_of.hpp"
@@ -60,7 +61,7 @@ TEST(Contexts, SettingsThatDifferAreNamedOnAllRanks) {
       }
       try {
         const auto bootstrap =
-            context.bootstrap().duplicate(Deadline::after(std::chrono::seconds(20)));
+            context.core().bootstrap().duplicate(Deadline::after(std::chrono::seconds(20)));
         (void)Context::create(bootstrap, settings);
         return "no error";
       } catch (const InvalidArgument& error) {
@@ -88,7 +89,7 @@ TEST(Contexts, FilesThatCannotBeWrittenAreHeardOfByAll) {
         settings.*prefix = value;
       }
       const auto bootstrap =
-          context.bootstrap().duplicate(Deadline::after(std::chrono::seconds(20)));
+          context.core().bootstrap().duplicate(Deadline::after(std::chrono::seconds(20)));
       const auto [rank, text] = failure_of([&] { (void)Context::create(bootstrap, settings); });
       EXPECT_EQ(rank, context.rank() == 1 ? -1 : 1) << text;
       return text;

@@ -14,7 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
@@ -200,7 +201,7 @@ TEST(Failure, WordsOfOtherRanksProlongNoWait) {
       EXPECT_LT(count, kMostWords) << "rank 0 has gone on waiting";
       words = std::byte{count};
     }
-    const auto all = context.bootstrap().allgather(std::span(&words, 1),
+    const auto all = context.core().bootstrap().allgather(std::span(&words, 1),
                                                    Deadline::after(std::chrono::minutes(1)));
     for (int i = 0; context.rank() != 1 && i < std::to_integer<int>(all[1][0]); ++i) {
       refuse();

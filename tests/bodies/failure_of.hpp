@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/bodies/window_plans.hpp"
 #include "topology/neighbor_plan.hpp"
 

@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/support/ranks.hpp"
@@ -107,7 +108,7 @@ TEST(Mismatch, ARankThatRefusedACallTakesWhatWasSentToItAllTheSame) {
     for (Context* const meeting : {&context, other.get()}) {
       std::ranges::fill(values, static_cast<float>(context.rank()));
       if (context.rank() == 0) {
-        context.engine().refuse("no data");
+        context.core().engine().refuse("no data");
       } else {
         average(0).wait();
       }

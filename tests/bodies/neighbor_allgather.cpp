@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"
 #include "topology/plan_builder.hpp"

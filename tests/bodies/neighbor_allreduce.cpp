@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "tests/support/ranks.hpp"
 #include "topology/edge_list.hpp"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/shm/host_memory.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/host_memory.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/bodies/failure_of.hpp"

@@ -16,12 +16,13 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/bftrace/merge.hpp"
-#include "bluefog_cpp/bftrace/stall.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/support/ranks.hpp"
+#include "tools/bftrace/merge.hpp"
+#include "tools/bftrace/stall.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
@@ -70,7 +71,7 @@ std::vector<int> processes_of(Context& context) {
   const int own = ::getpid();
   std::vector<int> processes;
   for (const auto& blob :
-       context.bootstrap().allgather(std::as_bytes(std::span(&own, 1)), Deadline::never())) {
+       context.core().bootstrap().allgather(std::as_bytes(std::span(&own, 1)), Deadline::never())) {
     std::memcpy(&processes.emplace_back(), blob.data(), sizeof(int));
   }
   return processes;
@@ -155,7 +156,7 @@ TEST_P(WindowStalls, MutexesThatAreHeldAreShown) {
 
 TEST(WindowStall, AnOwnerThatDoesNotAnswerIsNamed) {
   with_records(2, Layout::TwoHosts, [](Context& context, const std::filesystem::path& folder) {
-    if (context.bootstrap().in_process()) {
+    if (context.core().bootstrap().in_process()) {
       return;  // a thread cannot be stopped
     }
     const std::vector<int> processes = processes_of(context);
@@ -182,7 +183,7 @@ TEST(WindowStall, AnOwnerThatDoesNotAnswerIsNamed) {
 // Rank 1 comes to the call when rank 0 has given it up, and finds nobody, in this call or the next.
 TEST(Stall, ARankThatWasStoppedHoldsUpTheOthers) {
   with_records(2, Layout::OneHost, [](Context& context, const std::filesystem::path& folder) {
-    if (context.bootstrap().in_process()) {
+    if (context.core().bootstrap().in_process()) {
       return;  // a thread cannot be stopped
     }
     const std::vector<int> processes = processes_of(context);
@@ -207,7 +208,7 @@ TEST(Stall, ARankThatWasStoppedHoldsUpTheOthers) {
     const std::string own = tracing::read_file(folder / fmt::format("record{}.json", context.rank()));
     std::vector<tracing::FlightRecord> records;
     for (const auto& blob :
-         context.bootstrap().allgather(std::as_bytes(std::span(own)), Deadline::never())) {
+         context.core().bootstrap().allgather(std::as_bytes(std::span(own)), Deadline::never())) {
       records.push_back(tracing::parse_record(
           "a record", {reinterpret_cast<const char*>(blob.data()), blob.size()}));
     }

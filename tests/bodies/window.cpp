@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "tests/bodies/window_plans.hpp"
 #include "tests/support/ranks.hpp"

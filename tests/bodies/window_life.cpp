@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/bodies/window_plans.hpp"
@@ -201,12 +201,12 @@ TEST(Window, FreeingWhatAPeerHasDestroyedIsRefused) {
     if (context.rank() == 0) window.reset();
     meet(context);
     if (context.rank() == 0) {
-      context.engine().refuse("nothing to free here");  // the others count a call
+      context.core().engine().refuse("nothing to free here");  // the others count a call
     } else {
       try {
         window->free();
         ADD_FAILURE() << "expected an error";
-      } catch (const WindowGone& gone) {
+      } catch (const WindowGoneError& gone) {
         EXPECT_THAT(gone.what(), AllOf(HasSubstr("window 'one', win_free"),
                                        HasSubstr("rank 0 has destroyed it")));
       }
@@ -226,7 +226,7 @@ TEST(Window, AFreedWindowSaysSo) {
       try {
         window->put(view);
         ADD_FAILURE() << "expected an error";
-      } catch (const WindowGone& error) {
+      } catch (const WindowGoneError& error) {
         EXPECT_THAT(error.what(), HasSubstr("rank 0 has freed"));
         EXPECT_EQ(error.rank(), 0);
       }

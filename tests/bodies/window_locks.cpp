@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/window.hpp"
 #include "tests/bodies/window_plans.hpp"
 #include "tests/support/error_of.hpp"

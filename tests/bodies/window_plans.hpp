@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "ops/collectives.hpp"
 #include "topology/static_graphs.hpp"
 

@@ -6,7 +6,8 @@
 #include <numeric>
 #include <vector>
 
-#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/one_sided/one_sided.hpp"
 #include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allgather.hpp"
@@ -172,8 +173,8 @@ TEST_P(DeviceCalls, Windows) {
         Values expected = thirds(dtype, count, rank.context.rank());
         const BufferView own = rank.gpu.upload(expected);
         const auto on_gpu = ops::Window::create(rank.context, own, plan);
-        if (rank.context.device()->way_of(OpKind::Allreduce) == DeviceWay::Peer) {
-          EXPECT_EQ(rank.context.one_sided().peer_obstacle(), "");
+        if (rank.context.core().device()->way_of(OpKind::Allreduce) == DeviceWay::Peer) {
+          EXPECT_EQ(rank.context.core().one_sided().peer_obstacle(), "");
         }
         const auto on_cpu = ops::Window::create(rank.context, expected.view(), plan);
         const auto expect_alike = [&](const char* call) {

@@ -7,8 +7,9 @@
 #include <string>
 #include <thread>
 
-#include "bluefog_cpp/base/deadline.hpp"
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
@@ -26,7 +27,7 @@ using namespace std::chrono_literals;
 constexpr auto kTimeout = 4s;
 
 /// Threads try several numbers of ranks: one of them is enough, for so long a wait.
-bool is_spared(Context& context) { return context.bootstrap().in_process() && context.size() < 4; }
+bool is_spared(Context& context) { return context.core().bootstrap().in_process() && context.size() < 4; }
 
 class DeviceFailure : public OverWays {
  protected:
@@ -147,7 +148,7 @@ TEST_P(DeviceFailure, ADeviceThatIsNotDoneInTime) {
     const Work work = ops::allreduce_nonblocking(rank.context, own);
     work.wait();
     const auto deadline = Deadline::after(3 * kTimeout);
-    while (!rank.context.device()->failure() && !deadline.expired()) {
+    while (!rank.context.core().device()->failure() && !deadline.expired()) {
       std::this_thread::sleep_for(1ms);
     }
     EXPECT_FALSE(deadline.expired());

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "benchmarks/driver_graph.hpp"
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allgather.hpp"

@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allgather.hpp"
 #include "ops/neighbor_allreduce.hpp"
@@ -85,7 +86,7 @@ TEST_P(DeviceOrder, AHeldResultComesAfterWhatIsOnTheStream) {
           rank.gpu.shut(rank.gpu.stream());
         }
         rank.gpu.copy(read, own);
-        if (rank.context.device()->way_of(OpKind::NeighborAllreduce) == DeviceWay::Host) {
+        if (rank.context.core().device()->way_of(OpKind::NeighborAllreduce) == DeviceWay::Host) {
           rank.gpu.open();  // its copies begin at the wait, which waits for the input's
         }
         work.wait();

@@ -4,9 +4,9 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/base/deadline.hpp"
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/cuda/shared_object.hpp"
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/device/cuda/shared_object.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::testing {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/transport/cuda/handles.hpp"
-#include "bluefog_cpp/transport/nccl/libraries.hpp"
+#include "bluefog_cpp/device/cuda/handles.hpp"
+#include "bluefog_cpp/device/libraries.hpp"
 #include "tests/support/values.hpp"
 
 namespace bluefog::testing {

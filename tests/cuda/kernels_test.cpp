@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "ops/combine.hpp"
-#include "ops/cuda/sum_kernels.hpp"
-#include "ops/cuda/sum_loop.hpp"
-#include "ops/plain_sum.hpp"
+#include "ops/sums/combine.hpp"
+#include "ops/sums/cuda/sum_kernels.hpp"
+#include "ops/sums/cuda/sum_loop.hpp"
+#include "ops/sums/plain_sum.hpp"
 #include "tests/cuda/gpu.hpp"
 
 namespace bluefog::testing {

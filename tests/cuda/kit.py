@@ -16,7 +16,7 @@ PROGRAMS = {
     "cuda_ranks": "tests/cuda/cuda_ranks",
     "cuda_killed_rank": "tests/cuda/cuda_killed_rank",
     "cuda_benchmark": "benchmarks/cuda_benchmark",
-    "bfrun": "bluefog_cpp/bfrun/bfrun",
+    "bfrun": "tools/bfrun/bfrun",
 }
 """Of the build tree, by their places in it."""
 SCRIPTS = ("tests/cuda/extension.py", "tests/cuda/kit.py", "tests/cuda/rung.py", "tests/cuda/training.py",

@@ -11,9 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/deadline.hpp"
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/cuda/shared_object.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/device/cuda/shared_object.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/cuda/gpu.hpp"
 #include "tests/support/ranks.hpp"
 
@@ -69,7 +70,7 @@ class NcclLibrary : public ::testing::TestWithParam<int> {
       if (context.rank() == 0) {
         id = nccl_->make_id();
       }
-      std::ranges::copy(context.bootstrap().allgather(id, deadline).front(), id.begin());
+      std::ranges::copy(context.core().bootstrap().allgather(id, deadline).front(), id.begin());
       NcclRank rank{
           .context = context, .nccl = *nccl_, .comm = nullptr, .gpu = Gpu(context.rank())};
       try {

@@ -8,7 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
 #include "ops/collectives.hpp"
 #include "tests/cuda/gpu.hpp"
 #include "tests/support/ranks.hpp"
@@ -65,7 +66,7 @@ class OverWays : public ::testing::TestWithParam<DeviceWay> {
     on_ranks(ranks, [&](Context& context) {
       Rank rank{.context = context, .gpu = Gpu(context.rank())};
       context.use_device(rank.gpu.device());
-      if (context.device()->way_of(OpKind::Allreduce) != way) {
+      if (context.core().device()->way_of(OpKind::Allreduce) != way) {
         was_refused_ = true;
         return;
       }

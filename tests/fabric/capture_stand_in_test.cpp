@@ -6,8 +6,8 @@
 #include <memory>
 #include <thread>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/cuda/handles.hpp"
+#include "bluefog_cpp/device/cuda/handles.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/support/gpu/cuda_stand_in.hpp"
 
 namespace bluefog::testing {

@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
-#include "bluefog_cpp/transport/thread_bootstrap.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/thread_bootstrap.hpp"
+#include "ops/calls/validation.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/pair_gossip.hpp"
-#include "ops/validation.hpp"
 #include "tests/fabric/device_bodies.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
@@ -212,7 +213,7 @@ TEST_P(DeviceFailure, NotDoneInTime) {
                     const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
                     const Work work = ops::allreduce_nonblocking(rank.context, own);
                     work.wait();
-                    while (!rank.context.device()->failure()) {
+                    while (!rank.context.core().device()->failure()) {
                       std::this_thread::sleep_for(std::chrono::milliseconds(1));
                     }
                     meet(rank.context);
@@ -301,15 +302,15 @@ class UseDevice : public ::testing::Test {
 TEST_F(UseDevice, ADeviceThatIsNotThere) {
   on_ranks(two_, [&](Context& context) {
     if (context.rank() == 0) {
-      EXPECT_THAT(error_of<InvalidArgument>([&] { context.use_device(2, &libraries_); }),
+      EXPECT_THAT(error_of<InvalidArgument>([&] { context.core().use_device(2, &libraries_); }),
                   HasSubstr("rank 0, use_device: expected a device in 0 … 1, found 2"));
     } else {
-      EXPECT_THAT(error_of<PeerFailure>([&] { context.use_device(1, &libraries_); }),
+      EXPECT_THAT(error_of<PeerFailure>([&] { context.core().use_device(1, &libraries_); }),
                   HasSubstr("rank 1, use_device: rank 0 could not: "));
     }
-    EXPECT_EQ(context.device(), nullptr);
-    context.use_device(context.rank(), &libraries_);
-    EXPECT_THAT(error_of<StateError>([&] { context.use_device(0, &libraries_); }),
+    EXPECT_EQ(context.core().device(), nullptr);
+    context.core().use_device(context.rank(), &libraries_);
+    EXPECT_THAT(error_of<StateError>([&] { context.core().use_device(0, &libraries_); }),
                 HasSubstr("this context has a device already"));
   });
 }
@@ -325,8 +326,8 @@ TEST_F(UseDevice, NcclThatRefuses) {
       settings.device_way = way == DeviceWay::Peer ? DeviceWayChoice::Auto : DeviceWayChoice::Nccl;
     };
     on_ranks(ranks, [&](Context& context) {
-      context.use_device(context.rank(), &libraries_);
-      EXPECT_EQ(context.device()->way_of(OpKind::Allreduce), way);
+      context.core().use_device(context.rank(), &libraries_);
+      EXPECT_EQ(context.core().device()->way_of(OpKind::Allreduce), way);
     });
   }
 }
@@ -336,7 +337,7 @@ TEST_F(UseDevice, WithoutTheOthers) {
   ranks.settings = [](Settings& settings, int) { settings.timeout = std::chrono::seconds(1); };
   on_ranks(ranks, [&](Context& context) {
     if (context.rank() == 0) {
-      EXPECT_THAT(error_of<TimeoutError>([&] { context.use_device(0, &libraries_); }),
+      EXPECT_THAT(error_of<TimeoutError>([&] { context.core().use_device(0, &libraries_); }),
                   HasSubstr("use_device"));
     }
     meet(context);

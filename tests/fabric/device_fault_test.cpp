@@ -11,9 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/cuda/rank_problems.hpp"
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/device/rank_problems.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
@@ -57,7 +58,7 @@ class RandomCalls {
       const unsigned call = below(5);
       const unsigned detail = below(64);
       if (step == fault_step && rank_.context.rank() == fault_rank) {
-        rank_.cuda.fail_next(fault, rank_.context.device()->device(), 2);
+        rank_.cuda.fail_next(fault, rank_.context.core().device()->device(), 2);
       }
       if (is_busy_[buffer]) {
         wait_for_all();

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
 #include "tests/support/error_of.hpp"

@@ -12,9 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/cuda/rank_problems.hpp"
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/device/rank_problems.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
@@ -44,8 +45,8 @@ TEST_F(DeviceKernels, ThatDoNotLoad) {
   cuda_->fail_next("cuModuleGetFunction", 1, kNoBinary);
   two_.settings = [](Settings& settings, int) { settings.log_level = LogLevel::Error; };
   on_ranks(two_, [&](Context& context) {
-    context.use_device(context.rank(), &libraries_);
-    EXPECT_EQ(context.device()->way_of(OpKind::NeighborAllreduce), DeviceWay::Host);
+    context.core().use_device(context.rank(), &libraries_);
+    EXPECT_EQ(context.core().device()->way_of(OpKind::NeighborAllreduce), DeviceWay::Host);
     DeviceRank rank(context, cuda_, std::static_pointer_cast<NcclStandIn>(libraries_.nccl));
     const Values input = thirds(Dtype::Float32, 100, context.rank());
     Values expected = input;
@@ -60,10 +61,10 @@ TEST_F(DeviceKernels, ErrorsOfUseDeviceSayWhereTheyAre) {
   cuda_->fail_next("cuStreamCreate", 1, 700);
   on_ranks(two_, [&](Context& context) {
     if (context.rank() == 1) {
-      EXPECT_THAT(error_of<CudaError>([&] { context.use_device(1, &libraries_); }),
+      EXPECT_THAT(error_of<CudaError>([&] { context.core().use_device(1, &libraries_); }),
                   HasSubstr("rank 1, use_device, CUDA device 1: cuStreamCreate"));
     } else {
-      EXPECT_THAT(error_of<PeerFailure>([&] { context.use_device(0, &libraries_); }),
+      EXPECT_THAT(error_of<PeerFailure>([&] { context.core().use_device(0, &libraries_); }),
                   HasSubstr("rank 1 could not: rank 1, use_device, CUDA device 1"));
     }
   });

@@ -8,8 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allreduce.hpp"
@@ -91,7 +92,7 @@ TEST(DeviceMemory, IsShortInALaterExchange) {
           rank.cuda.fail_next("cuMemAlloc", 0, kNoMemory);
           EXPECT_THAT(error_of<CudaError>(call),
                       AllOf(HasSubstr("hierarchical_neighbor_allreduce"), HasSubstr("cuMemAlloc")));
-          EXPECT_NE(rank.context.device()->failure(), nullptr);
+          EXPECT_NE(rank.context.core().device()->failure(), nullptr);
         } else {
           EXPECT_THAT(error_of<PeerFailure>(call), HasSubstr("cuMemAlloc"));
         }

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/transport/cuda/handles.hpp"
+#include "bluefog_cpp/device/cuda/handles.hpp"
 #include "tests/fabric/device_bodies.hpp"
 #include "tests/support/gpu/device_ranks.hpp"
 #include "tests/support/gpu/nccl_stand_in.hpp"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/cuda/handles.hpp"
+#include "bluefog_cpp/device/cuda/handles.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "optimizers/consensus.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "tests/support/error_of.hpp"

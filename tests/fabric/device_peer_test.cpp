@@ -9,8 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/fabric/device_bodies.hpp"
@@ -120,7 +121,7 @@ TEST_P(DevicePeer, ASlotIsNotFilledBeforeItsReadersHaveRead) {
   on_peers({.at_least = 2, .at_most = 3}, [](DeviceRank& rank) {
     const Plan plan = ring(rank.context);
     if (rank.context.rank() == 1) {
-      rank.shut(rank.context.device()->stream());
+      rank.shut(rank.context.core().device()->stream());
     }
     std::vector<Values> expected;
     std::vector<BufferView> buffers;
@@ -282,7 +283,7 @@ TEST_P(DevicePeer, WhatARankHasSentOutlastsIt) {
     const BufferView own = rank.upload(expected);
     ops::neighbor_allreduce(rank.context, expected.view(), shared);
     if (rank.context.rank() == 1) {
-      rank.shut(rank.context.device()->stream());
+      rank.shut(rank.context.core().device()->stream());
     }
     ops::neighbor_allreduce(rank.context, own, shared);
     meet(rank.context);
@@ -291,7 +292,7 @@ TEST_P(DevicePeer, WhatARankHasSentOutlastsIt) {
       return;
     }
     std::this_thread::sleep_for(1500ms);  // longer than others are waited for
-    EXPECT_EQ(rank.context.device()->failure(), nullptr);
+    EXPECT_EQ(rank.context.core().device()->failure(), nullptr);
     rank.open();
     ASSERT_EQ(rank.download(own), expected);
   });
@@ -319,9 +320,9 @@ class DeviceWays : public ::testing::Test {
       const gpu::Libraries libraries{
           .cuda = std::make_shared<CudaProcess>(cuda_, context.rank() + 1),
           .nccl = has_nccl ? nccl_ : nullptr};
-      context.use_device(context.rank(), &libraries);
+      context.core().use_device(context.rank(), &libraries);
       if (context.rank() == 0) {
-        outcome.way = context.device()->way_of(OpKind::Allreduce);
+        outcome.way = context.core().device()->way_of(OpKind::Allreduce);
       }
     });
     outcome.log = ::testing::internal::GetCapturedStderr();

@@ -7,7 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
 #include "ops/collectives.hpp"
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allgather.hpp"
@@ -108,7 +109,7 @@ TEST(StagedNeighborAllreduce, CopiesAndMessagesOverlap) {
     const int before = rank.cuda.counts()["cuMemcpyAsync"];
     meet(rank.context);
     if (rank.context.rank() == 1) {
-      rank.shut_after(rank.context.device()->staging()->to_host(), 2);
+      rank.shut_after(rank.context.core().device()->staging()->to_host(), 2);
     }
     const Work work = ops::neighbor_allreduce_nonblocking(rank.context, own, plan);
     // Three pieces of each rank to the host, and two of each back.

@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
-#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
-#include "bluefog_cpp/transport/peer/peer_memory.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/peer_memory.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/one_sided/one_sided.hpp"
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
@@ -184,7 +184,7 @@ TEST_P(DeviceWindowPeer, KeepsBuffersOnTheHostWhereOneRankCannotShare) {
       meet(rank.context);
       EXPECT_EQ(blocks_of(rank), before) << call;
       EXPECT_EQ(opened(rank), opened_before + (call == "cuIpcOpenMemHandle" ? 1 : 0)) << call;
-      EXPECT_THAT(rank.context.one_sided().peer_obstacle(),
+      EXPECT_THAT(rank.context.core().one_sided().peer_obstacle(),
                   AllOf(HasSubstr("rank 1: "), HasSubstr(call)));
       meet(rank.context);
       expect_like_the_cpu(rank);
@@ -206,7 +206,7 @@ TEST_P(DeviceWindowPeer, FollowsTheWayOfCalls) {
          .hosts_order = true},
         [](DeviceRank& rank) {
           const auto window = window_of(rank, tensor_of(rank));
-          EXPECT_NE(rank.context.one_sided().peer_memory(), nullptr);
+          EXPECT_NE(rank.context.core().one_sided().peer_memory(), nullptr);
           window->free();
           expect_like_the_cpu(rank);
         });
@@ -225,7 +225,7 @@ TEST_P(DeviceWindowPeer, ADeviceThatStopsInACall) {
     const auto window = window_of(rank, tensor);
     rank.cuda.synchronize(rank.stream);
     if (own == 1) {
-      rank.shut(rank.context.one_sided().peer_memory()->stream());
+      rank.shut(rank.context.core().one_sided().peer_memory()->stream());
       EXPECT_THAT(
           error_of<TimeoutError>([&] { window->put(tensor); }),
           AllOf(HasSubstr("rank 1, window 'w', win_put: its work on CUDA device 1"),
@@ -241,7 +241,7 @@ TEST_P(DeviceWindowPeer, ADeviceThatStopsInACall) {
     meet(rank.context);
     rank.open();
     if (own == 1) {
-      while (!rank.context.one_sided().peer_memory()->is_idle()) {
+      while (!rank.context.core().one_sided().peer_memory()->is_idle()) {
         std::this_thread::sleep_for(1ms);
       }
     }
@@ -262,7 +262,7 @@ TEST_P(DeviceWindowPeer, ACallThatFailsHalfway) {
     const BufferView tensor = tensor_of(rank);
     const auto window = window_of(rank, tensor);
     if (rank.context.rank() == 0) {
-      rank.shut(rank.context.one_sided().peer_memory()->stream());
+      rank.shut(rank.context.core().one_sided().peer_memory()->stream());
       const std::jthread opens_soon([&] {
         std::this_thread::sleep_for(50ms);
         rank.open();
@@ -366,8 +366,8 @@ TEST_P(DeviceWindowPeer, OfARankThatHasDestroyedIt) {
     }
     meet(rank.context);
     if (rank.context.rank() == 1) {
-      EXPECT_THROW(window->put(tensor), WindowGone);
-      EXPECT_THROW(window->get(), WindowGone);
+      EXPECT_THROW(window->put(tensor), WindowGoneError);
+      EXPECT_THROW(window->get(), WindowGoneError);
       window->update();
     }
     meet(rank.context);

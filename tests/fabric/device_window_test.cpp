@@ -11,9 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
-#include "bluefog_cpp/transport/one_sided/one_sided.hpp"
-#include "bluefog_cpp/transport/peer/peer_memory.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/device/peer_memory.hpp"
+#include "bluefog_cpp/one_sided/one_sided.hpp"
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
@@ -318,8 +319,8 @@ TEST_P(DeviceWindow, OfDroppedWork) {
     BufferView other = rank.upload(small_integers(Dtype::Float32, 10, 4));
     std::atomic<bool> is_free{false};
     other.owner = std::shared_ptr<void>(other.data, [&](void*) { is_free.store(true); });
-    rank.shut(is_on_host() ? rank.context.device()->staging()->to_device()
-                           : rank.context.one_sided().peer_memory()->stream());
+    rank.shut(is_on_host() ? rank.context.core().device()->staging()->to_device()
+                           : rank.context.core().one_sided().peer_memory()->stream());
     (void)window->put_nonblocking(other, {.self_weight = 2.0});
     other.owner.reset();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/thread_bootstrap.hpp"
+#include "bluefog_cpp/thread_bootstrap.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {

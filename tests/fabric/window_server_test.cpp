@@ -1,6 +1,6 @@
 // Servers of ranks that are threads: mutexes asked for by several threads, slow owners, and peers
 // that have stopped.
-#include "bluefog_cpp/transport/one_sided/window_server.hpp"
+#include "bluefog_cpp/one_sided/window_server.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,10 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/thread_bootstrap.hpp"
 #include "bluefog_cpp/transport/network.hpp"
-#include "bluefog_cpp/transport/one_sided/window_gone.hpp"
-#include "bluefog_cpp/transport/thread_bootstrap.hpp"
 
 namespace bluefog {
 namespace {
@@ -142,7 +141,7 @@ TEST_F(WindowServers, WhoWaitsForTheMutexOfAWindowThatGoesIsTold) {
     std::this_thread::sleep_for(milliseconds(200));
     owner().remove(kWindow);
   });
-  EXPECT_THROW(lock(soon()), WindowGone);
+  EXPECT_THROW(lock(soon()), WindowGoneError);
 }
 
 TEST_F(WindowServers, AWaitForASlowOwnerIsReported) {

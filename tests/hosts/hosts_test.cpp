@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "topology/static_graphs.hpp"

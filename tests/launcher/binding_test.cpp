@@ -1,4 +1,4 @@
-#include "bluefog_cpp/bfrun/binding.hpp"
+#include "tools/bfrun/rank/binding.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bluefog_cpp/bfrun/options.hpp"
+#include "tools/bfrun/options.hpp"
 
 namespace bluefog::launcher {
 namespace {

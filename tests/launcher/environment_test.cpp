@@ -1,4 +1,4 @@
-#include "bluefog_cpp/bfrun/environment.hpp"
+#include "tools/bfrun/start/environment.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
-#include "bluefog_cpp/bfrun/hosts.hpp"
+#include "tools/bfrun/start/hosts.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "bluefog_cpp/bfrun/options.hpp"
 #include "tests/support/error_of.hpp"
+#include "tools/bfrun/options.hpp"
 
 namespace bluefog::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/bfrun/job_monitor.hpp"
+#include "tools/bfrun/job/job_monitor.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

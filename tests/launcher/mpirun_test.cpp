@@ -1,11 +1,11 @@
-#include "bluefog_cpp/bfrun/mpirun.hpp"
+#include "tools/bfrun/start/mpirun.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "bluefog_cpp/bfrun/mpirun_command.hpp"
+#include "tools/bfrun/start/mpirun_command.hpp"
 
 namespace bluefog::launcher {
 namespace {

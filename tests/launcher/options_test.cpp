@@ -1,4 +1,4 @@
-#include "bluefog_cpp/bfrun/options.hpp"
+#include "tools/bfrun/options.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

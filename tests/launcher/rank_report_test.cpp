@@ -1,4 +1,4 @@
-#include "bluefog_cpp/bfrun/rank_report.hpp"
+#include "tools/bfrun/job/rank_report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/bfrun/rank_shim.hpp"
+#include "tools/bfrun/rank/rank_shim.hpp"
 
 #include <gtest/gtest.h>
 

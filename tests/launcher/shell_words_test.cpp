@@ -1,9 +1,9 @@
-#include "bluefog_cpp/bfrun/shell_words.hpp"
+#include "tools/bfrun/shell_words.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bluefog_cpp/bfrun/options.hpp"
+#include "tools/bfrun/options.hpp"
 
 namespace bluefog::launcher {
 namespace {

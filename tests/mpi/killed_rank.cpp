@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "topology/neighbor_plan.hpp"
 

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "topology/static_graphs.hpp"

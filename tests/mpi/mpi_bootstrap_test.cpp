@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/mpi/mpi_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <thread>
 #include <type_traits>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/default_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/mpi/mpi_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {

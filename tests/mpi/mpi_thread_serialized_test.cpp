@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/window.hpp"
 #include "topology/static_graphs.hpp"

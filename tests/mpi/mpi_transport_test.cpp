@@ -9,8 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/default_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/network.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog {
@@ -46,7 +47,7 @@ class MpiTransportTest : public testing::Test {
     if (bootstrap_->size() < 2) {
       GTEST_SKIP() << "needs two ranks";
     }
-    transport_ = bootstrap_->make_transport(small_settings(), soon());
+    transport_ = make_network(*bootstrap_, small_settings(), soon());
     ASSERT_NE(transport_, nullptr);
   }
 
@@ -325,7 +326,7 @@ TEST_F(MpiTransportTest, LeavingWithUnreadDataDoesNotHang) {
 
 TEST_F(MpiTransportTest, TransportsComeAndGo) {
   for (std::uint64_t round = 0; round < 20; ++round) {
-    transport_ = bootstrap_->make_transport(small_settings(), soon());
+    transport_ = make_network(*bootstrap_, small_settings(), soon());
     const std::vector<WeightedRank> readers{{next(), 1.0}};
     send(pattern(100, rank(), round), round, readers, Lane::Ordinary);
     EXPECT_EQ(receive(previous(), Lane::Ordinary), pattern(100, previous(), round));
@@ -336,7 +337,7 @@ TEST_F(MpiTransportTest, DifferentSizesAreRefusedOnEveryRank) {
   Settings settings = small_settings();
   settings.mpi_chunk_bytes = rank() == 0 ? 4096 : 8192;
   try {
-    (void)bootstrap_->make_transport(settings, soon());
+    (void)make_network(*bootstrap_, settings, soon());
     FAIL() << "expected InvalidArgument";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("BLUEFOG_MPI_CHUNK_BYTES"));

@@ -12,9 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/context.hpp"
-#include "bluefog_cpp/transport/default_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "topology/neighbor_plan.hpp"
 
@@ -208,7 +209,7 @@ TEST_P(RoutingTest, DataArriveWhileTheirSenderIsBusy) {
   if (context->rank() == 0) {
     ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   }
-  const auto names = context->bootstrap().allgather(std::as_bytes(std::span(folder)), deadline);
+  const auto names = context->core().bootstrap().allgather(std::as_bytes(std::span(folder)), deadline);
   folder.assign(reinterpret_cast<const char*>(names[0].data()), names[0].size());
   const auto receipt_of = [&folder](int rank) { return folder + "/" + std::to_string(rank); };
 
@@ -233,7 +234,7 @@ TEST_P(RoutingTest, DataArriveWhileTheirSenderIsBusy) {
   if (context->rank() != 0) {
     std::ofstream(receipt_of(context->rank())) << "here";
   }
-  context->bootstrap().barrier(Deadline::after(std::chrono::seconds(30)));
+  context->core().bootstrap().barrier(Deadline::after(std::chrono::seconds(30)));
   if (context->rank() == 0) {
     std::filesystem::remove_all(folder);
   }

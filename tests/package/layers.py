@@ -1,8 +1,10 @@
-"""Reads the #include lines of every source and fails on a direction that the
-design does not allow: each layer may use itself and the layers below it.
+"""Reads the #include lines of every source and fails on what the layout of docs/architecture.md does
+not allow: an arrow that runs up or sideways between rooms, a public header that includes a private
+one, a private header of another room, a header of others outside the folders that confine it.
 
     layers.py ROOT          check the sources below ROOT
-    layers.py --self-test   check that wrong directions are found
+    layers.py --floors ROOT print every room with the rooms that it uses
+    layers.py --self-test   check that each rule is enforced
 """
 
 import pathlib
@@ -10,33 +12,100 @@ import re
 import sys
 import tempfile
 
-# Layer: (folder, layers that it may use). The longest folder that fits decides.
-ALL = {"base", "transport", "topology", "ops", "optimizers"}
-LAYERS = {
-    "base": ("bluefog_cpp/base", {"base"}),
-    "transport": ("bluefog_cpp/transport", {"base", "transport"}),
-    "topology": ("topology", {"base", "topology"}),
-    "ops": ("ops", {"base", "transport", "topology", "ops"}),
-    "optimizers": ("optimizers", ALL),
-    "nn": ("nn", ALL | {"nn"}),
-    "command_line": ("bluefog_cpp/command_line", {"command_line"}),
-    "bfrun": ("bluefog_cpp/bfrun", {"base", "bfrun"}),
-    "bftopo": ("bluefog_cpp/bftopo", {"base", "command_line", "topology", "bftopo"}),
-    "bftrace": ("bluefog_cpp/bftrace", {"base", "bftrace"}),
-    "python": ("python", ALL | {"nn", "python"}),
-    "examples": ("examples", ALL | {"command_line", "examples"}),
-    "benchmarks": ("benchmarks", ALL | {"benchmarks", "examples"}),
-    "tests": ("tests", ALL | {"nn", "tests", "examples", "bfrun", "bftopo", "bftrace", "benchmarks",
-                             "command_line", "python"}),
+# Room: (folder, public headers that belong to it and lie elsewhere, rooms that it may use beside itself).
+# The longest folder that fits decides. Rooms stand in the order of their floors: an arrow to a room
+# further down in this table runs up, whatever a row allows.
+BASE = ("base",)
+RUNTIME = BASE + ("bootstrap", "transport", "engine", "device", "one_sided", "context")
+TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
+OPS = ("ops.sums", "ops.calls", "ops.window")
+OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms", "optimizers.wrapper")
+LIBRARIES = RUNTIME + TOPOLOGY + OPS + OPTIMIZERS + ("nn",)
+TOOLS = ("tools.command_line", "tools.bfrun", "tools.bftopo", "tools.bftrace")
+
+
+def public(folder, names):
+    return tuple(f"{folder}/{name}.hpp" for name in names.split())
+
+
+ROOMS = {
+    "base": ("bluefog_cpp/base",
+             public("bluefog_cpp", "buffer_view deadline dtype error log machine_layout settings "
+                                   "weighted_rank"), ()),
+    "bootstrap": ("bluefog_cpp/bootstrap", public("bluefog_cpp", "bootstrap thread_bootstrap"), BASE),
+    "transport": ("bluefog_cpp/transport", (), RUNTIME[:2]),
+    "engine": ("bluefog_cpp/engine", public("bluefog_cpp", "work"), RUNTIME[:3]),
+    "device": ("bluefog_cpp/device", (), RUNTIME[:4]),
+    "one_sided": ("bluefog_cpp/one_sided", (), RUNTIME[:5]),
+    "context": ("bluefog_cpp/context", public("bluefog_cpp", "context"), RUNTIME[:6]),
+    "topology.mixing": ("topology/mixing",
+                        public("topology", "mixing_matrix neighbor_plan plan_builder schedule "
+                                           "translation_pattern"), BASE),
+    "topology.graphs": ("topology/graphs",
+                        public("topology", "base_graph boost_graph ceca edge_list equitopo families "
+                                           "lazy_mixing one_to_one static_graphs"),
+                        BASE + TOPOLOGY[:1]),
+    "topology.analysis": ("topology/analysis",
+                          public("topology", "simulation spectral_gap step_cost "
+                                             "step_traffic topology_report"), BASE + TOPOLOGY[:2]),
+    "ops.sums": ("ops/sums", (), RUNTIME),
+    "ops.calls": ("ops/calls",
+                  public("ops", "collectives hierarchical_neighbor_allreduce neighbor_allgather "
+                                "neighbor_allreduce neighbor_inference options pair_gossip"),
+                  RUNTIME + TOPOLOGY + OPS[:1]),
+    "ops.window": ("ops/window", public("ops", "window"), RUNTIME + TOPOLOGY + OPS[:2]),
+    "optimizers.buckets": ("optimizers/buckets",
+                           public("optimizers", "algorithm averaging bucket local_step parameter "
+                                                "rethrow_in_backward"),
+                           RUNTIME + TOPOLOGY + OPS),
+    "optimizers.checks": ("optimizers/checks", public("optimizers", "options buffer_policy"),
+                          RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:1]),
+    "optimizers.algorithms": ("optimizers/algorithms", (),
+                              RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:2]),
+    "optimizers.wrapper": ("optimizers/wrapper",
+                           public("optimizers", "checkpoint consensus distributed_optimizer "
+                                                "optimizer_state parameter_collectives"),
+                           RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:3]),
+    "nn": ("nn/batch_norm", public("nn", "batch_statistics sync_batch_norm"),
+           RUNTIME + TOPOLOGY + OPS + OPTIMIZERS),
+    "tools.command_line": ("tools/command_line", (), ()),
+    "tools.bfrun": ("tools/bfrun", (), BASE),
+    "tools.bftopo": ("tools/bftopo", (), BASE + TOPOLOGY + TOOLS[:1]),
+    "tools.bftrace": ("tools/bftrace", (), BASE),
+    "python": ("python", (), LIBRARIES),
+    "examples": ("examples", (), LIBRARIES + TOOLS[:1]),
+    "benchmarks": ("benchmarks", (), LIBRARIES + ("examples",)),
+    "tests": ("tests", (), LIBRARIES + TOOLS + ("python", "examples", "benchmarks")),
 }
+FLOOR = {room: floor for floor, room in enumerate(ROOMS)}
+HOME = {header: room for room, (_, headers, _) in ROOMS.items() for header in headers}
+# Folders whose headers at the top level are public. Headers below are private: those of bluefog_cpp's
+# rooms to the libraries of this project, others to their own folder.
+PUBLIC_FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn")
+# Private headers that others use, by header: who.
+DOORS = {
+    "topology/mixing/plan_agreement.hpp": ("ops/",),
+    "topology/mixing/sender_weights.hpp": ("optimizers/",),
+    "topology/analysis/least_eigenvalue.hpp": ("optimizers/",),
+    "ops/calls/allgather_parts.hpp": ("optimizers/", "python/", "benchmarks/"),
+    "ops/calls/validation.hpp": ("nn/", "python/"),
+    "ops/sums/combine.hpp": ("benchmarks/",),
+    "ops/sums/cuda/sum_kernels.hpp": ("benchmarks/",),
+    "ops/sums/cuda/sum_loop.hpp": ("benchmarks/",),
+    "optimizers/buckets/flat_arithmetic.hpp": ("nn/",),
+    "optimizers/checks/agreement.hpp": ("python/",),
+    "bluefog_cpp/device/cuda/cuda_api.hpp": ("benchmarks/",),
+    "bluefog_cpp/device/cuda/shared_object.hpp": ("benchmarks/",),
+}
+# MPI's own part of a room may use that of a room below.
+MPI_FOLDERS = ("bluefog_cpp/bootstrap/mpi/", "bluefog_cpp/transport/mpi/")
 # Headers of others, and the only folders that may include them.
 CONFINED = {
-    r"(mpi|mpi-ext)\.h": ("bluefog_cpp/transport/mpi", "tests/mpi", "tests/hosts", "benchmarks"),
-    r"nccl\.h": ("bluefog_cpp/transport/nccl", "tests"),
-    r"(cuda|cuda_runtime(_api)?)\.h": ("bluefog_cpp/transport/cuda", "bluefog_cpp/transport/nccl",
-                                       "tests"),
-    r"(torch|ATen|c10)/.*": ("optimizers", "nn", "examples", "python", "tests",
-                             "benchmarks"),
+    r"(mpi|mpi-ext)\.h": ("bluefog_cpp/bootstrap/mpi", "bluefog_cpp/transport/mpi", "tests/mpi",
+                          "tests/hosts", "benchmarks"),
+    r"nccl\.h": ("bluefog_cpp/device/nccl", "tests"),
+    r"(cuda|cuda_runtime(_api)?)\.h": ("bluefog_cpp/device/cuda", "bluefog_cpp/device/nccl", "tests"),
+    r"(torch|ATen|c10)/.*": ("optimizers", "nn", "examples", "python", "tests", "benchmarks"),
     r"boost/graph/.*": ("topology", "tests"),
     r"pybind11/.*": ("python",),
 }
@@ -44,54 +113,119 @@ SUFFIXES = {".hpp", ".cpp", ".h", ".cc", ".cu", ".cuh", ".inl"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')
 
 
-def layer_of(path):
-    fitting = [(len(folder), name) for name, (folder, _) in LAYERS.items()
+def room_of(path):
+    if path in HOME:
+        return HOME[path]
+    fitting = [(len(folder), name) for name, (folder, _, _) in ROOMS.items()
                if path.startswith(folder + "/")]
     return max(fitting)[1] if fitting else None
 
 
+def is_public(path):
+    parts = path.split("/")
+    return len(parts) == 2 and parts[0] in PUBLIC_FOLDERS
+
+
+def is_hidden(path, included):
+    """Whether `included` is private to a folder that `path` does not lie in."""
+    parts = included.split("/")
+    if is_public(included) or path.startswith(("tests/",) + DOORS.get(included, ())):
+        return False
+    if parts[0] == "bluefog_cpp":
+        if path.startswith(MPI_FOLDERS) and included.startswith(MPI_FOLDERS):
+            return False
+        # A room is open to this project's libraries, what lies deeper to the room alone.
+        if path.split("/")[0] in ("tools", "examples"):
+            return parts[1] != "base"
+        return len(parts) > 3 and not path.startswith("/".join(parts[:2]) + "/")
+    if parts[0] in PUBLIC_FOLDERS:
+        return not path.startswith(parts[0] + "/")
+    return False
+
+
 def violations_of(path, text):
-    layer = layer_of(path)
-    allowed = LAYERS[layer][1]
+    room = room_of(path)
+    if room is None:
+        yield f"{path}: belongs to no room: name it in tests/package/layers.py"
+        return
+    allowed = ROOMS[room][2]
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:
             continue
         included = match.group(1)
-        target = layer_of(included)
-        if target and target not in allowed:
-            yield f"{path}:{number}: {layer} must not include {target} ({included})"
+        target = room_of(included)
+        at = f"{path}:{number}"
+        if target and target != room:
+            if FLOOR[target] > FLOOR[room]:
+                yield f"{at}: {room} includes {target}, which stands above it ({included})"
+            elif target not in allowed:
+                yield f"{at}: {room} must not include {target} ({included})"
+        if target and is_public(path) and not is_public(included):
+            yield f"{at}: a public header includes a private one ({included})"
+        elif target and is_hidden(path, included):
+            yield f"{at}: {included} is private to its folder"
         for pattern, folders in CONFINED.items():
             if re.fullmatch(pattern, included) and not any(
                     path.startswith(folder + "/") for folder in folders):
-                yield f"{path}:{number}: {included} belongs in {', '.join(folders)} only"
+                yield f"{at}: {included} belongs in {', '.join(folders)} only"
+
+
+def sources_below(root):
+    for folder in sorted({folder.split("/")[0] for folder, _, _ in ROOMS.values()}):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in SUFFIXES:
+                yield path.relative_to(root).as_posix(), path.read_text(errors="replace")
 
 
 def check(root):
     count, found = 0, []
-    for folder in sorted({folder.split("/")[0] for folder, _ in LAYERS.values()}):
-        for path in sorted((root / folder).rglob("*")):
-            relative = path.relative_to(root).as_posix()
-            if path.suffix in SUFFIXES and layer_of(relative):
-                count += 1
-                found += violations_of(relative, path.read_text(errors="replace"))
+    for path, text in sources_below(root):
+        count += 1
+        found += violations_of(path, text)
     return count, found
+
+
+def print_floors(root):
+    used, files = {room: set() for room in ROOMS}, dict.fromkeys(ROOMS, 0)
+    for path, text in sources_below(root):
+        room = room_of(path)
+        files[room] += 1
+        targets = {room_of(match.group(1)) for match in map(INCLUDE.match, text.splitlines()) if match}
+        used[room] |= targets - {room, None}
+    for room in ROOMS:
+        names = ", ".join(sorted(used[room], key=FLOOR.get)) or "nothing of ours"
+        print(f"{FLOOR[room]:2} {room} ({files[room]} files): {names}")
 
 
 def self_test():
     wrong = {
-        "bluefog_cpp/base/a.hpp": '#include "ops/work.hpp"',
-        "topology/a.hpp": '#include "bluefog_cpp/transport/context.hpp"',
+        "bluefog_cpp/base/a.hpp": '#include "ops/window.hpp"',
+        "bluefog_cpp/bootstrap/a.cpp": '#include "bluefog_cpp/transport/transport.hpp"',
+        "bluefog_cpp/engine/a.cpp": '#include "bluefog_cpp/context.hpp"',
+        "bluefog_cpp/engine/b.cpp": '#include "bluefog_cpp/transport/shm/shm_transport.hpp"',
+        "bluefog_cpp/context.hpp": '#include "bluefog_cpp/engine/engine.hpp"',
+        "bluefog_cpp/strange/a.cpp": "",
+        "topology/mixing/a.cpp": '#include "bluefog_cpp/context.hpp"',
+        "topology/mixing/b.cpp": '#include "topology/static_graphs.hpp"',
         "bluefog_cpp/transport/a.cpp": '#include "topology/neighbor_plan.hpp"',
         "bluefog_cpp/transport/shm/a.cpp": "#include <mpi.h>",
-        "ops/a.cpp": "  #  include <torch/torch.h>",
-        "ops/b.cpp": '#include "optimizers/bucket.hpp"',
-        "optimizers/a.cpp": '#include "examples/models/cnn.hpp"',
+        "ops/calls/a.cpp": "  #  include <torch/torch.h>",
+        "ops/calls/b.cpp": '#include "optimizers/bucket.hpp"',
+        "ops/window.hpp": '#include "ops/window/window_call.hpp"',
+        "optimizers/wrapper/a.cpp": '#include "examples/models/cnn.hpp"',
+        "optimizers/wrapper/b.cpp": '#include "topology/mixing/sparse_rows.hpp"',
+        "examples/a.cpp": '#include "bluefog_cpp/engine/engine.hpp"',
+        "tools/bfrun/a.cpp": '#include "tools/bftopo/commands.hpp"',
     }
     right = {
-        "bluefog_cpp/transport/mpi/a.cpp": '#include <mpi.h>\n#include "bluefog_cpp/base/error.hpp"',
-        "optimizers/a.hpp": "#include <ATen/core/Tensor.h>\n#include \"ops/work.hpp\"",
-        "ops/c.cpp": '// #include "optimizers/bucket.hpp"',
+        "bluefog_cpp/transport/mpi/a.cpp": '#include <mpi.h>\n#include "bluefog_cpp/error.hpp"',
+        "optimizers/buckets/a.hpp": "#include <ATen/core/Tensor.h>\n#include \"ops/window.hpp\"",
+        "ops/calls/c.cpp": '// #include "optimizers/bucket.hpp"',
+        "ops/calls/d.cpp": '#include "bluefog_cpp/engine/operation.hpp"',
+        "topology/graphs/a.cpp": '#include "topology/mixing/sparse_rows.hpp"',
+        "tests/unit/a.cpp": '#include "bluefog_cpp/transport/shm/shm_transport.hpp"',
+        "examples/b.cpp": '#include "bluefog_cpp/context.hpp"',
     }
     with tempfile.TemporaryDirectory() as folder:
         for name, text in (wrong | right).items():
@@ -110,6 +244,9 @@ def self_test():
 def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
+    if sys.argv[1:2] == ["--floors"]:
+        print_floors(pathlib.Path(sys.argv[2]))
+        return 0
     count, found = check(pathlib.Path(sys.argv[1]))
     print("\n".join(found))
     print(f"{count} files, {len(found)} includes in a forbidden direction")

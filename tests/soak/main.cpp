@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/context/context_core.hpp"
 #include "ops/collectives.hpp"
 #include "tests/soak/soak.hpp"
 
@@ -66,8 +67,8 @@ std::vector<std::shared_ptr<Context>> make_contexts(const std::shared_ptr<Contex
   Settings two_hosts = settings;
   two_hosts.host_id = whole->rank() % 2 == 0 ? "even" : "odd";
   const Deadline deadline = Deadline::after(settings.timeout);
-  const auto here = Context::create(whole->bootstrap().duplicate(deadline), one_host);
-  const auto apart = Context::create(whole->bootstrap().duplicate(deadline), two_hosts);
+  const auto here = Context::create(whole->core().bootstrap().duplicate(deadline), one_host);
+  const auto apart = Context::create(whole->core().bootstrap().duplicate(deadline), two_hosts);
   return {here,  here->duplicate(),  here->duplicate(),
           apart, apart->duplicate(), apart->duplicate()};
 }

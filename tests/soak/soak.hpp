@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 
 // What the threads of the soak program share.
 namespace bluefog::soak {

@@ -114,7 +114,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=float, default=30)
     build = os.path.join(os.path.dirname(__file__), "../../build/release")
-    parser.add_argument("--launcher", default=os.path.join(build, "bluefog_cpp/bfrun/bfrun"))
+    parser.add_argument("--launcher", default=os.path.join(build, "tools/bfrun/bfrun"))
     parser.add_argument("program", nargs="?", default=os.path.join(build, "tests/soak/soak"))
     arguments = parser.parse_args()
     arguments.program = os.path.realpath(arguments.program)

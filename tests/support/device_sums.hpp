@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "ops/cuda/sum_loop.hpp"
+#include "ops/sums/cuda/sum_loop.hpp"
 
 namespace bluefog::testing {
 

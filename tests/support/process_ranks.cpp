@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "bluefog_cpp/transport/default_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace bluefog::testing {

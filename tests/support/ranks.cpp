@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/context/context_core.hpp"
 #include "ops/collectives.hpp"
 
 namespace bluefog::testing {
@@ -52,7 +53,7 @@ void expect_usable(Context& context) {
 }
 
 void meet(Context& context) {
-  context.bootstrap().barrier(Deadline::after(std::chrono::minutes(1)));
+  context.core().bootstrap().barrier(Deadline::after(std::chrono::minutes(1)));
 }
 
 std::string describe(int size, Layout layout) {

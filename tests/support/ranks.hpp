@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/settings.hpp"
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/settings.hpp"
 
 namespace bluefog::testing {
 

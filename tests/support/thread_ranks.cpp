@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/transport/thread_bootstrap.hpp"
+#include "bluefog_cpp/thread_bootstrap.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace bluefog::testing {

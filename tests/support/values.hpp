@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "bluefog_cpp/base/buffer_view.hpp"
+#include "bluefog_cpp/buffer_view.hpp"
 
 namespace bluefog::testing {
 

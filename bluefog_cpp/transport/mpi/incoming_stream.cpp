@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/mpi/cancel_receive.hpp"
 
 namespace bluefog::mpi {

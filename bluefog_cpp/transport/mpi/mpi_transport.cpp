@@ -8,10 +8,10 @@
 #include <string_view>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/mpi/mpi_error.hpp"
-#include "bluefog_cpp/transport/mpi/mpi_runtime.hpp"
-#include "bluefog_cpp/transport/mpi/process_failure.hpp"
+#include "bluefog_cpp/bootstrap/mpi/mpi_error.hpp"
+#include "bluefog_cpp/bootstrap/mpi/mpi_runtime.hpp"
+#include "bluefog_cpp/bootstrap/mpi/process_failure.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::mpi {
 

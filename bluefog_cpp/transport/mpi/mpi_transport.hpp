@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "bluefog_cpp/bootstrap/mpi/mpi_handles.hpp"
 #include "bluefog_cpp/transport/mpi/control_channel.hpp"
 #include "bluefog_cpp/transport/mpi/incoming_stream.hpp"
-#include "bluefog_cpp/transport/mpi/mpi_handles.hpp"
 #include "bluefog_cpp/transport/mpi/outgoing_stream.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <thread>
 
-#include "bluefog_cpp/base/deadline.hpp"
-#include "bluefog_cpp/transport/mpi/mpi_runtime.hpp"
+#include "bluefog_cpp/bootstrap/mpi/mpi_runtime.hpp"
+#include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_transport.hpp"
 
 namespace bluefog::mpi {

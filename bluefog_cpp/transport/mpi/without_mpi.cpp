@@ -1,15 +1,11 @@
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/mpi/mpi_bootstrap.hpp"
+#include "bluefog_cpp/transport/mpi/mpi_network.hpp"
 
 // Stands in for the MPI sources in a build without MPI.
 namespace bluefog::mpi {
 
-bool is_built() noexcept { return false; }
-
-std::shared_ptr<Bootstrap> make_bootstrap(Deadline) {
-  throw UnsupportedError(
-      "this process was started by an MPI launcher, and this build has no MPI: expected a build "
-      "with BLUEFOG_WITH_MPI=ON, or a process started alone");
+std::unique_ptr<Transport> make_network(Bootstrap& /*bootstrap*/, const Settings& /*settings*/,
+                                        Deadline /*deadline*/) {
+  return nullptr;
 }
 
 }  // namespace bluefog::mpi

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bluefog_cpp/base/settings.hpp"
+#include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 
 namespace bluefog::shm {

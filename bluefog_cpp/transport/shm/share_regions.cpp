@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/shm/fd_channel.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/fd_channel.hpp"
 
 namespace bluefog::shm {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/deadline.hpp"
-#include "bluefog_cpp/transport/bootstrap.hpp"
+#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/transport/shm/shared_region.hpp"
-#include "bluefog_cpp/transport/shm/unique_fd.hpp"
 
 namespace bluefog::shm {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::shm {
 namespace {

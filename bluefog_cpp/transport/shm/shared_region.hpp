@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "bluefog_cpp/transport/shm/unique_fd.hpp"
+#include "bluefog_cpp/base/unique_fd.hpp"
 
 namespace bluefog::shm {
 

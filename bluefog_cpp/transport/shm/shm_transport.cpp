@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "bluefog_cpp/base/copy.hpp"
-#include "bluefog_cpp/base/error.hpp"
 #include "bluefog_cpp/base/ticks.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/shm/shared_text.hpp"
 
 namespace bluefog::shm {

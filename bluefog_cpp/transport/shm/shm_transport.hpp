@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/settings.hpp"
+#include "bluefog_cpp/settings.hpp"
+#include "bluefog_cpp/transport/host_memory.hpp"
 #include "bluefog_cpp/transport/shm/copy_policy.hpp"
-#include "bluefog_cpp/transport/shm/host_memory.hpp"
 #include "bluefog_cpp/transport/shm/payload_pool.hpp"
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
 #include "bluefog_cpp/transport/shm/share_regions.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "nn/batch_statistics.hpp"
 #include "ops/collectives.hpp"
 #include "tests/support/error_of.hpp"

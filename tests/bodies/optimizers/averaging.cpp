@@ -1,7 +1,7 @@
 // Over whom a round averages, where that changes from step to step.
 #include <gtest/gtest.h>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/static_graphs.hpp"
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "optimizers/checkpoint.hpp"
 #include "tests/bodies/optimizers/support.hpp"

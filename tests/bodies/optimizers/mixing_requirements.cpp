@@ -1,12 +1,12 @@
 // Which W an algorithm takes; what it refuses, it refuses on every rank and says why.
-#include "optimizers/mixing_requirements.hpp"
+#include "optimizers/checks/mixing_requirements.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "optimizers/algorithm_choice.hpp"
-#include "optimizers/momentum_growth.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithms/algorithm_choice.hpp"
+#include "optimizers/checks/momentum_growth.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/families.hpp"
 #include "topology/lazy_mixing.hpp"

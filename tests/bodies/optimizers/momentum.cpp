@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/static_graphs.hpp"
 

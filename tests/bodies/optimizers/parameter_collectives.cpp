@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "optimizers/consensus.hpp"
 #include "optimizers/optimizer_state.hpp"

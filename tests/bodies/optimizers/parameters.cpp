@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "optimizers/parameter_collectives.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/static_graphs.hpp"

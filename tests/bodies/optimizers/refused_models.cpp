@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "optimizers/parameter_collectives.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "tests/support/error_of.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "tests/support/ranks.hpp"
 #include "topology/mixing_matrix.hpp"

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <thread>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/bodies/optimizers/window_run.hpp"
 
 namespace bluefog::testing {

@@ -6,7 +6,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "tests/support/error_of.hpp"

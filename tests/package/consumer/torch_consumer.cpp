@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "bluefog_cpp/transport/context.hpp"
+#include "bluefog_cpp/context.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 
 int main() {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/transport/cuda/cuda_api.hpp"
+#include "bluefog_cpp/device/cuda/cuda_api.hpp"
 #include "tests/support/gpu/memory_book.hpp"
 
 namespace bluefog::testing {

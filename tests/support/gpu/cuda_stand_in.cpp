@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/support/device_sums.hpp"
 
 namespace bluefog::testing {

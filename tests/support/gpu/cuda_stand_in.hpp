@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/transport/cuda/cuda_api.hpp"
+#include "bluefog_cpp/device/cuda/cuda_api.hpp"
 #include "tests/support/gpu/captured_graph.hpp"
 #include "tests/support/gpu/ipc_book.hpp"
 #include "tests/support/gpu/memory_book.hpp"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/support/gpu/cuda_stand_in.hpp"
 
 namespace bluefog::testing {

@@ -1,7 +1,7 @@
 // What ranks use of each other's devices.
 #include <fmt/format.h>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/support/gpu/cuda_stand_in.hpp"
 
 namespace bluefog::testing {

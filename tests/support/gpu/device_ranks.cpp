@@ -7,8 +7,9 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/transport/nccl/device_channel.hpp"
-#include "bluefog_cpp/transport/thread_bootstrap.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/thread_bootstrap.hpp"
 #include "tests/support/gpu/cuda_process.hpp"
 
 namespace bluefog::testing {
@@ -45,7 +46,7 @@ BufferView DeviceRank::upload(Values values, gpu::StreamHandle on, std::size_t s
                  std::ranges::copy(from.bytes(), memory);
                });
   view.data = memory;
-  view.device = {.kind = DeviceKind::Cuda, .index = context.device()->device()};
+  view.device = {.kind = DeviceKind::Cuda, .index = context.core().device()->device()};
   view.stream = on;
   return view;
 }
@@ -155,9 +156,9 @@ void on_device_ranks(const DeviceRanks& ranks, const std::function<void(DeviceRa
                               .expect_usable = ranks.expect_usable};
           run_as_rank(std::move(own), options, layout, [&](Context& context) {
             const auto libraries = libraries_of(ranks.reach, context.rank(), cuda, nccl);
-            context.use_device(context.rank() / share, &libraries);
+            context.core().use_device(context.rank() / share, &libraries);
             if (is_peer(ranks.reach)) {
-              ASSERT_EQ(context.device()->way_of(OpKind::Allreduce), DeviceWay::Peer);
+              ASSERT_EQ(context.core().device()->way_of(OpKind::Allreduce), DeviceWay::Peer);
             }
             DeviceRank rank(context, cuda, nccl);
             body(rank);

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "bluefog_cpp/transport/cuda/device_link.hpp"
-#include "bluefog_cpp/transport/nccl/libraries.hpp"
+#include "bluefog_cpp/device/device_link.hpp"
+#include "bluefog_cpp/device/libraries.hpp"
 #include "tests/support/gpu/nccl_stand_in.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "bluefog_cpp/transport/cuda/cuda_api.hpp"
+#include "bluefog_cpp/device/cuda/cuda_api.hpp"
 
 namespace bluefog::testing {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::testing {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/transport/nccl/nccl_api.hpp"
+#include "bluefog_cpp/device/nccl/nccl_api.hpp"
 #include "tests/support/gpu/cuda_stand_in.hpp"
 
 namespace bluefog::testing {

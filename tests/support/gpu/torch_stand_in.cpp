@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/transport/cuda/handles.hpp"
+#include "bluefog_cpp/device/cuda/handles.hpp"
 #include "tests/support/gpu/torch_place.hpp"
 
 namespace bluefog::testing {

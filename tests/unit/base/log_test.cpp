@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/log.hpp"
+#include "bluefog_cpp/log.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/settings.hpp"
+#include "bluefog_cpp/settings.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <iterator>
 #include <set>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {

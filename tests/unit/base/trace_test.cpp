@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/support/trace_events.hpp"
 
 namespace bluefog {

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/bftopo/options.hpp"
+#include "tools/bftopo/options.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bluefog_cpp/bftopo/commands.hpp"
+#include "tools/bftopo/commands.hpp"
 
 namespace bluefog::bftopo {
 namespace {

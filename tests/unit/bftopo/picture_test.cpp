@@ -1,11 +1,11 @@
-#include "bluefog_cpp/bftopo/picture.hpp"
+#include "tools/bftopo/picture.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string_view>
 
-#include "bluefog_cpp/bftopo/commands.hpp"
+#include "tools/bftopo/commands.hpp"
 
 namespace bluefog::bftopo {
 namespace {

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/bftrace/merge.hpp"
+#include "tools/bftrace/merge.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::tracing {
 namespace {

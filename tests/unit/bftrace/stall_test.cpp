@@ -1,4 +1,4 @@
-#include "bluefog_cpp/bftrace/stall.hpp"
+#include "tools/bftrace/stall.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::tracing {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/unit/examples/temporary_folder.hpp"
 

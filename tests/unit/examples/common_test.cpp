@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "examples/average_consensus/contraction.hpp"
 #include "examples/common/collect.hpp"
 #include "examples/common/named_schedule.hpp"

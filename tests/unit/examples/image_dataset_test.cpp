@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::examples {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "examples/data/tensor_batch.hpp"
 #include "examples/models/image_model.hpp"
 #include "tests/support/error_of.hpp"

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/settings.hpp"
-#include "bluefog_cpp/transport/context.hpp"
-#include "bluefog_cpp/transport/thread_bootstrap.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/settings.hpp"
+#include "bluefog_cpp/thread_bootstrap.hpp"
 
 namespace bluefog::examples {
 

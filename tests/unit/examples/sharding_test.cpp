@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::examples {
 namespace {

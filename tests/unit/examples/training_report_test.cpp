@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "examples/train_images/metrics_file.hpp"
 #include "examples/train_images/peak_memory.hpp"
 #include "examples/train_images/progress.hpp"

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "ops/combine.hpp"
-#include "ops/cuda/sum_kernels.hpp"
-#include "ops/plain_sum.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "ops/sums/combine.hpp"
+#include "ops/sums/cuda/sum_kernels.hpp"
+#include "ops/sums/plain_sum.hpp"
 #include "tests/support/device_sums.hpp"
 #include "tests/unit/ops/sums.hpp"
 

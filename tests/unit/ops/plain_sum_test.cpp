@@ -1,4 +1,4 @@
-#include "ops/plain_sum.hpp"
+#include "ops/sums/plain_sum.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/unit/ops/sums.hpp"
 
 namespace bluefog::testing {

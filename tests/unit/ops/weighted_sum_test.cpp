@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "ops/combine.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "ops/sums/combine.hpp"
 #include "tests/unit/ops/sums.hpp"
 
 namespace bluefog::testing {

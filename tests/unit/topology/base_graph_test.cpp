@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/unit/topology/dense_period.hpp"
 
 namespace bluefog::topology {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::topology {

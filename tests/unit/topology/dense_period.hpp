@@ -5,7 +5,7 @@
 #include <Eigen/Core>
 #include <vector>
 
-#include "topology/plan_agreement.hpp"
+#include "topology/mixing/plan_agreement.hpp"
 #include "topology/schedule.hpp"
 
 /// Schedules as dense matrices: what the tests compare with.

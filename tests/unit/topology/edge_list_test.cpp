@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::topology {

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/unit/topology/dense_period.hpp"
 #include "topology/spectral_gap.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/unit/topology/dense_period.hpp"
 #include "topology/topology_report.hpp"
 

@@ -1,4 +1,4 @@
-#include "topology/least_eigenvalue.hpp"
+#include "topology/analysis/least_eigenvalue.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "topology/lazy_mixing.hpp"
 #include "topology/static_graphs.hpp"
 

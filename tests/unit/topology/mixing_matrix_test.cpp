@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/unit/topology/dense_period.hpp"
 #include "topology/static_graphs.hpp"
 

@@ -1,10 +1,10 @@
-#include "topology/plan_agreement.hpp"
+#include "topology/mixing/plan_agreement.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "topology/edge_list.hpp"
-#include "topology/plan_agreement.hpp"
+#include "topology/mixing/plan_agreement.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog {

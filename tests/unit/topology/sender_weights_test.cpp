@@ -1,4 +1,4 @@
-#include "topology/sender_weights.hpp"
+#include "topology/mixing/sender_weights.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "topology/plan_agreement.hpp"
+#include "topology/mixing/plan_agreement.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "topology/base_graph.hpp"
 #include "topology/static_graphs.hpp"
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "topology/boost_graph.hpp"
-#include "topology/plan_agreement.hpp"
+#include "topology/mixing/plan_agreement.hpp"
 
 namespace bluefog::topology {
 namespace {

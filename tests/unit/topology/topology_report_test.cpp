@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "tests/unit/topology/dense_period.hpp"
 #include "topology/base_graph.hpp"
 #include "topology/edge_list.hpp"

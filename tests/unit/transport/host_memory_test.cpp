@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/shm/host_memory.hpp"
+#include "bluefog_cpp/transport/host_memory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/error.hpp"
-#include "bluefog_cpp/transport/thread_bootstrap.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/thread_bootstrap.hpp"
 
 namespace bluefog::shm {
 namespace {

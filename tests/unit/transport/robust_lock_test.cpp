@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/shm/robust_lock.hpp"
+#include "bluefog_cpp/transport/robust_lock.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include <new>
 #include <thread>
 
-#include "bluefog_cpp/base/error.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::shm {
 namespace {

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/deadline.hpp"
+
+namespace bluefog {
+
+/// How ranks find each other: who they are, and exchange of small blobs.
+///
+/// It is all that the transports need to set up their own, faster paths. Its
+/// calls are collective: every rank makes them, in the same order. One thread
+/// at a time per object.
+class Bootstrap {
+ public:
+  using Blob = std::vector<std::byte>;
+
+  /// Largest blob of `allgather`.
+  static constexpr std::size_t kMaxBlobBytes = std::size_t{16} << 20;
+
+  Bootstrap() = default;
+  Bootstrap(const Bootstrap&) = delete;
+  Bootstrap& operator=(const Bootstrap&) = delete;
+  virtual ~Bootstrap() = default;
+
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+
+  /// "mpi", "threads": for messages and `--verbose`.
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+
+  /// True if all ranks are threads of this process, so that addresses may be
+  /// exchanged as blobs.
+  [[nodiscard]] virtual bool in_process() const noexcept = 0;
+
+  /// Why several threads of a process may not use its transports at the same time, the same text on
+  /// all ranks; empty where they may.
+  [[nodiscard]] virtual std::string_view concurrency_obstacle() const noexcept { return {}; }
+
+  /// Every rank's blob, by rank. Lengths may differ.
+  /// @throws InvalidArgument when `blob` is larger than `kMaxBlobBytes`, before anything moves.
+  /// @throws TimeoutError when `deadline` passes, naming the ranks that are missing where known.
+  /// @throws PeerFailure when a rank is known to be gone.
+  [[nodiscard]] virtual std::vector<Blob> allgather(std::span<const std::byte> blob,
+                                                    Deadline deadline) = 0;
+
+  /// Returns when every rank has entered it. @throws as `allgather`.
+  virtual void barrier(Deadline deadline) = 0;
+
+  /// Collective. An independent bootstrap over the same ranks, whose calls may
+  /// run concurrently with this one's.
+  [[nodiscard]] virtual std::shared_ptr<Bootstrap> duplicate(Deadline deadline) = 0;
+
+  /// Has `leave` called before what this bootstrap stands on is shut down, where that waits for all
+  /// ranks (MPI_Finalize), for as long as the caller keeps the result.
+  [[nodiscard]] virtual std::shared_ptr<void> before_shutdown(std::function<void()> /*leave*/) {
+    return nullptr;
+  }
+
+  /// Another rank's process has ended without leaving: its part in the shutdown will not come.
+  virtual void note_process_failure() noexcept {}
+  /// Another rank did not come in time: the shutdown waits for it at most `longest` more.
+  virtual void limit_shutdown(std::chrono::nanoseconds /*longest*/) noexcept {}
+};
+
+}  // namespace bluefog

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+
+#include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/settings.hpp"
+
+namespace bluefog {
+
+/// The bootstrap that fits how this process was started: MPI under a launcher
+/// (mpirun, bfrun, srun with PMIx), else a single rank that needs no MPI.
+///
+/// Collective over the ranks that were launched together. Each call gives an
+/// independent bootstrap.
+/// @throws UnsupportedError under a launcher when this build has no MPI and
+///         more than one rank may have been started.
+/// @throws TimeoutError, MpiError from MPI's initialisation.
+[[nodiscard]] std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings,
+                                                                Deadline deadline);
+
+}  // namespace bluefog

@@ -1,0 +1,229 @@
+#include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "bluefog_cpp/bootstrap/mpi/arrival_mark.hpp"
+#include "bluefog_cpp/bootstrap/mpi/mpi_bootstrap_impl.hpp"
+#include "bluefog_cpp/bootstrap/mpi/mpi_error.hpp"
+#include "bluefog_cpp/bootstrap/mpi/mpi_runtime.hpp"
+#include "bluefog_cpp/bootstrap/mpi/mpi_wait.hpp"
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog::mpi {
+
+namespace {
+
+// Blobs travel in units of this size: MPI counts and displacements are ints,
+// and thousands of ranks may bring 16 MiB each.
+constexpr std::uint64_t kUnit = 64;
+
+// How long MPI_Finalize waits for ranks that did not come in time.
+constexpr std::chrono::seconds kAfterTimeout(60);
+
+std::uint64_t units_of(std::uint64_t bytes) { return (bytes + kUnit - 1) / kUnit; }
+
+}  // namespace
+
+struct MpiBootstrap::Flight {
+  MPI_Request request = MPI_REQUEST_NULL;
+  Announcement announced{};
+  std::vector<Announcement> announcements;
+  Blob sent;
+  Blob received;
+  std::vector<int> counts;
+  std::vector<int> displacements;
+  UniqueDatatype unit;
+  MPI_Comm comm = MPI_COMM_NULL;
+};
+
+MpiBootstrap::MpiBootstrap(UniqueComm comm, std::string obstacle)
+    : comm_(std::move(comm)), obstacle_(std::move(obstacle)) {
+  check(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
+}
+
+// A collective cannot be cancelled: what MPI may still write to is left to it.
+MpiBootstrap::~MpiBootstrap() {
+  if (abandoned_ && is_running()) {
+    int done = 0;
+    if (MPI_Test(&abandoned_->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done == 0) {
+      [[maybe_unused]] const Flight* flight = abandoned_.release();
+      [[maybe_unused]] const MPI_Comm comm = comm_.release();
+    }
+  }
+}
+
+const char* MpiBootstrap::name_of(Call call) noexcept {
+  switch (call) {
+    case Call::Allgather:
+      return "allgather";
+    case Call::Barrier:
+      return "barrier";
+    case Call::Duplicate:
+      return "duplicate";
+  }
+  return "unknown";
+}
+
+std::unique_ptr<MpiBootstrap::Flight> MpiBootstrap::run(Call call, std::unique_ptr<Flight> flight,
+                                                        const std::function<int(Flight&)>& start,
+                                                        Deadline deadline) {
+  const std::string what = fmt::format("bootstrap {} on rank {}", name_of(call), rank_);
+  if (!broken_.empty()) {
+    throw StateError(fmt::format("{}: an earlier call failed: {}", what, broken_));
+  }
+  try {
+    check(start(*flight), what, comm_.get());
+    if (!wait(flight->request, deadline, what, comm_.get())) {
+      throw TimeoutError(
+          fmt::format("{}: expected all {} ranks within {:.3g} s (BLUEFOG_TIMEOUT), one or more "
+                      "have not come (MPI does not tell which)",
+                      what, size_, deadline.timeout().count()));
+    }
+  } catch (const Error& error) {
+    broken_ = error.what();
+    abandoned_ = std::move(flight);
+    limit_finalize(kAfterTimeout);
+    throw;
+  }
+  return flight;
+}
+
+std::vector<MpiBootstrap::Announcement> MpiBootstrap::announce(Call call, std::uint64_t bytes,
+                                                               Deadline deadline) {
+  auto flight = std::make_unique<Flight>();
+  flight->announced = {call, bytes};
+  flight->announcements.resize(size_);
+  flight = run(
+      call, std::move(flight),
+      [this](Flight& f) {
+        return MPI_Iallgather(&f.announced, sizeof(Announcement), MPI_BYTE, f.announcements.data(),
+                              sizeof(Announcement), MPI_BYTE, comm_.get(), &f.request);
+      },
+      deadline);
+  const std::vector<Announcement>& all = flight->announcements;
+  for (int other = 0; other < size_; ++other) {
+    if (all[other].call != all[0].call) {
+      throw MismatchError(fmt::format("bootstrap on rank {}: rank 0 called {}, rank {} called {}",
+                                      rank_, name_of(all[0].call), other,
+                                      name_of(all[other].call)));
+    }
+    if (all[other].bytes > kMaxBlobBytes) {
+      throw TransportError(
+          fmt::format("bootstrap {} on rank {}: rank {} announced {} bytes, at "
+                      "most {} were expected",
+                      name_of(call), rank_, other, all[other].bytes, kMaxBlobBytes));
+    }
+  }
+  return std::move(flight->announcements);
+}
+
+std::vector<Bootstrap::Blob> MpiBootstrap::allgather(std::span<const std::byte> blob,
+                                                     Deadline deadline) {
+  if (blob.size() > kMaxBlobBytes) {
+    throw InvalidArgument(
+        fmt::format("bootstrap allgather on rank {}: expected a blob of at most {} bytes, got {}",
+                    rank_, kMaxBlobBytes, blob.size()));
+  }
+  const auto announcements = announce(Call::Allgather, blob.size(), deadline);
+
+  auto flight = std::make_unique<Flight>();
+  std::uint64_t units = 0;
+  for (const Announcement& announcement : announcements) {
+    flight->counts.push_back(static_cast<int>(units_of(announcement.bytes)));
+    flight->displacements.push_back(static_cast<int>(units));
+    units += units_of(announcement.bytes);
+  }
+  flight->sent.assign(blob.begin(), blob.end());
+  flight->sent.resize(units_of(blob.size()) * kUnit);
+  flight->received.resize(units * kUnit);
+  MPI_Datatype unit = MPI_DATATYPE_NULL;
+  check(MPI_Type_contiguous(kUnit, MPI_BYTE, &unit), "MPI_Type_contiguous");
+  flight->unit.reset(unit);
+  check(MPI_Type_commit(&unit), "MPI_Type_commit");
+  flight = run(
+      Call::Allgather, std::move(flight),
+      [this](Flight& f) {
+        return MPI_Iallgatherv(f.sent.data(), f.counts[rank_], f.unit.get(), f.received.data(),
+                               f.counts.data(), f.displacements.data(), f.unit.get(), comm_.get(),
+                               &f.request);
+      },
+      deadline);
+
+  std::vector<Blob> blobs;
+  for (int rank = 0; rank < size_; ++rank) {
+    const std::byte* begin = flight->received.data() + flight->displacements[rank] * kUnit;
+    blobs.emplace_back(begin, begin + announcements[rank].bytes);
+  }
+  return blobs;
+}
+
+void MpiBootstrap::compare_thread_levels(Deadline deadline) {
+  const int own = thread_level();
+  const auto blobs = allgather(std::as_bytes(std::span(&own, 1)), deadline);
+  for (int other = 0; other < size_; ++other) {
+    int level = MPI_THREAD_SINGLE;
+    std::memcpy(&level, blobs[other].data(), std::min(sizeof level, blobs[other].size()));
+    if (level < MPI_THREAD_MULTIPLE) {
+      obstacle_ = fmt::format(
+          "expected MPI_THREAD_MULTIPLE, found {} on rank {}, whose program initialised MPI itself",
+          name_of_level(level), other);
+      return;
+    }
+  }
+}
+
+void MpiBootstrap::barrier(Deadline deadline) { announce(Call::Barrier, 0, deadline); }
+
+UniqueComm MpiBootstrap::duplicate_comm(Deadline deadline) {
+  announce(Call::Duplicate, 0, deadline);
+  auto flight = run(
+      Call::Duplicate, std::make_unique<Flight>(),
+      [this](Flight& f) { return MPI_Comm_idup(comm_.get(), &f.comm, &f.request); }, deadline);
+  return UniqueComm(flight->comm);
+}
+
+std::shared_ptr<Bootstrap> MpiBootstrap::duplicate(Deadline deadline) {
+  return std::make_shared<MpiBootstrap>(duplicate_comm(deadline), obstacle_);
+}
+
+bool is_built() noexcept { return true; }
+
+std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline) {
+  require_runtime();  // Open MPI's start waits for all ranks too, as long as that takes
+  struct Duplication {
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  auto duplication = std::make_unique<Duplication>();
+  int rank = 0;
+  int size = 0;
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  auto mark = std::make_unique<ArrivalMark>(job_name(), rank);
+  check(MPI_Comm_idup(MPI_COMM_WORLD, &duplication->comm, &duplication->request), "MPI_Comm_idup");
+  if (!wait(duplication->request, deadline, "MPI_Comm_idup", MPI_COMM_WORLD)) {
+    // MPI will write the communicator when the other ranks come.
+    [[maybe_unused]] const Duplication* left_to_mpi = duplication.release();
+    const std::string who = ArrivalMark::roll_call(job_name(), size);
+    // Ranks that give up after this one see that it had come.
+    [[maybe_unused]] const ArrivalMark* until_the_end = mark.release();
+    limit_finalize(kAfterTimeout);
+    throw TimeoutError(
+        fmt::format("bootstrap over MPI on rank {}: expected all {} ranks within {:.3g} s "
+                    "(BLUEFOG_TIMEOUT), {}",
+                    rank, size, deadline.timeout().count(), who));
+  }
+  UniqueComm comm(duplication->comm);
+  check(MPI_Comm_set_errhandler(comm.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  auto bootstrap = std::make_shared<MpiBootstrap>(std::move(comm));
+  bootstrap->compare_thread_levels(deadline);
+  return bootstrap;
+}
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,44 @@
+#include "bluefog_cpp/bootstrap/mpi/mpi_wait.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include "bluefog_cpp/bootstrap/mpi/mpi_error.hpp"
+
+namespace bluefog::mpi {
+
+namespace {
+
+constexpr int kSpins = 200;
+constexpr int kShortSleeps = 100;
+constexpr std::chrono::microseconds kShortSleep(50);
+constexpr std::chrono::milliseconds kLongSleep(1);
+
+void back_off(int attempt) {
+  if (attempt < kSpins) {
+    return;
+  }
+  if (attempt < kSpins + kShortSleeps) {
+    std::this_thread::sleep_for(kShortSleep);
+  } else {
+    std::this_thread::sleep_for(kLongSleep);
+  }
+}
+
+}  // namespace
+
+bool wait(MPI_Request& request, Deadline deadline, std::string_view what, MPI_Comm comm) {
+  for (int attempt = 0;; ++attempt) {
+    int done = 0;
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what, comm);
+    if (done != 0) {
+      return true;
+    }
+    if (deadline.expired()) {
+      return false;
+    }
+    back_off(attempt < kSpins + kShortSleeps ? attempt : kSpins + kShortSleeps);
+  }
+}
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <string_view>
+
+#include "bluefog_cpp/deadline.hpp"
+
+namespace bluefog::mpi {
+
+/// Tests `request` until it completes: at first without pause, then every
+/// 50 µs, then every 1 ms. MPI's own waits would burn the core.
+/// @return false if `deadline` passed first; the request then still runs.
+/// @throws MpiError, PeerFailure as `check`, naming `what`.
+[[nodiscard]] bool wait(MPI_Request& request, Deadline deadline, std::string_view what,
+                        MPI_Comm comm);
+
+}  // namespace bluefog::mpi

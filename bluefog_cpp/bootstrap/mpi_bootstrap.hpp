@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+
+#include "bluefog_cpp/bootstrap.hpp"
+
+namespace bluefog::mpi {
+
+/// True if this build has MPI. Without it `make_bootstrap` throws.
+[[nodiscard]] bool is_built() noexcept;
+
+/// A bootstrap over all ranks of MPI_COMM_WORLD, on a communicator of its own.
+///
+/// Initialises MPI if nobody has; then MPI is finalised when the process exits.
+/// MPI that others initialised is used and left alone. Waits test and back off
+/// (50 µs, then 1 ms), so that they leave the core to others.
+///
+/// A call that ended in TimeoutError, PeerFailure or MpiError leaves the ranks
+/// at different places: the bootstrap then refuses further calls with
+/// StateError. Ranks that make different calls all get MismatchError, and go on.
+/// @throws UnsupportedError if this build has no MPI, MPI was finalised before,
+///         or its thread level is below MPI_THREAD_SERIALIZED.
+/// @throws TimeoutError, which says how long it waited and which ranks of this host had come;
+///         MpiError.
+[[nodiscard]] std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline);
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,205 @@
+#include "bluefog_cpp/thread_bootstrap.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog {
+
+namespace {
+
+enum class Call { Allgather, Barrier, Duplicate };
+
+std::string_view to_string(Call call) {
+  switch (call) {
+    case Call::Allgather:
+      return "allgather";
+    case Call::Barrier:
+      return "barrier";
+    case Call::Duplicate:
+      return "duplicate";
+  }
+  return "unknown";
+}
+
+// What the ranks share: one round at a time, into which each puts its part.
+class Group {
+ public:
+  struct Part {
+    Call call;
+    Bootstrap::Blob blob;
+  };
+  struct Round {
+    std::vector<Part> parts;
+    std::shared_ptr<Group> child;  // of Call::Duplicate
+  };
+
+  explicit Group(int size) : parts_(size), left_(size, false) {}
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(left_.size()); }
+
+  // Returns when all ranks have put their part; the last one to come completes the round.
+  std::shared_ptr<const Round> meet(int rank, Part part, Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    const Call call = part.call;
+    parts_[rank] = std::move(part);
+    if (++arrived_ == size()) {
+      complete(call);
+      return result_;
+    }
+    const std::uint64_t round = rounds_;
+    while (rounds_ == round) {
+      if (const int gone = rank_that_left(); gone >= 0) {
+        withdraw(rank);
+        throw PeerFailure(gone, fmt::format("bootstrap {} on rank {}: rank {} has left",
+                                            to_string(call), rank, gone));
+      }
+      if (deadline.expired()) {
+        withdraw(rank);
+        throw TimeoutError(fmt::format(
+            "bootstrap {} on rank {}: expected all {} ranks within {:.3g} s (BLUEFOG_TIMEOUT), "
+            "ranks {} have not come",
+            to_string(call), rank, size(), deadline.timeout().count(),
+            fmt::join(missing(rank), ", ")));
+      }
+      if (deadline.is_set()) {
+        changed_.wait_until(lock, deadline.when());
+      } else {
+        changed_.wait(lock);
+      }
+    }
+    return result_;
+  }
+
+  void leave(int rank) noexcept {
+    const std::lock_guard lock(mutex_);
+    left_[rank] = true;
+    changed_.notify_all();
+  }
+
+ private:
+  // Nobody can complete another round before every rank has taken this one's
+  // result: a round needs all of them.
+  void complete(Call call) {
+    auto round = std::make_shared<Round>();
+    for (auto& part : parts_) {
+      round->parts.push_back(std::move(*part));
+      part.reset();
+    }
+    if (call == Call::Duplicate) {
+      round->child = std::make_shared<Group>(size());
+    }
+    result_ = std::move(round);
+    arrived_ = 0;
+    ++rounds_;
+    changed_.notify_all();
+  }
+
+  void withdraw(int rank) {
+    parts_[rank].reset();
+    --arrived_;
+  }
+
+  [[nodiscard]] int rank_that_left() const {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (left_[rank] && !parts_[rank]) {
+        return rank;
+      }
+    }
+    return -1;
+  }
+
+  [[nodiscard]] std::vector<int> missing(int self) const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank != self && !parts_[rank]) {
+        ranks.push_back(rank);
+      }
+    }
+    return ranks;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::optional<Part>> parts_;
+  std::vector<bool> left_;
+  int arrived_ = 0;
+  std::uint64_t rounds_ = 0;
+  std::shared_ptr<const Round> result_;
+};
+
+class ThreadBootstrap final : public Bootstrap {
+ public:
+  ThreadBootstrap(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  ~ThreadBootstrap() override { group_->leave(rank_); }
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return group_->size(); }
+  [[nodiscard]] std::string_view name() const noexcept override {
+    return size() == 1 ? "single" : "threads";
+  }
+  [[nodiscard]] bool in_process() const noexcept override { return true; }
+
+  [[nodiscard]] std::vector<Blob> allgather(std::span<const std::byte> blob,
+                                            Deadline deadline) override {
+    if (blob.size() > kMaxBlobBytes) {
+      throw InvalidArgument(
+          fmt::format("bootstrap allgather on rank {}: expected a blob of at most {} bytes, got {}",
+                      rank_, kMaxBlobBytes, blob.size()));
+    }
+    const auto round = meet(Call::Allgather, Blob(blob.begin(), blob.end()), deadline);
+    std::vector<Blob> blobs;
+    blobs.reserve(round->parts.size());
+    for (const Group::Part& part : round->parts) {
+      blobs.push_back(part.blob);
+    }
+    return blobs;
+  }
+
+  void barrier(Deadline deadline) override { meet(Call::Barrier, {}, deadline); }
+
+  [[nodiscard]] std::shared_ptr<Bootstrap> duplicate(Deadline deadline) override {
+    const auto round = meet(Call::Duplicate, {}, deadline);
+    return std::make_shared<ThreadBootstrap>(round->child, rank_);
+  }
+
+ private:
+  std::shared_ptr<const Group::Round> meet(Call call, Blob blob, Deadline deadline) {
+    auto round = group_->meet(rank_, {call, std::move(blob)}, deadline);
+    for (int other = 0; other < size(); ++other) {
+      if (const Call theirs = round->parts[other].call; theirs != round->parts[0].call) {
+        throw MismatchError(fmt::format("bootstrap on rank {}: rank 0 called {}, rank {} called {}",
+                                        rank_, to_string(round->parts[0].call), other,
+                                        to_string(theirs)));
+      }
+    }
+    return round;
+  }
+
+  std::shared_ptr<Group> group_;
+  int rank_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<Bootstrap>> make_thread_bootstraps(int size) {
+  if (size < 1) {
+    throw InvalidArgument(
+        fmt::format("make_thread_bootstraps: expected 1 rank or more, got {}", size));
+  }
+  const auto group = std::make_shared<Group>(size);
+  std::vector<std::shared_ptr<Bootstrap>> bootstraps;
+  for (int rank = 0; rank < size; ++rank) {
+    bootstraps.push_back(std::make_shared<ThreadBootstrap>(group, rank));
+  }
+  return bootstraps;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "bluefog_cpp/log.hpp"
+#include "bluefog_cpp/machine_layout.hpp"
+#include "bluefog_cpp/settings.hpp"
+
+namespace bluefog {
+
+class Bootstrap;
+class ContextCore;
+
+/// A group of ranks that communicate: all state of the runtime hangs from it.
+///
+/// Ranks make the same calls in the same order on a context. A program that
+/// communicates from several threads gives each its own: `duplicate`. Several
+/// contexts, also in one process (threads as ranks), do not disturb each
+/// other. A fork of the process is no rank: its calls are StateErrors, and its end is silent. Held by
+/// `shared_ptr`; work in flight does not keep it, but fails when it ends.
+class Context : public std::enable_shared_from_this<Context> {
+ public:
+  /// Collective. The ranks of this launch (`bfrun`, `mpirun`, `srun`), or this
+  /// process alone when no launcher started it. Settings come from the environment.
+  /// @throws InvalidArgument for a malformed setting, UnsupportedError if a launcher started
+  ///   several ranks and MPI is not built in, TransportError, TimeoutError.
+  static std::shared_ptr<Context> create();
+  static std::shared_ptr<Context> create(const Settings& settings);
+
+  /// Collective over the ranks of `bootstrap`. Settings may differ between
+  /// ranks only in what concerns one rank (log, host identity).
+  /// @throws InvalidArgument for settings that differ, on all ranks; for a timeline or flight record
+  ///   that cannot be written, on the ranks that have it, PeerFailure on the others.
+  static std::shared_ptr<Context> create(std::shared_ptr<Bootstrap> bootstrap,
+                                         const Settings& settings);
+
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+
+  /// Ranks by host: which ones share memory.
+  [[nodiscard]] const MachineLayout& hosts() const noexcept;
+  /// Ranks by machine: hosts, or parts of them under `BLUEFOG_NODES_PER_MACHINE`.
+  [[nodiscard]] const MachineLayout& machines() const noexcept;
+  [[nodiscard]] int local_rank() const;
+  [[nodiscard]] int local_size() const;
+
+  /// Name of the transport to `peer`: "shm", "mpi"; "self" for this rank.
+  [[nodiscard]] std::string_view transport_to(int peer) const;
+
+  /// Whether some ranks reach each other over a network, or as if.
+  [[nodiscard]] bool uses_network() const noexcept;
+
+  [[nodiscard]] const Settings& settings() const noexcept;
+  [[nodiscard]] const Logger& log() const noexcept;
+
+  /// Collective, a call in the order of this context's others. An independent context over the same
+  /// ranks, for another thread.
+  /// @throws StateError after `close`. @throws UnsupportedError where ranks use MPI that was
+  /// initialised for one thread at a time. @throws MismatchError, PeerFailure or TimeoutError where
+  /// not all ranks come to it; this context stays usable as after other calls.
+  [[nodiscard]] std::shared_ptr<Context> duplicate();
+
+  /// Collective, a call in the order of this context's others. From now on calls of this context take
+  /// buffers on that CUDA device, each rank's own, beside those on the CPU. Copies of a context do not
+  /// take it over.
+  /// @throws StateError after `close` or a second time. @throws UnsupportedError where this build or
+  /// machine has no CUDA, InvalidArgument for a device that is not there, CudaError; on the other
+  /// ranks PeerFailure. The context stays usable without a device. Where NCCL is missing or refuses, or
+  /// the device cannot run the kernels, calls go another way, which rank 0 logs (docs/gpu.md).
+  void use_device(int device);
+  /// The device of `use_device`; nothing before.
+  [[nodiscard]] std::optional<int> device() const noexcept;
+
+  /// Called about every 50 ms by threads that wait in this context; an
+  /// exception from it ends the wait (Ctrl-C in interpreters).
+  void set_interrupt_check(std::function<void()> check);
+
+  /// Zeroed memory for a buffer that the other ranks of this host reach: sums in it, in place, take
+  /// no copies (docs/ops.md). Ordinary memory where this rank shares none. Lives as long as a copy of
+  /// the pointer, also after the context. A fork of the process shares it: what one writes the other
+  /// one sees. @throws TransportError when memory is short.
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(std::size_t bytes);
+
+  /// Leaves the group: calls in flight fail here, peers that wait for this
+  /// rank are told. Idempotent; the destructor does the same, and so does
+  /// MPI_Finalize, by whomever it is called (at `std::exit` too).
+  void close() noexcept;
+
+  /// The part that operations stand on (bluefog_cpp/context/context_core.hpp); programs need none of
+  /// it.
+  [[nodiscard]] ContextCore& core() const noexcept { return *core_; }
+
+ private:
+  explicit Context(std::unique_ptr<ContextCore> core);
+  /// Collective. @param problem why this rank cannot take part; empty if it can.
+  void connect(const std::string& problem);
+
+  std::unique_ptr<ContextCore> core_;
+  int rank_;
+  int size_;
+  std::shared_ptr<void> shutdown_guard_;
+};
+
+}  // namespace bluefog

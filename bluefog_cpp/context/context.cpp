@@ -1,0 +1,89 @@
+#include "bluefog_cpp/context.hpp"
+
+#include <string>
+#include <utility>
+
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_channel.hpp"
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog {
+
+std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
+                                         const Settings& settings) {
+  std::shared_ptr<Context> context(
+      new Context(std::make_unique<ContextCore>(std::move(bootstrap), settings)));
+  std::string problem;
+  try {
+    context->core().open_files();
+  } catch (const InvalidArgument& error) {  // which the other ranks have to hear of
+    problem = error.what();
+  }
+  if (context->rank() == 0) {
+    for (const std::string& notice : settings.notices) {
+      context->log().warning(notice);
+    }
+  }
+  context->connect(problem);
+  return context;
+}
+
+Context::Context(std::unique_ptr<ContextCore> core)
+    : core_(std::move(core)), rank_(core_->rank()), size_(core_->size()) {}
+
+Context::~Context() { close(); }
+
+void Context::connect(const std::string& problem) {
+  core_->connect(problem);
+  shutdown_guard_ = core_->bootstrap().before_shutdown([weak = weak_from_this()] {
+    if (const auto context = weak.lock()) {
+      context->close();
+    }
+  });
+}
+
+const MachineLayout& Context::hosts() const noexcept { return core_->hosts(); }
+const MachineLayout& Context::machines() const noexcept { return core_->machines(); }
+const Settings& Context::settings() const noexcept { return core_->settings(); }
+const Logger& Context::log() const noexcept { return core_->log(); }
+bool Context::uses_network() const noexcept { return core_->uses_network(); }
+
+int Context::local_rank() const { return machines().local_rank_of(rank()); }
+
+int Context::local_size() const {
+  return static_cast<int>(machines().ranks_of(machines().machine_of(rank())).size());
+}
+
+std::string_view Context::transport_to(int peer) const {
+  if (peer == rank()) {
+    return "self";
+  }
+  (void)hosts().machine_of(peer);  // checks the range
+  return core_->engine().transport_to(peer).name();
+}
+
+std::shared_ptr<Context> Context::duplicate() {
+  const Engine::LargerCall whole(core_->engine());
+  std::shared_ptr<Context> copy(new Context(core_->duplicate()));
+  copy->connect({});
+  return copy;
+}
+
+void Context::use_device(int device) { core_->use_device(device, nullptr); }
+
+std::optional<int> Context::device() const noexcept {
+  const auto& channel = core_->device();
+  return channel ? std::optional(channel->device()) : std::nullopt;
+}
+
+void Context::set_interrupt_check(std::function<void()> check) {
+  core_->engine().set_interrupt_check(std::move(check));
+}
+
+std::shared_ptr<std::byte> Context::allocate_shared(std::size_t bytes) {
+  return core_->allocate_shared(bytes);
+}
+
+void Context::close() noexcept { core_->close(); }
+
+}  // namespace bluefog

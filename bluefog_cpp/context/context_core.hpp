@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/engine/engine.hpp"
+#include "bluefog_cpp/log.hpp"
+#include "bluefog_cpp/machine_layout.hpp"
+#include "bluefog_cpp/settings.hpp"
+
+namespace bluefog {
+
+class DeviceChannel;
+class OneSided;
+
+namespace gpu {
+struct Libraries;
+}
+
+namespace shm {
+class HostMemory;
+}
+
+/// Everything that a context consists of, and that operations, windows and optimizers stand on.
+class ContextCore {
+ public:
+  ContextCore(std::shared_ptr<Bootstrap> bootstrap, const Settings& settings);
+  ~ContextCore();
+  ContextCore(const ContextCore&) = delete;
+  ContextCore& operator=(const ContextCore&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] const Settings& settings() const noexcept { return settings_; }
+  [[nodiscard]] const Logger& log() const noexcept { return log_; }
+  [[nodiscard]] const MachineLayout& hosts() const noexcept { return hosts_; }
+  [[nodiscard]] const MachineLayout& machines() const noexcept { return machines_; }
+  [[nodiscard]] bool uses_network() const noexcept;
+
+  [[nodiscard]] Engine& engine() noexcept { return *engine_; }
+  [[nodiscard]] Bootstrap& bootstrap() noexcept { return *bootstrap_; }
+  /// Null when no timeline is written.
+  [[nodiscard]] Timeline* timeline() const noexcept { return timeline_.get(); }
+  /// Null when no flight record is kept.
+  [[nodiscard]] FlightRecorder* flight_recorder() const noexcept { return recorder_.get(); }
+  /// The memory of `Context::allocate_shared`; null where this rank shares no memory with others.
+  [[nodiscard]] const std::shared_ptr<shm::HostMemory>& shared_memory() const noexcept {
+    return shared_memory_;
+  }
+  /// Null before `use_device`.
+  [[nodiscard]] const std::shared_ptr<DeviceChannel>& device() const noexcept { return device_; }
+
+  /// As `Context::use_device`. @param libraries how to call CUDA and NCCL; null: this machine's,
+  /// loaded now.
+  void use_device(int device, const gpu::Libraries* libraries);
+
+  /// What windows stand on. Collective the first time.
+  [[nodiscard]] OneSided& one_sided();
+
+  /// As `Context::allocate_shared`.
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(std::size_t bytes);
+
+  /// Opens the timeline and the flight record where settings name them.
+  /// @throws InvalidArgument for one that cannot be written.
+  void open_files();
+  /// Collective. @param problem why this rank cannot take part; empty if it can.
+  void connect(const std::string& problem);
+  /// Collective. The core of a copy of the context, which is still to be connected.
+  [[nodiscard]] std::unique_ptr<ContextCore> duplicate();
+  void close() noexcept;
+
+ private:
+  /// The phases of `connect`, in their order. Each is collective, and leaves its result in `parts` or
+  /// in a member.
+  void share_memory(std::vector<std::string>& host_ids, EngineParts& parts, Deadline deadline);
+  void lay_out_machines(const std::vector<std::string>& host_ids);
+  void reach_network(EngineParts& parts, Deadline deadline);
+  [[nodiscard]] WaitPolicy choose_waits() const;
+  void start_engine(EngineParts parts);
+
+  std::shared_ptr<Bootstrap> bootstrap_;
+  int rank_;
+  int size_;
+  Settings settings_;
+  Logger log_;
+  MachineLayout hosts_;
+  MachineLayout machines_;
+  std::shared_ptr<Timeline> timeline_;
+  std::shared_ptr<FlightRecorder> recorder_;
+  /// Shared with all copies.
+  std::shared_ptr<Relatives> relatives_;
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<shm::HostMemory> shared_memory_;
+  std::shared_ptr<OneSided> one_sided_;
+  std::shared_ptr<DeviceChannel> device_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,43 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/settings.hpp"
+
+namespace bluefog {
+
+namespace {
+
+/// This rank as launchers number it; empty where none says.
+std::string launched_rank() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    if (const char* const value = std::getenv(variable)) {
+      return value;
+    }
+  }
+  return {};
+}
+
+Settings settings_of_this_rank() {
+  try {
+    return Settings::from_environment();
+  } catch (const InvalidArgument& error) {
+    const std::string rank = launched_rank();
+    throw InvalidArgument(rank.empty() ? error.what()
+                                       : fmt::format("rank {}: {}", rank, error.what()));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Context> Context::create() { return create(settings_of_this_rank()); }
+
+std::shared_ptr<Context> Context::create(const Settings& settings) {
+  return create(make_default_bootstrap(settings, Deadline::after(settings.timeout)), settings);
+}
+
+}  // namespace bluefog

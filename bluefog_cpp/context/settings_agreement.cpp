@@ -1,0 +1,118 @@
+#include "bluefog_cpp/context/settings_agreement.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/host_sharing.hpp"
+
+namespace bluefog {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+std::string_view word_of(DeviceWayChoice choice) {
+  switch (choice) {
+    case DeviceWayChoice::Nccl:
+      return "nccl";
+    case DeviceWayChoice::Peer:
+      return "peer";
+    case DeviceWayChoice::Host:
+      return "host";
+    default:
+      return "auto";
+  }
+}
+
+/// What the way to connect depends on: the same on all ranks.
+Lines common_settings(const Settings& settings) {
+  return {fmt::format("BLUEFOG_TRANSPORT {}",
+                      settings.transport == TransportChoice::Mpi ? "mpi" : "auto"),
+          fmt::format("BLUEFOG_NODES_PER_MACHINE {}", settings.nodes_per_machine),
+          fmt::format("BLUEFOG_SHM_CHUNK_BYTES {}", settings.shm_chunk_bytes),
+          fmt::format("BLUEFOG_SHM_SLOTS {}", settings.shm_slots),
+          fmt::format("BLUEFOG_MPI_CHUNK_BYTES {}", settings.mpi_chunk_bytes),
+          fmt::format("BLUEFOG_MPI_DEPTH {}", settings.mpi_depth),
+          fmt::format("BLUEFOG_OPS_ON_CPU {:d}", settings.ops_on_cpu),
+          fmt::format("BLUEFOG_DEVICE_WAY {}", word_of(settings.device_way)),
+          fmt::format("BLUEFOG_ALLGATHER_BY_MPI {:d}", settings.allgather_by_mpi),
+          fmt::format("BLUEFOG_ALLREDUCE_BY_MPI {:d}", settings.allreduce_by_mpi),
+          fmt::format("BLUEFOG_BROADCAST_BY_MPI {:d}", settings.broadcast_by_mpi),
+          fmt::format("BLUEFOG_HIERARCHICAL_NEIGHBOR_ALLREDUCE_BY_MPI {:d}",
+                      settings.hierarchical_neighbor_allreduce_by_mpi),
+          fmt::format("BLUEFOG_NEIGHBOR_ALLGATHER_BY_MPI {:d}", settings.neighbor_allgather_by_mpi),
+          fmt::format("BLUEFOG_NEIGHBOR_ALLREDUCE_BY_MPI {:d}", settings.neighbor_allreduce_by_mpi),
+          fmt::format("BLUEFOG_WIN_ON_CPU {:d}", settings.win_on_cpu),
+          fmt::format("BLUEFOG_WIN_OPS_BY_MPI {:d}", settings.win_ops_by_mpi)};
+}
+
+Lines split_lines(std::string_view text) {
+  Lines lines(1);
+  for (const char c : text) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else {
+      lines.back() += c;
+    }
+  }
+  return lines;
+}
+
+std::string on_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> agree_on_settings(Bootstrap& bootstrap, const Settings& settings,
+                                           const std::string& problem, Deadline deadline) {
+  std::string id = settings.host_id;
+  if (id.empty()) {
+    // Ranks that are threads are on one host by definition.
+    id = bootstrap.in_process() ? "process" : shm::detect_host_id();
+  }
+  const std::string text = fmt::format("{}\n{}\n{}", fmt::join(common_settings(settings), "\n"),
+                                       on_one_line(problem), on_one_line(id));
+  std::vector<std::string> ids;
+  std::vector<std::string> problems;
+  Lines expected;
+  const auto blobs = bootstrap.allgather(std::as_bytes(std::span(text)), deadline);
+  if (!problem.empty()) {
+    throw InvalidArgument(fmt::format("rank {}, Context::create: {}", bootstrap.rank(), problem));
+  }
+  for (const auto& blob : blobs) {
+    Lines lines = split_lines({reinterpret_cast<const char*>(blob.data()), blob.size()});
+    ids.push_back(std::move(lines.back()));
+    lines.pop_back();
+    problems.push_back(std::move(lines.back()));
+    lines.pop_back();
+    if (expected.empty()) {
+      expected = std::move(lines);
+      continue;
+    }
+    const auto [theirs, first] = std::ranges::mismatch(lines, expected);
+    if (theirs != lines.end() && first != expected.end()) {
+      throw InvalidArgument(fmt::format(
+          "rank {}, Context::create: expected the same setting on all ranks, rank 0 has {}, rank {} "
+          "has {}",
+          bootstrap.rank(), *first, ids.size() - 1, *theirs));
+    }
+  }
+  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+    if (!problems[rank].empty()) {
+      throw PeerFailure(static_cast<int>(rank),
+                        fmt::format("rank {}, Context::create: rank {} refused: {}",
+                                    bootstrap.rank(), rank, problems[rank]));
+    }
+  }
+  return ids;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+
+#include "bluefog_cpp/engine/exchange.hpp"
+#include "bluefog_cpp/engine/flight_recorder.hpp"
+
+namespace bluefog {
+
+/// Where a call stands: the engine's notes on an `Operation`.
+struct CallState {
+  /// In this order: from Complete on the call is done.
+  enum class Phase : std::uint8_t { Queued, Running, Complete, Failed };
+
+  std::atomic<Phase> phase{Phase::Queued};
+  /// Set before `phase` becomes Failed.
+  std::exception_ptr error{};
+  std::uint64_t index = 0;
+  std::uint32_t step = 0;
+  Exchange exchange;  // no braces: they would clear its inline storage on every call
+  /// The exchange under way is the call's last.
+  bool last = false;
+  Consumption consumption = Consumption::AsItArrives;
+  /// Every rank comes to the same verdict on this call by itself.
+  bool peers_know = false;
+  /// Its buffers are copied from and to a device beside it.
+  bool is_staged = false;
+  int waiters = 0;
+  /// Steps in which something moved.
+  std::uint64_t moves = 0;
+  /// Set where a flight record is kept.
+  FlightRecorder::Ticket ticket = 0;
+  /// The call's row in the timeline, while it lasts.
+  TraceRow row{};
+};
+
+/// A call as a sequence of exchanges, and what becomes of the bytes that arrive.
+///
+/// The operations of the `ops` layer derive from it. The engine asks for one
+/// exchange after the other; all calls come under the engine's mutex, from the
+/// caller's thread or the progress thread. An exception ends the call and
+/// reaches the user through `Work::wait`. The object keeps alive all memory
+/// that its exchanges use.
+class Operation : public Receiver {
+ public:
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  /// Kind, dtype, count and name of the call.
+  [[nodiscard]] virtual const Envelope& envelope() const noexcept = 0;
+
+  /// Fills `spec` with the next exchange. The previous one has ended by then.
+  /// @return false when there is none left: the call is complete. Not asked again after a spec
+  /// that was marked `last`.
+  /// @throws MismatchError if what the ranks have exchanged so far does not fit together; all of
+  /// them throw it then.
+  virtual bool next(ExchangeSpec& spec) = 0;
+
+  /// The one rank that makes this call too, or -1 where all ranks make it.
+  [[nodiscard]] virtual int partner() const noexcept { return -1; }
+
+  /// Of a staged call: whether what its first exchange needs is on the host. Asked until it is.
+  [[nodiscard]] virtual bool may_begin() { return true; }
+  /// Of a staged call: all of its result is on the host. An exception ends the call with it.
+  virtual void finish() {}
+  /// The call has ended with an error.
+  virtual void give_up() noexcept {}
+
+ protected:
+  /// In the constructor: `may_begin` and `finish` are called.
+  void mark_staged() noexcept { call_.is_staged = true; }
+  /// The call's number, once the engine has taken it.
+  [[nodiscard]] std::uint64_t call_index() const noexcept { return call_.index; }
+
+ private:
+  friend class Engine;
+  CallState call_;  // no braces, see `exchange`
+};
+
+}  // namespace bluefog

@@ -1,0 +1,34 @@
+#include "bluefog_cpp/engine/relatives.hpp"
+
+#include <fmt/format.h>
+
+#include "bluefog_cpp/engine/engine.hpp"
+
+namespace bluefog {
+
+void Relatives::add(Engine& engine) {
+  const std::lock_guard lock(mutex_);
+  engines_.push_back(&engine);
+}
+
+void Relatives::remove(const Engine& engine) {
+  const std::lock_guard lock(mutex_);
+  std::erase(engines_, &engine);
+}
+
+std::string Relatives::ahead_elsewhere(int rank, const Engine& here) const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (Engine* const engine : engines_) {
+    const std::string call = engine == &here ? std::string() : engine->call_ahead(rank);
+    if (!call.empty()) {
+      text += fmt::format(
+          "; in another context, as each distributed optimizer has one, it has begun {}, which this "
+          "rank has not",
+          call);
+    }
+  }
+  return text;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/one_sided/memory_reader.hpp"
+#include "bluefog_cpp/one_sided/task_queue.hpp"
+#include "bluefog_cpp/one_sided/window_server.hpp"
+#include "bluefog_cpp/settings.hpp"
+#include "bluefog_cpp/transport/host_memory.hpp"
+
+namespace bluefog {
+
+class DeviceChannel;
+class Engine;
+class MachineLayout;
+class PeerMemory;
+
+/// What `OneSided` stands on.
+struct OneSidedParts {
+  Bootstrap& bootstrap;
+  std::shared_ptr<Engine> engine;
+  const MachineLayout& hosts;
+  const Settings& settings;
+};
+
+/// What windows of a context stand on: memory that ranks of a host share, a server for the others,
+/// and a thread for calls that nobody waits for.
+class OneSided {
+ public:
+  /// Collective over the ranks of the bootstrap.
+  /// @throws UnsupportedError where some ranks share no memory and MPI may not be used from a thread.
+  static std::shared_ptr<OneSided> connect(const OneSidedParts& parts);
+
+  OneSided(const OneSided&) = delete;
+  OneSided& operator=(const OneSided&) = delete;
+  ~OneSided();
+
+  [[nodiscard]] shm::HostMemory& memory() noexcept { return *memory_; }
+  [[nodiscard]] const MemoryReader& reader() const noexcept { return *reader_; }
+  [[nodiscard]] TaskQueue& tasks() noexcept { return *tasks_; }
+  /// Device memory that ranks of this host share. Null before `make_peer_memory`.
+  [[nodiscard]] PeerMemory* peer_memory() noexcept { return peer_memory_.get(); }
+  /// @param channel of the context. @throws CudaError, TransportError.
+  PeerMemory& make_peer_memory(DeviceChannel& channel);
+  /// Why no rank tries to share device memory with the others any more; empty at first.
+  [[nodiscard]] const std::string& peer_obstacle() const noexcept { return peer_obstacle_; }
+  void note_peer_obstacle(std::string obstacle) { peer_obstacle_ = std::move(obstacle); }
+  /// Null where every rank reaches every other one's memory.
+  [[nodiscard]] WindowServer* server() noexcept { return server_.get(); }
+
+  /// The next window's number, the same on all ranks: windows are created together.
+  [[nodiscard]] std::uint32_t take_window_number() noexcept { return next_window_++; }
+
+  [[nodiscard]] Deadline deadline() const;
+  /// For waits outside the engine. @throws what the user's check throws.
+  void check_interrupt() const;
+  /// Why `rank` will not come any more, or nothing while it lives. Looks now and then.
+  [[nodiscard]] std::optional<std::string> obituary(int rank);
+
+  void close() noexcept;
+  /// After `close`, when the other ranks know that this one leaves: gives device memory back.
+  void leave_devices() noexcept;
+
+ private:
+  OneSided() = default;
+
+  int rank_ = 0;
+  std::chrono::nanoseconds timeout_{};
+  std::shared_ptr<Engine> engine_;
+  std::unique_ptr<shm::HostMemory> memory_;
+  std::unique_ptr<MemoryReader> reader_;
+  std::unique_ptr<WindowServer> server_;
+  std::unique_ptr<TaskQueue> tasks_;
+  std::unique_ptr<PeerMemory> peer_memory_;
+  std::string peer_obstacle_;
+  std::uint32_t next_window_ = 1;
+
+  std::mutex mutex_;
+  /// Whether a rank lives, as it was last looked at.
+  struct Look {
+    Deadline::Clock::time_point next{};
+    /// Stays: who is gone does not come back.
+    std::optional<std::string> obituary{};
+  };
+  std::vector<Look> looks_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bluefog_cpp/dtype.hpp"
+
+namespace bluefog {
+
+/// What one rank asks of another rank's window, between hosts, or answers. Travels as bytes, ahead
+/// of its payload.
+struct WindowMessage {
+  /// Append only.
+  enum class Kind : std::uint8_t {
+    Put = 0,
+    Accumulate = 1,
+    Get = 2,
+    /// For the window's mutex; answered when it has been taken.
+    Lock = 3,
+    Unlock = 4,
+    Done = 5,
+    /// The text says why.
+    Failed = 6,
+    /// The window is there no more.
+    Gone = 7,
+    /// The mutex that was asked for is not free; tells who holds it. The answer comes later.
+    Held = 8,
+  };
+
+  Kind kind = Kind::Done;
+  Dtype dtype = Dtype::UInt8;
+  /// In `Held`: the rank that holds the mutex.
+  std::int32_t holder = -1;
+  /// The window's number, the same on all ranks.
+  std::uint32_t window = 0;
+  /// The asker's number of this request; answers carry it back. In `Unlock` that of the `Lock`.
+  std::uint64_t ticket = 0;
+  /// Bytes of payload that follow.
+  std::uint64_t bytes = 0;
+  /// Weight that the payload is to be multiplied by.
+  double weight = 1.0;
+  /// Associated weight (push-sum) that goes along, weighted already.
+  double mass = 0.0;
+  std::array<char, 448> text{};
+};
+
+/// Serves one window's requests of ranks on other hosts. Called by the server's thread.
+class WindowTarget {
+ public:
+  WindowTarget() = default;
+  WindowTarget(const WindowTarget&) = delete;
+  WindowTarget& operator=(const WindowTarget&) = delete;
+  virtual ~WindowTarget() = default;
+
+  /// Puts or accumulates. @throws Error, which the asker is told.
+  virtual void store(int source, const WindowMessage& request,
+                     std::span<const std::byte> payload) = 0;
+  /// This rank's own value, which stays where it is while the target lives, or lies in `room`,
+  /// which is the caller's. Sets `mass`.
+  virtual std::span<const std::byte> load(int source, double& mass,
+                                          std::vector<std::byte>& room) = 0;
+  /// Takes the mutex for `source`, if it is free.
+  virtual bool try_lock(int source) = 0;
+  /// The rank that holds it, or -1.
+  [[nodiscard]] virtual int holder() const = 0;
+  /// Releases it. Ignored unless `source` holds it.
+  virtual void unlock(int source) = 0;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,180 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/one_sided/window_message.hpp"
+#include "bluefog_cpp/transport/transport.hpp"
+
+namespace bluefog {
+
+/// Requests to windows of ranks that share no memory with this one, and theirs to this one's.
+///
+/// A thread of its own sends, receives and serves, so that a request is answered while this rank
+/// computes, within about one poll period. Thread-safe.
+class WindowServer {
+ public:
+  /// @param network used by nobody else.
+  /// @param check_interrupt called about every 50 ms by threads that wait.
+  WindowServer(std::unique_ptr<Transport> network, int rank, int size,
+               std::chrono::nanoseconds poll_period, std::function<void()> check_interrupt);
+  WindowServer(const WindowServer&) = delete;
+  WindowServer& operator=(const WindowServer&) = delete;
+  ~WindowServer();
+
+  /// Requests for `window` go to `target`, until `remove`.
+  void add(std::uint32_t window, std::shared_ptr<WindowTarget> target);
+  /// Nothing of the target's is used any more when this returns: what peers have asked for and have
+  /// not taken yet is copied. Waits for the server's thread, never for a peer.
+  void remove(std::uint32_t window);
+
+  struct Answer {
+    double mass = 0.0;
+    /// Of the request: an `Unlock` carries that of its `Lock`.
+    std::uint64_t ticket = 0;
+  };
+  /// The call on whose behalf something is asked.
+  struct Asker {
+    Deadline deadline;
+    /// Rank, window and call, for messages.
+    std::function<std::string()> where;
+    /// Called about every 50 ms until the answer comes, with the rank that holds the mutex that was
+    /// asked for, or -1.
+    std::function<void(int holder)> waiting;
+  };
+  /// Sends a request with its payload to `peer`, and waits for the answer.
+  /// @param room where the answer's payload goes, of exactly its size.
+  /// @throws WindowGoneError; PeerHasLeft; PeerFailure, also with what the peer said; TimeoutError; StateError.
+  Answer ask(int peer, WindowMessage request, std::span<const std::byte> payload,
+             std::span<std::byte> room, const Asker& asker);
+  /// Sends a request that nobody answers.
+  void tell(int peer, const WindowMessage& request);
+
+  /// Requests under way fail with StateError. Idempotent.
+  void close() noexcept;
+
+ private:
+  /// How often waiting threads and the server look for dead peers.
+  static constexpr std::chrono::milliseconds kAliveCheckPeriod{50};
+
+  /// A request of this rank, owned by the thread that waits for it.
+  struct Request {
+    int peer = 0;
+    std::span<std::byte> room{};
+    int holder = -1;
+    std::optional<WindowMessage> answer{};
+  };
+  /// One message on its way out: head, then payload.
+  struct Parcel {
+    WindowMessage head{};
+    std::span<const std::byte> payload{};
+    /// Keeps the payload of answers in place.
+    std::shared_ptr<WindowTarget> owner{};
+    /// Null for answers.
+    const Request* request = nullptr;
+    /// The payload, once its owner has gone, or where that keeps none in place.
+    std::vector<std::byte> copy{};
+    std::optional<Departure> departure{};
+    bool head_is_out = false;
+  };
+  /// What comes in from one rank.
+  struct Incoming {
+    std::vector<std::byte> head;
+    std::optional<WindowMessage> message{};
+    std::vector<std::byte> payload;
+    std::size_t used = 0;
+  };
+  struct Peer {
+    std::deque<Parcel> out;
+    Incoming in;
+    std::vector<WeightedRank> reader;
+    bool is_gone = false;
+    /// It has closed its context.
+    bool has_left = false;
+  };
+  /// A mutex of a window here that a peer has asked for.
+  struct AskedLock {
+    int peer = 0;
+    WindowMessage request{};
+    /// The window, once its mutex has been taken.
+    std::shared_ptr<WindowTarget> target{};
+    /// The holder that the asker was told of.
+    int told_holder = -1;
+  };
+
+  /// @throws PeerHasLeft, PeerFailure.
+  [[noreturn]] static void throw_failure(int rank, bool has_left, const std::string& text);
+  /// For all but the server's thread.
+  [[nodiscard]] std::unique_lock<std::mutex> enter() const;
+
+  // The thread (window_server_thread.cpp).
+  void work();
+  void let_callers_in(std::unique_lock<std::mutex>& lock);
+  bool step();
+  bool send(Peer& peer);
+  bool send_part(Parcel& parcel, Peer& peer, std::span<const std::byte> bytes);
+  bool receive(int rank, Peer& peer);
+  bool take(int rank, std::span<std::byte> room, std::size_t& used);
+  void serve(int rank, const WindowMessage& message, std::span<const std::byte> payload);
+  void answer(int rank, const WindowMessage& request, WindowMessage::Kind kind,
+              std::string_view text = {});
+  void serve_locks();
+  /// @return whether that is over.
+  bool serve_lock(AskedLock& asked);
+  void unlock(int peer, const WindowMessage& message);
+  /// Releases mutexes of windows that have gone.
+  void release_orphans();
+  void bury_the_dead();
+  /// Ends what waits for `peer`, and releases what it holds.
+  void bury(int peer, std::string_view reason);
+  [[nodiscard]] std::span<std::byte> room_for(const WindowMessage& message, Incoming& in);
+  [[nodiscard]] bool is_quiet() const;
+  void wait_for(std::unique_lock<std::mutex>& lock, const Request& request,
+                WindowMessage::Kind kind, const Asker& asker);
+  /// The caller's memory is not read or written any more.
+  void give_up(const Request& request, std::uint64_t ticket);
+  static void copy_payload(Parcel& parcel);
+
+  std::unique_ptr<Transport> network_;
+  int rank_;
+  std::chrono::nanoseconds poll_period_;
+  std::function<void()> check_interrupt_;
+
+  mutable std::mutex mutex_;
+  /// Threads that want it, besides the server's.
+  mutable std::atomic<int> callers_{0};
+  /// A request, since the server's thread last stepped aside.
+  bool has_answered_ = false;
+  /// Something to send, or the end.
+  std::condition_variable has_work_;
+  /// A request has been answered.
+  std::condition_variable has_answer_;
+  std::vector<Peer> peers_;
+  std::map<std::uint32_t, std::shared_ptr<WindowTarget>> targets_;
+  std::map<std::uint64_t, Request*> requests_;
+  std::deque<AskedLock> waiting_locks_;
+  std::deque<AskedLock> held_locks_;
+  std::uint64_t next_ticket_ = 1;
+  std::uint64_t next_message_ = 1;
+  bool is_closed_ = false;
+  /// Why the thread has ended by itself.
+  std::string failure_;
+  std::thread thread_;
+};
+
+}  // namespace bluefog

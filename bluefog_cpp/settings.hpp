@@ -1,0 +1,106 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/log.hpp"
+
+namespace bluefog {
+
+/// Which transports an edge may use (`BLUEFOG_TRANSPORT`).
+enum class TransportChoice {
+  Auto,  ///< shared memory inside a host, MPI between hosts
+  Mpi,   ///< MPI everywhere, also inside a host
+};
+
+/// How calls with buffers on a device may go.
+enum class DeviceWayChoice {
+  /// By NCCL, else from device to device on one host, else through the host's memory.
+  Auto,
+  Nccl,
+  Peer,
+  Host,
+};
+
+/// How payload is written to shared memory (`BLUEFOG_SHM_COPY`).
+enum class ShmCopy {
+  Auto,    ///< whichever is measured to be faster
+  Cache,   ///< through the writer's cache
+  Stream,  ///< around the writer's cache
+};
+
+/// What the environment may set: each `BLUEFOG_*` variable, parsed once.
+///
+/// A value without ties to the process: make one, change fields, hand it to a
+/// context. Fields are named after their variables; `setting_table()` says what
+/// each means.
+struct Settings {
+  std::chrono::nanoseconds timeout = std::chrono::seconds(600);       ///< zero: never
+  std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);  ///< zero: never
+  LogLevel log_level = LogLevel::Warning;
+  bool log_hide_time = false;
+  std::string timeline;  ///< file name prefix; empty: no timeline
+  std::string flight_recorder;  ///< file name prefix; empty: no flight record
+  std::int64_t fusion_threshold_bytes = 25 << 20;
+  std::string host_id;        ///< empty: found out
+  int nodes_per_machine = 0;  ///< zero: machines are hosts
+  TransportChoice transport = TransportChoice::Auto;
+  std::int64_t shm_chunk_bytes = 128 << 10;
+  int shm_slots = 16;
+  ShmCopy shm_copy = ShmCopy::Auto;
+  /// With its head below 64 KiB, up to which Open MPI sends over TCP at once. A longer message waits
+  /// for the reader's answer, which waits behind what the reader sends.
+  std::int64_t mpi_chunk_bytes = 60 << 10;
+  int mpi_depth = 32;
+  std::chrono::nanoseconds poll_period = std::chrono::milliseconds(1);
+  bool shared_buckets = true;
+  std::int64_t result_cache_bytes = 256 << 20;
+  bool ops_on_cpu = false;
+  DeviceWayChoice device_way = DeviceWayChoice::Auto;
+  bool allgather_by_mpi = false;
+  bool allreduce_by_mpi = false;
+  bool broadcast_by_mpi = false;
+  bool hierarchical_neighbor_allreduce_by_mpi = false;
+  bool neighbor_allgather_by_mpi = false;
+  bool neighbor_allreduce_by_mpi = false;
+  bool win_on_cpu = false;
+  bool win_ops_by_mpi = false;
+
+  /// What the user should be told about the variables that were read: those
+  /// without meaning here, and unknown ones with the nearest known name. One
+  /// sentence each; the context logs them once, on rank 0.
+  std::vector<std::string> notices;
+
+  /// Reads this process's environment.
+  /// @throws InvalidArgument that names variable, value and what was expected.
+  [[nodiscard]] static Settings from_environment();
+
+  /// Reads `variables` (name → value) in place of the environment; names that
+  /// do not start with `BLUEFOG_` are skipped, empty values count as unset.
+  /// @throws InvalidArgument as above.
+  [[nodiscard]] static Settings from_variables(const std::map<std::string, std::string>& variables);
+};
+
+/// One variable of the table from which the documentation is made.
+struct SettingInfo {
+  std::string_view name;
+  std::string_view type;
+  std::string_view unit;           ///< empty if it has none
+  std::string_view default_value;  ///< as it would be written; empty: unset
+  std::string_view meaning;
+};
+
+/// Every variable that `Settings` understands, in the order of its fields.
+[[nodiscard]] std::vector<SettingInfo> setting_table();
+
+/// BlueFog's variables that are accepted here and have no effect.
+[[nodiscard]] std::vector<std::string_view> ignored_variables();
+
+/// The page docs/settings.md.
+[[nodiscard]] std::string settings_markdown();
+
+}  // namespace bluefog

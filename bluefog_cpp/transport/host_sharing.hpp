@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/transport/shm/shm_transport.hpp"
+
+namespace bluefog::shm {
+
+/// Identity of this host as the kernel sees it: ranks with the same one may be
+/// able to share memory.
+[[nodiscard]] std::string detect_host_id();
+
+/// The transport, or why there is none.
+struct ConnectResult {
+  std::unique_ptr<ShmTransport> transport{};
+  /// By rank: what went wrong there, empty where nothing did.
+  std::vector<std::string> errors{};
+};
+
+/// Collective over all ranks of `bootstrap`. Exchanges regions among the ranks
+/// with this rank's host identity; ranks share a host when each has really
+/// mapped the others' regions.
+/// @param host_ids every rank's host identity.
+/// @return null transport, with reasons, if a rank of this host failed; and
+///   null without a reason if this rank is alone on its host.
+[[nodiscard]] ConnectResult connect(Bootstrap& bootstrap, std::string_view name,
+                                    const std::vector<std::string>& host_ids,
+                                    const ShmOptions& options, Deadline deadline);
+
+}  // namespace bluefog::shm

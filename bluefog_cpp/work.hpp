@@ -1,0 +1,81 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "bluefog_cpp/buffer_view.hpp"
+
+namespace bluefog {
+
+class Engine;
+class Operation;
+
+/// The stream of a device that somebody waits on, where it is none of those of the call's buffers.
+/// Null within is the device's default stream.
+using WaitingStream = std::optional<void*>;
+
+/// Something under way outside an engine that a `Work` refers to.
+class Pending {
+ public:
+  Pending() = default;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+  virtual ~Pending() = default;
+
+  /// As `Work::wait`, on that stream too.
+  virtual void wait(WaitingStream stream) = 0;
+  /// As `Work::synchronize`.
+  virtual void synchronize() { wait({}); }
+  /// As `Work::device`.
+  [[nodiscard]] virtual Device device() const noexcept { return {}; }
+  /// As `Work::done`.
+  [[nodiscard]] virtual bool done() const noexcept = 0;
+};
+
+/// A call in flight. Copies refer to the same call.
+///
+/// It keeps alive all memory that the call uses. Dropping it does not cancel
+/// the call: the call goes on, and its buffers stay alive where their
+/// `owner` was given.
+class [[nodiscard]] Work {
+ public:
+  /// A call that has completed.
+  Work() = default;
+  Work(std::shared_ptr<Engine> engine, std::shared_ptr<Operation> operation);
+  explicit Work(std::shared_ptr<Pending> pending);
+
+  /// Blocks until the call is complete and its result is in memory.
+  ///
+  /// The calling thread drives the transfers meanwhile. May be called again
+  /// and from any thread. With buffers on a device it blocks until the call is launched there: what
+  /// comes later on their streams waits for the result, and the host does not.
+  /// @throws MismatchError, PeerFailure, TimeoutError, TransportError: what went wrong in the call.
+  /// @throws StateError on a stream that captures a CUDA graph of which the call is no part, or no
+  ///   more where it is part of one.
+  void wait() const;
+
+  /// As `wait`, on another stream of the buffers' device than those that they are ordered by: what
+  /// comes later on it waits for the result too, and a result that is held back until somebody waits
+  /// comes after what is on it by now (of several waits, the first one's). Null is the default stream. Nothing is done with it where the
+  /// buffers are on the CPU.
+  void wait(void* stream) const;
+
+  /// As `wait`, and with buffers on a device blocks until it is done with them.
+  /// @throws also NcclError and CudaError, for what went wrong on the device; StateError for a call
+  ///   that was captured in a CUDA graph, of which nothing runs before that is launched.
+  void synchronize() const;
+
+  /// True if `wait` would return (or throw) at once. Never blocks, never throws; does not start
+  /// what is only done on `wait`.
+  [[nodiscard]] bool done() const noexcept;
+
+  /// Where the buffers are; the CPU for a call that has completed when it was made.
+  [[nodiscard]] Device device() const noexcept;
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Operation> operation_;
+  std::shared_ptr<Pending> pending_;
+};
+
+}  // namespace bluefog

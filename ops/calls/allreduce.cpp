@@ -1,0 +1,129 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ops/calls/group.hpp"
+#include "ops/calls/sharded_reduction.hpp"
+#include "ops/calls/shared_sum.hpp"
+#include "ops/calls/start_call.hpp"
+#include "ops/calls/validation.hpp"
+#include "ops/collectives.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+constexpr OpKind kKind = OpKind::Allreduce;
+
+std::string_view detail_of(const AllreduceOptions& options) {
+  const bool is_sum = options.reduction == Reduction::Sum;
+  if (options.scope == Scope::Machine) {
+    return is_sum ? "sum in the machine" : "average in the machine";
+  }
+  return is_sum ? "sum" : "";
+}
+
+Group group_of(const Context& context, Scope scope) {
+  return scope == Scope::Machine ? Group::machine(context) : Group::everyone(context);
+}
+
+/// Either one exchange in which everybody sends everything to everybody, or two: shards to their
+/// owners, and the owners' sums to everybody.
+class Allreduce final : public Operation {
+ public:
+  Allreduce(const Context& context, const BufferView& buffer, const AllreduceOptions& options)
+      : name_(fingerprint_name(options.name, detail_of(options))),
+        envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, name_)),
+        reduction_(context, buffer, buffer, group_of(context, options.scope),
+                   options.reduction == Reduction::Average) {
+    if (SharedSum::is_worth_asking(context, reduction_.group(), buffer)) {
+      shared_.emplace(context, reduction_.group(), buffer, buffer,
+                      SharedSumRule{.divisor = reduction_.divisor()});
+    }
+  }
+
+  [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
+
+  bool next(ExchangeSpec& spec) override {
+    if (reduction_.group().peers.empty()) {
+      return false;
+    }
+    spec.envelope = envelope_;
+    if (shared_) {
+      const SharedSum::Step step = shared_->next(spec);
+      if (step != SharedSum::Step::Declined) {
+        return step == SharedSum::Step::Exchange;
+      }
+      shared_.reset();
+    }
+    if (sums_whole()) {
+      reduction_.describe_whole(spec);
+    } else if (!has_reduced_) {
+      reduction_.describe_reduction(spec);
+      has_reduced_ = true;
+    } else {
+      reduction_.describe_copies(spec);
+    }
+    return true;
+  }
+
+  void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
+    if (shared_) {
+      shared_->receive(offset, bytes, pieces);
+    } else {
+      reduction_.receive(offset, bytes, pieces);
+    }
+  }
+
+ private:
+  // Two ranks move as many bytes either way.
+  [[nodiscard]] bool sums_whole() const noexcept {
+    return reduction_.is_whole() || reduction_.group().size() == 2;
+  }
+
+  std::string name_;
+  Envelope envelope_;
+  ShardedReduction reduction_;
+  /// Empty where messages do it.
+  std::optional<SharedSum> shared_;
+  bool has_reduced_ = false;
+};
+
+void check_arguments(const Context& context, const BufferView& buffer,
+                     const AllreduceOptions& options) {
+  check_buffer(context, kKind, buffer, Residence::Anywhere);
+  if (options.scope != Scope::Global && options.scope != Scope::Machine) {
+    throw InvalidArgument(fmt::format("{}: scope: expected Global or Machine, found number {}",
+                                      where(context, kKind), static_cast<int>(options.scope)));
+  }
+  check_operands(context, kKind, buffer,
+                 static_cast<std::size_t>(options.scope == Scope::Machine ? context.local_size()
+                                                                          : context.size()));
+  if (options.reduction != Reduction::Sum && options.reduction != Reduction::Average) {
+    throw InvalidArgument(fmt::format("{}: reduction: expected Sum or Average, found number {}",
+                                      where(context, kKind), static_cast<int>(options.reduction)));
+  }
+  if (options.reduction == Reduction::Average) {
+    check_floating(context, kKind, buffer.dtype);
+  } else if (buffer.dtype == Dtype::Bool) {
+    throw InvalidArgument(
+        fmt::format("{}: expected a numeric dtype for a sum, found bool", where(context, kKind)));
+  }
+}
+
+}  // namespace
+
+Work allreduce_nonblocking(Context& context, BufferView buffer, const AllreduceOptions& options) {
+  validate(context, [&] { check_arguments(context, buffer, options); });
+  const Placement placement = Placement::of(context, kKind, buffer, {});
+  return submit_call<Allreduce>(context, placement, context, buffer, options);
+}
+
+void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options) {
+  validate(context, [&] { check_arguments(context, buffer, options); });
+  const Placement placement = Placement::of(context, kKind, buffer, {});
+  run_call<Allreduce>(context, placement, context, buffer, options);
+}
+
+}  // namespace bluefog::ops

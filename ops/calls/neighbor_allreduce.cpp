@@ -1,0 +1,183 @@
+#include "ops/neighbor_allreduce.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/container/small_vector.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "ops/calls/plan_exchange.hpp"
+#include "ops/calls/shared_sum.hpp"
+#include "ops/calls/start_call.hpp"
+#include "ops/calls/validation.hpp"
+#include "ops/sums/arithmetic.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+constexpr OpKind kKind = OpKind::NeighborAllreduce;
+
+Consumption consumption_of(const NeighborAllreduceOptions& options) {
+  return options.completion == Completion::OnWait ? Consumption::OnWait : Consumption::AsItArrives;
+}
+
+/// Two ranks, each the other's only neighbour: both know that of both.
+bool is_of_a_pair(const Context& context, const NeighborPlan& plan) {
+  return context.size() == 2 && plan.sources.size() == 1 && plan.destinations.size() == 1;
+}
+
+/// The exchange of one neighbour all-reduce; combines piece by piece as they arrive.
+class NeighborAllreduce final : public Operation {
+ public:
+  /// `plan` and `plan_owner`, which keeps it alive where the call outlives its caller.
+  NeighborAllreduce(ConstBufferView input, BufferView output, const NeighborPlan* plan,
+                    std::shared_ptr<const NeighborPlan> plan_owner,
+                    const NeighborAllreduceOptions& options, const Context& context)
+      : input_(std::move(input)),
+        output_(std::move(output)),
+        plan_(plan),
+        plan_owner_(std::move(plan_owner)),
+        sums_(arithmetic_on(context, output_.device)),
+        consumption_(consumption_of(options)),
+        name_(options.name),
+        envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)) {
+    envelope_.name = name_.text();
+    if (options.check == PlanCheck::Checked) {
+      check_ = std::make_unique<PlanExchange>(context, *plan_, envelope_);
+    }
+    if (SharedSum::is_long_enough(context, output_) && is_of_a_pair(context, *plan_) &&
+        consumption_ == Consumption::AsItArrives) {
+      pair_ = Group::everyone(context);
+      if (SharedSum::is_worth_asking(context, pair_, output_)) {
+        shared_.emplace(context, pair_, input_, output_,
+                        SharedSumRule{.kind = SharedSumRule::Kind::Weighted,
+                                      .self_weight = plan_->self_weight,
+                                      .source_weight = plan_->sources[0].weight,
+                                      .destination_weight = plan_->destinations[0].weight});
+      }
+    }
+  }
+
+  [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
+
+  bool next(ExchangeSpec& spec) override {
+    if (PlanExchange::comes_next(check_, spec)) {
+      return true;
+    }
+    spec.envelope = envelope_;
+    if (shared_) {
+      const SharedSum::Step step = shared_->next(spec);
+      if (step != SharedSum::Step::Declined) {
+        return step == SharedSum::Step::Exchange;
+      }
+      shared_.reset();
+    }
+    const auto* const in = static_cast<const std::byte*>(input_.data);
+    outgoing_ = {.data = in, .bytes = output_.bytes(), .readers = plan_->destinations};
+    incoming_.clear();
+    for (const WeightedRank& source : plan_->sources) {
+      incoming_.push_back({.source = source, .bytes = output_.bytes()});
+    }
+    operands_.resize(1 + incoming_.size());
+    spec.outgoing = {&outgoing_, 1};
+    spec.incoming = {incoming_.data(), incoming_.size()};
+    spec.bytes = output_.bytes();
+    spec.device = output_.device.kind;
+    spec.overwrites_payload = input_.data == output_.data;
+    spec.consumption = consumption_;
+    spec.lane = consumption_ == Consumption::OnWait ? Lane::Deep : Lane::Ordinary;
+    return true;
+  }
+
+  void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
+    if (check_ != nullptr) {
+      check_->receive(offset, bytes, pieces[0]);
+      return;
+    }
+    if (shared_) {
+      shared_->receive(offset, bytes, pieces);
+      return;
+    }
+    operands_[0] = {.data = static_cast<const std::byte*>(input_.data) + offset,
+                    .weight = plan_->self_weight};
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      operands_[i + 1] = {.data = pieces[i].data, .weight = pieces[i].weight};
+    }
+    sums_->weighted_sum(output_.dtype, static_cast<std::byte*>(output_.data) + offset,
+                        {operands_.data(), operands_.size()}, bytes);
+  }
+
+ private:
+  ConstBufferView input_;
+  BufferView output_;
+  const NeighborPlan* plan_;
+  std::shared_ptr<const NeighborPlan> plan_owner_;
+  ArithmeticHandle sums_;
+  Consumption consumption_;
+  CallName name_;
+  Envelope envelope_;
+  /// Null once the plans are known to agree.
+  std::unique_ptr<PlanExchange> check_{};
+  Group pair_{};
+  /// Empty where messages do it.
+  std::optional<SharedSum> shared_{};
+  Outgoing outgoing_{};
+  boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
+  boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands_;
+};
+
+void check_arguments(const Context& context, const ConstBufferView& input, const BufferView& output,
+                     const NeighborPlan* plan) {
+  check_in_and_out(context, kKind, input, output, Residence::Anywhere);
+  check_plan(context, kKind, plan);
+  check_operands(context, kKind, input, 1 + plan->sources.size());
+}
+
+Placement place(Context& context, ConstBufferView& input, BufferView& output,
+                const NeighborAllreduceOptions& options) {
+  const Consumption consumption = consumption_of(options);
+  return Placement::of(context, kKind, input, output,
+                       {.in_order = consumption == Consumption::AsItArrives,
+                        .back_on_wait = consumption == Consumption::OnWait},
+                       {.consumption = consumption});
+}
+
+}  // namespace
+
+Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, BufferView output,
+                                    std::shared_ptr<const NeighborPlan> plan,
+                                    const NeighborAllreduceOptions& options) {
+  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
+  const NeighborPlan* const kept = plan.get();
+  const Placement placement = place(context, input, output, options);
+  return submit_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), kept,
+                                        std::move(plan), options, context);
+}
+
+Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
+                                    std::shared_ptr<const NeighborPlan> plan,
+                                    const NeighborAllreduceOptions& options) {
+  ConstBufferView input = buffer;
+  return neighbor_allreduce_nonblocking(context, std::move(input), std::move(buffer),
+                                        std::move(plan), options);
+}
+
+void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
+                        const std::shared_ptr<const NeighborPlan>& plan,
+                        const NeighborAllreduceOptions& options) {
+  validate(context, [&] { check_arguments(context, input, output, plan.get()); });
+  const Placement placement = place(context, input, output, options);
+  run_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), plan.get(),
+                              nullptr, options, context);
+}
+
+void neighbor_allreduce(Context& context, BufferView buffer,
+                        const std::shared_ptr<const NeighborPlan>& plan,
+                        const NeighborAllreduceOptions& options) {
+  ConstBufferView input = buffer;
+  neighbor_allreduce(context, std::move(input), std::move(buffer), plan, options);
+}
+
+}  // namespace bluefog::ops

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/engine/exchange.hpp"
+#include "ops/calls/group.hpp"
+#include "topology/neighbor_plan.hpp"
+
+namespace bluefog::ops {
+
+/// The exchange before a checked step: every rank tells all others whom it sends to and whom it
+/// hears, and the digest of the graph that this is taken from (`NeighborPlan::graph`), so that all
+/// come to the same verdict before any data moves. In a step between machines also which weights it
+/// uses, which have to be those of all ranks of its machine.
+class PlanExchange {
+ public:
+  /// @param call what the step calls itself; the plans are compared under its count and name.
+  PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call);
+
+  /// @param twins edges between ranks, as above. @param machine_plan what they come from.
+  PlanExchange(const Context& context, const NeighborPlan& twins, const NeighborPlan& machine_plan,
+               const Envelope& call);
+
+  /// Describes the exchange on the first call.
+  /// @return false on the second one: the plans agree.
+  /// @throws MismatchError on the second one, naming the edges that only one end knows of, two
+  /// ranks whose graphs differ, or two ranks of a machine whose weights differ.
+  bool describe(ExchangeSpec& spec);
+
+  void receive(std::size_t offset, std::size_t bytes, const Piece& piece);
+
+  /// Describes the comparison as an operation's next exchange, while there is one; ends it when the
+  /// plans agree. @return whether `spec` was filled.
+  /// @throws MismatchError as `describe`.
+  static bool comes_next(std::unique_ptr<PlanExchange>& check, ExchangeSpec& spec) {
+    if (check != nullptr && !check->describe(spec)) {
+      check.reset();
+    }
+    return check != nullptr;
+  }
+
+ private:
+  struct Digests {
+    /// Of the graph.
+    std::uint64_t graph = 0;
+    /// Of the weights of the rank's machine.
+    std::uint64_t weights = 0;
+  };
+
+  PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call,
+               const MachineLayout* machines, const Digests& digests);
+
+  void check_edges() const;
+  void check_graphs() const;
+  void check_weights() const;
+  [[nodiscard]] std::string call_text() const;
+  [[nodiscard]] std::byte* words_of(int rank) noexcept;
+  [[nodiscard]] Digests digests_of(int rank) const noexcept;
+
+  Group group_;
+  Envelope call_;
+  /// Null where ranks have plans of their own.
+  const MachineLayout* machines_;
+  std::size_t bitmap_bytes_;
+  std::size_t bytes_per_rank_;
+  /// By rank: its bitmaps, and behind them its digests.
+  std::vector<std::byte> words_;
+  Outgoing outgoing_{};
+  std::vector<Incoming> incoming_;
+  bool described_ = false;
+};
+
+}  // namespace bluefog::ops

@@ -1,0 +1,161 @@
+#include "ops/calls/shared_sum.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "bluefog_cpp/base/copy.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/transport/host_memory.hpp"
+#include "ops/calls/sharded_reduction.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+/// What is summed stays in the nearest cache until it has been copied.
+constexpr std::size_t kBlockBytes = std::size_t{16} << 10U;
+
+}  // namespace
+
+bool SharedSum::is_worth_asking(const Context& context, const Group& group,
+                                const BufferView& output) {
+  if (!is_long_enough(context, output) || group.peers.empty()) {
+    return false;
+  }
+  const MachineLayout& hosts = context.hosts();
+  return std::ranges::all_of(group.ranks, [&](int rank) {
+    return hosts.machine_of(rank) == hosts.machine_of(context.rank());
+  });
+}
+
+SharedSum::SharedSum(const Context& context, const Group& group, const ConstBufferView& input,
+                     const BufferView& output, const SharedSumRule& rule)
+    : memory_(context.core().shared_memory()),
+      group_(group),
+      output_(output),
+      rule_(rule),
+      sums_(arithmetic_on(context, output.device)),
+      incoming_(group.peers.size()),
+      offers_(group.size()) {
+  Offer& own = offers_[group_.own];
+  if (input.data == output.data) {
+    own.place = memory_->place_of(output.data, output.bytes()).value_or(kNowhere);
+  }
+  own.reach = memory_->reach();
+  own.self_weight = rule.self_weight;
+  own.source_weight = rule.source_weight;
+  own.destination_weight = rule.destination_weight;
+}
+
+// Ranks that have heard where the buffer is may come to write to it, whatever became of the call.
+SharedSum::~SharedSum() {
+  const bool is_known = stage_ == Stage::Offers || stage_ == Stage::Receipts;
+  if (is_known && offers_[group_.own].place != kNowhere) {
+    memory_->retire(offers_[group_.own].place);
+  }
+}
+
+SharedSum::Step SharedSum::next(ExchangeSpec& spec) {
+  switch (stage_) {
+    case Stage::Begin:
+      stage_ = Stage::Offers;
+      describe(spec, &offers_[group_.own], sizeof(Offer));
+      return Step::Exchange;
+    case Stage::Offers:
+      if (!all_are_shared()) {
+        stage_ = Stage::Over;
+        return Step::Declined;
+      }
+      sum_shard();
+      stage_ = Stage::Receipts;
+      describe(spec, nullptr, 0);
+      return Step::Exchange;
+    case Stage::Receipts:
+    case Stage::Over:
+      break;
+  }
+  stage_ = Stage::Over;
+  return Step::Over;
+}
+
+void SharedSum::describe(ExchangeSpec& spec, const void* message, std::size_t bytes) {
+  outgoing_ = {.data = static_cast<const std::byte*>(message),
+               .bytes = bytes,
+               .readers = group_.others()};
+  for (std::size_t i = 0; i < incoming_.size(); ++i) {
+    incoming_[i] = {.source = group_.peers[i], .bytes = bytes};
+  }
+  spec.outgoing = {&outgoing_, 1};
+  spec.incoming = {incoming_.data(), incoming_.size()};
+  spec.pace = Pace::Each;
+  spec.last = false;
+}
+
+void SharedSum::receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) {
+  const std::size_t place = group_.place_of_peer(pieces[0].source_index);
+  std::memcpy(reinterpret_cast<std::byte*>(&offers_[place]) + offset, pieces[0].data, bytes);
+}
+
+// All ranks have the same offers before them, and come to the same answer.
+bool SharedSum::all_are_shared() const noexcept {
+  const std::uint64_t reach = std::ranges::min(offers_, {}, &Offer::reach).reach;
+  return std::ranges::all_of(offers_, [&](const Offer& offer) {
+    return offer.place <= reach && output_.bytes() <= reach - offer.place;
+  });
+}
+
+void SharedSum::sum_shard() {
+  for (std::size_t place = 0; place < offers_.size(); ++place) {
+    buffers_.push_back(memory_->base_of(group_.ranks[place]) + offers_[place].place);
+  }
+  operands_.resize(buffers_.size());
+  const Shards shards{.bytes = output_.bytes(), .owners = group_.size()};
+  const std::size_t end = shards.begin(group_.own + 1);
+  for (std::size_t offset = shards.begin(group_.own); offset < end; offset += kBlockBytes) {
+    const std::size_t bytes = std::min(kBlockBytes, end - offset);
+    if (rule_.kind == SharedSumRule::Kind::Plain) {
+      sum_plain(offset, bytes);
+    } else {
+      sum_weighted(offset, bytes);
+    }
+  }
+}
+
+void SharedSum::sum_plain(std::size_t offset, std::size_t bytes) {
+  for (std::size_t place = 0; place < buffers_.size(); ++place) {
+    operands_[place] = buffers_[place] + offset;
+  }
+  std::byte* const own = buffers_[group_.own] + offset;
+  sums_->plain_sum(output_.dtype, own, {operands_.data(), operands_.size()}, bytes,
+                   rule_.divisor);
+  for (std::size_t i = 0; i < group_.peers.size(); ++i) {
+    copy_bytes(buffers_[group_.place_of_peer(i)] + offset, own, bytes);
+  }
+}
+
+void SharedSum::sum_weighted(std::size_t offset, std::size_t bytes) {
+  const Offer& theirs = offers_[1 - group_.own];
+  const double own_gets = rule_.source_weight * theirs.destination_weight;
+  const double they_get = theirs.source_weight * rule_.destination_weight;
+  std::byte* const own = buffers_[group_.own] + offset;
+  std::byte* const other = buffers_[1 - group_.own] + offset;
+  const auto sum = [&](std::byte* to, double self_weight, const std::byte* received,
+                       double weight) {
+    const std::array operands{Operand{.data = to, .weight = self_weight},
+                              Operand{.data = received, .weight = weight}};
+    sums_->weighted_sum(output_.dtype, to, operands, bytes);
+  };
+  const bool are_alike = rule_.self_weight == own_gets && theirs.self_weight == own_gets &&
+                         they_get == own_gets;
+  if (are_alike) {  // then both sums have the same bits
+    sum(own, rule_.self_weight, other, own_gets);
+    copy_bytes(other, own, bytes);
+    return;
+  }
+  alignas(64) std::array<std::byte, kBlockBytes> before;
+  copy_bytes(before.data(), own, bytes);
+  sum(own, rule_.self_weight, other, own_gets);
+  sum(other, theirs.self_weight, before.data(), they_get);
+}
+
+}  // namespace bluefog::ops

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/engine/exchange.hpp"
+#include "ops/calls/group.hpp"
+#include "ops/sums/arithmetic.hpp"
+
+namespace bluefog::shm {
+class HostMemory;
+}
+
+namespace bluefog::ops {
+
+/// How the results of a sum over a group are formed.
+struct SharedSumRule {
+  enum class Kind : std::uint8_t {
+    /// Σ buffers / divisor, by rising rank: the same on all ranks.
+    Plain,
+    /// Of two ranks: self_weight · own + source weight · destination weight · the other's, by each
+    /// rank's own weights.
+    Weighted,
+  };
+  Kind kind = Kind::Plain;
+  int divisor = 1;
+  double self_weight = 1.0;
+  double source_weight = 1.0;
+  double destination_weight = 1.0;
+};
+
+/// A sum over ranks of one host, in place, of buffers that all of them have in memory which they
+/// share (`Context::allocate_shared`): each rank forms one shard of every rank's result, where it
+/// lies. No payload is copied on its way.
+///
+/// Three steps: each rank tells the others where its buffer is; where one has none there, the call is
+/// declined, and goes as messages. Then each rank sums. Then each hears that the others have.
+/// Cost per rank, n ranks and N bytes: reads N, writes N, and 2(n − 1) short messages each way.
+class SharedSum {
+ public:
+  /// Whether any group would: a quick look, for short calls.
+  [[nodiscard]] static bool is_long_enough(const Context& context, const BufferView& output) {
+    return output.bytes() >= kLeastBytes && output.device.kind == DeviceKind::Cpu &&
+           context.core().shared_memory() != nullptr;
+  }
+  /// Whether ranks ask each other: the same on all ranks of the group.
+  [[nodiscard]] static bool is_worth_asking(const Context& context, const Group& group,
+                                            const BufferView& output);
+
+  /// @param group stays where it is, as `input` and `output` do.
+  SharedSum(const Context& context, const Group& group, const ConstBufferView& input,
+            const BufferView& output, const SharedSumRule& rule);
+  SharedSum(const SharedSum&) = delete;
+  SharedSum& operator=(const SharedSum&) = delete;
+  ~SharedSum();
+
+  enum class Step : std::uint8_t {
+    Exchange,  ///< the spec was filled
+    Declined,  ///< messages have to do it
+    Over,      ///< the result is there
+  };
+  [[nodiscard]] Step next(ExchangeSpec& spec);
+  void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces);
+
+ private:
+  /// Below, a call is over before the ranks have asked each other.
+  static constexpr std::size_t kLeastBytes = std::size_t{128} << 10U;
+
+  enum class Stage : std::uint8_t { Begin, Offers, Receipts, Over };
+  static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
+
+  /// What a rank tells the others.
+  struct Offer {
+    /// Where its buffer is in its region, or `kNowhere`.
+    std::uint64_t place = kNowhere;
+    /// How much of the others' regions it can use.
+    std::uint64_t reach = 0;
+    double self_weight = 1.0;
+    double source_weight = 1.0;
+    double destination_weight = 1.0;
+  };
+
+  void describe(ExchangeSpec& spec, const void* message, std::size_t bytes);
+  [[nodiscard]] bool all_are_shared() const noexcept;
+  void sum_shard();
+  void sum_plain(std::size_t offset, std::size_t bytes);
+  void sum_weighted(std::size_t offset, std::size_t bytes);
+
+  std::shared_ptr<shm::HostMemory> memory_;
+  const Group& group_;
+  BufferView output_;
+  SharedSumRule rule_;
+  ArithmeticHandle sums_;
+  Stage stage_ = Stage::Begin;
+  Outgoing outgoing_{};
+  boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
+  /// By place in the group, as the next two.
+  boost::container::small_vector<Offer, 1 + kInlineNeighbors> offers_;
+  boost::container::small_vector<std::byte*, 1 + kInlineNeighbors> buffers_;
+  boost::container::small_vector<const std::byte*, 1 + kInlineNeighbors> operands_;
+};
+
+}  // namespace bluefog::ops

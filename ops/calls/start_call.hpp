@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/device/device_call.hpp"
+#include "bluefog_cpp/device/staged_buffers.hpp"
+#include "bluefog_cpp/work.hpp"
+#include "ops/collectives.hpp"
+
+namespace bluefog::ops {
+
+/// What a call asks of the way that it goes.
+struct PlacementLimits {
+  /// Host: through the host, whatever the context prefers.
+  DeviceWay way = DeviceWay::Nccl;
+  /// As `Operation::partner`.
+  int partner = -1;
+  /// When its exchanges may use what has arrived.
+  Consumption consumption = Consumption::AsItArrives;
+};
+
+/// Where a call's buffers are, and the streams that they are ordered on.
+struct Placement {
+  Device device{};
+  DeviceStreams streams{};
+  Consumption consumption = Consumption::AsItArrives;
+  /// That the streams are in.
+  std::optional<std::uint64_t> capture{};
+  /// Where they go through the host.
+  std::shared_ptr<StagedBuffers> staged{};
+
+  /// Of a call that has been validated. Where it goes through the host, `input` and `output` become
+  /// the host's sides, in the same memory.
+  /// @throws CudaError, and UnsupportedError or StateError for streams that capture a CUDA graph of
+  /// which the call cannot be part: the call is refused then.
+  static Placement of(Context& context, OpKind kind, ConstBufferView& input, BufferView& output,
+                      const StagingRules& rules, const PlacementLimits& limits = {}) {
+    Placement placement{.device = input.device,
+                        .streams = {input.stream, output.stream},
+                        .consumption = limits.consumption};
+    if (input.device.kind != DeviceKind::Cpu) [[unlikely]] {
+      placement.stage(context, kind, input, output, rules, limits);
+    }
+    return placement;
+  }
+  static Placement of(Context& context, OpKind kind, BufferView& buffer,
+                      const StagingRules& rules) {
+    Placement placement{.device = buffer.device, .streams = {buffer.stream, buffer.stream}};
+    if (buffer.device.kind != DeviceKind::Cpu) [[unlikely]] {
+      ConstBufferView input = buffer;
+      placement.stage(context, kind, input, buffer, rules, {});
+    }
+    return placement;
+  }
+  /// Of a call whose result `allocate` makes room for on the input's device.
+  static Placement of(Context& context, OpKind kind, ConstBufferView& input,
+                      AllocateGathered& allocate) {
+    Placement placement{.device = input.device, .streams = {input.stream, input.stream}};
+    if (input.device.kind != DeviceKind::Cpu) [[unlikely]] {
+      placement.stage_gathering(context, kind, input, allocate);
+    }
+    return placement;
+  }
+
+ private:
+  void stage(Context& context, OpKind kind, ConstBufferView& input, BufferView& output,
+             const StagingRules& rules, const PlacementLimits& limits);
+  void stage_gathering(Context& context, OpKind kind, ConstBufferView& input,
+                       AllocateGathered& allocate);
+};
+
+/// @throws UnsupportedError where one of the buffers is ordered by a stream that captures a CUDA graph:
+/// a call that the host takes part in cannot be part of it.
+/// @param call begins the message: "rank 1, win_put". @param kind of calls, in the message.
+void check_no_capture(DeviceChannel& channel, std::string_view call, const ConstBufferView& input,
+                      const BufferView& output,
+                      std::string_view kind = "calls through the host's memory");
+
+/// Starts a call whose buffers are on the context's device.
+[[nodiscard]] Work submit_on_device(Context& context, std::shared_ptr<Operation> operation,
+                                    const Placement& placement);
+
+/// Starts the operation `Kind(parts…)`.
+template <typename Kind, typename... Parts>
+[[nodiscard]] Work submit_call(Context& context, const Placement& placement, Parts&&... parts) {
+  auto operation = context.core().engine().make_operation<Kind>(std::forward<Parts>(parts)...);
+  return placement.device.kind == DeviceKind::Cpu
+             ? context.core().engine().submit(std::move(operation))
+             : submit_on_device(context, std::move(operation), placement);
+}
+
+/// As `submit_call` and `Work::wait`.
+template <typename Kind, typename... Parts>
+void run_call(Context& context, const Placement& placement, Parts&&... parts) {
+  if (placement.device.kind == DeviceKind::Cpu) {
+    Kind operation(std::forward<Parts>(parts)...);
+    context.core().engine().run(operation);
+  } else {
+    submit_call<Kind>(context, placement, std::forward<Parts>(parts)...).wait();
+  }
+}
+
+}  // namespace bluefog::ops

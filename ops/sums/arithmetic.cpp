@@ -1,0 +1,37 @@
+#include "ops/sums/arithmetic.hpp"
+
+#include <cstring>
+
+#include "bluefog_cpp/context/context_core.hpp"
+#include "ops/sums/cuda/device_arithmetic.hpp"
+#include "ops/sums/plain_sum.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+class CpuArithmetic final : public Arithmetic {
+ public:
+  void weighted_sum(Dtype dtype, std::byte* out, std::span<const Operand> operands,
+                    std::size_t bytes) const override {
+    ops::weighted_sum(dtype, out, operands, bytes);
+  }
+  void plain_sum(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
+                 std::size_t bytes, int divisor) const override {
+    ops::plain_sum(dtype, out, operands, bytes, divisor);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
+    std::memmove(to, from, bytes);
+  }
+};
+
+}  // namespace
+
+ArithmeticHandle arithmetic_on(const Context& context, const Device& device) {
+  static const CpuArithmetic kCpu;
+  if (device.kind == DeviceKind::Cpu) {
+    return {std::shared_ptr<void>(), &kCpu};  // owns nothing
+  }
+  return std::make_shared<cuda::DeviceArithmetic>(context.core().device());
+}
+
+}  // namespace bluefog::ops

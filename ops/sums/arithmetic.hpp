@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/dtype.hpp"
+#include "ops/sums/combine.hpp"
+
+namespace bluefog::ops {
+
+/// Where an operation forms its sums: on the CPU at once, or on the stream of the context's device,
+/// in the same order and with the same bits.
+class Arithmetic {
+ public:
+  Arithmetic() = default;
+  Arithmetic(const Arithmetic&) = delete;
+  Arithmetic& operator=(const Arithmetic&) = delete;
+  virtual ~Arithmetic() = default;
+
+  /// As the function `weighted_sum`.
+  virtual void weighted_sum(Dtype dtype, std::byte* out, std::span<const Operand> operands,
+                            std::size_t bytes) const = 0;
+  /// As the function `plain_sum`.
+  virtual void plain_sum(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
+                         std::size_t bytes, int divisor) const = 0;
+  /// @param to and `from` may overlap on the CPU.
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) const = 0;
+};
+
+using ArithmeticHandle = std::shared_ptr<const Arithmetic>;
+
+/// For buffers on `device`: the CPU, or the one that the context uses.
+[[nodiscard]] ArithmeticHandle arithmetic_on(const Context& context, const Device& device);
+
+}  // namespace bluefog::ops

@@ -1,0 +1,128 @@
+#include "ops/sums/plain_sum.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "bluefog_cpp/error.hpp"
+
+// Highway compiles this file once per instruction set and chooses at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/sums/plain_sum.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target has to come first.
+#include <hwy/highway.h>
+
+#include "ops/sums/half_lanes-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bluefog::ops::HWY_NAMESPACE {
+
+using Operands = std::span<const std::byte* const>;
+
+/// Elements whose sums are kept beside the operands: `out` may be any of these.
+constexpr std::size_t kSumBlock = 512;
+
+template <class Lanes, class D>
+hn::Vec<D> element(D d, Operands operands, std::size_t s, std::size_t k) {
+  return Lanes::load(d, reinterpret_cast<const typename Lanes::Stored*>(operands[s]) + k);
+}
+
+template <class D>
+hn::Vec<D> quotient(D d, hn::Vec<D> sum, int divisor) {
+  if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
+    return divisor == 1 ? sum : hn::Div(sum, hn::Set(d, static_cast<hn::TFromD<D>>(divisor)));
+  } else {
+    return sum;
+  }
+}
+
+/// Elements [k, count) as far as whole vectors of D go. @return where it ended.
+template <class Lanes, class D>
+std::size_t sum_vectors(D d, typename Lanes::Stored* out, Operands operands, int divisor,
+                        std::size_t k, std::size_t count) {
+  const std::size_t lanes = hn::Lanes(d);
+  if (operands.size() == 2) {
+    for (; k + lanes <= count; k += lanes) {
+      const auto sum =
+          hn::Add(element<Lanes>(d, operands, 0, k), element<Lanes>(d, operands, 1, k));
+      Lanes::store(quotient(d, sum, divisor), d, out + k);
+    }
+    return k;
+  }
+  alignas(64) std::array<typename Lanes::Sum, kSumBlock> sums;
+  while (k + lanes <= count) {
+    const std::size_t elements = std::min(kSumBlock, (count - k) / lanes * lanes);
+    for (std::size_t s = 0; s < operands.size(); ++s) {
+      for (std::size_t i = 0; i < elements; i += lanes) {
+        const auto value = element<Lanes>(d, operands, s, k + i);
+        hn::StoreU(s == 0 ? value : hn::Add(hn::LoadU(d, &sums[i]), value), d, &sums[i]);
+      }
+    }
+    for (std::size_t i = 0; i < elements; i += lanes) {
+      Lanes::store(quotient(d, hn::LoadU(d, &sums[i]), divisor), d, out + k + i);
+    }
+    k += elements;
+  }
+  return k;
+}
+
+template <class Lanes>
+void sum_all(std::byte* out, Operands operands, std::size_t bytes, int divisor) {
+  using Sum = typename Lanes::Sum;
+  auto* const to = reinterpret_cast<typename Lanes::Stored*>(out);
+  const std::size_t count = bytes / sizeof(typename Lanes::Stored);
+  const std::size_t k = sum_vectors<Lanes>(hn::ScalableTag<Sum>(), to, operands, divisor, 0, count);
+  sum_vectors<Lanes>(hn::CappedTag<Sum, 1>(), to, operands, divisor, k, count);
+}
+
+void plain_sum_any(Dtype dtype, std::byte* out, Operands operands, std::size_t bytes, int divisor) {
+  switch (dtype) {
+    case Dtype::Float16:
+      return sum_all<Float16Lanes>(out, operands, bytes, divisor);
+    case Dtype::BFloat16:
+      return sum_all<BFloat16Lanes>(out, operands, bytes, divisor);
+    case Dtype::Float32:
+      return sum_all<Plain<float>>(out, operands, bytes, divisor);
+    case Dtype::Float64:
+      return sum_all<Plain<double>>(out, operands, bytes, divisor);
+    // Unsigned sums wrap around; two's complement makes them the signed ones too.
+    case Dtype::UInt8:
+    case Dtype::Int8:
+      return sum_all<Plain<std::uint8_t>>(out, operands, bytes, divisor);
+    case Dtype::Int16:
+      return sum_all<Plain<std::uint16_t>>(out, operands, bytes, divisor);
+    case Dtype::Int32:
+      return sum_all<Plain<std::uint32_t>>(out, operands, bytes, divisor);
+    case Dtype::Int64:
+      return sum_all<Plain<std::uint64_t>>(out, operands, bytes, divisor);
+    case Dtype::Bool:
+      return;
+  }
+}
+
+}  // namespace bluefog::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bluefog::ops {
+
+HWY_EXPORT(plain_sum_any);
+
+void plain_sum(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
+               std::size_t bytes, int divisor) {
+  if (dtype == Dtype::Bool || (!is_floating(dtype) && divisor != 1)) {
+    throw UnsupportedError(fmt::format("plain_sum: expected {}, found {}",
+                                       divisor == 1 ? "a numeric dtype" : "a floating dtype",
+                                       name_of(dtype)));
+  }
+  if (!operands.empty() && bytes > 0) {
+    HWY_DYNAMIC_DISPATCH(plain_sum_any)(dtype, out, operands, bytes, divisor);
+  }
+}
+
+}  // namespace bluefog::ops
+#endif

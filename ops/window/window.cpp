@@ -1,0 +1,254 @@
+#include "ops/window.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "ops/window/window_call.hpp"
+#include "ops/window/window_core.hpp"
+
+namespace bluefog::ops {
+namespace {
+
+// Calls may be made by a thread of the window's, which does not see what their caller's holds.
+void check_put(WindowCore& core, const BufferView& tensor, const WindowPutOptions& options,
+               std::string_view call) {
+  core.check_open(call);
+  core.check_tensor(tensor, call);
+  core.check_weight(options.self_weight, call);
+  if (options.destinations) {
+    core.check_some_of(*options.destinations, core.plan().destinations, call, "destinations");
+  }
+  if (options.exclusion == Exclusion::Mutex) {
+    core.check_not_held(options.destinations ? *options.destinations : core.plan().destinations,
+                        call);
+  }
+}
+
+void check_get(WindowCore& core, const WindowGetOptions& options) {
+  core.check_open("win_get");
+  if (options.sources) {
+    core.check_some_of(*options.sources, core.plan().sources, "win_get", "sources");
+  }
+  if (options.exclusion == Exclusion::Mutex) {
+    core.check_not_held(options.sources ? *options.sources : core.plan().sources, "win_get");
+  }
+}
+
+/// The tasks hold what they use: a wait may end before its task.
+auto put_task(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
+              const WindowPutOptions& options, const std::shared_ptr<DeviceTensors>& tensors) {
+  return [core, tensor = std::move(tensor), mode, options, tensors] {
+    core->store(tensor, mode, options, tensors.get(), WindowCore::Caller::GoesOn);
+  };
+}
+
+auto get_task(const std::shared_ptr<WindowCore>& core, const WindowGetOptions& options,
+              const std::shared_ptr<DeviceTensors>& tensors) {
+  return [core, options, tensors] { core->fetch(options, tensors.get()); };
+}
+
+std::string_view name_of(StoreMode mode) {
+  return mode == StoreMode::Add ? "win_accumulate" : "win_put";
+}
+
+void store(const std::shared_ptr<WindowCore>& core, const BufferView& tensor, StoreMode mode,
+           const WindowPutOptions& options) {
+  check_put(*core, tensor, options, name_of(mode));
+  const auto tensors = core->note_put(name_of(mode), tensor, options);
+  core->tasks().run(
+      [&] {
+        WindowCore::ordered_if_it_fails(tensors.get(), [&] {
+          core->store(tensor, mode, options, tensors.get(), WindowCore::Caller::Waits);
+        });
+      },
+      [&] { return put_task(core, tensor, mode, options, tensors); });
+  WindowCore::order_streams(tensors.get());
+}
+
+Work start_storing(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
+                   const WindowPutOptions& options) {
+  check_put(*core, tensor, options, name_of(mode));
+  const auto tensors = core->note_put(name_of(mode), tensor, options);
+  return core->start(tensors, put_task(core, std::move(tensor), mode, options, tensors));
+}
+
+}  // namespace
+
+// ---- locks
+
+WindowLock::WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ranks)
+    : core_(std::move(core)) {
+  call_ = std::make_unique<WindowCall>(core_->begin_call("mutex"));
+  try {
+    take(ranks);
+  } catch (const std::exception& e) {
+    call_->fail(e.what());
+    release();
+    throw;
+  }
+}
+
+void WindowLock::take(std::span<const int> ranks) {
+  for (const int rank : ranks) {
+    taken_.push_back({.rank = rank});
+    try {
+      taken_.back().ticket = core_->take_mutex(rank, *call_);
+    } catch (...) {
+      taken_.pop_back();
+      throw;
+    }
+  }
+  call_->hold_mutexes(ranks);
+}
+
+WindowLock::WindowLock(WindowLock&& other) noexcept = default;
+
+WindowLock::~WindowLock() { release(); }
+
+WindowLock& WindowLock::operator=(WindowLock&& other) noexcept {
+  if (this != &other) {
+    release();
+    core_ = std::move(other.core_);
+    call_ = std::move(other.call_);
+    taken_ = std::move(other.taken_);
+  }
+  return *this;
+}
+
+void WindowLock::release() noexcept {
+  if (core_) {
+    for (const Taken& taken : taken_) {
+      core_->release_mutex(taken.rank, taken.ticket);
+    }
+  }
+  taken_.clear();
+  call_.reset();
+}
+
+WindowLock Window::lock(std::vector<int> ranks) {
+  core_->check_open("mutex");
+  for (const int rank : ranks) {
+    core_->check_lockable(rank);
+  }
+  std::ranges::sort(ranks);
+  const auto repeated = std::ranges::unique(ranks);
+  ranks.erase(repeated.begin(), repeated.end());
+  return {core_, std::span<const int>(ranks)};
+}
+
+WindowLock Window::lock_self() {
+  core_->check_open("mutex");
+  return {core_, std::span(&core_->plan().rank, 1)};
+}
+
+// ---- life
+
+std::shared_ptr<Window> Window::create(Context& context, BufferView tensor,
+                                       const NeighborPlan& plan, const WindowOptions& options) {
+  auto core = std::make_shared<WindowCore>(context, std::move(tensor), plan, options);
+  core->open(options.fill);
+  return std::shared_ptr<Window>(new Window(std::move(core)));
+}
+
+Window::~Window() { core_->abandon(); }
+
+void Window::free() { core_->close(); }
+
+// ---- data
+
+void Window::put(BufferView tensor, const WindowPutOptions& options) {
+  store(core_, tensor, StoreMode::Replace, options);
+}
+
+void Window::accumulate(BufferView tensor, const WindowPutOptions& options) {
+  store(core_, tensor, StoreMode::Add, options);
+}
+
+void Window::get(const WindowGetOptions& options) {
+  check_get(*core_, options);
+  const auto tensors = core_->note_own("win_get", options.stream);
+  core_->tasks().run(
+      [&] {
+        WindowCore::ordered_if_it_fails(tensors.get(), [&] { core_->fetch(options, tensors.get()); });
+      },
+      [&] { return get_task(core_, options, tensors); });
+  WindowCore::order_streams(tensors.get());
+}
+
+Work Window::put_nonblocking(BufferView tensor, const WindowPutOptions& options) {
+  return start_storing(core_, std::move(tensor), StoreMode::Replace, options);
+}
+
+Work Window::accumulate_nonblocking(BufferView tensor, const WindowPutOptions& options) {
+  return start_storing(core_, std::move(tensor), StoreMode::Add, options);
+}
+
+Work Window::get_nonblocking(const WindowGetOptions& options) {
+  check_get(*core_, options);
+  const auto tensors = core_->note_own("win_get", options.stream);
+  return core_->start(tensors, get_task(core_, options, tensors));
+}
+
+void Window::update(const WindowUpdateOptions& options) {
+  core_->check_open("win_update");
+  if (options.weights) {
+    core_->check_weight(options.weights->self_weight, "win_update");
+    core_->check_some_of(options.weights->sources, core_->plan().sources, "win_update", "sources");
+  }
+  if (options.output) {
+    core_->check_tensor(*options.output, "win_update");
+    core_->check_apart(*options.output, "win_update");
+  }
+  core_->update(options);
+}
+
+void Window::update_then_collect(Exclusion exclusion, WindowStream stream) {
+  WindowUpdateOptions options{
+      .reset = BufferReset::Zero, .exclusion = exclusion, .stream = stream};
+  options.weights.emplace();
+  for (const WeightedRank& source : core_->plan().sources) {
+    options.weights->sources.push_back({.rank = source.rank});
+  }
+  update(options);
+}
+
+void Window::fill(WindowFill fill, WindowStream stream) {
+  core_->check_open("win_fill");
+  core_->fill(fill, stream);
+}
+
+void Window::publish(WindowStream stream) {
+  core_->check_open("win_publish");
+  core_->publish(stream);
+}
+
+std::vector<std::pair<int, std::int64_t>> Window::versions() const {
+  core_->check_open("versions");
+  std::vector<std::pair<int, std::int64_t>> versions;
+  for (const WeightedRank& source : core_->plan().sources) {
+    versions.emplace_back(source.rank, core_->own().version(versions.size()));
+  }
+  return versions;
+}
+
+double Window::associated_weight() const {
+  core_->check_open("associated_weight");
+  return core_->own().mass().load();
+}
+
+void Window::set_associated_weight(double weight) {
+  core_->check_open("set_associated_weight");
+  core_->check_weight(weight, "set_associated_weight");
+  core_->own().mass().store(weight);
+}
+
+void Window::set_associated_weight(AssociatedWeight state) noexcept {
+  core_->set_associated_weight(state);
+}
+
+const std::string& Window::name() const noexcept { return core_->name(); }
+const BufferView& Window::tensor() const noexcept { return core_->tensor(); }
+const NeighborPlan& Window::plan() const noexcept { return core_->plan(); }
+
+}  // namespace bluefog::ops

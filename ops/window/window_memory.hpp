@@ -1,0 +1,154 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/one_sided/window_message.hpp"
+#include "bluefog_cpp/transport/robust_lock.hpp"
+#include "ops/window/window_values.hpp"
+
+namespace bluefog::ops {
+
+/// What a store does with a buffer's value.
+enum class StoreMode : std::uint8_t { Replace, Add };
+
+/// Bytes with the weight that they are to be multiplied by, and the associated weight (push-sum)
+/// that goes along, weighted already.
+struct WeightedBytes {
+  const std::byte* data = nullptr;
+  double weight = 1.0;
+  double mass = 0.0;
+};
+
+/// Takes `lock` as `rank`, waiting as long as the context allows. Two words of captures at most,
+/// which it holds without the heap.
+using TakeLock = std::function<void(shm::RobustLock& lock)>;
+
+/// Where other ranks find a rank's own value.
+enum class OwnValue : std::uint8_t {
+  InTensor,
+  /// In a copy that lies beside the buffers: the tensor is where no other rank can read it.
+  Published,
+};
+
+/// A rank's part of a window: one buffer per source, where it is published one for the own value
+/// behind them, and what guards them. All of it lies in memory that the ranks of its host share, or
+/// the buffers in memory of its device that these have opened.
+///
+/// Calls take `values` where the buffers are on a device: they return, and release locks, when it has
+/// done its part.
+class WindowMemory {
+ public:
+  struct Shape {
+    /// Buffers of sources.
+    std::size_t sources = 0;
+    OwnValue own_value = OwnValue::InTensor;
+    Dtype dtype = Dtype::Float32;
+    /// Of each buffer.
+    std::size_t bytes = 0;
+
+    [[nodiscard]] std::size_t slots() const noexcept {
+      return sources + (own_value == OwnValue::Published ? 1 : 0);
+    }
+  };
+
+  /// Bytes that such a window takes, and what takes them.
+  [[nodiscard]] static std::size_t size_of_block(const Shape& shape) noexcept {
+    return size_of_heads(shape) + size_of_buffers(shape);
+  }
+  [[nodiscard]] static std::size_t size_of_heads(const Shape& shape) noexcept;
+  [[nodiscard]] static std::size_t size_of_buffers(const Shape& shape) noexcept;
+
+  /// A window whose block lies at `block`.
+  WindowMemory(std::byte* block, const Shape& shape) noexcept
+      : WindowMemory(block, block + size_of_heads(shape), shape) {}
+  /// One whose buffers lie apart from their heads, and are not used where they are null.
+  WindowMemory(std::byte* heads, std::byte* buffers, const Shape& shape) noexcept
+      : block_(heads), buffers_(buffers), shape_(shape) {}
+
+  /// Writes the heads, before other ranks see them. Buffers of sources get `value`, or zeros where
+  /// it is null.
+  /// @param own_value what is published; null where nothing is.
+  void initialize(const std::byte* value, const std::byte* own_value,
+                  WindowValues* values = nullptr);
+
+  /// All buffers of sources become `value`, or zeros where it is null, and count as read.
+  void fill(const std::byte* value, const TakeLock& take, WindowValues* values = nullptr) const;
+
+  /// Held by whoever asked for exclusion at this rank.
+  [[nodiscard]] shm::RobustLock& mutex() const noexcept { return head().mutex; }
+  /// This rank's own associated weight.
+  [[nodiscard]] std::atomic<double>& mass() const noexcept { return head().mass; }
+  [[nodiscard]] bool publishes() const noexcept {
+    return shape_.own_value == OwnValue::Published;
+  }
+  [[nodiscard]] bool is_freed() const noexcept { return head().is_freed.load(); }
+  void mark_freed() const noexcept { head().is_freed.store(true); }
+
+  /// Puts into the buffer of the source of that index, or adds to it.
+  void store(std::size_t index, StoreMode mode, const WeightedBytes& value,
+             const TakeLock& take, WindowValues* values = nullptr) const;
+
+  /// Puts what `read` writes, times `value.weight`; its data is not used.
+  void store_read(std::size_t index, const WeightedBytes& value,
+                  const std::function<void(std::byte* to)>& read, const TakeLock& take,
+                  WindowValues* values = nullptr) const;
+
+  /// The own value, where it is published, from now on. Whole, as `copy_published`.
+  void publish(const std::byte* value, const TakeLock& take, WindowValues* values = nullptr) const;
+  void copy_published(std::byte* to, const TakeLock& take, WindowValues* values = nullptr) const;
+
+  /// How often the buffer was written since it was last read.
+  [[nodiscard]] std::int64_t version(std::size_t index) const noexcept {
+    return buffer_head(index).version.load(std::memory_order_relaxed);
+  }
+
+  /// A source's buffer and the weight that it gets in an update.
+  struct Term {
+    std::size_t index = 0;
+    double weight = 1.0;
+  };
+  enum class After : std::uint8_t { Keep, Zero };
+  /// out ← self_weight · own + Σ weight · buffer over `terms`, rising by index; sets this rank's
+  /// associated weight in the same way where `mass` is On. All buffers are held meanwhile.
+  enum class Mass : std::uint8_t { Off, On };
+  void combine(std::byte* out, const std::byte* own, double self_weight,
+               std::span<const Term> terms, After after, Mass mass, const TakeLock& take,
+               WindowValues* values = nullptr) const;
+
+ private:
+  struct alignas(64) Head {
+    shm::RobustLock mutex;
+    std::atomic<double> mass;
+    std::atomic<bool> is_freed;
+  };
+  struct alignas(64) BufferHead {
+    shm::RobustLock lock;
+    std::atomic<std::int64_t> version;
+    /// Guarded by `lock`, as the buffer is.
+    double mass;
+  };
+
+  [[nodiscard]] Head& head() const noexcept { return *reinterpret_cast<Head*>(block_); }
+  [[nodiscard]] BufferHead& buffer_head(std::size_t index) const noexcept {
+    return reinterpret_cast<BufferHead*>(block_ + sizeof(Head))[index];
+  }
+  [[nodiscard]] std::byte* buffer(std::size_t index) const noexcept;
+  void fill_buffer(std::size_t index, const std::byte* value, WindowValues* values) const;
+  void mark_empty(std::size_t index) const noexcept;
+  void copy(std::byte* to, const std::byte* from, WindowValues* values) const;
+  void sum(std::byte* out, std::span<const Operand> operands, WindowValues* values) const;
+  void zero(std::byte* data, WindowValues* values) const;
+
+  std::byte* block_;
+  std::byte* buffers_;
+  Shape shape_;
+};
+
+}  // namespace bluefog::ops

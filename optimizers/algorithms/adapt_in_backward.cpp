@@ -1,0 +1,100 @@
+#include "optimizers/algorithms/adapt_in_backward.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "optimizers/buckets/round_calls.hpp"
+
+namespace bluefog::optimizers {
+
+AdaptInBackward::AdaptInBackward(Context& context, std::vector<Bucket>& buckets, EarlyStep early,
+                                 RethrowInBackward rethrow)
+    : Algorithm(buckets),
+      context_(context),
+      averages_(context, values_of(buckets), names_of(buckets)),
+      early_(std::move(early)),
+      works_(buckets.size()),
+      readiness_(buckets),
+      hooks_(
+          buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }, std::move(rethrow)) {}
+
+void AdaptInBackward::begin() {
+  readiness_.clear();
+  round_ = early_.begin();
+  phase_ = round_ == nullptr ? Phase::Late : Phase::Backward;
+}
+
+void AdaptInBackward::on_ready(std::size_t bucket, std::size_t segment) {
+  forget_lost_step();
+  if (!communicates_ || phase_ == Phase::Late) {
+    return;
+  }
+  if (bucket < launched_) {  // the round goes on: its step may still come
+    throw StateError(fmt::format(
+        "rank {}, parameter '{}': got a gradient after it had been stepped with one; expected one "
+        "backward pass for each step (step_in_backward)",
+        context_.rank(), buckets_[bucket].segments()[segment].name));
+  }
+  try {
+    if (phase_ == Phase::Idle) {
+      begin();
+    }
+    if (phase_ == Phase::Late) {
+      return;
+    }
+    readiness_.note(bucket, segment);
+    while (launched_ < buckets_.size() && readiness_.is_whole(launched_)) {
+      launch(*round_, early_.step_bucket);
+    }
+  } catch (const std::exception& error) {
+    fail_round(error.what());
+    throw;
+  }
+}
+
+void AdaptInBackward::launch(const Round& round, const StepBucket& step_bucket) {
+  const std::size_t b = launched_;
+  step_bucket(buckets_[b]);
+  ++launched_;
+  if (round.averaging != Averaging::Nobody) {
+    works_[b] = averages_.start(round, b);
+  }
+}
+
+void AdaptInBackward::step(const Round& round, const StepBucket& step_bucket) {
+  try {
+    while (launched_ < buckets_.size()) {
+      launch(round, step_bucket);
+    }
+  } catch (const std::exception& error) {
+    fail_round(error.what());
+    throw;
+  }
+  launched_ = 0;
+  phase_ = Phase::Idle;
+  wait_all(works_);
+  note_changes(buckets_);
+}
+
+void AdaptInBackward::drain() { wait_all(works_); }
+
+// Peers make one call for each bucket: those that this rank will not make are refused.
+void AdaptInBackward::fail_round(std::string_view reason) {
+  for (; launched_ < buckets_.size(); ++launched_) {
+    context_.core().engine().refuse(reason);
+  }
+  forget_round();
+  note_failed_round();
+}
+
+void AdaptInBackward::forget_round() {
+  launched_ = 0;
+  phase_ = Phase::Idle;
+  end_all(works_);
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/context.hpp"
+#include "optimizers/algorithm.hpp"
+#include "optimizers/algorithms/early_step.hpp"
+#include "optimizers/options.hpp"
+#include "optimizers/parameter.hpp"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace bluefog::optimizers {
+
+/// @param early for algorithms that begin in the backward pass.
+[[nodiscard]] std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& options,
+                                                        Context& context,
+                                                        std::vector<Bucket>& buckets,
+                                                        EarlyStep early);
+
+/// What the algorithm's rounds average with, for `size` ranks: the options' schedule or the
+/// algorithm's own default; with exact diffusion ½ (I + W) in place of W; with asynchronous
+/// push-sum weighed by senders.
+[[nodiscard]] Schedule mixing_of(const DistributedOptimizerOptions& options, int size);
+
+/// Why the options cannot be used on `size` ranks, with what was expected and found; empty if they
+/// can. A function of its arguments alone: ranks with equal ones come to the same verdict.
+[[nodiscard]] std::string why_invalid(const DistributedOptimizerOptions& options, int size);
+
+/// Why the algorithm cannot train parameters of these types; empty if it can.
+[[nodiscard]] std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters);
+
+/// Why these parameters cannot be averaged where they are, or an empty string: they are on several
+/// devices, or on one that the context does not use.
+[[nodiscard]] std::string why_elsewhere(const NamedTensors& parameters, const Context& context);
+
+/// Why the algorithm cannot step by the wrapped optimizer in the way that the options ask for; empty
+/// if it can.
+[[nodiscard]] std::string why_not_stepped(const DistributedOptimizerOptions& options,
+                                          const torch::optim::Optimizer& optimizer);
+
+/// True if rounds begin in the backward pass.
+[[nodiscard]] bool has_gradient_hooks(const DistributedOptimizerOptions& options);
+
+/// Why a plan that the caller made for a round may not be used, as far as this rank can see; empty if
+/// it may.
+/// @param before the one that the caller made for the round before, or null.
+[[nodiscard]] std::string why_unfit(const DistributedOptimizerOptions& options,
+                                    const NeighborPlan& plan, const NeighborPlan* before);
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "optimizers/algorithm.hpp"
+#include "optimizers/buckets/bucket_averages.hpp"
+
+namespace bluefog::optimizers {
+
+/// What algorithms with momentum over the averaged model's way have in common: averages with the
+/// neighbours, v, and room for x at the start of a step. A checkpoint keeps v.
+class AveragedMomentum : public Algorithm {
+ public:
+  /// @param context, buckets outlive this object.
+  /// @param momentum β, from 0 to below 1.
+  AveragedMomentum(Context& context, std::vector<Bucket>& buckets, double momentum);
+
+  /// "momentum of bucket 0", …
+  [[nodiscard]] NamedTensors state() const override;
+  void restart() override;
+
+ protected:
+  double momentum_;
+  NeighborAverages averages_;
+  /// v, and x at the start of the step.
+  std::vector<at::Tensor> moments_;
+  std::vector<at::Tensor> starts_;
+};
+
+}  // namespace bluefog::optimizers

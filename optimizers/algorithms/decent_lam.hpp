@@ -1,0 +1,26 @@
+#pragma once
+
+#include "optimizers/algorithms/averaged_momentum.hpp"
+
+namespace bluefog::optimizers {
+
+/// DecentLaM: momentum over what a step of adapt-then-combine changes, neighbours' part included,
+///
+///     v ← β v + x − W (x − γ d);   x ← x − v,   first v = 0,
+///
+/// with γ d the step of a wrapped optimizer that has no momentum of its own. Its limit is that of
+/// adapt-then-combine at the same step size, where momentum in the wrapped optimizer multiplies the
+/// bias by 1 / (1 − β). β = 0 is adapt-then-combine. Where W is not one symmetric matrix, differences
+/// between ranks may grow without bound (`growth_per_round`).
+///
+/// Cost per rank and round: one neighbor_allreduce for each bucket; two copies of the model, one of
+/// which (v) a checkpoint keeps.
+/// Source: arXiv 2104.11981, algorithm 2.
+class DecentLam final : public AveragedMomentum {
+ public:
+  using AveragedMomentum::AveragedMomentum;
+
+  void step(const Round& round, const StepBucket& step_bucket) override;
+};
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,213 @@
+#include "optimizers/algorithms/gradient_allreduce.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "optimizers/buckets/gradient_placement.hpp"
+#include "optimizers/buckets/round_calls.hpp"
+
+namespace bluefog::optimizers {
+
+GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buckets,
+                                     RethrowInBackward rethrow)
+    : Algorithm(buckets),
+      context_(context),
+      where_(fmt::format("rank {}, gradient all-reduce", context.rank())),
+      options_(buckets.size()),
+      works_(buckets.size()),
+      readiness_(buckets),
+      hooks_(
+          buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }, std::move(rethrow)) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    options_[b].name = "gradients of " + buckets[b].name();
+    buckets[b].add_gradients();
+    has_gradient_.emplace_back(buckets[b].segments().size(), 0);
+    own_flags_.emplace_back(buckets[b].segments().size(), 0);
+  }
+}
+
+void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
+  forget_lost_step();
+  try {
+    if (communicates_ && phase_ != Phase::Backward) {
+      phase_ = Phase::Backward;
+      launched_ = 0;
+      readiness_.clear();
+      hooks_.call_after_backward([this] { finish_round(); });
+    }
+    if (communicates_ && bucket < launched_) {
+      throw StateError(fmt::format(
+          "{}, parameter '{}': its gradient changed after it had been sent; expected one backward "
+          "pass at a time, and none of them to fail in between",
+          where_, buckets_[bucket].segments()[segment].name));
+    }
+    place_gradient(buckets_[bucket], segment, where_);
+    has_gradient_[bucket][segment] = 1;
+    if (communicates_) {
+      readiness_.note(bucket, segment);
+      launch_ready();
+    }
+  } catch (const std::exception& error) {
+    fail_round(error.what());
+    throw;
+  }
+}
+
+// What has no gradient here counts as zeros; the flags say which have one.
+void GradientAllreduce::fill_missing(std::size_t bucket) {
+  const torch::NoGradGuard no_grad;
+  Bucket& b = buckets_[bucket];
+  std::vector<std::uint8_t>& flags = own_flags_[bucket];
+  for (std::size_t i = 0; i < b.segments().size(); ++i) {
+    if (!b.segments()[i].parameter.grad().defined()) {
+      b.gradient(i).zero_();
+      flags[i] = 0;
+    } else {
+      place_gradient(b, i, where_);
+      flags[i] = has_gradient_[bucket][i] != 0 ? 1 : 0;
+    }
+  }
+  b.set_flags(flags);
+}
+
+void GradientAllreduce::launch(std::size_t bucket) {
+  fill_missing(bucket);
+  ++launched_;
+  works_[bucket] =
+      ops::allreduce_nonblocking(context_, buckets_[bucket].gradients(), options_[bucket]);
+}
+
+void GradientAllreduce::launch_ready() {
+  while (launched_ < buckets_.size() && readiness_.is_whole(launched_)) {
+    launch(launched_);
+  }
+}
+
+void GradientAllreduce::finish_round() {
+  if (phase_ != Phase::Backward) {
+    return;
+  }
+  try {
+    while (launched_ < buckets_.size()) {
+      launch(launched_);
+    }
+  } catch (const std::exception& error) {
+    fail_round(error.what());
+    throw;
+  }
+  phase_ = Phase::Idle;
+  try {
+    wait_all(works_);
+  } catch (...) {
+    note_failed_round();
+    throw;
+  }
+  apply_flags();
+  phase_ = Phase::Reduced;
+}
+
+// Peers issue one call for each bucket of this round: the ones that this rank will not make.
+void GradientAllreduce::fail_round(std::string_view reason) {
+  if (phase_ == Phase::Backward) {
+    for (; launched_ < buckets_.size(); ++launched_) {
+      context_.core().engine().refuse(reason);
+    }
+    phase_ = Phase::Idle;
+    note_failed_round();
+  }
+}
+
+// A flag that this rank has set is set: what others have matters where it lacks a gradient.
+void GradientAllreduce::apply_flags() {
+  std::vector<const Bucket*> incomplete;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (!std::ranges::all_of(own_flags_[b], [](auto flag) { return flag != 0; })) {
+      incomplete.push_back(&buckets_[b]);
+    }
+  }
+  const auto flags = flags_of(incomplete);
+  for (std::size_t b = 0; b < incomplete.size(); ++b) {
+    for (std::size_t i = 0; i < flags[b].size(); ++i) {
+      at::Tensor& gradient = incomplete[b]->segments()[i].parameter.mutable_grad();
+      if (flags[b][i] == 0) {
+        gradient.reset();
+      } else if (!gradient.defined()) {
+        gradient = incomplete[b]->gradient(i);
+      }
+    }
+  }
+}
+
+// The backward pass makes them; a step without one makes them itself.
+std::size_t GradientAllreduce::calls_due() const {
+  switch (phase_) {
+    case Phase::Idle:
+      return buckets_.size();
+    case Phase::Backward:
+      return buckets_.size() - launched_;
+    case Phase::Reduced:
+      return 0;
+  }
+  return 0;
+}
+
+void GradientAllreduce::step(const Round& /*round*/, const StepBucket& step_bucket) {
+  if (phase_ == Phase::Idle) {
+    // No backward pass here: this rank contributes what gradients there are.
+    launched_ = 0;
+    phase_ = Phase::Backward;
+  }
+  try {
+    hooks_.check_in_place();
+  } catch (const StateError& error) {
+    fail_round(error.what());
+    throw StateError(fmt::format("{}, {}", where_, error.what()));
+  }
+  finish_round();
+  phase_ = Phase::Idle;
+  for (const Bucket& bucket : buckets_) {
+    step_bucket(bucket);
+  }
+}
+
+void GradientAllreduce::step_alone(const StepBucket& /*step_bucket*/) {}
+
+void GradientAllreduce::drain() {
+  if (phase_ == Phase::Backward) {
+    finish_round();
+  }
+}
+
+void GradientAllreduce::forget_round() {
+  if (phase_ != Phase::Backward) {
+    return;  // the means of a whole round stay
+  }
+  phase_ = Phase::Idle;
+  end_all(works_);
+}
+
+// To none: what autograd then makes anew is copied into the bucket while it is still in the cache,
+// which costs less than zeros there to add to.
+bool GradientAllreduce::zero_gradients(bool set_to_none) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    std::ranges::fill(has_gradient_[b], 0);
+    if (!set_to_none) {
+      buckets_[b].zero_gradients();
+    }
+    for (std::size_t i = 0; i < buckets_[b].segments().size(); ++i) {
+      at::Tensor& gradient = buckets_[b].segments()[i].parameter.mutable_grad();
+      // One that lies elsewhere is of a backward pass before the optimizer was wrapped.
+      if (gradient.defined() && (set_to_none || !is_placed(buckets_[b], i))) {
+        gradient.reset();
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace bluefog::optimizers

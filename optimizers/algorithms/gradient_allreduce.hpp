@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/work.hpp"
+#include "ops/collectives.hpp"
+#include "optimizers/algorithm.hpp"
+#include "optimizers/buckets/bucket_readiness.hpp"
+#include "optimizers/buckets/gradient_hooks.hpp"
+
+namespace bluefog::optimizers {
+
+/// Parallel SGD: the mean of all ranks' gradients, then the local step,
+///
+///     g ← (1/n) Σ_j g_j;   x ← x − γ d(g).
+///
+/// Gradients lie in flat buckets. A bucket travels as soon as the backward pass has finished its
+/// last gradient and all buckets before it have left; `backward` returns when the means are there,
+/// so that clipping and scaling between `backward` and `step` see them. A parameter without a
+/// gradient on this rank counts as zeros; without one on any rank it keeps none, so that every
+/// rank skips it alike. On a device the means are there in the order of the stream; the host waits for
+/// the device only where this rank lacks a gradient, once, to hear whether another one has it.
+///
+/// With `num_steps_per_communication` k the gradients of k backward passes add up on each rank;
+/// the k-th `step` uses the mean of the sums, the others do nothing, and gradients are not cleared
+/// in between.
+///
+/// Each backward pass of a communicating step is a round in which all ranks take part.
+/// Cost per rank and round: one allreduce for each bucket; as much memory as the parameters, in
+/// place of the gradients. A gradient that autograd makes anew (after a `zero_grad` that drops
+/// gradients) is copied once into its bucket.
+/// Source: Horovod, DDP (arXiv 2006.15704); BlueFog's `DistributedGradientAllreduceOptimizer`.
+class GradientAllreduce final : public Algorithm {
+ public:
+  /// The parameters' gradient hooks are free (`why_not_hooked`).
+  /// @param context, buckets outlive this object.
+  GradientAllreduce(Context& context, std::vector<Bucket>& buckets, RethrowInBackward rethrow);
+
+  [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
+  [[nodiscard]] std::size_t calls_due() const override;
+  [[nodiscard]] bool has_begun_round() const noexcept override { return phase_ == Phase::Backward; }
+  void step(const Round& round, const StepBucket& step_bucket) override;
+  void step_alone(const StepBucket& step_bucket) override;
+  void expect(bool communicates) override { communicates_ = communicates; }
+  void drain() override;
+  void forget_round() override;
+  bool zero_gradients(bool set_to_none) override;
+
+ private:
+  enum class Phase {
+    /// No backward pass of this step has begun.
+    Idle,
+    /// A backward pass is under way; buckets leave.
+    Backward,
+    /// The gradients are means.
+    Reduced,
+  };
+
+  void on_ready(std::size_t bucket, std::size_t segment);
+  void fill_missing(std::size_t bucket);
+  void launch(std::size_t bucket);
+  void launch_ready();
+  void finish_round();
+  void fail_round(std::string_view reason);
+  void apply_flags();
+
+  Context& context_;
+  /// Rank and algorithm, for messages.
+  std::string where_;
+  std::vector<ops::AllreduceOptions> options_;
+  std::vector<Work> works_;
+  /// By bucket and segment: a gradient has arrived since the last clearing.
+  std::vector<std::vector<char>> has_gradient_;
+  /// By bucket: the flags that left with its gradients.
+  std::vector<std::vector<std::uint8_t>> own_flags_;
+  BucketReadiness readiness_;
+  std::size_t launched_ = 0;
+  bool communicates_ = true;
+  Phase phase_ = Phase::Idle;
+  GradientHooks hooks_;
+};
+
+}  // namespace bluefog::optimizers

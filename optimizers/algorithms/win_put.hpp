@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "optimizers/algorithm.hpp"
+#include "optimizers/buckets/bucket_windows.hpp"
+
+namespace bluefog::optimizers {
+
+/// Adapt-then-combine without waiting, by writing: each rank puts what it has stepped to into its
+/// neighbours' windows, and averages with what they have put last,
+///
+///     ψ_i = x_i − γ d;   b_r(i) ← d_i(r) ψ_i for r in i's destinations;
+///     x_i ← w_ii ψ_i + Σ_j w_ij b_i(j),   first b_i(j) = x_i,
+///
+/// with weights from the round's plan. No rank waits for another one: values may be some steps old,
+/// and ranks may make different numbers of steps. With a step size that goes to zero, and speeds
+/// that do not differ too much, ranks agree; at a fixed one the distance between them is of order
+/// γ, as in adapt-then-combine, and grows with the age of the values. The mean over ranks is not
+/// conserved: a value may be read twice or never.
+///
+/// Cost per rank and round: one pass over the model and, between hosts, one message for each
+/// destination; memory of one copy of the model for each source (`BucketWindows`).
+/// Source: BlueFog's `DistributedWinPutOptimizer`, which puts before the local step.
+class WinPut final : public Algorithm {
+ public:
+  /// Collective. @param context, buckets outlive this object.
+  /// @param neighbors every round's neighbours are among its.
+  WinPut(Context& context, std::vector<Bucket>& buckets, const Schedule& neighbors);
+
+  [[nodiscard]] std::size_t calls_due() const override { return 0; }
+  void step(const Round& round, const StepBucket& step_bucket) override;
+  void discard() override;
+
+ private:
+  BucketWindows windows_;
+};
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,75 @@
+#include "optimizers/buckets/flat_state.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog::optimizers {
+
+std::vector<at::Tensor> make_states(const std::vector<Bucket>& buckets, std::int64_t extra) {
+  std::vector<at::Tensor> states;
+  states.reserve(buckets.size());
+  for (const Bucket& bucket : buckets) {
+    states.push_back(bucket.make_state(extra));
+  }
+  return states;
+}
+
+std::vector<BufferView> views_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<BufferView> views;
+  views.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    views.push_back(view_of(tensor));
+  }
+  return views;
+}
+
+NamedTensors named(const std::vector<at::Tensor>& tensors, std::string_view what) {
+  NamedTensors result;
+  for (const at::Tensor& tensor : tensors) {
+    result.push_back({fmt::format("{} of bucket {}", what, result.size()), tensor});
+  }
+  return result;
+}
+
+void zero(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    tensor.zero_();
+  }
+}
+
+void keep_values(const std::vector<Bucket>& buckets, const std::vector<at::Tensor>& places) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    places[b].copy_(buckets[b].flat());
+  }
+}
+
+void save_state(torch::serialize::OutputArchive& archive, const NamedTensors& state) {
+  for (const auto& [name, tensor] : state) {
+    archive.write(name, tensor.clone());  // not the whole memory that a view lies in
+  }
+}
+
+void load_state(torch::serialize::InputArchive& archive, const NamedTensors& state) {
+  std::vector<at::Tensor> values;
+  for (const auto& [name, tensor] : state) {
+    at::Tensor value;
+    if (!archive.try_read(name, value)) {
+      throw InvalidArgument(fmt::format("saved state: expected '{}', found none", name));
+    }
+    if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
+      throw InvalidArgument(
+          fmt::format("saved state: expected '{}', {}, found {}; load with the bucket_bytes of the "
+                      "run that saved",
+                      name, describe(tensor), describe(value)));
+    }
+    values.push_back(value);
+  }
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    state[i].tensor.copy_(values[i]);
+  }
+}
+
+}  // namespace bluefog::optimizers

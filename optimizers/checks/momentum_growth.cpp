@@ -1,0 +1,79 @@
+#include "optimizers/checks/momentum_growth.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace bluefog::optimizers {
+namespace {
+
+constexpr std::int64_t kRoundsTried = 2000;
+/// What has grown this far never comes back, and stays below the largest double.
+constexpr double kGrownForGood = 1e100;
+
+/// One number per rank, as a model without gradients.
+class RanksWithoutGradients {
+ public:
+  RanksWithoutGradients(AlgorithmKind kind, double momentum, int size)
+      : kind_(kind),
+        momentum_(momentum),
+        values_(static_cast<std::size_t>(size)),
+        moments_(values_.size(), 0.0),
+        sent_(values_.size()),
+        averages_(values_.size()) {
+    std::mt19937_64 engine(1);
+    for (double& value : values_) {
+      value = static_cast<double>(engine() >> 11U) * 0x1p-53 - 0.5;
+    }
+  }
+
+  void average(const MixingMatrix& w) {
+    const bool is_decent_lam = kind_ == AlgorithmKind::DecentLam;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      sent_[i] = values_[i] - (is_decent_lam ? 0.0 : momentum_ * moments_[i]);
+    }
+    w.apply(sent_, averages_);
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const double taken_back = values_[i] - averages_[i];
+      moments_[i] = momentum_ * moments_[i] + (is_decent_lam ? 1.0 : 1.0 - momentum_) * taken_back;
+      values_[i] -= is_decent_lam ? moments_[i] : taken_back;
+    }
+  }
+
+  [[nodiscard]] double norm() const {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      sum += values_[i] * values_[i] + moments_[i] * moments_[i];
+    }
+    return std::sqrt(sum);
+  }
+
+ private:
+  AlgorithmKind kind_;
+  double momentum_;
+  std::vector<double> values_;
+  std::vector<double> moments_;
+  std::vector<double> sent_;
+  std::vector<double> averages_;
+};
+
+}  // namespace
+
+double growth_per_round(AlgorithmKind kind, double momentum, const Schedule& schedule) {
+  RanksWithoutGradients ranks(kind, momentum, schedule.size());
+  std::vector<double> norms{ranks.norm()};
+  for (std::int64_t round = 0; round < kRoundsTried && norms.back() < kGrownForGood; ++round) {
+    ranks.average(schedule.mixing_matrix(round));
+    norms.push_back(ranks.norm());
+  }
+  // Largest norms, since differences swing on their way.
+  const auto middle = norms.begin() + static_cast<std::ptrdiff_t>(norms.size() / 2);
+  const double before = *std::max_element(norms.begin(), middle);
+  const double after = *std::max_element(middle, norms.end());
+  return std::pow(after / before, 1.0 / static_cast<double>(norms.end() - middle));
+}
+
+}  // namespace bluefog::optimizers

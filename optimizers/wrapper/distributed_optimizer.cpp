@@ -1,0 +1,82 @@
+#include "optimizers/distributed_optimizer.hpp"
+
+#include <torch/torch.h>
+
+#include <utility>
+
+#include "optimizers/wrapper/distributed_optimizer_state.hpp"
+
+namespace bluefog::optimizers {
+
+DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Context> context,
+                                           torch::optim::Optimizer& optimizer,
+                                           const torch::nn::Module& module,
+                                           const DistributedOptimizerOptions& options)
+    : DistributedOptimizer(std::move(context), optimizer, named_parameters(module), options,
+                           named_buffers(module)) {}
+
+DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Context> context,
+                                           torch::optim::Optimizer& optimizer,
+                                           NamedTensors parameters,
+                                           const DistributedOptimizerOptions& options,
+                                           NamedTensors buffers)
+    : state_(std::make_unique<State>(std::move(context), optimizer, std::move(parameters), options,
+                                     std::move(buffers))) {}
+
+DistributedOptimizer::DistributedOptimizer(DistributedOptimizer&&) noexcept = default;
+DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) noexcept = default;
+DistributedOptimizer::~DistributedOptimizer() = default;
+
+void DistributedOptimizer::step() { state_->step(); }
+
+at::Tensor DistributedOptimizer::step(const Closure& closure) { return state_->step(closure); }
+
+void DistributedOptimizer::zero_grad(bool set_to_none) {
+  forget_lost_step();
+  if (!state_->sums_gradients() && !state_->algorithm_->zero_gradients(set_to_none)) {
+    state_->optimizer_.zero_grad(set_to_none);
+  }
+}
+
+void DistributedOptimizer::drain() { state_->drain(); }
+
+void DistributedOptimizer::finish() {
+  state_->drain();
+  state_->buffers_.at_finish();
+}
+
+void DistributedOptimizer::save(torch::serialize::OutputArchive& archive) { state_->save(archive); }
+
+void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state_->load(archive); }
+
+void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
+  state_->set_next_plan(std::move(plan), check);
+}
+
+void DistributedOptimizer::set_averaging(Averaging averaging) { state_->set_averaging(averaging); }
+
+void DistributedOptimizer::skip_steps(std::int64_t count) { state_->skip_steps(count); }
+
+void DistributedOptimizer::forget_lost_step() { state_->algorithm_->forget_lost_step(); }
+
+void DistributedOptimizer::restart() { state_->restart(); }
+
+NamedTensors DistributedOptimizer::algorithm_state() const { return state_->algorithm_->state(); }
+
+void DistributedOptimizer::refuse_step(std::string_view reason) { state_->refuse_step(reason); }
+
+std::int64_t DistributedOptimizer::step_count() const noexcept { return state_->step_count_; }
+
+std::int64_t DistributedOptimizer::round_count() const noexcept { return state_->round_count_; }
+
+torch::optim::Optimizer& DistributedOptimizer::wrapped() const noexcept {
+  return state_->optimizer_;
+}
+
+Context& DistributedOptimizer::context() const noexcept { return *state_->context_; }
+
+const std::vector<Bucket>& DistributedOptimizer::buckets() const noexcept {
+  return state_->buckets_;
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,73 @@
+// What a distributed optimizer writes into an archive, and how it goes on from one.
+#include <c10/util/Type.h>
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <string>
+#include <typeinfo>
+
+#include "bluefog_cpp/error.hpp"
+#include "optimizers/buckets/flat_state.hpp"
+#include "optimizers/wrapper/distributed_optimizer_state.hpp"
+
+namespace bluefog::optimizers {
+
+void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive) {
+  if (sums_gradients()) {
+    throw StateError(fmt::format(
+        "rank {}: expected to save after a whole round of {} steps, found {} steps made; the sums "
+        "of gradients would be lost",
+        context_->rank(), options_.num_steps_per_communication, step_count_));
+  }
+  drain();
+  archive.write("algorithm", c10::IValue(std::string(name_of(options_.algorithm))));
+  archive.write("step_count", c10::IValue(step_count_));
+  archive.write("round_count", c10::IValue(round_count_));
+  torch::serialize::OutputArchive state;
+  save_state(state, algorithm_->state());
+  archive.write("state", state);
+  torch::serialize::OutputArchive wrapped;
+  optimizer_.save(wrapped);
+  archive.write("wrapped", wrapped);
+}
+
+void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) {
+  c10::IValue algorithm;
+  c10::IValue step_count;
+  c10::IValue round_count;
+  torch::serialize::InputArchive state;
+  torch::serialize::InputArchive wrapped;
+  try {
+    archive.read("algorithm", algorithm);
+    archive.read("step_count", step_count);
+    archive.read("round_count", round_count);
+    archive.read("state", state);
+    archive.read("wrapped", wrapped);
+  } catch (const c10::Error& error) {
+    throw InvalidArgument(
+        fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
+                    context_->rank(), error.what_without_backtrace()));
+  }
+  if (algorithm.toStringRef() != name_of(options_.algorithm)) {
+    throw InvalidArgument(fmt::format("rank {}: expected the saved state of {}, found that of {}",
+                                      context_->rank(), name_of(options_.algorithm),
+                                      algorithm.toStringRef()));
+  }
+  take_back_parameters();
+  algorithm_->discard();
+  load_state(state, algorithm_->state());
+  try {
+    optimizer_.load(wrapped);
+  } catch (const c10::Error&) {
+    throw InvalidArgument(fmt::format(
+        "rank {}: expected the saved state of a {} with these parameters, found that of another "
+        "class or of other parameters, which has left the optimizer half loaded",
+        context_->rank(), c10::demangle(typeid(optimizer_).name())));
+  }
+  step_count_ = step_count.toInt();
+  round_count_ = round_count.toInt();
+  made_plan_ = nullptr;
+  algorithm_->expect(communicates_next());
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,365 @@
+#include "optimizers/wrapper/distributed_optimizer_state.hpp"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithms/algorithm_choice.hpp"
+#include "optimizers/buckets/bucket_memory.hpp"
+#include "optimizers/buckets/gradient_hooks.hpp"
+#include "optimizers/buckets/round_calls.hpp"
+#include "optimizers/checks/agreement.hpp"
+#include "optimizers/checks/model_check.hpp"
+#include "optimizers/checks/model_statement.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+/// In a backward pass something leaves early, and the last bucket, which nothing hides, is small.
+constexpr std::int64_t kFirstBucketInBackward = std::int64_t{1} << 20;
+constexpr std::int64_t kBucketInBackward = std::int64_t{4} << 20;
+
+struct BucketSizes {
+  std::int64_t first = 0;
+  std::int64_t others = 0;
+};
+
+BucketSizes bucket_sizes(const DistributedOptimizerOptions& options, const Settings& settings) {
+  const bool leave_in_backward = has_gradient_hooks(options);
+  std::int64_t bytes = options.bucket_bytes;
+  if (bytes <= 0) {
+    bytes = settings.fusion_threshold_bytes;
+    bytes = leave_in_backward ? std::min(bytes, kBucketInBackward) : bytes;
+  }
+  return {.first = leave_in_backward ? std::min(bytes, kFirstBucketInBackward) : bytes,
+          .others = bytes};
+}
+
+std::shared_ptr<Context> required(std::shared_ptr<Context> context) {
+  if (!context) {
+    throw InvalidArgument("DistributedOptimizer: expected a context, found a null pointer");
+  }
+  return context;
+}
+
+}  // namespace
+
+DistributedOptimizer::State::State(std::shared_ptr<Context> context,
+                                   torch::optim::Optimizer& optimizer, NamedTensors parameters,
+                                   const DistributedOptimizerOptions& options, NamedTensors buffers)
+    : context_(required(std::move(context))),
+      optimizer_(optimizer),
+      options_(options),
+      buffers_(*context_, std::move(buffers), options.buffers) {
+  parameters = without_repeats(std::move(parameters));
+  ModelParameters sorted = sort_parameters(parameters, optimizer);
+  const BucketSizes sizes = bucket_sizes(options, context_->settings());
+  Statement statement = statement_of(sorted, options, sizes.others);
+  if (statement.problem.empty()) {
+    statement.problem = why_invalid(options, context_->size());
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_untrainable(parameters, sorted, optimizer);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_untrainable(options.algorithm, sorted.trained);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_elsewhere(sorted.trained, *context_);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_doubled_momentum(options.algorithm, optimizer);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_not_stepped(options, optimizer);
+  }
+  if (statement.problem.empty() && has_gradient_hooks(options)) {
+    statement.problem = why_not_hooked(sorted.trained);
+  }
+  check_ranks_agree(*context_, "DistributedOptimizer", statement);
+  frozen_ = std::move(sorted.frozen);
+  buckets_ = make_buckets(sorted.trained, sizes.others, sizes.first, bucket_memory(*context_));
+  local_step_.emplace(optimizer, buckets_, options.stepping, options.reevaluates);
+  step_bucket_ = [this](const Bucket& bucket) { (*local_step_)(bucket); };
+  algorithm_ = make_algorithm(
+      options, *context_, buckets_,
+      {.begin = [this] { return begin_in_backward(); }, .step_bucket = step_bucket_});
+  if (algorithm_->averages_with_neighbors() && !options.plans) {
+    options_.schedule = mixing_of(options, context_->size());
+  }
+  algorithm_->when_round_fails([this] {
+    if (!is_stepping_) {
+      end_step();
+    }
+  });
+  algorithm_->expect(communicates_next());
+}
+
+DistributedOptimizer::State::~State() {
+  try {
+    algorithm_->drain();
+  } catch (const std::exception& error) {
+    // A program may end without `finish`; its parameters then lack the last average.
+    const bool has_left = context_->core().engine().is_closed();
+    const std::string text =
+        fmt::format("a distributed optimizer ended with work in flight: {}", error.what());
+    has_left ? context_->log().info(text) : context_->log().error(text);
+  }
+}
+
+void DistributedOptimizer::State::check_before_step() {
+  for (const NamedTensor& item : frozen_) {
+    if (item.tensor.requires_grad()) {
+      throw StateError(fmt::format(
+          "rank {}, parameter '{}': expected it to stay frozen as when the distributed optimizer was "
+          "made, found it requiring gradients; make a new distributed optimizer",
+          context_->rank(), item.name));
+    }
+  }
+  try {
+    local_step_->check_unchanged();
+  } catch (const StateError& error) {
+    throw StateError(fmt::format("rank {}: {}", context_->rank(), error.what()));
+  }
+  take_back_parameters();
+}
+
+bool DistributedOptimizer::State::is_bound() const {
+  return std::ranges::all_of(buckets_, [](const Bucket& bucket) { return bucket.is_bound(); });
+}
+
+void DistributedOptimizer::State::take_back_parameters() {
+  if (is_bound()) {
+    return;
+  }
+  // What is in flight still writes into the buckets; the new values replace its result.
+  algorithm_->drain();
+  try {
+    for (Bucket& bucket : buckets_) {
+      for (const std::string& name : bucket.rebind()) {
+        context_->log().debug(fmt::format(
+            "parameter '{}': its memory was replaced; its value is back in its bucket", name));
+      }
+    }
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("rank {}, {}", context_->rank(), error.what()));
+  }
+}
+
+Round DistributedOptimizer::State::next_round() {
+  Round round{.plan = nullptr,
+              .check = ops::PlanCheck::Trusted,
+              .index = round_count_,
+              .averaging = averaging_};
+  if (averaging_ == Averaging::Global || averaging_ == Averaging::Nobody) {
+    next_plan_ = nullptr;
+    return round;
+  }
+  if (averaging_ == Averaging::Machines && !next_plan_) {
+    throw StateError(fmt::format(
+        "rank {}: expected a plan for this round between machines, from set_next_plan",
+        context_->rank()));
+  }
+  if (next_plan_) {
+    round.plan = made_plan_ = std::exchange(next_plan_, nullptr);
+    round.check = next_check_;
+  } else if (algorithm_->averages_with_neighbors() && options_.plans) {
+    round.plan = made_plan_ = checked(options_.plans(round_count_), "plans");
+    round.check = options_.plan_check;
+  } else if (algorithm_->averages_with_neighbors()) {
+    round.plan = options_.schedule->plan_for(context_->rank(), round_count_);
+    made_plan_ = nullptr;
+  }
+  return round;
+}
+
+// Null where parameters have to be taken back first, which a pass that uses them would not bear.
+const Round* DistributedOptimizer::State::begin_in_backward() {
+  if (averaging_ == Averaging::Nobody || !is_bound()) {
+    return nullptr;
+  }
+  check_before_step();
+  begun_round_ = next_round();
+  return &*begun_round_;
+}
+
+// It counts whether or not it fails, on every rank: some ranks may not hear of a failure, and all go
+// on with the same round.
+void DistributedOptimizer::State::step() {
+  if (algorithm_->has_lost_step()) {
+    algorithm_->forget_lost_step();
+    throw StateError(fmt::format(
+        "rank {}, step: expected a backward pass since the one that failed, and this step with it on "
+        "all ranks; found none",
+        context_->rank()));
+  }
+  is_stepping_ = true;
+  try {
+    take_step();
+  } catch (...) {
+    end_step();
+    algorithm_->forget_lost_step();
+    throw;
+  }
+  end_step();
+}
+
+void DistributedOptimizer::State::end_step() {
+  is_stepping_ = false;
+  begun_round_.reset();
+  round_count_ += communicates_next() ? 1 : 0;
+  ++step_count_;
+  algorithm_->expect(communicates_next());
+}
+
+void DistributedOptimizer::State::refuse_step(std::string_view reason) {
+  if (algorithm_->has_lost_step()) {
+    algorithm_->forget_lost_step();  // the others have been told
+    return;
+  }
+  for (std::size_t due = calls_due(); due > 0; --due) {
+    context_->core().engine().refuse(reason);
+  }
+  algorithm_->forget_round();
+  end_step();
+}
+
+void DistributedOptimizer::State::take_step() {
+  const bool communicates = communicates_next();
+  const std::size_t call_count = calls_due();
+  Round round;
+  try {
+    run_round(*context_, call_count, [&](std::size_t& issued) {
+      check_before_step();
+      if (communicates) {
+        round = begun_round_ ? *begun_round_ : next_round();
+      }
+      issued = call_count;  // from here on the algorithm accounts for its calls
+    });
+  } catch (...) {
+    algorithm_->forget_round();
+    throw;
+  }
+  if (communicates) {
+    algorithm_->step(round, step_bucket_);
+    buffers_.after_round();
+  } else {
+    algorithm_->step_alone(step_bucket_);
+  }
+}
+
+at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
+  if (!closure) {
+    const std::string reason = fmt::format(
+        "rank {}, step: expected a closure that evaluates the model, found an empty one",
+        context_->rank());
+    refuse_step(reason);
+    throw InvalidArgument(reason);
+  }
+  if (!local_step_->needs_closure()) {
+    at::Tensor loss = evaluate(closure);
+    step();
+    return loss;
+  }
+  local_step_->set_closure(closure);
+  step();
+  return local_step_->loss();
+}
+
+at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
+  const torch::AutoGradMode grad_mode(true);
+  const std::int64_t steps_before = step_count_;
+  const auto refuse = [&](std::string_view reason) {
+    // The others average in this step: they hear that this rank does not.
+    if (step_count_ == steps_before) {
+      refuse_step(reason);
+    }
+  };
+  try {
+    return closure();
+  } catch (const std::exception& error) {
+    refuse(error.what());
+    throw;
+  } catch (...) {
+    refuse("an exception of an unknown type");
+    throw;
+  }
+}
+
+void DistributedOptimizer::State::drain() {
+  take_back_parameters();
+  algorithm_->drain();
+}
+
+// `plan`, if it is this rank's and the algorithm can use it.
+std::shared_ptr<const NeighborPlan> DistributedOptimizer::State::checked(
+    NeighborPlan plan, std::string_view where) const {
+  plan.validate();
+  const MachineLayout& machines = context_->machines();
+  const bool is_of_machines = averaging_ == Averaging::Machines;
+  const int rank = is_of_machines ? machines.machine_of(context_->rank()) : context_->rank();
+  const int size = is_of_machines ? machines.machine_count() : context_->size();
+  if (plan.rank != rank || plan.size != size) {
+    throw InvalidArgument(
+        fmt::format("rank {}, {}: expected the plan of {} {} of {}, found that of {} of {}",
+                    context_->rank(), where, is_of_machines ? "machine" : "rank", rank, size,
+                    plan.rank, plan.size));
+  }
+  const std::string problem = why_unfit(options_, plan, made_plan_.get());
+  if (!problem.empty()) {
+    throw InvalidArgument(fmt::format("rank {}, {}: {}", context_->rank(), where, problem));
+  }
+  return std::make_shared<const NeighborPlan>(std::move(plan));
+}
+
+void DistributedOptimizer::State::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
+  if (!algorithm_->averages_with_neighbors()) {
+    throw StateError(fmt::format("rank {}, set_next_plan: {} does not average with neighbours",
+                                 context_->rank(), name_of(options_.algorithm)));
+  }
+  next_plan_ = checked(std::move(plan), "set_next_plan");
+  next_check_ = check;
+}
+
+void DistributedOptimizer::State::set_averaging(Averaging averaging) {
+  if (averaging > Averaging::Nobody) {
+    throw InvalidArgument(
+        fmt::format("rank {}, set_averaging: expected a value of Averaging, found {}",
+                    context_->rank(), static_cast<int>(averaging)));
+  }
+  if (!algorithm_->allows_other_averages() && averaging != Averaging::Neighbors) {
+    throw StateError(fmt::format(
+        "rank {}, set_averaging: expected adapt_then_combine or adapt_with_combine, found {}",
+        context_->rank(), name_of(options_.algorithm)));
+  }
+  if (averaging != averaging_) {
+    next_plan_ = nullptr;
+    averaging_ = averaging;
+  }
+}
+
+void DistributedOptimizer::State::skip_steps(std::int64_t count) {
+  if (count < 0) {
+    throw InvalidArgument(fmt::format("rank {}, skip_steps: expected 0 or more, found {}",
+                                      context_->rank(), count));
+  }
+  step_count_ += count;
+  algorithm_->expect(communicates_next());
+}
+
+void DistributedOptimizer::State::restart() {
+  if (algorithm_->has_begun_round()) {
+    refuse_step(fmt::format("rank {} has called restart between a backward pass and its step",
+                            context_->rank()));
+  }
+  take_back_parameters();
+  algorithm_->discard();
+  algorithm_->restart();
+  made_plan_ = nullptr;
+}
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "optimizers/algorithm.hpp"
+#include "optimizers/distributed_optimizer.hpp"
+#include "optimizers/local_step.hpp"
+#include "optimizers/wrapper/buffer_sync.hpp"
+
+namespace bluefog::optimizers {
+
+/// What a distributed optimizer consists of, and its steps; `DistributedOptimizer` says what each
+/// call does.
+class DistributedOptimizer::State {
+ public:
+  State(std::shared_ptr<Context> context, torch::optim::Optimizer& optimizer,
+        NamedTensors parameters, const DistributedOptimizerOptions& options, NamedTensors buffers);
+  ~State();
+
+  void step();
+  at::Tensor step(const Closure& closure);
+  void drain();
+  void save(torch::serialize::OutputArchive& archive);
+  void load(torch::serialize::InputArchive& archive);
+  void set_next_plan(NeighborPlan plan, ops::PlanCheck check);
+  void set_averaging(Averaging averaging);
+  void skip_steps(std::int64_t count);
+  void restart();
+  void refuse_step(std::string_view reason);
+
+  [[nodiscard]] bool communicates_next() const {
+    return (step_count_ + 1) % options_.num_steps_per_communication == 0;
+  }
+  /// Calls that the other ranks expect of this rank's next step.
+  [[nodiscard]] std::size_t calls_due() const {
+    return communicates_next() && averaging_ != Averaging::Nobody ? algorithm_->calls_due() : 0;
+  }
+  /// Between the steps of one round of gradient all-reduce, gradients add up.
+  [[nodiscard]] bool sums_gradients() const {
+    return options_.algorithm == AlgorithmKind::GradientAllreduce &&
+           step_count_ % options_.num_steps_per_communication != 0;
+  }
+
+  std::shared_ptr<Context> context_;
+  torch::optim::Optimizer& optimizer_;
+  DistributedOptimizerOptions options_;
+  NamedTensors frozen_;
+  std::vector<Bucket> buckets_;
+  BufferSync buffers_;
+  std::optional<LocalStep> local_step_;
+  StepBucket step_bucket_;
+  std::unique_ptr<Algorithm> algorithm_;
+  std::int64_t step_count_ = 0;
+  std::int64_t round_count_ = 0;
+  Averaging averaging_ = Averaging::Neighbors;
+
+ private:
+  at::Tensor evaluate(const Closure& closure);
+  void check_before_step();
+  [[nodiscard]] bool is_bound() const;
+  void take_back_parameters();
+  Round next_round();
+  const Round* begin_in_backward();
+  void take_step();
+  void end_step();
+  [[nodiscard]] std::shared_ptr<const NeighborPlan> checked(NeighborPlan plan,
+                                                            std::string_view where) const;
+
+  bool is_stepping_ = false;
+  /// Of the step that comes, if its backward pass has begun it.
+  std::optional<Round> begun_round_;
+  std::shared_ptr<const NeighborPlan> next_plan_;
+  ops::PlanCheck next_check_ = ops::PlanCheck::Trusted;
+  /// The last round's, if the caller made it.
+  std::shared_ptr<const NeighborPlan> made_plan_;
+};
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,144 @@
+#include "bluefog_cpp/bootstrap/launch_environment.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+void expect_launch(const Variables& variables, const std::string& launcher, int size) {
+  const LaunchEnvironment environment = LaunchEnvironment::detect(variables);
+  EXPECT_EQ(environment.launcher, launcher);
+  EXPECT_EQ(environment.size, size);
+  EXPECT_EQ(environment.launched(), !launcher.empty());
+}
+
+TEST(LaunchEnvironment, AloneWithoutVariables) { expect_launch({}, "", 0); }
+
+TEST(LaunchEnvironment, OpenMpi) {
+  expect_launch({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}}, "Open MPI", 4);
+  expect_launch({{"OMPI_COMM_WORLD_SIZE", "4"}}, "", 0);
+}
+
+TEST(LaunchEnvironment, Pmix) {
+  expect_launch({{"PMIX_RANK", "0"},
+                 {"PMIX_NAMESPACE", "job"},
+                 {"PMIX_SERVER_URI41", "job.0;tcp4://127.0.0.1:5234"}},
+                "PMIx", 0);
+  expect_launch({{"PMIX_RANK", "0"},
+                 {"PMIX_NAMESPACE", "slurm.pmix.1.0"},
+                 {"PMIX_SERVER_URI2", "pmix-server.7;tcp4://10.0.0.1:5234"},
+                 {"SLURM_PROCID", "0"},
+                 {"SLURM_STEP_NUM_TASKS", "8"}},
+                "PMIx", 8);
+}
+
+TEST(LaunchEnvironment, RefusesPmixWithoutAServer) {
+  const Variables alone{{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}};
+  for (const Variables& more :
+       {Variables{}, Variables{{"PMIX_SERVER_URI2", ""}},
+        Variables{{"PMIX_SERVER_URI2", "nonsense"}},
+        Variables{{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}}) {
+    Variables variables = alone;
+    variables.insert(more.begin(), more.end());
+    try {
+      (void)LaunchEnvironment::detect(variables);
+      ADD_FAILURE() << "expected UnsupportedError";
+    } catch (const UnsupportedError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("expected a PMIX_SERVER_URI"));
+    }
+  }
+  expect_launch({{"PMIX_RANK", "0"}}, "", 0);
+}
+
+TEST(LaunchEnvironment, Pmi) {
+  expect_launch({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, "PMI", 2);
+  expect_launch({{"PMI_RANK", "0"}, {"PMI_FD", "5"}}, "PMI", 0);
+}
+
+TEST(LaunchEnvironment, MalformedSizeCountsAsUnknown) {
+  expect_launch({{"PMI_RANK", "0"}, {"PMI_SIZE", "many"}}, "PMI", 0);
+  expect_launch({{"PMI_RANK", "0"}, {"PMI_SIZE", "-3"}}, "PMI", 0);
+}
+
+TEST(LaunchEnvironment, ABatchScriptIsAlone) {
+  expect_launch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}}, "",
+                0);
+}
+
+TEST(LaunchEnvironment, RefusesSlurmTasksThatCannotFindEachOther) {
+  try {
+    (void)LaunchEnvironment::detect({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}});
+    FAIL() << "expected UnsupportedError";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("8 tasks"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("srun --mpi=pmix"));
+  }
+}
+
+// Changes variables of this process and puts them back.
+class Environment {
+ public:
+  explicit Environment(const Variables& changes) {
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+                             "PMI_RANK", "SLURM_PROCID"}) {
+      change(name, nullptr);
+    }
+    for (const auto& [name, value] : changes) {
+      change(name, value.c_str());
+    }
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() {
+    for (const auto& [name, value] : before_) {
+      value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
+    }
+  }
+
+ private:
+  void change(const std::string& name, const char* value) {
+    const char* before = std::getenv(name.c_str());
+    before_.try_emplace(name, before == nullptr ? "" : before);
+    value == nullptr ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value, 1);
+  }
+
+  Variables before_;
+};
+
+TEST(DefaultBootstrap, AProcessWithoutLauncherIsAlone) {
+  const Environment environment({});
+  const auto bootstrap =
+      make_default_bootstrap(Settings{}, Deadline::after(std::chrono::seconds(5)));
+  EXPECT_EQ(bootstrap->name(), "single");
+  EXPECT_EQ(bootstrap->rank(), 0);
+  EXPECT_EQ(bootstrap->size(), 1);
+  EXPECT_EQ(bootstrap->allgather({}, Deadline::never()).size(), 1);
+}
+
+TEST(DefaultBootstrap, WithoutMpiALaunchOfSeveralRanksIsRefused) {
+  if (mpi::is_built()) {
+    GTEST_SKIP() << "this build has MPI";
+  }
+  const Environment environment({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}});
+  EXPECT_THROW((void)make_default_bootstrap(Settings{}, Deadline::never()), UnsupportedError);
+}
+
+TEST(DefaultBootstrap, WithoutMpiALaunchOfOneRankIsAlone) {
+  if (mpi::is_built()) {
+    GTEST_SKIP() << "this build has MPI";
+  }
+  const Environment environment({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}});
+  EXPECT_EQ(make_default_bootstrap(Settings{}, Deadline::never())->name(), "single");
+}
+
+}  // namespace
+}  // namespace bluefog

@@ -1,0 +1,192 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+#include "tools/bfrun/job/process.hpp"
+
+namespace bluefog::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array<int, 6> kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+/// Some senders signal a process and its group: the same signal again within this time is one.
+constexpr std::chrono::milliseconds kSameSignal{100};
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value = -1) : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    reset();
+    value_ = other.release();
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+
+  [[nodiscard]] int get() const { return value_; }
+  void reset() {
+    if (value_ >= 0) close(value_);
+    value_ = -1;
+  }
+
+ private:
+  int release() { return std::exchange(value_, -1); }
+  int value_;
+};
+
+struct Pipe {
+  Descriptor read_end;
+  Descriptor write_end;
+};
+
+[[noreturn]] void fail(const char* what) {
+  throw TransportError(fmt::format("{}: {}", what, strerror(errno)));
+}
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe");
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+struct Child {
+  pid_t pid = -1;
+  bool own_group = false;
+  Descriptor errors;  ///< its standard error
+};
+
+/// In the child, between fork and exec: only calls that are safe there.
+[[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
+                         bool own_group, pid_t parent, const sigset_t& old_mask, int errors,
+                         int failure) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(1);
+  if (own_group) setpgid(0, 0);
+  signal(SIGPIPE, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &old_mask, nullptr);
+  dup2(errors, STDERR_FILENO);
+  execve(words[0], words.data(), environment.data());
+  const int reason = errno;
+  const ssize_t ignored = write(failure, &reason, sizeof reason);
+  _exit(ignored == sizeof reason ? kNotFoundCode : kNotExecutableCode);
+}
+
+Child start(const std::vector<std::string>& words, const std::vector<std::string>& environment,
+            const sigset_t& old_mask) {
+  const auto word_pointers = to_pointers(words);
+  const auto environment_pointers = to_pointers(environment);
+  Pipe errors = make_pipe();
+  Pipe failure = make_pipe();
+  Child child;
+  // A child that reads a terminal must stay in its foreground group.
+  child.own_group = isatty(STDIN_FILENO) == 0;
+  const pid_t self = getpid();
+  child.pid = fork();
+  if (child.pid < 0) fail("fork");
+  if (child.pid == 0) {
+    become(word_pointers, environment_pointers, child.own_group, self, old_mask,
+           errors.write_end.get(), failure.write_end.get());
+  }
+  failure.write_end.reset();
+  int reason = 0;
+  if (read(failure.read_end.get(), &reason, sizeof reason) == sizeof reason) {
+    waitpid(child.pid, nullptr, 0);
+    throw TransportError(fmt::format("cannot start {}: {}", words.front(), strerror(reason)));
+  }
+  child.errors = std::move(errors.read_end);
+  return child;
+}
+
+/// Passes everything on that is there; false at the end of the stream.
+bool drain(int descriptor, const std::function<void(std::string_view)>& on_stderr) {
+  std::array<char, 16384> piece{};
+  while (true) {
+    const ssize_t count = read(descriptor, piece.data(), piece.size());
+    if (count > 0) {
+      on_stderr(std::string_view(piece.data(), static_cast<std::size_t>(count)));
+    } else if (count == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+  }
+}
+
+class Forwarder {
+ public:
+  Forwarder(const Child& child, const std::function<void(int)>& on_signal)
+      : child_(child), on_signal_(on_signal) {}
+
+  void handle(const signalfd_siginfo& info) {
+    const int number = static_cast<int>(info.ssi_signo);
+    const auto now = Clock::now();
+    const auto [last, is_first] = last_.emplace(number, now);
+    if (!is_first && now - std::exchange(last->second, now) < kSameSignal) return;
+    on_signal_(number);
+    const bool child_has_it = info.ssi_code == SI_KERNEL && !child_.own_group;
+    if (!child_has_it) kill(child_.pid, number);
+  }
+
+ private:
+  const Child& child_;
+  const std::function<void(int)>& on_signal_;
+  std::map<int, Clock::time_point> last_;
+};
+
+}  // namespace
+
+ExitStatus run_child(const std::vector<std::string>& words,
+                     const std::vector<std::string>& environment, const ChildEvents& events) {
+  sigset_t watched;
+  sigset_t old_mask;
+  sigemptyset(&watched);
+  sigaddset(&watched, SIGCHLD);
+  for (const int number : kForwarded) sigaddset(&watched, number);
+  sigprocmask(SIG_BLOCK, &watched, &old_mask);
+  signal(SIGPIPE, SIG_IGN);
+  const Descriptor signals(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (signals.get() < 0) fail("signalfd");
+
+  Child child = start(words, environment, old_mask);
+  fcntl(child.errors.get(), F_SETFL, O_NONBLOCK);
+  Forwarder forwarder(child, events.on_signal);
+  std::array<pollfd, 2> sources{pollfd{signals.get(), POLLIN, 0},
+                                pollfd{child.errors.get(), POLLIN, 0}};
+  while (true) {
+    const ChildCare care = events.before_sleep();
+    if (care.kill) kill(child.pid, SIGKILL);
+    if (poll(sources.data(), sources.size(), static_cast<int>(care.sleep.count())) < 0 &&
+        errno != EINTR) {
+      fail("poll");
+    }
+    if (sources[1].revents != 0 && !drain(child.errors.get(), events.on_stderr)) {
+      sources[1].fd = -1;
+    }
+    signalfd_siginfo info{};
+    while (read(signals.get(), &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo != SIGCHLD) forwarder.handle(info);
+    }
+    int status = 0;
+    if (waitpid(child.pid, &status, WNOHANG) == child.pid) {
+      // What it wrote is all in the pipe by now; others may keep the pipe open.
+      drain(child.errors.get(), events.on_stderr);
+      return ExitStatus::from_wait(status);
+    }
+  }
+}
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "tools/bfrun/options.hpp"
+
+namespace bluefog::launcher {
+
+/// Starts the ranks that `options` ask for, stays until they have ended, and returns the exit code
+/// of the job. Prints to standard error what was chosen and which ranks died.
+///
+/// Errors: UsageError for hosts, interfaces or an mpirun that cannot be used; TransportError when
+/// mpirun cannot be started.
+[[nodiscard]] int run_job(const Options& options);
+
+/// The mpirun that run_job would use. Errors: UsageError.
+[[nodiscard]] std::string locate_mpirun(const Options& options);
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/bfrun/rank/binding.hpp"
+
+namespace bluefog::launcher {
+
+/// What the watcher of one rank tells bfrun, when the rank starts and when it ends; twice where the
+/// rank says that it exits (base/exit_note.hpp), of which the first counts.
+///
+/// Reports travel on standard error, the one channel that mpirun forwards from every host:
+/// a record separator, `bfrun:KEY:` and the fields, a record separator, a line end. KEY is drawn
+/// anew for each job, so that what a program prints is never taken for a report.
+struct RankReport {
+  enum class Kind { Started, Ended };
+
+  Kind kind = Kind::Started;
+  int rank = 0;
+  int local_rank = 0;
+  int local_size = 1;
+  int pid = 0;               ///< of the command, not of its watcher
+  Placement placement;       ///< Started: what the rank got
+  int exit_code = 0;         ///< Ended: of the command, 0 when a signal killed it
+  int killed_by = 0;         ///< Ended: the signal that killed it, else 0
+  bool told_to_end = false;  ///< Ended: mpirun had sent it a signal that ends programs
+  /// Ended: when, in microseconds since 1970 by the clock of its host; else 0.
+  std::int64_t ended_at_us = 0;
+  std::string host;
+
+  [[nodiscard]] bool failed() const { return exit_code != 0 || killed_by != 0; }
+  bool operator==(const RankReport&) const = default;
+};
+
+/// The bytes of one report. Never longer than 512, so a pipe takes it in one piece.
+[[nodiscard]] std::string encode(const RankReport& report, std::string_view key);
+
+/// Takes reports out of a stream that also carries other text.
+class ReportFilter {
+ public:
+  explicit ReportFilter(std::string_view key);
+
+  /// Reads the next bytes of the stream; returns those that belong to others, in order. A report
+  /// may be cut anywhere between two calls. Whatever is no whole and valid report goes through.
+  [[nodiscard]] std::string feed(std::string_view bytes);
+
+  /// Reports completed since the last call.
+  [[nodiscard]] std::vector<RankReport> take_reports();
+
+  /// Bytes still held back when the stream ends.
+  [[nodiscard]] std::string finish();
+
+ private:
+  std::string start_;  ///< what a report begins with
+  std::string held_;   ///< a report, as far as it has come
+  bool skip_line_end_ = false;
+  std::vector<RankReport> reports_;
+};
+
+/// One sentence that names the rank and how it ended, such as
+/// `rank 2 on host a (pid 17) was killed by signal 9 (SIGKILL)`.
+[[nodiscard]] std::string describe_end(const RankReport& report);
+
+/// "9 (SIGKILL)".
+[[nodiscard]] std::string name_of_signal(int number);
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,180 @@
+#include "tools/bfrun/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "tools/bfrun/numbers.hpp"
+
+namespace bluefog::launcher {
+namespace {
+
+constexpr int kMaxRanks = 1 << 20;
+constexpr int kMaxPort = 65535;
+
+/// Values that are checked after CLI11 has collected them, for messages of our own.
+struct RawValues {
+  std::string num_proc;
+  std::string ssh_port;
+  std::string bind_to = "auto";
+  bool use_infiniband = false;
+};
+
+/// Says in the usage line where the command goes.
+class HelpFormat : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: bfrun -np N [OPTIONS] COMMAND...\n";
+  }
+};
+
+void declare_options(CLI::App& app, Options& options, RawValues& raw) {
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  app.add_option("-n,--num-proc", raw.num_proc, "Number of ranks in all (also -np)")
+      ->option_text("N");
+  app.add_option("-H,--hosts,--host", options.hosts,
+                 "Hosts and slots: host1:2,host2:4 (default: 1)")
+      ->option_text("LIST");
+  app.add_option("--hostfile", options.hostfile, "File with one host per line: NAME slots=N")
+      ->option_text("FILE");
+  app.add_option("-p,--ssh-port", raw.ssh_port, "Port of the ssh servers")->option_text("PORT");
+  app.add_option("--network-interface", options.network_interface,
+                 "Network interfaces to use, separated by commas")
+      ->option_text("IF");
+  app.add_flag("--use-infiniband", raw.use_infiniband,
+               "Accepted for scripts written for BlueFog: MPI finds InfiniBand by itself");
+  app.add_option("--extra-mpi-flags", options.extra_mpi_flags,
+                 "More flags for mpirun, as one string")
+      ->option_text("FLAGS");
+  app.add_option("--prefix", options.prefix, "Where Open MPI is installed on the other hosts")
+      ->option_text("PATH");
+  app.add_option("--timeline-filename", options.timeline_filename,
+                 "Write a timeline to FILE<rank>.json (sets BLUEFOG_TIMELINE)")
+      ->option_text("FILE");
+  app.add_option("-x", options.environment, "Set or export an environment variable (repeatable)")
+      ->option_text("VAR[=VALUE]")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--bind-to", raw.bind_to, "Bind ranks to cores: auto, core or none")
+      ->option_text("POLICY");
+  app.add_option("--mpirun", options.mpirun, "The mpirun to use")->option_text("PATH");
+  app.add_flag("--fault-tolerant", options.fault_tolerant,
+               "The other ranks go on when one dies (Open MPI 5 with ULFM)");
+  app.add_flag("--oversubscribe", options.oversubscribe,
+               "More than 64 ranks for each core of this machine");
+  app.add_flag("--verbose", options.verbose, "Print the full mpirun command");
+  app.add_flag("-v,--version", options.show_version, "Print the version and exit");
+  app.add_flag("--check-build", options.check_build, "Print what was built in and exit");
+}
+
+bool takes_value(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = app.get_option_no_throw(name);
+  return option != nullptr && option->get_type_size() > 0 && option->get_items_expected_max() > 0;
+}
+
+/// Splits the arguments into bfrun's own (with -np spelled as CLI11 knows it, and each value joined
+/// to its long option so that it may begin with a dash) and the command.
+std::vector<std::string> own_arguments(const CLI::App& app,
+                                       const std::vector<std::string>& arguments,
+                                       std::vector<std::string>& command) {
+  std::vector<std::string> own;
+  std::size_t next = 0;
+  while (next < arguments.size()) {
+    std::string argument = arguments[next];
+    if (argument.size() < 2 || argument.front() != '-') break;
+    ++next;
+    if (argument == "--") break;
+    if (argument == "-np" || argument.rfind("-np=", 0) == 0) {
+      argument = "--num-proc" + argument.substr(3);
+    }
+    if (!takes_value(app, argument)) {
+      own.push_back(argument);
+      continue;
+    }
+    if (next == arguments.size() || arguments[next].empty()) {
+      throw UsageError(fmt::format("{} wants a value, found {}", arguments[next - 1],
+                                   next == arguments.size() ? "the end of the line" : "''"));
+    }
+    const std::string& value = arguments[next++];
+    if (argument.rfind("--", 0) == 0) {
+      own.push_back(argument + "=" + value);
+    } else {
+      own.push_back(argument);
+      own.push_back(value);
+    }
+  }
+  command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(next), arguments.end());
+  return own;
+}
+
+int parse_in_range(const char* option, const std::string& text, int highest) {
+  const auto value = parse_int(text);
+  if (!value || *value < 1 || *value > highest) {
+    throw UsageError(
+        fmt::format("{} wants a number from 1 to {}, found '{}'", option, highest, text));
+  }
+  return *value;
+}
+
+BindPolicy parse_bind_policy(const std::string& text) {
+  static const std::map<std::string, BindPolicy> kPolicies{
+      {"auto", BindPolicy::Auto}, {"core", BindPolicy::Core}, {"none", BindPolicy::None}};
+  const auto found = kPolicies.find(text);
+  if (found == kPolicies.end()) {
+    throw UsageError(fmt::format("--bind-to wants auto, core or none, found '{}'", text));
+  }
+  return found->second;
+}
+
+void check_environment(const std::vector<std::string>& environment) {
+  for (const auto& entry : environment) {
+    const std::string name = entry.substr(0, entry.find('='));
+    if (!is_identifier(name)) {
+      throw UsageError(
+          fmt::format("-x wants VAR or VAR=VALUE with a name of letters, digits and '_', "
+                      "found '{}'",
+                      entry));
+    }
+  }
+}
+
+void check_options(const RawValues& raw, Options& options) {
+  if (!raw.ssh_port.empty()) options.ssh_port = parse_in_range("-p", raw.ssh_port, kMaxPort);
+  options.bind = parse_bind_policy(raw.bind_to);
+  check_environment(options.environment);
+  if (!options.hosts.empty() && !options.hostfile.empty()) {
+    throw UsageError("give -H or --hostfile, not both");
+  }
+  if (options.show_version || options.check_build) return;
+  if (raw.num_proc.empty()) throw UsageError("-np N is missing: how many ranks?");
+  options.num_proc = parse_in_range("-np", raw.num_proc, kMaxRanks);
+  if (options.command.empty()) throw UsageError("no command given: bfrun -np N COMMAND...");
+}
+
+}  // namespace
+
+Options parse_options(const std::vector<std::string>& arguments) {
+  CLI::App app("Start a program on many ranks, on this machine or on several hosts.", "bfrun");
+  app.formatter(std::make_shared<HelpFormat>());
+  Options options;
+  RawValues raw;
+  declare_options(app, options, raw);
+
+  std::vector<std::string> own = own_arguments(app, arguments, options.command);
+  std::reverse(own.begin(), own.end());  // CLI11 takes them from the back
+  try {
+    app.parse(own);
+  } catch (const CLI::CallForHelp&) {
+    options.help_text = app.help();
+    return options;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  check_options(raw, options);
+  return options;
+}
+
+}  // namespace bluefog::launcher

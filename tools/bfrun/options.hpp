@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/error.hpp"
+#include "tools/bfrun/rank/binding.hpp"
+
+namespace bluefog::launcher {
+
+/// A command line or host list that bfrun cannot use; the process ends with code 2.
+class UsageError : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A command that cannot be started; `code()` is what a shell would end with, 126 or 127.
+class CommandError : public InvalidArgument {
+ public:
+  CommandError(int code, const std::string& message) : InvalidArgument(message), code_(code) {}
+
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+/// What the command line of bfrun says, checked one option at a time.
+struct Options {
+  int num_proc = 0;               ///< `-np`: ranks in all, at least 1
+  std::string hosts;              ///< `-H`: the list as written, empty when absent
+  std::string hostfile;           ///< `--hostfile`: path, empty when absent
+  int ssh_port = 0;               ///< `-p`: 1 to 65535, 0 when absent
+  std::string network_interface;  ///< `--network-interface`, empty when absent
+  std::string extra_mpi_flags;    ///< `--extra-mpi-flags`: one string, split like a shell does
+  std::string prefix;             ///< `--prefix` of mpirun on the other hosts
+  std::string timeline_filename;  ///< `--timeline-filename`
+  std::string mpirun;             ///< `--mpirun`: path, empty when absent
+  std::vector<std::string> environment;  ///< each `-x`: `VAR` or `VAR=VALUE`
+  BindPolicy bind = BindPolicy::Auto;    ///< `--bind-to`
+  bool verbose = false;
+  bool fault_tolerant = false;
+  bool oversubscribe = false;  ///< any number of ranks for a core of this machine
+  bool show_version = false;
+  bool check_build = false;
+  std::string help_text;             ///< not empty when help was asked for
+  std::vector<std::string> command;  ///< everything from the first positional on, untouched
+};
+
+/// Reads the arguments of bfrun, its own name left out.
+///
+/// Options end at the first argument that is not one, or at `--`: from there on everything is the
+/// command. `-np` is understood ahead of the command only.
+/// Errors: UsageError, which names the option, what it wants and what was found.
+[[nodiscard]] Options parse_options(const std::vector<std::string>& arguments);
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/bfrun/rank/binding.hpp"
+#include "tools/bfrun/start/environment.hpp"
+
+namespace bluefog::launcher {
+
+/// Which rank a process is, as Open MPI's mpirun tells it.
+struct RankIdentity {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+
+  bool operator==(const RankIdentity&) const = default;
+};
+
+/// Reads `OMPI_COMM_WORLD_*`; nothing when one of them is missing or makes no sense.
+[[nodiscard]] std::optional<RankIdentity> read_identity(const Environment& environment);
+
+/// Sets what a rank needs: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; OMP_NUM_THREADS and
+/// MKL_NUM_THREADS unless the user set one; yielding waits in MPI when ranks outnumber cores;
+/// thresholds of the C library's malloc unless the user set one, so that a rank keeps what it frees.
+/// Takes out what only bfrun reads.
+void add_rank_variables(const RankIdentity& identity, const Placement& placement,
+                        Environment& environment);
+
+/// Runs `command` as one rank, watches it, reports its start and its end to bfrun on standard
+/// error, and ends as it did: with its exit code, or by its signal.
+///
+/// mpirun starts this (`bfrun --exec-rank -- COMMAND`) where it would start COMMAND. The command
+/// stays in this process's group, which mpirun signals as a whole; a signal sent to this process
+/// alone is passed on. If this process or mpirun's daemon is killed, so is the command.
+/// Does not use MPI or PMIx itself.
+[[nodiscard]] int run_rank(const std::vector<std::string>& command);
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,92 @@
+#include "tools/bfrun/start/environment.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "tools/bfrun/numbers.hpp"
+
+namespace bluefog::launcher {
+namespace {
+
+constexpr std::array<std::string_view, 19> kOwnNames{
+    "_",        "PWD",       "OLDPWD",  "SHLVL",      "HOSTNAME",        "HOST",       "HOSTTYPE",
+    "MACHTYPE", "OSTYPE",    "TERMCAP", "WINDOWID",   "DISPLAY",         "XAUTHORITY", "STY",
+    "TMUX",     "TMUX_PANE", "RANK",    "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr std::array<std::string_view, 8> kOwnPrefixes{
+    "SSH_", "XDG_", "DBUS_", "PMIX_", "PRTE_", "OMPI_COMM_", "PMI_", "BASH_FUNC_"};
+
+}  // namespace
+
+Environment current_environment() {
+  Environment variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const auto equals = text.find('=');
+    if (equals == std::string_view::npos || equals == 0) continue;
+    variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+std::vector<std::string> to_strings(const Environment& environment) {
+  std::vector<std::string> strings;
+  for (const auto& [name, value] : environment)
+    strings.push_back(fmt::format("{}={}", name, value));
+  return strings;
+}
+
+bool is_exportable(const std::string& name) {
+  if (!is_identifier(name)) return false;
+  if (std::find(kOwnNames.begin(), kOwnNames.end(), name) != kOwnNames.end()) return false;
+  return std::none_of(kOwnPrefixes.begin(), kOwnPrefixes.end(), [&](std::string_view prefix) {
+    return std::string_view(name).substr(0, prefix.size()) == prefix;
+  });
+}
+
+void add_job_variables(const Options& options, const MasterAddress& master, bool bind_in_ranks,
+                       const std::string& report_key, Environment& environment,
+                       std::vector<std::string>& warnings) {
+  for (const auto& entry : options.environment) {
+    const auto equals = entry.find('=');
+    const std::string name = entry.substr(0, equals);
+    if (equals != std::string::npos) {
+      environment[name] = entry.substr(equals + 1);
+    } else if (environment.count(name) == 0) {
+      warnings.push_back(fmt::format("-x {}: not set here, so no rank gets it", name));
+    }
+  }
+  if (!options.timeline_filename.empty()) {
+    environment["BLUEFOG_TIMELINE"] = options.timeline_filename;
+  }
+  if (!options.network_interface.empty()) {
+    environment.emplace("NCCL_SOCKET_IFNAME", options.network_interface);
+    environment.emplace("GLOO_SOCKET_IFNAME", options.network_interface);
+  }
+  environment.emplace("MASTER_ADDR", master.address);
+  environment.emplace("MASTER_PORT", std::to_string(master.port));
+  environment[kReportKeyVariable] = report_key;
+  environment[kBindVariable] = to_text(bind_in_ranks ? options.bind : BindPolicy::None);
+}
+
+const char* to_text(BindPolicy policy) {
+  switch (policy) {
+    case BindPolicy::Auto:
+      return "auto";
+    case BindPolicy::Core:
+      return "core";
+    case BindPolicy::None:
+      break;
+  }
+  return "none";
+}
+
+BindPolicy bind_policy_from(const std::string& text) {
+  if (text == "auto") return BindPolicy::Auto;
+  return text == "core" ? BindPolicy::Core : BindPolicy::None;
+}
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/bfrun/options.hpp"
+
+namespace bluefog::launcher {
+
+/// Variables by name.
+using Environment = std::map<std::string, std::string>;
+
+/// Variables by which bfrun talks to the watcher of each rank; the program does not see them.
+inline constexpr const char* kReportKeyVariable = "BFRUN_REPORT_KEY";
+inline constexpr const char* kBindVariable = "BFRUN_BIND";
+
+/// The environment of the calling process.
+[[nodiscard]] Environment current_environment();
+
+/// `NAME=VALUE` strings, as exec wants them.
+[[nodiscard]] std::vector<std::string> to_strings(const Environment& environment);
+
+/// Whether a variable means the same on another host. Names that a shell could not set, and those
+/// that belong to one host, one login or one MPI process, do not.
+[[nodiscard]] bool is_exportable(const std::string& name);
+
+/// Where ranks of torch.distributed meet.
+struct MasterAddress {
+  std::string address;
+  int port = 0;
+};
+
+/// What bfrun adds to `environment` for all ranks: -x, BLUEFOG_TIMELINE, MASTER_ADDR and
+/// MASTER_PORT (unless set already), the network interface for NCCL and gloo, and the variables for
+/// the watcher of each rank.
+///
+/// `warnings` receives a sentence for each -x without a value whose variable is not set.
+void add_job_variables(const Options& options, const MasterAddress& master, bool bind_in_ranks,
+                       const std::string& report_key, Environment& environment,
+                       std::vector<std::string>& warnings);
+
+/// The text that names `policy` in kBindVariable, and back; unknown text is `None`.
+[[nodiscard]] const char* to_text(BindPolicy policy);
+[[nodiscard]] BindPolicy bind_policy_from(const std::string& text);
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,163 @@
+#include "tools/bfrun/start/hosts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+#include "tools/bfrun/numbers.hpp"
+#include "tools/bfrun/options.hpp"
+
+namespace bluefog::launcher {
+namespace {
+
+constexpr int kMaxSlots = 65536;
+constexpr std::size_t kMaxNameLength = 253;
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
+
+/// A name is handed to ssh: nothing that a shell or ssh could take for something else.
+bool is_host_name(std::string_view name) {
+  const auto allowed = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' ||
+           c == ':';
+  };
+  return !name.empty() && name.size() <= kMaxNameLength && name.front() != '-' &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+int parse_slots(std::string_view text, const std::string& where) {
+  const auto slots = parse_int(text);
+  if (!slots || *slots < 1 || *slots > kMaxSlots) {
+    throw UsageError(fmt::format("{}: expected a number of slots from 1 to {}, found '{}'", where,
+                                 kMaxSlots, text));
+  }
+  return *slots;
+}
+
+/// Reads `name`, `name:slots`, `[address]` or `[address]:slots`.
+HostSlots parse_entry(std::string_view entry, const std::string& where) {
+  HostSlots host;
+  std::string_view rest;
+  if (!entry.empty() && entry.front() == '[') {
+    const auto close = entry.find(']');
+    if (close == std::string_view::npos) throw UsageError(fmt::format("{}: missing ']'", where));
+    host.name = entry.substr(1, close - 1);
+    rest = entry.substr(close + 1);
+  } else {
+    const auto colon = entry.find(':');
+    host.name = entry.substr(0, colon);
+    rest = colon == std::string_view::npos ? std::string_view() : entry.substr(colon);
+    if (std::count(rest.begin(), rest.end(), ':') > 1) {
+      throw UsageError(fmt::format("{}: write an IPv6 address as [address]:slots", where));
+    }
+  }
+  if (!is_host_name(host.name)) {
+    throw UsageError(
+        fmt::format("{}: expected a host name of letters, digits, '.', '-' and '_', found '{}'",
+                    where, host.name));
+  }
+  if (rest.empty()) return host;
+  if (rest.front() != ':') throw UsageError(fmt::format("{}: expected ':' after ']'", where));
+  host.slots = parse_slots(rest.substr(1), where);
+  return host;
+}
+
+void refuse_second_mention(std::map<std::string, std::string>& first_seen, const HostSlots& host,
+                           const std::string& where) {
+  const auto [seen, is_new] = first_seen.emplace(host.name, where);
+  if (!is_new) {
+    throw UsageError(fmt::format("{}: host '{}' was given before ({}); give all its slots once",
+                                 where, host.name, seen->second));
+  }
+}
+
+/// Reads the words after the host: `slots=N`, and `max_slots=N`, which says nothing to us.
+void parse_properties(std::istringstream& words, HostSlots& host, const std::string& where) {
+  std::string word;
+  while (words >> word) {
+    const auto equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    if (equals == std::string::npos || (key != "slots" && key != "max_slots")) {
+      throw UsageError(fmt::format("{}: expected slots=N, found '{}'", where, word));
+    }
+    const int slots = parse_slots(std::string_view(word).substr(equals + 1), where);
+    if (key == "slots") host.slots = slots;
+  }
+}
+
+}  // namespace
+
+std::vector<HostSlots> parse_host_list(std::string_view text) {
+  std::vector<HostSlots> hosts;
+  std::map<std::string, std::string> first_seen;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view entry = text.substr(begin, end - begin);
+    const std::string where = fmt::format("-H, entry {} '{}'", hosts.size() + 1, entry);
+    hosts.push_back(parse_entry(entry, where));
+    refuse_second_mention(first_seen, hosts.back(), where);
+    begin = end + 1;
+  }
+  return hosts;
+}
+
+std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& source) {
+  if (text.size() > kMaxFileBytes) {
+    throw UsageError(fmt::format("{}: a hosts file has at most {} bytes, found {}", source,
+                                 kMaxFileBytes, text.size()));
+  }
+  std::vector<HostSlots> hosts;
+  std::map<std::string, std::string> first_seen;
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string entry;
+    if (!(words >> entry)) continue;
+    const std::string where = fmt::format("{}, line {} '{}'", source, number, line);
+    hosts.push_back(parse_entry(entry, where));
+    parse_properties(words, hosts.back(), where);
+    refuse_second_mention(first_seen, hosts.back(), fmt::format("{}, line {}", source, number));
+  }
+  if (hosts.empty()) throw UsageError(fmt::format("{}: no host in this file", source));
+  return hosts;
+}
+
+std::vector<HostSlots> read_hostfile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file && !file.eof()) {
+    throw UsageError(fmt::format("--hostfile: cannot read '{}'", path));
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_hostfile(text, path);
+}
+
+std::vector<HostSlots> assign_ranks(const std::vector<HostSlots>& hosts, int ranks) {
+  const auto add = [](long sum, const HostSlots& host) { return sum + host.slots; };
+  const long slots = std::accumulate(hosts.begin(), hosts.end(), 0L, add);
+  if (ranks > slots) {
+    throw UsageError(fmt::format(
+        "-np {} is more than the {} slots of the {} hosts given; raise the slots to allow it",
+        ranks, slots, hosts.size()));
+  }
+  std::vector<HostSlots> used;
+  for (const auto& host : hosts) {
+    if (ranks == 0) break;
+    used.push_back({host.name, std::min(host.slots, ranks)});
+    ranks -= used.back().slots;
+  }
+  return used;
+}
+
+bool is_this_host(std::string_view name, std::string_view own_name) {
+  if (name == "localhost" || name == "::1" || name.substr(0, 4) == "127.") return true;
+  return name == own_name || name == own_name.substr(0, own_name.find('.'));
+}
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,55 @@
+#include "tools/bfrun/start/network.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <sstream>
+
+namespace bluefog::launcher {
+
+int free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (probe < 0) return 0;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  socklen_t length = sizeof address;
+  const bool bound = bind(probe, generic, length) == 0 && getsockname(probe, generic, &length) == 0;
+  close(probe);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
+std::vector<std::string> split_list(const std::string& list) {
+  std::vector<std::string> entries;
+  std::istringstream stream(list);
+  for (std::string entry; std::getline(stream, entry, ',');) entries.push_back(entry);
+  return entries;
+}
+
+bool has_interface(const std::string& name) { return if_nametoindex(name.c_str()) != 0; }
+
+std::string interface_address(const std::string& name) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return {};
+  std::string found;
+  for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET || name != one->ifa_name) {
+      continue;
+    }
+    const auto* address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
+    std::array<char, INET_ADDRSTRLEN> text{};
+    if (inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size()) != nullptr) {
+      found = text.data();
+    }
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+}  // namespace bluefog::launcher

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "tools/bftopo/subject.hpp"
+#include "topology/spectral_gap.hpp"
+#include "topology/topology_report.hpp"
+
+namespace bluefog::bftopo {
+
+using Json = nlohmann::ordered_json;
+
+/// The value, or null.
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+/// Keys spectral_gap, norm_gap (null where not converged), their bounds, and gap_method; all null
+/// without a gap.
+[[nodiscard]] Json gap_json(const std::optional<topology::SpectralGap>& gap);
+
+/// The object of `bftopo check --json`; docs/bftopo.md lists its keys.
+[[nodiscard]] Json report_json(const Subject& subject, const topology::TopologyReport& report);
+
+}  // namespace bluefog::bftopo

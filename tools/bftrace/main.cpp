@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "tools/bftrace/merge.hpp"
+#include "tools/bftrace/stall.hpp"
+
+namespace {
+
+using namespace bluefog;
+using namespace bluefog::tracing;
+
+void stall(const std::vector<std::string>& paths) {
+  std::vector<FlightRecord> records;
+  for (const std::string& path : paths) {
+    records.push_back(parse_record(path, read_file(path)));
+  }
+  fmt::print("{}", explain_stall(std::move(records)));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Reads what the ranks of a run wrote about their calls", "bftrace"};
+  app.require_subcommand(1);
+  std::vector<std::string> paths;
+  std::string output;
+  CLI::App& merging = *app.add_subcommand(
+      "merge", "Joins timelines (BLUEFOG_TIMELINE) of several ranks into one file");
+  merging.add_option("FILE", paths, "Each rank's <prefix><rank>.json")->required();
+  merging.add_option("-o,--output", output, "Where the joined timeline goes")->required();
+  CLI::App& stalling = *app.add_subcommand(
+      "stall", "Says who waits for whom, from flight records (BLUEFOG_FLIGHT_RECORDER)");
+  stalling.add_option("FILE", paths, "Each rank's <prefix><rank>.json")->required();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {
+      return app.exit(error);  // help was asked for
+    }
+    fmt::print(stderr, "bftrace: {}\n(bftrace --help lists the commands)\n", error.what());
+    return 2;
+  }
+  if (merging.parsed()) {
+    const std::size_t count = merge_files(paths, output);
+    fmt::print("{}: {} events of {} files\n", output, count, paths.size());
+  } else {
+    stall(paths);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bftrace: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,357 @@
+#include "tools/bftrace/stall.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog::tracing {
+namespace {
+
+/// One call that waits for one rank.
+struct Wait {
+  int awaited = 0;
+  const RecordedCall* call = nullptr;
+};
+/// What each rank that left a record waits for.
+using Waits = std::map<int, std::vector<Wait>>;
+
+std::string call_text(const RecordedCall& call) {
+  const std::string context = call.context > 0 ? fmt::format("context {}, ", call.context) : "";
+  if (call.is_window_call) {
+    return context + call.text;
+  }
+  return context +
+         (call.partner < 0
+              ? fmt::format("call {}, {}", call.call, call.text)
+              : fmt::format("pair call {} with rank {}, {}", call.call, call.partner, call.text));
+}
+
+RecordedCall parse_call(const nlohmann::json& json) {
+  const bool is_window_call = json.value("window_call", false);
+  std::optional<double> ended_s_ago;
+  if (const auto ended = json.find("ended_s_ago"); ended != json.end()) {
+    ended_s_ago = ended->get<double>();
+  }
+  RecordedCall call{.call = is_window_call ? 0 : json.at("call").get<std::uint64_t>(),
+                    .context = json.value("context", 0),
+                    .partner = json.value("partner", -1),
+                    .text = json.at("kind").get<std::string>(),
+                    .state = json.at("state").get<std::string>(),
+                    .begun_s_ago = json.at("begun_s_ago").get<double>(),
+                    .ended_s_ago = ended_s_ago,
+                    .no_message_from = json.value("no_message_from", std::vector<int>{}),
+                    .not_taken_by = json.value("not_taken_by", std::vector<int>{}),
+                    .is_window_call = is_window_call,
+                    .what = json.value("what", ""),
+                    .waits_for = json.value("waits_for", std::vector<int>{})};
+  if (json.contains("dtype")) {
+    const auto count = json.at("count").get<std::int64_t>();
+    call.text += fmt::format("({}[{}]", json.at("dtype").get<std::string>(),
+                             count < 0 ? "any" : std::to_string(count));
+    if (const auto name = json.at("name").get<std::string>(); !name.empty()) {
+      call.text += fmt::format(", {} '{}'", is_window_call ? "window" : "name", name);
+    }
+    call.text += ')';
+  }
+  return call;
+}
+
+void check_together(const std::vector<FlightRecord>& records) {
+  if (records.empty()) {
+    throw InvalidArgument("expected at least one flight record");
+  }
+  std::set<int> seen;
+  for (const FlightRecord& record : records) {
+    if (record.size != records.front().size) {
+      throw InvalidArgument(
+          fmt::format("expected records of one run: rank {} was one of {} ranks, rank {} one of {}",
+                      records.front().rank, records.front().size, record.rank, record.size));
+    }
+    if (!seen.insert(record.rank).second) {
+      throw InvalidArgument(
+          fmt::format("expected one record per rank, found two of rank {}", record.rank));
+    }
+  }
+}
+
+bool is_waiting(const RecordedCall& call) {
+  return !call.no_message_from.empty() || !call.not_taken_by.empty();
+}
+
+std::vector<Wait> waits_of(const FlightRecord& record) {
+  std::vector<Wait> waits;
+  for (const RecordedCall& call : record.calls) {
+    if (call.state == "held" || (call.state != "running" && !is_waiting(call))) {
+      continue;
+    }
+    std::set<int> awaited;
+    for (const auto* ranks : {&call.no_message_from, &call.not_taken_by, &call.waits_for}) {
+      awaited.insert(ranks->begin(), ranks->end());
+    }
+    for (const int rank : awaited) {
+      waits.push_back({.awaited = rank, .call = &call});
+    }
+  }
+  return waits;
+}
+
+std::string describe(const FlightRecord& record, bool waits_for_nobody) {
+  std::string text = fmt::format("rank {}: {}\n", record.rank, record.reason);
+  for (const RecordedCall& call : record.calls) {
+    if (call.state == "held") {
+      text += fmt::format("  {}, begun {:.1f} s before, holds {}\n", call_text(call),
+                          call.begun_s_ago, call.what);
+      continue;
+    }
+    if (call.state != "running" && !is_waiting(call)) {
+      continue;
+    }
+    text += fmt::format("  {}, begun {:.1f} s before", call_text(call), call.begun_s_ago);
+    if (!call.what.empty()) {
+      text += fmt::format("; waits for {}", call.what);
+    }
+    if (!call.no_message_from.empty()) {
+      text += fmt::format("; no message from {}", fmt::join(call.no_message_from, ", "));
+    }
+    if (!call.not_taken_by.empty()) {
+      text += fmt::format("; not taken by {}", fmt::join(call.not_taken_by, ", "));
+    }
+    text += '\n';
+  }
+  if (record.calls.empty()) {
+    text += "  it has made no call\n";
+  } else if (waits_for_nobody) {
+    const RecordedCall& last = record.calls.back();
+    text += fmt::format("  waits for nobody; its last was {}, {}\n", call_text(last), last.state);
+  }
+  return text;
+}
+
+/// A call that its rank made only when others had written records in which they wait for that rank.
+struct Late {
+  const RecordedCall* call = nullptr;
+  /// What its rank was in for most of the time that it was waited for, or null.
+  const RecordedCall* before = nullptr;
+  std::vector<int> waiters{};
+  /// Its begin, after the first of them had begun to wait and after the first wrote its record.
+  double after_wait_s = 0.0;
+  double after_record_s = 0.0;
+};
+
+/// The call that `record` was in for more than half of the `waited` seconds before `late`.
+const RecordedCall* find_call_before(const RecordedCall& late, const FlightRecord& record,
+                                     double waited) {
+  for (const RecordedCall& call : record.calls) {
+    if (&call == &late || call.state == "held" || !call.ended_s_ago) {
+      continue;
+    }
+    const double begin = std::min(call.begun_s_ago, late.begun_s_ago + waited);
+    const double end = std::max(*call.ended_s_ago, late.begun_s_ago);
+    if (begin - end > waited / 2) {
+      return &call;
+    }
+  }
+  return nullptr;
+}
+
+/// `call` of `record`, if it came too late for somebody.
+std::optional<Late> find_late(const RecordedCall& call, const FlightRecord& record,
+                              const std::vector<FlightRecord>& records, const Waits& waits) {
+  if (!record.written_at) {
+    return std::nullopt;
+  }
+  const double begun = *record.written_at - call.begun_s_ago;
+  Late late{.call = &call};
+  for (const FlightRecord& other : records) {
+    if (other.rank == record.rank || !other.written_at || *other.written_at >= begun) {
+      continue;
+    }
+    bool waits_for_it = false;
+    for (const Wait& wait : waits.at(other.rank)) {
+      if (wait.awaited == record.rank) {
+        waits_for_it = true;
+        late.after_wait_s = std::max(late.after_wait_s,
+                                     begun - (*other.written_at - wait.call->begun_s_ago));
+      }
+    }
+    if (waits_for_it) {
+      late.waiters.push_back(other.rank);
+      late.after_record_s = std::max(late.after_record_s, begun - *other.written_at);
+    }
+  }
+  if (late.waiters.empty()) {
+    return std::nullopt;
+  }
+  late.before = find_call_before(call, record, late.after_wait_s);
+  return late;
+}
+
+/// Takes what late calls wait for out of `waits`. @return the first late call of each rank.
+std::map<int, Late> take_out_late_calls(const std::vector<FlightRecord>& records, Waits& waits) {
+  std::map<int, Late> first;
+  Waits others = waits;
+  for (const FlightRecord& record : records) {
+    std::erase_if(others[record.rank], [&](const Wait& wait) {
+      auto late = find_late(*wait.call, record, records, waits);
+      if (late) {
+        first.try_emplace(record.rank, *std::move(late));
+      }
+      return late.has_value();
+    });
+  }
+  waits = std::move(others);
+  return first;
+}
+
+/// Whether `from` waits, through others, for itself.
+bool is_in_circle(const Waits& waits, int from) {
+  std::set<int> reached;
+  std::vector<int> next{from};
+  while (!next.empty()) {
+    const int rank = next.back();
+    next.pop_back();
+    const auto found = waits.find(rank);
+    if (found == waits.end()) {
+      continue;
+    }
+    for (const Wait& wait : found->second) {
+      if (wait.awaited == from) {
+        return true;
+      }
+      if (reached.insert(wait.awaited).second) {
+        next.push_back(wait.awaited);
+      }
+    }
+  }
+  return false;
+}
+
+/// The calls of windows that wait for `awaited`.
+std::string window_calls_for(const Waits& waits, int awaited) {
+  std::string text;
+  for (const auto& [rank, waits_of_rank] : waits) {
+    for (const Wait& wait : waits_of_rank) {
+      if (wait.awaited == awaited && wait.call->is_window_call) {
+        text += fmt::format("  Rank {} waits for rank {} in {}: {}.\n", rank, awaited,
+                            call_text(*wait.call), wait.call->what);
+      }
+    }
+  }
+  return text;
+}
+
+std::string late_text(int rank, const Late& late) {
+  const bool is_one = late.waiters.size() == 1;
+  const std::string first =
+      is_one ? fmt::format("rank {}", late.waiters.front()) : "the first of them";
+  const std::string until_then =
+      late.before == nullptr
+          ? "it was stopped, or computing"
+          : fmt::format("it was in {}, {}, which took it {:.1f} s: whoever came late to that held up "
+                        "all",
+                        call_text(*late.before), late.before->state,
+                        late.before->begun_s_ago - *late.before->ended_s_ago);
+  return fmt::format(
+      "Rank {} {} rank{} {}: it began {}, {:.1f} s after {} had begun to wait for it, and {:.1f} s "
+      "after {} wrote its record; until then {}.\n",
+      rank, late.before == nullptr ? "held up" : "came late to", is_one ? "" : "s",
+      fmt::join(late.waiters, ", "), call_text(*late.call), late.after_wait_s, first,
+      late.after_record_s, first, until_then);
+}
+
+std::string verdict(const Waits& waits, const std::map<int, Late>& late, int size) {
+  std::set<int> awaited;
+  for (const auto& [rank, waits_of_rank] : waits) {
+    for (const Wait& wait : waits_of_rank) {
+      awaited.insert(wait.awaited);
+    }
+  }
+  if (awaited.empty()) {
+    return "No rank waits for another one.\n";
+  }
+  std::string text;
+  std::vector<int> circle;
+  for (const int rank : awaited) {
+    const auto found = waits.find(rank);
+    if (rank < 0 || rank >= size) {
+      continue;
+    }
+    if (const auto came_late = late.find(rank); came_late != late.end()) {
+      text += late_text(rank, came_late->second);
+      text += window_calls_for(waits, rank);
+    } else if (found == waits.end()) {
+      text += fmt::format(
+          "Rank {} is waited for and left no record: it ended, or was still computing.\n", rank);
+      text += window_calls_for(waits, rank);
+    } else if (found->second.empty()) {
+      text += fmt::format("Rank {} is waited for and waits for nobody: it holds up the others.\n",
+                          rank);
+      text += window_calls_for(waits, rank);
+    } else if (is_in_circle(waits, rank)) {
+      circle.push_back(rank);
+    }
+  }
+  if (text.empty() && !circle.empty()) {
+    text = fmt::format("Ranks {} wait for each other: compare their calls above.\n",
+                       fmt::join(circle, ", "));
+    for (const int rank : circle) {
+      text += window_calls_for(waits, rank);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+FlightRecord parse_record(const std::string& path, const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("bluefog_flight_record")) {
+    throw InvalidArgument(
+        fmt::format("{}: expected a flight record (BLUEFOG_FLIGHT_RECORDER)", path));
+  }
+  try {
+    FlightRecord record{.rank = json.at("rank").get<int>(),
+                        .size = json.at("size").get<int>(),
+                        .reason = json.at("reason").get<std::string>()};
+    if (record.size < 1 || record.rank < 0 || record.rank >= record.size) {
+      throw InvalidArgument(fmt::format("{}: expected a flight record of one of at least 1 ranks, "
+                                        "found rank {} of {}",
+                                        path, record.rank, record.size));
+    }
+    if (json.contains("written_at")) {
+      record.written_at = json["written_at"].get<double>();
+    }
+    for (const auto& call : json.at("calls")) {
+      record.calls.push_back(parse_call(call));
+    }
+    return record;
+  } catch (const nlohmann::json::exception& e) {
+    // Without the name and number that stand before the library's sentence.
+    const std::string_view whole(e.what());
+    throw InvalidArgument(fmt::format("{}: expected a flight record: {}", path,
+                                      whole.substr(std::min(whole.find("] ") + 2, whole.size()))));
+  }
+}
+
+std::string explain_stall(std::vector<FlightRecord> records) {
+  check_together(records);
+  std::ranges::sort(records, {}, &FlightRecord::rank);
+  Waits waits;
+  std::string text;
+  for (const FlightRecord& record : records) {
+    waits[record.rank] = waits_of(record);
+    text += describe(record, waits[record.rank].empty());
+  }
+  const std::map<int, Late> late = take_out_late_calls(records, waits);
+  return text + '\n' + verdict(waits, late, records.front().size);
+}
+
+}  // namespace bluefog::tracing
