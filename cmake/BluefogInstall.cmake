@@ -25,11 +25,14 @@ function(bluefog_install_package)
   if(NOT BLUEFOG_INSTALL)
     return()
   endif()
+  # Headers at the top of a folder are public; those in its rooms are not installed.
   foreach(folder bluefog_cpp topology ops optimizers nn)
-    if(EXISTS "${PROJECT_SOURCE_DIR}/${folder}/CMakeLists.txt")
-      install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION ${BLUEFOG_INSTALL_INCLUDEDIR}
-              COMPONENT bluefog_cpp FILES_MATCHING PATTERN "*.hpp" PATTERN "*-inl.hpp" EXCLUDE)
+    if(NOT TARGET bluefog_${folder} AND NOT folder STREQUAL "bluefog_cpp")
+      continue()
     endif()
+    file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.hpp")
+    install(FILES ${headers} DESTINATION ${BLUEFOG_INSTALL_INCLUDEDIR}/${folder}
+            COMPONENT bluefog_cpp)
   endforeach()
   foreach(command bfrun bftopo bftrace)
     if(TARGET ${command})

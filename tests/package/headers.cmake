@@ -1,4 +1,4 @@
-# Every public header compiles alone: one source per header, which includes it
+# Every header compiles alone: one source per header, which includes it
 # twice and nothing else. The objects are built by the test, not by default.
 # Files named *-inl.hpp are parts of one source and no headers in this sense.
 function(bluefog_add_header_check name)
@@ -9,7 +9,7 @@ function(bluefog_add_header_check name)
          "${PROJECT_SOURCE_DIR}/${folder}/*.hpp")
     list(FILTER headers EXCLUDE REGEX "-inl\\.hpp$")
     if(NOT BLUEFOG_HAVE_MPI)
-      list(FILTER headers EXCLUDE REGEX "^bluefog_cpp/transport/mpi/")
+      list(FILTER headers EXCLUDE REGEX "^bluefog_cpp/[a-z]+/mpi/")
     endif()
     foreach(header ${headers})
       set(source "${CMAKE_CURRENT_BINARY_DIR}/headers/${header}.cpp")
@@ -40,16 +40,11 @@ set(third_party fmt::fmt spdlog::spdlog Boost::headers Eigen3::Eigen nlohmann_js
 if(BLUEFOG_HAVE_MPI)
   list(APPEND third_party MPI::MPI_CXX)
 endif()
-bluefog_add_header_check(base FOLDERS bluefog_cpp/base LIBS bluefog::base ${third_party})
-bluefog_add_header_check(command_line FOLDERS tools/command_line LIBS bluefog::command_line)
-foreach(layer transport topology ops)
-  if(TARGET bluefog_${layer})
-    set(folder ${layer})
-    if(layer STREQUAL "transport")
-      set(folder bluefog_cpp/transport)
-    endif()
-    bluefog_add_header_check(${layer} FOLDERS ${folder} LIBS bluefog::${layer} ${third_party})
-  endif()
+bluefog_add_header_check(runtime FOLDERS bluefog_cpp LIBS bluefog::runtime ${third_party})
+bluefog_add_header_check(tools FOLDERS tools LIBS bluefog::command_line bluefog::topology_analysis
+                         ${third_party})
+foreach(layer topology ops)
+  bluefog_add_header_check(${layer} FOLDERS ${layer} LIBS bluefog::${layer} ${third_party})
 endforeach()
 if(TARGET bluefog_optimizers)
   bluefog_add_header_check(optimizers TORCH FOLDERS optimizers nn

@@ -28,7 +28,7 @@ DeviceRank::DeviceRank(Context& own, std::shared_ptr<CudaStandIn> shared_cuda,
       cuda_(std::move(shared_cuda)),
       nccl_(std::move(shared_nccl)),
       gate_(std::make_shared<Gate>()) {
-  cuda.enter(own.device()->device());
+  cuda.enter(own.core().device()->device());
   stream = cuda.make_stream();
 }
 
