@@ -25,7 +25,7 @@ class CommandError : public InvalidArgument {
   int code_;
 };
 
-/// What the command line of bfrun says, checked one option at a time.
+/// The command line of bfrun, checked one option at a time.
 struct Options {
   int num_proc = 0;               ///< `-np`: ranks in all, at least 1
   std::string hosts;              ///< `-H`: the list as written, empty when absent

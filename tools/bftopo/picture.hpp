@@ -23,7 +23,7 @@ struct Panel {
   std::vector<DrawnEdge> edges;
 };
 
-/// What a picture shows: the same ranks once per panel.
+/// The contents of a picture: the same ranks once per panel.
 struct Picture {
   std::string name;
   int size = 1;
