@@ -10,7 +10,7 @@
 
 namespace bluefog::examples {
 
-/// What the command line calls a value; tables are arrays of these.
+/// A value with its name on the command line; tables are arrays of these.
 template <typename Kind>
 using Name = std::pair<const char*, Kind>;
 
