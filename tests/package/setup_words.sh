@@ -63,7 +63,7 @@ stand_in no_network df 'printf "filesystem\\n/dev/disk 9 9 99999999 0%% /\\n"'
 expect no_network 'pip cannot reach the package index' BLUEFOG_SKIP_PACKAGES=1 \
   BLUEFOG_VENV="$work/empty" PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_RETRIES=0 PIP_CONFIG_FILE=
 
-# What a build made is a command of the environment, and what pip installed stays.
+# Built programs become commands of the environment, and programs that pip installed stay.
 (
   export BLUEFOG_VENV=$work/linked
   mkdir -p "$BLUEFOG_VENV/bin"
