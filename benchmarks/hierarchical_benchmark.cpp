@@ -46,8 +46,8 @@ NeighborPlan machine_plan(const Context& context) {
       .plan_for(machines.machine_of(context.rank()));
 }
 
-/// Each rank with all ranks of its machine and, of neighbouring machines, with the rank of the same
-/// place, or with all of their ranks, which gives what the hierarchical operation gives.
+/// The plan of a rank that hears all ranks of its machine and, of neighbouring machines, either the
+/// rank of the same place or all ranks, which gives the result of the hierarchical operation.
 NeighborPlan flat_plan(const Context& context, Way way) {
   const MachineLayout& machines = context.machines();
   const int own_machine = machines.machine_of(context.rank());

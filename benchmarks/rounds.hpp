@@ -12,7 +12,7 @@ namespace bluefog::benchmarks {
 /// of two is their mean.
 [[nodiscard]] double quantile(std::vector<double> values, double q);
 
-/// Each round's slowest rank. Every rank calls it with as many rounds.
+/// The slowest rank's time in each round. Every rank calls it with as many rounds.
 [[nodiscard]] std::vector<double> slowest(Context& context, const std::vector<double>& own);
 
 template <typename Call>

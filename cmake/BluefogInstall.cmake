@@ -20,7 +20,7 @@ function(bluefog_install_library name)
   endif()
 endfunction()
 
-# Called once, after every target is known.
+# The last call of configure: every target must be known.
 function(bluefog_install_package)
   if(NOT BLUEFOG_INSTALL)
     return()

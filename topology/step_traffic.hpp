@@ -8,7 +8,7 @@
 
 namespace bluefog::topology::detail {
 
-/// Who sends how much in one step.
+/// The messages of one step.
 struct StepTraffic {
   /// Values that travel from one rank to another, each counted once.
   std::int64_t messages = 0;

@@ -17,7 +17,7 @@
 namespace bluefog::optimizers {
 
 /// One call for each bucket's buffer, in the buckets' order. A buffer travels while the next ones
-/// are made ready.
+/// are prepared.
 template <typename Options>
 class BucketCalls {
  public:

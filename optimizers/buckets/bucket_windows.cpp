@@ -92,7 +92,7 @@ void BucketWindows::check(const NeighborPlan& plan) const {
   check_among(neighbors_, plan.destinations, neighbors_.destinations, "destinations");
 }
 
-// One call serves them in their order, up to one that has gone: those behind it have another call.
+// One call serves the ranks in order, up to one that has gone; another call serves those behind it.
 template <typename Call>
 double BucketWindows::for_present(const std::vector<WeightedRank>& ranks,
                                   std::vector<WeightedRank>& present, Call&& call) {

@@ -86,7 +86,7 @@ class BucketWindows {
   NeighborPlan neighbors_;
   std::vector<std::shared_ptr<ops::Window>> windows_;
   std::vector<bool> is_gone_;
-  // Kept for their memory: steps allocate nothing.
+  // Options are kept for their memory: steps allocate nothing.
   ops::WindowPutOptions put_options_;
   ops::WindowGetOptions get_options_;
   ops::WindowUpdateOptions average_options_;

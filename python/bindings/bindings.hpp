@@ -9,7 +9,7 @@
 /// holder of that mutex waits for the interpreter's lock when the last owner of a tensor goes.
 namespace bluefog::python {
 
-/// For `def`: the call runs without the interpreter's lock.
+/// An argument of `def`: the call runs without the interpreter's lock.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
 /// Exceptions of the core become those of `bluefog_cpp.errors`.

@@ -177,7 +177,7 @@ std::optional<c10::Stream> current_stream(const at::Tensor& tensor) {
                                              .getStream(tensor.device()));
 }
 
-// Called by the engine, which the interpreter's lock must not hold up: plain ATen.
+// The engine calls the result, and the interpreter's lock must not hold it up: plain ATen.
 ops::AllocateGathered allocate_into(const std::shared_ptr<at::Tensor>& result,
                                     const at::Tensor& input) {
   std::vector<std::int64_t> shape = input.sizes().vec();

@@ -35,7 +35,7 @@ class Step {
     return kCount * (6 + static_cast<std::size_t>(context_.size()) + plan_->sources.size());
   }
 
-  /// On the GPU or on the CPU, as the buffers and `copy(to, from)` are.
+  /// Runs on the GPU or on the CPU, as the buffers and `copy(to, from)` are.
   template <typename Copy>
   void run(const BufferView& input, const BufferView& results, const Copy& copy) const {
     std::size_t begun = 0;

@@ -220,7 +220,7 @@ output_is_untouched)
   sed 1d "$work/err" | cmp -s - <(seq 20000; printf "no end") || fail "standard error was changed"
   ;;
 leftover_session_folder)
-  # In a process namespace of its own mpirun gets the same low number again and again.
+  # Process ids start anew in a process namespace: mpirun gets the same low number again and again.
   unshare --pid --fork --mount-proc true 2>/dev/null ||
     { echo "SKIPPED: this machine allows no new namespaces"; exit 77; }
   mkdir "$work/tmp"; export TMPDIR="$work/tmp"

@@ -14,7 +14,7 @@ class UsageError : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// A command that cannot be started; `code()` is what a shell would end with, 126 or 127.
+/// A command that cannot be started; `code()` is the code that a shell would end with, 126 or 127.
 class CommandError : public InvalidArgument {
  public:
   CommandError(int code, const std::string& message) : InvalidArgument(message), code_(code) {}

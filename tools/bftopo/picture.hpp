@@ -13,7 +13,7 @@ namespace bluefog::bftopo {
 struct DrawnEdge {
   int from = 0;
   int to = 0;
-  /// Both directions exist: drawn once, without an arrow.
+  /// Whether both directions exist: the line is drawn once, without an arrow.
   bool is_mutual = false;
 };
 

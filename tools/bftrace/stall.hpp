@@ -46,7 +46,7 @@ struct FlightRecord {
 
 /// Who waits for whom, rank by rank, and which ranks hold up the others: those that are waited for
 /// and wait for nobody, that left no record, or that wait for each other in a circle. Calls of
-/// windows that wait for them are named.
+/// windows that wait for such ranks are named.
 ///
 /// A call that begins after the record of a rank which waits for the caller holds up nobody by its
 /// own waits: its rank came too late, having been in another call, stopped or computing, and those

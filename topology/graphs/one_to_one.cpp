@@ -120,7 +120,7 @@ struct InnerOuter {
     return wrapped(local + direction * reach, local_size);
   }
 
-  /// Peer of `rank` in a step: forwards (direction 1) whom it sends to, backwards whom it hears.
+  /// Peer of `rank` in a step: the rank that it sends to (direction 1) or hears (direction −1).
   [[nodiscard]] int peer(int rank, std::int64_t phase, int outer, int inner, int direction) const {
     const int machine = rank / local_size;
     const int local = rank % local_size;

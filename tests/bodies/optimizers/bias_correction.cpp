@@ -190,7 +190,7 @@ TEST(BiasCorrection, ReachesTheMinimiserAtAFixedStepSize) {
   });
 }
 
-/// Sums are formed in float32 or better; what is kept between steps is of the parameters' type.
+/// Sums are formed in float32 or better; the state between steps has the parameters' type.
 TEST(BiasCorrection, TakesEveryFloatingType) {
   on_ranks({.at_least = 2, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
     for (const AlgorithmKind kind :

@@ -193,7 +193,7 @@ TEST(Parameters, HalfPrecisionAndMixedDtypes) {
     EXPECT_EQ(optimizer.buckets().size(), 4);
     optimizer.step();
     for (const at::Tensor& tensor : tensors) {
-      // One rounding to the parameter's own precision.
+      // The difference is one rounding to the parameter's own precision.
       EXPECT_EQ(difference(tensor, at::full({5}, mean, at::kDouble).to(tensor.dtype()), 1e-6), "");
     }
   });

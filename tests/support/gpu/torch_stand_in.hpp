@@ -27,7 +27,8 @@ class TorchDevice {
   TorchDevice& operator=(const TorchDevice&) = delete;
   ~TorchDevice();
 
-  /// Makes `stream` torch's current one, after what is on the one before; while nobody uses it.
+  /// Makes `stream` torch's current one, after the work on the one before; call it while nobody
+  /// uses it.
   void change_stream(gpu::StreamHandle stream);
 
   /// Number of times that real torch would have had the host wait for the device.

@@ -67,7 +67,7 @@ struct PlacementNotes {
   bool mpirun_binds = false;  ///< the user gave mpirun a binding of their own
 };
 
-/// One line that says what was chosen, such as
+/// One line about the placement, such as
 /// `2 ranks on 1 host, 1 core each (bound), 1 thread per rank`.
 [[nodiscard]] std::string describe(int ranks, int hosts, const Placement& placement,
                                    const PlacementNotes& notes);
