@@ -83,8 +83,10 @@ def self_test():
     if (number, block) != (2, "One. Of two."):
         print(f"expected the block of lines 2 and 3, found {number}: {block}")
         return 1
+    if missed or taken:
+        return 1
     print(f"{len(wrong)} dangling comments were found, {len(right)} others passed")
-    return 1 if missed or taken else 0
+    return 0
 
 
 def main():
