@@ -68,8 +68,7 @@ struct Family {
 /// The names of `families()`, in order.
 [[nodiscard]] std::vector<std::string> family_names();
 
-/// Names of the schedules that can be made from a number of ranks alone, those of kinds `Static`
-/// and `Dynamic`.
+/// Names of schedules that need only a number of ranks, those of kinds `Static` and `Dynamic`.
 [[nodiscard]] std::vector<std::string> schedule_names();
 
 /// @throws InvalidArgument as `find_family`, and as the family's builder does; UnsupportedError for

@@ -14,8 +14,7 @@ namespace bluefog::benchmarks {
 struct Contestant {
   std::string peer;
   std::string op;
-  /// Bytes that a rank receives in a call, as a multiple of the buffer's, for the bandwidth on the
-  /// bus.
+  /// Bytes that a rank receives in a call, in buffers; the bus bandwidth is counted by them.
   double bus_factor = 1;
   /// Memory of the calls beside their buffer, in buffers. The first call takes it.
   double memory = 0;

@@ -102,8 +102,7 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
                  .bus_factor = 2 * (n - 1) / n,
                  .call = [&context](const BufferView& buffer) { ops::allreduce(context, buffer); }});
   if (context.core().shared_memory() && context.hosts().machine_count() == 1) {
-    // Calls that find their buffers where all ranks reach them: the all-reduce, and averages of
-    // pairs.
+    // Calls that find their buffers where all ranks reach them: all-reduce, and averages of pairs.
     std::vector<Contestant> shared{all.back()};
     if (size == 2) {
       shared.push_back(all.front());

@@ -25,8 +25,7 @@ struct Augmentation {
 };
 
 /// An `ImageSet` that hands out normalised float batches. Images stay bytes; only a requested batch
-/// becomes float32: out = (pixel / 255 − mean) / deviation, through a table of 256 values per
-/// channel.
+/// becomes float32: out = (pixel / 255 − mean) / deviation, by a table of 256 values per channel.
 ///
 /// Reading from several threads is safe.
 class ImageDataset {

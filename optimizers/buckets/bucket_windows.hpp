@@ -37,8 +37,7 @@ class BucketWindows {
 
   /// Puts tensor b to the plan's destinations, with its send weights.
   void put(std::size_t b, const NeighborPlan& plan);
-  /// Adds tensor b to what the destinations hold. @return the sum of the weights of those still
-  /// there.
+  /// Adds tensor b to the destinations' buffers. @return the sum of the present ones' weights.
   double accumulate(std::size_t b, const NeighborPlan& plan);
   /// Tensor b becomes `values`. Ranks that fetch see it; on a device, once this rank has made
   /// `publish` or `get`.

@@ -61,8 +61,7 @@ void update_on_cpu(std::int64_t count, Update& update, Pointers... pointers) {
   }
 }
 
-/// Gives `value` memory of its own if it still is some operand's memory, which may be written
-/// first.
+/// Gives `value` memory of its own if it is still some operand's, which may be written first.
 template <typename Number>
 void detach(const at::Tensor& own, DeviceValues<Number>& value, const auto&... operands) {
   const void* const memory = value.elements().const_data_ptr();

@@ -141,8 +141,7 @@ Work start_broadcast(Context& context, const at::Tensor& buffer, int root,
 struct GatherWork {
   Work work;
   std::shared_ptr<at::Tensor> gathered = std::make_shared<at::Tensor>();
-  /// The shape of this rank's rows if they are empty: `gathered` then holds the row counts of all
-  /// ranks.
+  /// The shape of this rank's rows if empty: `gathered` then holds the row counts of all ranks.
   std::optional<at::Tensor> empty_rows{};
 
   /// The gathered tensor, once the call has done its work.

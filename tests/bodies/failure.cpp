@@ -135,8 +135,7 @@ TEST(Failure, ARefusedCallBesideARestingOneHoldsUpNobody) {
       ops::neighbor_allreduce(context, {.data = &value, .count = 1}, ring(context));
       ops::barrier(context);
       work.wait();
-      // The rank in a call that nobody holds goes on by itself; the others have come to their
-      // barrier.
+      // A call that nobody holds goes on by itself; the other ranks have come to their barrier.
       ops::barrier(context);
     }
   });

@@ -139,8 +139,7 @@ TEST(Window, CreatingBesideAnotherCallNamesTheWindowAndThatCall) {
   });
 }
 
-// A rank that got this error in the middle of creating, freeing or copying would leave the others
-// alone.
+// A rank that got this error while it creates, frees or copies would leave the others alone.
 TEST(Window, CreatingAndFreeingLeaveLateMismatchesToTheNextCall) {
   on_ranks({.at_least = 2, .at_most = 3}, [](Context& context) {
     const bool is_last = context.rank() == context.size() - 1;

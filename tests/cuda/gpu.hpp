@@ -43,9 +43,8 @@ class Gpu {
 
   /// Empty if `shut` has an effect, that is if the driver calls functions of the host.
   [[nodiscard]] static std::string why_not_shut();
-  /// Work that is put on `stream` later waits until `open`. Meanwhile no rank takes or frees
-  /// memory, loads a kernel or talks to another rank for the first time: these may wait for the
-  /// device.
+  /// Work put on `stream` later waits until `open`. Meanwhile no rank takes or frees memory, loads
+  /// a kernel or talks to another rank for the first time: these may wait for the device.
   void shut(gpu::StreamHandle stream);
   void open();
 

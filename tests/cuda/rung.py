@@ -184,8 +184,7 @@ class Rung:
         self.environment = {
             "NCCL_DEBUG": "WARN", **os.environ, "BLUEFOG_TIMEOUT": "60",
             "NCCL_MULTI_RANK_GPU_ENABLE": "1", "OMP_NUM_THREADS": "1",
-            # These settings name a hanging program's case before it hangs, in lines that are read
-            # here.
+            # These settings name a case before it hangs, in lines that are read here.
             "GTEST_BRIEF": "0", "GTEST_COLOR": "no", "GTEST_PRINT_TIME": "1", "PYTHONUNBUFFERED": "1"}
         if nccl or arguments.libraries:
             self.environment["LD_LIBRARY_PATH"] = before("LD_LIBRARY_PATH", nccl, arguments.libraries)

@@ -15,8 +15,7 @@
 #include "tests/support/ranks.hpp"
 #include "topology/static_graphs.hpp"
 
-/// Support for tests of calls on GPUs by each way. Ranks share GPUs if there are fewer GPUs than
-/// ranks.
+/// Support for tests of calls on GPUs by each way. Ranks share GPUs if there are too few.
 namespace bluefog::testing {
 
 using Plan = std::shared_ptr<const NeighborPlan>;

@@ -19,8 +19,7 @@ enum class Memory { Own, Shared };
 
 using Plan = std::shared_ptr<const NeighborPlan>;
 
-/// Expects that after some calls as many again of all ranks allocate nothing, but for lists that
-/// grow once.
+/// Expects that calls allocate nothing after as many before them, but for lists that grow once.
 void expect_no_allocations(
     const std::function<void(Context&, const Plan&, const BufferView&)>& call,
     Memory memory = Memory::Own) {

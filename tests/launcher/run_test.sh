@@ -1,6 +1,5 @@
 #!/bin/bash
-# run_test.sh CASE BFRUN AFFINITY [PROGRAM]: one run of bfrun with a real mpirun, and its expected
-# result.
+# run_test.sh CASE BFRUN AFFINITY [PROGRAM]: one run of bfrun with a real mpirun, and its result.
 # Exit code 0: passed; 77: cannot run here; else failed, with the reason.
 set -u
 

@@ -19,8 +19,7 @@ struct RankTimeline {
   nlohmann::json events = nlohmann::json::array();
 };
 
-/// The events of one rank's timeline. A file whose process was killed lacks its end: whole events
-/// count.
+/// The events of one rank's timeline. A killed process's file lacks its end: whole events count.
 /// @throws InvalidArgument if `text`, the contents of `path`, is no timeline, saying which event is
 ///   none, or is one of several ranks.
 [[nodiscard]] RankTimeline parse_timeline(const std::string& path, const std::string& text);

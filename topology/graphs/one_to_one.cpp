@@ -28,8 +28,7 @@ void require(bool holds, std::string_view schedule, std::string_view what, std::
   }
 }
 
-/// The rank that `rank` sends to: a permutation of the ranks in each step. A rank that is sent to
-/// itself rests.
+/// The rank that `rank` sends to, a permutation in each step. A rank that is sent to itself rests.
 using Receiver = std::function<int(int rank, std::int64_t phase)>;
 
 class OneToOneSource final : public Schedule::Source {

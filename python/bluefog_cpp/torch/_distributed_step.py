@@ -65,12 +65,10 @@ class DistributedStep:
         runtime = current()
         self.algorithm = algorithm
         self.period = num_steps_per_communication
-        # Calls of this context are in no order with the user's, which may lie anywhere in a
-        # backward pass.
+        # Its calls are in no order with the user's, which may lie anywhere in a backward pass.
         self.context = runtime.context.duplicate()
         self._optimizer = weakref.ref(optimizer)
-        # The hooks before and after a step run around the whole step, and so not around each plain
-        # one.
+        # A plain step runs without the hooks before and after: those of the whole step run.
         self._plain_step = base.step.__wrapped__ if getattr(base.step, "hooked", False) else base.step
         self._reevaluates = isinstance(optimizer, torch.optim.LBFGS)
         self._closure: Optional[Callable] = None

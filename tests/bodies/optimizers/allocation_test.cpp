@@ -45,8 +45,7 @@ TEST(Allocations, StepsThatAverageAllocateNoMoreThanStepsAlone) {
         of_steps.push_back(allocations_of_this_thread() - before);
       }
       optimizer.finish();
-      // Lists grow in the first steps, and a wait that becomes long records the calls that it waits
-      // for.
+      // Lists grow in the first steps, and a wait that becomes long records its calls.
       std::ranges::nth_element(of_steps, of_steps.begin() + 10);
       counts[k] = of_steps[10];
     }

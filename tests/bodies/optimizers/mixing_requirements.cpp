@@ -73,8 +73,7 @@ TEST(MixingRequirements, TheDefaultsAreMet) {
 }
 
 /// The factors come from the eigenvalues of a period's matrix and agree with runs of 2,000 steps of
-/// 4 ranks: a W that is symmetric in every round is no guarantee, and one that is not need not
-/// diverge.
+/// 4 ranks: a W that is symmetric in every round may diverge, and one that is not need not.
 TEST(MixingRequirements, MomentumMayNotCarryDifferencesOn) {
   const auto growth = [](AlgorithmKind kind, double beta, const Schedule& schedule) {
     return optimizers::growth_per_round(kind, beta, schedule);

@@ -250,8 +250,7 @@ TEST(Rounds, WrongOptionsAreRefused) {
   });
 }
 
-/// Ranks with different numbers of batches: a rank that goes on gets an error that names the calls
-/// of the others.
+/// Ranks with different numbers of batches: a rank that goes on gets an error about the others.
 TEST(Rounds, ARankThatHasRunOutOfBatchesIsNamed) {
   for (const AlgorithmKind kind : {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine,
                                    AlgorithmKind::GradientAllreduce}) {

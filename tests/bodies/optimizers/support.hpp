@@ -73,8 +73,7 @@ at::Tensor dense(const MixingMatrix& matrix);
 void train(optimizers::DistributedOptimizer& optimizer, const Point& point,
            const LeastSquares& problem);
 
-/// The tolerance for products of at most 8 ranks' values, which a matrix product rounds in another
-/// order.
+/// The tolerance for products of at most 8 ranks' values that are rounded in another order.
 inline constexpr double kRounding = 1e-12;
 
 /// "" or the elements that differ by more than `tolerance`, relative to 1.

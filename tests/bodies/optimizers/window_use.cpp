@@ -1,5 +1,4 @@
-// Algorithms over windows whose ranks are slow, end, restart, resume, or ask for what they cannot
-// have.
+// Algorithms over windows whose ranks are slow, end, restart, resume, or ask for too much.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

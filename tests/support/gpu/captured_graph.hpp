@@ -57,8 +57,7 @@ class CaptureUnderWay {
   [[nodiscard]] bool is_over() const noexcept { return is_over_; }
   void end() noexcept { is_over_ = true; }
   [[nodiscard]] CapturedGraph& graph() noexcept { return *graph_; }
-  /// The graph, once the capture is over: events recorded in the capture still refer to it, not to
-  /// the graph.
+  /// The graph, once the capture is over. Events recorded in it still refer to this object.
   [[nodiscard]] std::shared_ptr<CapturedGraph> take_graph() noexcept { return std::move(graph_); }
 
   void run(gpu::StreamHandle stream, const std::string& what, const std::vector<Access>& accesses,
@@ -80,8 +79,7 @@ class CaptureUnderWay {
   bool is_over_ = false;
   std::shared_ptr<CapturedGraph> graph_ = std::make_shared<CapturedGraph>();
   std::map<const void*, int> branches_;
-  /// How many operations come before the next one of each branch: its own runs and waits, and other
-  /// branches'.
+  /// Operations before the next one of each branch: its own runs and waits, and other branches'.
   std::vector<Clock> clocks_;
   std::vector<Clock> marks_;
 };

@@ -96,9 +96,8 @@ class CudaStandIn final : public gpu::CudaApi {
   /// later, on any stream, come after it.
   void synchronize(gpu::StreamHandle stream);
 
-  /// From now on everything that any host has seen done comes before everything that any host
-  /// enqueues later: hosts order each other by locks that the stand-in does not see. Lucky orders
-  /// count too.
+  /// Orders everything that any host has seen done before everything that any host enqueues later:
+  /// hosts order each other by locks that the stand-in does not see. Lucky orders count too.
   void let_hosts_order();
 
   /// The next calls of that name by threads that have entered `device` fail with that code.

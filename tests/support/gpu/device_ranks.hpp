@@ -30,8 +30,7 @@ class DeviceRank {
   /// `shift` bytes behind a multiple of 256.
   [[nodiscard]] BufferView upload(Values values, gpu::StreamHandle on, std::size_t shift = 0);
   [[nodiscard]] BufferView upload(const Values& values) { return upload(values, stream); }
-  /// The values that a kernel of the user's reads on the view's stream, without the host waiting
-  /// first.
+  /// The values that a user's kernel reads on the view's stream, without the host waiting first.
   [[nodiscard]] Values download(const BufferView& view);
 
   /// Captures the work that `body` puts on the rank's stream, and on streams that it forks from it.

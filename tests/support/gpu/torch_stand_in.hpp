@@ -14,8 +14,7 @@ struct TorchPlace;
 /// and torch use without an order.
 ///
 /// The host waits for each operation, which real torch would not do, but the stand-in does not
-/// count these waits: to it events alone order the operation. If real torch would wait, this waits
-/// as well.
+/// count these waits: events alone order the operation. This waits wherever real torch would.
 ///
 /// For programs that are linked with torch's part for the CPU alone. One for each index at a time.
 class TorchDevice {
@@ -27,8 +26,7 @@ class TorchDevice {
   TorchDevice& operator=(const TorchDevice&) = delete;
   ~TorchDevice();
 
-  /// Makes `stream` torch's current one, after the work on the one before; call it while nobody
-  /// uses it.
+  /// Makes `stream` torch's current one, after the last one's work; call it while nobody uses it.
   void change_stream(gpu::StreamHandle stream);
 
   /// Number of times that real torch would have had the host wait for the device.

@@ -186,8 +186,7 @@ TEST(DeviceSum, OtherDtypesHaveNoKernel) {
   EXPECT_THROW((void)ops::cuda::sum_kernel_name(SumRule::Plain, Dtype::Bool), UnsupportedError);
 }
 
-/// Runs in builds with a toolkit. The code for an architecture is an ELF file with a section for
-/// each kernel.
+/// Runs in builds with a toolkit. An architecture's code is an ELF file with a section per kernel.
 TEST(DeviceSum, ImageHasCodeOfEachKernelForEachArchitecture) {
   using namespace std::literals;
   const auto image = ops::cuda::sum_kernels_image();

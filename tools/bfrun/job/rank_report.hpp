@@ -28,8 +28,7 @@ struct RankReport {
   int exit_code = 0;         ///< Ended: of the command, 0 when a signal killed it
   int killed_by = 0;         ///< Ended: the signal that killed it, else 0
   bool told_to_end = false;  ///< Ended: mpirun had sent it a signal that ends programs
-  /// The time of the end, in microseconds since 1970 by the clock of the rank's host; 0 for
-  /// Started.
+  /// Ended: the time, in microseconds since 1970 by the clock of its host; else 0.
   std::int64_t ended_at_us = 0;
   std::string host;
 

@@ -301,8 +301,7 @@ int run_rank(const std::vector<std::string>& command) {
   const BindPolicy policy = bind_policy_from(value_of(environment, kBindVariable));
   const Placement placement = choose_placement_here(identity->local_size, policy);
   add_rank_variables(*identity, placement, environment);
-  // Open MPI tells the program its own command line (MPI_INFO_ENV), so the shim's must not stand
-  // here.
+  // Open MPI tells the program its own command line (MPI_INFO_ENV): this must not be the shim's.
   environment["OMPI_COMMAND"] = command.front();
   environment["OMPI_ARGV"] = fmt::format("{}", fmt::join(command.begin() + 1, command.end(), " "));
   return watch(command, environment, *identity, placement, key);
