@@ -302,7 +302,7 @@ nlohmann::json measure_launches(Context& context, Bench& bench, const Options& o
   return result;
 }
 
-/// @throws UnsupportedError where there is none: some drivers say so as they start.
+/// @throws UnsupportedError if there is no device: some drivers say so as they start.
 int count_devices() {
   constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
   int count = 0;

@@ -53,7 +53,7 @@ class BucketCalls {
   std::vector<Work> works_;
 };
 
-/// Averages with the neighbours, or over whom else the round says.
+/// Averages over the ranks of the round, which are the neighbours unless it says otherwise.
 class NeighborAverages : public BucketCalls<ops::NeighborAllreduceOptions> {
  public:
   using BucketCalls::BucketCalls;

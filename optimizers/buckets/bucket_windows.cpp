@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kRoundsLookedAt = 1024;
 
-/// All whom `rank` hears or sends to in some round.
+/// The ranks that `rank` hears or sends to in some round.
 NeighborPlan neighbors_in(const Schedule& schedule, int rank) {
   const int size = schedule.size();
   NeighborPlan plan = NeighborPlan::alone(rank, size);

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Gathers with `count_of(rank)` elements from each rank and compares with what that must give.
+/// Gathers with `count_of(rank)` elements from each rank and compares with the expected result.
 template <typename CountOf>
 void gather_and_check(Context& context, Dtype dtype, CountOf count_of) {
   std::vector<std::int64_t> expected_counts;

@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kCount = 7001;
 constexpr int kLaunches = 5;
 
-/// A step of every call by NCCL. Each of them begins with what `input` holds and leaves its result
-/// in a part of `results` of its own, so that one that did nothing would be seen.
+/// A step of every call by NCCL. Each call begins with the values of `input` and leaves its result
+/// in a part of `results` of its own, so that a call that did nothing would be seen.
 class Step {
  public:
   explicit Step(Context& context)

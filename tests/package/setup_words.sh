@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# setup_words.sh WORK_FOLDER: what cmake/setup/install.sh says when something
-# cannot be had. Stand-ins on PATH play the machines that lack it.
+# setup_words.sh WORK_FOLDER: the words of cmake/setup/install.sh about things that cannot be had.
+# Stand-ins on PATH play the machines that lack them.
 set -euo pipefail
 source_folder=$(cd "$(dirname "$0")/../.." && pwd)
 work=$1

@@ -32,7 +32,7 @@ struct Picture {
   std::optional<topology::GridShape> grid;
 };
 
-/// The edges of a step, each pair once where it is mutual.
+/// The edges of a step, mutual ones once.
 [[nodiscard]] std::vector<DrawnEdge> edges_of(const MixingMatrix& matrix);
 
 /// A digraph for Graphviz; one cluster per panel.

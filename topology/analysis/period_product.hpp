@@ -10,7 +10,7 @@
 /// The product P of a period's steps, first step first: the effect of a whole period on the values.
 namespace bluefog::topology::detail {
 
-/// P, or nothing where a product on the way could have more than `max_entries` entries.
+/// P, or nothing if a product on the way could have more than `max_entries` entries.
 [[nodiscard]] std::optional<MixingMatrix> product_of_period(const Schedule& schedule,
                                                             std::int64_t max_entries);
 

@@ -16,8 +16,7 @@ struct Magnitude {
   bool converged = false;
 };
 
-/// True where a residual says enough about 1 − |value|: a ten-thousandth of
-/// the gap, or nearly nothing.
+/// True if a residual is small enough for 1 − |value|: 1e-4 of the gap, or nearly nothing.
 [[nodiscard]] bool residual_suffices(double value, double residual);
 
 /// Largest |eigenvalue| of a symmetric matrix of which the constant vector is an eigenvector, that

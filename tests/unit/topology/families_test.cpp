@@ -17,7 +17,7 @@
 namespace bluefog::topology {
 namespace {
 
-/// Divisor of `size` for machines, 3 or more where there is one.
+/// Divisor of `size` for machines, 3 or more if there is one.
 int local_size_for(int size) {
   for (const int local : {4, 3, 5, 7}) {
     if (size % local == 0 && size / local >= 2) return local;

@@ -21,7 +21,7 @@ std::string start_of_report(std::string_view key) {
   return fmt::format("{}bfrun:{}:", kSeparator, key);
 }
 
-/// Reads what stands between the key and the closing separator.
+/// Reads the fields between the key and the closing separator.
 std::optional<RankReport> decode(std::string_view fields) {
   std::istringstream words{std::string(fields)};
   std::string kind;

@@ -12,7 +12,6 @@ namespace bluefog::launcher {
 /// Open MPI 5 names its session folder after the process id of mpirun, and refuses to start if an
 /// earlier job that was killed left a folder of that name; process ids repeat in containers. The
 /// folder goes with the object; one that a killed bfrun left behind is in nobody's way.
-/// nobody's way.
 class SessionFolder {
  public:
   /// Makes the folder in TMPDIR, else in /tmp. If both fail there is none, and mpirun decides.

@@ -47,7 +47,7 @@ struct Placement {
 /// is a core for each rank. Errors: UsageError for `Core` with more ranks than cores.
 [[nodiscard]] Placement choose_placement(int cores, int quota, int local_ranks, BindPolicy policy);
 
-/// choose_placement with what this machine says about itself.
+/// choose_placement for this machine.
 [[nodiscard]] Placement choose_placement_here(int local_ranks, BindPolicy policy);
 
 /// The hardware threads of the share of `local_rank`: consecutive cores, empty when not bound.
