@@ -12,7 +12,7 @@
 namespace bluefog::benchmarks {
 namespace {
 
-/// Spins; gives its core away now and then, should both threads have only one.
+/// Spins; gives its core away now and then, in case both threads share one.
 template <typename IsDone>
 void spin_until(const IsDone& is_done) {
   for (int tries = 1; !is_done(); ++tries) {
@@ -66,7 +66,7 @@ void BareLoop::take_part(std::size_t own_side, std::uint64_t round) {
   if (own_side == 1) {
     std::ranges::fill(own.x, static_cast<float>(round % 8 + 1));
   }
-  // An odd count: ready; an even one: done.
+  // An odd count means ready, an even one done.
   own.rounds.store(2 * round - 1, std::memory_order_release);
   spin_until([&] { return other.rounds.load(std::memory_order_acquire) >= 2 * round - 1; });
   exchange(own, other);
@@ -91,7 +91,7 @@ void BareLoop::exchange(Side& own, Side& other) {
       copy_bytes(bytes_of(slot), bytes_of(chunk_of(own, sent)), bytes_in(sent));
       own.published.store(before + ++sent, std::memory_order_release);
     }
-    // What has been sent may be overwritten; not more.
+    // Chunks that have been sent may be overwritten, others not.
     if (added < sent && other.published.load(std::memory_order_acquire) > before + added) {
       float* const slot = other.slots.data() + (added % kSlots) * chunk_floats_;
       std::byte* const x = bytes_of(chunk_of(own, added));

@@ -8,10 +8,10 @@
 
 namespace bluefog::benchmarks {
 
-/// The least that two ranks of one host can do for x ← ½ x + ½ y: two threads, each of which copies
-/// its buffer chunk by chunk to where the other sees it, sets a flag, and adds what the other has
-/// flagged, in place. No messages, checks, waiting policy or choice of path: a limit for what
-/// goes through shared memory, on the cores and caches that the machine gives at this moment.
+/// The least that two ranks of one host can do for x ← ½ x + ½ y: each of two threads copies its
+/// buffer chunk by chunk to where the other sees it, sets a flag, and adds the other's flagged
+/// chunks in place. No messages, checks, waiting policy or choice of path: a limit for exchanges
+/// through shared memory, on the cores and caches that the machine gives at this moment.
 class BareLoop {
  public:
   /// @param bytes of each side's buffer, float32.
@@ -25,7 +25,7 @@ class BareLoop {
  private:
   static constexpr std::size_t kSlots = 4;
 
-  /// What one thread writes and the other reads; flags on lines of their own.
+  /// The memory that one thread writes and the other reads; flags on lines of their own.
   struct Side {
     std::vector<float> x;
     std::vector<float> slots;

@@ -1,7 +1,7 @@
-// What calls on a GPU cost: the sum kernel's bandwidth beside a copy on the same device, and how long
-// a host takes to launch a small neighbor_allreduce beside ncclAllReduce on the same communicator's
-// library, and a step of several beside a CUDA graph of the same. One JSON object; run under bfrun for
-// several ranks.
+// Costs of calls on a GPU: the sum kernel's bandwidth beside a copy on the same device; the host's
+// time to launch a small neighbor_allreduce beside ncclAllReduce on the same communicator's
+// library; and a step of several beside a CUDA graph of the same. One JSON object; run under bfrun
+// for several ranks.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -36,14 +36,14 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr unsigned kThreads = 256;
 constexpr unsigned kMostBlocks = 8192;
-/// Fields of nccl.h: float32, and a sum.
+/// Enumerators of nccl.h: float32, and a sum.
 constexpr int kNcclFloat32 = 7;
 constexpr int kNcclSum = 0;
-/// Of a step whose launch is measured.
+/// Calls of a step whose launch is measured.
 constexpr int kStepCalls = 10;
-/// Bandwidths are medians of so many.
+/// Repeats of which a bandwidth is the median.
 constexpr int kRepeats = 7;
-/// An idle GPU runs at a low clock.
+/// The time until an idle GPU leaves its low clock.
 constexpr Seconds kWarmUp{0.5};
 
 struct Options {
@@ -110,8 +110,8 @@ class Bench {
   std::vector<void*> allocated_;
 };
 
-/// Buffers on a device that copies and sums go through from one end to the other: what lies in its
-/// cache, which may hold a copy's two operands and not the sum's four, serves no round.
+/// Buffers on a device that copies and sums go through from one end to the other, so that no round
+/// is served from the cache, which may hold a copy's two operands and not the sum's four.
 class Sweep {
  public:
   Sweep(Bench& bench, const Options& options) : bench_(bench), options_(options) {
@@ -154,7 +154,7 @@ class Sweep {
   [[nodiscard]] std::size_t slots_of(std::size_t bytes) const {
     return options_.most_bytes / bytes;
   }
-  /// Enough to come through all of the buffers.
+  /// Rounds enough to come through all of the buffers.
   [[nodiscard]] std::size_t rounds_of(std::size_t bytes) const {
     return std::max(static_cast<std::size_t>(options_.rounds), slots_of(bytes));
   }
@@ -167,7 +167,7 @@ class Sweep {
   std::array<void*, kBuffers> buffers_{};
 };
 
-/// A sum whose bandwidth is measured, and the seconds of each time.
+/// A sum whose bandwidth is measured, and the seconds of each repeat.
 struct SumCase {
   Dtype dtype;
   int operands;
@@ -302,7 +302,7 @@ nlohmann::json measure_launches(Context& context, Bench& bench, const Options& o
   return result;
 }
 
-/// @throws UnsupportedError where there is none: some drivers say so as they start.
+/// @throws UnsupportedError if there is no device: some drivers say so as they start.
 int count_devices() {
   constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
   int count = 0;

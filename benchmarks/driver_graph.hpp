@@ -9,11 +9,12 @@
 
 namespace bluefog {
 
-/// A CUDA graph, as a user makes one with CUDA's driver; the library itself makes none. The device
-/// has been entered.
+/// A CUDA graph, as a user makes one with CUDA's driver; the library itself makes none. The caller
+/// has entered the device.
 class DriverGraph {
  public:
-  /// What `body` puts on the stream. Other threads may take memory meanwhile, this one may not.
+  /// Captures the work that `body` puts on the stream. Other threads may take memory meanwhile,
+  /// this one may not.
   DriverGraph(gpu::StreamHandle stream, const std::function<void()>& body)
       : library_("libcuda.so.1") {
     library_.bind(begin_capture_, "cuStreamBeginCapture_v2");

@@ -39,15 +39,15 @@ enum class Way { Hierarchical, FlatCounterparts, FlatAll };
 constexpr std::array<std::string_view, 3> kWays{"hierarchical", "flat, counterparts", "flat, all"};
 constexpr std::array kAllWays{Way::Hierarchical, Way::FlatCounterparts, Way::FlatAll};
 
-/// Machines in a ring, each with those beside it.
+/// Machines in a ring, each with its two neighbours.
 NeighborPlan machine_plan(const Context& context) {
   const MachineLayout& machines = context.machines();
   return bluefog::topology::ring(machines.machine_count())
       .plan_for(machines.machine_of(context.rank()));
 }
 
-/// Each rank with all ranks of its machine and, of neighbouring machines, with the rank of the same
-/// place, or with all of their ranks, which gives what the hierarchical operation gives.
+/// The plan of a rank that hears all ranks of its machine and, of neighbouring machines, either the
+/// rank of the same place or all ranks, which gives the result of the hierarchical operation.
 NeighborPlan flat_plan(const Context& context, Way way) {
   const MachineLayout& machines = context.machines();
   const int own_machine = machines.machine_of(context.rank());
@@ -95,7 +95,7 @@ std::int64_t payload_of(const Context& context, Way way, std::int64_t bytes) {
   return 0;
 }
 
-/// Bytes that this host's interfaces, but for the loopback, have sent. -1 where none is known.
+/// Bytes that this host's interfaces, but for the loopback, have sent; -1 if none is known.
 std::int64_t sent_bytes() {
   std::ifstream file("/proc/self/net/dev");
   std::int64_t sum = -1;
@@ -114,7 +114,7 @@ std::int64_t sent_bytes() {
   return sum;
 }
 
-/// One size: what it takes to call each way.
+/// The calls of one size: each way's time and traffic.
 class Measurement {
  public:
   Measurement(Context& context, std::int64_t bytes)
@@ -157,7 +157,7 @@ class Measurement {
 
   /// Bytes that leave this host per call, or -1.
   double sent_per_call(Way way, int calls) {
-    // What is under way, acknowledgements too, arrives first.
+    // Bytes under way, acknowledgements too, arrive first.
     constexpr std::chrono::milliseconds kQuiet{200};
     const auto count = [&] {
       bluefog::ops::barrier(context_);
@@ -182,9 +182,9 @@ class Measurement {
   std::vector<std::shared_ptr<const NeighborPlan>> flat_;
 };
 
-/// @return whether what was sent agrees with the formula.
+/// @return whether the traffic agrees with the formula.
 bool measure(Context& context, std::int64_t bytes, int rounds) {
-  // Headers of segments of 1448 bytes are 66 bytes long; less where the device cuts them itself.
+  // Headers of segments of 1448 bytes are 66 bytes long; fewer if the device cuts segments itself.
   constexpr double kMostHeaders = 0.05;
   Measurement measurement(context, bytes);
   const auto medians = measurement.times(rounds);

@@ -1,14 +1,14 @@
 // Times neighbor_allreduce in place against a memcpy of the same size that all ranks do at the same
 // time: the limit on one host. Both alternate in the same run; buffers are rewritten before every
-// call; the slowest rank counts; medians are printed. Of short messages a timing spans several
-// calls, rewriting included: one alone is not much longer than reading the clock.
+// call; the slowest rank counts; medians are printed. Short messages are timed several calls at
+// once, rewriting included: one alone is not much longer than reading the clock.
 //
-// Beside it, of two ranks and messages that are not short, the bare loop (benchmarks/bare_loop.hpp):
-// copying, flagging and adding alone, by two threads of rank 0 while the other rank sleeps.
+// With two ranks and messages that are not short, it also times the bare loop
+// (benchmarks/bare_loop.hpp): copying, flagging and adding alone, by two threads of rank 0 while
+// the other rank sleeps.
 //
-// The hand-over is the time of a call that carries nothing: what the cores that the ranks were
-// given need to see each other's stores. It differs several times over between cores that share a
-// cache and cores that do not.
+// The hand-over is the time of a call that carries nothing, in which the cores of the ranks see
+// each other's stores: several times as long between cores that share no cache as between others.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -40,7 +40,7 @@ using bluefog::benchmarks::time_us;
 /// Messages of up to so many bytes are timed in batches of so many calls.
 constexpr std::int64_t kShortBytes = 4096;
 constexpr int kShortBatch = 32;
-/// What the bare loop copies before each flag.
+/// Bytes that the bare loop copies before each flag.
 constexpr std::size_t kLoopChunk = std::size_t{128} << 10U;
 
 struct Result {
@@ -50,7 +50,7 @@ struct Result {
   double op_p95_us = 0;
   double memcpy_us = 0;
   double hand_over_us = 0;
-  /// 0 where it is not timed.
+  /// Time of the bare loop; 0 if it is not timed.
   double loop_us = 0;
 };
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
 
-# Of resnet18 for 1000 classes: one convolution of 7 × 7 with its batch norm, four stages, one dense layer.
+# Shapes of resnet18 for 1000 classes: 7 × 7 convolution and batch norm, four stages, dense layer.
 SHAPES = [(64, 3, 7, 7), (64,), (64,)]
 for _inputs, _outputs in ((64, 64), (64, 128), (128, 256), (256, 512)):
     SHAPES += [(_outputs, _inputs, 3, 3), (_outputs,), (_outputs,)]

@@ -5,14 +5,14 @@
 
 #include "bluefog_cpp/context.hpp"
 
-// What benchmarks that take turns in rounds share.
+// Statistics of benchmarks that take turns in rounds.
 namespace bluefog::benchmarks {
 
-/// The value below which a share `q` of `values` lies, by lines between neighbours: of two, their mean
-/// is the median.
+/// The value below which a share `q` of `values` lies, interpolated between neighbours: the median
+/// of two is their mean.
 [[nodiscard]] double quantile(std::vector<double> values, double q);
 
-/// Each round's slowest rank. Every rank calls it with as many rounds.
+/// The slowest rank's time in each round. Every rank calls it with as many rounds.
 [[nodiscard]] std::vector<double> slowest(Context& context, const std::vector<double>& own);
 
 template <typename Call>

@@ -1,9 +1,9 @@
 # The CUDA toolkit and NCCL's headers, and kernels as images inside a library.
 #
-# Nothing links CUDA's or NCCL's libraries, so that what is built here also runs where there are
-# none (docs/decisions/0011-gpu-libraries-are-loaded.md). Sets BLUEFOG_HAVE_CUDA,
-# BLUEFOG_CUDA_STATUS, BLUEFOG_CUDA_INCLUDE_DIRS, BLUEFOG_NCCL_LIBRARY (beside nccl.h, or empty),
-# for tests BLUEFOG_CUDA_STUB and for bluefog_add_kernels BLUEFOG_NVCC and BLUEFOG_NVCC_OPTIONS.
+# Nothing links CUDA's or NCCL's libraries, so that the build also runs on machines without them
+# (docs/decisions/0011-gpu-libraries-are-loaded.md). Sets BLUEFOG_HAVE_CUDA, BLUEFOG_CUDA_STATUS,
+# BLUEFOG_CUDA_INCLUDE_DIRS, BLUEFOG_NCCL_LIBRARY (beside nccl.h, or empty), for tests
+# BLUEFOG_CUDA_STUB and for bluefog_add_kernels BLUEFOG_NVCC and BLUEFOG_NVCC_OPTIONS.
 include(BluefogCudaArchitectures)
 
 # The folder of nccl.h: NCCL_ROOT, the one that torch's package brings, or the system's.
@@ -31,7 +31,7 @@ function(bluefog_find_nccl out)
   set(${out} "${BLUEFOG_NCCL_INCLUDE_DIR}" PARENT_SCOPE)
 endfunction()
 
-# What TORCH_CUDA_ARCH_LIST asks for. Words that nobody knows end configure, with a toolkit or without.
+# The architectures of TORCH_CUDA_ARCH_LIST. Unknown words end configure, with a toolkit or without.
 function(bluefog_wanted_architectures out)
   set(words "${TORCH_CUDA_ARCH_LIST}")
   if(NOT words)
@@ -44,7 +44,7 @@ function(bluefog_wanted_architectures out)
   set(${out} "${wanted}" PARENT_SCOPE)
 endfunction()
 
-# Those that the torch in use has kernels for; empty where it has none.
+# The architectures that the torch in use has kernels for; empty if it has none.
 function(bluefog_torch_architectures out)
   if(BLUEFOG_HAVE_TORCH AND EXISTS "${BLUEFOG_VENV}/bin/python"
      AND NOT DEFINED CACHE{BLUEFOG_TORCH_CUDA_ARCHITECTURES})
@@ -58,8 +58,8 @@ function(bluefog_torch_architectures out)
   set(${out} "${BLUEFOG_TORCH_CUDA_ARCHITECTURES}" PARENT_SCOPE)
 endfunction()
 
-# bluefog_choose_architectures(CHOSEN LEFT_OUT PROBLEM WANTED): those of them that this nvcc and the
-# kernels can do.
+# bluefog_choose_architectures(CHOSEN LEFT_OUT PROBLEM WANTED): the wanted architectures that this
+# nvcc and the kernels support.
 function(bluefog_choose_architectures chosen_out left_out_out problem_out wanted)
   execute_process(COMMAND "${CUDAToolkit_NVCC_EXECUTABLE}" --list-gpu-arch
                   OUTPUT_VARIABLE known ERROR_QUIET)
@@ -82,7 +82,7 @@ ${left_out}. Toolkit ${CUDAToolkit_VERSION} knows ${names}")
 endfunction()
 
 # Whether nvcc compiles the kernels with this host compiler, for the lowest and the highest of these
-# architectures: found out once, in a few seconds.
+# architectures; found out once, in a few seconds.
 function(bluefog_check_nvcc out architectures)
   list(GET architectures 0 -1 ends)
   list(REMOVE_DUPLICATES ends)
@@ -109,7 +109,7 @@ function(bluefog_check_nvcc out architectures)
   set(${out} "" PARENT_SCOPE)
 endfunction()
 
-# Why there is no CUDA part; empty where there is one.
+# The reason for having no CUDA part; empty if there is one.
 function(bluefog_find_cuda out)
   bluefog_wanted_architectures(wanted)
   find_package(CUDAToolkit QUIET)

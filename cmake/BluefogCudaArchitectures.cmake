@@ -1,4 +1,4 @@
-# Which GPUs kernels are compiled for: numbers as in nvcc's names, 90 for sm_90. Functions alone,
+# The GPUs that kernels are compiled for: numbers as in nvcc's names, 90 for sm_90. Functions alone,
 # without a project (tests/package/cuda_architectures.cmake).
 
 # The kernels' __grid_constant__ needs it.
@@ -21,8 +21,8 @@ function(bluefog_generation_architectures out name)
 endfunction()
 
 # bluefog_read_architectures(NUMBERS PROBLEM WORDS): the numbers of a list in torch's spelling:
-# "8.0;9.0+PTX", "Hopper", also with blanks. Suffixes go ("9.0a" is 90): the kernels use nothing that
-# needs them. "All" stays a word; empty for words that leave the choice to others.
+# "8.0;9.0+PTX", "Hopper", also with blanks. Suffixes are dropped ("9.0a" is 90): the kernels use
+# nothing that needs them. "All" stays a word; empty for words that leave the choice to others.
 function(bluefog_read_architectures numbers_out problem_out words)
   string(REGEX REPLACE "[; \t]+" ";" words "${words}")
   list(REMOVE_ITEM words "")
@@ -52,9 +52,9 @@ names of them (${names}), All, Common, Auto or native, not '${unknown}'" PARENT_
   endif()
 endfunction()
 
-# bluefog_select_architectures(CHOSEN LEFT_OUT WANTED KNOWN): those wanted that nvcc knows and the
-# kernels can be compiled for, rising and each once; what was left out, as text. Nothing wanted: the first
-# of each generation.
+# bluefog_select_architectures(CHOSEN LEFT_OUT WANTED KNOWN): the wanted ones that nvcc knows and
+# the kernels can be compiled for, rising and each once; the others, as text. Nothing wanted: the
+# first of each generation.
 function(bluefog_select_architectures chosen_out left_out_out wanted known)
   if("All" IN_LIST wanted)
     list(REMOVE_ITEM wanted All)
@@ -93,8 +93,8 @@ function(bluefog_select_architectures chosen_out left_out_out wanted known)
   set(${left_out_out} "${left_out}" PARENT_SCOPE)
 endfunction()
 
-# nvcc's options: machine code for each, and PTX, of which a driver makes code for other GPUs: the
-# lowest serves all that are newer, also between those listed, the highest whatever comes after them.
+# nvcc's options: machine code for each, and PTX, from which a driver makes code for newer GPUs: PTX
+# of the lowest serves those between the listed ones too, that of the highest those after them.
 function(bluefog_cuda_code_options out architectures)
   set(options "")
   foreach(number ${architectures})

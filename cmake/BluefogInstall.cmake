@@ -8,7 +8,7 @@ set(BLUEFOG_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/bluefog_cpp)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 if(BLUEFOG_INSTALL)
-  # What is installed, to be built without the tests.
+  # The installed targets alone, to be built without the tests.
   add_custom_target(bluefog_package)
 endif()
 
@@ -20,7 +20,7 @@ function(bluefog_install_library name)
   endif()
 endfunction()
 
-# Called once, after every target is known.
+# The last call of configure: every target must be known.
 function(bluefog_install_package)
   if(NOT BLUEFOG_INSTALL)
     return()

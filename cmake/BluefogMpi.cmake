@@ -12,7 +12,7 @@ function(bluefog_named_mpi out)
   set(${out} "${home}" PARENT_SCOPE)
 endfunction()
 
-# FindMPI takes MPI_HOME for a hint and goes elsewhere without a word where it leads to nothing.
+# FindMPI takes MPI_HOME for a hint, and silently looks elsewhere if it leads to nothing.
 function(bluefog_require_mpi_at home)
   if(NOT IS_DIRECTORY "${home}")
     message(FATAL_ERROR "MPI_HOME must be the folder of an MPI, with bin/mpicxx or include/mpi.h; "

@@ -3,7 +3,7 @@
 set(BLUEFOG_HAVE_PYTHON OFF)
 set(BLUEFOG_PYTHON_STATUS "off (BLUEFOG_PYTHON=OFF)")
 
-# Where `python` imports a package from, or nothing.
+# The folder from which `python` imports a package, or nothing.
 function(bluefog_python_package python name out)
   execute_process(
     COMMAND "${python}" -c

@@ -1,4 +1,4 @@
-# What configure found and chose, for the reader of its output.
+# The findings and choices of configure, for the reader of its output.
 message(STATUS "bluefog_cpp ${PROJECT_VERSION}")
 message(STATUS "  build type  ${CMAKE_BUILD_TYPE}")
 if(BLUEFOG_SANITIZE)

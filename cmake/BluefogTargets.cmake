@@ -14,7 +14,7 @@ function(bluefog_add_library name)
 endfunction()
 
 # bluefog_add_part(NAME SOURCES … [LIBS …])
-# Sources of bluefog_runtime that see headers which its other sources do not: those of LIBS.
+# Sources of bluefog_runtime that alone see the headers of LIBS.
 function(bluefog_add_part name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
   add_library(bluefog_${name} OBJECT ${arg_SOURCES})
@@ -25,8 +25,8 @@ function(bluefog_add_part name)
   target_sources(bluefog_runtime PRIVATE $<TARGET_OBJECTS:bluefog_${name}>)
 endfunction()
 
-# What every target of ours shares: language level, warnings, floating-point
-# rules (products and sums round separately on every device), sanitizers.
+# Properties that all our targets share: language level, warnings, floating-point rules (products
+# and sums round separately on every device), sanitizers.
 function(bluefog_set_common_properties target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
@@ -47,8 +47,8 @@ function(bluefog_set_common_properties target)
   endif()
 endfunction()
 
-# For what runs in every call, however short: gcc's generic tuning clears structures with `rep stos`,
-# which costs more than a short call can spare. The instruction set stays as it is.
+# Tuning for code that runs in every call, however short: gcc's generic tuning clears structures
+# with `rep stos`, which costs more than a short call can spare. The instruction set stays as it is.
 function(bluefog_tune_for_short_calls target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_options(${target} PRIVATE -mtune=skylake)

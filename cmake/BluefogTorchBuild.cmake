@@ -18,7 +18,7 @@ if(NOT BLUEFOG_WITH_TORCH STREQUAL "OFF")
   endif()
 endif()
 
-# What must be equal wherever the precompiled header is used.
+# Properties that must be equal in all users of the precompiled header.
 function(bluefog_set_torch_properties target)
   target_link_libraries(${target} PRIVATE bluefog::torch)
   set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE bluefog_torch

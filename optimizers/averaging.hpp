@@ -4,7 +4,7 @@
 
 namespace bluefog::optimizers {
 
-/// Over whom a round of adapt-then-combine or adapt-with-combine averages.
+/// The ranks over which a round of adapt-then-combine or adapt-with-combine averages.
 enum class Averaging : std::uint8_t {
   /// The plan's neighbours: x ← W x.
   Neighbors,

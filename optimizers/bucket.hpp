@@ -35,14 +35,14 @@ using MakeZeros =
 
 /// Parameters in one piece of memory, so that one operation serves all of them.
 ///
-/// The parameters stay what they are for their owner; only their memory moves: each has a storage
-/// of its own that begins at its segment and ends with it, so that saving a parameter saves its
+/// The parameters stay the same objects for their owner; only their memory moves: each has a
+/// storage of its own that begins and ends with its segment, so that saving a parameter saves its
 /// own elements and no others. Between segments lie zeros.
 ///
 /// Memory layout is kept (channels_last stays so); a parameter with holes or overlaps in memory
 /// becomes contiguous.
 ///
-/// Cost: the parameters' memory, which replaces what they had before, and at most 63 bytes of
+/// Cost: the parameters' memory, which replaces their former memory, and at most 63 bytes of
 /// padding for each.
 class Bucket {
  public:
@@ -123,7 +123,7 @@ class Bucket {
   at::Tensor flag_tensor_;
 };
 
-/// Each bucket's flags. On a device the host waits for what is on the current stream, once for all.
+/// Each bucket's flags. On a device the host waits for the current stream's work, once for all.
 [[nodiscard]] std::vector<std::vector<std::uint8_t>> flags_of(
     const std::vector<const Bucket*>& buckets);
 

@@ -5,11 +5,11 @@
 
 namespace bluefog::optimizers {
 
-/// What happens to a model's buffers: what it keeps beside its parameters, such as the running
-/// statistics of batch normalisation.
+/// The treatment of a model's buffers, the tensors that it keeps beside its parameters, such as the
+/// running statistics of batch normalisation.
 enum class BufferPolicy : std::uint8_t {
-  /// They stay each rank's own. Right as long as ranks draw from the same data; evaluating such a
-  /// model uses the statistics of that rank.
+  /// Buffers stay each rank's own. Right as long as ranks draw from the same data; evaluating such
+  /// a model uses the statistics of that rank.
   Local,
   /// `finish` replaces floating-point buffers by their mean over all ranks; others stay local.
   /// `finish` is then collective.

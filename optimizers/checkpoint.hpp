@@ -17,26 +17,26 @@ namespace bluefog::optimizers {
 /// A new file ("….pt.new") takes the old one's place when all ranks have written theirs: whenever a
 /// rank dies, `load_checkpoint` finds the files of one moment. A tensor costs its own elements in
 /// the file, although parameters lie in common buckets.
-/// @throws InvalidArgument if the file cannot be written, naming it; PeerFailure on the other ranks;
-///   the checkpoint that was there before stays. MismatchError where ranks save after different
+/// @throws InvalidArgument if the file cannot be written, naming it; PeerFailure on the other
+///   ranks; the checkpoint that was there before stays. MismatchError if ranks save after different
 ///   steps.
 /// @throws InvalidArgument with gradient all-reduce between the steps of one round, whose sums of
 ///   gradients would be lost.
 void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
                      DistributedOptimizer& optimizer);
 
-/// What `load_checkpoint` found.
+/// The result of `load_checkpoint`.
 struct LoadedCheckpoint {
-  /// Number of ranks that wrote it.
+  /// Number of ranks that wrote the checkpoint.
   int saved_ranks = 0;
-  /// Steps that had been made.
+  /// Steps that had been made before it.
   std::int64_t step_count = 0;
-  /// False if it was written by another number of ranks: the optimizer then starts anew.
+  /// False if another number of ranks wrote it: the optimizer then starts anew.
   bool has_optimizer_state = false;
 };
 
-/// Collective. Reads a checkpoint into `module` and `optimizer`: the newest of which all ranks' files
-/// are there, where saving was cut off.
+/// Collective. Reads a checkpoint into `module` and `optimizer`. If saving was cut off, it is the
+/// newest one of which all ranks' files are there.
 ///
 /// On as many ranks as wrote it, each reads its own file and goes on exactly as the run that wrote
 /// it does, bit for bit. On another number of ranks every rank starts from the mean of the saved

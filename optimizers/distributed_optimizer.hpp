@@ -29,10 +29,10 @@ namespace bluefog::optimizers {
 /// without a gradient in some step keeps its value in the local step and takes part in averages.
 ///
 /// All ranks make one for the same model with the same options, and call `step` equally often; with
-/// windows (`WinPut`, `PullGet`, `AsyncPushSum`) each as often as it likes.
-/// One thread at a time. After the first steps, averages with up to 8 neighbours allocate nothing;
-/// gradient all-reduce notes its calls on the heap, and so do windows between hosts.
-/// Memory: parameters keep their size (`Bucket`); what an algorithm adds is said there.
+/// windows (`WinPut`, `PullGet`, `AsyncPushSum`) each as often as it likes. One thread at a time.
+/// After the first steps, averages with up to 8 neighbours allocate nothing; gradient all-reduce
+/// notes its calls on the heap, and so do windows between hosts.
+/// Memory: parameters keep their size (`Bucket`); an algorithm's description names its own memory.
 ///
 /// @code
 /// DistributedOptimizer optimizer(context, sgd, *model);
@@ -55,48 +55,48 @@ class DistributedOptimizer {
                        const torch::nn::Module& module,
                        const DistributedOptimizerOptions& options = {});
 
-  /// As above for the given parameters and buffers.
+  /// The same for the given parameters and buffers.
   DistributedOptimizer(std::shared_ptr<Context> context, torch::optim::Optimizer& optimizer,
                        NamedTensors parameters, const DistributedOptimizerOptions& options = {},
                        NamedTensors buffers = {});
 
   DistributedOptimizer(DistributedOptimizer&&) noexcept;
   DistributedOptimizer& operator=(DistributedOptimizer&&) noexcept;
-  /// Ends what is in flight; logs what goes wrong in that. Parameters stay in their buckets'
-  /// memory.
+  /// Ends the calls in flight; logs their errors. Parameters stay in their buckets' memory.
   ~DistributedOptimizer();
 
   /// One step of all ranks (with windows: of this one), with the gradients that are there.
   ///
   /// Parameters whose memory was replaced since the last step are taken back into their buckets
   /// first. If it throws, some buckets may have been stepped or averaged and others not; the next
-  /// step may be tried, after `restart` where the algorithm carries something from step to step. The
+  /// step may be tried, after `restart` if the algorithm carries something from step to step. The
   /// step counts all the same.
   /// @throws InvalidArgument naming the parameter if its dtype, shape or device has changed.
-  /// @throws StateError if the wrapped optimizer's groups have changed, or a frozen parameter
-  ///   now requires gradients.
-  /// @throws MismatchError, PeerFailure, TimeoutError: what went wrong between ranks, as when one
-  ///   of them has run out of batches.
-  /// @throws StateError, without a call, after a backward pass that has failed in its communication:
-  ///   the step has failed with it, and counts. Another backward pass or `zero_grad` begins the next.
+  /// @throws StateError if the wrapped optimizer's groups have changed, or a frozen parameter now
+  ///   requires gradients.
+  /// @throws MismatchError, PeerFailure, TimeoutError for errors between ranks, as when one of them
+  ///   has run out of batches.
+  /// @throws StateError, without a call, after a backward pass that has failed in its
+  ///   communication: the step has failed with it, and counts. Another backward pass or `zero_grad`
+  ///   begins the next.
   void step();
 
   /// The same with gradients from `closure`, which evaluates the model and its gradients and
   /// returns the loss. It is called once; by LBFGS as often as that likes.
   /// @return the loss.
-  /// @throws InvalidArgument for an empty closure, and what the closure throws; the other ranks hear
-  ///   of it in their step.
+  /// @throws InvalidArgument for an empty closure, and any error of the closure; the other ranks
+  ///   get it in their step.
   at::Tensor step(const Closure& closure);
 
   /// Clears the gradients: to none, or to zeros, which costs gradient all-reduce more. Between the
   /// steps of one of its rounds nothing happens. With gradient tracking they become zeros.
   void zero_grad(bool set_to_none = true);
 
-  /// Ends what is in flight, so that parameters hold all averages that they are due. Local.
+  /// Ends the calls in flight, so that parameters hold all averages that they are due. Local.
   void drain();
 
-  /// `drain`, and what the policy for buffers asks for: before evaluation, at the end. Collective
-  /// where that policy averages or broadcasts, else local.
+  /// `drain`, then the buffer policy's work: before evaluation, at the end. Collective if the
+  /// policy averages or broadcasts, else local.
   void finish();
 
   /// The plan of the next communication round, in place of the schedule's. All ranks call it.
@@ -107,26 +107,27 @@ class DistributedOptimizer {
   ///   algorithm has no plans.
   void set_next_plan(NeighborPlan plan, ops::PlanCheck check = ops::PlanCheck::Checked);
 
-  /// Over whom communication rounds average from now on; at first over neighbours. All ranks call it
-  /// between the same two steps. Between machines each round's plan is set by `set_next_plan`.
+  /// The ranks over which communication rounds average from now on; at first the neighbours. All
+  /// ranks call it between the same two steps. Between machines each round's plan is set by
+  /// `set_next_plan`.
   /// @throws StateError if the algorithm is neither adapt-then-combine nor adapt-with-combine.
   void set_averaging(Averaging averaging);
 
-  /// Counts `count` steps as made, of which the gradients have been added up: with
+  /// Counts `count` steps as made whose gradients have been added up: with
   /// `num_steps_per_communication` k, k backward passes may come before one step in place of k
   /// steps. All ranks call it between the same two steps.
   /// @throws InvalidArgument if `count` is negative.
   void skip_steps(std::int64_t count);
 
   /// Forgets what the algorithm carries from step to step: corrections, tracked gradients, push-sum
-  /// weights. All ranks call it between the same two steps: after parameters were set to other
+  /// weights. All ranks call it between the same two steps: after setting parameters to other
   /// values, or after an error between ranks, which leaves corrections that no longer cancel.
   /// Parameters, the wrapped optimizer's state and the counts stay.
   void restart();
 
   /// Writes the wrapped optimizer's and the algorithm's state and the position in the schedule,
-  /// after ending what is in flight (a run goes on from there exactly as one that resumes does).
-  /// Not the parameters: save the model beside it, or use `save_checkpoint`.
+  /// after ending the calls in flight (a run goes on from there exactly as one that resumes does).
+  /// Parameters are not written: save the model beside it, or use `save_checkpoint`.
   /// @throws StateError with gradient all-reduce between the steps of one round.
   void save(torch::serialize::OutputArchive& archive);
 
@@ -135,17 +136,17 @@ class DistributedOptimizer {
   ///   incomplete.
   void load(torch::serialize::InputArchive& archive);
 
-  /// Takes no part in the step that all ranks make next, as where there is no batch for it: the
-  /// others hear `reason` in theirs. It counts as made. Local; nothing is stepped.
-  /// Nothing after a backward pass that has failed in its communication.
+  /// Takes no part in the step that all ranks make next, for example without a batch for it: the
+  /// others get `reason` as an error in theirs. The step counts as made. Local; nothing is stepped.
+  /// Does nothing after a backward pass that has failed in its communication.
   void refuse_step(std::string_view reason);
 
-  /// What `zero_grad` does about a backward pass that has failed in its communication, for callers that
-  /// clear gradients themselves: the next step is another one.
+  /// Begins another step after a backward pass that has failed in its communication, as `zero_grad`
+  /// does, for callers that clear gradients themselves.
   void forget_lost_step();
 
-  /// Calls of `step`, and those among them that communicated; failed ones included, so that ranks
-  /// which do not hear of a failure and those that do go on with the same round.
+  /// Calls of `step`, and those among them that communicated. Failed ones count, so that all ranks
+  /// go on with the same round, whether or not they hear of a failure.
   [[nodiscard]] std::int64_t step_count() const noexcept;
   [[nodiscard]] std::int64_t round_count() const noexcept;
 
@@ -153,7 +154,7 @@ class DistributedOptimizer {
   [[nodiscard]] Context& context() const noexcept;
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept;
 
-  /// What the algorithm carries from step to step, by name; views of its own memory.
+  /// The tensors that the algorithm carries from step to step, by name; views of its own memory.
   [[nodiscard]] NamedTensors algorithm_state() const;
 
  private:

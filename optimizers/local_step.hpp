@@ -20,7 +20,7 @@ using Closure = std::function<at::Tensor()>;
 
 /// How the wrapped optimizer is stepped.
 enum class Stepping : std::uint8_t {
-  /// By bucket, except for optimizers that cannot be (LBFGS).
+  /// One bucket after the other if the optimizer can be stepped so (LBFGS cannot), else whole.
   Auto,
   /// One bucket after the other, so that a bucket travels while the next is stepped. The optimizer
   /// must treat each parameter by itself.
@@ -29,7 +29,7 @@ enum class Stepping : std::uint8_t {
   Whole,
 };
 
-/// True if the optimizer evaluates the gradients several times in one step: LBFGS, or one of which
+/// True if the optimizer evaluates the gradients several times in one step: LBFGS, or one for which
 /// the caller says so.
 [[nodiscard]] bool reevaluates(const torch::optim::Optimizer& optimizer, bool said_so);
 
@@ -47,13 +47,13 @@ class LocalStep {
   /// True if the optimizer evaluates the closure itself, several times a step (LBFGS).
   [[nodiscard]] bool needs_closure() const noexcept { return needs_closure_; }
 
-  /// What the next whole step hands to the optimizer.
+  /// The closure that the next whole step hands to the optimizer.
   void set_closure(Closure closure) { closure_ = std::move(closure); }
   /// The loss that the last whole step returned.
   [[nodiscard]] const at::Tensor& loss() const noexcept { return loss_; }
 
-  /// Steps the parameters of `bucket`. Where the optimizer is stepped as a whole: all of them with
-  /// the first bucket, nothing with the others.
+  /// Steps the parameters of `bucket`. An optimizer that is stepped as a whole steps all parameters
+  /// with the first bucket, and none with the others.
   void operator()(const Bucket& bucket);
 
   /// @throws StateError if groups or parameters were added to the optimizer or taken from it since
@@ -71,9 +71,9 @@ class LocalStep {
   bool whole_ = false;
   Closure closure_;
   at::Tensor loss_;
-  /// By bucket and group: the parameters that take part.
+  /// The parameters that take part, by bucket and group.
   std::vector<Groups> parts_;
-  /// By group: all parameters, as found at the start.
+  /// All parameters by group, as found at the start.
   std::vector<std::vector<const void*>> expected_;
 };
 

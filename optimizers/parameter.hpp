@@ -27,7 +27,7 @@ using NamedTensors = std::vector<NamedTensor>;
 /// that is registered twice (tied weights) appears once, under its first name.
 [[nodiscard]] NamedTensors named_parameters(const torch::nn::Module& module);
 
-/// The module's buffers (batch-norm statistics), likewise.
+/// The module's buffers (batch-norm statistics), in the same order and also without repeats.
 [[nodiscard]] NamedTensors named_buffers(const torch::nn::Module& module);
 
 /// Drops tensors that appeared before, and undefined ones.
@@ -44,10 +44,10 @@ using NamedTensors = std::vector<NamedTensor>;
 /// floating type, or neither on the CPU nor on a CUDA device.
 [[nodiscard]] std::string why_not_averaged(const at::Tensor& tensor);
 
-/// As above, for what is computed on the CPU alone.
+/// The same for averages on the CPU alone.
 [[nodiscard]] std::string why_unsupported(const at::Tensor& tensor);
 
-/// Where the tensor is. @throws UnsupportedError off the CPU and CUDA devices.
+/// The device of the tensor. @throws UnsupportedError off the CPU and CUDA devices.
 [[nodiscard]] Device device_holding(const at::Tensor& tensor);
 
 /// The tensor's elements as they lie in memory. The view keeps that memory alive; on a device it is
@@ -58,7 +58,7 @@ using NamedTensors = std::vector<NamedTensor>;
 /// The same view, ordered by the stream that is current in this thread now.
 [[nodiscard]] BufferView on_current_stream(BufferView view);
 
-/// `work.wait()`; of a call on a device, on the stream that is current in this thread now as well.
+/// Waits as `work.wait()`; a call on a device is waited for also on this thread's current stream.
 void wait_on_current_stream(const Work& work);
 
 /// "[3, 4]".

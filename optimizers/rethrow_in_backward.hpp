@@ -5,8 +5,8 @@
 
 namespace bluefog::optimizers {
 
-/// Throws what is to leave a backward pass in the place of the error that it is given; that error
-/// leaves if it returns. Empty: each error itself.
+/// Throws the error that is to leave a backward pass in place of the given one; if it returns, the
+/// given one leaves. Empty: each error leaves as it is.
 using RethrowInBackward = std::function<void(const std::exception_ptr&)>;
 
 }  // namespace bluefog::optimizers

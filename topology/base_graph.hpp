@@ -21,24 +21,25 @@ namespace bluefog::topology {
 /// Source: algorithm 1 of the paper, the k-peer hyper-hypercube graph.
 [[nodiscard]] Schedule hyper_hypercube(int size, int peers);
 
-/// For any n. In base k + 1, n = Σ_l a_l (k + 1)^{p_l} with p_0 > p_1 > … and a_l ≤ k; part l has
-/// the ranks of that term. Where n is a hyper-hypercube's size, it is that. Else
+/// A schedule for any n. In base k + 1, n = Σ_l a_l (k + 1)^{p_l} with p_0 > p_1 > … and a_l ≤ k;
+/// part l has the ranks of that term. If n is the size of a hyper-hypercube, the schedule is that
+/// hyper-hypercube. Else
 ///
 /// 1. every part averages inside itself, as a hyper-hypercube;
 /// 2. in turn for l = 0, 1, …: each rank of the parts after l exchanges with one rank of each of
 ///    part l's a_l blocks of s = (k + 1)^{p_l} ranks, with weight s / (ranks in part l and after);
 /// 3. as soon as a part has had its turn, its blocks average inside.
 ///
-/// Ranks with nothing to do go on averaging within their part, which changes nothing for values
-/// that are not renewed meanwhile, and helps where they are (decentralized SGD).
+/// Ranks with nothing to do go on averaging within their part. This changes nothing for values that
+/// stay as they are meanwhile, and helps values that are renewed (decentralized SGD).
 /// Period: rounds of part 0 + 1 + p_0 ≤ 2 log_{k+1} n + 2.
 /// Source: algorithm 2 of the paper, the simple base-(k+1) graph.
 [[nodiscard]] Schedule simple_base_graph(int size, int peers);
 
-/// For any n, of the fewest steps: n = p · q with p a hyper-hypercube's size; each of p blocks of
-/// q ranks averages as a simple base-(k+1) graph, then each of the q sets of like ranks as a
-/// hyper-hypercube. All such p are tried, p = 1 and the largest among them, which are the two that
-/// the paper compares; so the period is never longer than the paper's.
+/// A schedule for any n with the fewest steps: n = p · q with p a hyper-hypercube's size; each of p
+/// blocks of q ranks averages as a simple base-(k+1) graph, then each of the q sets of like ranks
+/// as a hyper-hypercube. All such p are tried, among them p = 1 and the largest, the two that the
+/// paper compares; so the period is never longer than the paper's.
 /// Source: algorithm 3 of the paper, the base-(k+1) graph.
 [[nodiscard]] Schedule base_graph(int size, int peers);
 

@@ -8,11 +8,11 @@
 
 namespace bluefog::topology {
 
-/// Whom a rank talks to in one step of CECA.
+/// The partners of a rank in one step of CECA.
 enum class CecaPorts {
-  /// It sends to one rank and hears another; any number of ranks.
+  /// Each rank sends to one rank and hears another; any number of ranks.
   Two,
-  /// It exchanges with one rank; an even number of ranks.
+  /// Each rank exchanges with one rank; an even number of ranks.
   One,
 };
 
@@ -25,8 +25,8 @@ struct CecaStep {
   enum class Sends { WithOwn, WithoutOwn };
 
   Sends sends = Sends::WithOwn;
-  /// How far away the sender is: Two: rank − distance; One: even ranks rank + distance, odd ones
-  /// rank − distance; modulo n.
+  /// The distance to the sender, modulo n. Two: rank − distance; One: rank + distance for even
+  /// ranks, rank − distance for odd ones.
   int distance = 0;
   double own = 0.5;
   double others = 0.0;
@@ -37,17 +37,17 @@ struct CecaStep {
 /// Exact averages of any number of ranks in τ = ⌈log₂ n⌉ steps, with one message sent and one
 /// heard per rank and step: as many as one-peer exponential needs for n = 2^τ.
 ///
-/// A rank holds two variables, which is why no mixing matrix of n ranks says it, and why a plan for
-/// one buffer cannot run it: d_i, the mean of its own value and of c others, and s_i, the mean of
+/// Each rank holds two variables, so that no mixing matrix of n ranks describes CECA and no plan
+/// for one buffer can run it: d_i, the mean of its own value and of c others, and s_i, the mean of
 /// those c others. c starts at 0 (s is then not read) and takes the values of the leading binary
 /// digits of n − 1: with a digit 1 everybody sends d and c becomes 2c + 1, with a digit 0 s and 2c.
-/// After τ steps c = n − 1 and d_i is the mean of all. What arrives is set off so that no value
+/// After τ steps c = n − 1 and d_i is the mean of all. Senders are at such distances that no value
 /// counts twice: with two ports, d_i covers ranks i − c … i.
 ///
-/// Three views, for three uses: `exchange` is what travels, n × n permutations that a
+/// Three views serve three uses: `exchange` is the traffic, n × n permutations that a
 /// `neighbor_allreduce` can carry; `stacked_matrix` is the whole step on (d, s), 2n × 2n; `apply`
-/// computes it. Every exchange is doubly stochastic. The stacked matrices have rows that sum to 1
-/// and columns that do not: single steps keep a consensus, only whole periods keep the mean.
+/// computes it. Every exchange is doubly stochastic. The rows of the stacked matrices sum to 1,
+/// their columns do not: single steps keep a consensus, only whole periods keep the mean.
 ///
 /// Immutable; all members may be called from several threads.
 /// Source: Ding et al., arXiv 2306.00256 (DSGD-CECA-2P and DSGD-CECA-1P); the count of others
@@ -66,7 +66,7 @@ class Ceca {
   /// @throws InvalidArgument if `rank` is out of range or `step` outside 0 … τ − 1.
   [[nodiscard]] int source(int rank, int step) const;
 
-  /// W(t) of what is sent: self weight 0 and weight 1 for the source, so that an out-of-place
+  /// W(t) of the messages: self weight 0 and weight 1 for the source, so that an out-of-place
   /// `neighbor_allreduce` of d or s returns m. One rank: the identity.
   [[nodiscard]] Schedule exchange() const;
 

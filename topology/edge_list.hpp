@@ -30,7 +30,7 @@ enum class WeightRule {
 struct EdgeListOptions {
   /// Number of ranks; 0: the highest rank of the file + 1.
   int size = 0;
-  /// Weights where the file has none, as it then has to; unset, what the file has, or else Uniform.
+  /// Weights for a file that has none, and must not. Unset: the file's weights, or else Uniform.
   std::optional<WeightRule> rule{};
 };
 

@@ -18,11 +18,11 @@ namespace bluefog::topology {
 
 struct EquiStaticOptions {
   std::uint64_t seed = 1;
-  /// M, how many of the basis are drawn; absent: ⌈ln(n) / ρ²⌉, and all of them once (W = J) where
-  /// that is n − 1 or more.
+  /// M, the number of draws from the basis; absent: ⌈ln(n) / ρ²⌉, and if that is n − 1 or more,
+  /// every A_u once (W = J).
   std::optional<int> draws = std::nullopt;
-  /// The distance ‖W − J‖₂ to aim at, above 0 and at most 1. What a draw really has, the checker
-  /// says; `equistatic_draws` is the number that promises it.
+  /// The distance ‖W − J‖₂ to aim at, above 0 and at most 1. No draw is sure to reach it: the
+  /// checker measures one, and `equistatic_draws` draws reach it with a chosen probability.
   double rho = 0.5;
 };
 

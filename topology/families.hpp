@@ -13,26 +13,26 @@
 /// Graphs and schedules by name, for command lines: one table, used by `bftopo` and the examples.
 namespace bluefog::topology {
 
-/// What a family is made from. A family reads `size` and those that `Family::options` names.
+/// The inputs of a family, which reads `size` and the options that `Family::options` names.
 struct FamilyOptions {
   int size = 1;
   /// k: most neighbours per step (base, simple-base, hyper-hypercube).
   int peers = 1;
-  /// Of the distances; absent: the family's own.
+  /// Base of the distances; absent: the family's own.
   std::optional<int> base = std::nullopt;
   /// Ranks per machine, a divisor of `size`.
   int local_size = 1;
   std::uint64_t seed = 1;
-  /// Of a schedule that is drawn at random: the steps after which it repeats.
+  /// Steps after which a randomly drawn schedule repeats.
   std::int64_t period_steps = 65'536;
-  /// Of EquiStatic; absent: ⌈ln(n) / ρ²⌉.
+  /// Draws of EquiStatic; absent: ⌈ln(n) / ρ²⌉.
   std::optional<int> draws = std::nullopt;
   double rho = 0.5;
-  /// Of EquiDyn.
+  /// η of EquiDyn, the share of the basis matrix.
   double eta = 0.5;
-  /// Of mesh and torus; absent: the closest factors.
+  /// Extents of mesh and torus; absent: the closest factors.
   std::optional<GridShape> shape = std::nullopt;
-  /// Of star.
+  /// The hub of star.
   int center = 0;
 };
 
@@ -50,16 +50,16 @@ enum class FamilyKind {
 struct Family {
   std::string_view name;
   FamilyKind kind = FamilyKind::Static;
-  /// In a few words.
+  /// A few words for a list.
   std::string_view description;
-  /// What it reads besides the size, by the names of `bftopo`'s options without dashes: "k",
-  /// "base", "local-size", "seed", "period", "draws", "rho", "eta", "shape", "center".
+  /// Options that the family reads besides the size, named as `bftopo`'s options without dashes:
+  /// "k", "base", "local-size", "seed", "period", "draws", "rho", "eta", "shape", "center".
   std::vector<std::string_view> options;
   /// Empty for `TwoVariables`.
   std::function<Schedule(const FamilyOptions&)> make;
 };
 
-/// All of them, those that belong together side by side.
+/// All families, related ones side by side.
 [[nodiscard]] const std::vector<Family>& families();
 
 /// @throws InvalidArgument if there is none of that name; lists the names.
@@ -68,8 +68,7 @@ struct Family {
 /// The names of `families()`, in order.
 [[nodiscard]] std::vector<std::string> family_names();
 
-/// Names that stand for a schedule on a number of ranks, nothing else being known: those of kinds
-/// `Static` and `Dynamic`.
+/// Names of schedules that need only a number of ranks, those of kinds `Static` and `Dynamic`.
 [[nodiscard]] std::vector<std::string> schedule_names();
 
 /// @throws InvalidArgument as `find_family`, and as the family's builder does; UnsupportedError for

@@ -70,7 +70,7 @@ class MixingMatrix {
   [[nodiscard]] std::vector<int> in_neighbors(int rank) const;
   /// Ranks that hear `rank`, rising, without itself.
   [[nodiscard]] std::vector<int> out_neighbors(int rank) const;
-  /// This rank's part: sources with W(rank, j), destinations with weight 1.
+  /// The plan of this rank: sources with W(rank, j), destinations with weight 1.
   [[nodiscard]] NeighborPlan plan_for(int rank) const;
 
   /// Σ_j W(i, j) for every i.

@@ -37,9 +37,9 @@ namespace bluefog::topology {
 /// @throws InvalidArgument if `machines` < 1 or `local_size` < 1.
 [[nodiscard]] Schedule alternating_exponential(int machines, int local_size);
 
-/// Over machines, not ranks: the schedule's size is the number of machines, size / local_size, and
-/// in step t machine m sends to machine m + 2^(t mod τ), τ = ⌈log₂ machines⌉. It says whom the
-/// machines of a `hierarchical_neighbor_allreduce` hear. The product of τ steps is J when the
+/// A schedule over machines, not ranks: its size is the number of machines, size / local_size, and
+/// in step t machine m sends to machine m + 2^(t mod τ), τ = ⌈log₂ machines⌉. It tells the machines
+/// of a `hierarchical_neighbor_allreduce` which ones to hear. The product of τ steps is J when the
 /// number of machines is a power of two. Answers to BlueFog's `GetExp2DynamicSendRecvMachineRanks`.
 /// @param size ranks in all. @param local_size ranks per machine.
 /// @throws InvalidArgument if `size` < 1, `local_size` < 1, or it does not divide `size`.

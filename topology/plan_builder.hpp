@@ -17,7 +17,7 @@ class RankWeights {
   RankWeights(const std::map<int, double>& weights);                   // NOLINT: implicit
   RankWeights(std::initializer_list<std::pair<int, double>> weights);  // NOLINT: implicit
 
-  /// By rising rank; a rank that was given twice is there twice.
+  /// The ranks in rising order; a rank that was given twice is there twice.
   [[nodiscard]] const std::vector<WeightedRank>& rising() const noexcept { return rising_; }
 
  protected:
@@ -27,7 +27,7 @@ class RankWeights {
   std::vector<WeightedRank> rising_;
 };
 
-/// As `RankWeights`, or only the ranks, `{2, 3}`: each then has the weight 1.
+/// `RankWeights`, or only the ranks, `{2, 3}`: each then has the weight 1.
 class SendWeights : public RankWeights {
  public:
   using RankWeights::RankWeights;
@@ -46,8 +46,8 @@ struct StepWeights {
   SendWeights dst_weights{};
 };
 
-/// The plan of `rank` among `size` ranks for a step with these weights. Local: whether the ranks'
-/// plans fit together is `check_plans_agree`'s business.
+/// The plan of `rank` among `size` ranks for a step with these weights. Local: `check_plans_agree`
+/// checks whether the ranks' plans fit together.
 /// @throws InvalidArgument as `NeighborPlan::validate`: if a rank is out of range, names itself or
 ///   is named twice, or if a weight is not finite.
 /// Source: the dynamic form of BlueFog's `neighbor_allreduce`.

@@ -17,15 +17,14 @@ class Schedule {
  public:
   [[nodiscard]] int size() const noexcept;
 
-  /// Steps after which it repeats: W(t + period) = W(t).
+  /// Steps after which the schedule repeats: W(t + period) = W(t).
   [[nodiscard]] std::int64_t period_steps() const noexcept;
 
   /// @param step 0 or more. @throws InvalidArgument if negative.
   [[nodiscard]] MixingMatrix mixing_matrix(std::int64_t step) const;
 
-  /// What `rank` does in `step`. The first request of a rank and step makes
-  /// the plan, later ones (also a period later) return the same object without
-  /// an allocation. Up to 65,536 plans are kept.
+  /// The part of `rank` in `step`. The first request makes the plan, later ones (also a period
+  /// later) return the same object without an allocation. Up to 65,536 plans are kept.
   /// @throws InvalidArgument if `rank` is out of range or `step` negative.
   [[nodiscard]] std::shared_ptr<const NeighborPlan> plan_for(int rank, std::int64_t step) const;
 

@@ -13,20 +13,20 @@ namespace bluefog::topology {
 struct SimulationOptions {
   /// Averaging steps, at least 0.
   std::int64_t steps = 100;
-  /// Of the first values.
+  /// Seed of the first values.
   std::uint64_t seed = 1;
   CostModel cost = {};
   /// Called after each step with the number of steps done; may be empty.
   std::function<void(std::int64_t done)> on_step = {};
 };
 
-/// Where the ranks stand after a step.
+/// State of the ranks after a step.
 struct SimulatedStep {
   /// ‖x − Jx‖ = √(Σ_i (x_i − x̄)²).
   double consensus_distance = 0.0;
-  /// Since the start, by the cost model.
+  /// Time since the start, by the cost model.
   Seconds elapsed{0.0};
-  /// Of this step, from rank to rank.
+  /// Messages of this step, from rank to rank.
   std::int64_t messages = 0;
 };
 
@@ -42,7 +42,7 @@ struct Simulation {
 /// @throws InvalidArgument if `steps` < 0, or for the cost model as `step_time`.
 [[nodiscard]] Simulation simulate(const Schedule& schedule, const SimulationOptions& options);
 
-/// The same of CECA; x is d.
+/// The same for CECA; x is d.
 [[nodiscard]] Simulation simulate(const Ceca& ceca, const SimulationOptions& options);
 
 }  // namespace bluefog::topology

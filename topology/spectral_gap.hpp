@@ -30,13 +30,12 @@ enum class GapMethod {
 
 [[nodiscard]] std::string_view name_of(GapMethod method);
 
-/// A number and what is known about it.
+/// A number and its bounds.
 struct GapEstimate {
   /// The gap; NaN unless `converged`.
   double value = 0.0;
-  /// The gap lies in lower … upper. Converged: `value` and its residual bound.
-  /// Not converged: what is certain in spite of that, from norms below and
-  /// Rayleigh quotients above.
+  /// The gap lies in lower … upper. Converged: `value` and its residual bound. Not converged: the
+  /// bounds that are certain all the same, from norms below and Rayleigh quotients above.
   double lower = 0.0;
   double upper = 1.0;
   bool converged = false;
@@ -47,8 +46,8 @@ struct SpectralGap {
   /// 1 − |λ₂|, with λ₂ the second largest eigenvalue of W by modulus: the rate
   /// in the long run. One rank: 1.
   GapEstimate lambda2;
-  /// 1 − ‖W − J‖₂: what a single step guarantees. At most 1 − |λ₂|, equal to
-  /// it where W is normal; negative where a step can increase the distance.
+  /// 1 − ‖W − J‖₂, the guarantee of a single step. At most 1 − |λ₂|, equal to it if W is normal;
+  /// negative if a step can increase the distance.
   GapEstimate norm;
   GapMethod method = GapMethod::Automatic;
 
@@ -67,12 +66,11 @@ struct GapOptions {
 
 /// Both spectral gaps of a row- or column-stochastic W.
 ///
-/// Circulant matrices are recognised also where they come as rows. Cost:
-/// Fourier n · entries per row; dense n³; iterative a few hundred products
-/// with W and at most one sparse factorisation per end of the spectrum.
-/// A converged iterative value is an eigenvalue up to its bounds (for
-/// matrices that are not normal, to first order); that no larger one exists
-/// rests on the random start vector, which is the same in every run.
+/// Circulant matrices are recognised also if given as rows. Cost: Fourier n · entries per row;
+/// dense n³; iterative a few hundred products with W and at most one sparse factorisation per end
+/// of the spectrum. A converged iterative value is an eigenvalue up to its bounds (to first order
+/// for matrices that are not normal). No proof excludes a larger one: that rests on the random
+/// start vector, which is the same in every run.
 ///
 /// @throws InvalidArgument if neither rows nor columns sum to 1 ± 1e-6, naming
 ///   a row; if `options.method` is Fourier and W is not translation-invariant,

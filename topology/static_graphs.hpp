@@ -8,7 +8,7 @@
 /// identity for one rank, and throws InvalidArgument if `size` < 1.
 namespace bluefog::topology {
 
-/// Which neighbours a rank of a ring sends to.
+/// The neighbours that a rank of a ring sends to.
 enum class RingStyle { Both, Left, Right };
 
 /// Extents of a two-dimensional grid; rank = row · columns + column.

@@ -7,16 +7,16 @@ namespace bluefog::topology {
 
 using Seconds = std::chrono::duration<double>;
 
-/// The α–β model of a network in which a rank sends one message at a time and hears one at a time,
-/// both at once, and nobody is in anybody's way.
+/// The α–β model of a network: a rank sends one message at a time and hears one at a time, both at
+/// once, and no rank slows another.
 struct CostModel {
   /// α, the time of an empty message.
   Seconds latency{5e-6};
   /// 1/β.
   double bytes_per_second = 1.25e9;
-  /// What a rank sends to each of its readers.
+  /// Size of the message that a rank sends to each reader.
   std::int64_t message_bytes = 1'000'000;
-  /// Of a rank and step, before it sends.
+  /// Time that a rank computes in a step before it sends.
   Seconds compute{0.0};
 };
 

@@ -8,7 +8,7 @@
 
 namespace bluefog::topology::detail {
 
-/// Who sends how much in one step.
+/// The messages of one step.
 struct StepTraffic {
   /// Values that travel from one rank to another, each counted once.
   std::int64_t messages = 0;
@@ -20,7 +20,7 @@ struct StepTraffic {
 /// Cost: O(entries), or O(entries of one row) where all rows are shifts of each other.
 [[nodiscard]] StepTraffic traffic_of(const MixingMatrix& matrix);
 
-/// Of these messages, those that leave a machine. Cost: O(entries).
+/// The messages that leave a machine. Cost: O(entries).
 /// @param layout of matrix.size() ranks.
 [[nodiscard]] std::int64_t messages_between_machines(const MixingMatrix& matrix,
                                                      const MachineLayout& layout);

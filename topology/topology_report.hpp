@@ -12,7 +12,7 @@
 
 namespace bluefog::topology {
 
-/// What a topology or schedule does to the values that are averaged, and what that costs.
+/// The effect of a topology or schedule on the values that are averaged, and its cost.
 struct TopologyReport {
   int size = 0;
   std::int64_t period_steps = 1;
@@ -46,11 +46,11 @@ struct TopologyReport {
   /// Largest |P(i, j) − 1/n| of the period's product P; 0 is exact averaging.
   /// Absent where the product was too large to form or the period was cut.
   std::optional<double> period_residual;
-  /// Where P was too large to form: an estimate of the largest √(Σ_j (P(i, j) − 1/n)²) from random
-  /// vectors. It is 0 up to rounding if P = J.
+  /// An estimate of the largest √(Σ_j (P(i, j) − 1/n)²) from random vectors, for a P that was too
+  /// large to form. It is 0 up to rounding if P = J.
   std::optional<double> probed_residual;
-  /// Gap of P, so over a whole period; absent where P is, or where neither rows nor columns sum to
-  /// 1. Where n · period_residual ≤ 1e-9 it is 1 within that, by `GapMethod::Residual`.
+  /// Gap of P, that of a whole period. Absent if P is, or if neither rows nor columns sum to 1. If
+  /// n · period_residual ≤ 1e-9, it is 1 to within that product, by `GapMethod::Residual`.
   std::optional<SpectralGap> period_gap;
 };
 
@@ -66,7 +66,7 @@ struct ReportOptions {
   int probes = 8;
   /// Bytes that a rank sends to one other.
   std::int64_t message_bytes = 1;
-  /// Which ranks share a machine; without it nothing is said of machines.
+  /// The ranks that share a machine; without a layout nothing is said of machines.
   std::optional<MachineLayout> layout = std::nullopt;
   GapOptions gap = {};
 };
@@ -76,12 +76,12 @@ struct ReportOptions {
 ///   too large to form.
 [[nodiscard]] TopologyReport check(const Schedule& schedule, const ReportOptions& options = {});
 
-/// The same of a static topology.
+/// The same for a static topology.
 [[nodiscard]] TopologyReport check(const MixingMatrix& matrix, const ReportOptions& options = {});
 
-/// Of CECA: sums, degrees, messages and bytes are those of what travels (`Ceca::exchange`); the
-/// residual and the gap are of the n × n matrix that turns the values before a period into d after
-/// it.
+/// The same for CECA: sums, degrees, messages and bytes are those of the traffic
+/// (`Ceca::exchange`); the residual and the gap are those of the n × n matrix that turns the values
+/// before a period into the d after it.
 [[nodiscard]] TopologyReport check(const Ceca& ceca, const ReportOptions& options = {});
 
 }  // namespace bluefog::topology

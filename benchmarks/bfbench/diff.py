@@ -13,10 +13,10 @@ from bfbench.records import SCALE_KEY, TRAIN_KEY, key_of_operation
 from bfbench.versions import text_of
 
 COLUMNS = ("measurement", "", "baseline", "test", "change", "noise")
-# Options that say how long is measured and where results go.
+# Options about how long to measure and where results go.
 HOW_LONG = ("json", "report", "starts", "rounds", "steps", "seconds", "build",
             "job_timeout")
-# Those that choose what is measured by what records themselves say.
+# Options that choose what is measured, as records themselves say.
 WHICH = ("preset", "ranks", "hosts", "sizes", "dtype", "transports", "without", "with_peers", "models",
          "algorithms", "graphs", "compute", "batches", "hidden")
 CONDITIONS = ("processor", "cores", "gpus", "kernel", "topology", "environment", "commit",

@@ -20,7 +20,7 @@ from bfbench.rounds import figures_of, join_ranks, take_turns
 
 ROTATED_BYTES = 64 << 20
 MOST_BUFFERS = 16
-# As operations_benchmark has it: one short call is not much longer than what comes with timing it.
+# Values of operations_benchmark: one short call is not much longer than the timing itself.
 SHORT_BYTES, SHORT_BATCH = 4096, 32
 BOUND = ", threads bound"
 TOO_LARGE = "its memory at {} bytes, beside that of the operations before it, is more than is free"
@@ -87,11 +87,11 @@ def available_bytes():
 def contestants(rank, size, hosts, like):
     """(peer, op, bus factor, call) of each that all ranks' memory suffices for, the last one the limit if
     there is one; and (peer, op) of the others."""
-    # What is left may be needed by others.
+    # A fifth of the memory is left to others.
     budget = torch.tensor(0.8 * available_bytes() / (size // hosts), dtype=torch.float64)
     dist.broadcast(budget, 0)
     average = NeighbourAverage(rank, size, like)
-    # With what a call takes beside the buffers: gloo's all-reduce has room of its own.
+    # The first number is the call's own memory in buffers: gloo's all-reduce has room of its own.
     wanted = [(1, ("gloo", "allreduce", 2 * (size - 1) / size, dist.all_reduce)),
               (len(average.sources),
                ("gloo", "isend/irecv and average (exponential)", len(average.sources), average))]

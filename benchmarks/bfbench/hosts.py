@@ -7,7 +7,7 @@ from bfbench.launch import ENDS_WITH_THIS, LONGEST_JOB_SEC, ROOT, Launcher, outp
 NETNS = ROOT / "tests" / "hosts" / "netns.sh"
 SET_RATE = ROOT / "tests" / "hosts" / "netns_rate.sh"
 INTERFACE = "eth0"
-# Of netns_rate.sh: so much goes out at once after a rest.
+# The burst of netns_rate.sh: as many bytes go out at once after a rest.
 BUCKET_BYTES = 262144
 SKIPPED = 77
 
@@ -39,7 +39,7 @@ class HostLauncher(Launcher):
     def __init__(self, build, hosts, local_ranks, mbit, longest_sec=LONGEST_JOB_SEC):
         super().__init__(build, longest_sec)
         self.hosts, self.local_ranks, self.mbit = hosts, local_ranks, mbit
-        # Until the bucket is full: a side with longer rests of its own had more of it.
+        # The pause fills the bucket: a side with longer rests of its own had more of it.
         self.pause_ms = 1.5 * BUCKET_BYTES * 8 / (mbit * 1e6) * 1e3
         self.environment.update(GLOO_SOCKET_IFNAME=INTERFACE, OMPI_MCA_mpi_yield_when_idle="1")
 

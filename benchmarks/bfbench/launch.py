@@ -12,11 +12,11 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONGEST_END_SEC = 30
-# Whatever ends this process, the launcher hears of it and takes its ranks and hosts down.
+# The launcher takes its ranks and hosts down, whatever ends this process.
 ENDS_WITH_THIS = ("setpriv", "--pdeathsig", "TERM")
 
 
-# Of jobs whose command derives no other from its options.
+# The limit for jobs whose command derives no other from its options.
 LONGEST_JOB_SEC = 3600.0
 
 
@@ -49,10 +49,10 @@ def last_words_of(errors):
     # torch marks lines of an exception with the rank.
     lines = [re.sub(r"^\[rank\d+\]:\s*", "", line).strip() for line in errors.splitlines()]
     lines = [line for line in without_boxes(lines) if re.search(r"\w", line)]
-    # An exception that nobody caught ends in SIGABRT, and says more.
+    # A rank with an uncaught exception ends in SIGABRT, and the exception says more.
     killed = [line for line in lines
               if re.match(r"bfrun: rank .* killed by signal (?!6\b)", line)]
-    # Exceptions, by what they are called or by their module.
+    # Exceptions, recognised by their names or modules.
     named = [line for line in lines
              if re.match(r"(\w+\.)*\w*(Error|Exception)\b|(\w+\.)+[A-Z]\w*: ", line)]
     ended = [line for line in lines if line.startswith("bfrun: rank ")]

@@ -18,7 +18,7 @@ class Growth:
 
     def __init__(self):
         self._peak_before = status_mib("VmHWM")
-        # What was freed goes back to the system, else the growth would first fill it.
+        # Freed memory goes back to the system, else the growth would first fill it.
         ctypes.CDLL(None).malloc_trim(0)
         with contextlib.suppress(OSError):  # where it is refused, the peak is that of loading too
             pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew

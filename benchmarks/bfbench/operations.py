@@ -97,7 +97,7 @@ def places_of(args, preset):
 
 def generous_sec(args, launcher, ranks):
     """Several times what a job takes that goes on at all."""
-    # Each operation is called 11 times at least; what is larger than memory is not called.
+    # Each operation is called 11 times at least, except on buffers larger than memory.
     calls, most_bytes = 150, 1 << 34
     bytes_per_sec = 1e9 if launcher.hosts == 1 else launcher.mbit * 1e6 / 8
     return 600 + sum(10 * args.seconds + calls * ranks * min(size, most_bytes) / bytes_per_sec
@@ -122,7 +122,7 @@ def sides_of(args):
                transport=args.transports[0] if args.transports else "")
     for transport in args.transports[1:]:
         yield Side(f"bluefog_cpp over {transport}", "own_and_mpi", ("Open MPI", "memcpy"), transport)
-    # Both sides time the memcpy of one host: that of the own one stands in the table. Streams between
+    # Both sides time the memcpy of one host; the own side's stands in the table. Streams between
     # hosts are those beside gloo as its users run it.
     if "gloo" not in args.without:
         yield Side("gloo", "gloo", ("memcpy",))

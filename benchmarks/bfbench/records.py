@@ -3,12 +3,12 @@
 import statistics
 
 KEY = ("peer", "op", "ranks", "hosts", "device", "dtype", "bytes")
-# What measurements that are compared with one another share.
+# The fields that measurements share which are compared with one another.
 PLACE = ("ranks", "hosts", "device", "dtype", "bytes")
 # Peers that are limits, of one host and between hosts.
 LIMITS = ("memcpy", "link")
-# Streams between hosts are measured from so many bytes on: of fewer, those that a link carries at once
-# (256 KiB, netns.sh) and the time of Python tell more than its rate.
+# Streams between hosts are measured from so many bytes on: a smaller one tells more about the burst
+# of a link (256 KiB, netns.sh) and the time of Python than about the link's rate.
 LEAST_LINK_BYTES = 1 << 20
 FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
 
@@ -128,14 +128,14 @@ def with_link_as_limit(records):
 
 
 TRAIN_KEY = ("peer", "algorithm", "model", "ranks", "batch_size", "image_size")
-# What records of training have, each where it was measured.
+# The figures of training, each present in records that measured it.
 TRAIN_FIGURES = ("img_per_sec", "page_faults_per_step", "epoch_sec", "peak_mib", "grown_mib", "loss",
                  "accuracy")
-# What training that is compared with none and DDP shares.
+# The fields that training shares with the none and DDP that it is compared with.
 TRAIN_PLACE = ("model", "ranks", "batch_size", "image_size")
 
 
-# Of training on hosts (bfbench scale).
+# The fields and figures of training on hosts (bfbench scale).
 SCALE_KEY = TRAIN_KEY + ("graph", "hosts", "emulated", "simulated", "rate_mbit")
 SCALE_FIGURES = ("img_per_sec", "efficiency", "cpu_sec_per_step", "communication_cpu_sec")
 

@@ -9,7 +9,8 @@ from bfbench.launch import output_of
 
 MOST_RANKS = 1024
 MIB = 1 << 20
-# Of what leaves in a backward pass: torch._C._distributed_c10d._DEFAULT_FIRST_BUCKET_BYTES, and ours.
+# Sizes of first buckets in a backward pass: torch._C._distributed_c10d._DEFAULT_FIRST_BUCKET_BYTES,
+# and ours.
 FIRST_BUCKET = MIB
 BUCKET_IN_BACKWARD = 4 * MIB  # ours, at most
 FAMILIES = {"one_peer": "one-peer-exponential", "exponential": "exponential",

@@ -18,7 +18,7 @@ AVERAGES = {"atc": {"algorithm": "adapt_then_combine"},
             "awc": {"algorithm": "adapt_with_combine"}}
 ALL_RANKS = "all ranks"
 DDP_ALONE = "ddp_alone"
-# What the speed of each is a share of: its own without communication.
+# The training without communication that each speed is a share of; "none" for the others.
 BASELINES = {"ddp": DDP_ALONE, DDP_ALONE: DDP_ALONE}
 
 

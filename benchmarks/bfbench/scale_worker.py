@@ -122,7 +122,7 @@ def times_of_exchange(count, calls):
 
 def network_record(model_bytes, args):
     """α and β of the links as this project's exchange finds them; collective."""
-    # What holds up the slower ones is that many ranks share the cores of this machine.
+    # Fast exchanges count: slower ones are held up by the many ranks on this machine's cores.
     alpha = times_of_exchange(1, SMALL_CALLS).quantile(FAST).item()
     large = times_of_exchange(model_bytes // 4, LARGE_CALLS).median().item()
     return {"alpha_us": alpha * 1e6, "beta_ns_per_byte": (large - alpha) / model_bytes * 1e9,

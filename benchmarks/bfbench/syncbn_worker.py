@@ -94,8 +94,8 @@ def main():
                                       "bytes": 4 * batch * hidden, **figures}), flush=True)
     bf.shutdown()
     dist.destroy_process_group()
-    # After torch.profiler its threads live on: they let go of the last call's tensors in a moment, for
-    # which they need an interpreter that has not begun to end.
+    # The pause is for the threads of torch.profiler, which live on: they let go of the last call's
+    # tensors in a moment, for which the interpreter must not have begun to end.
     time.sleep(0.5)
 
 

@@ -17,7 +17,7 @@ from bfbench.versions import versions
 
 MODELS = ("cnn", "vit", "resnet18", "resnet50", "resnet101", "resnext50_32x4d", "resnext101_32x8d")
 ALGORITHMS = ("none", "ddp", "decent_dp", "gradient_allreduce", "atc", "awc", "hierarchical")
-# What bfrun sets for ranks, and torchrun does not.
+# Variables that bfrun sets for ranks and torchrun does not.
 MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 
 

@@ -24,8 +24,8 @@ class Side:
         self._pipes = []
         for rank in range(ranks):
             os.mkfifo(f"{folder}/words.{rank}")
-            # Open for reading too: opening waits for nobody, and a word to a rank that has gone is
-            # no signal.
+            # The pipe is open for reading too: opening waits for nobody, and writing to a rank that
+            # has gone raises no signal.
             self._pipes.append(os.open(f"{folder}/words.{rank}", os.O_RDWR))
         self._longest_sec = launcher.longest_sec
         self._errors = tempfile.TemporaryFile("w+")

@@ -14,23 +14,21 @@ namespace bluefog::benchmarks {
 struct Contestant {
   std::string peer;
   std::string op;
-  /// Bytes that a rank receives in a call, as a multiple of the buffer's: what bandwidth on the bus
-  /// is counted by.
+  /// Bytes that a rank receives in a call, in buffers; the bus bandwidth is counted by them.
   double bus_factor = 1;
-  /// What its calls take of memory beside the buffer that they are given, in buffers. Taken by the
-  /// first call.
+  /// Memory of the calls beside their buffer, in buffers. The first call takes it.
   double memory = 0;
-  /// Its buffers lie in memory that the ranks of a host share.
+  /// The buffers lie in memory that the ranks of a host share.
   bool takes_shared_buffers = false;
   /// Does the operation on this rank's buffer, in place. Every rank calls it.
   std::function<void(const BufferView&)> call;
-  /// Calls after which it does the same again: one timing is of a multiple of them.
+  /// Calls after which the contestant does the same again: a timing spans a multiple of them.
   int period = 1;
-  /// Where given: what every rank does before each timed batch of calls, untimed.
+  /// Untimed work of every rank before each timed batch of calls, if given.
   std::function<void(const BufferView&)> prepare{};
 };
 
-/// What contestants are made for.
+/// The setting that contestants are made for.
 struct Setting {
   Context& context;
   Dtype dtype = Dtype::Float32;

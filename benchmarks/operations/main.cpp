@@ -1,8 +1,8 @@
 // Times this project's operations, Open MPI's own calls and a memcpy of the same size, which all
-// ranks do at the same time: the limit on one host. All of them take turns within one run, on
-// several buffers in turn (16, or 64 MiB where that is less); the buffer is rewritten before each
-// call, as a training step does; the slowest rank counts. Of short messages a timing spans
-// several calls, rewriting included: one alone is not much longer than reading the clock.
+// ranks do at the same time: the limit on one host. All take turns within one run, on several
+// buffers in turn (16, or 64 MiB where that is less); the buffer is rewritten before each call, as
+// a training step does; the slowest rank counts. Short messages are timed several calls at once,
+// rewriting included: one alone is not much longer than reading the clock.
 //
 //   bfrun -np 2 operations_benchmark --sizes 4,1048576 --json
 #include <fmt/format.h>
@@ -99,7 +99,7 @@ class Buffers {
     }
   }
 
-  /// What all of them take.
+  /// Bytes of all buffers together.
   static double bytes_of(const Setting& setting) {
     const std::size_t bytes =
         static_cast<std::size_t>(setting.count) * bluefog::size_of(setting.dtype);
@@ -128,8 +128,8 @@ class Buffers {
 
 std::vector<Contestant> contestants_of(const Setting& setting,
                                        const std::vector<std::string>& wanted) {
-  // First, while no other thread uses MPI: with a window's beside it Open MPI 5.0 was seen not to come
-  // back from MPI_Comm_dup between hosts.
+  // MPI's contestants come first, while no other thread uses MPI: beside a window's thread Open MPI
+  // 5.0 was seen not to come back from MPI_Comm_dup between hosts.
   std::vector<Contestant> of_mpi = mpi_contestants(setting);
   std::vector<Contestant> all = own_contestants(setting);
   std::ranges::move(of_mpi, std::back_inserter(all));
@@ -143,7 +143,7 @@ std::vector<Contestant> contestants_of(const Setting& setting,
   return all;
 }
 
-/// Memory of this machine that is free or can be, in bytes; of what it does not tell, plenty.
+/// Memory of this machine that is free or can be, in bytes; infinity if the machine does not say.
 double available_bytes() {
   std::ifstream file("/proc/meminfo");
   for (std::string name; file >> name;) {
@@ -157,11 +157,11 @@ double available_bytes() {
   return std::numeric_limits<double>::infinity();
 }
 
-/// Takes out what all ranks' memory does not suffice for; the last one, the limit, comes first.
-/// @return those that were taken out.
+/// Removes the contestants that all ranks' memory does not suffice for; the last one, the limit, is
+/// served first. @return the removed ones.
 std::vector<Contestant> take_out_too_large(const Setting& setting,
                                            std::vector<Contestant>& contestants) {
-  // What is left may be needed by others, and by MPI.
+  // A fifth of the memory is left to others, and to MPI.
   constexpr double kShare = 0.8;
   Context& context = setting.context;
   const MachineLayout& hosts = context.hosts();
@@ -219,7 +219,7 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
       }
     });
   };
-  // Of one call, the mean over a period of the contestant's.
+  // The time of one call, the mean over a period of the contestant's.
   const auto time_of = [&](const Contestant& contestant) {
     if (batch > 1) {
       const int calls = (batch + contestant.period - 1) / contestant.period * contestant.period;
@@ -232,8 +232,8 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
     return sum / contestant.period;
   };
   std::vector<std::vector<double>> times(contestants.size());
-  // In another order each round, the same on all ranks: a call finds in the caches what the one
-  // before it left.
+  // Every round has an order of its own, the same on all ranks: a call finds in the caches what the
+  // one before it left.
   std::vector<std::size_t> order(contestants.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937 shuffler(1);

@@ -43,7 +43,7 @@ struct WindowOnTensor {
   std::shared_ptr<ops::Window> window;
 };
 
-/// Made by its first use, on all ranks in the same round.
+/// A window that its first use makes, on all ranks in the same round.
 class LateWindow {
  public:
   LateWindow(const Setting& setting, const char* name) : setting_(setting), name_(name) {}
@@ -70,7 +70,7 @@ Contestant window_call(const Setting& setting, const char* op, Call call) {
                       const BufferView& buffer) { call(*(**late).window, buffer); }};
 }
 
-/// Neighbours fetch the window's own tensor, which is written anew before.
+/// Neighbours fetch the window's own tensor, which is rewritten before.
 Contestant window_get(const Setting& setting) {
   auto late = std::make_shared<LateWindow>(setting, "win_get");
   return {.peer = kOwn,
@@ -102,7 +102,7 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
                  .bus_factor = 2 * (n - 1) / n,
                  .call = [&context](const BufferView& buffer) { ops::allreduce(context, buffer); }});
   if (context.core().shared_memory() && context.hosts().machine_count() == 1) {
-    // What finds its buffers where all ranks reach them: the all-reduce, and averages of pairs.
+    // Calls that find their buffers where all ranks reach them: all-reduce, and averages of pairs.
     std::vector<Contestant> shared{all.back()};
     if (size == 2) {
       shared.push_back(all.front());

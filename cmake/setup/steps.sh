@@ -15,7 +15,7 @@ step() {
   printf '[%d/%d] %s\n' "$STEP_NUMBER" "$STEP_TOTAL" "$*"
 }
 
-# step_end WORDS…: what came of the step that is open.
+# step_end WORDS…: prints how the open step ended.
 step_end() {
   local tenths=$((($(date +%s%N) - step_started) / 100000000))
   step_open=

@@ -92,7 +92,7 @@ int run(Context& context, const Options& options) {
                   period, contraction, 1.0 - contraction));
   print(fmt::format("{:>6}{:>18}{:>18}", "step", "distance", "bound"));
   print(fmt::format("{:>6}{:>18.6e}{:>18.6e}", 0, first, first));
-  // What rounding leaves: the bound reaches zero, the distance need not.
+  // Rounding leaves a distance where the bound reaches zero.
   const double rounding = 1e-12 * (1.0 + first);
   bool holds = true;
   for (std::int64_t step = 0; step < options.steps; ++step) {

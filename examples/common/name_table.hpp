@@ -10,7 +10,7 @@
 
 namespace bluefog::examples {
 
-/// What the command line calls a value; tables are arrays of these.
+/// A value with its name on the command line; tables are arrays of these.
 template <typename Kind>
 using Name = std::pair<const char*, Kind>;
 
@@ -24,7 +24,7 @@ std::vector<std::string> names_in(const Table& table) {
 }
 
 /// @param what the option, for the message.
-/// @throws InvalidArgument if `name` is not in the table; lists those that are.
+/// @throws InvalidArgument if `name` is not in the table; lists the names that are.
 template <typename Table>
 auto find_in(const Table& table, std::string_view what, std::string_view name) {
   const auto found = std::find_if(table.begin(), table.end(),

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-/// What the command lines of the examples accept, and what they say to the rest.
+/// The words that the command lines of the examples accept, and the answers to other words.
 namespace bluefog::examples {
 
-/// One of `names`; to another it lists them and says which of them is nearest.
+/// One of `names`; the error for another word lists them and says which one is nearest.
 [[nodiscard]] CLI::Validator one_of(std::vector<std::string> names);
 
 /// The same for names that stand for values: puts the value in place of the name, for
@@ -28,7 +28,7 @@ template <typename Kind>
       "");
 }
 
-/// What to print, and what to end with.
+/// The text to print and the code to exit with.
 struct CommandLineEnd {
   int exit_code = 0;
   std::string text;

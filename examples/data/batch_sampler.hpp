@@ -6,7 +6,7 @@
 
 namespace bluefog::examples {
 
-/// What happens to the samples that do not fill a whole batch at the end of a pass.
+/// The fate of the samples that do not fill a whole batch at the end of a pass.
 enum class LastBatch {
   Drop,  ///< left out of this pass; the next shuffle picks others
   Keep,  ///< a smaller batch ends the pass

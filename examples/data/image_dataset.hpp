@@ -8,7 +8,7 @@
 
 namespace bluefog::examples {
 
-/// Per channel, of pixels scaled to 0 … 1.
+/// Statistics of each channel, of pixels scaled to 0 … 1.
 struct PixelStatistics {
   std::vector<double> mean;
   std::vector<double> deviation;
@@ -18,15 +18,14 @@ struct PixelStatistics {
 /// variation gets the deviation 1, so that division by it is safe.
 [[nodiscard]] PixelStatistics pixel_statistics(const ImageSet& set);
 
-/// What a batch does to its images besides normalisation.
+/// Changes of a batch's images besides normalisation.
 struct Augmentation {
   int crop_padding = 0;          ///< shifts by up to this many pixels each way, filled with black
   bool horizontal_flip = false;  ///< mirrors every second image, on average
 };
 
-/// An `ImageSet` that hands out normalised float batches. Images stay bytes; only the batch that is
-/// asked for becomes float32: out = (pixel / 255 − mean) / deviation, through a table of 256 values
-/// per channel.
+/// An `ImageSet` that hands out normalised float batches. Images stay bytes; only a requested batch
+/// becomes float32: out = (pixel / 255 − mean) / deviation, by a table of 256 values per channel.
 ///
 /// Reading from several threads is safe.
 class ImageDataset {
@@ -47,7 +46,7 @@ class ImageDataset {
   void fill_batch(std::span<const std::int64_t> samples, std::span<float> images,
                   std::span<std::int64_t> labels) const;
 
-  /// As above, with every image shifted and mirrored at random.
+  /// The same, with every image shifted and mirrored at random.
   ///
   /// @param seed equal seeds give equal batches; pass another one for each batch.
   /// @throws InvalidArgument also if `crop_padding` is negative.

@@ -103,7 +103,7 @@ std::optional<TrainTest> detect(const fs::path& folder) {
   return std::nullopt;
 }
 
-/// What lies in `folder`, for a message: a few names, and what they look like.
+/// The contents of `folder` for a message: a few names, and what they look like.
 std::string contents_of(const fs::path& folder) {
   constexpr std::size_t kMostNames = 8;
   std::vector<std::string> names;

@@ -6,10 +6,10 @@
 
 namespace bluefog::examples {
 
-/// Where Debian's package `dataset-fashion-mnist` puts its files.
+/// The folder of Debian's package `dataset-fashion-mnist`.
 inline constexpr const char* kDefaultDataFolder = "/usr/share/datasets/fashion-mnist";
 
-/// Reads the data set that lies in `folder`, told by the files in it:
+/// Reads the data set that lies in `folder`, recognised by its files:
 ///
 /// | data set             | files                                                           |
 /// |----------------------|-----------------------------------------------------------------|
@@ -21,8 +21,8 @@ inline constexpr const char* kDefaultDataFolder = "/usr/share/datasets/fashion-m
 /// folder deeper, as their archives unpack them.
 ///
 /// @throws InvalidArgument if the folder is missing (says how to get the default one) or holds none
-///   of these sets (lists what was looked for), if the test images differ in shape from the
-///   training images, and for every damage that the readers of these formats find.
+///   of these sets (lists the files sought), if the test images differ in shape from the training
+///   images, and for every damage that the readers of these formats find.
 [[nodiscard]] TrainTest load_image_data(const std::filesystem::path& folder = kDefaultDataFolder);
 
 }  // namespace bluefog::examples

@@ -1,9 +1,9 @@
-// Heterogeneous least squares: what a fixed step size costs each method.
+// Heterogeneous least squares: the price of a fixed step size for each method.
 //
 //   bfrun -np 4 least_squares --topology ring
 //
 // Gradient all-reduce reaches the minimiser, and so do algorithms that correct their bias. ATC and
-// AWC stop at a distance from it that shrinks with the step size; ATC's is the smaller one.
+// AWC stop at a distance from it that shrinks with the step size and is smaller for ATC.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -19,7 +19,7 @@ class ImageModel : public torch::nn::Module {
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& images) = 0;
 };
 
-/// What the data demands of a model.
+/// The demands of the data on a model.
 struct ModelShape {
   std::int64_t in_channels = 1;
   std::int64_t image_size = 28;  ///< pixels along one side

@@ -9,7 +9,7 @@
 
 namespace bluefog::examples {
 
-/// What the optimizers have in common; each reads what it knows.
+/// The options of all optimizers; each reads those that it knows.
 struct LocalOptimizerOptions {
   double learning_rate = 0.05;
   double momentum = 0.9;  ///< sgd and rmsprop

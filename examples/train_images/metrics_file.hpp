@@ -6,8 +6,8 @@
 
 namespace bluefog::examples {
 
-/// A file of JSON objects, one a line, written as they come, so that a run can be watched and a run
-/// that breaks off leaves what it had.
+/// A file of JSON objects, one a line, written at once, so that a run can be watched and a run that
+/// breaks off leaves its figures so far.
 class MetricsFile {
  public:
   /// An empty path writes nothing.

@@ -13,7 +13,7 @@ namespace bluefog::examples {
 enum class ShardKind { Iid, Dirichlet };
 enum class ProgressKind { Auto, Live, Lines, Off };
 
-/// What a run of `train_images` does; the initial values are the program's defaults.
+/// The choices of a run of `train_images`; the initial values are the program's defaults.
 struct TrainOptions {
   std::string model = "cnn";
   std::string algorithm = "atc";
@@ -49,7 +49,7 @@ struct OptionNames {
   std::vector<std::string> buffer_policies;
 };
 
-/// What `parse_train_options` found: options to run with, or text to print and an exit code.
+/// The result of `parse_train_options`: options to run with, or text to print and an exit code.
 struct ParsedOptions {
   TrainOptions options;
   std::optional<int> exit_code;  ///< set if the program should print `text` and leave

@@ -43,8 +43,8 @@ pid_t parent_of(pid_t process) {
   return 0;
 }
 
-/// Where the nearest ancestor writes that has an output of its own: the launcher, past wrappers
-/// that share this process's.
+/// The output of the nearest ancestor that has one of its own: the launcher, not a wrapper that
+/// shares this process's.
 std::string output_above(int descriptor) {
   const std::string own = target_of(getpid(), descriptor);
   pid_t process = getppid();

@@ -9,7 +9,7 @@
 
 namespace bluefog::examples {
 
-/// Where a run stands. Steps and epochs are counted from 0, as steps that are done.
+/// The state of a run. Steps and epochs are counted from 0, as steps that are done.
 struct ProgressState {
   std::int64_t epoch = 0;  ///< the current one
   std::int64_t epochs = 1;
@@ -32,7 +32,7 @@ struct ProgressState {
 [[nodiscard]] std::string format_progress(const ProgressState& state, bool has_bar);
 
 /// True if `stream` ends at a terminal. Open MPI gives every rank a pseudo-terminal, whatever its
-/// own output is; there the launcher's output decides.
+/// own output is, so that under it the launcher's output decides.
 [[nodiscard]] bool ends_at_terminal(std::FILE* stream);
 
 /// Shows progress on standard output: one line that is rewritten a few times a second at a
@@ -41,7 +41,7 @@ class Progress {
  public:
   explicit Progress(ProgressKind kind);
 
-  /// Shows `state` if it is time to.
+  /// Shows `state`, unless it is too soon.
   void update(const ProgressState& state);
 
   /// Prints `text` as a line of its own, above the live line.

@@ -12,7 +12,7 @@
 
 namespace bluefog::examples {
 
-/// What a run is about, for its first lines.
+/// The facts about a run for its first lines.
 struct RunDescription {
   std::string data_name;
   std::int64_t train_images = 0;
@@ -22,7 +22,7 @@ struct RunDescription {
   std::int64_t steps_per_epoch = 0;
 };
 
-/// What this rank found at the end of an epoch.
+/// The results of this rank at the end of an epoch.
 struct EpochResult {
   std::int64_t epoch = 0;  ///< from 0
   double train_loss = 0.0;
@@ -33,8 +33,8 @@ struct EpochResult {
   double consensus_distance = 0.0;  ///< the same on every rank
 };
 
-/// Tells the user and the metrics file how a run goes. Rank 0 speaks; the other ranks only give
-/// their numbers, so that every call but `progress` is collective.
+/// Tells the user and the metrics file how a run goes. Rank 0 prints; the other ranks give their
+/// numbers, so that every call is collective unless it says otherwise.
 class Report {
  public:
   /// @throws InvalidArgument on rank 0 if the metrics file cannot be opened.
@@ -43,8 +43,8 @@ class Report {
   void begin(const RunDescription& run);
   /// Not collective: this rank's view.
   void progress(const ProgressState& state);
-  /// Not collective: this rank's loss in a step; both counts from 0. Warns of the first one that is
-  /// not finite, on standard error.
+  /// Not collective: this rank's loss in a step; both counts from 0. Warns on standard error of the
+  /// first loss that is not finite.
   void watch_loss(std::int64_t epoch, std::int64_t step, double loss);
   void end_epoch(const EpochResult& result);
   /// The final figures: accuracy by rank and mean, consensus distance, images per second, memory,
@@ -52,13 +52,13 @@ class Report {
   void end(const EpochResult& last, const Throughput& throughput);
 
  private:
-  /// Counted from 1; 0: there is none.
+  /// A moment, counted from 1; 0: there is none.
   struct Moment {
     std::int64_t epoch = 0;
     std::int64_t step = 0;
   };
 
-  /// Collective. By rank.
+  /// The first bad loss of each rank. Collective.
   [[nodiscard]] std::vector<Moment> first_bad_losses();
   [[nodiscard]] bool speaks() const noexcept { return context_.rank() == 0; }
   void print(const std::string& line);

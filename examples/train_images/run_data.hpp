@@ -9,7 +9,7 @@
 
 namespace bluefog::examples {
 
-/// What one rank of a run trains on and is judged by.
+/// The data that one rank of a run trains on and is judged by.
 struct RunData {
   ImageDataset train;  ///< all images; a rank looks at those of its shard only
   ImageDataset test;
@@ -18,7 +18,7 @@ struct RunData {
 };
 
 /// Loads the data that `options` name and takes `rank`'s shard of it. An epoch has as many steps as
-/// it takes `ranks` ranks to see as many images as there are, at least one.
+/// `ranks` ranks need to see as many images as there are, at least one.
 /// @throws InvalidArgument as `load_image_data` and the shards.
 [[nodiscard]] RunData load_run_data(const TrainOptions& options, int rank, int ranks);
 

@@ -33,7 +33,7 @@ class Trainer {
   [[nodiscard]] RunDescription describe() const;
   void resume();
   EpochResult run_epoch(std::int64_t epoch);
-  /// The model as it is, on the test images.
+  /// The results of the present model on the test images.
   EpochResult judge();
   /// @return the loss.
   double train_step(std::int64_t step);

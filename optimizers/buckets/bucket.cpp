@@ -20,7 +20,7 @@ std::int64_t aligned_count(std::int64_t count, std::int64_t element_bytes) {
   return (count + unit - 1) / unit * unit;
 }
 
-/// What the memory of a parameter in a bucket keeps.
+/// The owner of a parameter's memory in a bucket: keeps the bucket's tensor, and knows the bucket.
 struct Place {
   at::Tensor flat;
   std::weak_ptr<const int> bucket;

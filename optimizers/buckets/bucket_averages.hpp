@@ -17,7 +17,7 @@
 namespace bluefog::optimizers {
 
 /// One call for each bucket's buffer, in the buckets' order. A buffer travels while the next ones
-/// are made ready.
+/// are prepared.
 template <typename Options>
 class BucketCalls {
  public:
@@ -53,7 +53,7 @@ class BucketCalls {
   std::vector<Work> works_;
 };
 
-/// Averages with the neighbours, or over whom else the round says.
+/// Averages over the ranks of the round, which are the neighbours unless it says otherwise.
 class NeighborAverages : public BucketCalls<ops::NeighborAllreduceOptions> {
  public:
   using BucketCalls::BucketCalls;

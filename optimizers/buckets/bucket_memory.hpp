@@ -5,9 +5,9 @@
 
 namespace bluefog::optimizers {
 
-/// For what an optimizer communicates: in memory that the ranks of this host share, where sums take
-/// no copies, unless `BLUEFOG_SHARED_BUCKETS` is 0; torch's own on devices, and where such memory is
-/// short, which is logged.
+/// The memory of buffers that an optimizer communicates: shared by the ranks of this host, so that
+/// sums take no copies, unless `BLUEFOG_SHARED_BUCKETS` is 0. Torch's own memory on devices, and if
+/// shared memory is short, which is logged.
 [[nodiscard]] MakeZeros bucket_memory(const Context& context);
 
 }  // namespace bluefog::optimizers

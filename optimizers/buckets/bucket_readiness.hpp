@@ -8,7 +8,7 @@
 
 namespace bluefog::optimizers {
 
-/// Which gradients a backward pass has finished.
+/// The gradients that a backward pass has finished.
 class BucketReadiness {
  public:
   explicit BucketReadiness(const std::vector<Bucket>& buckets) : counts_(buckets.size(), 0) {
@@ -29,7 +29,7 @@ class BucketReadiness {
     counts_[bucket] += is_ready_[bucket][segment] == 0 ? 1U : 0U;
     is_ready_[bucket][segment] = 1;
   }
-  /// All parameters of `bucket` have theirs.
+  /// Whether all parameters of `bucket` have their gradients.
   [[nodiscard]] bool is_whole(std::size_t bucket) const noexcept {
     return counts_[bucket] == is_ready_[bucket].size();
   }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kRoundsLookedAt = 1024;
 
-/// All whom `rank` hears or sends to in some round.
+/// The ranks that `rank` hears or sends to in some round.
 NeighborPlan neighbors_in(const Schedule& schedule, int rank) {
   const int size = schedule.size();
   NeighborPlan plan = NeighborPlan::alone(rank, size);
@@ -92,7 +92,7 @@ void BucketWindows::check(const NeighborPlan& plan) const {
   check_among(neighbors_, plan.destinations, neighbors_.destinations, "destinations");
 }
 
-// One call serves them in their order, up to one that has gone: those behind it have another call.
+// One call serves the ranks in order, up to one that has gone; another call serves those behind it.
 template <typename Call>
 double BucketWindows::for_present(const std::vector<WeightedRank>& ranks,
                                   std::vector<WeightedRank>& present, Call&& call) {

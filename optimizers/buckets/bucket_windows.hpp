@@ -13,19 +13,19 @@
 
 namespace bluefog::optimizers {
 
-/// A window for each bucket, over the ranks that some round of a schedule makes neighbours.
+/// A window for each bucket, over the ranks that are neighbours in some round of a schedule.
 ///
 /// Tensors may be on a device: calls are then ordered by the stream that is current in this thread,
 /// and the host waits for the device in each of them (`ops::Window`).
 ///
-/// Ranks may end at different times: one that has destroyed its windows is left out of what is sent
-/// and fetched from then on, with a line in the log. What it put last stays where it is.
+/// Ranks may end at different times: nothing is sent to or fetched from one that has destroyed its
+/// windows, with a line in the log. Its last values stay where it put them.
 class BucketWindows {
  public:
   /// Collective. @param context outlives this object; so does the memory of `tensors`, one per
   ///   bucket.
   /// @param neighbors rounds beyond the first 1,024 of a period are not looked at: with a longer
-  ///   one everybody is everybody's neighbour.
+  ///   period everybody is everybody's neighbour.
   /// Memory: a copy of the tensors for each rank that this one hears; given back when the context
   /// ends.
   BucketWindows(Context& context, const std::vector<BufferView>& tensors,
@@ -37,26 +37,26 @@ class BucketWindows {
 
   /// Puts tensor b to the plan's destinations, with its send weights.
   void put(std::size_t b, const NeighborPlan& plan);
-  /// Adds it to what they hold. @return the sum of the weights of those that are still there.
+  /// Adds tensor b to the destinations' buffers. @return the sum of the present ones' weights.
   double accumulate(std::size_t b, const NeighborPlan& plan);
-  /// Tensor b becomes `values`. Ranks that fetch see it; where it is on a device, once this rank has
-  /// made `publish` or `get`.
+  /// Tensor b becomes `values`. Ranks that fetch see it; on a device, once this rank has made
+  /// `publish` or `get`.
   void set(std::size_t b, const BufferView& values);
   void publish(std::size_t b);
   /// Fetches the tensors b of the plan's sources, each whole.
   void get(std::size_t b, const NeighborPlan& plan);
   /// output ← self weight · tensor b + Σ_j w(j) · buffer_j, with the plan's weights and sources.
   void average(std::size_t b, const NeighborPlan& plan, const BufferView& output);
-  /// Tensor b and its associated weight become `kept` times what they were plus what all buffers
-  /// hold, which become zero.
+  /// Tensor b and its associated weight become `kept` times themselves plus the sum of all buffers,
+  /// which become zero.
   void collect(std::size_t b, double kept);
-  /// Whether something has come in that was not read.
+  /// Whether values have come in that were not read.
   [[nodiscard]] bool has_news(std::size_t b) const;
-  /// Drops what has come in: buffers become what they were at first, of tensor b as it is now.
+  /// Drops the values that came in: buffers start again from tensor b as it is now.
   void fill(std::size_t b, ops::WindowFill fill);
 
-  /// Calls `step(b)`, then `exchange(b)`, for every b; on a device all steps first, because the host
-  /// waits for it in exchanges.
+  /// Calls `step(b)`, then `exchange(b)`, for every b. On a device all steps come first, because
+  /// the host waits for the device in exchanges.
   template <typename Step, typename Exchange>
   void run(Step&& step, Exchange&& exchange) const {
     const bool steps_first = windows_.front()->tensor().device.kind != DeviceKind::Cpu;
@@ -78,14 +78,14 @@ class BucketWindows {
   template <typename Call>
   double for_present(const std::vector<WeightedRank>& ranks, std::vector<WeightedRank>& present,
                      Call&& call);
-  /// Where calls on tensor b are ordered now.
+  /// The stream that orders calls on tensor b now.
   [[nodiscard]] ops::WindowStream stream_of(std::size_t b) const;
 
   Context& context_;
   NeighborPlan neighbors_;
   std::vector<std::shared_ptr<ops::Window>> windows_;
   std::vector<bool> is_gone_;
-  // Kept for their memory: steps allocate nothing.
+  // Options are kept for their memory: steps allocate nothing.
   ops::WindowPutOptions put_options_;
   ops::WindowGetOptions get_options_;
   ops::WindowUpdateOptions average_options_;

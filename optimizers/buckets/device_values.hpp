@@ -12,8 +12,8 @@
 
 namespace bluefog::optimizers {
 
-/// The elements of a tensor on a device, as one value: what is computed with it is computed with
-/// each element, by operations of torch on its current stream, of which each rounds by itself, as
+/// The elements of a tensor on a device, as one value. Arithmetic with it is done with each
+/// element, by operations of torch on its current stream, each of which rounds by itself, as
 /// `Number` does on the CPU. Copies share memory, and none is written: results lie in new memory.
 /// @tparam Number float or double, the type of the elements.
 template <typename Number>
@@ -36,7 +36,7 @@ class DeviceValues {
   friend DeviceValues operator*(const DeviceValues& a, const DeviceValues& b) {
     return DeviceValues(at::mul(a.elements_, b.elements_));
   }
-  /// By a tensor: torch would multiply by the inverse of a number, which rounds twice.
+  /// Division is by a tensor: torch would multiply by the inverse of a number, which rounds twice.
   friend DeviceValues operator/(const DeviceValues& a, Number b) {
     return DeviceValues(at::div(a.elements_, at::full({1}, b, a.elements_.options())));
   }

@@ -20,7 +20,7 @@ struct ReadOnly {
 
 namespace detail {
 
-/// What is computed in: float for the 16-bit types.
+/// The type of the arithmetic: float for the 16-bit types.
 template <typename Element>
 using Wide = std::conditional_t<std::is_same_v<Element, double>, double, float>;
 
@@ -61,7 +61,7 @@ void update_on_cpu(std::int64_t count, Update& update, Pointers... pointers) {
   }
 }
 
-/// A value that still is the memory of some operand gets its own: that one may be written first.
+/// Gives `value` memory of its own if it is still some operand's, which may be written first.
 template <typename Number>
 void detach(const at::Tensor& own, DeviceValues<Number>& value, const auto&... operands) {
   const void* const memory = value.elements().const_data_ptr();
@@ -95,20 +95,20 @@ void update_on_device(std::int64_t count, Update& update, const Operands&... ope
 
 }  // namespace detail
 
-/// The type of a number to compute with `Values` by: constants are of it before they are used, so
-/// that the CPU and a device round alike.
+/// The type of a number to compute with `Values` by: constants are converted to it before they are
+/// used, so that the CPU and a device round alike.
 template <typename Values>
 using NumberOf = typename detail::NumberIn<std::decay_t<Values>>::Type;
 
 /// Calls `update(a_i, b_i, …)` for each element i of flat tensors, which lie apart, on one device,
 /// and have one floating dtype and at least the first one's elements.
 ///
-/// On the CPU in one pass without allocating. On a device `update` is called once, with
-/// `DeviceValues` in place of numbers: for each of its operations torch makes a pass and memory of
-/// its own, on its current stream; results have the same bits.
+/// On the CPU this is one pass without allocating. On a device `update` is called once, with
+/// `DeviceValues` in place of numbers: each of its operations is a pass of torch's with memory of
+/// its own, on torch's current stream; results have the same bits.
 /// @param operands tensors, or `ReadOnly` ones.
-/// @param update takes its arguments by reference (`auto&`), in float or double; what it leaves in
-///   those of tensors is written back.
+/// @param update takes its arguments by reference (`auto&`), in float or double; the values that it
+///   leaves in those of tensors are written back.
 template <typename Update, typename... Operands>
 void update_elements(Update update, const Operands&... operands) {
   const at::Tensor& first = std::get<0>(std::forward_as_tuple(detail::tensor_of(operands)...));

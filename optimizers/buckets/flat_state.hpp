@@ -31,10 +31,9 @@ void keep_values(const std::vector<Bucket>& buckets, const std::vector<at::Tenso
 /// Writes an algorithm's state.
 void save_state(torch::serialize::OutputArchive& archive, const NamedTensors& state);
 
-/// Reads what `save_state` wrote; nothing has changed if it throws.
+/// Reads the state that `save_state` wrote; nothing has changed if it throws.
 /// @throws InvalidArgument naming the first tensor that is missing, or has another size or dtype
-/// (as
-///   with another `bucket_bytes`).
+///   (as with another `bucket_bytes`).
 void load_state(torch::serialize::InputArchive& archive, const NamedTensors& state);
 
 }  // namespace bluefog::optimizers

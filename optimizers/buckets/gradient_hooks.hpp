@@ -34,8 +34,8 @@ class GradientHooks {
   /// @throws StateError naming a parameter whose hook somebody else has taken since.
   void check_in_place() const;
 
-  /// Runs `callback` when the backward pass that is under way on this thread ends; what it throws
-  /// leaves `backward`. To be called from a hook.
+  /// Runs `callback` when the backward pass under way on this thread ends; its exceptions leave
+  /// `backward`. To be called from a hook.
   void call_after_backward(std::function<void()> callback) const;
 
  private:

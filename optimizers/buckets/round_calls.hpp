@@ -57,7 +57,7 @@ inline void wait_all(std::vector<Work>& works) {
   }
 }
 
-/// As `wait_all`, where an earlier error is the one that counts.
+/// `wait_all` without its errors, for when an earlier error is the one that counts.
 inline void end_all(std::vector<Work>& works) noexcept {
   try {
     wait_all(works);
@@ -66,8 +66,7 @@ inline void end_all(std::vector<Work>& works) noexcept {
 }
 
 /// `run_round` for calls that go on when `body` has ended: returns when all of `works` have. If
-/// `body` fails they are waited for as well, so that nothing writes into the caller's memory once
-/// it has the error.
+/// `body` fails they are waited for too, so that none writes into the caller's memory after that.
 template <typename Body>
 void run_overlapped_round(Context& context, std::size_t call_count, std::vector<Work>& works,
                           Body&& body) {

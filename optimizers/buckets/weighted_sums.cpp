@@ -6,7 +6,7 @@
 
 namespace bluefog::optimizers {
 
-// On a device w stays there. On the CPU nothing is allocated.
+// On a device w stays there; on the CPU nothing is allocated.
 
 void hold_sum(const at::Tensor& z, const at::Tensor& w, double taken, const at::Tensor& x) {
   if (!z.is_cpu()) {

@@ -4,12 +4,12 @@
 
 namespace bluefog::optimizers {
 
-// Push-sum's x, of which the model shows the quotient z = x / w. The model is stepped at z, and
-// x moves by as much: x ← w z + (step(z) − z), in two passes, so that all of z may be read before
-// any of it is stepped.
+// Push-sum's x, whose quotient z = x / w is the model. The model is stepped at z, and x moves by as
+// much: x ← w z + (step(z) − z), in two passes, so that all of z may be read before any of it is
+// stepped.
 //
-// z and x are flat, of float32 or float64; x may be longer. w is one element of some floating type,
-// where they are: on a device the host does not wait for it.
+// z and x are flat, of float32 or float64; x may be longer. w is one element of some floating type
+// on the same device: the host does not wait for it.
 
 /// x ← (w − taken) z, with w − taken rounded once, to z's type.
 void hold_sum(const at::Tensor& z, const at::Tensor& w, double taken, const at::Tensor& x);

@@ -14,9 +14,9 @@ class BufferSync {
   /// @param context outlives this object.
   BufferSync(Context& context, NamedTensors buffers, BufferPolicy policy);
 
-  /// What the policy says about the end of a communication round. Collective where it communicates.
+  /// Applies the policy at the end of a communication round. Collective if it communicates.
   void after_round();
-  /// What the policy says about `finish`. Collective where it communicates.
+  /// Applies the policy in `finish`. Collective if it communicates.
   void at_finish();
 
   [[nodiscard]] const NamedTensors& buffers() const noexcept { return buffers_; }

@@ -28,7 +28,7 @@ NamedTensors tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
-/// One rank's file, as far as every reader needs it.
+/// One rank's file, with the parts that every reader needs.
 struct SavedPart {
   int ranks = 0;
   std::int64_t step_count = 0;
@@ -42,7 +42,7 @@ c10::IValue read_value(torch::serialize::InputArchive& archive, const std::strin
   return value;
 }
 
-/// What `file` is instead of a whole checkpoint. LibTorch's own words speak of its zip library.
+/// The reason why `file` is no whole checkpoint. LibTorch's own words speak of its zip library.
 std::string what_is_wrong_with(const std::string& file, bool is_archive) {
   if (is_archive) return "an archive that lacks parts of a checkpoint";
   constexpr std::string_view kBeginOfZip{"PK\3\4", 4};
@@ -180,7 +180,7 @@ class Files {
   std::optional<Moment> moment_;
 };
 
-/// The mean of all ranks' models; what is not floating-point is the first's.
+/// The mean of all ranks' models; tensors that are not floating-point are the first's.
 NamedTensors mean_model(const Files& files, const SavedPart& first, const NamedTensors& model) {
   std::vector<at::Tensor> sums;
   for (const NamedTensor& item : first.tensors) {
@@ -253,7 +253,7 @@ void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
     statement.problem = error.what();
     std::remove(fresh.c_str());
   }
-  // Where this fails the new file stays: another rank may have gone on, and then it is needed.
+  // A new file stays if this throws: another rank may have gone on, and then it is needed.
   check_ranks_agree(context, "save_checkpoint", statement);
   std::error_code error;
   std::filesystem::rename(fresh, file, error);

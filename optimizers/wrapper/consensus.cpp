@@ -15,7 +15,7 @@ double consensus_distance(Context& context, const NamedTensors& parameters) {
     if (!why_not_averaged(tensor).empty()) {
       continue;
     }
-    // Where a rank has its model is its own matter.
+    // The CPU serves all ranks: the device of a model is each rank's own matter.
     const at::Tensor own = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
     const at::Tensor mean = own.clone();
     ops::AllreduceOptions options;

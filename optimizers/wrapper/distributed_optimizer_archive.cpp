@@ -1,4 +1,4 @@
-// What a distributed optimizer writes into an archive, and how it goes on from one.
+// The state of a distributed optimizer in an archive: writing it, and going on from it.
 #include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <torch/torch.h>

@@ -19,7 +19,8 @@
 namespace bluefog::optimizers {
 namespace {
 
-/// In a backward pass something leaves early, and the last bucket, which nothing hides, is small.
+/// Buckets are small in a backward pass: some must leave early, and the last one, which nothing
+/// hides, must be short.
 constexpr std::int64_t kFirstBucketInBackward = std::int64_t{1} << 20;
 constexpr std::int64_t kBucketInBackward = std::int64_t{4} << 20;
 
@@ -136,7 +137,7 @@ void DistributedOptimizer::State::take_back_parameters() {
   if (is_bound()) {
     return;
   }
-  // What is in flight still writes into the buckets; the new values replace its result.
+  // Calls in flight still write into the buckets; the new values replace their results.
   algorithm_->drain();
   try {
     for (Bucket& bucket : buckets_) {
@@ -177,7 +178,7 @@ Round DistributedOptimizer::State::next_round() {
   return round;
 }
 
-// Null where parameters have to be taken back first, which a pass that uses them would not bear.
+// Null if parameters have to be taken back first, which a pass that uses them would not survive.
 const Round* DistributedOptimizer::State::begin_in_backward() {
   if (averaging_ == Averaging::Nobody || !is_bound()) {
     return nullptr;
@@ -187,8 +188,8 @@ const Round* DistributedOptimizer::State::begin_in_backward() {
   return &*begun_round_;
 }
 
-// It counts whether or not it fails, on every rank: some ranks may not hear of a failure, and all go
-// on with the same round.
+// A step counts on every rank whether or not it fails: some ranks may not hear of a failure, and
+// all go on with the same round.
 void DistributedOptimizer::State::step() {
   if (algorithm_->has_lost_step()) {
     algorithm_->forget_lost_step();
@@ -274,7 +275,7 @@ at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
   const torch::AutoGradMode grad_mode(true);
   const std::int64_t steps_before = step_count_;
   const auto refuse = [&](std::string_view reason) {
-    // The others average in this step: they hear that this rank does not.
+    // The other ranks average in this step: they are told that this rank does not.
     if (step_count_ == steps_before) {
       refuse_step(reason);
     }

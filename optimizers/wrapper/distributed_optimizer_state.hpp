@@ -14,8 +14,7 @@
 
 namespace bluefog::optimizers {
 
-/// What a distributed optimizer consists of, and its steps; `DistributedOptimizer` says what each
-/// call does.
+/// The parts of a distributed optimizer and its steps; `DistributedOptimizer` describes each call.
 class DistributedOptimizer::State {
  public:
   State(std::shared_ptr<Context> context, torch::optim::Optimizer& optimizer,
@@ -40,7 +39,7 @@ class DistributedOptimizer::State {
   [[nodiscard]] std::size_t calls_due() const {
     return communicates_next() && averaging_ != Averaging::Nobody ? algorithm_->calls_due() : 0;
   }
-  /// Between the steps of one round of gradient all-reduce, gradients add up.
+  /// Gradients add up between the steps of one round of gradient all-reduce.
   [[nodiscard]] bool sums_gradients() const {
     return options_.algorithm == AlgorithmKind::GradientAllreduce &&
            step_count_ % options_.num_steps_per_communication != 0;
@@ -72,11 +71,11 @@ class DistributedOptimizer::State {
                                                             std::string_view where) const;
 
   bool is_stepping_ = false;
-  /// Of the step that comes, if its backward pass has begun it.
+  /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
   std::shared_ptr<const NeighborPlan> next_plan_;
   ops::PlanCheck next_check_ = ops::PlanCheck::Trusted;
-  /// The last round's, if the caller made it.
+  /// The last round's plan, if the caller made it.
   std::shared_ptr<const NeighborPlan> made_plan_;
 };
 

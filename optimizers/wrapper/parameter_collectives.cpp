@@ -15,7 +15,7 @@
 namespace bluefog::optimizers {
 namespace {
 
-/// A tensor in a call: its elements in logical order, and where they go back to.
+/// A tensor in a call: its elements in logical order, and the tensor that gets them back.
 struct Transfer {
   at::Tensor target;
   at::Tensor elements;
@@ -32,8 +32,8 @@ void end_transfer(const Transfer& transfer) {
   transfer.target.unsafeGetTensorImpl()->bump_version();
 }
 
-/// As many tensors on all ranks, with the same names, shapes and dtypes: else ranks would make
-/// different numbers of calls, and their later calls would meet the wrong ones.
+/// Throws unless all ranks have as many tensors, with the same names, shapes and dtypes: else ranks
+/// would make different numbers of calls, and later calls would meet the wrong ones.
 void check_tensors_agree(Context& context, std::string_view subject, const NamedTensors& tensors) {
   Statement statement;
   for (const NamedTensor& item : tensors) {

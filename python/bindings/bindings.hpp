@@ -2,14 +2,14 @@
 
 #include <torch/csrc/utils/pybind.h>
 
-/// Python's face of the C++ core, one source for each topic. They keep no state: what Python needs
-/// to know between calls, the package's own modules keep.
+/// Python's face of the C++ core, one source for each topic. The sources keep no state: Python's
+/// own modules remember what is needed between calls.
 ///
-/// The interpreter's lock is released in every call that may block or take the engine's mutex: its
-/// holder may wait for the interpreter's lock, when the last owner of a tensor goes.
+/// The interpreter's lock is released in every call that may block or take the engine's mutex: the
+/// holder of that mutex waits for the interpreter's lock when the last owner of a tensor goes.
 namespace bluefog::python {
 
-/// For `def`: the call runs without the interpreter's lock.
+/// An argument of `def`: the call runs without the interpreter's lock.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
 /// Exceptions of the core become those of `bluefog_cpp.errors`.
@@ -21,14 +21,14 @@ void bind_context(py::module_& module);
 /// `NeighborPlan`, `MixingMatrix`, `Schedule` and their builders.
 void bind_topology(py::module_& module);
 
-/// The operations on tensors. Their tensors are on the CPU and contiguous; results go into tensors
-/// that the caller made, except where only the call finds out their size.
+/// The operations on tensors. Tensors are on the CPU and contiguous; results go into tensors that
+/// the caller made, unless only the call finds out their size.
 void bind_collectives(py::module_& module);
 
 /// `Window`.
 void bind_windows(py::module_& module);
 
-/// What batch normalisation over all ranks is made of.
+/// The calls that make up batch normalisation over all ranks.
 void bind_batch_norm(py::module_& module);
 
 /// `DistributedOptimizer` over an optimizer of Python's, and collectives on named tensors.

@@ -33,7 +33,7 @@ ops::PlanCheck check_of(bool checked) {
   return checked ? ops::PlanCheck::Checked : ops::PlanCheck::Trusted;
 }
 
-// Views of a call's tensors; the call counts as refused where there is none.
+// Views of a call's tensors; a call whose tensor has no view counts as refused.
 template <typename... Tensors>
 std::vector<BufferView> views_of(Context& context, const Tensors&... tensors) {
   std::vector<BufferView> views;
@@ -141,10 +141,10 @@ Work start_broadcast(Context& context, const at::Tensor& buffer, int root,
 struct GatherWork {
   Work work;
   std::shared_ptr<at::Tensor> gathered = std::make_shared<at::Tensor>();
-  /// Of empty rows, the shape of those of this rank: `gathered` then holds how many each rank has.
+  /// The shape of this rank's rows if empty: `gathered` then holds the row counts of all ranks.
   std::optional<at::Tensor> empty_rows{};
 
-  /// Once the call has done its work.
+  /// The gathered tensor, once the call has done its work.
   [[nodiscard]] at::Tensor result() const {
     if (!empty_rows) {
       return *gathered;
@@ -176,7 +176,7 @@ std::optional<c10::Stream> current_stream(const at::Tensor& tensor) {
                                              .getStream(tensor.device()));
 }
 
-// Called by the engine, which the interpreter's lock must not hold up: plain ATen.
+// The engine calls the result, and the interpreter's lock must not hold it up: plain ATen.
 ops::AllocateGathered allocate_into(const std::shared_ptr<at::Tensor>& result,
                                     const at::Tensor& input) {
   std::vector<std::int64_t> shape = input.sizes().vec();
@@ -200,8 +200,8 @@ ops::AllocateGathered allocate_into(const std::shared_ptr<at::Tensor>& result,
   };
 }
 
-// Starts a gather by `start(rows, allocate, name)`. Rows without elements have no number that their
-// elements could tell: the ranks exchange the numbers.
+// Starts a gather by `start(rows, allocate, name)`. Elements cannot tell how many empty rows there
+// are: the ranks then exchange the numbers of rows.
 template <typename Start>
 GatherWork start_gather(Context& context, const at::Tensor& input, const std::string& name,
                         Start&& start) {

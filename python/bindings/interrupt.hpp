@@ -7,10 +7,10 @@
 
 namespace bluefog::python {
 
-/// The Python exception (KeyboardInterrupt, or what a signal handler raised) that ends a wait.
+/// The Python exception (KeyboardInterrupt, or a signal handler's) that ends a wait.
 ///
-/// A type of its own, since Python's needs the interpreter's lock for its text, and the engine asks
-/// for that while it holds its mutex.
+/// It has a type of its own, since Python's needs the interpreter's lock for its text, and the
+/// engine asks for the text while it holds its mutex.
 class Interrupted : public std::exception {
  public:
   explicit Interrupted(std::shared_ptr<py::error_already_set> error) : error_(std::move(error)) {}

@@ -34,8 +34,8 @@ struct Held {
 
 std::shared_ptr<const void> lasting_memory(const at::Tensor& tensor) {
   const c10::Storage& storage = tensor.storage();
-  // Others than resizable ones (shared between processes, NumPy's) keep their memory by themselves,
-  // and may have an owner that others ask for.
+  // Storages that cannot be resized (shared between processes, NumPy's) keep their memory by
+  // themselves, and may have an owner that others ask for.
   return std::make_shared<const Held>(
       Held{.storage = storage,
            .memory = storage.resizable() ? share_memory_of(storage) : SharedMemory()});

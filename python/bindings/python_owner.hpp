@@ -8,8 +8,7 @@
 namespace bluefog::python {
 
 /// The same object for Python to own. The last owner may be Python's collector, which holds the
-/// interpreter's lock; the object's end waits for threads that may want that lock, and goes
-/// without.
+/// interpreter's lock. The object's end waits for threads that may want the lock: it is released.
 template <typename T>
 std::shared_ptr<T> owned_by_python(std::shared_ptr<T> object) {
   T* const raw = object.get();

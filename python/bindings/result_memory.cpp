@@ -20,7 +20,7 @@
 namespace bluefog::python {
 namespace {
 
-/// Of the processor's large pages. Smaller results cost few pages: torch's allocator has them.
+/// Size of the processor's large pages. Smaller results cost few pages: torch's allocator has them.
 constexpr std::size_t kLargePage = std::size_t{2} << 20U;
 
 struct Free {
@@ -50,7 +50,7 @@ class BlockCache {
  public:
   explicit BlockCache(std::size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  /// The one of that size that was given back last, or a new one.
+  /// The block of that size that was given back last, or a new one.
   Block take(std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
     const auto found = std::find_if(blocks_.rbegin(), blocks_.rend(),
@@ -64,7 +64,7 @@ class BlockCache {
     return block;
   }
 
-  /// The oldest go where there are too many.
+  /// Keeps `block`; the oldest blocks go when there are too many.
   void give(Block block) {
     const std::scoped_lock lock(mutex_);
     bytes_ += block.bytes;
@@ -82,7 +82,7 @@ class BlockCache {
   std::size_t bytes_ = 0;
 };
 
-/// Never ends: tensors may outlive everything else.
+/// The cache never ends: tensors may outlive everything else.
 BlockCache& cache() {
   static auto* const blocks = new BlockCache(
       static_cast<std::size_t>(Settings::from_environment().result_cache_bytes));

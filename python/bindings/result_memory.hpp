@@ -10,13 +10,13 @@ namespace bluefog::python {
 
 /// A tensor on the CPU for a call's result, its elements not set.
 ///
-/// A large one gets the memory of an earlier result that is no longer in use, where there is one: the
-/// system takes several times as long to hand out new pages as an average takes to fill them. At most
-/// `BLUEFOG_RESULT_CACHE` bytes are kept for that.
+/// A large one gets the memory of an earlier result that is no longer in use, if there is one: the
+/// system takes several times as long to hand out new pages as an average takes to fill them. At
+/// most `BLUEFOG_RESULT_CACHE` bytes are kept for this.
 [[nodiscard]] at::Tensor fresh_tensor(c10::IntArrayRef shape, c10::ScalarType dtype);
 
-/// Of the shape and dtype of `tensor`, contiguous; what is no dense tensor on the CPU is returned as it
-/// is.
+/// A fresh tensor of the shape and dtype of `tensor`, contiguous. A `tensor` that is not a dense
+/// one on the CPU or a GPU is returned as it is.
 [[nodiscard]] at::Tensor fresh_like(const at::Tensor& tensor);
 
 }  // namespace bluefog::python

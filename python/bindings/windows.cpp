@@ -40,7 +40,7 @@ ops::WindowPutOptions put_options(double self_weight, const std::optional<RankTo
   return options;
 }
 
-/// Where a call is ordered that works on the window's own tensor.
+/// The stream that orders a call on the window's own tensor.
 ops::WindowStream stream_of(const ops::Window& window) {
   const BufferView& tensor = window.tensor();
   return tensor.device.kind == DeviceKind::Cpu

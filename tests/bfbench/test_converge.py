@@ -72,7 +72,7 @@ def test_a_run(tmp_path, capsys):
         (algorithm, topology)
         for algorithm in ("atc", "awc", "push_sum", "extra", "exact_diffusion", "d2", "gradient_tracking")
         for topology in ("one_peer", "ring")}
-    # Of 2 ranks every graph is the complete one: averages end at the mean, AWC's with `finish`.
+    # Every graph of 2 ranks is complete: averages end at the mean, AWC's with `finish`.
     for (algorithm, topology), record in found.items():
         assert algorithm in said and topology in said and 0 <= record["accuracy"] <= 1
         ends_at_mean = algorithm not in ("none", "extra", "exact_diffusion")  # of W, not (I + W) / 2

@@ -67,7 +67,7 @@ def test_what_a_job_printed_before_it_failed_is_kept(tmp_path, capsys):
 
 
 def test_sigterm_shows_and_writes_what_was_measured(tmp_path):
-    # All programs between the job and this process have taken each other's place.
+    # Each program between the job and this process has replaced the one before it.
     build = false_build(tmp_path, "exit 0", "kill -TERM $PPID; exec sleep 100")
     records, reasons = left_behind(tmp_path, build, 130)
     # The second start's job was cut off after its first record; there was no third.
@@ -164,7 +164,7 @@ def test_ranks_rest_before_each_timing(monkeypatch):
     ("--hosts 2 --without gloo", "link between hosts", "beside gloo, which was left out"),
     ("--hosts 2 --sizes 4,65536", "link between hosts", "sizes of 1048576 bytes and more"),
     ("", "bluefog_cpp", "one machine; --hosts makes several"),
-    # What was cut off says so itself.
+    # Nothing is said here: a measurement that was cut off says so itself.
     ("--hosts 2 --sizes 4,1048576", "link between hosts", None),
     ("--hosts 2", "bluefog_cpp", None)))
 def test_what_options_leave_out_is_said(words, peer, expected):
@@ -216,5 +216,5 @@ def test_short_calls_are_timed_in_batches(monkeypatch):
 
     (times,) = rounds.take_turns([called.append], 1e-9, prepare, batch=32)
     assert len(times) == rounds.FEWEST_ROUNDS
-    # With the warm-up and the round that is timed to know how many fit.
+    # The expected calls include the warm-up and the round that tells how many fit into the time.
     assert called == prepared == list(range(32 * (rounds.FEWEST_ROUNDS + rounds.WARM_UP_ROUNDS + 1)))

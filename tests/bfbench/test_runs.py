@@ -259,7 +259,7 @@ def test_batch_norms(tmp_path, capsys):
         for peer in ("bluefog_cpp", "torch's formulas (gloo)", "no communication")]
     for record in found["records"]:
         assert record["peer"] in said and record["median_us"] > 0
-        # At least the output and the input's gradient.
+        # The peak holds at least the output and the input's gradient.
         assert record["peak_bytes"] >= 2 * record["bytes"]
     assert found["records"][1]["share_of_peer_time"] == 1.0
     assert charts == ["batch_norm_2_ranks.png"] and "4 × 8" in page

@@ -71,7 +71,7 @@ def test_what_the_model_says_of_a_step():
     assert seconds("atc", "one_peer") == pytest.approx(0.4 + 0.6)
     assert seconds("atc", "exponential", 1024) == pytest.approx(0.4 + 6.0)
     assert seconds("awc", "one_peer") == 0.6 and seconds("awc", "one_peer", compute=5.0) == 5.0
-    # All of it in one bucket, which waits for the last gradient.
+    # All gradients are in one bucket, which waits for the last one.
     assert seconds("atc_in_backward", "one_peer") == seconds("atc", "one_peer")
     assert seconds("hierarchical", "machines", 8) == pytest.approx(0.4 + 2 * 0.6)
     # All gradients in one bucket, which waits for the last.

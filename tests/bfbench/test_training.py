@@ -27,7 +27,7 @@ def test_all_sides_have_one_environment_unless_peers_are_as_under_torchrun(monke
     without = ["env", "-u", "MALLOC_TRIM_THRESHOLD_", "-u", "MALLOC_MMAP_THRESHOLD_"]
     assert prefixes(monkeypatch, "--peers-as-torchrun") == {"atc": [], "ddp": without,
                                                             "decent_dp": without}
-    # What the user has set stays.
+    # Variables that the user has set stay.
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
     assert prefixes(monkeypatch, "--peers-as-torchrun")["ddp"] == [
         "env", "-u", "MALLOC_MMAP_THRESHOLD_"]

@@ -80,7 +80,7 @@ def test_the_line_that_says_why():
     killed = "bfrun: rank 1 on host vm (pid 5) was killed by signal {}"
     banner, dashes = "bfrun: 2 ranks on 1 host, 1 core each (bound), 1 thread per rank\n", "-" * 74
     box = f"\n{dashes}\nprterun noticed that process rank 1 exited on\nsignal 9 (Killed).\n{dashes}\n"
-    # Who was killed, and not what the others heard of it; but why it aborted.
+    # The words name the killed rank, not the errors of others; for an abort they say why.
     assert last_words_of(f"{banner}a.PeerFailure: rank 1 has left\n{killed.format('9 (SIGKILL)')}{box}"
                          ) == "bfrun: rank 1 on host vm was killed by signal 9 (SIGKILL)"
     assert last_words_of(f"RuntimeError: no\n{killed.format('6 (SIGABRT)')}{box}") == "RuntimeError: no"

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Gathers with `count_of(rank)` elements from each rank and compares with what that must give.
+/// Gathers with `count_of(rank)` elements from each rank and compares with the expected result.
 template <typename CountOf>
 void gather_and_check(Context& context, Dtype dtype, CountOf count_of) {
   std::vector<std::int64_t> expected_counts;
@@ -69,7 +69,7 @@ TEST(Allgather, InputMayLieInTheResult) {
     const std::size_t each = 20000;
     const auto size = static_cast<std::size_t>(context.size());
     std::vector<float> memory(each * size);
-    // At another place than where it belongs.
+    // The rank's part lies at another place than in the result.
     const std::size_t place = (static_cast<std::size_t>(context.rank()) + 1) % size * each;
     std::fill_n(memory.begin() + static_cast<std::ptrdiff_t>(place), each,
                 static_cast<float>(context.rank()));

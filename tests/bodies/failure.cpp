@@ -42,7 +42,7 @@ TEST(Failure, ARankThatLeavesIsNamed) {
     std::vector<float> values(1000, 1.0F);
     const BufferView buffer{.data = values.data(), .count = 1000};
     const auto [rank, text] = failure_of([&] { ops::allreduce(context, buffer); });
-    // Others may give up before this rank sees for itself; they say why.
+    // Other ranks may give up before this rank sees for itself; their error says why.
     EXPECT_NE(rank, -1) << text;
     EXPECT_THAT(text, HasSubstr("rank 1"));
   });
@@ -54,12 +54,12 @@ TEST(Failure, ARankThatLeavesInTheMiddleOfALargeCallIsNamed) {
     std::vector<float> values(count, 1.0F);
     const BufferView buffer{.data = values.data(), .count = static_cast<std::int64_t>(count)};
     if (context.rank() == 1) {
-      // Begins the call, and goes while it is under way.
+      // Rank 1 begins the call, and goes while it is under way.
       (void)ops::neighbor_allreduce_nonblocking(context, buffer, ring(context));
       context.close();
       return;
     }
-    // Nobody takes the message before its writer has gone.
+    // The pause lets the writer go before anybody takes the message.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     const auto [rank, text] =
         failure_of([&] { ops::neighbor_allreduce(context, buffer, ring(context)); });
@@ -80,7 +80,7 @@ TEST(Failure, AnExceptionOfOneRankReachesTheOthersAsPeerFailure) {
     const auto start = std::chrono::steady_clock::now();
     const auto [rank, text] = failure_of([&] { ops::barrier(context); });
     EXPECT_NE(rank, -1) << text;
-    // Not by running into the deadline.
+    // The error comes at once, not by running into the deadline.
     EXPECT_LT(std::chrono::steady_clock::now() - start, context.settings().timeout);
   });
 }
@@ -135,13 +135,13 @@ TEST(Failure, ARefusedCallBesideARestingOneHoldsUpNobody) {
       ops::neighbor_allreduce(context, {.data = &value, .count = 1}, ring(context));
       ops::barrier(context);
       work.wait();
-      // A call that nobody holds goes on by itself; the others have come to their barrier.
+      // A call that nobody holds goes on by itself; the other ranks have come to their barrier.
       ops::barrier(context);
     }
   });
 }
 
-// What the first one sent lies there, but it has nothing of the call itself.
+// The first rank's message lies there, but the late rank must not end the call: the first gave up.
 TEST(Failure, WhoComesLateToACallThatWasGivenUpHearsOfIt) {
   const Ranks two{.at_least = 2, .at_most = 2, .settings = [](Settings& settings, int) {
                     settings.timeout = std::chrono::milliseconds(500);
@@ -171,7 +171,7 @@ TEST(Failure, WhoComesLateToACallThatWasGivenUpHearsOfIt) {
   });
 }
 
-// The deadline is one of the call itself: nothing of it moves while others refuse theirs.
+// The deadline is the call's own: nothing of it moves while others refuse theirs.
 TEST(Failure, WordsOfOtherRanksProlongNoWait) {
   const Ranks three{.at_least = 3, .at_most = 3, .settings = [](Settings& settings, int rank) {
                       if (rank == 0) settings.timeout = std::chrono::milliseconds(400);

@@ -268,7 +268,7 @@ TEST(Mismatch, AMessageThatNobodyExpectsIsALateErrorThatNamesBothCalls) {
   });
 }
 
-/// The same senders and receivers everywhere, of graphs that are not the same.
+/// The ranks' graphs differ, but all senders and receivers are the same.
 TEST(Mismatch, GraphsThatDifferInWhatTheirPlansDoNotShow) {
   on_ranks({.at_least = 2}, [](Context& context) {
     const auto error_with = [&](std::uint64_t graph) {
@@ -288,7 +288,7 @@ TEST(Mismatch, GraphsThatDifferInWhatTheirPlansDoNotShow) {
   });
 }
 
-/// One rank compares plans first, the other does not: both are told what that means.
+/// One rank compares plans first, the other does not: both get an error that explains it.
 TEST(Mismatch, ACallThatComparesPlansMeetsOneThatDoesNot) {
   on_ranks(two(), [](Context& context) {
     float value = 1;

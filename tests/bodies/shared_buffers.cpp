@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// From so many bytes on ranks ask each other where their buffers are.
+/// The least bytes for which ranks ask each other where their buffers are.
 constexpr std::size_t kLeastBytes = 131'072;
 
 /// `values` in shared memory, `shift` bytes after a block's beginning, with marks around them.

@@ -1,4 +1,4 @@
-// What a timeline shows of calls: nested spans that tell copying from waiting, and for whom.
+// The spans of calls in a timeline: nested, they tell copying from waiting, and for whom.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ namespace {
 constexpr std::chrono::milliseconds kLate{100};
 constexpr double kLateUs = 80'000.0;
 
-/// The spans of each rank that is in this process, after `body` has run on two ranks.
+/// The spans of each rank in this process, after `body` has run on two ranks.
 std::map<int, std::vector<TraceSpan>> traced(Layout layout,
                                              const std::function<void(Context&)>& body) {
   const auto folder =
@@ -61,7 +61,7 @@ std::vector<TraceSpan> named(const std::vector<TraceSpan>& spans, const std::str
   return found;
 }
 
-/// The longest span of that name inside `outer`, or one without a length.
+/// The longest span of that name inside `outer`, or a span without a length if there is none.
 TraceSpan longest_inside(const std::vector<TraceSpan>& spans, const TraceSpan& outer,
                          const std::string& name) {
   TraceSpan longest;

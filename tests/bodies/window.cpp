@@ -1,4 +1,4 @@
-// What the calls of windows do to tensors, buffers and weights.
+// The effects of window calls on tensors, buffers and weights.
 #include "ops/window.hpp"
 
 #include <gtest/gtest.h>
@@ -251,7 +251,7 @@ TEST(Window, CallsThatNobodyWaitsForRunInOrder) {
   });
 }
 
-// Each gives half of its weight away while it takes in what has come.
+// Each rank gives half of its weight away while it takes in what has come.
 TEST(Window, WeightIsConservedWhileAccumulatesOverlapWithCollects) {
   on_ranks({.at_least = 2}, [](Context& context) {
     std::vector<double> values(50'000, 0.0);

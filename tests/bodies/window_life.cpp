@@ -1,4 +1,4 @@
-// How windows begin and end, and what they refuse.
+// How windows begin and end, and which calls they refuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -139,7 +139,7 @@ TEST(Window, CreatingBesideAnotherCallNamesTheWindowAndThatCall) {
   });
 }
 
-// Who hears of it in the middle of creating, freeing or copying would leave the others alone there.
+// A rank that got this error while it creates, frees or copies would leave the others alone.
 TEST(Window, CreatingAndFreeingLeaveLateMismatchesToTheNextCall) {
   on_ranks({.at_least = 2, .at_most = 3}, [](Context& context) {
     const bool is_last = context.rank() == context.size() - 1;
@@ -192,7 +192,7 @@ TEST(Window, ARankThatLeftIsToldInEveryCall) {
   });
 }
 
-// Where ranks share no memory it is heard as any call is that a rank does not make.
+// Ranks share memory here; without it the error is that of any call that one rank does not make.
 TEST(Window, FreeingWhatAPeerHasDestroyedIsRefused) {
   on_ranks({.at_least = 2, .at_most = 3, .layouts = {Layout::OneHost}}, [](Context& context) {
     float value = 1.0F;

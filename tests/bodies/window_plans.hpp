@@ -10,7 +10,7 @@ inline NeighborPlan ring_plan(const Context& context) {
   return topology::ring(context.size()).plan_for(context.rank());
 }
 
-/// Everybody hears and is heard by everybody, with equal weights.
+/// Each rank hears and is heard by all others, with equal weights.
 inline NeighborPlan full_plan(const Context& context) {
   return topology::fully_connected(context.size()).plan_for(context.rank());
 }

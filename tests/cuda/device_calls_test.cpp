@@ -1,5 +1,5 @@
-// Calls on GPUs for real: the bits of the same calls on the CPU, by NCCL where it serves, by copies
-// between devices and through the host.
+// Calls on real GPUs give the bits of the same calls on the CPU: by NCCL where it serves, by copies
+// between devices, and through the host.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -19,7 +19,7 @@
 namespace bluefog::testing {
 namespace {
 
-/// Short, several chunks long, and several pieces of a copy long.
+/// Counts that are short, several chunks long, and several pieces of a copy long.
 constexpr std::size_t kCounts[] = {0, 1, 1003, 700'001};
 
 class DeviceCalls : public OverWays {};
@@ -74,7 +74,7 @@ TEST_P(DeviceCalls, Collectives) {
   });
 }
 
-/// What a call gathers on the GPU and on the CPU, with counts that differ between ranks.
+/// Compares a gather on the GPU with that on the CPU, with counts that differ between ranks.
 template <typename Call>
 void expect_gathered_alike(Rank& rank, std::size_t count, const Call& call) {
   const int own = rank.context.rank();

@@ -1,4 +1,4 @@
-// What goes wrong in calls on GPUs, who hears of it, and what can be used afterwards.
+// Failures of calls on GPUs: who gets which error, and what can be used afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,15 +23,15 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-/// Long enough for NCCL to connect ranks.
+/// Time enough for NCCL to connect ranks.
 constexpr auto kTimeout = 4s;
 
-/// Threads try several numbers of ranks: one of them is enough, for so long a wait.
+/// Runs of threads at other numbers of ranks are spared: one is enough for so long a wait.
 bool is_spared(Context& context) { return context.core().bootstrap().in_process() && context.size() < 4; }
 
 class DeviceFailure : public OverWays {
  protected:
-  /// With a buffer on each GPU, whose streams can be shut; in little time.
+  /// Runs `body` with a buffer on each GPU whose streams can be shut, and a short timeout.
   void on_gpus_that_shut(const std::function<void(Rank&, const BufferView&)>& body) {
     if (!Gpu::why_not_shut().empty()) {
       GTEST_SKIP() << Gpu::why_not_shut();
@@ -100,7 +100,7 @@ TEST_P(DeviceFailure, ARefusalReachesTheOthers) {
   });
 }
 
-/// The others' call times out before it is launched; then the late rank hears of it.
+/// The others' call times out before its launch; then the late rank gets the error.
 TEST_P(DeviceFailure, ARankThatDoesNotCome) {
   on_gpus({.at_least = 2, .timeout = kTimeout}, [](Rank& rank) {
     const int last = rank.context.size() - 1;
@@ -135,8 +135,8 @@ TEST_P(DeviceFailure, ARankThatDoesNotCome) {
   });
 }
 
-/// The device of the last rank comes to its part of a call only after the time is up: a call that
-/// was launched is cut short on all ranks, and ends their calls on devices for good.
+/// The last rank's device comes to its part of a call only after the timeout: a launched call is
+/// cut short on all ranks, and ends their calls on devices for good.
 TEST_P(DeviceFailure, ADeviceThatIsNotDoneInTime) {
   if (goes_through_host()) {
     GTEST_SKIP() << "no call waits for another rank's device";

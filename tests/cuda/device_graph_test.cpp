@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kCount = 7001;
 constexpr int kLaunches = 5;
 
-/// A step of every call by NCCL. Each of them begins with what `input` holds and leaves its result
-/// in a part of `results` of its own, so that one that did nothing would be seen.
+/// A step of every call by NCCL. Each call begins with the values of `input` and leaves its result
+/// in a part of `results` of its own, so that a call that did nothing would be seen.
 class Step {
  public:
   explicit Step(Context& context)
@@ -35,7 +35,7 @@ class Step {
     return kCount * (6 + static_cast<std::size_t>(context_.size()) + plan_->sources.size());
   }
 
-  /// On the GPU or on the CPU, as the buffers and `copy(to, from)` are.
+  /// Runs on the GPU or on the CPU, as the buffers and `copy(to, from)` are.
   template <typename Copy>
   void run(const BufferView& input, const BufferView& results, const Copy& copy) const {
     std::size_t begun = 0;

@@ -1,4 +1,4 @@
-// In which order calls on GPUs, the caller's streams and calls on the CPU do their work.
+// The order in which calls on GPUs, the caller's streams and calls on the CPU do their work.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -63,8 +63,8 @@ TEST_P(DeviceOrder, SeveralUnderWayOnSeveralStreams) {
   });
 }
 
-/// With `OnWait`: what is put on the stream between start and wait reads the buffer as it was,
-/// however late it does.
+/// An operation that is put on the stream between the start and the wait of an `OnWait` call reads
+/// the buffer as it was, however late it runs.
 TEST_P(DeviceOrder, AHeldResultComesAfterWhatIsOnTheStream) {
   on_gpus([](Rank& rank) {
     const Plan plan = plan_of(rank.context, topology::exponential(rank.context.size()));

@@ -75,7 +75,7 @@ def pack(build, sources, folder):
         "flags": [word for word in compiled if KEPT_FLAGS.match(word)],
         "sources": [str(pathlib.Path(part).relative_to(sources)) for part in parts],
         "archives": [archive.name for archive in archives],
-        # In the kit under the names that programs ask for.
+        # The kit has these libraries under the names that programs ask for.
         "libraries": sorted({re.search(r"([\w+]+)\.so", pathlib.Path(word).name)[1] for word in linked
                              if ".so" in word and "torch" not in word and not word.startswith("python/")}
                             | {f"lib{word[2:]}" for word in linked if word == "-lmpi"})}, indent=1) + "\n")

@@ -11,7 +11,7 @@
 namespace bluefog::testing {
 namespace {
 
-/// One for the process: contexts of CUDA last as long.
+/// The process loads CUDA once: its contexts last as long.
 const std::shared_ptr<gpu::CudaApi>& loaded() {
   static const std::shared_ptr<gpu::CudaApi> cuda = gpu::load_cuda();
   return cuda;

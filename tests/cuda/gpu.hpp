@@ -11,7 +11,7 @@
 
 namespace bluefog::testing {
 
-/// Why this machine runs no test on a GPU; empty where it does.
+/// The reason why this machine runs no test on a GPU; empty if it runs them.
 [[nodiscard]] const std::string& why_no_gpu();
 
 /// A GPU of this machine while a test uses it: memory and streams that end with it.
@@ -27,24 +27,24 @@ class Gpu {
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] gpu::StreamHandle stream() const noexcept { return stream_; }
 
-  /// Another one, beside `stream`.
+  /// Another stream, beside `stream`.
   [[nodiscard]] gpu::StreamHandle make_stream();
 
-  /// `shift` bytes behind what CUDA aligns to.
+  /// Memory that begins `shift` bytes behind CUDA's alignment.
   [[nodiscard]] std::byte* allocate(std::size_t bytes, std::size_t shift = 0);
-  /// Ordered by `stream`.
+  /// The view is ordered by `stream`.
   [[nodiscard]] BufferView upload(Values values, std::size_t shift = 0);
   [[nodiscard]] Values download(const BufferView& view);
-  /// On the stream of `to`; the host goes on.
+  /// Copies on the stream of `to`; the host goes on.
   void copy(const BufferView& to, const BufferView& from);
   /// The host waits for the stream, a minute at most. @throws TimeoutError.
   void synchronize() { synchronize(stream_); }
   void synchronize(gpu::StreamHandle stream);
 
-  /// Empty where `shut` has an effect: where the driver calls functions of the host.
+  /// Empty if `shut` has an effect, that is if the driver calls functions of the host.
   [[nodiscard]] static std::string why_not_shut();
-  /// What is put on `stream` later waits until `open`. Meanwhile no rank takes or frees memory,
-  /// loads a kernel or talks to another one for the first time: these may wait for the device.
+  /// Work put on `stream` later waits until `open`. Meanwhile no rank takes or frees memory, loads
+  /// a kernel or talks to another rank for the first time: these may wait for the device.
   void shut(gpu::StreamHandle stream);
   void open();
 

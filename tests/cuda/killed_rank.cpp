@@ -1,6 +1,6 @@
 // The last rank is killed while a call on GPUs that all have made waits for its device: the others
 // must hear of it in time, make no more calls on devices, and end by themselves. Prints a line for
-// each survivor. Exit code 77 where it cannot run.
+// each survivor. Exit code 77 if it cannot run.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSkipped = 77;
 constexpr auto kTimeout = 10s;
 
-/// The others have launched their part by then, or wait on the host.
+/// The other ranks have launched their part by then, or wait on the host.
 [[noreturn]] void die_in_a_call(Context& context, testing::Gpu& gpu, const BufferView& buffer) {
   gpu.shut(gpu.stream());
   const Work work = ops::allreduce_nonblocking(context, buffer);
@@ -35,7 +35,7 @@ constexpr auto kTimeout = 10s;
   std::abort();
 }
 
-/// What `call` ends with.
+/// The error that `call` ends with.
 template <typename Call>
 std::string error_of(Call&& call) {
   try {
@@ -65,7 +65,7 @@ int main() {
       return kSkipped;
     }
     const int rank = context->rank();
-    // Never freed: its streams may wait for a device that is gone.
+    // The GPU is never freed: its streams may wait for a device that is gone.
     auto& gpu = *new testing::Gpu(rank);
     context->use_device(gpu.device());
     const BufferView buffer = gpu.upload(testing::thirds(Dtype::Float32, 100'000, rank));

@@ -21,7 +21,7 @@
 namespace bluefog::testing {
 namespace {
 
-/// Of nccl.h.
+/// A result code of nccl.h.
 constexpr int kNcclInProgress = 7;
 
 /// A rank of a communicator, all of whose ranks have talked to each other.
@@ -31,7 +31,7 @@ struct NcclRank {
   gpu::CommHandle comm;
   Gpu gpu;
 
-  /// Every rank of `with` tells every one its rank in the context.
+  /// The ranks in the context that every rank of `with` tells every other.
   std::vector<int> exchange(gpu::CommHandle with, int size) {
     const Values own(Dtype::UInt8, std::array{static_cast<double>(context.rank())});
     const BufferView sent = gpu.upload(own);
@@ -47,7 +47,7 @@ struct NcclRank {
   }
 };
 
-/// With a parameter, so that it runs after the calls: what NCCL does here may hang.
+/// A parameter makes these tests run after those of calls: NCCL may hang here.
 class NcclLibrary : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
@@ -61,7 +61,7 @@ class NcclLibrary : public ::testing::TestWithParam<int> {
     }
   }
 
-  /// As every rank; skips where NCCL does not serve them, or throws an UnsupportedError.
+  /// Runs `body` as every rank; skips if NCCL does not serve them, or throws an UnsupportedError.
   void on_comms(const std::function<void(NcclRank&)>& body) {
     const Ranks ranks{.at_least = 2, .at_most = 4, .layouts = {Layout::OneHost}};
     on_ranks(ranks, [&](Context& context) {
@@ -119,7 +119,7 @@ TEST_P(NcclLibrary, ShrinksToTheRanksThatAreLeft) {
   });
 }
 
-/// The others wait for a message that the last rank never sends.
+/// The other ranks wait for a message that the last rank never sends.
 TEST_P(NcclLibrary, RevokesWhatIsUnderWayAndShrinks) {
   void (*revoke)() = nullptr;
   gpu::SharedObject("libnccl.so.2").bind_if_there(revoke, "ncclCommRevoke");

@@ -104,7 +104,7 @@ def read_cases(out):
     ended = {word: re.findall(rf"\[ +{mark} +\] ([^\s,]+\.[^\s,]+).*\(\d+ ms\)", out)
              for word, mark in (("passed", "OK"), ("skipped", "SKIPPED"), ("failed", "FAILED"))}
     read = {word: len(set(cases)) for word, cases in ended.items()}
-    # By number, since each of several ranks prints them.
+    # Cases are counted by number, since each of several ranks prints them.
     begun = collections.Counter(re.findall(r"\[ +RUN +\] (\S+\.\S+)", out))
     if unfinished := begun - collections.Counter(sum(ended.values(), [])):
         read["unfinished"] = sorted(unfinished)
@@ -184,7 +184,7 @@ class Rung:
         self.environment = {
             "NCCL_DEBUG": "WARN", **os.environ, "BLUEFOG_TIMEOUT": "60",
             "NCCL_MULTI_RANK_GPU_ENABLE": "1", "OMP_NUM_THREADS": "1",
-            # What a program hangs in has been named by then, in lines that are read here.
+            # These settings name a case before it hangs, in lines that are read here.
             "GTEST_BRIEF": "0", "GTEST_COLOR": "no", "GTEST_PRINT_TIME": "1", "PYTHONUNBUFFERED": "1"}
         if nccl or arguments.libraries:
             self.environment["LD_LIBRARY_PATH"] = before("LD_LIBRARY_PATH", nccl, arguments.libraries)
@@ -283,8 +283,8 @@ class Rung:
 def run_parts(rung):
     arguments = rung.arguments
     rung.tests("kernels", "cuda_kernels", 1)
-    # Ranks of one process have their streams in one context: with the 8 queues that it has by default,
-    # a kernel of NCCL that waits for another rank may stand before that rank's own in the same queue.
+    # The ranks of one process have their streams in one context. With its default of 8 queues a
+    # kernel of NCCL that waits for another rank may stand before that rank's own in the same queue.
     rung.tests("device.threads", "cuda_device", MOST_THREAD_RANKS,
                environment={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})
     for ranks in arguments.ranks:

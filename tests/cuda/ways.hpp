@@ -15,8 +15,7 @@
 #include "tests/support/ranks.hpp"
 #include "topology/static_graphs.hpp"
 
-/// What tests of calls on GPUs have in common, whichever way the calls go. Ranks share GPUs where
-/// there are fewer than ranks.
+/// Support for tests of calls on GPUs by each way. Ranks share GPUs if there are too few.
 namespace bluefog::testing {
 
 using Plan = std::shared_ptr<const NeighborPlan>;
@@ -35,7 +34,7 @@ struct WayRanks {
   int at_least = 1;
   int at_most = 4;
   std::chrono::seconds timeout{60};
-  /// As `Settings::nodes_per_machine`.
+  /// The value of `Settings::nodes_per_machine`.
   int nodes_per_machine = 0;
 };
 
@@ -50,7 +49,7 @@ class OverWays : public ::testing::TestWithParam<DeviceWay> {
 
   [[nodiscard]] static bool goes_through_host() { return GetParam() == DeviceWay::Host; }
 
-  /// As every rank, where the way serves them.
+  /// Runs `body` as every rank, if the way serves them.
   void on_gpus(const WayRanks& wanted, const std::function<void(Rank&)>& body) {
     const auto way = GetParam();
     const Ranks ranks{.at_least = wanted.at_least,
@@ -91,7 +90,7 @@ inline std::string way_name(const ::testing::TestParamInfo<DeviceWay>& info) {
   INSTANTIATE_TEST_SUITE_P( \
       Ways, suite, ::testing::Values(DeviceWay::Nccl, DeviceWay::Peer, DeviceWay::Host), way_name)
 
-/// The device can still be used: a call gives the right result.
+/// Expects that a device can still be used: a call gives the right result.
 inline void expect_device_usable(Rank& rank) {
   Values expected = thirds(Dtype::Float32, 9, rank.context.rank());
   const BufferView own = rank.gpu.upload(expected);

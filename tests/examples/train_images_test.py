@@ -22,7 +22,7 @@ TRAIN_IMAGES = 640
 TEST_IMAGES = 200
 STEPS_PER_EPOCH = 10  # of 2 ranks with batches of 32
 ALGORITHMS = ("atc", "awc", "gradient_allreduce", "none")
-# With the period that each is run with.
+# The algorithms with the period that each is run with.
 MORE_ALGORITHMS = (("extra", 1), ("exact-diffusion", 1), ("d2", 1), ("gradient-tracking", 1),
                    ("push-sum", 2), ("gossip-pga", 5), ("local-sgd", 5), ("qg-dsgdm", 1),
                    ("win-put", 1), ("pull-get", 1), ("async-push-sum", 2))
@@ -118,11 +118,11 @@ def more_algorithms(runner):
                                      "--max-test-images", "100", "--progress", "lines")
         check_finished_run(output, lines, ranks=2, epochs=1)
         result = lines[-1]
-        # Push-sum's weight falls to 1/8 while nothing is heard, and steps of x / w are eight times as
-        # long: where a peer has no core for these few milliseconds a rank may learn nothing.
+        # Push-sum's weight falls to 1/8 while nothing arrives, and steps of x / w are then eight
+        # times as long: a rank may learn nothing if a peer has no core for these few milliseconds.
         if name != "async-push-sum":
             check(result["test_accuracy_mean"] > 0.3, "to learn something", result)
-        # Where no rank waits, how far they run apart is the machine's affair.
+        # The distance between ranks that do not wait depends on the machine.
         most = math.inf if name in WITHOUT_WAITING else 1
         check(0 <= result["consensus_distance"] < most, "ranks that nearly agree", result)
 

@@ -1,4 +1,4 @@
-// Calls that come again and again take no memory anew.
+// Repeated calls allocate no memory.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -14,19 +14,19 @@
 namespace bluefog::testing {
 namespace {
 
-/// What a call's buffer lies in.
+/// The owner of the memory of a call's buffer.
 enum class Memory { Own, Shared };
 
 using Plan = std::shared_ptr<const NeighborPlan>;
 
-/// After some calls, as many again of all ranks allocate nothing, but for lists that grow once.
+/// Expects that calls allocate nothing after as many before them, but for lists that grow once.
 void expect_no_allocations(
     const std::function<void(Context&, const Plan&, const BufferView&)>& call,
     Memory memory = Memory::Own) {
   constexpr int kCalls = 50;
   // More calls may be in flight at once than ever before, and make lists or the pool grow.
   constexpr std::size_t kGrowthOfARank = 3;
-  // Inside a host: what MPI and the thread bootstrap's network do is not this library's.
+  // One host only: allocations of MPI and of the thread bootstrap's network are not this library's.
   const Ranks ranks{.at_least = 2, .at_most = 8, .layouts = {Layout::OneHost}};
   for (const std::size_t count : {1, 50'000}) {
     on_ranks(ranks, [&](Context& context) {

@@ -1,4 +1,4 @@
-// What tests of captures rely on: the stand-in finds what spoils a capture on a GPU.
+// The stand-in finds what spoils a capture on a GPU; tests of captures rely on it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

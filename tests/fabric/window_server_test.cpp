@@ -155,7 +155,7 @@ TEST_F(WindowServers, AWaitForASlowOwnerIsReported) {
   EXPECT_GE(reports, 1);
 }
 
-// A request of rank 2 keeps the server of rank 0 busy, which takes nothing meanwhile.
+// A request of rank 2 keeps the server of rank 0 busy, so that it takes nothing meanwhile.
 class StoppedRank : public ::testing::Test {
  protected:
   static constexpr std::size_t kBytes = std::size_t{8} << 20U;  // more than is on its way at once
@@ -202,7 +202,7 @@ TEST_F(StoppedRank, HoldsUpNoOwnerAndGetsWhatItHasAskedFor) {
   EXPECT_EQ(room, std::vector<std::byte>(kBytes, std::byte{1}));
 }
 
-// What has begun goes on from a copy, and the stream stays whole.
+// A put that has begun goes on from a copy, and the stream stays whole.
 TEST_F(StoppedRank, HoldsUpNoCallThatGivesUp) {
   server(0).add(kWindow, std::make_shared<Value>(nothing_, [] {}));
   const std::jthread stopping([&] { stop_rank_0(); });

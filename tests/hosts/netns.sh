@@ -55,8 +55,8 @@ if [[ -z "${BF_NETNS_INSIDE:-}" ]]; then
     { echo "SKIPPED: this machine allows no new namespaces"; exit "$kSkipped"; }
   work="$(mktemp -d)"
   trap 'rm -rf "$work"' EXIT
-  # In the background, so that a signal reaches the trap at once and is passed on. The redirection
-  # keeps standard input, which bash otherwise takes away from background commands.
+  # The script runs in the background, so that a signal reaches the trap at once and is passed on.
+  # The redirection keeps standard input, which bash otherwise takes away from background commands.
   BF_NETNS_INSIDE="$work" "${private[@]}" "$here/netns.sh" -n "$hosts" ${rate:+-r "$rate"} -- \
     "$@" <&0 &
   inside=$!
@@ -74,7 +74,7 @@ if [[ -z "${BF_NETNS_INSIDE:-}" ]]; then
   exit "$status"
 fi
 
-# From here on in the private namespaces.
+# The lines below run in the private namespaces.
 work="$BF_NETNS_INSIDE"
 unset BF_NETNS_INSIDE
 mkdir -p /run/netns

@@ -1,6 +1,6 @@
 #!/bin/bash
-# netns_rate.sh RATE: limits what the host that it runs on (netns.sh) can send, in tc's words
-# (400mbit); may be called again with another rate.
+# netns_rate.sh RATE: limits the traffic that its host (netns.sh) can send, in tc's words (400mbit);
+# may be called again with another rate.
 set -euo pipefail
 # TBF wants at least this: a smaller bucket wakes the shaper so often that it eats the CPU.
 readonly kBurstBytes=262144

@@ -67,7 +67,7 @@ TEST(JobMonitor, NamesTheRankThatDiedFirstFirst) {
   EXPECT_EQ(monitor.exit_code({0, SIGKILL}), 137);
 }
 
-// Its peers may see that before its parent does.
+// The peers of a killed rank may see its death before its parent does.
 TEST(JobMonitor, NamesAKilledRankBeforeThoseThatEndSoonOfIt) {
   JobMonitor monitor({.ranks = 3});
   const auto begin = JobMonitor::Clock::now();

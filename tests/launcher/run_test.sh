@@ -1,5 +1,5 @@
 #!/bin/bash
-# run_test.sh CASE BFRUN AFFINITY [PROGRAM]: one run of bfrun with a real mpirun, and what must come of it.
+# run_test.sh CASE BFRUN AFFINITY [PROGRAM]: one run of bfrun with a real mpirun, and its result.
 # Exit code 0: passed; 77: cannot run here; else failed, with the reason.
 set -u
 
@@ -99,7 +99,7 @@ killed_rank_is_named)
   expect_no_error 'bfrun: rank [01]'
   ;;
 term_while_starting)
-  # It starts no rank and listens to nobody.
+  # This mpirun starts no rank and listens to nobody.
   printf '#!/bin/sh\n[ "$1" = --version ] && exec echo "mpirun (Open MPI) 5.0.11"
 trap "" TERM INT\necho $$ >%s/pid.0\nexec sleep 600\n' "$work" >"$work/mpirun"
   chmod +x "$work/mpirun"
@@ -119,11 +119,11 @@ failed_rank_is_named)
   expect_no_error 'bfrun: rank [02]'
   ;;
 first_to_exit_is_named)
-  # It waits in MPI_Finalize while the others die of what they heard.
+  # Rank 2 waits in MPI_Finalize while the others die of what they heard.
   run "$bfrun" -np 3 "$4" exit abort
   expect_code 6; expect_error '^bfrun: rank 2 on host .* exited with code 6$'
   [[ "$(grep -m1 '^bfrun: rank' "$work/err")" == *"rank 2 "* ]] || fail "expected rank 2 first"
-  # What a process of the command's own exits with is the command's matter.
+  # The exit code of a child of the command is the command's own matter.
   run "$bfrun" -np 1 sh -c '"$0" exit; exit 0' "$4"; expect_code 0; expect_no_error 'bfrun: rank 0'
   ;;
 term_ends_all | interrupt_ends_all)
@@ -219,7 +219,7 @@ output_is_untouched)
   sed 1d "$work/err" | cmp -s - <(seq 20000; printf "no end") || fail "standard error was changed"
   ;;
 leftover_session_folder)
-  # In a process namespace of its own mpirun gets the same low number again and again.
+  # Process ids start anew in a process namespace: mpirun gets the same low number again and again.
   unshare --pid --fork --mount-proc true 2>/dev/null ||
     { echo "SKIPPED: this machine allows no new namespaces"; exit 77; }
   mkdir "$work/tmp"; export TMPDIR="$work/tmp"

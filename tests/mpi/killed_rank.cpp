@@ -1,6 +1,6 @@
-// The last rank ends in the middle of a series of calls, as its argument says (kill, _exit, exit, or stop: it does not go on);
-// the others must hear of it as PeerFailure and end on their own, or abort where a second argument
-// says so. Prints one line per survivor.
+// The last rank ends in the middle of a series of calls, as its argument says (kill, _exit, exit,
+// or stop: it does not go on). The others must hear of it as PeerFailure and end on their own, or
+// abort if a second argument says so. Prints one line per survivor.
 #include <unistd.h>
 
 #include <csignal>

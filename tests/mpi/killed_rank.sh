@@ -19,7 +19,7 @@ if grep -q 'with-ft' <<<"$output"; then
   exit 77
 fi
 survivors=$(grep -c '^survivor .* heard of rank' <<<"$output")
-# mpirun passes on what a rank ended with by itself.
+# The exit code of a rank that ended by itself is mpirun's too.
 case $way in
   kill) expected=0 ;;
   stop) expected=7 ;;

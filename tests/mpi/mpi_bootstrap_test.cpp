@@ -35,7 +35,7 @@ TEST(MpiBootstrap, IsTheDefaultUnderALauncher) {
   }
 }
 
-// Without Open MPI's own variables, as under srun --mpi=pmix.
+// The variables of Open MPI itself are absent, as under srun --mpi=pmix.
 TEST(MpiBootstrap, KnowsPmixAlone) {
   const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
   if (size == nullptr || std::getenv("PMIX_RANK") == nullptr) {
@@ -157,7 +157,7 @@ TEST(MpiBootstrap, ARankThatMakesNoneIsNamed) {
   }
   const std::string last = std::to_string(meeting_point->size() - 1);
   if (meeting_point->rank() != 0) {
-    // Given up after a time in which all others have come.
+    // The time until these ranks give up is long enough for all others to come.
     meeting_point->barrier(soon());
     try {
       const auto deadline = Deadline::after(std::chrono::milliseconds(500));

@@ -56,7 +56,7 @@ class MpiTransportTest : public testing::Test {
   [[nodiscard]] int next() const { return (rank() + 1) % size(); }
   [[nodiscard]] int previous() const { return (rank() + size() - 1) % size(); }
 
-  // Drives the transport until `done`; a watchdog that names what was waited for.
+  // Drives the transport until `done`; a watchdog names what was waited for.
   void until(const std::string& what, const std::function<bool()>& done) {
     const Deadline deadline = soon();
     while (!done()) {
@@ -183,7 +183,7 @@ TEST_F(MpiTransportTest, LanesDoNotWaitForEachOther) {
   const Bytes large = pattern(kChunk * kDepth * 4, rank(), 1);
   const Bytes small = pattern(8, rank(), 2);
   const std::vector<WeightedRank> readers{{next(), 1.0}};
-  // The deep lane takes a message as a whole although nobody reads it.
+  // The deep lane takes a message as a whole even if nobody reads it.
   send(large, 1, readers, Lane::Deep);
   send(small, 2, readers, Lane::Ordinary);
   EXPECT_EQ(receive(previous(), Lane::Ordinary), pattern(8, previous(), 2));
@@ -311,7 +311,7 @@ TEST_F(MpiTransportTest, ARankThatLeavesIsKnownOnceItsDataHaveBeenRead) {
     });
     EXPECT_THAT(*obituary, HasSubstr("has closed its context"));
     EXPECT_THAT(*obituary, HasSubstr("call 3, neighbor_allreduce"));
-    // What is sent to it now goes nowhere, and nobody waits for it.
+    // A message to the gone rank goes nowhere, and nobody waits for it.
     send(pattern(bytes, rank(), 4), 4, {{0, 1.0}}, Lane::Ordinary);
     EXPECT_FALSE(transport_->has_pending());
   }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# configure_words.sh WORK_FOLDER: what configure says to wishes it cannot grant,
-# and that it goes without MPI and LibTorch when told to.
-# configure_words.sh WORK_FOLDER cuda: the same of GPUs, where there is a CUDA toolkit.
+# configure_words.sh WORK_FOLDER: the words of configure about wishes that it cannot grant, and that
+# it goes without MPI and LibTorch when told to.
+# configure_words.sh WORK_FOLDER cuda: the same about GPUs, with a CUDA toolkit.
 set -euo pipefail
 source_folder=$(cd "$(dirname "$0")/../.." && pwd)
 work=$1

@@ -1,5 +1,5 @@
-# cmake [-DTORCH_DIR=…] -P cuda_architectures.cmake: which GPUs kernels are compiled for, out of what
-# is asked for and what nvcc knows.
+# cmake [-DTORCH_DIR=…] -P cuda_architectures.cmake: the GPUs that kernels are compiled for, given
+# the wanted ones and those that nvcc knows.
 cmake_minimum_required(VERSION 3.28)
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/BluefogCudaArchitectures.cmake")
 
@@ -53,7 +53,7 @@ expect_refused("9.0;hopper;9;8.6+PTXX;9.0(8.0)" "hopper', '9', '8.6+PTXX', '9.0(
 expect_refused("8.0,9.0" "8.0,9.0")
 expect_refused("(;9.0;*+" "(', '*+")
 
-# Rising by number, each once; what is left out comes with its reason.
+# Chosen ones rise by number, each once; the others come with their reason.
 expect_selected("120;90;90;100;80" "75;80;90;100;110;103;120" "80;90;100;120" "")
 expect_selected("50;90" "75;90" "90" "sm_50 (kernels need sm_70)")
 expect_selected("90;60;130" "60;70;90" "90" "sm_60 (kernels need sm_70), sm_130 (unknown to nvcc)")
@@ -61,7 +61,7 @@ expect_selected("50" "75;90" "" "sm_50 (kernels need sm_70)")
 expect_selected("70" "60;70" "70" "")
 expect_selected("All" "60;110;103;75;90" "75;90;103;110" "")
 expect_selected("All;50" "60;75" "75" "sm_50 (kernels need sm_70)")
-# Nothing asked for: the first of each generation that is new enough.
+# Nothing is wanted: the first of each generation that is new enough.
 expect_selected("" "75;80;86;90;100;110;103;120;121" "75;80;90;100;110;120" "")
 expect_selected("" "50;52;60;70;72;75;80" "70;80" "")
 

@@ -134,7 +134,7 @@ def is_hidden(path, included):
     if parts[0] == "bluefog_cpp":
         if path.startswith(MPI_FOLDERS) and included.startswith(MPI_FOLDERS):
             return False
-        # A room is open to this project's libraries, what lies deeper to the room alone.
+        # A room is open to this project's libraries, its inner folders to the room alone.
         if path.split("/")[0] in ("tools", "examples"):
             return parts[1] != "base"
         return len(parts) > 3 and not path.startswith("/".join(parts[:2]) + "/")

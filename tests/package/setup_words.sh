@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# setup_words.sh WORK_FOLDER: what cmake/setup/install.sh says when something
-# cannot be had. Stand-ins on PATH play the machines that lack it.
+# setup_words.sh WORK_FOLDER: the words of cmake/setup/install.sh about things that cannot be had.
+# Stand-ins on PATH play the machines that lack them.
 set -euo pipefail
 source_folder=$(cd "$(dirname "$0")/../.." && pwd)
 work=$1
@@ -63,7 +63,7 @@ stand_in no_network df 'printf "filesystem\\n/dev/disk 9 9 99999999 0%% /\\n"'
 expect no_network 'pip cannot reach the package index' BLUEFOG_SKIP_PACKAGES=1 \
   BLUEFOG_VENV="$work/empty" PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_RETRIES=0 PIP_CONFIG_FILE=
 
-# What a build made is a command of the environment, and what pip installed stays.
+# Built programs become commands of the environment, and programs that pip installed stay.
 (
   export BLUEFOG_VENV=$work/linked
   mkdir -p "$BLUEFOG_VENV/bin"

@@ -33,7 +33,7 @@ std::vector<double> values_of(int rank, std::int64_t count, int round) {
 /// A sum over ranks that a call must come to: the weight of each rank's value.
 using Weights = std::vector<double>;
 
-/// A call under way, and what it must come to.
+/// A call under way, and its expected result.
 struct Call {
   Kind kind = Kind::Static;
   int round = 0;

@@ -31,7 +31,7 @@ struct Options {
   double report_seconds = 30.0;
 };
 
-/// Prints `failure` and ends the process at once: threads may wait for ranks that wait for this
+/// Prints `failure` and ends the process at once: its threads may wait for ranks that wait for this
 /// one.
 [[noreturn]] void give_up(std::string_view failure) {
   fmt::print(stderr, "soak: {}\n", failure);
@@ -61,7 +61,7 @@ class Threads {
 /// Contexts of all threads, made in the same order on all ranks.
 std::vector<std::shared_ptr<Context>> make_contexts(const std::shared_ptr<Context>& whole,
                                                     const Settings& settings) {
-  // Machines of two ranks, where there are more.
+  // Machines of two ranks, if there are more.
   Settings one_host = settings;
   one_host.nodes_per_machine = whole->size() > 2 ? 2 : 1;
   Settings two_hosts = settings;
@@ -85,10 +85,10 @@ void report(const Context& context, const Run& run, double seconds, const Resour
   std::fflush(stdout);
 }
 
-/// What may be added after the first quarter, which lasted `seconds`. In the first minute messages
+/// The growth allowed after the first quarter, which lasted `seconds`. In the first minute messages
 /// of other sizes take memory that is used again, threads of the library begin with the first call
 /// that nobody waits for, and MPI opens segments at first use. Later only the second threads of
-/// windows come and go, and allocators keep some of what they were given.
+/// windows come and go, and allocators keep some of the memory that they were given.
 Resources slack_after(double seconds) {
   return seconds >= 60.0
              ? Resources{.rss_mib = 8.0, .descriptors = 0, .threads = 2, .shm_entries = 0}

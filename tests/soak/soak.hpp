@@ -11,10 +11,10 @@
 
 #include "bluefog_cpp/context.hpp"
 
-// What the threads of the soak program share.
+// Parts that the threads of the soak program share.
 namespace bluefog::soak {
 
-/// What is counted, by kind.
+/// The kinds of calls that are counted.
 enum class Kind : std::uint8_t {
   Static,
   Dynamic,
@@ -32,7 +32,7 @@ inline constexpr std::array<std::string_view, 11> kKindNames{
     "static",     "dynamic", "hierarchical", "allreduce", "pair_gossip", "put",
     "accumulate", "get",     "update",       "lock",      "epochs"};
 
-/// What all threads of a rank see.
+/// The state that all threads of a rank share.
 struct Run {
   std::uint64_t seed = 1;
   std::atomic<bool> should_stop{false};
@@ -55,7 +55,7 @@ struct Dice {
   }
 };
 
-/// A result is not what it must be.
+/// Thrown for a result that is not the expected one.
 class Wrong : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -67,13 +67,13 @@ void average(Context& context, Run& run, Dice dice);
 /// Gossip of random pairs.
 void gossip(Context& context, Run& run, Dice dice);
 
-/// Windows that two threads use at the same time; what is accumulated must be conserved exactly.
+/// Windows that two threads use at the same time; accumulated values must be conserved exactly.
 void use_windows(Context& context, Run& run, Dice dice);
 
 /// Collective: whether any rank has been told to stop.
 [[nodiscard]] bool all_stop(Context& context, const Run& run);
 
-/// What a process holds.
+/// The resources of a process.
 struct Resources {
   double rss_mib = 0.0;
   int descriptors = 0;

@@ -7,7 +7,7 @@
 
 namespace bluefog::testing {
 
-/// What the sum kernel of that name does to the host's memory, with so many threads.
+/// Runs the sum kernel of that name on the host's memory, with so many threads.
 void run_sum_kernel(std::string_view name, const ops::cuda::SumArguments& arguments, int threads);
 
 /// Bytes of an element of that kernel.

@@ -13,7 +13,7 @@ namespace {
 
 Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
 
-// One for all tests of the process: launches find each other once.
+// The bootstrap serves all tests of the process: launches find each other once.
 Bootstrap& launch() {
   static const std::shared_ptr<Bootstrap> bootstrap =
       make_default_bootstrap(Settings::from_environment(), soon());
@@ -30,7 +30,7 @@ void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body) {
   if (ranks.pretends_hosts && std::getenv("BF_NETNS_HOSTS") != nullptr) {
     GTEST_SKIP() << "needs one host";
   }
-  // On several hosts for real none need pretend, and OneHost stands for the hosts as they are.
+  // Real hosts need no pretended ones, and OneHost then stands for the hosts as they are.
   const bool has_hosts = std::getenv("BF_NETNS_HOSTS") != nullptr;
   for (const Layout layout : ranks.layouts) {
     if ((size == 1 && layout != ranks.layouts.front()) ||

@@ -48,7 +48,7 @@ void expect_usable(Context& context) {
   std::vector<float> large(5000, static_cast<float>(context.rank()));
   ops::broadcast(context, {.data = large.data(), .count = 5000}, n - 1);
   EXPECT_EQ(large, std::vector<float>(5000, static_cast<float>(n - 1)));
-  // Nobody leaves while others are at it.
+  // The barrier keeps each rank until all are done.
   ops::barrier(context);
 }
 

@@ -18,27 +18,27 @@ enum class Layout {
   NetworkOnly,
 };
 
-/// On which ranks a body runs.
+/// The ranks on which a body runs.
 struct Ranks {
   int at_least = 1;
   int at_most = 8;
   std::vector<Layout> layouts{Layout::OneHost, Layout::TwoHosts, Layout::NetworkOnly};
-  /// Changes what the environment says, on each rank.
+  /// Changes the settings from the environment, on each rank.
   std::function<void(Settings&, int rank)> settings{};
-  /// `settings` says which host each rank is on: possible only where all are on one.
+  /// Whether `settings` tells each rank its host: possible only if all are on one.
   bool pretends_hosts = false;
-  /// After the body, every rank makes a few calls, to show that the context is still good.
+  /// Whether every rank makes a few calls after the body, to show that the context is still good.
   bool expect_usable = true;
 };
 
 /// Runs `body` as every rank of a new context, again for every number of ranks and every layout
 /// that this rung has: threads of this process (fabric), or the processes of this launch (mpi).
 /// An exception that leaves the body is a test failure.
-/// Skips the test where the launch has too few or too many ranks.
+/// Skips the test if the launch has too few or too many ranks.
 void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body);
 inline void on_ranks(const std::function<void(Context&)>& body) { on_ranks(Ranks{}, body); }
 
-/// One rank's share of `on_ranks`, given its bootstrap. For the drivers.
+/// One rank's share of `on_ranks`, given its bootstrap; for the drivers.
 void run_as_rank(std::shared_ptr<Bootstrap> bootstrap, const Ranks& ranks, Layout layout,
                  const std::function<void(Context&)>& body);
 

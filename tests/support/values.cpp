@@ -29,7 +29,7 @@ std::uint16_t encode(double value, const Format& format) {
   }
   const int exponent = magnitude == 0 ? format.least_exponent
                                       : std::max(std::ilogb(magnitude), format.least_exponent);
-  // In units of the last place; a carry into the next exponent comes out right by itself.
+  // Units of the last place are rounded; a carry into the next exponent comes out right by itself.
   const double units = std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent));
   const auto bits = static_cast<std::uint32_t>(units) +
                     (static_cast<std::uint32_t>(exponent - format.least_exponent)

@@ -25,7 +25,7 @@ inline constexpr Dtype kFloatingDtypes[] = {Dtype::Float16, Dtype::BFloat16, Dty
 #endif
 }
 
-/// `ranks`, fewer under ThreadSanitizer: for buffers that cannot be small there either.
+/// The number of ranks, fewer under ThreadSanitizer: for buffers that cannot be small there either.
 [[nodiscard]] constexpr int few(int ranks, [[maybe_unused]] int sanitized = 2) noexcept {
 #if defined(__SANITIZE_THREAD__)
   return ranks < sanitized ? ranks : sanitized;
@@ -48,7 +48,7 @@ class Values {
   [[nodiscard]] std::vector<std::byte>& bytes() noexcept { return bytes_; }
   [[nodiscard]] BufferView view();
 
-  /// The same bits.
+  /// Equal if the bits are.
   friend bool operator==(const Values& a, const Values& b) {
     return a.dtype_ == b.dtype_ && a.bytes_ == b.bytes_;
   }
@@ -58,10 +58,10 @@ class Values {
   std::vector<std::byte> bytes_;
 };
 
-/// What a rank holds before a call: small whole numbers, exact in every dtype, 0 and 1 for bool.
+/// A rank's values before a call: small whole numbers, exact in every dtype, 0 and 1 for bool.
 [[nodiscard]] Values small_integers(Dtype dtype, std::size_t count, int rank);
 
-/// The same of values that round: thirds of whole numbers.
+/// The same with values that round: thirds of whole numbers.
 [[nodiscard]] Values thirds(Dtype dtype, std::size_t count, int rank);
 
 [[nodiscard]] std::uint16_t to_float16(double value);

@@ -4,7 +4,7 @@
 
 namespace bluefog::launcher {
 
-/// What CMake knew when bfrun was built.
+/// The build of bfrun, as CMake knew it.
 struct BuildInfo {
   const char* version;
   const char* build_type;
@@ -19,7 +19,7 @@ struct BuildInfo {
 /// The values of this build.
 [[nodiscard]] const BuildInfo& build_info();
 
-/// The text of `bfrun --check-build`; `mpirun` says which one would be used now.
+/// The text of `bfrun --check-build`; `mpirun` is the one that would be used now.
 [[nodiscard]] std::string describe_build(const std::string& mpirun);
 
 }  // namespace bluefog::launcher

@@ -14,7 +14,7 @@ class UsageError : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// A command that cannot be started; `code()` is what a shell would end with, 126 or 127.
+/// A command that cannot be started; `code()` is the code that a shell would end with, 126 or 127.
 class CommandError : public InvalidArgument {
  public:
   CommandError(int code, const std::string& message) : InvalidArgument(message), code_(code) {}
@@ -25,7 +25,7 @@ class CommandError : public InvalidArgument {
   int code_;
 };
 
-/// What the command line of bfrun says, checked one option at a time.
+/// The command line of bfrun, checked one option at a time.
 struct Options {
   int num_proc = 0;               ///< `-np`: ranks in all, at least 1
   std::string hosts;              ///< `-H`: the list as written, empty when absent

@@ -25,10 +25,10 @@ using command_line::whole_number;
 
 constexpr std::uint64_t kMaxRanks = 10'000'000;
 constexpr std::uint64_t kMaxSteps = std::uint64_t{1} << 40;
-/// Of a rate or time of the cost model, so that sums over steps stay finite.
+/// The largest rate or time of the cost model, so that sums over steps stay finite.
 constexpr double kMostCost = 1e12;
 
-/// Values that CLI11 collects and that need words of their own.
+/// Values that CLI11 collects and that need checks of their own.
 struct RawValues {
   std::string shape;
   std::string rule;
@@ -47,7 +47,7 @@ const std::map<std::string, Command>& commands() {
   return kCommands;
 }
 
-/// Says how a command is called.
+/// Prints how a command is called.
 class HelpFormat : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* app, std::string) const override {
@@ -170,7 +170,7 @@ topology::GridShape shape_of(const std::string& text) {
   return shape;
 }
 
-/// What was given must mean something to this family and command.
+/// Refuses options that mean nothing to this family and command.
 void check_family_options(const Options& options, const RawValues& raw) {
   for (const CLI::Option* option : raw.of_families) {
     if (option->count() == 0) continue;

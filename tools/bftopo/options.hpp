@@ -22,10 +22,10 @@ enum class Command { Show, Check, Gap, Simulate, Draw, List };
 
 enum class PictureFormat { Dot, Svg };
 
-/// What the command line says.
+/// The command line of bftopo.
 struct Options {
   Command command = Command::List;
-  /// Printed instead of anything else, where not empty.
+  /// The only text to print, unless it is empty.
   std::string help_text;
 
   /// FAMILY or FILE, as written.
@@ -33,7 +33,7 @@ struct Options {
   /// Null for a file.
   const topology::Family* family = nullptr;
   topology::FamilyOptions family_options;
-  /// Of a file without weights; unset where the command names none.
+  /// The rule for a file without weights; unset if the command names none.
   std::optional<topology::WeightRule> rule{};
 
   bool json = false;
@@ -48,7 +48,7 @@ struct Options {
   topology::CostModel cost;
 
   PictureFormat format = PictureFormat::Dot;
-  /// draw: where to; empty for standard output.
+  /// draw: the output file; empty for standard output.
   std::string output;
 };
 

@@ -13,7 +13,7 @@ namespace bluefog::bftopo {
 struct DrawnEdge {
   int from = 0;
   int to = 0;
-  /// Both directions exist: drawn once, without an arrow.
+  /// Whether both directions exist: the line is drawn once, without an arrow.
   bool is_mutual = false;
 };
 
@@ -23,7 +23,7 @@ struct Panel {
   std::vector<DrawnEdge> edges;
 };
 
-/// What a picture shows: the same ranks once per panel.
+/// The contents of a picture: the same ranks once per panel.
 struct Picture {
   std::string name;
   int size = 1;
@@ -32,7 +32,7 @@ struct Picture {
   std::optional<topology::GridShape> grid;
 };
 
-/// The edges of a step, each pair once where it is mutual.
+/// The edges of a step, mutual ones once.
 [[nodiscard]] std::vector<DrawnEdge> edges_of(const MixingMatrix& matrix);
 
 /// A digraph for Graphviz; one cluster per panel.

@@ -12,13 +12,13 @@
 
 namespace bluefog::bftopo {
 
-/// What a command is about.
+/// The graph that a command is about.
 struct Subject {
   std::string name;
   std::string description;
   std::variant<Schedule, topology::Ceca> graph;
 
-  /// What travels in each step: the schedule, or CECA's exchanges.
+  /// The messages of each step: the schedule, or CECA's exchanges.
   [[nodiscard]] Schedule schedule() const;
   [[nodiscard]] const topology::Ceca* ceca() const { return std::get_if<topology::Ceca>(&graph); }
 };
@@ -27,7 +27,7 @@ struct Subject {
 /// @throws InvalidArgument as the builder or `load_edge_list`.
 [[nodiscard]] Subject make_subject(const Options& options);
 
-/// The machines that --local-size speaks of; none without it.
+/// The machines of --local-size; none without it.
 [[nodiscard]] std::optional<MachineLayout> layout_of(const Options& options,
                                                      const Subject& subject);
 

@@ -18,7 +18,7 @@ struct Point {
   double y = 0.0;
 };
 
-/// Where things are in one panel.
+/// The geometry of one panel.
 struct Layout {
   double side;
   double node_radius;

@@ -11,22 +11,21 @@ namespace bluefog::tracing {
 /// The contents of a file. @throws InvalidArgument with its name and the reason.
 [[nodiscard]] std::string read_file(const std::string& path);
 
-/// What one rank wrote.
+/// The timeline of one rank.
 struct RankTimeline {
   std::string path{};
-  /// Absent where there is no event.
+  /// The rank of the events, absent if there is no event.
   std::optional<int> rank{};
   nlohmann::json events = nlohmann::json::array();
 };
 
-/// The events of one rank's timeline. A file whose process was killed lacks its end: events that
-/// are whole count.
+/// The events of one rank's timeline. A killed process's file lacks its end: whole events count.
 /// @throws InvalidArgument if `text`, the contents of `path`, is no timeline, saying which event is
 ///   none, or is one of several ranks.
 [[nodiscard]] RankTimeline parse_timeline(const std::string& path, const std::string& text);
 
-/// The timelines of several ranks in one: rows of each rank under its own process, times from the
-/// earliest event on.
+/// The timelines of several ranks in one: each rank's rows under a process of its own, times from
+/// the earliest event on.
 /// @throws InvalidArgument for two of one rank.
 [[nodiscard]] nlohmann::json merge_timelines(const std::vector<RankTimeline>& timelines);
 

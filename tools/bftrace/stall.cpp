@@ -20,7 +20,7 @@ struct Wait {
   int awaited = 0;
   const RecordedCall* call = nullptr;
 };
-/// What each rank that left a record waits for.
+/// The waits of each rank that left a record.
 using Waits = std::map<int, std::vector<Wait>>;
 
 std::string call_text(const RecordedCall& call) {
@@ -135,13 +135,13 @@ std::string describe(const FlightRecord& record, bool waits_for_nobody) {
   return text;
 }
 
-/// A call that its rank made only when others had written records in which they wait for that rank.
+/// A call that its rank began only after others had recorded that they wait for that rank.
 struct Late {
   const RecordedCall* call = nullptr;
-  /// What its rank was in for most of the time that it was waited for, or null.
+  /// The call that its rank was in for most of the time that it was waited for, or null.
   const RecordedCall* before = nullptr;
   std::vector<int> waiters{};
-  /// Its begin, after the first of them had begun to wait and after the first wrote its record.
+  /// Seconds from the first waiter's wait, and from the first waiter's record, to the call's begin.
   double after_wait_s = 0.0;
   double after_record_s = 0.0;
 };
@@ -194,7 +194,7 @@ std::optional<Late> find_late(const RecordedCall& call, const FlightRecord& reco
   return late;
 }
 
-/// Takes what late calls wait for out of `waits`. @return the first late call of each rank.
+/// Removes the waits for late calls from `waits`. @return the first late call of each rank.
 std::map<int, Late> take_out_late_calls(const std::vector<FlightRecord>& records, Waits& waits) {
   std::map<int, Late> first;
   Waits others = waits;
@@ -334,7 +334,7 @@ FlightRecord parse_record(const std::string& path, const std::string& text) {
     }
     return record;
   } catch (const nlohmann::json::exception& e) {
-    // Without the name and number that stand before the library's sentence.
+    // The library's sentence alone, without the name and number before it.
     const std::string_view whole(e.what());
     throw InvalidArgument(fmt::format("{}: expected a flight record: {}", path,
                                       whole.substr(std::min(whole.find("] ") + 2, whole.size()))));

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-/// Checks of options that say what was expected and what was found; CLI11 puts the option before.
+/// Checks of options whose errors name the expected and found value; CLI11 puts the option before.
 namespace bluefog::command_line {
 
 /// Whole numbers from `low` to `high`, written in decimal digits.

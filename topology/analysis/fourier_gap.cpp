@@ -14,8 +14,8 @@ namespace {
 /// Beyond this many products the sums would take minutes.
 constexpr double kMaxProducts = 2e10;
 
-/// One entry of the pattern as a wave: its phase in units of 2π / period for
-/// the present wave number, and what each dimension's next wave number adds.
+/// One entry of the pattern as a wave: its phase in units of 2π / period for the present wave
+/// number, and the phase that each dimension's next wave number adds.
 struct Wave {
   double weight = 0.0;
   std::int64_t phase = 0;
@@ -112,8 +112,8 @@ SpectralGap fourier_gap(const TranslationPattern& pattern) {
     }
     largest = std::max(largest, std::hypot(real, imaginary));
   }
-  // Translation-invariant matrices are normal: the 2-norm is an eigenvalue's
-  // modulus, that of the constant wave being what the sum misses of 1.
+  // Translation-invariant matrices are normal: the 2-norm is an eigenvalue's modulus. For the
+  // constant wave it is the distance of the sum from 1.
   const double error = std::numeric_limits<double>::epsilon() * absolute_sum *
                        (4.0 + static_cast<double>(waves.size()));
   return {.lambda2 = converged_gap(largest, error),

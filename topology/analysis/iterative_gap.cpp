@@ -61,7 +61,7 @@ struct ReducedSquare {
   }
 };
 
-/// σ from what is known of σ².
+/// σ from a bound on σ².
 GapEstimate gap_of_square(const Magnitude& square, double upper_bound) {
   const double root = std::sqrt(square.value);
   if (!square.converged) return bounded_gap(root, upper_bound);

@@ -61,9 +61,9 @@ double lower_bound(const MixingMatrix& matrix) {
   return lowest;
 }
 
-/// With b a lower bound of all λ, the eigenvalues of (I − W) / (1 − b) are (1 − λ) / (1 − b), from
-/// 0 to 1: the largest one is that of the smallest λ, near 1 where solvers look, and the constant
-/// vector belongs to 0.
+/// Turns the spectrum round: with b a lower bound of all λ, the eigenvalues of (I − W) / (1 − b)
+/// are (1 − λ) / (1 − b), from 0 to 1. The largest is that of the smallest λ, near 1 where solvers
+/// look; the constant vector belongs to 0.
 EigenvalueEstimate from_the_far_end(const MixingMatrix& matrix) {
   const double range = 1.0 - lower_bound(matrix);
   if (range <= 0.0) {

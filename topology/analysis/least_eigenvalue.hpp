@@ -4,7 +4,7 @@
 
 namespace bluefog::topology {
 
-/// An eigenvalue with what is known about it.
+/// An eigenvalue and its bounds.
 struct EigenvalueEstimate {
   double value = 0.0;
   /// The eigenvalue lies within value ± error if converged, else at or below value.

@@ -8,7 +8,7 @@
 namespace bluefog::topology::detail {
 
 StepTraffic traffic_of(const MixingMatrix& matrix) {
-  // Of a pattern, one rank says it for all.
+  // One rank of a pattern stands for all ranks.
   const int looked_at = matrix.pattern() ? 1 : matrix.size();
   const int stands_for = matrix.size() / looked_at;
   StepTraffic traffic;

@@ -20,7 +20,7 @@ void require_at_least_one(int value, std::string_view what, std::string_view gra
   throw InvalidArgument(fmt::format("{} graph: {} is {}, expected at least 1", graph, what, value));
 }
 
-/// k, as far as `size` ranks can use it.
+/// k, at most the number of other ranks, and at least 1.
 int checked_peers(int size, int peers, std::string_view graph) {
   require_at_least_one(size, "size", graph);
   require_at_least_one(peers, "the number of peers", graph);

@@ -53,7 +53,7 @@ class EdgeListReader {
   EdgeListReader(std::string_view name, const EdgeListOptions& options)
       : name_(name), limit_(options.size > 0 ? options.size : kMaxRanks) {}
 
-  /// All of `text`, a line at a time: no more than one is ever held.
+  /// Reads all of `text`, a line at a time: no more than one is ever held.
   void read(std::istream& text) {
     std::array<char, kMaxLineLength + 2> line;
     while (text.getline(line.data(), line.size())) {

@@ -29,7 +29,7 @@ void require_fraction(double value, std::string_view what, std::string_view grap
       fmt::format("{}: {} is {}, expected above 0 and at most 1", graph, what, value));
 }
 
-/// M draws of u; of one rank, none.
+/// M draws of u; none for one rank.
 std::vector<int> drawn_shifts(int size, const EquiStaticOptions& options) {
   std::vector<int> shifts;
   if (size == 1) return shifts;
@@ -73,7 +73,7 @@ void check_dynamic(int size, const EquiDynOptions& options) {
   require_fraction(options.eta, "eta", "EquiDyn schedule");
 }
 
-/// What a rank gives to its peer's value.
+/// The weight of a peer's value.
 double peer_weight(int size, double eta) { return eta * (size - 1) / size; }
 
 class EquiDynSource final : public Schedule::Source {
@@ -101,7 +101,7 @@ class EquiDynSource final : public Schedule::Source {
   }
 
  private:
-  /// Seeding takes longer than all else: the last draw is kept for the plans of the other ranks.
+  /// The last draw is kept for the plans of the other ranks: seeding takes longer than all else.
   [[nodiscard]] int shift(std::int64_t phase) const {
     const std::lock_guard lock(mutex_);
     if (phase != kept_phase_) {

@@ -5,14 +5,14 @@
 namespace bluefog::topology::detail {
 namespace {
 
-/// Of a number of ranks: the fewest factors it splits into, and the first of them.
+/// The fewest factors that a number of ranks splits into, and the first of them.
 struct Split {
   int count = 0;
   int factor = 1;
 };
 
-/// Tries each divisor up to `largest`; what is left is a divisor of the first number again, so
-/// that few numbers are ever looked at.
+/// Tries each divisor up to `largest`. The quotient divides the first number again, so that only a
+/// few numbers are ever looked at.
 Split best_split(int size, int largest, std::map<int, Split>& known) {
   if (size == 1) return {};
   const auto found = known.find(size);

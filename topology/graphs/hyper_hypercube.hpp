@@ -26,7 +26,7 @@ class HyperHypercube {
   /// itself if there are no rounds.
   [[nodiscard]] std::vector<int> members(int place, int round) const;
 
-  /// The step of a round where the places are the ranks.
+  /// The step of a round, if the places are the ranks.
   [[nodiscard]] MixingMatrix mixing_matrix(int round) const;
 
  private:

@@ -28,8 +28,7 @@ void require(bool holds, std::string_view schedule, std::string_view what, std::
   }
 }
 
-/// Whom a rank sends to; a permutation of the ranks in each step. A rank that is sent to itself
-/// rests.
+/// The rank that `rank` sends to, a permutation in each step. A rank that is sent to itself rests.
 using Receiver = std::function<int(int rank, std::int64_t phase)>;
 
 class OneToOneSource final : public Schedule::Source {
@@ -105,7 +104,7 @@ std::vector<int> drawn_pairs(int size, std::uint64_t seed, std::int64_t phase) {
   return pairs;
 }
 
-/// Of a step of an inner–outer schedule: who leaves the machine, and how far the others reach.
+/// A step of an inner–outer schedule: who leaves the machine, and how far the others reach.
 struct InnerOuter {
   int machines = 1;
   int local_size = 1;
@@ -120,7 +119,7 @@ struct InnerOuter {
     return wrapped(local + direction * reach, local_size);
   }
 
-  /// Peer of `rank` in a step: forwards (direction 1) whom it sends to, backwards whom it hears.
+  /// Peer of `rank` in a step: the rank that it sends to (direction 1) or hears (direction −1).
   [[nodiscard]] int peer(int rank, std::int64_t phase, int outer, int inner, int direction) const {
     const int machine = rank / local_size;
     const int local = rank % local_size;
@@ -173,7 +172,7 @@ Schedule inner_outer_exponential(int machines, int local_size) {
           "at least 2");
   require(local_size >= 3, "inner–outer exponential", "local_size", local_size, "at least 3");
   const InnerOuter places{.machines = machines, .local_size = local_size};
-  // Inside, one rank less goes round.
+  // One rank fewer goes round inside, because one leaves the machine.
   const int outer_powers = count_of_powers(machines);
   const int inner_powers = count_of_powers(local_size - 1);
   const auto peer = [=](int direction) {

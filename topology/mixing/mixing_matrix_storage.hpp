@@ -7,10 +7,10 @@
 
 namespace bluefog {
 
-/// What a `MixingMatrix` shares between its copies.
+/// The part of a `MixingMatrix` that its copies share.
 struct MixingMatrix::Storage {
   int size = 0;
-  /// Where set, it and its transpose stand for everything; else the lists do.
+  /// The pattern and its transpose are the whole matrix when set; otherwise the lists are.
   std::optional<TranslationPattern> pattern;
   std::optional<TranslationPattern> pattern_transposed;
   SparseRows rows;

@@ -65,10 +65,10 @@ class DistributedStep:
         runtime = current()
         self.algorithm = algorithm
         self.period = num_steps_per_communication
-        # Its calls are in no order with the user's own, which may lie anywhere in a backward pass.
+        # Its calls are in no order with the user's, which may lie anywhere in a backward pass.
         self.context = runtime.context.duplicate()
         self._optimizer = weakref.ref(optimizer)
-        # Without the hooks that run before and after each step: those of the whole step do.
+        # A plain step runs without the hooks before and after: those of the whole step run.
         self._plain_step = base.step.__wrapped__ if getattr(base.step, "hooked", False) else base.step
         self._reevaluates = isinstance(optimizer, torch.optim.LBFGS)
         self._closure: Optional[Callable] = None
@@ -79,7 +79,7 @@ class DistributedStep:
         """Forgets the windows that the optimizer has made."""
         parameters = parameters_of(models)
         this = weakref.ref(self)
-        # Others may keep state in a group, which belongs to all of its parameters.
+        # Optimizers of others may keep state in a group, which belongs to all of its parameters.
         by_bucket = base.__module__.startswith("torch.optim") and not self._reevaluates
         self._retire_others({id(parameter) for _, parameter in parameters})
         free_retired_windows(runtime, maker)

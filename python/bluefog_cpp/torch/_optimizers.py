@@ -216,7 +216,7 @@ class PushSumOptimizer(DistributedOptimizer):
             if strangers:
                 raise InvalidArgument(f"rank {runtime.rank}, dst_weights: expected out-neighbours of "
                                       f"the topology, which are {plan.dst_ranks}, found {strangers}")
-            # Those that are left out hear all the same.
+            # Out-neighbours that are left out hear all the same.
             shares = {rank: given.get(rank, 0.0) for rank in plan.dst_ranks}
             share = 1.0 - sum(shares.values())
         if self.self_weight is not None and abs(float(self.self_weight) - share) > 1e-6:
@@ -239,7 +239,7 @@ def _wrappable(optimizer: Any) -> torch.optim.Optimizer:
     return optimizer
 
 
-# What a wrapped optimizer has besides, which another one does not take over.
+# Attributes of a wrapped optimizer that another one does not take over.
 _OWN = frozenset(("_label", "_choices", "_distributed", "_shared", "_own_windows", "_communication_type"))
 
 
@@ -256,7 +256,7 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
     models = runtime.argument(maker, "model", models_of, models)
     num_steps_per_communication = runtime.argument(maker, "num_steps_per_communication",
                                                    _arguments.at_least(1), num_steps_per_communication)
-    # Of one that has ended: the class that it was made of.
+    # The class that an ended wrapper was made of, if `optimizer` is one.
     base = type(optimizer).__bases__[1] if isinstance(optimizer, DistributedOptimizer) else type(optimizer)
     wrapped_class = type(base.__name__, (kind, base), {"__doc__": base.__doc__,
                                                        "__module__": base.__module__})

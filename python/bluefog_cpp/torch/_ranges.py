@@ -8,7 +8,7 @@ import torch
 
 Function = TypeVar("Function", bound=Callable)
 
-# A fraction of what entering a range costs that nobody records.
+# The check costs a fraction of entering a range that nobody records.
 _is_recording = torch.autograd._profiler_enabled
 
 

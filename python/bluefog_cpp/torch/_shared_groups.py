@@ -19,7 +19,7 @@ class SharedGroups:
                 if each is not None and each is not loaded:
                     each.param_groups, each.state = loaded.param_groups, loaded.state
 
-        # They have their hooks in common, too.
+        # Both optimizers have their hooks in common, too.
         hook = plain.register_load_state_dict_post_hook(share)
         weakref.finalize(wrapped, hook.remove).atexit = False
 

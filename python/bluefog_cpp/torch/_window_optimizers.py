@@ -47,7 +47,7 @@ class WindowOptimizer(DistributedOptimizer):
             prefix = f"{type(self).__name__} {number}"
         self._own_windows = {}
         self._finished = set()
-        # They are freed later, together: the collector comes on each rank when it likes.
+        # Windows are freed later, together: the collector comes on each rank when it likes.
         end = weakref.finalize(self, _retire, runtime, self._own_windows)
         end.atexit = False
         self._distributed.release_windows = end

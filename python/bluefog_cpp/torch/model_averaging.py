@@ -26,7 +26,7 @@ class NeighborAverager(ModelAverager):
 
     def __init__(self, period: int = 1, warmup_steps: int = 0,
                  communication_type: CommunicationType = CommunicationType.neighbor_allreduce):
-        # Not the base's, which asks for a process group.
+        # The base's constructor is not called, as it asks for a process group.
         call = "NeighborAverager"
         self.process_group = None
         self.period = checked(call, "period", _arguments.at_least(1), period)

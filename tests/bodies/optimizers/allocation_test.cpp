@@ -1,4 +1,4 @@
-// What a step allocates beyond the same step without communication: nothing.
+// A step allocates nothing beyond the same step without communication.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ TEST(Allocations, StepsThatAverageAllocateNoMoreThanStepsAlone) {
         of_steps.push_back(allocations_of_this_thread() - before);
       }
       optimizer.finish();
-      // Lists grow in the first steps, and a wait that becomes long notes what it waits for.
+      // Lists grow in the first steps, and a wait that becomes long records its calls.
       std::ranges::nth_element(of_steps, of_steps.begin() + 10);
       counts[k] = of_steps[10];
     }

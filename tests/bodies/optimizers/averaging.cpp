@@ -1,4 +1,4 @@
-// Over whom a round averages, where that changes from step to step.
+// The ranks that a round averages over, when they change from step to step.
 #include <gtest/gtest.h>
 
 #include "bluefog_cpp/error.hpp"
@@ -22,7 +22,7 @@ DistributedOptimizerOptions options_of(AlgorithmKind algorithm) {
   return options;
 }
 
-/// What every row of the points becomes: their mean over all ranks.
+/// The mean of the points over all ranks, in every row.
 at::Tensor meaned(const at::Tensor& points) { return points.mean(0, true).expand_as(points); }
 
 TEST(Averaging, ChangesBetweenSteps) {

@@ -57,7 +57,7 @@ TEST(Extra, FollowsItsEquation) {
   });
 }
 
-/// The same recursion with ½ (I + W) and with W.
+/// Both follow the same recursion, exact diffusion with ½ (I + W) and D² with W.
 TEST(ExactDiffusion, FollowsItsEquationAndSoDoesD2) {
   on_ranks([](Context& context) {
     for (const AlgorithmKind kind : {AlgorithmKind::ExactDiffusion, AlgorithmKind::D2}) {
@@ -78,7 +78,7 @@ TEST(ExactDiffusion, FollowsItsEquationAndSoDoesD2) {
   });
 }
 
-/// The step direction is what the wrapped optimizer does, momentum included.
+/// The step direction is that of the wrapped optimizer, momentum included.
 TEST(ExactDiffusion, CorrectsTheStepsOfTheWrappedOptimizer) {
   on_ranks(some_ranks(), [](Context& context) {
     constexpr double kMomentum = 0.5;
@@ -99,7 +99,7 @@ TEST(ExactDiffusion, CorrectsTheStepsOfTheWrappedOptimizer) {
   });
 }
 
-/// The gradients that the caller sees, zeros where a parameter has none.
+/// The gradients that the caller sees, with zeros for a parameter that has none.
 at::Tensor gradient_or_zeros(const Point& point) {
   std::vector<at::Tensor> parts;
   for (const at::Tensor& parameter : {point.first, point.second, point.third}) {
@@ -109,7 +109,7 @@ at::Tensor gradient_or_zeros(const Point& point) {
   return at::cat(parts);
 }
 
-/// With W(t) that changes every round; gradients that the caller sees stay the rank's own.
+/// W(t) changes every round; gradients that the caller sees stay the rank's own.
 TEST(GradientTracking, FollowsItsEquation) {
   on_ranks([](Context& context) {
     const Schedule schedule = topology::one_peer_exponential(context.size());
@@ -131,7 +131,7 @@ TEST(GradientTracking, FollowsItsEquation) {
   });
 }
 
-/// What is carried is W y − g: its mean is zero as long as mean(y) = mean(g). However gradients are
+/// The state is W y − g: its mean is zero as long as mean(y) = mean(g), however gradients are
 /// cleared, and with a parameter that has none.
 TEST(GradientTracking, KeepsTheMeanGradientInEveryStep) {
   on_ranks(some_ranks(), [](Context& context) {
@@ -190,7 +190,7 @@ TEST(BiasCorrection, ReachesTheMinimiserAtAFixedStepSize) {
   });
 }
 
-/// Sums are formed in float32 or better; what is kept between steps is of the parameters' type.
+/// Sums are formed in float32 or better; the state between steps has the parameters' type.
 TEST(BiasCorrection, TakesEveryFloatingType) {
   on_ranks({.at_least = 2, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
     for (const AlgorithmKind kind :

@@ -29,8 +29,8 @@ class Folder {
  public:
   explicit Folder(Context& context) : context_(context) {
     path_ = std::filesystem::temp_directory_path() / "bluefog_checkpoint_XXXXXX";
-    // A name that no rank has used before: one that is still at the removal of
-    // an earlier folder must not meet this one.
+    // The name is one that no rank has used before: a rank that still removes an earlier folder
+    // must not meet this one.
     if (context.rank() == 0 && ::mkdtemp(path_.data()) == nullptr) {
       throw std::runtime_error("mkdtemp failed for " + path_);
     }
@@ -129,7 +129,7 @@ TEST(Checkpoint, AnotherNumberOfRanksStartsFromTheMean) {
     Training run(context, AlgorithmKind::AdaptThenCombine, 0);
     if (context.rank() == 0) {
       for (int rank = 0; rank < kSaved; ++rank) {
-        // What the checkpoint of rank `rank` of three looks like.
+        // The file that rank `rank` of three would have written.
         torch::serialize::OutputArchive archive;
         torch::serialize::OutputArchive model;
         const Point point(static_cast<std::uint64_t>(rank));
@@ -190,7 +190,7 @@ TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
     expect_refusal("expected a whole checkpoint of this library, found an archive that is cut off");
     EXPECT_THROW(save_checkpoint("/nonexistent_folder/model", run.point, run.optimizer),
                  InvalidArgument);
-    // Files of different moments.
+    // Files of different moments are refused.
     save_checkpoint(folder.prefix(), run.point, run.optimizer);
     run.steps(1);
     const at::Tensor later = run.point.x().detach().clone();
@@ -238,7 +238,7 @@ TEST(Checkpoint, ASaveThatIsCutOffCostsAtMostThatSave) {
       fs::copy_file(own + ".first", own);
     }
     expect_loaded(second, 2);
-    // No rank's had, and the last one's is not whole.
+    // No rank's new file took its place, and the last rank's is not whole.
     if (is_last) {
       fs::resize_file(own + ".new", fs::file_size(own + ".new") / 2);
     } else {
@@ -288,7 +288,7 @@ TEST(Checkpoint, AnotherModelOrAlgorithmIsRefused) {
   });
 }
 
-/// What an algorithm carries has the buckets' layout.
+/// The algorithm's state has the layout of the buckets.
 TEST(Checkpoint, OtherBucketsAreNamed) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);

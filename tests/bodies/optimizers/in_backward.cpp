@@ -213,7 +213,7 @@ TEST(InBackward, APlanThatCannotBeMadeIsHeardByTheOthers) {
   });
 }
 
-// As Python's caller does, whose errors pass through torch's engine.
+// Python's caller rethrows so: its errors pass through torch's engine.
 TEST(InBackward, WhatLeavesABackwardPassMayBeAnotherError) {
   class Renamed : public std::exception {};
   on_ranks(some_ranks(2), [](Context& context) {
@@ -228,7 +228,7 @@ TEST(InBackward, WhatLeavesABackwardPassMayBeAnotherError) {
       throw Renamed();
     };
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
-    // At the pass's end, from the peer.
+    // The peer's error arrives at the end of the pass.
     if (context.rank() == 0) {
       optimizer.refuse_step("not now");
     } else {
@@ -238,14 +238,14 @@ TEST(InBackward, WhatLeavesABackwardPassMayBeAnotherError) {
     meet(context);
     optimizer.zero_grad();
     sgd.zero_grad();
-    // In a hook.
+    // The sparse gradient is refused in a hook.
     const at::Tensor looked_up = at::embedding(x, torch::tensor({1, 2}), -1, false, /*sparse=*/true);
     EXPECT_THROW(looked_up.sum().backward(), Renamed);
     EXPECT_THAT(seen, HasSubstr("dense"));
   });
 }
 
-// A step after a backward pass that has failed would be a call more than the other ranks make.
+// A step after a failed backward pass would be one call more than the other ranks make.
 void expect_lost_step(DistributedOptimizer& optimizer) {
   EXPECT_THAT(error_of<StateError>([&] { optimizer.step(); }),
               HasSubstr("rank 0, step: expected a backward pass since the one that failed"));

@@ -1,4 +1,4 @@
-// Which W an algorithm takes; what it refuses, it refuses on every rank and says why.
+// The W that an algorithm accepts; a W that it refuses is refused on every rank, with the reason.
 #include "optimizers/checks/mixing_requirements.hpp"
 
 #include <gmock/gmock.h>
@@ -72,8 +72,8 @@ TEST(MixingRequirements, TheDefaultsAreMet) {
   }
 }
 
-/// Factors from the eigenvalues of a period's matrix, which a run of 2,000 steps of 4 ranks bears
-/// out: a W that is symmetric in every round is no guarantee, and one that is not need not diverge.
+/// The factors come from the eigenvalues of a period's matrix and agree with runs of 2,000 steps of
+/// 4 ranks: a W that is symmetric in every round may diverge, and one that is not need not.
 TEST(MixingRequirements, MomentumMayNotCarryDifferencesOn) {
   const auto growth = [](AlgorithmKind kind, double beta, const Schedule& schedule) {
     return optimizers::growth_per_round(kind, beta, schedule);
@@ -94,7 +94,7 @@ TEST(MixingRequirements, MomentumMayNotCarryDifferencesOn) {
       MixingMatrix::from_pattern({.shape = {4}, .entries = {{0, 0.1}, {1, 0.9}}});
   EXPECT_NEAR(growth(kQuasi, 0.5, always(onward)), 1.168, kNear);
   EXPECT_LE(growth(kQuasi, 0.9, always(onward)), 1.0);
-  // At once by so much that rounds are left out.
+  // Differences grow so much at once that the check leaves rounds out.
   EXPECT_NEAR(growth(kLam, 0.9, always(onward)), 1.584, kNear);
 }
 

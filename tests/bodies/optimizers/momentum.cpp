@@ -21,7 +21,7 @@ constexpr double kMomentumRate = 0.03;
 
 struct MomentumCase {
   AlgorithmKind kind;
-  /// Of the algorithm, and of the wrapped optimizer.
+  /// Momentum of the algorithm, and of the wrapped optimizer.
   double momentum = 0.0;
   double local_momentum = 0.0;
 };
@@ -116,7 +116,7 @@ TEST(Momentum, OfZeroIsAdaptThenCombine) {
   });
 }
 
-/// For which the exponential graphs make DecentLaM diverge.
+/// Four ranks, for which the exponential graphs make DecentLaM diverge.
 Ranks four_ranks() { return {.at_least = 4, .at_most = 4, .layouts = {Layout::OneHost}}; }
 
 /// "" or why the optimizer was refused.
@@ -147,7 +147,7 @@ TEST(Momentum, ThatCarriesDifferencesOnIsRefused) {
   });
 }
 
-/// Where the constructor accepts a schedule, a long run stays near the minimiser.
+/// A long run stays near the minimiser with a schedule that the constructor accepts.
 TEST(Momentum, ThatIsAcceptedStaysBounded) {
   on_ranks(four_ranks(), [](Context& context) {
     const int n = context.size();
@@ -162,7 +162,7 @@ TEST(Momentum, ThatIsAcceptedStaysBounded) {
   });
 }
 
-/// What a rank can see of one plan: whom it hears and whom it sends to.
+/// A rank sees only its own part of one plan: the ranks that it hears and sends to.
 TEST(Momentum, DecentLamExpectsPlansInBothDirections) {
   on_ranks(four_ranks(), [](Context& context) {
     const int n = context.size();

@@ -71,7 +71,7 @@ TEST(ParameterCollectives, OtherShapesOrRootsAreErrors) {
       explicit Own(std::int64_t size) { register_parameter("weight", at::zeros({size})); }
     } own(context.rank() == 0 ? 4 : 5);
     EXPECT_THROW(optimizers::broadcast_parameters(context, own, context.size()), InvalidArgument);
-    // Who sent the message that was not accepted learns of it in this call or in its next one.
+    // The sender of the refused message gets the error in this call or in its next one.
     std::string message;
     for (const auto& call :
          {std::function<void()>([&] { optimizers::broadcast_parameters(context, own, 0); }),

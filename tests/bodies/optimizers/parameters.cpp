@@ -1,4 +1,4 @@
-// What users do to parameters, before and after wrapping them.
+// Changes that users make to parameters, before and after wrapping them.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -34,7 +34,7 @@ TEST(Parameters, FrozenOnesStayAndUnusedOnesAreAveraged) {
   });
 }
 
-/// A gradient on one rank only counts as zeros on the others; one that nobody has is no gradient:
+/// A gradient on one rank only counts as zeros on the others; a gradient that no rank has is none:
 /// weight decay and momentum leave that parameter alone, on every rank.
 TEST(Parameters, GradientsThatSomeOrAllRanksLack) {
   on_ranks(some_ranks(), [](Context& context) {
@@ -118,7 +118,7 @@ TEST(Parameters, MemoryFormatIsKept) {
     optimizer.step();
     EXPECT_EQ(difference(weight, mean, 1e-6), "");
     EXPECT_TRUE(weight.is_contiguous(at::MemoryFormat::ChannelsLast));
-    // A change of format afterwards is undone, the value kept.
+    // A later change of format is undone, and the value kept.
     const at::Tensor before = weight.detach().clone();
     weight.set_data(weight.detach().contiguous().clone());
     optimizer.step();
@@ -193,7 +193,7 @@ TEST(Parameters, HalfPrecisionAndMixedDtypes) {
     EXPECT_EQ(optimizer.buckets().size(), 4);
     optimizer.step();
     for (const at::Tensor& tensor : tensors) {
-      // One rounding to the parameter's own precision.
+      // The difference is one rounding to the parameter's own precision.
       EXPECT_EQ(difference(tensor, at::full({5}, mean, at::kDouble).to(tensor.dtype()), 1e-6), "");
     }
   });

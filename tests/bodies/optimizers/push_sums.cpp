@@ -76,14 +76,14 @@ TEST(PushSum, ReachesTheMeanOnAnUnbalancedGraphAndKeepsTheSumOfWeights) {
       }
     }
     EXPECT_CLOSE(point.x(), starting_points(context.size(), Start::Different).mean(0));
-    // What travels would not have got there: its limit is the mean times w.
+    // The messages alone would not have reached the mean: their limit is the mean times w.
     at::Tensor bias = (optimizer.algorithm_state().front().tensor - 1.0).abs();
     ops::allreduce(context, optimizers::view_of(bias));
     EXPECT_GT(bias.item<double>(), 0.1);
   });
 }
 
-/// Plans that each rank makes by itself, as the sender knows them: shares at the destinations.
+/// Each rank makes its plan by itself, as the sender knows it: the destinations' shares.
 TEST(PushSum, TakesPlansThatTheSenderWeighs) {
   on_ranks(some_ranks(), [](Context& context) {
     const MixingMatrix matrix = unbalanced_graph(context.size());

@@ -79,7 +79,7 @@ TEST(Rounds, GradientAllreduceAddsUpGradients) {
   });
 }
 
-// With one peer a round only some of the others hear of it.
+// A failure reaches only some of the other ranks if rounds have one peer.
 TEST(Rounds, AFailedRoundCountsOnAllRanks) {
   on_ranks(some_ranks(2), [](Context& context) {
     for (const bool in_backward : {false, true}) {
@@ -250,8 +250,7 @@ TEST(Rounds, WrongOptionsAreRefused) {
   });
 }
 
-/// Ranks with different numbers of batches: whoever goes on gets an error that names what the
-/// others do.
+/// Ranks with different numbers of batches: a rank that goes on gets an error about the others.
 TEST(Rounds, ARankThatHasRunOutOfBatchesIsNamed) {
   for (const AlgorithmKind kind : {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine,
                                    AlgorithmKind::GradientAllreduce}) {

@@ -16,13 +16,13 @@
 
 namespace bluefog::testing {
 
-/// One layout and few ranks: what is tested does not depend on how bytes travel.
+/// One layout and few ranks: these tests do not depend on how bytes travel.
 inline Ranks some_ranks(int at_least = 1) {
   return {.at_least = at_least, .at_most = 8, .layouts = {Layout::OneHost}};
 }
 
-/// Float64 values that depend on the seed alone, unlike those of torch's generator that the threads
-/// of a process share.
+/// Float64 values that depend on the seed alone: the threads of a process share torch's generator,
+/// so that its values would depend on their order.
 at::Tensor random(at::IntArrayRef sizes, std::uint64_t seed);
 
 /// Heterogeneous least squares: rank r minimises f_r(x) = ½ ‖A_r x − b_r‖².
@@ -54,15 +54,15 @@ at::Tensor starting_points(int size, Start start);
 /// Row r is the gradient of rank r's problem at row r.
 at::Tensor gradients(const at::Tensor& points);
 
-/// Where Σ_r f_r of `size` ranks is smallest.
+/// The minimiser of Σ_r f_r of `size` ranks.
 at::Tensor minimiser(int size);
-/// Where Σ_r weights[r] f_r is smallest.
+/// The minimiser of Σ_r weights[r] f_r.
 at::Tensor minimiser(const std::vector<double>& weights);
 
 /// ‖x_0 − point‖² + ‖x_1 − point‖² + … over all ranks; collective.
 double squared_distance(Context& context, const at::Tensor& x, const at::Tensor& point);
 
-/// Everybody keeps half and sends the rest to the next rank and to rank 0: column-stochastic, and
+/// Each rank keeps half and sends the rest to the next rank and to rank 0: column-stochastic, and
 /// far from row-stochastic.
 MixingMatrix unbalanced_graph(int size);
 
@@ -73,10 +73,10 @@ at::Tensor dense(const MixingMatrix& matrix);
 void train(optimizers::DistributedOptimizer& optimizer, const Point& point,
            const LeastSquares& problem);
 
-/// Products of at most 8 ranks' values in another order of rounding than a matrix product's.
+/// The tolerance for products of at most 8 ranks' values that are rounded in another order.
 inline constexpr double kRounding = 1e-12;
 
-/// "" or what differs by more than `tolerance`, relative to 1.
+/// "" or the elements that differ by more than `tolerance`, relative to 1.
 std::string difference(const at::Tensor& found, const at::Tensor& expected, double tolerance);
 
 #define EXPECT_CLOSE(found, expected) \

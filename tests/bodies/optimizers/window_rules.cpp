@@ -1,4 +1,4 @@
-// What algorithms over windows compute, in which no rank waits for another one.
+// The results of algorithms over windows, in which no rank waits for another one.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace {
 
 using optimizers::AlgorithmKind;
 
-/// What all ranks hold, by the documentation's equations, where one rank steps at a time.
+/// The state of all ranks by the documentation's equations, if one rank steps at a time.
 class Oracle {
  public:
   Oracle(AlgorithmKind kind, int size)
@@ -91,8 +91,8 @@ class Oracle {
   std::vector<double> pushed_w_;
 };
 
-/// Calls `step(rank)` for ranks that are drawn, rank 0 more often than others, on all ranks alike.
-/// One rank steps at a time; the others call nothing meanwhile.
+/// Calls `step(rank)` for drawn ranks, rank 0 more often than others, on all ranks alike. One rank
+/// steps at a time; the others call nothing meanwhile.
 void in_drawn_turns(Context& context, int turns, const std::function<void(int rank)>& step) {
   std::minstd_rand random(7);
   for (int turn = 0; turn < turns; ++turn) {
@@ -136,7 +136,7 @@ TEST(WindowOptimizers, ARankAloneStepsAsTheWrappedOptimizerDoes) {
   });
 }
 
-// Whatever the ranks' speeds, Σ w is n, and Σ x moves by the steps alone; without steps all ranks
+// Σ w is n and Σ x moves by the steps alone, at any speed of the ranks; without steps all ranks
 // meet at Σ x / n.
 TEST(WindowOptimizers, AsyncPushSumConservesTheSums) {
   on_ranks([](Context& context) {
@@ -161,7 +161,7 @@ TEST(WindowOptimizers, AsyncPushSumConservesTheSums) {
       ops::barrier(context);
     }
     conserved();
-    // 30 steps, each of which rounds a few times.
+    // The tolerance is for 30 steps, each of which rounds a few times.
     EXPECT_EQ(difference(run.point.x(), total(context, expected) / context.size(), 1e-10), "");
   });
 }

@@ -8,7 +8,7 @@
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/static_graphs.hpp"
 
-/// One rank's training with an algorithm over windows, and what tests of those measure.
+/// One rank's training with an algorithm over windows, and the measures of its tests.
 namespace bluefog::testing {
 
 inline constexpr double kWindowRate = 0.01;

@@ -1,5 +1,4 @@
-// What becomes of algorithms over windows where ranks are slow, end, restart, resume, or ask for
-// what they cannot have.
+// Algorithms over windows whose ranks are slow, end, restart, resume, or ask for too much.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -108,7 +107,7 @@ TEST(WindowOptimizers, RanksBehindOneThatHasFinishedAreServedInTheSameStep) {
   });
 }
 
-// As in Python, where an optimizer has a context of its own, which ends with it.
+// Python's optimizers have a context of their own, which ends with them.
 TEST(WindowOptimizers, RanksThatHaveClosedTheirContextAreLeftOut) {
   on_ranks({.at_least = 2, .at_most = 4}, [](Context& context) {
     for (const AlgorithmKind kind : kWindowKinds) {
@@ -141,7 +140,7 @@ TEST(WindowOptimizers, RanksThatHaveClosedTheirContextAreLeftOut) {
   });
 }
 
-// What neighbours have sent before a restart does not reach the values that are set then.
+// Values that neighbours sent before a restart do not reach the values that are set then.
 TEST(WindowOptimizers, RestartForgetsWhatHasComeIn) {
   on_ranks({.at_least = 2}, [](Context& context) {
     for (const AlgorithmKind kind : kWindowKinds) {
@@ -171,7 +170,7 @@ TEST(WindowOptimizers, RestartForgetsWhatHasComeIn) {
   });
 }
 
-// Where ranks step one after the other a run that resumes has the same bits.
+// A resumed run has the same bits if ranks step one after the other.
 TEST(WindowOptimizers, GoOnFromASavedState) {
   on_ranks(some_ranks(), [](Context& context) {
     for (const AlgorithmKind kind : kWindowKinds) {

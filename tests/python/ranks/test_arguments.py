@@ -107,7 +107,7 @@ TABLE = {
     "InferSourceFromDestinationRanks": names(dst_ranks=(None, *RANKS), **INFER),
     "InferDestinationFromSourceRanks": names(src_ranks=(None, *RANKS), **INFER),
 }
-# Whatever stands for a tensor is refused in test_refusals.py, too.
+# Every argument that stands for a tensor is refused in test_refusals.py, too.
 for _function, _row in TABLE.items():
     if "tensor" in inspect.signature(getattr(bf, _function)).parameters:
         TABLE[_function] = {"tensor": (None, [1.0], 3, numpy.ones(2)), **_row}
@@ -118,7 +118,7 @@ VALID = {
     "topology": lambda: topology_util.RingGraph(bf.size()), "value": lambda: True,
     "num_features": lambda: 2, "params": lambda: {"w": ONE.clone()}, "dst_ranks": lambda: [],
     "src_ranks": lambda: [], "size": lambda: 3}
-# One weight is refused without the others, before it is looked at closer or after.
+# A weight without the others that it needs is refused, before a closer look at it or after.
 ALSO = {"src_weights": {"self_weight": 0.5}, "dst_weights": {"self_weight": 0.5, "src_weights": {}},
         "neighbor_weights": {"self_weight": 0.5}, "src_ranks": {"dst_ranks": []},
         "dst_ranks": {"src_ranks": []}, "pair_weight": {"self_weight": 0.5},

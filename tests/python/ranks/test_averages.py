@@ -37,7 +37,7 @@ def test_static_graphs(make, is_weighted, rank, size):
     bf.set_topology(make(size), is_weighted)
     x = value_of(rank, dtype=torch.float64)
     result = bf.neighbor_allreduce(x)
-    # W's weights and the sum round differently than numpy's product.
+    # The sum with W's weights rounds differently than numpy's product.
     assert result.allclose(torch.full_like(x, expected_of(make(size), rank, is_weighted)), atol=1e-14)
     assert x.equal(value_of(rank, dtype=torch.float64))
 
@@ -122,7 +122,7 @@ def test_weights_of_the_call(rank, size):
     result = bf.neighbor_allreduce(value_of(rank), self_weight=0.5,
                                    src_weights={j: 0.25 for j in neighbors})
     assert result[0, 0] == 0.5 * (rank + 1) + sum(0.25 * (j + 1) for j in neighbors)
-    # Those that are left out count nothing.
+    # Neighbours that are left out count nothing.
     result = bf.neighbor_allreduce(value_of(rank), self_weight=2.0,
                                    src_weights={j: 1.0 for j in neighbors[:1]})
     assert result[0, 0] == 2 * (rank + 1) + sum(j + 1 for j in neighbors[:1])

@@ -84,7 +84,7 @@ def test_loaded_state_reaches_the_plain_optimizer_and_its_scheduler(rank):
 
 
 @pytest.mark.up_to_ranks(2)
-# What the compiler says of code that it cannot read.
+# A warning of the compiler about code that it cannot read is an error.
 @pytest.mark.filterwarnings("error:.*bluefog_cpp")
 @pytest.mark.parametrize("wrap", (*WRAPPERS, bf.DistributedWinPutOptimizer))
 def test_a_compiled_training_step(wrap, rank):

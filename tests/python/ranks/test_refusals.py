@@ -39,7 +39,7 @@ def fake_tensor():
         return torch.ones(3)
 
 
-# Made on the rank that errs, since some warn of themselves.
+# The erring rank makes them, since some warn of themselves.
 ODD = {
     "quantized": lambda: torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.qint8),
     "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),

@@ -11,7 +11,7 @@ import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 from conftest import needs
 
-# More than 128 KiB of each dtype, from where on ranks ask each other where their buffers are.
+# Each dtype has more than 128 KiB, the least for which ranks ask each other where buffers are.
 SHAPE = (3, 50_001)
 
 

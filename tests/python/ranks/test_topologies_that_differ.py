@@ -114,7 +114,7 @@ def test_a_rank_that_takes_its_topology_back_goes_on(rank, size):
     assert bf.neighbor_allreduce(x).tolist() == [1, 1]
     if rank == 0:
         bf.set_topology(weighted_ring(size, 0.3), is_weighted=True)
-    # As many calls on all ranks, some of which hear of it later than others.
+    # All ranks make as many calls, and some get the error later than others.
     for call in (lambda: bf.neighbor_allreduce(x), bf.barrier, bf.barrier):
         with contextlib.suppress(*HEARD):
             call()

@@ -15,29 +15,29 @@
 
 namespace bluefog::testing {
 
-/// What was put on streams while they captured, in its order. Each stream is a branch; the first
-/// one is that on which the capture began.
+/// The operations that were put on streams during a capture, in order. Each stream is a branch; the
+/// first one is that on which the capture began.
 struct CapturedGraph {
   struct Step {
     enum class Kind : std::uint8_t { Run, Record, Wait };
 
     Kind kind = Kind::Run;
     int branch = 0;
-    /// Of `Run`.
+    /// The name of the operation, for `Run`.
     std::string what{};
     std::vector<Access> accesses{};
     std::function<void()> task{};
-    /// Of `Record` and `Wait`.
+    /// The number of the mark, for `Record` and `Wait`.
     std::size_t mark = 0;
   };
 
   std::vector<Step> steps;
   int branches = 0;
   std::size_t marks = 0;
-  /// What ends with the graph and its replays.
+  /// Objects that end with the graph and its replays.
   std::shared_ptr<std::vector<std::shared_ptr<const void>>> kept =
       std::make_shared<std::vector<std::shared_ptr<const void>>>();
-  /// By branch, from the first replay on.
+  /// The stream of each branch, from the first replay on.
   std::vector<gpu::StreamHandle> streams;
 
   [[nodiscard]] int count_of(const std::string& what) const;
@@ -57,7 +57,7 @@ class CaptureUnderWay {
   [[nodiscard]] bool is_over() const noexcept { return is_over_; }
   void end() noexcept { is_over_ = true; }
   [[nodiscard]] CapturedGraph& graph() noexcept { return *graph_; }
-  /// Once it is over: events that were recorded in it refer to it still, and not to the graph.
+  /// The graph, once the capture is over. Events recorded in it still refer to this object.
   [[nodiscard]] std::shared_ptr<CapturedGraph> take_graph() noexcept { return std::move(graph_); }
 
   void run(gpu::StreamHandle stream, const std::string& what, const std::vector<Access>& accesses,
@@ -79,7 +79,7 @@ class CaptureUnderWay {
   bool is_over_ = false;
   std::shared_ptr<CapturedGraph> graph_ = std::make_shared<CapturedGraph>();
   std::map<const void*, int> branches_;
-  /// By branch: how many of its own runs and waits, and of other branches', come before.
+  /// Operations before the next one of each branch: its own runs and waits, and other branches'.
   std::vector<Clock> clocks_;
   std::vector<Clock> marks_;
 };

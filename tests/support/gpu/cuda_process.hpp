@@ -7,8 +7,8 @@
 
 namespace bluefog::testing {
 
-/// A `CudaStandIn` as one process sees it: ranks that have one each, although they are threads,
-/// have to open what they use of each other.
+/// A `CudaStandIn` as one process sees it. Ranks that have one each, although they are threads,
+/// must open each other's memory and events before they use them.
 class CudaProcess final : public gpu::CudaApi {
  public:
   /// @param number 1 or more, of its own.

@@ -20,21 +20,21 @@
 namespace bluefog::testing {
 
 /// CUDA without a GPU: device memory is the host's, each stream runs its operations on a thread of
-/// its own, events order streams and nothing else does. All ranks of a test share one.
+/// its own, and events alone order streams. All ranks of a test share one.
 ///
-/// Mistakes that a GPU may forgive are written down: memory used outside of its life or its bounds,
-/// by two streams without an order, calls outside of `enter` and `leave`, handles of others, memory of
-/// a device that another one does not reach. Ranks are threads of one process, unless each has a
+/// Mistakes that a GPU may forgive are recorded: memory used outside of its life or its bounds, or
+/// by two streams without an order, calls outside of `enter` and `leave`, handles of others, memory
+/// of a device that another one does not reach. Ranks are threads of one process, unless each has a
 /// `CudaProcess`.
 /// Kernels are the sums of tests/support/device_sums.hpp.
 ///
-/// While a stream captures, what is put on it goes into a graph, whose replays are looked at like
-/// everything else. What spoils a capture on a GPU spoils it here, and is written down: streams of
-/// other captures or none, queries and waits of the host, calls that a thread's mode prohibits,
-/// streams that are not joined at its end.
+/// A capturing stream puts its operations into a graph, whose replays are checked like everything
+/// else. Mistakes that spoil a capture on a GPU spoil it here, and are recorded: streams of other
+/// captures or none, queries and waits of the host, calls that a thread's mode prohibits, streams
+/// that are not joined at its end.
 class CudaStandIn final : public gpu::CudaApi {
  public:
-  /// What an operation of a stream does when its turn comes; true from `stopped` ends a wait.
+  /// The work of a stream's operation when its turn comes; true from `stopped` ends a wait.
   using Task = std::function<void()>;
 
   explicit CudaStandIn(int devices);
@@ -72,17 +72,17 @@ class CudaStandIn final : public gpu::CudaApi {
   void launch(gpu::FunctionHandle function, gpu::Grid grid, std::span<const std::byte> argument,
               gpu::StreamHandle stream) override;
 
-  // As the calls without a process, in that one.
+  // The calls of the same names, made in `process`.
   gpu::IpcHandle export_event(gpu::EventHandle event, std::uint64_t process);
   gpu::EventHandle open_event(const gpu::IpcHandle& handle, std::uint64_t process);
   gpu::IpcHandle export_memory(void* memory, std::uint64_t process);
   void* open_memory(const gpu::IpcHandle& handle, std::uint64_t process);
 
-  /// From now on what is put on the stream, by this thread or others, goes into a graph.
+  /// Operations put on the stream from now on, by this thread or others, go into a graph.
   void begin_capture(gpu::StreamHandle stream, gpu::CaptureMode mode = gpu::CaptureMode::Global);
   /// @throws CudaError for a capture that was spoilt, or whose streams are not joined.
   [[nodiscard]] std::shared_ptr<CapturedGraph> end_capture(gpu::StreamHandle stream);
-  /// Does what was captured, after what is on the stream.
+  /// Runs the captured operations, after those already on the stream.
   void replay(const std::shared_ptr<CapturedGraph>& graph, gpu::StreamHandle stream);
   /// `object` lasts as long as the graph that the stream's capture makes.
   void keep_in_graph(gpu::StreamHandle stream, std::shared_ptr<const void> object);
@@ -92,23 +92,23 @@ class CudaStandIn final : public gpu::CudaApi {
                const std::vector<Access>& accesses, Task task);
   /// Enqueues `task` after the stream's next `copies` copies, once.
   void enqueue_after(gpu::StreamHandle stream, int copies, Task task);
-  /// Returns when everything on the stream has run; what the calling thread enqueues later, on any
-  /// stream, comes after it.
+  /// Returns when everything on the stream has run; operations that the calling thread enqueues
+  /// later, on any stream, come after it.
   void synchronize(gpu::StreamHandle stream);
 
-  /// From now on what any host has seen done comes before what any host enqueues later: hosts tell
-  /// each other so by locks that this does not see. Orders that they have by luck count as well.
+  /// Orders everything that any host has seen done before everything that any host enqueues later:
+  /// hosts order each other by locks that the stand-in does not see. Lucky orders count too.
   void let_hosts_order();
 
   /// The next calls of that name by threads that have entered `device` fail with that code.
   void fail_next(const std::string& call, int device, int code, int times = 1);
-  /// Throws what `fail_next` has asked for. @throws CudaError.
+  /// Throws the error that `fail_next` has asked for. @throws CudaError.
   [[nodiscard]] int injected(const std::string& call);
   [[nodiscard]] static int current_device();
 
   void report(const std::string& mistake) { book_.report(mistake); }
   [[nodiscard]] std::vector<std::string> mistakes() const { return book_.mistakes(); }
-  /// Calls and what was enqueued so far, by name.
+  /// Numbers of calls and of enqueued operations so far, by name.
   [[nodiscard]] std::map<std::string, int> counts() const;
 
  private:
@@ -124,21 +124,21 @@ class CudaStandIn final : public gpu::CudaApi {
     std::condition_variable changed;
     std::deque<Task> tasks;
     bool ends = false;
-    /// Operations so far, and what comes before the next one. Under the stand-in's mutex.
+    /// Operations so far, and those before the next one. Under the stand-in's mutex.
     std::uint64_t enqueued = 0;
     Clock clock;
     std::jthread thread;
   };
 
-  /// What an event was recorded for last.
+  /// The last record of an event.
   struct Recorded {
     std::shared_ptr<Completion> completion{};
-    /// Where it was on a stream that captured.
+    /// The place on a stream that captured.
     std::shared_ptr<CaptureUnderWay> capture{};
     std::size_t mark = 0;
   };
 
-  /// Null where the stream does not capture. @throws CudaError where its capture was spoilt.
+  /// Null if the stream does not capture. @throws CudaError if its capture was spoilt.
   [[nodiscard]] CaptureUnderWay* capture_on(gpu::StreamHandle handle);
   /// Whether the wait went into a graph.
   [[nodiscard]] bool capture_wait(gpu::StreamHandle handle, const Recorded& recorded);
@@ -147,7 +147,7 @@ class CudaStandIn final : public gpu::CudaApi {
 
   [[nodiscard]] Stream& stream_of(gpu::StreamHandle handle);
   void check_entered(const std::string& call);
-  /// Where `memory`, of a call on the current device, really lies.
+  /// The real place of `memory`, of a call on the current device.
   [[nodiscard]] const void* reached(const void* memory, const std::string& call);
   static void run(Stream& stream);
   static void push(Stream& stream, Task task);
@@ -160,7 +160,7 @@ class CudaStandIn final : public gpu::CudaApi {
   std::set<const void*> live_streams_;
   std::map<int, Stream*> default_streams_;
   std::map<const void*, Recorded> events_;
-  /// By stream.
+  /// The capture of each stream.
   std::map<const void*, std::shared_ptr<CaptureUnderWay>> captures_;
   std::uint64_t captures_begun_ = 0;
   std::uintptr_t next_event_ = 1;
@@ -169,14 +169,14 @@ class CudaStandIn final : public gpu::CudaApi {
     std::size_t bytes = 0;
     int device = 0;
   };
-  /// Of `allocate`.
+  /// Blocks of `allocate`.
   std::map<const std::byte*, DeviceBlock> blocks_;
-  /// From the one device to the other.
+  /// Pairs of devices of which the first reaches the second.
   std::set<std::pair<int, int>> reached_;
   std::set<std::string> functions_;
   std::map<std::thread::id, Clock> hosts_;
   bool hosts_order_ = false;
-  /// By all hosts, where they order each other.
+  /// Operations that any host has seen done, if hosts order each other.
   Clock seen_;
   struct Failure {
     int code = 0;
@@ -188,7 +188,7 @@ class CudaStandIn final : public gpu::CudaApi {
     int copies = 0;
     Task task;
   };
-  /// By stream.
+  /// The waiting task of each stream.
   std::map<const void*, Later> later_;
 };
 

@@ -1,4 +1,4 @@
-// Streams that capture, and replays of what they captured.
+// Captures of streams, and replays of the captured operations.
 #include <fmt/format.h>
 
 #include <utility>

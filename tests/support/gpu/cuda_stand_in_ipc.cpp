@@ -1,4 +1,4 @@
-// What ranks use of each other's devices.
+// The stand-in's calls for memory and events of other ranks' devices.
 #include <fmt/format.h>
 
 #include "bluefog_cpp/error.hpp"

@@ -26,21 +26,21 @@ class DeviceRank {
   /// The user's stream.
   gpu::StreamHandle stream;
 
-  /// Device memory with these values, written on `on`, of which the view says that it is ordered
-  /// by. `shift` bytes behind a multiple of 256.
+  /// Device memory with these values, written on `on`, the stream that orders the view. It begins
+  /// `shift` bytes behind a multiple of 256.
   [[nodiscard]] BufferView upload(Values values, gpu::StreamHandle on, std::size_t shift = 0);
   [[nodiscard]] BufferView upload(const Values& values) { return upload(values, stream); }
-  /// What a kernel of the user's, on the view's stream and without the host waiting before, reads.
+  /// The values that a user's kernel reads on the view's stream, without the host waiting first.
   [[nodiscard]] Values download(const BufferView& view);
 
-  /// What `body` puts on the rank's stream, and on streams that it forks from it. As all ranks, which
-  /// begin and end together: other threads take no memory meanwhile.
+  /// Captures the work that `body` puts on the rank's stream, and on streams that it forks from it.
+  /// All ranks call it, and begin and end together: other threads take no memory meanwhile.
   [[nodiscard]] std::shared_ptr<CapturedGraph> capture(
       const std::function<void()>& body, gpu::CaptureMode mode = gpu::CaptureMode::Global);
 
-  /// Everything that comes later on `on` waits until `open`; at the latest the rank's end opens it.
+  /// Work that comes later on `on` waits until `open`; at the latest the rank's end opens it.
   void shut(gpu::StreamHandle on);
-  /// As `shut`, after the next `copies` copies on `on`.
+  /// The same after the next `copies` copies on `on`.
   void shut_after(gpu::StreamHandle on, int copies);
   void open();
 
@@ -60,24 +60,24 @@ enum class Reach {
   PeerProcesses,
   /// Copies between devices in one process.
   PeerThreads,
-  /// There is no NCCL, and nothing else is wanted.
+  /// No NCCL, and nothing else is wanted.
   Host,
 };
 
-/// What a run is like.
+/// The settings of a run.
 struct DeviceRanks {
   int at_least = 1;
   int at_most = 8;
   std::vector<Layout> layouts{Layout::OneHost};
   std::function<void(Settings&)> settings{};
   Reach reach = Reach::Nccl;
-  /// How many ranks share a device.
+  /// Number of ranks that share a device.
   int ranks_per_device = 1;
-  /// As `Ranks::expect_usable`.
+  /// The value of `Ranks::expect_usable`.
   bool expect_usable = true;
-  /// Mistakes that the test makes by intention.
+  /// Whether the test makes mistakes by intention.
   bool expect_mistakes = false;
-  /// `CudaStandIn::let_hosts_order`.
+  /// Whether `CudaStandIn::let_hosts_order` is called.
   bool hosts_order = false;
 };
 

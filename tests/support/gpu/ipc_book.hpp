@@ -11,9 +11,9 @@
 
 namespace bluefog::testing {
 
-/// What the processes of a stand-in have shown each other of their memory and events, and opened of
-/// others': under addresses of its own, at which nothing lies. Finds handles that are opened where
-/// they were made, closed twice, used after that, or freed by their owner before. Thread-safe.
+/// The memory and events that the processes of a stand-in have shown each other and opened. Opened
+/// ones get addresses of their own, at which nothing lies. Finds handles that are opened where they
+/// were made, closed twice, used after closing, or freed by their owner while open. Thread-safe.
 class IpcBook {
  public:
   /// @param report takes mistakes.
@@ -26,9 +26,9 @@ class IpcBook {
                            const std::string& call);
   /// @return whether it was opened, and is closed now.
   bool close(const void* opened, const std::string& call);
-  /// The owner's address of what `place` is: itself, where it was not opened.
+  /// The owner's address behind `place`; `place` itself if it was not opened.
   [[nodiscard]] void* resolve(const void* place, const std::string& call);
-  /// Its owner gives it back.
+  /// Called when the owner gives `what` back.
   void forget(const void* what, const std::string& call);
 
  private:

@@ -8,8 +8,7 @@
 namespace bluefog::testing {
 namespace {
 
-/// What CUDA aligns to. Memory is handed out a little behind it, so that nothing lies better by
-/// luck.
+/// CUDA's alignment of memory.
 constexpr std::size_t kAlignment = 256;
 
 bool is_before(const Clock& clock, int queue, std::uint64_t number) {

@@ -11,7 +11,7 @@
 
 namespace bluefog::testing {
 
-/// By queue: how many of its operations come before.
+/// The number of operations of each queue that come before.
 using Clock = std::map<int, std::uint64_t>;
 
 /// Takes the later of both, queue by queue.
@@ -24,9 +24,8 @@ struct Access {
   bool writes = false;
 };
 
-/// Keeps the stand-in's device memory, and finds what a device would do wrong with it without a
-/// word: accesses outside of it, after it was freed, or by two queues that no event orders.
-/// Thread-safe.
+/// Keeps the stand-in's device memory, and finds mistakes that a device would not report: accesses
+/// outside of it, after it was freed, or by two queues that no event orders. Thread-safe.
 class MemoryBook {
  public:
   ~MemoryBook();
@@ -34,15 +33,15 @@ class MemoryBook {
   [[nodiscard]] void* allocate(std::size_t bytes);
   void free(void* memory);
 
-  /// An operation of `queue` is enqueued: the `number`th of it, after all that `clock` holds.
+  /// Enqueues the `number`th operation of `queue`, after all that `clock` holds.
   /// @param what for messages: "ncclSend".
   void enqueue(int queue, std::uint64_t number, const Clock& clock,
                const std::vector<Access>& accesses, const std::string& what);
-  /// That operation has run.
+  /// Marks that operation as run.
   void finish(int queue, std::uint64_t number);
 
   void report(const std::string& mistake);
-  /// What went wrong so far.
+  /// The mistakes so far.
   [[nodiscard]] std::vector<std::string> mistakes() const;
 
  private:

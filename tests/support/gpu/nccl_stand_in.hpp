@@ -18,11 +18,11 @@
 namespace bluefog::testing {
 
 /// NCCL without a GPU, over the streams of a CudaStandIn: a group is one operation of its stream,
-/// which ends when all of its sends and receives have met their other ends. What NCCL leaves
-/// undefined is written down as a mistake: sizes that differ, sends outside of a group, groups that
-/// stay open, communicators that are destroyed while in use. As NCCL's, a communicator neither ends
-/// nor is aborted to the end before all CUDA graphs with its groups have, and before all of its ranks
-/// end or abort theirs.
+/// which ends when all of its sends and receives have met their other ends. Uses that NCCL leaves
+/// undefined are recorded as mistakes: sizes that differ, sends outside of a group, groups that
+/// stay open, communicators that are destroyed while in use. Like NCCL's, a communicator ends, or
+/// is aborted to the end, only after all CUDA graphs with its groups have ended and all of its
+/// ranks end or abort theirs.
 class NcclStandIn final : public gpu::NcclApi {
  public:
   explicit NcclStandIn(std::shared_ptr<CudaStandIn> cuda) : cuda_(std::move(cuda)) {}
@@ -57,11 +57,11 @@ class NcclStandIn final : public gpu::NcclApi {
     std::condition_variable changed;
     int size = 0;
     int joined = 0;
-    /// Ranks that end or abort theirs.
+    /// Ranks that end or abort their communicators.
     int leaving = 0;
-    /// By the ranks that are gone: what the others have shrunk to.
+    /// The clique of the others, by the set of ranks that are gone.
     std::map<std::set<int>, std::shared_ptr<Clique>> shrunk;
-    /// By sender and receiver, in the order in which their streams have come to them.
+    /// Messages by sender and receiver, in the order in which their streams have come to them.
     std::map<std::pair<int, int>, std::deque<Message*>> under_way;
   };
   struct Comm : std::enable_shared_from_this<Comm> {
@@ -70,7 +70,7 @@ class NcclStandIn final : public gpu::NcclApi {
     /// Under the clique's mutex.
     bool aborted = false;
     int groups_under_way = 0;
-    /// CUDA graphs' groups.
+    /// Groups in CUDA graphs.
     int captured_groups = 0;
     std::optional<std::string> error;
   };
@@ -92,7 +92,7 @@ class NcclStandIn final : public gpu::NcclApi {
            const std::string& call);
   void run(Comm& comm, const std::vector<Part>& parts);
   Comm& comm_of(gpu::CommHandle handle);
-  /// Ends what is under way.
+  /// Ends the groups under way.
   void stop(Comm& comm);
   static void wait_for_graphs(Comm& comm);
   static void wait_for_others(Comm& comm);
@@ -103,7 +103,7 @@ class NcclStandIn final : public gpu::NcclApi {
   std::shared_ptr<CudaStandIn> cuda_;
   std::mutex mutex_;
   std::map<gpu::NcclId, std::shared_ptr<Clique>> cliques_;
-  /// Never freed before the end: what still runs may look at them.
+  /// Communicators are never freed before the end: running operations may look at them.
   std::vector<std::shared_ptr<Comm>> comms_;
   std::map<const void*, Comm*> live_;
   int ids_ = 0;

@@ -11,7 +11,7 @@
 
 #include "tests/support/gpu/cuda_stand_in.hpp"
 
-/// What the parts of torch's stand-in share.
+/// The device and memory that the parts of torch's stand-in share.
 namespace bluefog::testing {
 
 /// One of torch's devices, and the stream that is current there.
@@ -24,19 +24,19 @@ struct TorchPlace {
   /// Calls `compute` in this thread when an operation with these accesses has its turn.
   void run(const std::string& what, const std::vector<Access>& accesses,
            const std::function<void()>& compute) const;
-  /// As torch waits for a stream.
+  /// Waits as torch waits for a stream.
   void wait();
 };
 
-/// @throws c10::Error where there is none.
+/// @throws c10::Error if there is none.
 [[nodiscard]] std::shared_ptr<TorchPlace> torch_place(int index);
-/// Null where there is none.
+/// Null if there is none.
 [[nodiscard]] std::shared_ptr<TorchPlace> find_torch_place(int index) noexcept;
 
 /// The device whose memory this is. @throws c10::Error for memory elsewhere.
 [[nodiscard]] int device_of_memory(const void* memory);
 
-/// A tensor in memory of its own there, whatever that holds.
+/// A tensor in memory of its own there, its elements not set.
 [[nodiscard]] at::Tensor make_tensor_on(const std::shared_ptr<TorchPlace>& place,
                                         at::IntArrayRef sizes, at::IntArrayRef strides,
                                         at::ScalarType dtype);

@@ -21,7 +21,7 @@
 namespace bluefog::testing {
 namespace {
 
-/// torch counts devices once in a process, and has a thread for each in backward passes.
+/// Torch counts devices once in a process, and has a thread for each in backward passes.
 constexpr int kDevices = 8;
 
 /// torch has one of each in a process.
@@ -49,7 +49,7 @@ struct Allocation {
   std::size_t bytes = 0;
 };
 
-// In the order of the stream, as torch's allocator hands memory on.
+// Memory is freed in the order of the stream, as torch's allocator hands it on.
 void free_allocation(void* context) {
   const std::unique_ptr<Allocation> own(static_cast<Allocation*>(context));
   {
@@ -144,7 +144,7 @@ class StandInGuard final : public c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(CUDA, StandInGuard)
 
-/// What torch's part for the CPU asks of its part for CUDA.
+/// The answers that torch's part for the CPU asks of its part for CUDA.
 struct StandInHooks final : at::CUDAHooksInterface {
   explicit StandInHooks(at::CUDAHooksArgs /*none*/) {}
 

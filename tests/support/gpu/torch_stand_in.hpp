@@ -8,13 +8,13 @@ namespace bluefog::testing {
 
 struct TorchPlace;
 
-/// torch's CUDA device `index` without a GPU: while this lives, tensors of that device lie in the
-/// stand-in's memory, and what torch does with them are operations of one of its streams, carried
-/// out by torch's functions for the CPU. So the stand-in finds what calls and torch do to the same
-/// memory without an order.
+/// Torch's CUDA device `index` without a GPU: while this lives, tensors of that device lie in the
+/// stand-in's memory, and torch's work on them is done by operations of one of the stand-in's
+/// streams, carried out by torch's functions for the CPU. So the stand-in finds memory that calls
+/// and torch use without an order.
 ///
-/// The host waits for each operation, which torch's own would not, but knows nothing of it: to the
-/// stand-in it is ordered by events alone. Where torch's own would wait, this waits as well.
+/// The host waits for each operation, which real torch would not do, but the stand-in does not
+/// count these waits: events alone order the operation. This waits wherever real torch would.
 ///
 /// For programs that are linked with torch's part for the CPU alone. One for each index at a time.
 class TorchDevice {
@@ -26,10 +26,10 @@ class TorchDevice {
   TorchDevice& operator=(const TorchDevice&) = delete;
   ~TorchDevice();
 
-  /// Makes `stream` torch's current one, after what is on the one before; while nobody uses it.
+  /// Makes `stream` torch's current one, after the last one's work; call it while nobody uses it.
   void change_stream(gpu::StreamHandle stream);
 
-  /// How often torch's own would have had the host wait for the device.
+  /// Number of times that real torch would have had the host wait for the device.
   [[nodiscard]] int host_waits() const;
 
  private:

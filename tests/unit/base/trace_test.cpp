@@ -170,8 +170,8 @@ TEST_F(TimelineTest, ThreadsShareOneFile) {
   EXPECT_EQ(events_of(trace, "E").size(), kThreads * kSpans);
 }
 
-// What was written is on disk soon, and is an array that only lacks its closing bracket.
-// Also the first span of a row, whose name comes before it, and with nothing after it.
+// Written spans are on disk soon, in an array that only lacks its closing bracket: also the first
+// span of a row, whose name comes before it, and with nothing after it.
 TEST_F(TimelineTest, SpansReachTheFileWhileNothingElseHappens) {
   Timeline timeline(prefix(), 0);
   for (const std::string lane : {"first", "second"}) {

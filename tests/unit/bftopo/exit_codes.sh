@@ -1,5 +1,5 @@
 #!/bin/bash
-# exit_codes.sh BFTOPO: what the program says, where, and with which exit code it ends.
+# exit_codes.sh BFTOPO: the words of the program, their stream, and its exit code.
 set -u
 bftopo="$1"
 work="$(mktemp -d)"

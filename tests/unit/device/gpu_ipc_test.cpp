@@ -1,4 +1,4 @@
-// What the stand-in finds in the use of other ranks' devices.
+// The stand-in finds mistakes in the use of other ranks' devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Two processes on two devices: the first one shows memory and an event.
+/// Two processes on two devices; the first one shows memory and an event.
 class Ipc : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// The loaders of CUDA's driver and NCCL, as far as a machine without a GPU goes.
+// The loaders of CUDA's driver and NCCL, as far as they can be tested without a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -44,13 +44,13 @@ TEST(LeastSquaresTest, BiasOfAtcIsSmallerThanThatOfAwcAndBothShrinkWithTheStep) 
     EXPECT_GT(atc, 1e-3);
     EXPECT_LT(atc, 0.6 * awc);
     EXPECT_LT(awc, 0.2);
-    // Of order γ: half the step leaves about half the bias.
+    // The bias is of order γ: half the step leaves about half of it.
     EXPECT_NEAR(bias(context, "atc", 0.05) / atc, 0.5, 0.05);
     EXPECT_NEAR(bias(context, "awc", 0.05) / awc, 0.5, 0.05);
   });
 }
 
-/// At the step size at which ATC and AWC keep a bias.
+/// The step size is one at which ATC and AWC keep a bias.
 TEST(LeastSquaresTest, CorrectedAlgorithmsHaveNone) {
   on_ranks(4, [](Context& context) {
     for (const char* algorithm : {"extra", "exact-diffusion", "gradient-tracking"}) {

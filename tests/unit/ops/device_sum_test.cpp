@@ -65,7 +65,7 @@ struct Case {
   Dtype dtype;
   std::size_t number;
   std::size_t count;
-  /// By which the out and the operands lie beside a multiple of 16 bytes, in elements.
+  /// Elements by which the out and the operands are shifted from a multiple of 16 bytes.
   std::size_t out_shift = 0;
   std::size_t operand_shift = 0;
   int divisor = 1;
@@ -161,7 +161,7 @@ TEST(DeviceSum, PlainSumsOfEveryDtype) {
   }
 }
 
-/// With weight 1 the result is what was read, and halves of all values show every tie there is.
+/// The result with weight 1 is the value read, and halves of all values show every tie there is.
 TEST(DeviceSum, EveryHalf) {
   for (const Dtype dtype : {Dtype::Float16, Dtype::BFloat16}) {
     for (const double weight : {1.0, 0.5, 0.375, 1.0 / 3, 1024.0, 0x1p-20}) {
@@ -186,8 +186,7 @@ TEST(DeviceSum, OtherDtypesHaveNoKernel) {
   EXPECT_THROW((void)ops::cuda::sum_kernel_name(SumRule::Plain, Dtype::Bool), UnsupportedError);
 }
 
-/// Where there is a toolkit. The code for an architecture is an ELF file with a section for each
-/// kernel.
+/// Runs in builds with a toolkit. An architecture's code is an ELF file with a section per kernel.
 TEST(DeviceSum, ImageHasCodeOfEachKernelForEachArchitecture) {
   using namespace std::literals;
   const auto image = ops::cuda::sum_kernels_image();

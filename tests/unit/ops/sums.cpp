@@ -33,7 +33,7 @@ void on_every_target(const std::function<void()>& body) {
   const Unmock unmock;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
-    // Dispatch tables look only once at what the CPU has.
+    // Dispatch tables look at the CPU's instruction sets only once.
     hwy::GetChosenTarget().Update(target);
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, hwy::TargetName(target));
     body();

@@ -21,7 +21,7 @@ void on_every_target(const std::function<void()>& body);
 /// Every float16 or bfloat16, in the order of their bits.
 [[nodiscard]] Values all_halves(Dtype dtype);
 
-/// As Values' ==, but a NaN equals any other.
+/// Compares like Values' ==, but a NaN equals any other.
 [[nodiscard]] ::testing::AssertionResult same_numbers(const Values& actual, const Values& expected);
 
 /// Counts of elements around the lengths of vectors and of the blocks of many operands.

@@ -92,7 +92,7 @@ TEST(WeightedSum, IntoAnyOfItsOperands) {
   });
 }
 
-/// With weight 1 the result is what was read: no half changes, NaN stays NaN, −0 stays −0.
+/// The result with weight 1 is the value read: no half changes, NaN stays NaN, −0 stays −0.
 TEST(WeightedSum, EveryHalfSurvives) {
   on_every_target([] {
     for (const Dtype dtype : {Dtype::Float16, Dtype::BFloat16}) {

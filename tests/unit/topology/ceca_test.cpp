@@ -34,7 +34,7 @@ TEST(Ceca, AveragesExactlyForAnySize) {
       const Eigen::MatrixXd product = stacked_period(ceca);
       const Eigen::MatrixXd from_own = product.topLeftCorner(size, size);
       ASSERT_LE(testing::distance_from_average(from_own), 1e-14) << size;
-      // What s held before the period has no influence on anything.
+      // The values of s before the period have no influence on anything.
       ASSERT_EQ(product.rightCols(size).cwiseAbs().maxCoeff(), 0.0) << size;
       // s_i is the mean of the others.
       for (int rank = 0; rank < size; ++rank) {

@@ -8,7 +8,7 @@
 #include "topology/mixing/plan_agreement.hpp"
 #include "topology/schedule.hpp"
 
-/// Schedules as dense matrices: what the tests compare with.
+/// Schedules as dense matrices, which the tests compare with.
 namespace bluefog::testing {
 
 inline Eigen::MatrixXd dense(const MixingMatrix& matrix) {

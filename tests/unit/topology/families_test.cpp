@@ -17,7 +17,7 @@
 namespace bluefog::topology {
 namespace {
 
-/// Divisor of `size` for machines, 3 or more where there is one.
+/// Divisor of `size` for machines, 3 or more if there is one.
 int local_size_for(int size) {
   for (const int local : {4, 3, 5, 7}) {
     if (size % local == 0 && size / local >= 2) return local;
@@ -25,7 +25,7 @@ int local_size_for(int size) {
   return 1;
 }
 
-/// The family at this size, or nothing where it has none.
+/// The family at this size, or nothing if it has none.
 std::optional<Schedule> member(const Family& family, int size) {
   if (family.kind == FamilyKind::TwoVariables) return std::nullopt;
   FamilyOptions options{.size = size, .local_size = local_size_for(size), .period_steps = 5};
@@ -37,7 +37,7 @@ std::optional<Schedule> member(const Family& family, int size) {
   }
 }
 
-/// What the report says, computed from dense matrices.
+/// The report's figures, computed from dense matrices.
 struct DenseFacts {
   double row_error = 0.0;
   double column_error = 0.0;
@@ -78,7 +78,7 @@ void expect_report_is_dense(const Schedule& schedule, const std::string& name) {
       (product.array() - 1.0 / static_cast<double>(schedule.size())).matrix();
   const double norm = reduced.jacobiSvd().singularValues()(0);
   EXPECT_NEAR(report.period_gap.value().norm.value, 1.0 - norm, 1e-9) << name;
-  // Defective eigenvalues, as of products that end in J, are known to a root of the rounding only.
+  // Defective eigenvalues, as of products that end in J, are known only to a root of the rounding.
   const double lambda = reduced.eigenvalues().cwiseAbs().maxCoeff();
   EXPECT_NEAR(report.period_gap.value().lambda2.value, 1.0 - lambda, norm > 1e-9 ? 1e-6 : 1e-9)
       << name;

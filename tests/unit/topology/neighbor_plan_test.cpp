@@ -18,7 +18,7 @@ NeighborPlan valid_plan() {
           .destinations = {{2, 1.0}}};
 }
 
-/// The message that validate() throws; empty where it accepts the plan.
+/// The message that validate() throws; empty if it accepts the plan.
 std::string refusal(const NeighborPlan& plan) {
   try {
     plan.validate();

@@ -15,7 +15,7 @@ namespace {
 using ::bluefog::testing::expect_plans_fit;
 using ::testing::ElementsAre;
 
-/// Whom each rank sends to; itself where it rests.
+/// The rank that each rank sends to; itself if it rests.
 std::vector<int> receivers(const Schedule& schedule, std::int64_t step) {
   std::vector<int> result;
   for (int rank = 0; rank < schedule.size(); ++rank) {

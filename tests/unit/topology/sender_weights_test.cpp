@@ -22,7 +22,7 @@ MixingMatrix unbalanced() {
 
 Schedule two_graphs() { return topology::cycle({unbalanced(), topology::exponential(3)}); }
 
-/// What the plans' parts compute together.
+/// The matrix that the parts of the plans compute together.
 MixingMatrix mixed_by(const std::vector<NeighborPlan>& plans) {
   std::vector<WeightedEdge> edges;
   for (const NeighborPlan& plan : plans) {

@@ -269,7 +269,7 @@ TEST(SpectralGap, GraphsInPartsHaveNone) {
 }
 
 TEST(SpectralGap, NegativeEigenvaluesCount) {
-  // Without self weights an even ring swaps its two halves for ever.
+  // An even ring without self weights swaps its two halves for ever.
   const MixingMatrix swap =
       MixingMatrix::from_pattern({.shape = {1000}, .entries = {{1, .5}, {999, .5}}});
   EXPECT_NEAR(spectral_gap(swap).lambda2.value, 0.0, 1e-15);

@@ -29,7 +29,7 @@ int send(CopyPolicy& policy, const Machine& machine, std::size_t index, int chun
 constexpr Machine kNear{.write = {1.0F, 2.0F}, .read = {1.0F, 1.5F}};
 constexpr Machine kFar{.write = {2.0F, 2.0F}, .read = {6.0F, 2.0F}};
 
-/// Once it has seen the machine for a while, all chunks but one in 64 take `path`.
+/// Expects that after a while on the machine all chunks but one in 64 take `path`.
 void expect_settles_on(CopyPolicy& policy, const Machine& machine, std::size_t index,
                        CopyPath path) {
   send(policy, machine, index, 1000, path);

@@ -83,7 +83,7 @@ TEST(HostMemory, GivesMemoryBackToTheSystem) {
   EXPECT_EQ(resident(), before);
 }
 
-// Both have the same memory, and the fork has a copy of the book on it.
+// The fork has the parent's memory, and a copy of the book on it.
 TEST(HostMemory, AForkGivesNothingBackAndGetsNothing) {
   const auto region = SharedRegion::create(8192);
   std::vector<Peer> peers;

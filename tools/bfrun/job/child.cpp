@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array<int, 6> kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-/// Some senders signal a process and its group: the same signal again within this time is one.
+/// Some senders signal a process and its group: equal signals within this time count as one.
 constexpr std::chrono::milliseconds kSameSignal{100};
 
 class Descriptor {
@@ -69,7 +69,7 @@ struct Child {
   Descriptor errors;  ///< its standard error
 };
 
-/// In the child, between fork and exec: only calls that are safe there.
+/// The child's part between fork and exec: only calls that are safe there.
 [[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
                          bool own_group, pid_t parent, const sigset_t& old_mask, int errors,
                          int failure) {
@@ -111,7 +111,7 @@ Child start(const std::vector<std::string>& words, const std::vector<std::string
   return child;
 }
 
-/// Passes everything on that is there; false at the end of the stream.
+/// Passes on everything that is there; false at the end of the stream.
 bool drain(int descriptor, const std::function<void(std::string_view)>& on_stderr) {
   std::array<char, 16384> piece{};
   while (true) {
@@ -182,7 +182,7 @@ ExitStatus run_child(const std::vector<std::string>& words,
     }
     int status = 0;
     if (waitpid(child.pid, &status, WNOHANG) == child.pid) {
-      // What it wrote is all in the pipe by now; others may keep the pipe open.
+      // The dead child's words are all in the pipe by now; other processes may keep the pipe open.
       drain(child.errors.get(), events.on_stderr);
       return ExitStatus::from_wait(status);
     }

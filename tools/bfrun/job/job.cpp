@@ -29,7 +29,7 @@ std::string value_of(const Environment& environment, const std::string& name) {
   return found == environment.end() ? std::string() : found->second;
 }
 
-/// Where the ranks go.
+/// The hosts of the ranks.
 struct Machines {
   std::vector<HostSlots> hosts;  ///< with the ranks of each
   bool other_hosts = false;
@@ -44,7 +44,7 @@ Machines choose_machines(const Options& options) {
     return is_this_host(host.name, own);
   };
   const bool only_here = std::all_of(given.begin(), given.end(), is_here);
-  // On this machine alone any number of ranks may share the cores.
+  // Any number of ranks may share the cores of this machine alone.
   if (only_here && given.size() <= 1) return {{{"localhost", options.num_proc}}, false, true};
   Machines machines;
   machines.hosts = assign_ranks(given, options.num_proc);
@@ -62,7 +62,7 @@ void check_interfaces(const Options& options, const Machines& machines) {
   }
 }
 
-/// A number of ranks that was mistyped would fill the machine for minutes.
+/// A mistyped number of ranks would fill the machine for minutes.
 void check_crowd(const Options& options, int cores) {
   constexpr std::int64_t kMostRanksPerCore = 64;
   const std::int64_t most = kMostRanksPerCore * std::max(cores, 1);
@@ -112,7 +112,7 @@ void check_command(const Options& options, const Environment& environment) {
                         code == kNotFoundCode ? "no such program" : "not an executable file"));
 }
 
-/// Runs mpirun and tells the monitor what is heard from the ranks.
+/// Runs mpirun and passes the ranks' reports to the monitor.
 int run_and_follow(const std::vector<std::string>& words, const Environment& environment,
                    const std::string& key, JobMonitor& monitor) {
   ReportFilter filter(key);

@@ -5,7 +5,7 @@
 namespace bluefog::launcher {
 
 /// Starts the ranks that `options` ask for, stays until they have ended, and returns the exit code
-/// of the job. Prints to standard error what was chosen and which ranks died.
+/// of the job. Prints the placement and the ranks that died to standard error.
 ///
 /// Errors: UsageError for hosts, interfaces or an mpirun that cannot be used; TransportError when
 /// mpirun cannot be started.

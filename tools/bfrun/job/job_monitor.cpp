@@ -9,12 +9,12 @@ namespace bluefog::launcher {
 namespace {
 
 constexpr int kMostNames = 16;
-/// What prterun ends with when it has said itself what it does not like.
+/// The code with which prterun ends when it has itself printed what it does not like.
 constexpr int kRefusedByMpirun = 213;
 constexpr int kUsageCode = 2;
 
-// Peers may see that a killed rank's connections close, and end of that, before its parent sees it.
-// A rank that aborts, or is told to end, may well do so because another one has ended.
+// Peers may see that a killed rank's connections close, and end because of it, before its parent
+// sees its death. A rank that aborts, or is told to end, may do so because another one has ended.
 bool is_killed(const RankReport& report) {
   return report.killed_by != 0 && report.killed_by != SIGABRT && report.killed_by != SIGTERM;
 }
@@ -43,7 +43,7 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
     const bool all = started_.size() == static_cast<std::size_t>(job_.ranks);
     return job_.announce_placement && all ? placement_lines() : std::vector<std::string>();
   }
-  // A rank that has said that it exits ends once more, perhaps because others have ended by then.
+  // A rank that has announced its exit ends once more, perhaps because others have ended by then.
   if (!ended_.emplace(report.rank, report).second) return {};
   if (!report.failed() || report.told_to_end) return {};
   if (unnamed_.empty()) unnamed_since_ = now;

@@ -11,7 +11,7 @@
 
 namespace bluefog::launcher {
 
-/// What a monitor is told before its job starts.
+/// The facts about a job that its monitor needs before the start.
 struct MonitoredJob {
   int ranks = 1;
   bool fault_tolerant = false;
@@ -20,7 +20,7 @@ struct MonitoredJob {
   std::string extra_mpi_flags = {};  ///< as the user wrote them
 };
 
-/// Follows the reports of one job: which lines to print, and what the job's exit code is.
+/// Follows the reports of one job, and decides which lines to print and which code to exit with.
 class JobMonitor {
  public:
   using Clock = std::chrono::steady_clock;
@@ -35,26 +35,24 @@ class JobMonitor {
   void take_signal(int number, Clock::time_point now = Clock::now());
 
   /// The lines that are due at `now`: the ranks that failed by themselves, by the time at which
-  /// they ended. Reports overtake each other, so that a rank is named only `kHold` after the first
-  /// one was heard of. Ranks that ended because mpirun told them to are not named; after 16 names
-  /// the rest is only counted.
+  /// they ended. Reports overtake each other, so a rank is named only `kHold` after its first
+  /// report. Ranks that ended because mpirun told them to are not named; after 16 names the rest is
+  /// only counted.
   [[nodiscard]] std::vector<std::string> due_lines(Clock::time_point now);
 
-  /// How long from `now` until there is something to do; negative: nothing.
+  /// The time from `now` until there is something to do; negative: nothing.
   [[nodiscard]] std::chrono::milliseconds time_left(Clock::time_point now) const;
 
-  /// Whether mpirun has had `kStartGrace` for a signal that ends the job, with ranks that it has
-  /// not started yet: while it starts ranks it listens to nothing.
+  /// Whether a signal that ends the job has waited `kStartGrace` while mpirun still had ranks to
+  /// start: mpirun listens to nothing before all are started.
   [[nodiscard]] bool wants_kill(Clock::time_point now) const;
 
-  /// mpirun has ended so: the last lines to print.
+  /// The last lines to print, once mpirun has ended so.
   [[nodiscard]] std::vector<std::string> closing_lines(const ExitStatus& mpirun);
 
-  /// The code of the job, given how mpirun ended.
-  ///
-  /// That of the rank that failed first, unless a signal killed mpirun; 1 when a rank of a
-  /// fault-tolerant job ended without a word; 128 + signal when bfrun was told to end; 2 when mpirun
-  /// refused the extra flags; else mpirun's own.
+  /// The exit code of the job, given how mpirun ended: the code of the rank that failed first,
+  /// unless a signal killed mpirun; 1 when a rank of a fault-tolerant job ended without a word; 128
+  /// + signal when bfrun was told to end; 2 when mpirun refused the extra flags; else mpirun's own.
   [[nodiscard]] int exit_code(const ExitStatus& mpirun) const;
 
   static constexpr std::chrono::milliseconds kHold{250};

@@ -20,7 +20,7 @@ inline constexpr int kNotExecutableCode = 126;
 /// Whether `path` is a file that may be executed.
 [[nodiscard]] bool is_program(const std::string& path);
 
-/// Folder of the running program, empty when unknown, and its path.
+/// Path of the running program, empty when unknown, and its folder.
 [[nodiscard]] std::string own_path();
 [[nodiscard]] std::string own_folder();
 
@@ -28,7 +28,7 @@ inline constexpr int kNotExecutableCode = 126;
 [[nodiscard]] std::string host_name();
 
 /// 0 when `command` can be executed, else the code a shell ends with: 127 when there is no such
-/// file, 126 when there is one that cannot be executed. A name without '/' is looked up in PATH.
+/// file, 126 when the file cannot be executed. A name without '/' is looked up in PATH.
 [[nodiscard]] int check_program(const std::string& command, std::string_view search_path);
 
 /// Runs a program to its end and returns its standard output, at most 64 KiB of it; empty when it
@@ -45,16 +45,16 @@ struct ExitStatus {
   [[nodiscard]] int shell_code() const { return killed_by != 0 ? 128 + killed_by : code; }
 };
 
-/// What is to be done about a child that is waited for.
+/// The caller's wishes about a child that is waited for.
 struct ChildCare {
   /// Longest time until `before_sleep` is asked again; negative: when something happens.
   std::chrono::milliseconds sleep{-1};
   bool kill = false;  ///< send it SIGKILL now
 };
 
-/// What hears of a child while it runs.
+/// The events of a running child.
 struct ChildEvents {
-  /// What the child writes to standard error, piece by piece.
+  /// Each piece of the child's standard error.
   std::function<void(std::string_view)> on_stderr;
   /// Each signal that reached the calling process.
   std::function<void(int)> on_signal;
@@ -65,9 +65,9 @@ struct ChildEvents {
 /// Runs `words` as a child, with `environment`, to its end.
 ///
 /// Standard input and output are the caller's. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and
-/// SIGUSR2 that reach the calling process are passed on; one that the terminal sent to the
-/// whole foreground group is not passed on again. The child gets SIGTERM if the caller dies.
-/// Blocks the signals above in the calling thread, for good: meant for a program's main thread.
+/// SIGUSR2 that reach the calling process are passed on, except one that the terminal sent to the
+/// whole foreground group. The child gets SIGTERM if the caller dies. These signals stay blocked in
+/// the calling thread, for good: meant for a program's main thread.
 /// Errors: TransportError when the child cannot be started.
 [[nodiscard]] ExitStatus run_child(const std::vector<std::string>& words,
                                    const std::vector<std::string>& environment,
@@ -83,8 +83,7 @@ void open_missing_streams();
 /// Whether standard input is /dev/null.
 [[nodiscard]] bool stdin_is_null();
 
-/// Writes all of `text` to standard error; a closed one is no error.
-/// Returns whether it was all taken.
+/// Writes all of `text` to standard error; a closed one is no error. Returns whether all was taken.
 bool write_to_stderr(std::string_view text);
 
 }  // namespace bluefog::launcher

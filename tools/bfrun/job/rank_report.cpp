@@ -21,7 +21,7 @@ std::string start_of_report(std::string_view key) {
   return fmt::format("{}bfrun:{}:", kSeparator, key);
 }
 
-/// Reads what stands between the key and the closing separator.
+/// Reads the fields between the key and the closing separator.
 std::optional<RankReport> decode(std::string_view fields) {
   std::istringstream words{std::string(fields)};
   std::string kind;
@@ -92,7 +92,7 @@ std::string ReportFilter::feed(std::string_view bytes) {
       held_.clear();
     } else if (held_.compare(0, start_.size(), start_, 0, held_.size()) != 0 ||
                held_.size() > kMaxReportBytes) {
-      // Not a report; but its last byte may be the first of one.
+      // No report begins here, but the last byte held may be the first of one.
       const bool restart = c == kSeparator;
       others.append(held_, 0, held_.size() - (restart ? 1 : 0));
       held_.assign(restart ? 1 : 0, kSeparator);

@@ -10,8 +10,8 @@
 
 namespace bluefog::launcher {
 
-/// What the watcher of one rank tells bfrun, when the rank starts and when it ends; twice where the
-/// rank says that it exits (base/exit_note.hpp), of which the first counts.
+/// The report of one rank's watcher to bfrun, sent when the rank starts and when it ends. A rank
+/// that announces its exit (base/exit_note.hpp) ends in two reports, of which the first counts.
 ///
 /// Reports travel on standard error, the one channel that mpirun forwards from every host:
 /// a record separator, `bfrun:KEY:` and the fields, a record separator, a line end. KEY is drawn
@@ -28,7 +28,7 @@ struct RankReport {
   int exit_code = 0;         ///< Ended: of the command, 0 when a signal killed it
   int killed_by = 0;         ///< Ended: the signal that killed it, else 0
   bool told_to_end = false;  ///< Ended: mpirun had sent it a signal that ends programs
-  /// Ended: when, in microseconds since 1970 by the clock of its host; else 0.
+  /// Ended: the time, in microseconds since 1970 by the clock of its host; else 0.
   std::int64_t ended_at_us = 0;
   std::string host;
 
@@ -44,8 +44,8 @@ class ReportFilter {
  public:
   explicit ReportFilter(std::string_view key);
 
-  /// Reads the next bytes of the stream; returns those that belong to others, in order. A report
-  /// may be cut anywhere between two calls. Whatever is no whole and valid report goes through.
+  /// Reads the next bytes of the stream and returns those that belong to others, in order. A report
+  /// may be cut anywhere between two calls. Bytes that are no whole and valid report go through.
   [[nodiscard]] std::string feed(std::string_view bytes);
 
   /// Reports completed since the last call.

@@ -8,7 +8,7 @@
 namespace bluefog::launcher {
 namespace {
 
-/// Where the daemon of this host alone puts its session folder.
+/// The variable that places the session folder of this host's daemon alone.
 constexpr const char* kVariable = "PRTE_MCA_prte_local_tmpdir_base";
 
 }  // namespace

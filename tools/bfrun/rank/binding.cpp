@@ -68,7 +68,7 @@ std::vector<Core> group_into_cores(const std::vector<int>& cpus, const std::stri
   for (const int cpu : cpus) {
     const std::string folder = fmt::format("{}/cpu{}/topology/", cpu_root, cpu);
     const int package = std::max(0, read_int(folder + "physical_package_id").value_or(0));
-    // Without a core id each hardware thread counts as a core of its own.
+    // Each hardware thread counts as a core of its own if it has no core id.
     const int id = read_int(folder + "core_id").value_or(-1 - cpu);
     Core& core = by_id[{package, id}];
     core.package = package;

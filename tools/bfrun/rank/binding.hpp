@@ -9,7 +9,7 @@ namespace bluefog::launcher {
 /// How ranks are bound to cores: `Auto` binds when they fit evenly, `Core` always, `None` never.
 enum class BindPolicy { Auto, Core, None };
 
-/// One physical core: those of its hardware threads that the process may use.
+/// One physical core, with the hardware threads that the process may use.
 struct Core {
   int package = 0;
   std::vector<int> cpus;
@@ -17,7 +17,7 @@ struct Core {
   bool operator==(const Core&) const = default;
 };
 
-/// What the ranks of one host get.
+/// The cores and threads of the ranks of one host.
 struct Placement {
   int cores = 1;           ///< cores of the host that the job may use
   int cores_per_rank = 0;  ///< 0 when not bound
@@ -27,8 +27,8 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-/// The cores behind the hardware threads `cpus`, by package, then by lowest thread.
-/// `cpu_root` is `/sys/devices/system/cpu`; where it says nothing, each thread is a core.
+/// The cores behind the hardware threads `cpus`, by package, then by lowest thread. `cpu_root` is
+/// `/sys/devices/system/cpu`; a thread that it does not describe is a core of its own.
 [[nodiscard]] std::vector<Core> group_into_cores(const std::vector<int>& cpus,
                                                  const std::string& cpu_root);
 
@@ -47,7 +47,7 @@ struct Placement {
 /// is a core for each rank. Errors: UsageError for `Core` with more ranks than cores.
 [[nodiscard]] Placement choose_placement(int cores, int quota, int local_ranks, BindPolicy policy);
 
-/// choose_placement with what this machine says about itself.
+/// choose_placement for this machine.
 [[nodiscard]] Placement choose_placement_here(int local_ranks, BindPolicy policy);
 
 /// The hardware threads of the share of `local_rank`: consecutive cores, empty when not bound.
@@ -61,13 +61,13 @@ struct Placement {
 /// Returns whether the kernel agreed.
 bool bind_this_process(const std::vector<int>& cpus);
 
-/// What a placement does not know and its description needs.
+/// The words in a placement's description that the placement itself does not know.
 struct PlacementNotes {
   std::string threads;        ///< the user's own setting, such as `OMP_NUM_THREADS=4`, or empty
   bool mpirun_binds = false;  ///< the user gave mpirun a binding of their own
 };
 
-/// One line that says what was chosen, such as
+/// One line about the placement, such as
 /// `2 ranks on 1 host, 1 core each (bound), 1 thread per rank`.
 [[nodiscard]] std::string describe(int ranks, int hosts, const Placement& placement,
                                    const PlacementNotes& notes);

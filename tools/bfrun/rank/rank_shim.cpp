@@ -26,10 +26,10 @@
 namespace bluefog::launcher {
 namespace {
 
-/// The kernel sends this when the process that started us has died.
+/// The signal that the kernel sends when the process that started us has died.
 const int kParentDied = SIGRTMIN;
 
-/// Signals that only the faulting process itself can cause stay as they are.
+/// All signals except those that only the faulting process itself can cause.
 sigset_t signals_to_watch() {
   sigset_t set;
   sigfillset(&set);
@@ -42,8 +42,8 @@ bool ends_programs(int signal_number) {
          signal_number == SIGQUIT;
 }
 
-/// Writes a report in one piece, after what the rank wrote before has been taken out of the pipe,
-/// so that mpirun forwards it in one piece too. Returns false when nobody is left to take it.
+/// Writes a report in one piece, once the pipe is empty of what the rank wrote before, so that
+/// mpirun forwards it in one piece too. Returns false when nobody is left to take it.
 bool send_report(const RankReport& report, const std::string& key) {
   if (key.empty()) return true;
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -60,8 +60,8 @@ std::int64_t microseconds_since_1970() {
       .count();
 }
 
-/// Holds the child back until its start has been reported, so that a rank that bfrun has not heard
-/// of never ran. It stays shut when the watcher dies.
+/// Holds the child back until its start has been reported: a rank unknown to bfrun never ran. The
+/// gate stays shut when the watcher dies.
 class Gate {
  public:
   Gate() { usable_ = pipe2(ends_.data(), O_CLOEXEC) == 0; }
@@ -87,7 +87,7 @@ class Gate {
   bool usable_ = false;
 };
 
-/// In the child: becomes the command, or ends with the code that a shell gives.
+/// The child's part: becomes the command, or ends with the code that a shell gives.
 [[noreturn]] void become(const std::vector<std::string>& command, const Environment& environment,
                          const std::vector<int>& cpus, const Gate& gate, int exit_note,
                          const sigset_t& old_mask) {
@@ -115,7 +115,7 @@ class Watcher {
   Watcher(pid_t child, pid_t parent, std::function<void()> on_exit_note)
       : child_(child), parent_(parent), on_exit_note_(std::move(on_exit_note)) {}
 
-  /// Waits for the end of the command, passing on what reaches this process.
+  /// Waits for the end of the command, passing on the signals that reach this process.
   int wait_for_end(const sigset_t& watched) {
     while (true) {
       siginfo_t info{};
@@ -124,10 +124,10 @@ class Watcher {
       if (info.si_signo == SIGCHLD) {
         if (waitpid(child_, &status, WNOHANG) == child_ && !WIFSTOPPED(status)) return status;
       } else if (info.si_signo == kParentDied) {
-        // Threads of the parent may end without it: only believe what getppid says.
+        // The parent's threads may end without it: only getppid is to be believed.
         if (getppid() != parent_) end_all();
       } else if (info.si_signo == exit_note_signal()) {
-        // A process of the command's own may exit as it likes: the command says what comes of it.
+        // A child of the command may exit as it likes: the command decides what comes of it.
         if (info.si_pid == child_) on_exit_note_();
       } else {
         pass_on(info);
@@ -207,7 +207,7 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
   report.pid = child;
   report.placement = placement;
   report.host = host_name();
-  // An mpirun that has died meanwhile is nobody's parent any more: nothing would end this rank.
+  // A dead mpirun is nobody's parent any more: nothing would end this rank.
   if (!send_report(report, key)) {
     kill(child, SIGKILL);
     return 1;
@@ -240,8 +240,9 @@ std::string value_of(const Environment& environment, const char* name) {
   return found == environment.end() ? std::string() : found->second;
 }
 
-/// A training step frees and allocates the same memory again and again. By default the C library
-/// gives much of it back to the system in each step, which then clears and maps it anew.
+/// Keeps freed memory in the process, because a training step frees and allocates the same memory
+/// again and again. The C library's defaults give much of it back in each step, to be mapped and
+/// cleared anew.
 void keep_freed_memory(Environment& environment) {
   const bool user_chose =
       environment.count("MALLOC_TRIM_THRESHOLD_") != 0 ||
@@ -300,7 +301,7 @@ int run_rank(const std::vector<std::string>& command) {
   const BindPolicy policy = bind_policy_from(value_of(environment, kBindVariable));
   const Placement placement = choose_placement_here(identity->local_size, policy);
   add_rank_variables(*identity, placement, environment);
-  // Open MPI tells the program its own command line (MPI_INFO_ENV): that is not this one.
+  // Open MPI tells the program its own command line (MPI_INFO_ENV): this must not be the shim's.
   environment["OMPI_COMMAND"] = command.front();
   environment["OMPI_ARGV"] = fmt::format("{}", fmt::join(command.begin() + 1, command.end(), " "));
   return watch(command, environment, *identity, placement, key);

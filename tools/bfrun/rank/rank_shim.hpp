@@ -9,7 +9,7 @@
 
 namespace bluefog::launcher {
 
-/// Which rank a process is, as Open MPI's mpirun tells it.
+/// The ranks and sizes of a process, as Open MPI's mpirun tells them.
 struct RankIdentity {
   int rank = 0;
   int size = 1;
@@ -24,8 +24,8 @@ struct RankIdentity {
 
 /// Sets what a rank needs: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; OMP_NUM_THREADS and
 /// MKL_NUM_THREADS unless the user set one; yielding waits in MPI when ranks outnumber cores;
-/// thresholds of the C library's malloc unless the user set one, so that a rank keeps what it frees.
-/// Takes out what only bfrun reads.
+/// thresholds of the C library's malloc unless the user set one, so that a rank keeps what it
+/// frees. Removes the variables that only bfrun reads.
 void add_rank_variables(const RankIdentity& identity, const Placement& placement,
                         Environment& environment);
 

@@ -22,18 +22,18 @@ inline constexpr const char* kBindVariable = "BFRUN_BIND";
 [[nodiscard]] std::vector<std::string> to_strings(const Environment& environment);
 
 /// Whether a variable means the same on another host. Names that a shell could not set, and those
-/// that belong to one host, one login or one MPI process, do not.
+/// of one host, one login or one MPI process, do not.
 [[nodiscard]] bool is_exportable(const std::string& name);
 
-/// Where ranks of torch.distributed meet.
+/// The meeting point of the ranks of torch.distributed.
 struct MasterAddress {
   std::string address;
   int port = 0;
 };
 
-/// What bfrun adds to `environment` for all ranks: -x, BLUEFOG_TIMELINE, MASTER_ADDR and
-/// MASTER_PORT (unless set already), the network interface for NCCL and gloo, and the variables for
-/// the watcher of each rank.
+/// Adds to `environment` what all ranks share: -x, BLUEFOG_TIMELINE, MASTER_ADDR and MASTER_PORT
+/// (unless set already), the network interface for NCCL and gloo, and the variables for the watcher
+/// of each rank.
 ///
 /// `warnings` receives a sentence for each -x without a value whose variable is not set.
 void add_job_variables(const Options& options, const MasterAddress& master, bool bind_in_ranks,

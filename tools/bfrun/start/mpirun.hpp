@@ -8,7 +8,7 @@
 
 namespace bluefog::launcher {
 
-/// Where an mpirun may be, in the order in which bfrun looks.
+/// The places where an mpirun may be, in the order in which bfrun looks.
 struct MpirunPlaces {
   std::string option;       ///< `--mpirun`
   std::string variable;     ///< `BLUEFOG_MPIRUN`
@@ -18,8 +18,8 @@ struct MpirunPlaces {
   std::string search_path;  ///< `PATH`
 };
 
-/// The first mpirun that there is. A path given by option or variable is not replaced by another:
-/// if it is none, that is the error.
+/// The first mpirun that exists. A path given by option or variable is not replaced by another: a
+/// wrong one is the error.
 ///
 /// `is_program` says whether a path can be executed. Errors: UsageError, with what to install.
 [[nodiscard]] std::string find_mpirun(const MpirunPlaces& places,
@@ -34,7 +34,7 @@ struct OpenMpiVersion {
   bool operator==(const OpenMpiVersion&) const = default;
 };
 
-/// Reads the version out of what `mpirun --version` prints, `mpirun (Open MPI) 5.0.11`; nothing
+/// Reads the version out of the output of `mpirun --version`, `mpirun (Open MPI) 5.0.11`; nothing
 /// for another MPI.
 [[nodiscard]] std::optional<OpenMpiVersion> parse_mpirun_version(std::string_view output);
 
