@@ -14,11 +14,11 @@ namespace bluefog::ops {
 
 enum class Reduction : std::uint8_t { Sum, Average };
 
-// Buffers of allreduce, broadcast and allgather are on the CPU, or on every rank on the device of its
-// context (`Context::use_device`, docs/gpu.md). Blocking calls on a device return when their result is
-// on its way there, as `Work::wait`.
+// Buffers of allreduce, broadcast and allgather are on the CPU, or on every rank on the device of
+// its context (`Context::use_device`, docs/gpu.md). Blocking calls on a device return when their
+// result is on its way there, like `Work::wait`.
 
-/// Which ranks take part in a collective.
+/// The ranks that take part in a collective.
 enum class Scope : std::uint8_t {
   Global,
   /// Each machine for itself (`Context::machines`). Every rank calls it all the same.
