@@ -17,7 +17,7 @@ namespace bluefog::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Whole groups of four vectors. @return how many bytes.
+/// Copies whole groups of four vectors. @return the number of bytes.
 template <typename Store>
 std::size_t copy_groups(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes,
                         const Store& store) {

@@ -21,8 +21,8 @@ namespace bluefog {
 namespace {
 
 constexpr std::chrono::milliseconds kPeerLookPeriod{20};
-/// How long a rank that leaves waits for others to let go of its device memory, before it leaves
-/// that to the process's end.
+/// The longest wait of a rank that leaves for others to let go of its device memory, before it
+/// leaves that memory to the process's end.
 constexpr std::chrono::seconds kLongestPeerFarewell{2};
 
 /// Ranks with the same text may share memory.

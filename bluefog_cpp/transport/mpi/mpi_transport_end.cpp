@@ -1,4 +1,4 @@
-// How a transport leaves: it says goodbye, and waits a little for what is on its way.
+// The end of a transport: it says goodbye, and waits a little for what is on its way.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
