@@ -11,7 +11,7 @@ class Engine;
 class Operation;
 
 /// The stream of a device that somebody waits on, where it is none of those of the call's buffers.
-/// Null within is the device's default stream.
+/// A null pointer inside is the device's default stream.
 using WaitingStream = std::optional<void*>;
 
 /// Something under way outside an engine that a `Work` refers to.

@@ -11,7 +11,7 @@
 
 namespace bluefog {
 
-/// How calls with buffers on a device are carried out.
+/// The ways in which calls with buffers on a device are carried out.
 enum class DeviceWay : std::uint8_t {
   /// From device to device, by NCCL.
   Nccl,
@@ -92,7 +92,7 @@ class DeviceLink {
     throw InternalError("expected a link whose transfers can be captured");
   }
 
-  /// Whether `abort` and `close` wait until other ranks end theirs.
+  /// Whether `abort` and `close` wait until other ranks end their links.
   [[nodiscard]] virtual bool ends_with_others() const noexcept { return false; }
 
   /// The error that arose outside any call, if there is one: "NCCL reports: …".

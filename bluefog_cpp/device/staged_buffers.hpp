@@ -44,7 +44,7 @@ class StagedBuffers {
   /// Begins the input's copies, once, where the rules hold them. @throws CudaError.
   void begin();
   [[nodiscard]] const StagingRules& rules() const noexcept { return rules_; }
-  /// In the same memory as `host_output`.
+  /// The input's copy, in the same memory as `host_output`.
   [[nodiscard]] ConstBufferView host_input() const;
   [[nodiscard]] BufferView host_output() const;
   /// Makes `output` what the call writes: memory that was found while the call was under way.

@@ -57,9 +57,9 @@ class StagedCall final : public Operation, private Supply {
   std::shared_ptr<DeviceChannel> channel_;
   std::shared_ptr<Operation> operation_;
   std::shared_ptr<StagedBuffers> buffers_;
-  /// The exchange under way forms the output in order.
+  /// Whether the exchange under way forms the output in order.
   bool is_in_order_ = false;
-  /// The buffers' last use is known.
+  /// Whether the buffers' last use is known.
   bool has_ended_ = false;
   /// Guards a result that is held back: whoever waits and the engine's drivers come in any order.
   std::mutex result_mutex_;

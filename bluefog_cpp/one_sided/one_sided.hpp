@@ -53,7 +53,7 @@ class OneSided {
   /// Why no rank tries to share device memory with the others any more; empty at first.
   [[nodiscard]] const std::string& peer_obstacle() const noexcept { return peer_obstacle_; }
   void note_peer_obstacle(std::string obstacle) { peer_obstacle_ = std::move(obstacle); }
-  /// Null where every rank reaches every other one's memory.
+  /// The server; null where every rank reaches every other one's memory.
   [[nodiscard]] WindowServer* server() noexcept { return server_.get(); }
 
   /// The next window's number, the same on all ranks: windows are created together.
@@ -87,7 +87,7 @@ class OneSided {
   /// Whether a rank lives, as it was last looked at.
   struct Look {
     Deadline::Clock::time_point next{};
-    /// Stays: who is gone does not come back.
+    /// Set for good: a rank that is gone does not come back.
     std::optional<std::string> obituary{};
   };
   std::vector<Look> looks_;

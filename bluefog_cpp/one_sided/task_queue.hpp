@@ -42,7 +42,7 @@ class TaskQueue {
   /// Returns when everything submitted so far has run, or the interrupt check throws.
   void drain();
 
-  /// Tasks that have not begun fail with StateError. Idempotent.
+  /// Makes tasks that have not begun fail with StateError. Idempotent.
   void close() noexcept;
 
  private:

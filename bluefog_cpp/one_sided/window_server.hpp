@@ -29,7 +29,7 @@ namespace bluefog {
 /// computes, within about one poll period. Thread-safe.
 class WindowServer {
  public:
-  /// @param network used by nobody else.
+  /// @param network a transport that nobody else uses.
   /// @param check_interrupt called about every 50 ms by threads that wait.
   WindowServer(std::unique_ptr<Transport> network, int rank, int size,
                std::chrono::nanoseconds poll_period, std::function<void()> check_interrupt);
@@ -69,7 +69,7 @@ class WindowServer {
   void close() noexcept;
 
  private:
-  /// How often waiting threads and the server look for dead peers.
+  /// The period at which waiting threads and the server look for dead peers.
   static constexpr std::chrono::milliseconds kAliveCheckPeriod{50};
 
   /// A request of this rank, owned by the thread that waits for it.
@@ -85,7 +85,7 @@ class WindowServer {
     std::span<const std::byte> payload{};
     /// Keeps the payload of answers in place.
     std::shared_ptr<WindowTarget> owner{};
-    /// Null for answers.
+    /// The request that this sends; null for answers.
     const Request* request = nullptr;
     /// The payload, once its owner has gone, or where the owner keeps none in place.
     std::vector<std::byte> copy{};

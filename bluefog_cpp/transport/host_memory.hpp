@@ -17,8 +17,8 @@ namespace bluefog::shm {
 
 /// Memory of this rank that the other ranks of its host read and write, and theirs.
 ///
-/// One region per rank, shown to the others once; blocks of it are given out afterwards without
-/// them. Thread-safe.
+/// Each rank has one region, which it shows to the others once; blocks of it are given out
+/// afterwards without asking them. Thread-safe.
 class HostMemory {
  public:
   /// Collective over all ranks of `bootstrap`. Each rank is alone where the ranks of a host cannot

@@ -146,7 +146,7 @@ class FinalizeHooks {
   std::vector<std::weak_ptr<std::function<void()>>> hooks_;
 };
 
-// Owns MPI's life if it began here. MPI itself is one per process, and so is this.
+// Owns MPI's life if it began here. One object per process, like MPI itself.
 class Runtime {
  public:
   Runtime() {

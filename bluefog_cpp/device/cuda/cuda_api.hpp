@@ -26,11 +26,11 @@ struct Grid {
 
 /// The fate of work that is put on a stream.
 enum class CaptureStatus : std::uint8_t {
-  /// It runs.
+  /// The work runs.
   None,
-  /// It goes into a graph instead.
+  /// The work goes into a graph instead.
   Active,
-  /// It goes nowhere: the graph was spoilt.
+  /// The work goes nowhere: the graph was spoilt.
   Invalidated,
 };
 
@@ -42,9 +42,9 @@ struct CaptureInfo {
 
 /// Whether a thread may make calls that no graph would replay, such as taking memory.
 enum class CaptureMode : std::uint8_t {
-  /// Not while any thread captures in this mode: how threads begin.
+  /// No, while any thread captures in this mode, in which threads begin.
   Global = 0,
-  /// Not while this thread captures.
+  /// No, while this thread captures.
   ThreadLocal = 1,
   Relaxed = 2,
 };
@@ -103,7 +103,7 @@ class CudaApi {
   virtual CaptureMode exchange_capture_mode(CaptureMode mode) = 0;
 
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
-  /// May wait for the device.
+  /// Frees the memory; may wait for the device.
   virtual void free(void* memory) = 0;
   /// Memory of the host that is locked to its pages: the device copies from and to it while the host
   /// goes on.

@@ -36,7 +36,7 @@ class Mailbox {
   Mailbox(gpu::CudaApi& cuda, PeerBoard& board, bool is_exported)
       : cuda_(cuda), board_(board), is_exported_(is_exported) {}
 
-  /// A slot of at least `bytes` bytes that `is_read` is true of, and that was not the last one
+  /// A slot of at least `bytes` bytes for which `is_read` holds, and which was not the last one
   /// taken.
   /// @return its number. @throws CudaError; TransportError where there are too many.
   [[nodiscard]] std::size_t take(std::size_t bytes,

@@ -17,7 +17,7 @@ struct SharedHandle {
   gpu::IpcHandle handle{};
 };
 
-/// Part of a mailbox: a payload, which all of its readers read.
+/// A slot of a mailbox: one payload, which all of its readers read.
 struct SharedSlot {
   SharedHandle memory{};
   /// Event: the payload is there.
@@ -41,7 +41,7 @@ struct PeerBoard {
   std::uint64_t process = 0;
   /// The word in the owner's first slot when all ranks try whether they reach it.
   std::uint64_t greeting = 0;
-  /// Events, call after call: what a call reads in mailboxes has been read.
+  /// The events of calls, in turns: the call's reads of mailboxes are done.
   std::array<SharedHandle, kReadEvents> read{};
   std::array<SharedSlot, kMostSlots> slots{};
 };

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLookPeriod = 50us;
-/// A copy of a word takes far less, on a device that is not stuck.
+/// The longest wait for a word's copy, which takes far less on a device that is not stuck.
 constexpr auto kLongestGreeting = 10s;
 /// The longest wait of a rank that leaves for others to let go of its mailbox, before it leaves the
 /// memory to the process's end.

@@ -72,7 +72,7 @@ class MpiTransport final : public Transport, private FailureSink {
     std::optional<ControlFrame> goodbye;
     /// Whether the rank has yet to be told that messages of it were taken.
     bool is_owed_receipt = false;
-    /// The last message of it that was looked at.
+    /// The last message of the rank that was looked at.
     SeenCall seen{};
   };
   /// All that MPI may still be using when this object goes.

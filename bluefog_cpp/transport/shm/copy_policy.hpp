@@ -10,7 +10,7 @@
 
 namespace bluefog::shm {
 
-/// How a writer copies payload into shared memory.
+/// The ways in which a writer copies payload into shared memory.
 enum class CopyPath : std::uint8_t {
   /// Through the writer's cache: best where the reader shares a cache with the writer.
   Cached = 0,
@@ -19,7 +19,7 @@ enum class CopyPath : std::uint8_t {
 };
 inline constexpr std::size_t kCopyPaths = 2;
 
-/// Messages of like size; what is best for one class need not be for another.
+/// The number of classes of messages by size: the best path of one need not be that of another.
 inline constexpr std::size_t kCopyClasses = 4;
 [[nodiscard]] constexpr std::size_t copy_class(Lane lane, std::size_t message_bytes) noexcept {
   constexpr std::size_t kMedium = std::size_t{512} << 10U;

@@ -21,7 +21,7 @@ struct Claim {
   std::uint64_t entry = 0;
 };
 
-/// The writer's side of its payload memory: which blocks are free.
+/// The writer's side of its payload memory, which knows the blocks that are free.
 ///
 /// A block is written once, however many readers it has, and is free again
 /// when every reader's stream has moved past it. Only the writer looks at this,

@@ -304,7 +304,7 @@ void ShmTransport::release_entry(std::size_t writer, Reading& in) {
   in.entry_open = false;
   ++in.position;
   in.stream->consumed.store(in.position, std::memory_order_release);
-  // Only room in the stream hangs on a descriptor without payload, and there is much of it.
+  // A descriptor without payload frees nothing but its own place, of which the stream has many.
   if (in.carriage != Carriage::Inline || in.position % kInlineRelease == 0) {
     head(writer).doorbell.ring();
   }
