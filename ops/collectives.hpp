@@ -35,9 +35,9 @@ struct AllreduceOptions {
 ///
 ///     x_i ← Σ_j x_j   or   x_i ← (Σ_j x_j) / n
 ///
-/// Added by rising rank, then divided by n, in float32 (float64 for float64, the type itself for
-/// integers); only the result is rounded to the buffer's type. Each element is summed by one rank
-/// and copied by the others; small buffers are summed by each rank in the same order.
+/// Sums are formed by rising rank, then divided by n, in float32 (float64 for float64, the type
+/// itself for integers); only the result is rounded to the buffer's type. Each element is summed by
+/// one rank and copied by the others; small buffers are summed by each rank in the same order.
 /// @param buffer `count` elements, the same count and dtype on all ranks. Sums take
 ///   every dtype but bool (integers wrap around), averages the floating ones. Its contents are
 ///   unspecified after an error of the call.

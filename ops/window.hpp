@@ -150,8 +150,8 @@ class Window {
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  /// Collective. Waits for the calls of all ranks, and gives the memory back, which happens only
-  /// when the context ends where this is not called. Mutexes that this thread holds are released.
+  /// Collective. Waits for the calls of all ranks, and gives the memory back; without this, that
+  /// happens only when the context ends. Mutexes that this thread holds are released.
   /// @throws StateError where another thread of this rank holds a mutex of the window, and
   ///   PeerFailure on the other ranks: all keep the window. StateError where it has been freed.
   void free();

@@ -47,11 +47,11 @@ class ShardedReduction {
     return {.bytes = output_.bytes(), .owners = group_.size()};
   }
 
-  /// Everybody gets the sum of everything.
+  /// Describes the exchange by which every rank gets the sum of everything.
   void describe_whole(ExchangeSpec& spec);
-  /// This rank's shard becomes the sum.
+  /// Describes the exchange by which this rank's shard becomes the sum.
   void describe_reduction(ExchangeSpec& spec);
-  /// The other shards become what their owners hold.
+  /// Describes the exchange by which the other shards become what their owners hold.
   void describe_copies(ExchangeSpec& spec);
 
   /// Takes in what arrives in the exchange that was described last.

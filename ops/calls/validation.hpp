@@ -29,9 +29,9 @@ enum class Residence : std::uint8_t {
   Anywhere,
 };
 
-/// @throws InvalidArgument for an unknown dtype, a null or negative buffer or one on another device,
-/// StateError where the context's device is of no use any more, UnsupportedError off the CPU where
-/// that is the only place.
+/// @throws InvalidArgument for an unknown dtype, a null or negative buffer or one on another
+///   device, StateError where the context's device is of no use any more, UnsupportedError for a
+///   buffer off the CPU where `residence` allows no other.
 void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer,
                   Residence residence = Residence::Cpu);
 

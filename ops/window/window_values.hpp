@@ -8,8 +8,8 @@
 
 namespace bluefog::ops {
 
-/// Forms the values of a window's buffers where these are not on the host, for one call: one after
-/// the other, while the host goes on.
+/// Forms the values of a window's buffers that are not on the host, for one call: one after the
+/// other, while the host goes on.
 class WindowValues {
  public:
   WindowValues() = default;
@@ -23,7 +23,8 @@ class WindowValues {
                             std::size_t bytes) = 0;
   virtual void zero(std::byte* data, std::size_t bytes) = 0;
 
-  /// Returns when all of it is done: before a lock is released. @throws TimeoutError, CudaError.
+  /// Returns when all values are formed, before a lock is released. @throws TimeoutError,
+  /// CudaError.
   virtual void settle() = 0;
   /// Does what it can of `settle` for a call that has failed. Nothing is waited for twice.
   virtual void settle_quietly() noexcept = 0;
