@@ -12,11 +12,10 @@
 
 namespace bluefog {
 
-/// How ranks find each other: who they are, and exchange of small blobs.
+/// The means by which ranks find each other: who they are, and exchange of small blobs.
 ///
-/// It is all that the transports need to set up their own, faster paths. Its
-/// calls are collective: every rank makes them, in the same order. One thread
-/// at a time per object.
+/// The transports need no more to set up their own, faster paths. Calls are collective: every rank
+/// makes them, in the same order. One thread at a time per object.
 class Bootstrap {
  public:
   using Blob = std::vector<std::byte>;
@@ -57,15 +56,15 @@ class Bootstrap {
   /// run concurrently with this one's.
   [[nodiscard]] virtual std::shared_ptr<Bootstrap> duplicate(Deadline deadline) = 0;
 
-  /// Has `leave` called before what this bootstrap stands on is shut down, where that waits for all
-  /// ranks (MPI_Finalize), for as long as the caller keeps the result.
+  /// Calls `leave` before the shutdown of what this bootstrap stands on, where that waits for all
+  /// ranks (MPI_Finalize), as long as the caller keeps the result.
   [[nodiscard]] virtual std::shared_ptr<void> before_shutdown(std::function<void()> /*leave*/) {
     return nullptr;
   }
 
-  /// Another rank's process has ended without leaving: its part in the shutdown will not come.
+  /// Notes that another rank's process ended without leaving: it takes no part in the shutdown.
   virtual void note_process_failure() noexcept {}
-  /// Another rank did not come in time: the shutdown waits for it at most `longest` more.
+  /// Notes that another rank is late: the shutdown waits for it at most `longest` more.
   virtual void limit_shutdown(std::chrono::nanoseconds /*longest*/) noexcept {}
 };
 

@@ -10,7 +10,7 @@ namespace bluefog {
 
 enum class DeviceKind : std::uint8_t { Cpu = 0, Cuda = 1 };
 
-/// Where memory lives.
+/// The kind and number of the device on which memory lies.
 struct Device {
   DeviceKind kind = DeviceKind::Cpu;
   int index = 0;
@@ -37,7 +37,7 @@ struct BufferView {
   }
 };
 
-/// As `BufferView`, for memory that an operation only reads.
+/// A `BufferView` for memory that an operation only reads.
 struct ConstBufferView {
   const void* data = nullptr;
   std::int64_t count = 0;

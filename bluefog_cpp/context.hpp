@@ -68,13 +68,13 @@ class Context : public std::enable_shared_from_this<Context> {
   /// not all ranks come to it; this context stays usable as after other calls.
   [[nodiscard]] std::shared_ptr<Context> duplicate();
 
-  /// Collective, a call in the order of this context's others. From now on calls of this context take
-  /// buffers on that CUDA device, each rank's own, beside those on the CPU. Copies of a context do not
-  /// take it over.
-  /// @throws StateError after `close` or a second time. @throws UnsupportedError where this build or
-  /// machine has no CUDA, InvalidArgument for a device that is not there, CudaError; on the other
-  /// ranks PeerFailure. The context stays usable without a device. Where NCCL is missing or refuses, or
-  /// the device cannot run the kernels, calls go another way, which rank 0 logs (docs/gpu.md).
+  /// Collective, a call in the order of this context's others. From now on calls of this context
+  /// take buffers on that CUDA device, each rank's own, beside those on the CPU. Copies of a
+  /// context do not take the device over. Calls go another way, which rank 0 logs, where NCCL is
+  /// missing or refuses, or the device cannot run the kernels (docs/gpu.md).
+  /// @throws StateError after `close` or a second time. @throws UnsupportedError where this build
+  ///   or machine has no CUDA, InvalidArgument for a device that is not there, CudaError; on the
+  ///   other ranks PeerFailure. The context stays usable without a device.
   void use_device(int device);
   /// The device of `use_device`; nothing before.
   [[nodiscard]] std::optional<int> device() const noexcept;

@@ -26,7 +26,7 @@ class Deadline {
   [[nodiscard]] bool expired() const { return is_set() && Clock::now() >= when_; }
   [[nodiscard]] bool is_set() const noexcept { return when_ != Clock::time_point::max(); }
   [[nodiscard]] Clock::time_point when() const noexcept { return when_; }
-  /// What it was given: for messages.
+  /// The timeout from which the deadline was made, for messages.
   [[nodiscard]] std::chrono::duration<double> timeout() const noexcept { return timeout_; }
 
  private:

@@ -41,8 +41,8 @@ class MismatchError : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// As `MismatchError`, of an earlier call, which had ended on this rank before the mismatch was
-/// heard of. The message names both calls.
+/// A `MismatchError` of an earlier call, which had ended on this rank before it heard of the
+/// mismatch. The message names both calls.
 class LateMismatchError : public MismatchError {
  public:
   using MismatchError::MismatchError;
@@ -106,7 +106,7 @@ class MpiError : public CodedError {
   using CodedError::CodedError;
 };
 
-/// Of CUDA's driver.
+/// An error of CUDA's driver.
 class CudaError : public CodedError {
  public:
   using CodedError::CodedError;

@@ -12,7 +12,7 @@ enum class LogLevel { Trace, Debug, Info, Warning, Error, Fatal };
 /// "trace", "debug", "info", "warning", "error", "fatal".
 [[nodiscard]] std::string_view to_string(LogLevel level) noexcept;
 
-/// What a `Logger` shows, and of whom it speaks.
+/// The lowest level that a `Logger` shows, and the prefix of its lines.
 struct LogOptions {
   LogLevel level = LogLevel::Warning;
   /// True leaves the time out of each line (`BLUEFOG_LOG_HIDE_TIME`).

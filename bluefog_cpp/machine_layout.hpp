@@ -6,7 +6,7 @@
 
 namespace bluefog {
 
-/// Which rank lives on which machine. An immutable value.
+/// The machine of each rank. An immutable value.
 ///
 /// Machines are numbered by their lowest rank; local ranks count up with the
 /// rank inside a machine. Ranks of one machine need not be consecutive.

@@ -11,29 +11,29 @@
 
 namespace bluefog {
 
-/// Which transports an edge may use (`BLUEFOG_TRANSPORT`).
+/// The transports that an edge may use (`BLUEFOG_TRANSPORT`).
 enum class TransportChoice {
   Auto,  ///< shared memory inside a host, MPI between hosts
   Mpi,   ///< MPI everywhere, also inside a host
 };
 
-/// How calls with buffers on a device may go.
+/// The ways that calls with buffers on a device may go.
 enum class DeviceWayChoice {
-  /// By NCCL, else from device to device on one host, else through the host's memory.
+  /// NCCL, else from device to device on one host, else through the host's memory.
   Auto,
   Nccl,
   Peer,
   Host,
 };
 
-/// How payload is written to shared memory (`BLUEFOG_SHM_COPY`).
+/// The way in which payload is written to shared memory (`BLUEFOG_SHM_COPY`).
 enum class ShmCopy {
   Auto,    ///< whichever is measured to be faster
   Cache,   ///< through the writer's cache
   Stream,  ///< around the writer's cache
 };
 
-/// What the environment may set: each `BLUEFOG_*` variable, parsed once.
+/// The settings from the environment: each `BLUEFOG_*` variable, parsed once.
 ///
 /// A value without ties to the process: make one, change fields, hand it to a
 /// context. Fields are named after their variables; `setting_table()` says what
@@ -52,8 +52,8 @@ struct Settings {
   std::int64_t shm_chunk_bytes = 128 << 10;
   int shm_slots = 16;
   ShmCopy shm_copy = ShmCopy::Auto;
-  /// With its head below 64 KiB, up to which Open MPI sends over TCP at once. A longer message waits
-  /// for the reader's answer, which waits behind what the reader sends.
+  /// Below 64 KiB together with its head: up to that size Open MPI sends over TCP at once. A longer
+  /// message waits for the reader's answer, which waits behind what the reader sends.
   std::int64_t mpi_chunk_bytes = 60 << 10;
   int mpi_depth = 32;
   std::chrono::nanoseconds poll_period = std::chrono::milliseconds(1);
@@ -70,9 +70,8 @@ struct Settings {
   bool win_on_cpu = false;
   bool win_ops_by_mpi = false;
 
-  /// What the user should be told about the variables that were read: those
-  /// without meaning here, and unknown ones with the nearest known name. One
-  /// sentence each; the context logs them once, on rank 0.
+  /// Notes for the user about the variables that were read: those without meaning here, and unknown
+  /// ones with the nearest known name. One sentence each; the context logs them once, on rank 0.
   std::vector<std::string> notices;
 
   /// Reads this process's environment.

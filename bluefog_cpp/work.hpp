@@ -11,7 +11,7 @@ class Engine;
 class Operation;
 
 /// The stream of a device that somebody waits on, where it is none of those of the call's buffers.
-/// Null within is the device's default stream.
+/// A null pointer inside is the device's default stream.
 using WaitingStream = std::optional<void*>;
 
 /// Something under way outside an engine that a `Work` refers to.
@@ -22,13 +22,13 @@ class Pending {
   Pending& operator=(const Pending&) = delete;
   virtual ~Pending() = default;
 
-  /// As `Work::wait`, on that stream too.
+  /// Waits like `Work::wait`, on that stream too.
   virtual void wait(WaitingStream stream) = 0;
-  /// As `Work::synchronize`.
+  /// Waits like `Work::synchronize`.
   virtual void synchronize() { wait({}); }
-  /// As `Work::device`.
+  /// The answer of `Work::device`.
   [[nodiscard]] virtual Device device() const noexcept { return {}; }
-  /// As `Work::done`.
+  /// The answer of `Work::done`.
   [[nodiscard]] virtual bool done() const noexcept = 0;
 };
 
@@ -46,30 +46,30 @@ class [[nodiscard]] Work {
 
   /// Blocks until the call is complete and its result is in memory.
   ///
-  /// The calling thread drives the transfers meanwhile. May be called again
-  /// and from any thread. With buffers on a device it blocks until the call is launched there: what
-  /// comes later on their streams waits for the result, and the host does not.
-  /// @throws MismatchError, PeerFailure, TimeoutError, TransportError: what went wrong in the call.
-  /// @throws StateError on a stream that captures a CUDA graph of which the call is no part, or no
-  ///   more where it is part of one.
+  /// The calling thread drives the transfers meanwhile. May be called again and from any thread.
+  /// With buffers on a device it blocks until the call is launched there: later work on their
+  /// streams waits for the result, and the host does not.
+  /// @throws MismatchError, PeerFailure, TimeoutError, TransportError: the call's failure.
+  /// @throws StateError on a stream that captures a CUDA graph without the call, or that captures
+  ///   no more where the call is part of a graph.
   void wait() const;
 
-  /// As `wait`, on another stream of the buffers' device than those that they are ordered by: what
-  /// comes later on it waits for the result too, and a result that is held back until somebody waits
-  /// comes after what is on it by now (of several waits, the first one's). Null is the default stream. Nothing is done with it where the
-  /// buffers are on the CPU.
+  /// Waits like `wait`, on another stream of the buffers' device than those that order them: later
+  /// work on it waits for the result too. A result that is held back until somebody waits comes
+  /// after the work that is on it by now (of several waits, the first one's). Null is the default
+  /// stream. Nothing is done with the stream where the buffers are on the CPU.
   void wait(void* stream) const;
 
-  /// As `wait`, and with buffers on a device blocks until it is done with them.
-  /// @throws also NcclError and CudaError, for what went wrong on the device; StateError for a call
-  ///   that was captured in a CUDA graph, of which nothing runs before that is launched.
+  /// Waits like `wait`, and with buffers on a device blocks until the device is done with them.
+  /// @throws also NcclError and CudaError, for failures on the device; StateError for a call that
+  ///   was captured in a CUDA graph, which does not run before the graph is launched.
   void synchronize() const;
 
   /// True if `wait` would return (or throw) at once. Never blocks, never throws; does not start
-  /// what is only done on `wait`.
+  /// work that is left to `wait`.
   [[nodiscard]] bool done() const noexcept;
 
-  /// Where the buffers are; the CPU for a call that has completed when it was made.
+  /// The device of the buffers; the CPU for a call that had completed when it was made.
   [[nodiscard]] Device device() const noexcept;
 
  private:

@@ -17,16 +17,17 @@ struct BatchStatistics {
   std::int64_t count = 0;
 };
 
-/// Collective. Of inputs of shape [N, C, …], where N and what follows C may differ between ranks;
-/// N may be 0 on some. Merged in float64 by rising rank: the same bits on every rank. The results
-/// have shape [C], and dtype float64 for a float64 input, else float32,
-/// and lie where the input does: on the CPU, or on the device of the context, whose stream goes on
-/// without the host.
-/// Cost: one all-gather of 8 (2C + 1) bytes; on a device one of 16 C bytes there, and one of 8 by the
-/// hosts.
+/// Collective. Statistics of inputs of shape [N, C, …], where N and the dimensions after C may
+/// differ between ranks; N may be 0 on some. They are merged in float64 by rising rank: the same
+/// bits on every rank. The results have shape [C], and dtype float64 for a float64 input, else
+/// float32. They lie where the input does: on the CPU, or on the device of the context, whose
+/// stream goes on without the host.
+/// Cost: one all-gather of 8 (2C + 1) bytes; on a device one of 16 C bytes there, and one of 8 by
+/// the hosts.
 /// @throws InvalidArgument unless the input is dense, floating, on the CPU or the context's device,
-///   and of 2 dimensions or more; the other ranks then get a PeerFailure. On all ranks: InvalidArgument if there are fewer
-///   than 2 elements per channel in all, MismatchError if ranks have different numbers of channels.
+///   and of 2 dimensions or more; the other ranks then get a PeerFailure. On all ranks:
+///   InvalidArgument if there are fewer than 2 elements per channel in all, MismatchError if ranks
+///   have different numbers of channels.
 /// Source: the parallel variance of Chan, Golub and LeVeque (1979).
 [[nodiscard]] BatchStatistics batch_statistics(Context& context, const at::Tensor& input);
 
@@ -48,7 +49,7 @@ struct BatchNormGradients {
   at::Tensor bias;    ///< likewise
 };
 
-/// Which gradients are wanted: the input's needs the other ranks.
+/// The gradients that are wanted: the input's needs the other ranks.
 enum class GradientsWanted : std::uint8_t { Parameters, InputAndParameters };
 
 /// Collective for `InputAndParameters`, which all ranks then want. The gradients of `normalize`

@@ -24,7 +24,8 @@ namespace bluefog::nn {
 /// collective, in the order of the ranks' other calls on the context: all ranks run the same
 /// layers. In evaluation mode nothing communicates. Differentiable once. Cost: `batch_statistics`
 /// forward, `batch_norm_gradients` backward.
-/// @throws what those throw; UnsupportedError from a backward with create_graph.
+/// @throws what `batch_statistics` and `batch_norm_gradients` throw; UnsupportedError from a
+///   backward with create_graph.
 /// Source: torch.nn.SyncBatchNorm, which is for GPUs.
 class SyncBatchNormImpl
     : public torch::nn::NormImplBase<1, SyncBatchNormImpl, torch::nn::BatchNormOptions> {

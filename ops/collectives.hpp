@@ -14,11 +14,11 @@ namespace bluefog::ops {
 
 enum class Reduction : std::uint8_t { Sum, Average };
 
-// Buffers of allreduce, broadcast and allgather are on the CPU, or on every rank on the device of its
-// context (`Context::use_device`, docs/gpu.md). Blocking calls on a device return when their result is
-// on its way there, as `Work::wait`.
+// Buffers of allreduce, broadcast and allgather are on the CPU, or on every rank on the device of
+// its context (`Context::use_device`, docs/gpu.md). Blocking calls on a device return when their
+// result is on its way there, like `Work::wait`.
 
-/// Which ranks take part in a collective.
+/// The ranks that take part in a collective.
 enum class Scope : std::uint8_t {
   Global,
   /// Each machine for itself (`Context::machines`). Every rank calls it all the same.
@@ -35,9 +35,9 @@ struct AllreduceOptions {
 ///
 ///     x_i ← Σ_j x_j   or   x_i ← (Σ_j x_j) / n
 ///
-/// Added by rising rank, then divided by n, in float32 (float64 for float64, the type itself for
-/// integers); only the result is rounded to the buffer's type. Each element is summed by one rank
-/// and copied by the others; small buffers are summed by each rank in the same order.
+/// Sums are formed by rising rank, then divided by n, in float32 (float64 for float64, the type
+/// itself for integers); only the result is rounded to the buffer's type. Each element is summed by
+/// one rank and copied by the others; small buffers are summed by each rank in the same order.
 /// @param buffer `count` elements, the same count and dtype on all ranks. Sums take
 ///   every dtype but bool (integers wrap around), averages the floating ones. Its contents are
 ///   unspecified after an error of the call.

@@ -38,7 +38,7 @@ struct HierarchicalOptions {
     Context& context, BufferView buffer, const std::shared_ptr<const NeighborPlan>& machine_plan,
     const HierarchicalOptions& options = {});
 
-/// As above, out of place: `output` gets the result, `input` is left as it is. They have the same
+/// The form out of place: `output` gets the result, `input` is left as it is. The two have the same
 /// count and dtype and do not overlap. `output` holds y_m on the way.
 [[nodiscard]] Work hierarchical_neighbor_allreduce_nonblocking(
     Context& context, ConstBufferView input, BufferView output,

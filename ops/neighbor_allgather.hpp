@@ -14,12 +14,12 @@ struct NeighborAllgatherOptions {
   PlanCheck check = PlanCheck::Trusted;
 };
 
-/// The inputs of the ranks that this one hears, one after the other, by rising rank; its own is not
-/// among them. Weights of the plan have no say.
+/// Gathers the inputs of the ranks that this one hears, one after the other, by rising rank; its
+/// own is not among them. The weights of the plan have no effect.
 ///
-/// @param input `count` elements of any dtype, on the CPU or on the device of the
-///   context (docs/gpu.md). Counts may differ between ranks, the
-///   dtype not. It may not lie in the result's memory.
+/// @param input `count` elements of any dtype, on the CPU or on the device of the context
+///   (docs/gpu.md). Counts may differ between ranks, the dtype not. It may not lie in the result's
+///   memory.
 /// @param allocate as for `allgather`; called with the counts of `plan.sources`, in their order.
 /// @param plan this rank's part; all ranks' parts agree. Copied.
 /// Every rank calls it, in the same order as its other calls.

@@ -18,13 +18,13 @@ enum class PlanCheck : std::uint8_t {
   Trusted,
 };
 
-/// When the result of a non-blocking call may be written.
+/// The moment from which the result of a non-blocking call may be written.
 enum class Completion : std::uint8_t {
-  /// As soon as it can be computed.
+  /// The result is written as soon as it can be computed.
   AsItArrives,
-  /// Not before somebody waits for the work. The whole payload is copied out at the start (memory:
-  /// one more copy of it), so that peers never wait for this rank meanwhile. By NCCL nothing is
-  /// copied: what sources send is kept on the device instead (memory: one buffer for each source).
+  /// The result is not written before somebody waits for the work. The whole payload is copied out
+  /// at the start (memory: one more copy), so that peers never wait for this rank meanwhile. Calls
+  /// by NCCL copy nothing, but keep the sources' payloads on the device (memory: one buffer each).
   OnWait,
 };
 
@@ -43,29 +43,30 @@ struct NeighborAllreduceOptions {
 /// sources by rising rank; each product and sum rounds separately, so that results do not depend
 /// on the transport.
 ///
-/// @param buffer `count` elements of float16, bfloat16, float32 or float64; the same count and dtype
-///   on all ranks; read and written until the work is complete. In case of an error that a mismatch
-///   of calls caused it is left as it was. On the CPU, or on every rank on the device of its context
-///   (`Context::use_device`): docs/gpu.md says what is then ordered by which stream.
+/// @param buffer `count` elements of float16, bfloat16, float32 or float64; the same count and
+///   dtype on all ranks; read and written until the work is complete. An error that a mismatch of
+///   calls caused leaves it as it was. On the CPU, or on every rank on the device of its context
+///   (`Context::use_device`): docs/gpu.md says which stream then orders what.
 /// @param plan this rank's part; all ranks' parts agree. Kept alive by the work.
 /// Every rank calls it, in the same order as its other calls.
 /// Cost per rank: one message of `count` elements to each destination; inside a host one copy
 /// into shared memory, whatever their number.
 /// @throws InvalidArgument for an unsupported dtype, a null or negative buffer, one on another
-///   device, a plan of another rank or size, UnsupportedError for more than 239 sources on a device. `Work::wait` throws MismatchError, PeerFailure, TimeoutError.
+///   device, a plan of another rank or size, UnsupportedError for more than 239 sources on a
+///   device. `Work::wait` throws MismatchError, PeerFailure, TimeoutError.
 /// Source: BlueFog's `neighbor_allreduce_nonblocking`; D-PSGD, arXiv 1705.09056.
 [[nodiscard]] Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,
                                                   std::shared_ptr<const NeighborPlan> plan,
                                                   const NeighborAllreduceOptions& options = {});
 
-/// As above, out of place: `output` gets the result, `input` is left as it is. They have the same
+/// The form out of place: `output` gets the result, `input` is left as it is. The two have the same
 /// count and dtype and do not overlap.
 [[nodiscard]] Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input,
                                                   BufferView output,
                                                   std::shared_ptr<const NeighborPlan> plan,
                                                   const NeighborAllreduceOptions& options = {});
 
-/// Blocking forms: return when the result is in memory; on a device when it is launched, as
+/// Blocking forms: return when the result is in memory; on a device when it is launched, like
 /// `Work::wait`.
 void neighbor_allreduce(Context& context, BufferView buffer,
                         const std::shared_ptr<const NeighborPlan>& plan,

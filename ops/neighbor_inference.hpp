@@ -16,7 +16,7 @@ struct InferredNeighbors {
   MixingMatrix matrix;
 };
 
-/// Collective. Who sends to this rank, where each rank knows whom it sends to.
+/// Collective. The ranks that send to this one, where each rank knows whom it sends to.
 /// @param destinations other ranks, each once, in any order; may be empty.
 /// Every rank calls it, in the same order as its other calls.
 /// Cost per rank: n−1 messages of 8 bytes, and n−1 of 4 bytes for each of its destinations.
@@ -27,7 +27,7 @@ struct InferredNeighbors {
 [[nodiscard]] InferredNeighbors infer_sources(Context& context,
                                               const std::vector<int>& destinations);
 
-/// Collective. Whom this rank is to send to, where each rank knows whom it hears. As above.
+/// Collective. The ranks to send to, where each rank knows whom it hears. Else as above.
 /// Source: BlueFog's `InferDestinationFromSourceRanks`.
 [[nodiscard]] InferredNeighbors infer_destinations(Context& context,
                                                    const std::vector<int>& sources);

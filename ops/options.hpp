@@ -4,7 +4,7 @@
 
 namespace bluefog::ops {
 
-/// What every operation may be told besides its data.
+/// The options of every operation besides its data.
 struct OpOptions {
   /// A name for the tensor, for messages, the timeline, and to check that all ranks mean the same
   /// one. Empty: none.

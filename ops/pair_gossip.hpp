@@ -18,12 +18,12 @@ struct PairGossipOptions {
 ///
 ///     x_i ← self_weight · x_i + pair_weight · x_target
 ///
-/// Formed as in `neighbor_allreduce`. With weights of ½ both ranks get the same bits, and their
-/// sum is conserved but for rounding.
+/// The sum is formed as in `neighbor_allreduce`. With weights of ½ both ranks get the same bits,
+/// and their sum is conserved but for rounding.
 ///
 /// @param buffer `count` elements of float16, bfloat16, float32 or float64, on the CPU or on the
-///   device of the context (docs/gpu.md), the same
-///   count and dtype on both ranks; read and written until the work is complete.
+///   device of the context (docs/gpu.md), the same count and dtype on both ranks; read and written
+///   until the work is complete.
 /// @param target the other rank, which calls it with this one as its target. The weights are each
 ///   rank's own.
 /// Only the two ranks call it, in the same order as their other calls with each other; it is in no
@@ -36,7 +36,7 @@ struct PairGossipOptions {
 [[nodiscard]] Work pair_gossip_nonblocking(Context& context, BufferView buffer, int target,
                                            const PairGossipOptions& options = {});
 
-/// As above, out of place: `output` gets the result, `input` is left as it is. They have the same
+/// The form out of place: `output` gets the result, `input` is left as it is. The two have the same
 /// count and dtype and are the same memory or apart.
 [[nodiscard]] Work pair_gossip_nonblocking(Context& context, ConstBufferView input,
                                            BufferView output, int target,

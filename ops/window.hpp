@@ -20,7 +20,7 @@ namespace bluefog::ops {
 class WindowCall;
 class WindowCore;
 
-/// What a window's buffers hold at first.
+/// The first contents of a window's buffers.
 enum class WindowFill : std::uint8_t {
   OwnValue,  ///< this rank's own value
   Zeros,
@@ -32,11 +32,11 @@ enum class AssociatedWeight : std::uint8_t { Off, On };
 /// Whether a call holds the mutexes of the ranks that it concerns (of this rank, for an update).
 enum class Exclusion : std::uint8_t { None, Mutex };
 
-/// What becomes of a buffer when it has been read.
+/// The fate of a buffer that has been read.
 enum class BufferReset : std::uint8_t { Keep, Zero };
 
-/// Of a window on a device: the stream that its tensor is ordered on in a call that is not given the
-/// tensor; default: that of the view it was created with.
+/// The stream on which the tensor of a window on a device is ordered, for a call that is not given
+/// the tensor; default: that of the view the window was created with.
 using WindowStream = std::optional<void*>;
 
 struct WindowOptions {
@@ -46,7 +46,7 @@ struct WindowOptions {
 };
 
 struct WindowPutOptions {
-  /// What the tensor is multiplied by afterwards, in place.
+  /// The factor by which the tensor is multiplied afterwards, in place.
   double self_weight = 1.0;
   /// Some of the plan's destinations, each with the weight it is sent with; default: all of them,
   /// with the plan's weights.
@@ -72,13 +72,13 @@ struct WindowUpdateOptions {
   std::optional<Weights> weights{};
   BufferReset reset = BufferReset::Keep;
   Exclusion exclusion = Exclusion::None;
-  /// Where the result goes; default: the window's tensor. Same count, dtype and device.
+  /// The place of the result; default: the window's tensor. Same count, dtype and device.
   std::optional<BufferView> output{};
   WindowStream stream{};
 };
 
-/// The mutexes of some ranks of a window, held until this goes. Has to go in the thread that took
-/// them: elsewhere they stay taken until that thread ends, which is logged as an error.
+/// The mutexes of some ranks of a window, held as long as this lives. It has to go in the thread
+/// that took them: elsewhere they stay taken until that thread ends, which is logged as an error.
 class WindowLock {
  public:
   /// For `Window::lock`. @param ranks rising.
@@ -90,7 +90,7 @@ class WindowLock {
  private:
   struct Taken {
     int rank = 0;
-    /// What the release has to say where the memory of that rank is not shared.
+    /// The number that the release names where the memory of that rank is not shared.
     std::uint64_t ticket = 0;
   };
   void take(std::span<const int> ranks);
@@ -113,22 +113,23 @@ class WindowLock {
 ///     get         b_i(j) ← w(j) · x_j           for j among the sources
 ///     update      x_i ← w_self · x_i + Σ_j w(j) · b_i(j)
 ///
-/// and the same for the associated weights where they are On: of x_i, b_i(j) stand m_i, n_i(j).
+/// and the same for the associated weights where they are On, with m_i, n_i(j) for x_i, b_i(j).
 ///
 /// Every store into a buffer and every read of it is whole: an update sees a put or an accumulate
 /// entirely or not at all, and none is lost. `get` reads the other rank's tensor while that rank
 /// may be changing it; `Exclusion::Mutex` on both sides keeps them apart.
 ///
 /// Ranks of one host write each other's buffers directly. Between hosts the owner's server thread
-/// does it, within about `BLUEFOG_POLL_PERIOD`; a call returns when the owner has the value.
+/// writes, within about `BLUEFOG_POLL_PERIOD`; a call returns when the owner has the value.
 ///
-/// A window of a tensor on a device keeps mutexes and weights on the host as others do. Its buffers are
-/// in device memory where all ranks are on one host and reach each other's; a call then returns when
-/// the device has done it. Else they are on the host, and calls work on copies of the tensor there and
-/// return when their results are on their way to the device (docs/gpu.md, Windows). A call comes after
-/// what is on the tensor's stream when it is made, and what comes later on that stream after it. `get` of other ranks finds the value that the tensor
-/// had in the last call that this rank made with it: create, put, accumulate, get, update, fill with
-/// the own value, or publish. One rank's tensor may be on the CPU and another's on a device.
+/// A window of a tensor on a device keeps mutexes and weights on the host as others do. Its buffers
+/// are in device memory where all ranks are on one host and reach each other's device; a call then
+/// returns when the device has done its part. Otherwise they are on the host: calls work on copies
+/// of the tensor there, and return when their results are on their way to the device (docs/gpu.md,
+/// Windows). A call comes after the work that is on the tensor's stream when it is made, and later
+/// work on that stream comes after the call. `get` of other ranks finds the value that the tensor
+/// had in the last call that this rank made with it: create, put, accumulate, get, update, fill
+/// with the own value, or publish. One rank's tensor may be on the CPU and another's on a device.
 ///
 /// Thread-safe; calls that are not waited for run in order, on a thread of their own. Blocking
 /// calls allocate nothing for up to 8 neighbours inside a host. Keeps its context alive.
@@ -138,8 +139,8 @@ class Window {
   ///   float64 on the CPU or on the context's device, the same count and dtype on all ranks. Must stay
   ///   where it is while the window lives (or give its `owner`).
   /// @param plan this rank's part of a graph; who sends to a rank must be one of its sources.
-  /// Memory: one copy of the tensor per source, shared between the ranks of the host; of a tensor on
-  ///   a device one more, and page-locked memory for one while a call lasts.
+  /// Memory: one copy of the tensor per source, shared between the ranks of the host; for a tensor
+  ///   on a device one more, and page-locked memory for one while a call lasts.
   /// @throws InvalidArgument for a wrong argument of this rank, and PeerFailure on the others;
   ///   MismatchError on all ranks where names, counts, dtypes or plans do not fit together.
   static std::shared_ptr<Window> create(Context& context, BufferView tensor,
@@ -149,19 +150,20 @@ class Window {
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  /// Collective. Waits for the calls of all ranks, and gives the memory back, which happens only
-  /// when the context ends where this is not called. Mutexes that this thread holds are released.
+  /// Collective. Waits for the calls of all ranks, and gives the memory back; without this, that
+  /// happens only when the context ends. Mutexes that this thread holds are released.
   /// @throws StateError where another thread of this rank holds a mutex of the window, and
   ///   PeerFailure on the other ranks: all keep the window. StateError where it has been freed.
   void free();
 
-  /// @param tensor like the window's, that one or another on the same device.
+  /// @param tensor the window's, or another like it on the same device.
   /// Cost: one pass over the tensor and one message per destination.
-  /// With `Exclusion::Mutex` the calling thread holds none of the mutexes that the call takes, also
-  /// where it does not wait for the call.
-  /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination; StateError
-  ///   after `free` here, and where this thread holds one of the mutexes, WindowGoneError (a StateError) where a rank has freed or destroyed its own;
-  ///   PeerFailure, TimeoutError.
+  /// The calling thread must hold none of the mutexes that a call with `Exclusion::Mutex` takes,
+  /// also where it does not wait for the call.
+  /// @throws InvalidArgument for a tensor of another kind, a rank that is no destination;
+  ///   StateError after `free` here, and where this thread holds one of the mutexes,
+  ///   WindowGoneError (a StateError) where a rank has freed or destroyed its own; PeerFailure,
+  ///   TimeoutError.
   void put(BufferView tensor, const WindowPutOptions& options = {});
   void accumulate(BufferView tensor, const WindowPutOptions& options = {});
   void get(const WindowGetOptions& options = {});
@@ -171,27 +173,27 @@ class Window {
   [[nodiscard]] Work get_nonblocking(const WindowGetOptions& options = {});
 
   /// Combines the tensor with the buffers. Nothing is sent. Versions of the buffers used become 0.
-  /// With an output the tensor stays as it is; m_i, of which there is one, becomes the output's.
+  /// An output leaves the tensor as it is; m_i, of which there is one, becomes the output's.
   void update(const WindowUpdateOptions& options = {});
   /// x_i ← x_i + Σ_j b_i(j), and the buffers become 0: nothing that was accumulated is lost or
   /// counted twice.
   void update_then_collect(Exclusion exclusion = Exclusion::Mutex, WindowStream stream = {});
 
-  /// This rank's buffers become what they were when the window was created with `fill`, of the
-  /// tensor as it is now: what came in and was not read is dropped, its associated weight too.
+  /// Sets this rank's buffers as when the window was created with `fill`, from the tensor as it is
+  /// now: what came in and was not read is dropped, its associated weight too.
   void fill(WindowFill fill, WindowStream stream = {});
 
-  /// From now on `get` of other ranks finds this rank's tensor as it is now on its stream. On the
-  /// CPU it always does, and this does nothing.
+  /// Makes `get` of other ranks find this rank's tensor as it is now on its stream. Does nothing on
+  /// the CPU, where `get` always finds the tensor as it is.
   void publish(WindowStream stream = {});
 
-  /// Per source, rising: how often its buffer was written since it was last read.
+  /// The number of writes to each source's buffer since it was last read, by rising source.
   [[nodiscard]] std::vector<std::pair<int, std::int64_t>> versions() const;
   /// m_i.
   [[nodiscard]] double associated_weight() const;
   /// m_i ← `weight`: to go on from a saved value. @throws InvalidArgument unless it is finite.
   void set_associated_weight(double weight);
-  /// Whether the calls that follow count it.
+  /// Whether the calls that follow count the associated weight.
   void set_associated_weight(AssociatedWeight state) noexcept;
 
   /// Takes the mutexes of `ranks` (destinations, sources, this rank), in rising order. Calls of

@@ -17,7 +17,7 @@ namespace bluefog::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Whole groups of four vectors. @return how many bytes.
+/// Copies whole groups of four vectors. @return the number of bytes.
 template <typename Store>
 std::size_t copy_groups(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes,
                         const Store& store) {
@@ -64,7 +64,7 @@ HWY_EXPORT(copy_streamed);
 
 namespace {
 
-/// Below, a C library's own copy is as steady, and starts faster.
+/// The shortest copy that is done here: a C library's own is as steady below, and starts faster.
 constexpr std::size_t kLeastBytes = 2048;
 
 /// Sanitizers do not see streaming stores.

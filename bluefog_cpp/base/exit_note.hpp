@@ -15,18 +15,18 @@
 
 namespace bluefog {
 
-/// What a rank that exits with another code than 0 leaves for bfrun, before it waits for the others
-/// in MPI_Finalize: they may end, and the job with them, before its process does.
+/// The exit code that a failing rank leaves for bfrun before it waits for the others in
+/// MPI_Finalize: they, and the job with them, may end before its process does.
 struct ExitNote {
   std::int64_t exited_at_us = 0;  ///< microseconds since 1970 by the clock of its host
   std::int64_t code = 0;
 };
 
-/// The variable that tells where the note goes: the memory's descriptor and inode, and the process
-/// that is told of it.
+/// The environment variable that names the place of the note: the memory's descriptor and inode,
+/// and the process to signal.
 inline constexpr const char* kExitNoteVariable = "BFRUN_EXIT_NOTE";
 
-/// What that process gets when there is a note.
+/// The signal that says that there is a note.
 [[nodiscard]] inline int exit_note_signal() noexcept { return SIGRTMIN + 1; }
 
 /// Memory for a note: a descriptor that is closed by exec, or −1.
@@ -34,8 +34,8 @@ inline constexpr const char* kExitNoteVariable = "BFRUN_EXIT_NOTE";
   return ::memfd_create("bfrun-exit-note", MFD_CLOEXEC);
 }
 
-/// What `kExitNoteVariable` says of `descriptor` and of `reader`, the process to tell; empty where
-/// the descriptor is none.
+/// The value of `kExitNoteVariable` for `descriptor` and for `reader`, the process to signal; empty
+/// where the descriptor is not open.
 [[nodiscard]] inline std::string exit_note_place(int descriptor, pid_t reader) {
   struct stat state {};
   return ::fstat(descriptor, &state) == 0
@@ -43,7 +43,7 @@ inline constexpr const char* kExitNoteVariable = "BFRUN_EXIT_NOTE";
              : std::string();
 }
 
-/// Leaves a note at the place that the environment names; nothing where it names none, the
+/// Leaves a note at the place that the environment names. Does nothing where it names none, the
 /// descriptor has become another file's, or `code` is 0.
 inline void leave_exit_note(int code) {
   const char* const place = std::getenv(kExitNoteVariable);

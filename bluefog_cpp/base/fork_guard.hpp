@@ -5,9 +5,9 @@
 
 namespace bluefog {
 
-/// Knows whether this process is still the one that made the object, or a fork of it: there the
-/// threads are missing that the object counts on, and what it shares with other ranks is its
-/// parent's. Asking costs one load.
+/// Tells whether this process still is the one that made the object. In a fork of it the threads
+/// are missing that the object counts on, and what it shares with other ranks is the parent's.
+/// Asking costs one load.
 class ForkGuard {
  public:
   ForkGuard();
@@ -17,7 +17,7 @@ class ForkGuard {
   }
 
  private:
-  /// Forks between the process that made the first object and this one.
+  /// The number of forks between the process that made the first object and this one.
   static inline std::atomic<std::uint64_t> forks_{0};
 
   std::uint64_t generation_;

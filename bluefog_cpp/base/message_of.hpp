@@ -5,7 +5,7 @@
 
 namespace bluefog {
 
-/// What an exception says.
+/// The text of an exception.
 inline std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

@@ -5,9 +5,9 @@
 
 namespace bluefog {
 
-/// The one of `names` that `word` was probably meant to be: the one that the fewest insertions,
-/// deletions and replacements of characters make of it, where these are at most a third of its
-/// length. Empty where none is as near. The result lives as long as `names`' texts.
+/// The one of `names` that `word` was probably meant to be: the fewest insertions, deletions and
+/// replacements of characters, at most a third of `word`'s length, turn `word` into it. Empty where
+/// no name is as near. The result lives as long as `names`' texts.
 [[nodiscard]] std::string_view nearest_name(std::span<const std::string_view> names,
                                             std::string_view word);
 

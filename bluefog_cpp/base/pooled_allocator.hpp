@@ -7,8 +7,8 @@
 
 namespace bluefog {
 
-/// Takes memory from a resource that it keeps alive, so that what it made may outlive everybody
-/// else who knew the resource. For std::allocate_shared.
+/// Takes memory from a resource that it keeps alive, so that an object made of it may outlive all
+/// others who know the resource. For std::allocate_shared.
 template <typename T>
 class PooledAllocator {
  public:

@@ -150,7 +150,7 @@ class Timeline::Writer {
   struct Row {
     int number = 0;
     int running = 0;
-    /// By a `TraceRow`.
+    /// Whether a `TraceRow` has taken the row.
     bool is_taken = false;
   };
   using SameName = std::vector<std::unique_ptr<Row>>;
@@ -171,7 +171,7 @@ class Timeline::Writer {
     return nullptr;
   }
 
-  /// The first row of that name on which nothing runs.
+  /// The first row of that name that is not taken and on which nothing runs.
   Row& free_row(std::string_view lane) {
     const auto found = lanes_.find(lane);
     auto& rows =
@@ -255,7 +255,7 @@ class Timeline::Writer {
   std::condition_variable wake_;
   std::string pending_;
   std::map<std::string, SameName, std::less<>> lanes_;
-  /// By number, from 1 on.
+  /// The rows by number, from 1 on.
   std::vector<Row*> rows_;
   bool closing_ = false;
   std::thread thread_;

@@ -46,7 +46,7 @@ class Timeline {
   std::unique_ptr<Writer> writer_;
 };
 
-/// How the timeline writes a call: "NEIGHBOR_ALLREDUCE" for "neighbor_allreduce".
+/// The timeline's word for a call: "NEIGHBOR_ALLREDUCE" for "neighbor_allreduce".
 [[nodiscard]] std::string activity_name(std::string_view call);
 
 /// A row of a timeline that one activity has to itself, with all that happens inside it, so that

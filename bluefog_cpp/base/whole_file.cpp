@@ -27,7 +27,7 @@ void write(const std::string& file_name, std::string_view text, const std::strin
   }
 }
 
-/// Where the text lies until it is whole: `path` itself where that is a pipe or device.
+/// The file that holds the text until it is whole: `path` itself where that is a pipe or device.
 std::string unfinished_of(const std::string& path) {
   std::error_code absent;
   if (std::filesystem::is_directory(path, absent)) {

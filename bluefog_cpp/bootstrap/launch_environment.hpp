@@ -5,7 +5,7 @@
 
 namespace bluefog {
 
-/// What the environment says about who started this process. MPI is not asked.
+/// The launcher and the number of ranks as the environment names them. MPI is not asked.
 struct LaunchEnvironment {
   /// "Open MPI", "PMIx", "PMI"; empty if no launcher started this process.
   std::string launcher;

@@ -29,7 +29,7 @@ std::string_view to_string(Call call) {
   return "unknown";
 }
 
-// What the ranks share: one round at a time, into which each puts its part.
+// The meeting place of the ranks: one round at a time, into which each of them puts its part.
 class Group {
  public:
   struct Part {

@@ -9,11 +9,11 @@
 
 namespace bluefog::gpu {
 
-/// What calls are captured on and with.
+/// The streams and the memory of captured calls, apart from those of other calls.
 ///
-/// Streams of their own, since a stream that was drawn into a capture is of no use to other calls
-/// before its end; and memory of their own, which replays use as long as there are graphs. It is
-/// one memory for all graphs: their replays come one after the other.
+/// A stream that was drawn into a capture is of no use to other calls before the capture's end.
+/// Replays use the memory as long as there are graphs; all graphs share it, for their replays come
+/// one after the other.
 class CaptureLane {
  public:
   CaptureLane(std::shared_ptr<CudaApi> cuda, int device)
@@ -21,7 +21,7 @@ class CaptureLane {
         scratch_(cuda),
         memory_(std::make_shared<MemoryPool>(std::move(cuda), device, MemoryKind::Device)) {}
 
-  /// A stream that takes part in that capture or in none. The device has been entered.
+  /// A stream that takes part in `capture` or in none. The device has been entered.
   /// @throws CudaError.
   [[nodiscard]] StreamHandle stream_for(std::uint64_t capture);
   [[nodiscard]] Scratch& scratch() noexcept { return scratch_; }

@@ -16,7 +16,7 @@ class DeviceWork final : public Pending {
              std::shared_ptr<DeviceCall> call)
       : engine_(std::move(engine)), channel_(std::move(channel)), call_(std::move(call)) {}
 
-  /// Of a call that is captured, before anybody else knows of it: it goes into the graph. Nothing
+  /// Runs a call that is captured, before anybody else knows of it: it goes into the graph. Nothing
   /// else is put on its streams meanwhile. @throws what went wrong; the capture goes on.
   void run();
   void wait(WaitingStream stream) override;

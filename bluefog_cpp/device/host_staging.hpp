@@ -7,12 +7,12 @@
 
 namespace bluefog::gpu {
 
-/// What data needs on its way between a device and the host: a stream each way, so that both go at
-/// the same time, and page-locked memory that is used again. Thread-safe.
+/// The streams and memory for data on its way between a device and the host: a stream each way, so
+/// that both ways go at the same time, and page-locked memory that is used again. Thread-safe.
 class HostStaging {
  public:
   /// The device has been entered. @throws CudaError.
-  /// @param may_free as `MemoryPool` has it.
+  /// @param may_free as in `MemoryPool`.
   HostStaging(std::shared_ptr<CudaApi> cuda, std::shared_ptr<EventPool> events, int device,
               std::shared_ptr<const std::atomic<bool>> may_free = nullptr);
   HostStaging(const HostStaging&) = delete;

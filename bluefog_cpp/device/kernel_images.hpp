@@ -12,11 +12,11 @@ struct KernelImage {
   std::vector<const char*> names{};
 };
 
-/// Before `main`, by whoever brings the image: `use_device` then loads its kernels, so that a device
-/// that cannot run them is known before any call needs them. @return true.
+/// Called before `main` by the library that brings the image: `use_device` then loads its kernels,
+/// so that a device that cannot run them is known before any call needs them. @return true.
 bool register_kernels(KernelImage image);
 
-/// In no order.
+/// The images, in no order.
 [[nodiscard]] const std::vector<KernelImage>& registered_kernels();
 
 }  // namespace bluefog::gpu

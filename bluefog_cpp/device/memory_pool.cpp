@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::size_t kPageBytes = 4096;
 
-/// Blocks of as many sizes as calls have are kept up to this many times what is used at once.
+/// The most memory kept, in multiples of the most in use at once: calls need blocks of many sizes.
 constexpr std::size_t kMostTimes = 4;
 
-/// In steps of at most an eighth, so that calls of nearly the same size share memory.
+/// The size of a block, in steps of at most an eighth: calls of nearly the same size share memory.
 std::size_t block_size_for(std::size_t bytes) {
   const std::size_t step = std::max(kPageBytes, std::bit_floor(bytes) / 8);
   return (bytes + step - 1) / step * step;
@@ -90,7 +90,7 @@ void MemoryPool::keep_in_bounds(std::size_t size) {
   }
 }
 
-// Where CUDA fails it is lost, and nobody's.
+// Frees a block, which is lost to the pool also where CUDA fails to free it.
 MemoryPool::Place MemoryPool::free_block(Place block) {
   const Idle taken = std::move(*block);
   const Place next = idle_.erase(block);
@@ -122,7 +122,7 @@ bool MemoryPool::is_free(const Idle& block) {
                              [this](const auto& use) { return cuda_->has_happened(use->get()); });
 }
 
-// What the device still uses stays.
+// Frees the idle blocks, but for those that the device still uses.
 void MemoryPool::free_idle() {
   for (auto block = idle_.begin(); block != idle_.end();) {
     block = is_free(*block) ? free_block(block) : block + 1;

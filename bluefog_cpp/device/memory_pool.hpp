@@ -14,14 +14,14 @@ namespace bluefog::gpu {
 
 class MemoryPool;
 
-/// Where a pool's memory is.
+/// The place of a pool's memory.
 enum class MemoryKind : std::uint8_t {
   Device,
   /// Memory of the host that is locked to its pages.
   Host,
 };
 
-/// Memory that goes back to its pool. The pool hands it on once all events that were noted have
+/// Memory that goes back to its pool, which hands it on once all events that were noted have
 /// happened.
 class MemoryBlock {
  public:
@@ -41,9 +41,9 @@ class MemoryBlock {
   ~MemoryBlock();
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  /// The device uses the memory until then.
+  /// The device uses the memory until `event` happens.
   void note_use(std::shared_ptr<const Event> event) { uses_.push_back(std::move(event)); }
-  /// What the device does with the memory is not known any more: it is never used again.
+  /// Keeps the memory from ever being used again: the device may use it for an unknown time.
   void lose() noexcept { pool_.reset(); }
 
  private:
@@ -57,8 +57,8 @@ class MemoryBlock {
   std::vector<std::shared_ptr<const Event>> uses_;
 };
 
-/// Memory of one kind for one device, used again: at most four times as much as was once in use at the
-/// same time, whatever the sizes, as far as it may give some back. Thread-safe.
+/// Memory of one kind for one device, used again. It grows to at most four times the most that was
+/// in use at once, whatever the sizes, as far as memory may be given back. Thread-safe.
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
   /// @param may_free when it holds, memory may be given back to CUDA, which may wait for all work of
@@ -87,7 +87,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   /// The shortest idle block of `bytes` to `longest` bytes; the list's end where there is none.
   [[nodiscard]] Place find_idle(std::size_t bytes, std::size_t longest);
   [[nodiscard]] MemoryBlock take_idle(Place block);
-  /// Makes room for `size` bytes more, as far as it is idle.
+  /// Frees idle blocks until there is room for `size` bytes more.
   void keep_in_bounds(std::size_t size);
   [[nodiscard]] bool is_out_of_bounds(std::size_t size) const;
   Place free_block(Place block);
@@ -101,7 +101,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   MemoryKind kind_;
   std::shared_ptr<const std::atomic<bool>> may_free_;
   std::mutex mutex_;
-  /// Given back last: last.
+  /// The idle blocks, in the order in which they were given back.
   std::vector<Idle> idle_;
   std::size_t allocated_ = 0;
   std::size_t in_use_ = 0;

@@ -17,7 +17,7 @@ constexpr auto kLeavePeriod = 50us;
 constexpr std::size_t kChunkStep = std::size_t{2} << 20;
 /// Blocks up to this size share a chunk.
 constexpr std::size_t kLongestShared = kChunkStep / 2;
-/// As cudaMalloc aligns.
+/// The alignment of cudaMalloc.
 constexpr std::size_t kBlockAlignment = 256;
 
 constexpr std::size_t rounded_to(std::size_t bytes, std::size_t step) {

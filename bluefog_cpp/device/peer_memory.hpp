@@ -21,28 +21,28 @@ namespace bluefog {
 /// A block of a `PeerMemory`, as its owner shows it to the other ranks of its host. Travels as
 /// bytes.
 struct ShownBlock {
-  /// Of the chunk that the block lies in.
+  /// The chunk in which the block lies.
   SharedHandle memory{};
   /// The owner's number of that chunk.
   std::uint64_t chunk = 0;
-  /// Of the block in it.
+  /// The block's place in the chunk.
   std::uint64_t offset = 0;
-  /// As `CudaApi::process` says.
+  /// The owner's process, as `CudaApi::process` names it.
   std::uint64_t process = 0;
-  /// Where the owner says in its shared memory that it has left.
+  /// The place in the owner's shared memory where it says that it has left.
   std::uint64_t board = 0;
   std::int32_t device = 0;
 };
 
 /// Memory of this rank's device that the other ranks of its host read and write, and theirs: opened
-/// by CUDA IPC, or used as it is where they are threads of the same process.
+/// by CUDA IPC, or used as it is between threads of the same process.
 ///
 /// Blocks lie in chunks of 2 MiB and more, each of which is shown and opened once; small ones share
 /// them. Blocks are given out, opened and given back in the calls of the context, one at a time;
 /// the stream and the events are for any thread.
 class PeerMemory {
  public:
-  /// @param host what all ranks of the host reach. @throws CudaError, TransportError.
+  /// @param host the memory that all ranks of the host reach. @throws CudaError, TransportError.
   PeerMemory(std::shared_ptr<gpu::CudaApi> cuda, int device, shm::HostMemory& host, int rank);
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
@@ -50,7 +50,7 @@ class PeerMemory {
 
   [[nodiscard]] gpu::CudaApi& cuda() noexcept { return *cuda_; }
   [[nodiscard]] gpu::DeviceScope enter() { return {*cuda_, device_}; }
-  /// For work that the host waits for: nothing else is put on it.
+  /// The stream for work that the host waits for: nothing else is put on it.
   [[nodiscard]] gpu::StreamHandle stream() const noexcept { return stream_; }
   /// The device has been entered.
   [[nodiscard]] gpu::Event take_event() { return events_->take(); }
@@ -63,19 +63,19 @@ class PeerMemory {
   /// At least `bytes` bytes, at a multiple of 256. @throws CudaError.
   [[nodiscard]] Block allocate(std::size_t bytes);
   [[nodiscard]] ShownBlock show(const Block& block) const;
-  /// Once no rank has it open any more. @throws CudaError.
+  /// Frees a block that no rank has open any more. @throws CudaError.
   void release(const Block& block);
 
   /// Notes where `rank` will say that it has left.
   void meet(int rank, const ShownBlock& shown);
   /// A block of `rank`, as this rank's device reaches it. @throws CudaError where it does not.
   [[nodiscard]] std::byte* open(int rank, const ShownBlock& shown);
-  /// As often as it was opened. @throws CudaError.
+  /// Gives back one `open` of the block; call it as often as that. @throws CudaError.
   void close(int rank, const ShownBlock& shown);
 
-  /// Nobody waits any more for the work before `event`, which may go on.
+  /// Keeps the event of work that nobody waits for any more, and that may go on.
   void note_stuck(gpu::Event event);
-  /// Whether no such work is under way.
+  /// Whether none of the work of `note_stuck` is under way.
   [[nodiscard]] bool is_idle();
 
   /// At the context's end, when this rank makes no calls any more: gives back what it has opened,
@@ -93,7 +93,7 @@ class PeerMemory {
     std::byte* memory = nullptr;
     std::size_t bytes = 0;
     SharedHandle shown{};
-    /// Blocks begin behind it.
+    /// The place behind which blocks begin.
     std::size_t end = 0;
     /// Blocks in use.
     int blocks = 0;
@@ -116,10 +116,10 @@ class PeerMemory {
   Board* board_ = nullptr;
   std::shared_ptr<gpu::EventPool> events_;
   gpu::StreamHandle stream_ = nullptr;
-  /// By number.
+  /// The chunks of this rank, by number.
   std::map<std::uint64_t, Chunk> chunks_;
   std::uint64_t next_chunk_ = 0;
-  /// By rank and number.
+  /// The chunks of others, by rank and number.
   std::map<std::pair<int, std::uint64_t>, Import> imports_;
   std::map<int, const Board*> boards_;
   std::atomic<bool> has_left_{false};

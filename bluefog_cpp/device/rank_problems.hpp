@@ -12,7 +12,7 @@
 
 namespace bluefog {
 
-/// What `step` throws of our errors, or null.
+/// The library's own error that `step` throws, or null.
 template <typename Step>
 [[nodiscard]] std::exception_ptr problem_of(Step&& step) {
   try {

@@ -11,15 +11,15 @@
 namespace bluefog::gpu {
 
 /// Memory of a device that work on one stream uses, one piece of work after the other. It grows by
-/// doubling, and what it was before stays: work that was launched may still use it.
+/// doubling, and its earlier memory stays: work that was launched may still use it.
 class Scratch {
  public:
   explicit Scratch(std::shared_ptr<CudaApi> cuda) : cuda_(std::move(cuda)) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  /// What was handed out before may be overwritten by what comes later. The device has been
-  /// entered.
+  /// At least `bytes` bytes. Later work may overwrite what was handed out before. The device has
+  /// been entered.
   /// @throws CudaError.
   [[nodiscard]] std::byte* of(std::size_t bytes) {
     if (bytes > bytes_) {
@@ -30,8 +30,8 @@ class Scratch {
     return allocated_.empty() ? nullptr : static_cast<std::byte*>(allocated_.back());
   }
 
-  /// Gives all of it back, when nothing uses it any more. Otherwise it is lost: better than used
-  /// again. @throws CudaError.
+  /// Gives all memory back, when nothing uses it any more. Memory that CUDA fails to free is lost,
+  /// which is better than used again. @throws CudaError.
   void free() {
     bytes_ = 0;
     for (void* const memory : std::exchange(allocated_, {})) {

@@ -6,8 +6,8 @@
 namespace bluefog {
 namespace {
 
-/// Long enough that starting a copy costs little beside it, short enough that the first messages of
-/// a long one leave early.
+/// The piece of a copy: long enough that starting it costs little beside it, short enough that the
+/// first messages of a long copy leave early.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;
 
 }  // namespace
@@ -99,7 +99,7 @@ BufferView StagedBuffers::host_output() const {
 BufferView StagedBuffers::replace_output(BufferView output) {
   const gpu::DeviceScope scope = staging_->enter();
   output_ = std::move(output);
-  // Memory that was just handed out is free in the order of its stream.
+  // Memory that was just handed out is free only after the earlier work on its stream.
   streams_.push_back(output_.stream);
   staging_->cuda().record(ready_.emplace_back(staging_->take_event()).get(), output_.stream);
   output_block_ = staging_->take(output_.bytes());

@@ -11,20 +11,20 @@
 
 namespace bluefog {
 
-/// What a call does with its buffers.
+/// The ways in which a call uses its buffers.
 struct StagingRules {
-  /// It reads the input.
+  /// The call reads the input.
   bool reads = true;
-  /// It writes the output.
+  /// The call writes the output.
   bool writes = true;
-  /// Its exchange of `Pace::Together` forms the output from its beginning to its end, each place
-  /// from the same place of the input: copies and messages may then overlap.
+  /// The call's exchange of `Pace::Together` forms the output from its beginning to its end, each
+  /// place from the same place of the input: copies and messages may then overlap.
   bool in_order = false;
-  /// The input's copies begin with `begin`: what comes before the call is known when it is made,
-  /// and another call stands before it.
+  /// The input's copies begin with `begin`: the work before the call is known when it is made, and
+  /// another call stands before it.
   bool held = false;
-  /// The output's copies back begin when somebody waits for the call, and come after what is on the
-  /// streams by then.
+  /// The output's copies back begin when somebody waits for the call, and come after the work that
+  /// is on the streams by then.
   bool back_on_wait = false;
 };
 
@@ -34,48 +34,48 @@ struct StagingRules {
 /// Copies go in pieces, each with an event. Used by one thread at a time.
 class StagedBuffers {
  public:
-  /// What is on the views' streams by now comes before the copies. @throws CudaError.
+  /// The copies come after the work that is on the views' streams by now. @throws CudaError.
   StagedBuffers(std::shared_ptr<gpu::HostStaging> staging, ConstBufferView input, BufferView output,
                 const StagingRules& rules);
   StagedBuffers(const StagedBuffers&) = delete;
   StagedBuffers& operator=(const StagedBuffers&) = delete;
   ~StagedBuffers();
 
-  /// Once, where the rules hold it. @throws CudaError.
+  /// Begins the input's copies, once, where the rules hold them. @throws CudaError.
   void begin();
   [[nodiscard]] const StagingRules& rules() const noexcept { return rules_; }
-  /// In the same memory as `host_output`.
+  /// The input's copy, in the same memory as `host_output`.
   [[nodiscard]] ConstBufferView host_input() const;
   [[nodiscard]] BufferView host_output() const;
-  /// Makes `output` what the call writes: memory that was found while it was under way.
-  /// @return the host's side of it. @throws CudaError.
+  /// Makes `output` what the call writes: memory that was found while the call was under way.
+  /// @return its host side. @throws CudaError.
   [[nodiscard]] BufferView replace_output(BufferView output);
-  /// Where the input is.
+  /// The device of the buffers.
   [[nodiscard]] const Device& device() const noexcept { return input_.device; }
 
-  /// How much of the input is on the host. @throws CudaError.
+  /// The number of bytes of the input that are on the host. @throws CudaError.
   [[nodiscard]] std::size_t bytes_here();
   [[nodiscard]] bool is_here() { return bytes_here() >= input_.bytes(); }
 
-  /// What is on the views' streams by now, and on that of somebody who waits, comes before the
-  /// output's copies back, none of which has begun. @throws CudaError.
+  /// Makes the output's copies back, none of which has begun, come after the work that is by now on
+  /// the views' streams and on that of somebody who waits. @throws CudaError.
   void note_streams(WaitingStream waiting = {});
-  /// The first `until` bytes of the output are there: whole pieces of them begin their way to the
-  /// device. @throws CudaError.
+  /// Sends the first `until` bytes of the output, which are there, to the device in whole pieces.
+  /// @throws CudaError.
   void bring_back(std::size_t until);
-  /// All of the output is there, and the call uses the host's sides no more. @throws CudaError.
+  /// Ends a call with all its output there; it uses the host's sides no more. @throws CudaError.
   void finish();
-  /// The call has ended without, and uses the host's sides no more. @throws CudaError.
+  /// Ends a call that brings no output, and uses the host's sides no more. @throws CudaError.
   void end();
-  /// After `finish` or `end`: happens when the device uses the buffers no more.
+  /// The event, after `finish` or `end`, that happens when the device uses the buffers no more.
   [[nodiscard]] gpu::EventHandle done() const noexcept { return done_->get(); }
   /// Whether a stream of the views that the call was made with, or that of somebody who waits, goes
-  /// into a CUDA graph now. By any thread at any time. @throws CudaError.
+  /// into a CUDA graph now. Any thread may ask at any time. @throws CudaError.
   [[nodiscard]] bool is_captured(WaitingStream waiting = {}) const;
-  /// After `finish` or `end`: whether that has happened. @throws CudaError.
+  /// Whether `done` has happened, after `finish` or `end`. @throws CudaError.
   [[nodiscard]] bool is_over();
-  /// After `finish` or `end`: what comes later on the views' streams, and on that of somebody who
-  /// waits, comes after `done`.
+  /// Makes later work on the views' streams, and on that of somebody who waits, come after `done`;
+  /// after `finish` or `end`.
   void order_streams(WaitingStream waiting = {});
 
  private:
@@ -88,15 +88,15 @@ class StagedBuffers {
   BufferView output_;
   StagingRules rules_;
   gpu::MemoryBlock block_;
-  /// Of an output that came later.
+  /// The host's side of an output that came later.
   gpu::MemoryBlock output_block_;
-  /// Of the views that the call was made with.
+  /// The streams of the views that the call was made with.
   const std::array<gpu::StreamHandle, 2> first_streams_;
-  /// Each of them once, and that of an output that came later.
+  /// Each of `first_streams_` once, and the stream of an output that came later.
   boost::container::small_vector<gpu::StreamHandle, 2> streams_;
-  /// By stream: what was on it before the call, or when it was noted last.
+  /// The events of the streams: work before the call, or before the stream was noted last.
   boost::container::small_vector<gpu::Event, 2> ready_;
-  /// By piece of the input: it is on the host.
+  /// The events of the input's pieces: the piece is on the host.
   boost::container::small_vector<gpu::Event, 4> arrivals_;
   std::size_t arrived_ = 0;
   /// Bytes of the output that are on their way or there.

@@ -61,8 +61,8 @@ void StagedCall::take_result(WaitingStream waiting) {
   }
 }
 
-// Without the engine's mutex, and so unwatched: the streams are ordered, and the copies' memory is
-// kept until their end.
+// Nobody watches the copies, since the caller does not hold the engine's mutex: the streams are
+// ordered, and the copies' memory is kept until their end.
 void StagedCall::bring_result_back(WaitingStream waiting) {
   try {
     buffers_->note_streams(waiting);

@@ -14,9 +14,9 @@ namespace bluefog {
 
 /// A call whose buffers are on a device, by the CPU's operation on their staged copies.
 ///
-/// It begins when the input is on the host; where results come in order, with the first piece of
-/// it, and then copies to the host, messages, sums and copies to the device overlap. To other ranks
-/// it is the CPU's call.
+/// It begins when the input is on the host, or with its first piece where results come in order:
+/// copies to the host, messages, sums and copies to the device then overlap. To other ranks it is
+/// the CPU's call.
 ///
 /// The result of a call that is held back until somebody waits (`StagingRules::back_on_wait`) stays
 /// on the host until then, also where its messages were taken earlier, for a later call.
@@ -36,12 +36,12 @@ class StagedCall final : public Operation, private Supply {
   void finish() override;
   void give_up() noexcept override;
 
-  /// Somebody has waited for its end: a result that was held back until then goes to the device,
-  /// after what is on the buffers' streams, and on that one, by now. @throws CudaError.
+  /// Lets a result go to the device that was held back until somebody waits, after the work that is
+  /// by now on the buffers' streams and on `waiting`. @throws CudaError.
   void take_result(WaitingStream waiting);
-  /// Nobody will wait for it: as `take_result`, once it has ended.
+  /// Does the work of `take_result`, once the call has ended, where nobody will wait for it.
   void note_dropped() noexcept;
-  /// Once it has ended: what comes later on the buffers' streams, and on that one, comes after it.
+  /// Orders later work on the buffers' streams and on `waiting` after the call, which has ended.
   void order_streams(WaitingStream waiting);
   /// @throws StateError in the capture of a CUDA graph on one of these streams: no such call can be
   ///   part of it.
@@ -57,11 +57,11 @@ class StagedCall final : public Operation, private Supply {
   std::shared_ptr<DeviceChannel> channel_;
   std::shared_ptr<Operation> operation_;
   std::shared_ptr<StagedBuffers> buffers_;
-  /// The exchange under way forms the output in order.
+  /// Whether the exchange under way forms the output in order.
   bool is_in_order_ = false;
-  /// The buffers' last use is known.
+  /// Whether the buffers' last use is known.
   bool has_ended_ = false;
-  /// Of a result that is held back: whoever waits and the engine's drivers come in any order.
+  /// Guards a result that is held back: whoever waits and the engine's drivers come in any order.
   std::mutex result_mutex_;
   bool has_result_ = false;
   bool is_dropped_ = false;

@@ -20,7 +20,7 @@ namespace {
 /// Bytes per call: the kernel handles at most 2 GiB at once.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
 
-/// Where to find a token in a rank's memory, and what it is.
+/// The place of a token in a rank's memory, and the token itself.
 struct Probe {
   int process = 0;
   std::uintptr_t address = 0;

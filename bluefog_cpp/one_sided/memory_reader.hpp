@@ -9,7 +9,7 @@
 
 namespace bluefog {
 
-/// Reads memory of other ranks of this host, at the addresses that they know it by.
+/// Reads memory of other ranks of this host, at those ranks' own addresses.
 class MemoryReader {
  public:
   /// Collective. Each rank tries to read a word of every rank of `ranks`, its own host's.

@@ -21,11 +21,11 @@ namespace bluefog {
 namespace {
 
 constexpr std::chrono::milliseconds kPeerLookPeriod{20};
-/// How long a rank that leaves waits for others to let go of its device memory, before it leaves
-/// that to the process's end.
+/// The longest wait of a rank that leaves for others to let go of its device memory, before it
+/// leaves that memory to the process's end.
 constexpr std::chrono::seconds kLongestPeerFarewell{2};
 
-/// Ranks with the same text may share memory.
+/// The groups by rank: ranks with the same text may share memory.
 std::vector<std::string> sharing_groups(const OneSidedParts& parts) {
   std::vector<std::string> groups;
   for (int rank = 0; rank < parts.bootstrap.size(); ++rank) {
@@ -35,7 +35,7 @@ std::vector<std::string> sharing_groups(const OneSidedParts& parts) {
   return groups;
 }
 
-/// Windows use a network from a thread of their own.
+/// Checks that threads may use the bootstrap's transports, as windows do from one of their own.
 void require_threads(const Bootstrap& bootstrap) {
   if (const auto obstacle = bootstrap.concurrency_obstacle(); !obstacle.empty()) {
     throw UnsupportedError(fmt::format(

@@ -23,7 +23,7 @@ class Engine;
 class MachineLayout;
 class PeerMemory;
 
-/// What `OneSided` stands on.
+/// The parts of a context that `OneSided` uses.
 struct OneSidedParts {
   Bootstrap& bootstrap;
   std::shared_ptr<Engine> engine;
@@ -31,8 +31,8 @@ struct OneSidedParts {
   const Settings& settings;
 };
 
-/// What windows of a context stand on: memory that ranks of a host share, a server for the others,
-/// and a thread for calls that nobody waits for.
+/// The memory, server and thread that windows of a context use: memory that ranks of a host share,
+/// a server for the other ranks, and a thread for calls that nobody waits for.
 class OneSided {
  public:
   /// Collective over the ranks of the bootstrap.
@@ -48,25 +48,25 @@ class OneSided {
   [[nodiscard]] TaskQueue& tasks() noexcept { return *tasks_; }
   /// Device memory that ranks of this host share. Null before `make_peer_memory`.
   [[nodiscard]] PeerMemory* peer_memory() noexcept { return peer_memory_.get(); }
-  /// @param channel of the context. @throws CudaError, TransportError.
+  /// @param channel the context's. @throws CudaError, TransportError.
   PeerMemory& make_peer_memory(DeviceChannel& channel);
   /// Why no rank tries to share device memory with the others any more; empty at first.
   [[nodiscard]] const std::string& peer_obstacle() const noexcept { return peer_obstacle_; }
   void note_peer_obstacle(std::string obstacle) { peer_obstacle_ = std::move(obstacle); }
-  /// Null where every rank reaches every other one's memory.
+  /// The server; null where every rank reaches every other one's memory.
   [[nodiscard]] WindowServer* server() noexcept { return server_.get(); }
 
   /// The next window's number, the same on all ranks: windows are created together.
   [[nodiscard]] std::uint32_t take_window_number() noexcept { return next_window_++; }
 
   [[nodiscard]] Deadline deadline() const;
-  /// For waits outside the engine. @throws what the user's check throws.
+  /// Runs the user's check, for waits outside the engine. @throws what that check throws.
   void check_interrupt() const;
-  /// Why `rank` will not come any more, or nothing while it lives. Looks now and then.
+  /// The reason why `rank` will not come any more, or nothing while it lives. Looks now and then.
   [[nodiscard]] std::optional<std::string> obituary(int rank);
 
   void close() noexcept;
-  /// After `close`, when the other ranks know that this one leaves: gives device memory back.
+  /// Gives device memory back, after `close`, when the other ranks know that this one leaves.
   void leave_devices() noexcept;
 
  private:
@@ -87,7 +87,7 @@ class OneSided {
   /// Whether a rank lives, as it was last looked at.
   struct Look {
     Deadline::Clock::time_point next{};
-    /// Stays: who is gone does not come back.
+    /// Set for good: a rank that is gone does not come back.
     std::optional<std::string> obituary{};
   };
   std::vector<Look> looks_;

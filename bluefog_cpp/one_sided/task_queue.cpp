@@ -10,7 +10,7 @@
 namespace bluefog {
 
 struct TaskQueue::State {
-  /// Waits until `is_over`, under the mutex. @throws what the interrupt check throws.
+  /// Waits until `is_over`; the caller holds the mutex. @throws what the interrupt check throws.
   template <typename IsOver>
   void wait(std::unique_lock<std::mutex>& lock, IsOver is_over) {
     constexpr std::chrono::milliseconds kCheckPeriod{50};
@@ -23,7 +23,7 @@ struct TaskQueue::State {
     }
   }
 
-  /// Under the mutex.
+  /// The caller holds the mutex.
   void check_open() const {
     if (is_closed) {
       throw StateError(owner + ": the context is closed");
@@ -57,7 +57,7 @@ class TaskQueue::Task final : public Pending {
 
   [[nodiscard]] bool done() const noexcept override { return is_done_.load(); }
 
-  /// Without the mutex. @return what `end` is to be told.
+  /// Runs the task; the caller does not hold the mutex. @return the error for `end`, or null.
   [[nodiscard]] std::exception_ptr run() {
     std::exception_ptr error;
     try {
@@ -69,7 +69,7 @@ class TaskQueue::Task final : public Pending {
     return error;
   }
 
-  /// With the mutex.
+  /// Ends the task; the caller holds the mutex.
   void end(std::exception_ptr error) {
     error_ = std::move(error);
     is_done_.store(true);

@@ -28,8 +28,8 @@ class TaskQueue {
   /// An exception from `task` comes out of `Work::wait`. @throws StateError after `close`.
   Work submit(std::function<void()> task);
 
-  /// Runs `call` here if nothing is under way, else behind what is, and waits for it: as the task
-  /// that `make_task` returns, which holds what it uses, since a wait may end before its task.
+  /// Runs `call` here if nothing is under way. Else waits for the task that `make_task` returns,
+  /// behind what is; the task holds all that it uses, since the wait may end before it.
   template <typename Call, typename MakeTask>
   void run(Call&& call, MakeTask&& make_task) {
     if (is_idle()) {
@@ -42,7 +42,7 @@ class TaskQueue {
   /// Returns when everything submitted so far has run, or the interrupt check throws.
   void drain();
 
-  /// Tasks that have not begun fail with StateError. Idempotent.
+  /// Makes tasks that have not begun fail with StateError. Idempotent.
   void close() noexcept;
 
  private:

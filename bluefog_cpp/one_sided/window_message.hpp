@@ -11,23 +11,23 @@
 
 namespace bluefog {
 
-/// What one rank asks of another rank's window, between hosts, or answers. Travels as bytes, ahead
-/// of its payload.
+/// A request of one rank to another rank's window, between hosts, or an answer. Travels as bytes,
+/// ahead of its payload.
 struct WindowMessage {
   /// Append only.
   enum class Kind : std::uint8_t {
     Put = 0,
     Accumulate = 1,
     Get = 2,
-    /// For the window's mutex; answered when it has been taken.
+    /// Asks for the window's mutex; answered when it has been taken.
     Lock = 3,
     Unlock = 4,
     Done = 5,
-    /// The text says why.
+    /// The request failed; the text says why.
     Failed = 6,
     /// The window is there no more.
     Gone = 7,
-    /// The mutex that was asked for is not free; tells who holds it. The answer comes later.
+    /// The mutex that was asked for is not free; `holder` holds it. The answer comes later.
     Held = 8,
   };
 
@@ -37,7 +37,7 @@ struct WindowMessage {
   std::int32_t holder = -1;
   /// The window's number, the same on all ranks.
   std::uint32_t window = 0;
-  /// The asker's number of this request; answers carry it back. In `Unlock` that of the `Lock`.
+  /// The asker's number of this request, which answers carry back; an `Unlock` has its `Lock`'s.
   std::uint64_t ticket = 0;
   /// Bytes of payload that follow.
   std::uint64_t bytes = 0;
@@ -65,9 +65,9 @@ class WindowTarget {
                                           std::vector<std::byte>& room) = 0;
   /// Takes the mutex for `source`, if it is free.
   virtual bool try_lock(int source) = 0;
-  /// The rank that holds it, or -1.
+  /// The rank that holds the mutex, or -1.
   [[nodiscard]] virtual int holder() const = 0;
-  /// Releases it. Ignored unless `source` holds it.
+  /// Releases the mutex. Ignored unless `source` holds it.
   virtual void unlock(int source) = 0;
 };
 

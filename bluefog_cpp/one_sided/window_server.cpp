@@ -114,7 +114,7 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   } catch (...) {
     give_up(pending, request.ticket);
     if (request.kind == WindowMessage::Kind::Lock && !is_closed_ && !to.is_gone) {
-      // It must not get the mutex after all.
+      // The peer is told not to give it the mutex after all.
       request.kind = WindowMessage::Kind::Unlock;
       to.out.push_back({.head = request});
     }

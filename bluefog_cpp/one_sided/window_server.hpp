@@ -23,13 +23,13 @@
 
 namespace bluefog {
 
-/// Requests to windows of ranks that share no memory with this one, and theirs to this one's.
+/// Sends requests to windows of ranks that share no memory with this one, and serves theirs.
 ///
 /// A thread of its own sends, receives and serves, so that a request is answered while this rank
 /// computes, within about one poll period. Thread-safe.
 class WindowServer {
  public:
-  /// @param network used by nobody else.
+  /// @param network a transport that nobody else uses.
   /// @param check_interrupt called about every 50 ms by threads that wait.
   WindowServer(std::unique_ptr<Transport> network, int rank, int size,
                std::chrono::nanoseconds poll_period, std::function<void()> check_interrupt);
@@ -39,13 +39,13 @@ class WindowServer {
 
   /// Requests for `window` go to `target`, until `remove`.
   void add(std::uint32_t window, std::shared_ptr<WindowTarget> target);
-  /// Nothing of the target's is used any more when this returns: what peers have asked for and have
-  /// not taken yet is copied. Waits for the server's thread, never for a peer.
+  /// Takes the target away. Nothing of it is used any more when this returns: payloads that peers
+  /// have not taken yet are copied. Waits for the server's thread, never for a peer.
   void remove(std::uint32_t window);
 
   struct Answer {
     double mass = 0.0;
-    /// Of the request: an `Unlock` carries that of its `Lock`.
+    /// The number of the request: an `Unlock` carries that of its `Lock`.
     std::uint64_t ticket = 0;
   };
   /// The call on whose behalf something is asked.
@@ -58,18 +58,18 @@ class WindowServer {
     std::function<void(int holder)> waiting;
   };
   /// Sends a request with its payload to `peer`, and waits for the answer.
-  /// @param room where the answer's payload goes, of exactly its size.
+  /// @param room the memory for the answer's payload, of exactly its size.
   /// @throws WindowGoneError; PeerHasLeft; PeerFailure, also with what the peer said; TimeoutError; StateError.
   Answer ask(int peer, WindowMessage request, std::span<const std::byte> payload,
              std::span<std::byte> room, const Asker& asker);
   /// Sends a request that nobody answers.
   void tell(int peer, const WindowMessage& request);
 
-  /// Requests under way fail with StateError. Idempotent.
+  /// Makes requests under way fail with StateError. Idempotent.
   void close() noexcept;
 
  private:
-  /// How often waiting threads and the server look for dead peers.
+  /// The period at which waiting threads and the server look for dead peers.
   static constexpr std::chrono::milliseconds kAliveCheckPeriod{50};
 
   /// A request of this rank, owned by the thread that waits for it.
@@ -85,14 +85,14 @@ class WindowServer {
     std::span<const std::byte> payload{};
     /// Keeps the payload of answers in place.
     std::shared_ptr<WindowTarget> owner{};
-    /// Null for answers.
+    /// The request that this sends; null for answers.
     const Request* request = nullptr;
-    /// The payload, once its owner has gone, or where that keeps none in place.
+    /// The payload, once its owner has gone, or where the owner keeps none in place.
     std::vector<std::byte> copy{};
     std::optional<Departure> departure{};
     bool head_is_out = false;
   };
-  /// What comes in from one rank.
+  /// The message that comes in from one rank.
   struct Incoming {
     std::vector<std::byte> head;
     std::optional<WindowMessage> message{};
@@ -104,7 +104,7 @@ class WindowServer {
     Incoming in;
     std::vector<WeightedRank> reader;
     bool is_gone = false;
-    /// It has closed its context.
+    /// The peer has closed its context.
     bool has_left = false;
   };
   /// A mutex of a window here that a peer has asked for.
@@ -119,7 +119,7 @@ class WindowServer {
 
   /// @throws PeerHasLeft, PeerFailure.
   [[noreturn]] static void throw_failure(int rank, bool has_left, const std::string& text);
-  /// For all but the server's thread.
+  /// Takes `mutex_`, in all threads but the server's.
   [[nodiscard]] std::unique_lock<std::mutex> enter() const;
 
   // The thread (window_server_thread.cpp).
@@ -134,7 +134,7 @@ class WindowServer {
   void answer(int rank, const WindowMessage& request, WindowMessage::Kind kind,
               std::string_view text = {});
   void serve_locks();
-  /// @return whether that is over.
+  /// @return whether the request is over.
   bool serve_lock(AskedLock& asked);
   void unlock(int peer, const WindowMessage& message);
   /// Releases mutexes of windows that have gone.
@@ -146,7 +146,7 @@ class WindowServer {
   [[nodiscard]] bool is_quiet() const;
   void wait_for(std::unique_lock<std::mutex>& lock, const Request& request,
                 WindowMessage::Kind kind, const Asker& asker);
-  /// The caller's memory is not read or written any more.
+  /// Lets go of the request: the caller's memory is not read or written any more.
   void give_up(const Request& request, std::uint64_t ticket);
   static void copy_payload(Parcel& parcel);
 
@@ -156,13 +156,13 @@ class WindowServer {
   std::function<void()> check_interrupt_;
 
   mutable std::mutex mutex_;
-  /// Threads that want it, besides the server's.
+  /// The number of threads that want `mutex_`, besides the server's.
   mutable std::atomic<int> callers_{0};
-  /// A request, since the server's thread last stepped aside.
+  /// A request was answered since the server's thread last stepped aside.
   bool has_answered_ = false;
-  /// Something to send, or the end.
+  /// Signals that there is something to send, or the end.
   std::condition_variable has_work_;
-  /// A request has been answered.
+  /// Signals that a request has been answered.
   std::condition_variable has_answer_;
   std::vector<Peer> peers_;
   std::map<std::uint32_t, std::shared_ptr<WindowTarget>> targets_;
@@ -172,7 +172,7 @@ class WindowServer {
   std::uint64_t next_ticket_ = 1;
   std::uint64_t next_message_ = 1;
   bool is_closed_ = false;
-  /// Why the thread has ended by itself.
+  /// The reason why the thread has ended by itself.
   std::string failure_;
   std::thread thread_;
 };

@@ -1,4 +1,4 @@
-// What the server's thread does: it sends, receives and serves.
+// The server's thread: it sends, receives and serves.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,9 +49,9 @@ void WindowServer::work() {
   }
 }
 
-// A thread that takes a mutex again at once wins against all that have to be woken for it. Where
-// nobody needs it, this one does not step aside: the processor would go to whoever computes on it,
-// for a whole time slice, at every piece of a long message.
+// A thread that takes a mutex again at once wins against all that have to be woken for it, so the
+// server steps aside; but not where nobody wants the mutex: the processor would go to whoever
+// computes on it, for a whole time slice, at every piece of a long message.
 void WindowServer::let_callers_in(std::unique_lock<std::mutex>& lock) {
   if (callers_.load(std::memory_order_relaxed) > 0) {
     has_work_.wait_for(lock, kBusyPause);

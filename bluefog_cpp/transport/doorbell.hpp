@@ -8,12 +8,11 @@ namespace bluefog {
 
 /// Wakes the threads of one rank that sleep until a peer moves something.
 ///
-/// It lives in memory that is shared between processes. Ringing costs one load
-/// while nobody sleeps, and no fence: a peer publishes with a release store and
-/// then looks for sleepers. Its look may come before a sleeper's announcement
-/// although its store only reaches that sleeper's core a moment after the
-/// sleeper has looked for work. So the first sleep after an announcement must be
-/// short; after it, look once more: a peer that stores later sees the announcement.
+/// It lives in memory that is shared between processes. Ringing costs one load while nobody sleeps,
+/// and no fence: a peer publishes with a release store and then looks for sleepers. A peer's look
+/// may come before a sleeper's announcement although its store reaches the sleeper's core only a
+/// moment after the sleeper has looked for work. So the first sleep after an announcement must be
+/// short, and a second look must follow it: a peer that stores later sees the announcement.
 class alignas(64) Doorbell {
  public:
   /// Longer than a store can stay on its way to another core.
@@ -27,7 +26,7 @@ class alignas(64) Doorbell {
     Sleeper(const Sleeper&) = delete;
     Sleeper& operator=(const Sleeper&) = delete;
 
-    /// Take one, look for work, then sleep on it.
+    /// The number of the present ring: take it, look for work, then sleep on it.
     [[nodiscard]] std::uint32_t ticket() const noexcept;
     /// Sleeps until a ring after `ticket` was taken, or `timeout`. @return whether it rang.
     bool sleep(std::uint32_t ticket, std::chrono::microseconds timeout) const noexcept;

@@ -10,7 +10,7 @@
 
 namespace bluefog::shm {
 
-/// What ranks of a host tell each other when they exchange their regions.
+/// The message with which a rank sends its region to another rank of its host.
 struct Greeting {
   std::int32_t rank = 0;
   /// Proves that the peer knows what only ranks of this job were told.

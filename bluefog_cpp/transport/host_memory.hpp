@@ -17,18 +17,18 @@ namespace bluefog::shm {
 
 /// Memory of this rank that the other ranks of its host read and write, and theirs.
 ///
-/// One region per rank, shown to the others once; blocks of it are given out afterwards without
-/// them. Thread-safe.
+/// Each rank has one region, which it shows to the others once; blocks of it are given out
+/// afterwards without asking them. Thread-safe.
 class HostMemory {
  public:
-  /// Collective over all ranks of `bootstrap`. @param host_ids every rank's host identity.
-  /// Where the ranks of a host cannot share memory each of them is alone; `errors` then says why.
+  /// Collective over all ranks of `bootstrap`. Each rank is alone where the ranks of a host cannot
+  /// share memory; `errors` then says why. @param host_ids every rank's host identity.
   static std::unique_ptr<HostMemory> connect(Bootstrap& bootstrap,
                                              const std::vector<std::string>& host_ids,
                                              Deadline deadline);
 
-  /// In the upper halves of regions that the ranks of a host have shown each other already, and whose
-  /// lower halves are somebody else's. @param own this rank's index among `peers`.
+  /// Uses the upper halves of regions that the ranks of a host have shown each other already, and
+  /// whose lower halves are somebody else's. @param own this rank's index among `peers`.
   static std::shared_ptr<HostMemory> above(const std::vector<Peer>& peers, std::size_t own);
 
   /// True if this rank maps `rank`'s memory, and the other way round.
@@ -36,23 +36,23 @@ class HostMemory {
   /// Start of `rank`'s region, as this process sees it.
   [[nodiscard]] std::byte* base_of(int rank) const { return bases_.at(rank); }
 
-  /// `bytes` of this rank's region, on a page: the offset of their beginning. Not zeroed.
+  /// Takes `bytes` of this rank's region, on a page, not zeroed. @return their offset in it.
   /// @throws TransportError when memory is short; StateError in a fork of the process, which has a
-  ///   copy of the book on the same memory: there the next two do nothing.
+  ///   copy of the book on the same memory: there `release` and `retire` do nothing.
   [[nodiscard]] std::size_t allocate(std::size_t bytes);
   /// Gives a block back, once no rank uses it any more, and its memory to the system.
   void release(std::size_t place);
-  /// As `allocate`, zeroed: released with the last copy of the pointer, which keeps `memory`.
+  /// Zeroed memory of `allocate`: released with the last copy of the pointer, which keeps `memory`.
   [[nodiscard]] static std::shared_ptr<std::byte> allocate_zeros(
       const std::shared_ptr<HostMemory>& memory, std::size_t bytes);
 
-  /// Where `bytes` bytes at `data` lie in this rank's region; nothing if they do not.
+  /// The offset of `bytes` bytes at `data` in this rank's region; nothing if they do not lie in it.
   [[nodiscard]] std::optional<std::size_t> place_of(const void* data,
                                                     std::size_t bytes) const noexcept;
-  /// How much of every region this process maps.
+  /// The number of bytes of every region that this process maps.
   [[nodiscard]] std::size_t reach() const noexcept { return reach_; }
-  /// Another rank may still write to the block that `place` lies in: its addresses are not given out
-  /// again.
+  /// Withdraws the addresses of the block that `place` lies in, to which another rank may still
+  /// write: they are not given out again.
   void retire(std::size_t place);
 
  private:
@@ -69,7 +69,7 @@ class HostMemory {
   std::size_t end_ = 0;
   std::map<std::size_t, std::size_t> used_;
   std::map<std::size_t, std::size_t> free_;
-  /// Not released yet.
+  /// The retired blocks that are not released yet.
   std::map<std::size_t, std::size_t> retired_;
 };
 

@@ -18,7 +18,7 @@ namespace bluefog::shm {
 /// The transport, or why there is none.
 struct ConnectResult {
   std::unique_ptr<ShmTransport> transport{};
-  /// By rank: what went wrong there, empty where nothing did.
+  /// The errors by rank, empty where there was none.
   std::vector<std::string> errors{};
 };
 

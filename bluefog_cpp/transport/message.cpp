@@ -7,7 +7,7 @@
 namespace bluefog {
 namespace {
 
-// On one line, whatever the caller put into a name.
+// The name with control characters replaced, so that messages stay on one line.
 std::string printable(std::string_view name) {
   std::string text(name);
   std::ranges::replace_if(

@@ -11,7 +11,7 @@
 
 namespace bluefog {
 
-/// What a call does. The values travel in messages: append only.
+/// The operation of a call. The values travel in messages: append only.
 enum class OpKind : std::uint8_t {
   NeighborAllreduce = 0,
   Allreduce = 1,
@@ -22,11 +22,11 @@ enum class OpKind : std::uint8_t {
   NeighborAllgather = 6,
   HierarchicalNeighborAllreduce = 7,
   PairGossip = 8,
-  /// Of messages only: windows make no calls that others must match.
+  /// Stands in messages only: windows make no calls that others must match.
   Window = 9,
   Duplicate = 10,
   UseDevice = 11,
-  /// What a larger call makes known to all ranks; its name is that call's.
+  /// A part of a larger call that makes something known to all ranks; its name is that call's.
   Agreement = 12,
 };
 
@@ -36,7 +36,7 @@ enum class OpKind : std::uint8_t {
          kind != OpKind::Agreement;
 }
 
-/// The kind of such a call whose buffers are on a device: other calls than those on the CPU.
+/// The kind of such a call with buffers on a device, which does not match a call on the CPU.
 [[nodiscard]] constexpr OpKind on_device(OpKind kind) noexcept {
   return static_cast<OpKind>(static_cast<std::uint8_t>(kind) | 0x80U);
 }
@@ -44,7 +44,7 @@ enum class OpKind : std::uint8_t {
   return static_cast<std::uint8_t>(kind) >= 0x80U;
 }
 
-/// The kind of such a call, on a device, that goes into a CUDA graph: other calls than those that run.
+/// The kind of such a call on a device in a CUDA graph, which does not match one that runs.
 [[nodiscard]] constexpr OpKind captured(OpKind kind) noexcept {
   return static_cast<OpKind>(static_cast<std::uint8_t>(kind) | 0x40U);
 }
@@ -52,7 +52,7 @@ enum class OpKind : std::uint8_t {
   return (static_cast<std::uint8_t>(kind) & 0x40U) != 0;
 }
 
-/// "neighbor_allreduce", "allreduce", …, wherever its buffers are, and whether it runs.
+/// "neighbor_allreduce", "allreduce", …: the same on every device, and in a capture.
 [[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
 
 /// Independent streams of messages between two ranks. Messages of one lane
@@ -68,7 +68,7 @@ inline constexpr std::size_t kLaneCount = 3;
 
 [[nodiscard]] constexpr bool is_deep(Lane lane) noexcept { return lane != Lane::Ordinary; }
 
-/// Longest name that travels along with a message; longer ones are cut, their hash is of the whole.
+/// The longest name that travels with a message. Longer ones are cut; their hash is of the whole.
 inline constexpr std::size_t kMaxNameBytes = 63;
 
 /// A copy of a name, as much of it as messages carry, that needs no memory of its own.
@@ -86,7 +86,7 @@ class CallName {
   std::uint8_t length_;
 };
 
-/// What a call is, as every rank of it must describe it: the fingerprint.
+/// The fingerprint of a call, as every rank of it must describe it.
 struct Envelope {
   /// Elements, or −1 where ranks may differ.
   std::int64_t count = 0;
@@ -142,7 +142,7 @@ struct MessageHeader {
   Envelope envelope{};
 };
 
-/// A word between two ranks outside the streams of data.
+/// A message between two ranks outside the streams of data.
 struct ControlMessage {
   enum class Kind : std::uint8_t {
     /// The sender's call was refused, or ended with an error.

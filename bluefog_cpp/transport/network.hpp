@@ -9,7 +9,7 @@
 
 namespace bluefog {
 
-/// Collective. A transport that reaches every rank: MPI's between processes, between threads one
+/// Collective. A transport that reaches every rank: MPI's between processes; between threads one
 /// that stands for a network. Null if there is none.
 [[nodiscard]] std::unique_ptr<Transport> make_network(Bootstrap& bootstrap,
                                                       const Settings& settings, Deadline deadline);

@@ -17,9 +17,9 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// A wait that is longer is given way to.
+/// The wait after which others give way.
 constexpr milliseconds kPatience{1};
-/// A request is renewed while its rank waits. An older one counts no more: its rank may have ended.
+/// The time that a request counts without being renewed: the rank that waits may have ended.
 constexpr milliseconds kRequestLasts{5};
 constexpr microseconds kLookAgain{50};
 
@@ -73,7 +73,7 @@ void RobustLock::initialize() {
   MutexAttributes attributes;
   check_lock(pthread_mutexattr_setpshared(&attributes.value, PTHREAD_PROCESS_SHARED), "sharing");
   check_lock(pthread_mutexattr_setrobust(&attributes.value, PTHREAD_MUTEX_ROBUST), "robustness");
-  // A thread that takes it twice would wait for itself.
+  // A thread that takes the mutex twice would wait for itself.
   check_lock(pthread_mutexattr_settype(&attributes.value, PTHREAD_MUTEX_ERRORCHECK), "its type");
   check_lock(pthread_mutex_init(&mutex_, &attributes.value), "pthread_mutex_init");
   holder_.store(-1, std::memory_order_relaxed);
@@ -134,7 +134,7 @@ bool RobustLock::is_another_first(Asker asker) const noexcept {
          now_us() - request.at < microseconds(kRequestLasts).count();
 }
 
-// The first to ask is the first to be given way to.
+// The first that asks is the first that others give way to.
 void RobustLock::ask_for_way(Asker asker) noexcept {
   if (!is_another_first(asker)) {
     request_.store({.at = now_us(), .asker = asker}, std::memory_order_relaxed);

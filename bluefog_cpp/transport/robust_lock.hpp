@@ -13,8 +13,8 @@ namespace bluefog::shm {
 /// A robust POSIX mutex: where its holder has ended without releasing it, the next rank gets it
 /// and is told so. Locked and unlocked by the same thread. Lives in memory that never moves.
 ///
-/// Who has waited for a millisecond is given way to: such a mutex goes to whoever is awake when it
-/// is released, and a thread that takes it again at once would keep it from all others.
+/// Others give way to a rank that has waited for a millisecond: a mutex goes to whoever is awake
+/// when it is released, and a thread that takes it again at once would keep it from all others.
 class RobustLock {
  public:
   enum class Outcome : std::uint8_t {
@@ -24,26 +24,26 @@ class RobustLock {
     Busy,
   };
 
-  /// Before other ranks see the memory. @throws TransportError.
+  /// Makes the lock, before other ranks see the memory. @throws TransportError.
   void initialize();
 
   /// Waits for at most `longest`. @throws TransportError for what POSIX calls an error.
   [[nodiscard]] Outcome take(int rank, std::chrono::milliseconds longest);
-  /// Busy also where another is given way to.
+  /// Takes the lock if it is free. Busy also where the caller has to give way to another.
   [[nodiscard]] Outcome try_take(int rank);
-  /// For who asks again and again instead of waiting, on behalf of `rank`: given way to as waiters
-  /// are.
+  /// Asks on behalf of `rank`, for a caller that asks again and again instead of waiting; others
+  /// give way as to a waiter.
   [[nodiscard]] Outcome poll(int rank);
-  /// @return false, and it stays taken, where another thread has taken it.
+  /// @return false, and the lock stays taken, where another thread has taken it.
   bool release() noexcept;
 
-  /// The rank that holds it, or -1: for messages.
+  /// The rank that holds the lock, or -1; for messages.
   [[nodiscard]] int holder() const noexcept { return holder_.load(std::memory_order_relaxed); }
 
  private:
   /// A thread's number, or, below zero, a rank for which another thread asks.
   enum class Asker : std::int32_t { Nobody = 0 };
-  /// Who waits and asks to be given way to.
+  /// A waiter that others are to give way to.
   struct Request {
     /// Microseconds of a steady clock, the lowest 32 bits.
     std::uint32_t at;

@@ -113,7 +113,7 @@ class Transport {
   [[nodiscard]] virtual bool has_died(int /*rank*/) { return false; }
 
   /// Whether `rank` has closed its context by itself: false while it lives, and where its process
-  /// has ended without.
+  /// has ended without doing so.
   [[nodiscard]] virtual bool has_left(int rank) = 0;
 
   /// The last call that `rank` is known to have begun; call 0 where none is.

@@ -39,7 +39,7 @@ void check_input(const Context& context, const at::Tensor& input) {
   }
 }
 
-/// All ranks' `mine`, one after the other, where it is.
+/// All ranks' `mine`, one after the other, on the device of `mine`.
 at::Tensor gather(Context& context, const at::Tensor& mine, std::vector<std::int64_t>& sizes,
                   const char* name) {
   at::Tensor all;
@@ -52,8 +52,8 @@ at::Tensor gather(Context& context, const at::Tensor& mine, std::vector<std::int
   return all;
 }
 
-/// What the ranks say of their batches: by rank means, then variances, where the input is; and how
-/// many elements a channel has.
+/// The moments of the ranks' batches, by rank: means, then variances, on the input's device; and the
+/// number of elements of a channel.
 struct Gathered {
   at::Tensor rows;
   std::vector<double> counts;
@@ -134,7 +134,7 @@ GradientSums global_means(Context& context, const GradientSums& sums, std::int64
   options.name = kName;
   options.reduction = ops::Reduction::Sum;
   ops::allreduce(context, optimizers::view_of(both), options);
-  // By a tensor: a divisor that is a number would become a factor on a device.
+  // Divided by a tensor: a divisor that is a number would become a factor on a device.
   const at::Tensor means =
       (both / at::full({1}, static_cast<double>(count), both.options())).to(sums.dy.scalar_type()).view({2, -1});
   return {.dy = means[0], .dy_normalized = means[1]};

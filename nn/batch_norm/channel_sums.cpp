@@ -18,7 +18,7 @@ std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
 }
 
-/// Of shape [1, C, 1, …], which fits the dimensions of `input`.
+/// The values per channel in the shape [1, C, 1, …], which fits the dimensions of `input`.
 at::Tensor like_channels_of(const at::Tensor& input, const at::Tensor& per_channel) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(input.dim()), 1);
   sizes[1] = per_channel.numel();
@@ -40,7 +40,7 @@ struct Line {
   }
 };
 
-/// Rows of which every element is another channel's.
+/// Rows in which every element belongs to another channel.
 template <typename T, typename Acc>
 void apply_to_rows(const Line<Acc>& line, T* out, const T* dy, const T* x, std::int64_t rows,
                    std::int64_t channels) {
@@ -91,7 +91,7 @@ Moments moments_of(const at::Tensor& input) {
   if (input.numel() == 0) {
     return {.mean = zeros, .variance = zeros};
   }
-  // Running statistics, which momentum 0 leaves alone, tell which dtype the results are to have.
+  // Running statistics tell which dtype the results are to have; momentum 0 leaves them alone.
   Moments moments;
   std::tie(moments.mean, moments.variance) =
       at::batch_norm_update_stats(in_order_of(input, input), zeros, zeros, 0.0);

@@ -6,21 +6,21 @@
 
 namespace bluefog::nn {
 
-/// What batch normalisation does with one rank's batch alone. Inputs are of shape [N, C, …],
-/// per-channel tensors of shape [C] and of `statistics_dtype`, all on one device.
+/// Batch normalisation of one rank's batch alone. Inputs are of shape [N, C, …], per-channel tensors
+/// of shape [C] and of `statistics_dtype`, all on one device.
 
-/// float64 for float64 inputs, else float32.
+/// The dtype of statistics: float64 for float64 inputs, else float32.
 [[nodiscard]] at::ScalarType statistics_dtype(const at::Tensor& input);
 
 /// `tensor` in the memory order of `like`, where that has no gaps: itself, if it is so already.
 [[nodiscard]] at::Tensor in_order_of(const at::Tensor& like, const at::Tensor& tensor);
 
-/// Elements of a channel.
+/// The number of elements of a channel.
 [[nodiscard]] std::int64_t elements_per_channel(const at::Tensor& input);
 
 struct Moments {
   at::Tensor mean;
-  /// Σ (x − mean)² / count; both are zeros of an empty batch.
+  /// Σ (x − mean)² / count; mean and variance of an empty batch are zeros.
   at::Tensor variance;
 };
 [[nodiscard]] Moments moments_of(const at::Tensor& input);
@@ -41,7 +41,7 @@ struct GradientSums {
 ///
 ///     γ / √(σ² + ε) · (dy − mean(dy) − x̂ mean(dy x̂)),   x̂ = (x − μ) / √(σ² + ε)
 ///
-/// @param means of the two sums.
+/// @param means the means of the two sums.
 /// Computed in `statistics_dtype` in one pass, rounded to the input's dtype once.
 [[nodiscard]] at::Tensor input_gradient(const at::Tensor& grad_output, const at::Tensor& input,
                                         const Moments& moments, const GradientSums& means,

@@ -14,7 +14,7 @@
 namespace bluefog::nn {
 namespace {
 
-/// What the backward needs besides tensors.
+/// The values that the backward pass needs besides tensors.
 struct Step : torch::CustomClassHolder {
   Step(std::shared_ptr<Context> used, double epsilon) : context(std::move(used)), eps(epsilon) {}
   std::shared_ptr<Context> context;

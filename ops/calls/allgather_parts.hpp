@@ -13,15 +13,15 @@
 
 namespace bluefog::ops {
 
-/// As `allgather`, for what the call named `call` makes known to all ranks.
+/// Does an `allgather` by which the call named `call` makes something known to all ranks.
 void allgather_within(Context& context, std::string_view call, ConstBufferView input,
                       AllocateGathered allocate);
 
-/// Collective. What every rank passed, by rank: `allgather` into memory of its own, cut into parts.
+/// Collective. The values of all ranks, by rank: an `allgather` whose result is cut into parts.
 /// @tparam Part a string, or a vector of doubles, 32-bit integers or bytes.
-/// @param call the user's call that this is a part of: for messages.
-/// @param own as long as the rank likes.
-/// Cost and errors as `allgather`.
+/// @param call the user's call that this is a part of, for messages.
+/// @param own this rank's value, of any length.
+/// Cost and errors are those of `allgather`.
 template <typename Part>
 [[nodiscard]] std::vector<Part> allgather_parts(Context& context, std::string_view call,
                                                 const Part& own) {

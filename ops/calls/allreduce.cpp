@@ -85,7 +85,7 @@ class Allreduce final : public Operation {
   std::string name_;
   Envelope envelope_;
   ShardedReduction reduction_;
-  /// Empty where messages do it.
+  /// The sum in shared memory; empty where messages do it.
   std::optional<SharedSum> shared_;
   bool has_reduced_ = false;
 };

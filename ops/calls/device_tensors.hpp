@@ -10,33 +10,33 @@
 
 namespace bluefog::ops {
 
-/// What a call of a window has noted of its tensors on a device when it was made: the call comes
-/// after what was on their streams by then. It works on copies of them on the host, or, where the
-/// window's buffers are on devices as well, on the tensors themselves.
+/// The state of a window call's tensors on a device, noted when the call was made: the call comes
+/// after the work that was on their streams by then. It works on copies of them on the host or,
+/// where the window's buffers are on devices as well, on the tensors themselves.
 ///
 /// Used by one thread at a time.
 class DeviceTensors {
  public:
-  /// Through copies.
+  /// For a call that works on copies.
   explicit DeviceTensors(std::unique_ptr<StagedBuffers> staged) : staged_(std::move(staged)) {}
-  /// As they are. @throws CudaError.
+  /// For a call that works on the tensors themselves. @throws CudaError.
   DeviceTensors(PeerMemory& memory, gpu::StreamHandle input, gpu::StreamHandle output);
 
   /// Null where the call works on the tensors themselves.
   [[nodiscard]] StagedBuffers* staged() const noexcept { return staged_.get(); }
 
-  /// Of the tensors themselves: whether the call may begin. @throws CudaError.
+  /// Whether a call that works on the tensors themselves may begin. @throws CudaError.
   [[nodiscard]] bool is_ready();
 
-  /// After the call: whether the device uses the tensors no more. @throws CudaError.
+  /// Whether, after the call, the device uses the tensors no more. @throws CudaError.
   [[nodiscard]] bool is_over() { return !staged_ || staged_->is_over(); }
-  /// Whether one of the streams that it has to order, that of somebody who waits included, goes into a
-  /// CUDA graph now. By any thread at any time. @throws CudaError.
+  /// Whether a stream that this has to order, or that of somebody who waits, goes into a CUDA graph
+  /// now. Any thread may ask at any time. @throws CudaError.
   [[nodiscard]] bool is_captured(WaitingStream waiting) const {
     return staged_ && staged_->is_captured(waiting);
   }
-  /// After the call: what comes later on the streams, and on that of somebody who waits, comes after
-  /// it, as it does anyhow where the host has waited for the tensors themselves. @throws CudaError.
+  /// Orders later work on the streams, and on that of somebody who waits, after the call, as it is
+  /// anyhow where the host has waited for the tensors themselves. @throws CudaError.
   void order_streams(WaitingStream waiting = {}) {
     if (staged_) {
       staged_->order_streams(waiting);
@@ -46,7 +46,7 @@ class DeviceTensors {
  private:
   std::unique_ptr<StagedBuffers> staged_;
   PeerMemory* memory_ = nullptr;
-  /// By stream.
+  /// The events that a call on the tensors themselves waits for, by stream.
   boost::container::small_vector<gpu::Event, 2> ready_;
 };
 

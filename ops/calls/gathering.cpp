@@ -62,7 +62,7 @@ bool Gathering::next(ExchangeSpec& spec) {
     spec.last = false;
   } else {
     prepare_output();
-    // From the result where it has a part, in case that the input lies elsewhere in its memory.
+    // Sends from the result where it has an own part: the input may lie elsewhere in its memory.
     outgoing_.data = plan_.own_part >= 0 ? static_cast<const std::byte*>(output_.data) +
                                                begins_[static_cast<std::size_t>(plan_.own_part)]
                                          : static_cast<const std::byte*>(input_.data);

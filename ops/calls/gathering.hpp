@@ -15,7 +15,7 @@
 
 namespace bluefog::ops {
 
-/// Whose inputs a rank gathers, and who gathers its own.
+/// The ranks whose inputs a rank gathers, and those that gather its own.
 struct GatherPlan {
   /// Ranks heard, rising.
   std::vector<WeightedRank> sources{};
@@ -26,11 +26,11 @@ struct GatherPlan {
   std::int64_t own_part = -1;
 };
 
-/// What the sources hold, one after the other: first every count to its readers, then the data.
-/// Allgather and neighbour allgather.
+/// Gathers the sources' inputs, one after the other, for allgather and neighbour allgather: first
+/// every count goes to its readers, then the data.
 class Gathering final : public Operation {
  public:
-  /// @param checked the plan that is to be compared with the other ranks' first, or null.
+  /// @param checked the plan to compare with the other ranks' first, or null.
   Gathering(const Context& context, OpKind kind, ConstBufferView input, AllocateGathered allocate,
             GatherPlan plan, std::string name, const NeighborPlan* checked = nullptr);
 
@@ -58,7 +58,7 @@ class Gathering final : public Operation {
   std::unique_ptr<PlanExchange> check_;
   Stage stage_ = Stage::Counts;
   std::vector<std::int64_t> counts_;
-  /// Where in the output each part begins, in bytes; empty until the counts are known.
+  /// The beginnings of the parts in the output, in bytes; empty until the counts are known.
   std::vector<std::size_t> begins_;
   BufferView output_{};
   Outgoing outgoing_{};

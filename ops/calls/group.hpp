@@ -14,7 +14,7 @@ namespace bluefog::ops {
 
 /// The ranks of a collective, seen from one of them.
 struct Group {
-  /// All of them, rising.
+  /// The ranks, rising.
   boost::container::small_vector<int, 1 + kInlineNeighbors> ranks{};
   /// This rank's place among them.
   std::size_t own = 0;

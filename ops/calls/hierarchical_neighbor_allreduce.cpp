@@ -28,7 +28,7 @@ struct Overlap {
   std::size_t end = 0;
 };
 
-/// Where the ranks of `machines` hold parts of [begin, end), by machine and then by place.
+/// The parts of [begin, end) that the ranks of `machines` hold, by machine and then by place.
 std::vector<Overlap> overlaps(const MachineLayout& layout,
                               const std::vector<WeightedRank>& machines, std::size_t bytes,
                               std::size_t begin, std::size_t end) {
@@ -53,8 +53,8 @@ int twin_of(const MachineLayout& layout, int local_rank, int machine) {
   return ranks[static_cast<std::size_t>(local_rank) % ranks.size()];
 }
 
-/// The plan between ranks that `twin_of` gives: also what is compared in a checked call, since
-/// every rank's machine plan has a say in it.
+/// The plan between ranks that `twin_of` gives. Checked calls compare it too, since every rank's
+/// machine plan has a say in it.
 NeighborPlan plan_between_twins(const MachineLayout& layout, int rank, const NeighborPlan& plan) {
   NeighborPlan twins = NeighborPlan::alone(rank, layout.size());
   twins.self_weight = plan.self_weight;
@@ -170,7 +170,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
            std::ranges::all_of(plan.destinations, has_as_many);
   }
 
-  /// One message to all readers, combined as it arrives.
+  /// Routes one message to all readers, combined as it arrives.
   void route_whole_shard(const NeighborPlan& twins) {
     readers_ = twins.destinations;
     for (const WeightedRank& source : twins.sources) {
@@ -179,7 +179,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
     outgoing_.push_back({.data = mean() + begin_, .bytes = end_ - begin_, .readers = readers_});
   }
 
-  /// Parts of the shard to whoever owns them elsewhere, kept until all are here.
+  /// Routes parts of the shard to their owners elsewhere; what comes is kept until all is here.
   void route_overlaps(const MachineLayout& layout, const NeighborPlan& plan) {
     const auto parts = overlaps(layout, plan.destinations, output_.bytes(), begin_, end_);
     sources_ = overlaps(layout, plan.sources, output_.bytes(), begin_, end_);

@@ -23,7 +23,7 @@ Consumption consumption_of(const NeighborAllreduceOptions& options) {
   return options.completion == Completion::OnWait ? Consumption::OnWait : Consumption::AsItArrives;
 }
 
-/// Two ranks, each the other's only neighbour: both know that of both.
+/// Whether there are two ranks, each the other's only neighbour; both then know that.
 bool is_of_a_pair(const Context& context, const NeighborPlan& plan) {
   return context.size() == 2 && plan.sources.size() == 1 && plan.destinations.size() == 1;
 }
@@ -31,7 +31,7 @@ bool is_of_a_pair(const Context& context, const NeighborPlan& plan) {
 /// The exchange of one neighbour all-reduce; combines piece by piece as they arrive.
 class NeighborAllreduce final : public Operation {
  public:
-  /// `plan` and `plan_owner`, which keeps it alive where the call outlives its caller.
+  /// `plan_owner` keeps `plan` alive where the call outlives its caller.
   NeighborAllreduce(ConstBufferView input, BufferView output, const NeighborPlan* plan,
                     std::shared_ptr<const NeighborPlan> plan_owner,
                     const NeighborAllreduceOptions& options, const Context& context)
@@ -121,7 +121,7 @@ class NeighborAllreduce final : public Operation {
   /// Null once the plans are known to agree.
   std::unique_ptr<PlanExchange> check_{};
   Group pair_{};
-  /// Empty where messages do it.
+  /// The sum in shared memory; empty where messages do it.
   std::optional<SharedSum> shared_{};
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;

@@ -30,7 +30,7 @@ void check_others(const Context& context, std::vector<int> ranks, std::string_vi
   }
 }
 
-/// What each rank named, by rank.
+/// The ranks that each rank named, by rank.
 Neighbors gather(Context& context, const std::vector<int>& named, std::string_view what) {
   validate(context, [&] { check_others(context, named, what); });
   Neighbors neighbors = allgather_parts(context, what, named);
@@ -40,7 +40,7 @@ Neighbors gather(Context& context, const std::vector<int>& named, std::string_vi
   return neighbors;
 }
 
-/// Lists of the other ends.
+/// The lists of the other ends of the edges.
 Neighbors reversed(const Neighbors& neighbors) {
   Neighbors others(neighbors.size());
   for (std::size_t rank = 0; rank < neighbors.size(); ++rank) {

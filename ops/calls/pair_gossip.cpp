@@ -65,7 +65,7 @@ class PairGossip final : public Operation {
   Incoming incoming_;
 };
 
-/// Where the target is no other rank there is nobody to tell of a refusal.
+/// Checks the target first: where it is no other rank there is nobody to tell of a refusal.
 void check_target(const Context& context, int target) {
   if (target < 0 || target >= context.size() || target == context.rank()) {
     throw InvalidArgument(fmt::format("{}: expected another rank of 0 … {} as the target, found {}",
@@ -89,7 +89,7 @@ void check_arguments(Context& context, const ConstBufferView& input, const Buffe
       target);
 }
 
-/// Pairs are in no order among each other, which NCCL asks for.
+/// Goes through the host: NCCL asks for an order among calls, and pairs have none among each other.
 Placement place(Context& context, ConstBufferView& input, BufferView& output, int target) {
   return Placement::of(context, kKind, input, output, {.in_order = true},
                        {.way = DeviceWay::Host, .partner = target});

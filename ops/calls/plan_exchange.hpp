@@ -13,16 +13,16 @@
 
 namespace bluefog::ops {
 
-/// The exchange before a checked step: every rank tells all others whom it sends to and whom it
-/// hears, and the digest of the graph that this is taken from (`NeighborPlan::graph`), so that all
-/// come to the same verdict before any data moves. In a step between machines also which weights it
-/// uses, which have to be those of all ranks of its machine.
+/// The exchange before a checked step, by which all ranks come to the same verdict before any data
+/// moves: every rank tells all others whom it sends to and whom it hears, and the digest of its
+/// plan's graph (`NeighborPlan::graph`). In a step between machines it also tells the digest of its
+/// weights, which have to be those of all ranks of its machine.
 class PlanExchange {
  public:
-  /// @param call what the step calls itself; the plans are compared under its count and name.
+  /// @param call the step's envelope; the plans are compared under its count and name.
   PlanExchange(const Context& context, const NeighborPlan& plan, const Envelope& call);
 
-  /// @param twins edges between ranks, as above. @param machine_plan what they come from.
+  /// @param twins the edges between ranks. @param machine_plan the plan that they come from.
   PlanExchange(const Context& context, const NeighborPlan& twins, const NeighborPlan& machine_plan,
                const Envelope& call);
 
@@ -46,9 +46,9 @@ class PlanExchange {
 
  private:
   struct Digests {
-    /// Of the graph.
+    /// The digest of the graph.
     std::uint64_t graph = 0;
-    /// Of the weights of the rank's machine.
+    /// The digest of the weights of the rank's machine.
     std::uint64_t weights = 0;
   };
 
@@ -68,7 +68,7 @@ class PlanExchange {
   const MachineLayout* machines_;
   std::size_t bitmap_bytes_;
   std::size_t bytes_per_rank_;
-  /// By rank: its bitmaps, and behind them its digests.
+  /// The words of the ranks, by rank: the bitmaps, and behind them the digests.
   std::vector<std::byte> words_;
   Outgoing outgoing_{};
   std::vector<Incoming> incoming_;

@@ -12,7 +12,7 @@
 
 namespace bluefog::ops {
 
-/// How `bytes` bytes are divided among `owners` owners, in pieces that begin on multiples of 64.
+/// The division of `bytes` bytes among `owners` owners, in pieces that begin on multiples of 64.
 struct Shards {
   std::size_t bytes = 0;
   std::size_t owners = 1;
@@ -30,31 +30,31 @@ struct Shards {
 };
 
 /// The exchanges by which a group sums: either everybody sends everything to everybody, or shards
-/// go to their owners, which sum them, and the sums to everybody. Added by rising rank, then divided
-/// by the number of ranks for an average.
+/// go to their owners, which sum them, and the sums to everybody. Operands are added by rising
+/// rank; an average is the sum divided by the number of ranks.
 class ShardedReduction {
  public:
-  /// @param output as `input`, the same memory (in place) or apart.
+  /// @param output like `input`: the same memory (in place) or apart.
   ShardedReduction(const Context& context, ConstBufferView input, BufferView output, Group group,
                    bool averages);
 
   /// Short buffers are summed whole: one round of messages costs less than two.
   [[nodiscard]] bool is_whole() const noexcept;
   [[nodiscard]] const Group& group() const noexcept { return group_; }
-  /// What sums are divided by.
+  /// The number by which sums are divided.
   [[nodiscard]] int divisor() const noexcept { return divisor_; }
   [[nodiscard]] Shards shards() const noexcept {
     return {.bytes = output_.bytes(), .owners = group_.size()};
   }
 
-  /// Everybody gets the sum of everything.
+  /// Describes the exchange by which every rank gets the sum of everything.
   void describe_whole(ExchangeSpec& spec);
-  /// This rank's shard becomes the sum.
+  /// Describes the exchange by which this rank's shard becomes the sum.
   void describe_reduction(ExchangeSpec& spec);
-  /// The other shards become what their owners hold.
+  /// Describes the exchange by which the other shards become what their owners hold.
   void describe_copies(ExchangeSpec& spec);
 
-  /// What arrives in the exchange that was described last.
+  /// Takes in what arrives in the exchange that was described last.
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces);
 
  private:
@@ -69,7 +69,7 @@ class ShardedReduction {
   Group group_;
   ArithmeticHandle arithmetic_;
   int divisor_;
-  /// The exchange under way sums, beginning here; otherwise it copies.
+  /// Whether the exchange under way sums, from `sum_begin_` on, or copies.
   bool sums_ = false;
   std::size_t sum_begin_ = 0;
   boost::container::small_vector<Outgoing, kInlineNeighbors> outgoing_;

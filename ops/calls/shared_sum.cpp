@@ -12,7 +12,7 @@
 namespace bluefog::ops {
 namespace {
 
-/// What is summed stays in the nearest cache until it has been copied.
+/// The bytes that are summed at once: they stay in the nearest cache until they have been copied.
 constexpr std::size_t kBlockBytes = std::size_t{16} << 10U;
 
 }  // namespace
@@ -47,7 +47,7 @@ SharedSum::SharedSum(const Context& context, const Group& group, const ConstBuff
   own.destination_weight = rule.destination_weight;
 }
 
-// Ranks that have heard where the buffer is may come to write to it, whatever became of the call.
+// Retires the buffer's place: ranks that heard of it may write to it, whatever became of the call.
 SharedSum::~SharedSum() {
   const bool is_known = stage_ == Stage::Offers || stage_ == Stage::Receipts;
   if (is_known && offers_[group_.own].place != kNowhere) {

@@ -20,13 +20,13 @@ class HostMemory;
 
 namespace bluefog::ops {
 
-/// How the results of a sum over a group are formed.
+/// The rule by which the results of a sum over a group are formed.
 struct SharedSumRule {
   enum class Kind : std::uint8_t {
     /// Σ buffers / divisor, by rising rank: the same on all ranks.
     Plain,
-    /// Of two ranks: self_weight · own + source weight · destination weight · the other's, by each
-    /// rank's own weights.
+    /// Between two ranks: self_weight · own + source weight · destination weight · the other's, by
+    /// each rank's own weights.
     Weighted,
   };
   Kind kind = Kind::Plain;
@@ -36,16 +36,16 @@ struct SharedSumRule {
   double destination_weight = 1.0;
 };
 
-/// A sum over ranks of one host, in place, of buffers that all of them have in memory which they
-/// share (`Context::allocate_shared`): each rank forms one shard of every rank's result, where it
-/// lies. No payload is copied on its way.
+/// A sum over ranks of one host, in place, of buffers in memory that these ranks share
+/// (`Context::allocate_shared`): each rank forms one shard of every rank's result, where it lies.
+/// No payload is copied on its way.
 ///
-/// Three steps: each rank tells the others where its buffer is; where one has none there, the call is
-/// declined, and goes as messages. Then each rank sums. Then each hears that the others have.
+/// Three steps. Each rank tells the others where its buffer is; where one has none in shared memory
+/// the call is declined, and goes as messages. Then each rank sums. Then each hears that all have.
 /// Cost per rank, n ranks and N bytes: reads N, writes N, and 2(n − 1) short messages each way.
 class SharedSum {
  public:
-  /// Whether any group would: a quick look, for short calls.
+  /// Whether the call is long enough for any group: a quick look, for short calls.
   [[nodiscard]] static bool is_long_enough(const Context& context, const BufferView& output) {
     return output.bytes() >= kLeastBytes && output.device.kind == DeviceKind::Cpu &&
            context.core().shared_memory() != nullptr;
@@ -70,17 +70,17 @@ class SharedSum {
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces);
 
  private:
-  /// Below, a call is over before the ranks have asked each other.
+  /// Shorter calls are over before the ranks would have asked each other.
   static constexpr std::size_t kLeastBytes = std::size_t{128} << 10U;
 
   enum class Stage : std::uint8_t { Begin, Offers, Receipts, Over };
   static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
 
-  /// What a rank tells the others.
+  /// The message by which a rank shows the others its buffer.
   struct Offer {
-    /// Where its buffer is in its region, or `kNowhere`.
+    /// The place of its buffer in its region, or `kNowhere`.
     std::uint64_t place = kNowhere;
-    /// How much of the others' regions it can use.
+    /// The number of bytes of the others' regions that it can use.
     std::uint64_t reach = 0;
     double self_weight = 1.0;
     double source_weight = 1.0;
@@ -101,7 +101,7 @@ class SharedSum {
   Stage stage_ = Stage::Begin;
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
-  /// By place in the group, as the next two.
+  /// The offers by place in the group; the next two are ordered alike.
   boost::container::small_vector<Offer, 1 + kInlineNeighbors> offers_;
   boost::container::small_vector<std::byte*, 1 + kInlineNeighbors> buffers_;
   boost::container::small_vector<const std::byte*, 1 + kInlineNeighbors> operands_;

@@ -79,7 +79,7 @@ void Placement::stage_gathering(Context& context, OpKind kind, ConstBufferView& 
   BufferView output{.dtype = input.dtype, .device = input.device, .stream = input.stream};
   stage(context, kind, input, output, {}, {});
   if (!staged) {
-    // Memory that was just handed out is free in the order of its stream.
+    // Memory that was just handed out is free only after the earlier work on its stream.
     allocate = [channel = context.core().device(), device = input.device,
                 room = std::move(allocate)](const std::vector<std::int64_t>& counts) {
       const gpu::DeviceScope scope = channel->enter();

@@ -16,30 +16,30 @@
 
 namespace bluefog::ops {
 
-/// What a call asks of the way that it goes.
+/// The conditions that a call sets for its way.
 struct PlacementLimits {
-  /// Host: through the host, whatever the context prefers.
+  /// Host: the call goes through the host, whatever the context prefers.
   DeviceWay way = DeviceWay::Nccl;
-  /// As `Operation::partner`.
+  /// The answer of `Operation::partner`.
   int partner = -1;
-  /// When its exchanges may use what has arrived.
+  /// The moment from which the call's exchanges may use what has arrived.
   Consumption consumption = Consumption::AsItArrives;
 };
 
-/// Where a call's buffers are, and the streams that they are ordered on.
+/// The device of a call's buffers, and the streams that they are ordered on.
 struct Placement {
   Device device{};
   DeviceStreams streams{};
   Consumption consumption = Consumption::AsItArrives;
-  /// That the streams are in.
+  /// The capture that the streams are in.
   std::optional<std::uint64_t> capture{};
-  /// Where they go through the host.
+  /// The host's sides of the buffers, where the call goes through the host.
   std::shared_ptr<StagedBuffers> staged{};
 
-  /// Of a call that has been validated. Where it goes through the host, `input` and `output` become
-  /// the host's sides, in the same memory.
-  /// @throws CudaError, and UnsupportedError or StateError for streams that capture a CUDA graph of
-  /// which the call cannot be part: the call is refused then.
+  /// Places a call that has been validated. `input` and `output` become the host's sides, in the
+  /// same memory, where it goes through the host.
+  /// @throws CudaError, and UnsupportedError or StateError for streams that capture a CUDA graph
+  ///   that the call cannot be part of: the call is refused then.
   static Placement of(Context& context, OpKind kind, ConstBufferView& input, BufferView& output,
                       const StagingRules& rules, const PlacementLimits& limits = {}) {
     Placement placement{.device = input.device,
@@ -59,7 +59,7 @@ struct Placement {
     }
     return placement;
   }
-  /// Of a call whose result `allocate` makes room for on the input's device.
+  /// Places a call for whose result `allocate` makes room on the input's device.
   static Placement of(Context& context, OpKind kind, ConstBufferView& input,
                       AllocateGathered& allocate) {
     Placement placement{.device = input.device, .streams = {input.stream, input.stream}};
@@ -76,8 +76,8 @@ struct Placement {
                        AllocateGathered& allocate);
 };
 
-/// @throws UnsupportedError where one of the buffers is ordered by a stream that captures a CUDA graph:
-/// a call that the host takes part in cannot be part of it.
+/// @throws UnsupportedError where one of the buffers is ordered by a stream that captures a CUDA
+///   graph: a call that the host takes part in cannot be part of it.
 /// @param call begins the message: "rank 1, win_put". @param kind of calls, in the message.
 void check_no_capture(DeviceChannel& channel, std::string_view call, const ConstBufferView& input,
                       const BufferView& output,
@@ -96,7 +96,7 @@ template <typename Kind, typename... Parts>
              : submit_on_device(context, std::move(operation), placement);
 }
 
-/// As `submit_call` and `Work::wait`.
+/// Starts the call and waits for it: `submit_call` and `Work::wait` in one.
 template <typename Kind, typename... Parts>
 void run_call(Context& context, const Placement& placement, Parts&&... parts) {
   if (placement.device.kind == DeviceKind::Cpu) {

@@ -13,7 +13,7 @@
 
 namespace bluefog::ops {
 
-/// "rank 1, neighbor_allreduce": how error messages of arguments begin.
+/// "rank 1, neighbor_allreduce": the beginning of error messages of arguments.
 [[nodiscard]] std::string where(const Context& context, OpKind kind);
 
 /// "the CPU", "CUDA device 1".
@@ -22,16 +22,16 @@ namespace bluefog::ops {
 /// @throws InvalidArgument for a number that is no dtype.
 void check_dtype(const Context& context, OpKind kind, Dtype dtype);
 
-/// Where a call takes buffers.
+/// The places where a call takes buffers.
 enum class Residence : std::uint8_t {
   Cpu,
   /// On the CPU, or on the device that the context uses.
   Anywhere,
 };
 
-/// @throws InvalidArgument for an unknown dtype, a null or negative buffer or one on another device,
-/// StateError where the context's device is of no use any more, UnsupportedError off the CPU where
-/// that is the only place.
+/// @throws InvalidArgument for an unknown dtype, a null or negative buffer or one on another
+///   device, StateError where the context's device is of no use any more, UnsupportedError for a
+///   buffer off the CPU where `residence` allows no other.
 void check_buffer(const Context& context, OpKind kind, const ConstBufferView& buffer,
                   Residence residence = Residence::Cpu);
 
@@ -45,7 +45,7 @@ void check_floating(const Context& context, OpKind kind, Dtype dtype);
 /// True if the two are neither the same memory nor apart.
 [[nodiscard]] bool overlaps_in_part(const ConstBufferView& one, const ConstBufferView& other);
 
-/// Both buffers, and their dtype, for a weighted average.
+/// Checks both buffers, and their dtype, for a weighted average.
 /// @throws InvalidArgument also unless they have the same dtype, count and device and are the same
 /// memory or apart.
 void check_in_and_out(const Context& context, OpKind kind, const ConstBufferView& input,
@@ -54,13 +54,13 @@ void check_in_and_out(const Context& context, OpKind kind, const ConstBufferView
 /// @throws InvalidArgument if the plan is null, another rank's, of another size, or malformed.
 void check_plan(const Context& context, OpKind kind, const NeighborPlan* plan);
 
-/// As above for a plan among `count` of `what` ("machine"), of which this rank belongs to `own`.
+/// `check_plan` for a plan among `count` of `what` ("machine"), in which this rank is of `own`.
 void check_plan_of(const Context& context, OpKind kind, const NeighborPlan* plan,
                    std::string_view what, int own, int count);
 
 /// Runs the checks of a call's arguments. If they fail, the call counts as refused: peers that
 /// wait for this rank in it are told why.
-/// @param partner as `Operation::partner`.
+/// @param partner the answer of `Operation::partner`.
 template <typename Checks>
 void validate(Context& context, Checks&& checks, int partner = -1) {
   try {

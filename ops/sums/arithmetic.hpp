@@ -11,8 +11,8 @@
 
 namespace bluefog::ops {
 
-/// Where an operation forms its sums: on the CPU at once, or on the stream of the context's device,
-/// in the same order and with the same bits.
+/// Forms an operation's sums: on the CPU at once, or on the stream of the context's device, in the
+/// same order and with the same bits.
 class Arithmetic {
  public:
   Arithmetic() = default;
@@ -20,10 +20,10 @@ class Arithmetic {
   Arithmetic& operator=(const Arithmetic&) = delete;
   virtual ~Arithmetic() = default;
 
-  /// As the function `weighted_sum`.
+  /// Does the work of the function `weighted_sum`.
   virtual void weighted_sum(Dtype dtype, std::byte* out, std::span<const Operand> operands,
                             std::size_t bytes) const = 0;
-  /// As the function `plain_sum`.
+  /// Does the work of the function `plain_sum`.
   virtual void plain_sum(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
                          std::size_t bytes, int divisor) const = 0;
   /// @param to and `from` may overlap on the CPU.
@@ -32,7 +32,7 @@ class Arithmetic {
 
 using ArithmeticHandle = std::shared_ptr<const Arithmetic>;
 
-/// For buffers on `device`: the CPU, or the one that the context uses.
+/// The arithmetic for buffers on `device`: the CPU, or the device that the context uses.
 [[nodiscard]] ArithmeticHandle arithmetic_on(const Context& context, const Device& device);
 
 }  // namespace bluefog::ops

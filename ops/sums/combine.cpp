@@ -33,7 +33,7 @@ hn::Vec<D> term(D d, const Operand& operand, std::size_t k, hn::Vec<D> weight) {
   return hn::Mul(Lanes::load(d, data_of<Lanes>(operand) + k), weight);
 }
 
-/// Elements [k, count) as far as whole vectors of D go, for a few operands. @return where it ended.
+/// Sums elements [k, count) of a few operands, in whole vectors of D. @return where it ended.
 template <class Lanes, std::size_t N, class D>
 std::size_t sum_few(D d, typename Lanes::Stored* out, const Operand* operands, std::size_t k,
                     std::size_t count) {
@@ -62,7 +62,7 @@ std::size_t sum_few(D d, typename Lanes::Stored* out, const Operand* operands, s
   return k;
 }
 
-/// As `sum_few` for any number of operands: block by block, so that `out` may be any operand.
+/// Sums like `sum_few`, any number of operands: block by block, so that `out` may be any of them.
 template <class Lanes, class D>
 std::size_t sum_many(D d, typename Lanes::Stored* out, std::span<const Operand> operands,
                      std::size_t k, std::size_t count) {

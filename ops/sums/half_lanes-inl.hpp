@@ -15,7 +15,7 @@ namespace bluefog::ops::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// How an element type is stored, and what its sums are formed in.
+/// The stored form of an element type, and the type in which its sums are formed.
 template <typename T>
 struct Plain {
   using Stored = T;

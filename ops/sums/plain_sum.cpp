@@ -40,7 +40,7 @@ hn::Vec<D> quotient(D d, hn::Vec<D> sum, int divisor) {
   }
 }
 
-/// Elements [k, count) as far as whole vectors of D go. @return where it ended.
+/// Sums elements [k, count) in whole vectors of D. @return where it ended.
 template <class Lanes, class D>
 std::size_t sum_vectors(D d, typename Lanes::Stored* out, Operands operands, int divisor,
                         std::size_t k, std::size_t count) {

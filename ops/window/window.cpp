@@ -10,7 +10,7 @@
 namespace bluefog::ops {
 namespace {
 
-// Calls may be made by a thread of the window's, which does not see what their caller's holds.
+// Checks in the caller's thread: the window's own, which may make the call, holds other mutexes.
 void check_put(WindowCore& core, const BufferView& tensor, const WindowPutOptions& options,
                std::string_view call) {
   core.check_open(call);

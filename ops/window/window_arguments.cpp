@@ -1,4 +1,4 @@
-// What a window's calls are given: checked before anything moves.
+// The checks of what a window's calls are given, before anything moves.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

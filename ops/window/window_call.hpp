@@ -31,9 +31,9 @@ class WindowCall {
 
   [[nodiscard]] std::string_view name() const noexcept { return name_; }
 
-  /// The call has the mutexes that it wanted, and keeps them.
+  /// Notes that the call has the mutexes that it wanted, and keeps them.
   void hold_mutexes(std::span<const int> ranks);
-  /// The call ends with an error, which the flight record is written with.
+  /// Ends the call with an error, which the flight record is written with.
   void fail(std::string_view reason);
 
   /// A part of the call in the timeline, as long as this lasts.
@@ -62,7 +62,7 @@ class WindowCall {
 /// A wait inside a call of a window, for as long as this lasts.
 class WindowWait {
  public:
-  /// What a call waits for at a rank.
+  /// The kinds of things that a call waits for at a rank.
   enum class For : std::uint8_t {
     Mutex,
     Buffer,
@@ -76,10 +76,10 @@ class WindowWait {
   WindowWait& operator=(const WindowWait&) = delete;
   ~WindowWait() { call_.row_.end(); }
 
-  /// Every now and then. Warns once, after `BLUEFOG_STALL_WARNING`.
+  /// Called every now and then while the wait lasts: warns once, after `BLUEFOG_STALL_WARNING`.
   /// @param holder the rank that holds the lock, or -1.
   void goes_on(int holder);
-  /// What the call waited for is there.
+  /// Notes that the wait has come to its end: the call got what it waited for.
   void is_over();
 
  private:

@@ -39,8 +39,8 @@ class HeldLocks {
   boost::container::small_vector<shm::RobustLock*, kInlineNeighbors> taken_;
 };
 
-/// Inside the locks' scope: what a call has begun on a device is done when they are released, also
-/// where the call fails.
+/// Makes sure, inside the locks' scope, that what a call has begun on a device is done when the
+/// locks are released, also where the call fails.
 class Settled {
  public:
   explicit Settled(WindowValues* values) : values_(values) {}

@@ -15,7 +15,7 @@
 
 namespace bluefog::ops {
 
-/// What a store does with a buffer's value.
+/// The effect of a store on a buffer's value.
 enum class StoreMode : std::uint8_t { Replace, Add };
 
 /// Bytes with the weight that they are to be multiplied by, and the associated weight (push-sum)
@@ -26,23 +26,23 @@ struct WeightedBytes {
   double mass = 0.0;
 };
 
-/// Takes `lock` as `rank`, waiting as long as the context allows. Two words of captures at most,
-/// which it holds without the heap.
+/// Takes `lock` for the calling rank, and waits as long as the context allows. Its captures are two
+/// words at most, which it holds without the heap.
 using TakeLock = std::function<void(shm::RobustLock& lock)>;
 
-/// Where other ranks find a rank's own value.
+/// The place where other ranks find a rank's own value.
 enum class OwnValue : std::uint8_t {
   InTensor,
-  /// In a copy that lies beside the buffers: the tensor is where no other rank can read it.
+  /// In a copy beside the buffers: no other rank can read the tensor where it is.
   Published,
 };
 
-/// A rank's part of a window: one buffer per source, where it is published one for the own value
-/// behind them, and what guards them. All of it lies in memory that the ranks of its host share, or
-/// the buffers in memory of its device that these have opened.
+/// A rank's part of a window: one buffer per source, behind them one for the own value where that
+/// is published, and their locks. All of it lies in memory that the ranks of its host share, or the
+/// buffers in memory of its device, which these ranks have opened.
 ///
-/// Calls take `values` where the buffers are on a device: they return, and release locks, when it has
-/// done its part.
+/// Calls take `values` where the buffers are on a device: they return, and release locks, when the
+/// device has done its part.
 class WindowMemory {
  public:
   struct Shape {
@@ -50,7 +50,7 @@ class WindowMemory {
     std::size_t sources = 0;
     OwnValue own_value = OwnValue::InTensor;
     Dtype dtype = Dtype::Float32;
-    /// Of each buffer.
+    /// The size of each buffer.
     std::size_t bytes = 0;
 
     [[nodiscard]] std::size_t slots() const noexcept {
@@ -58,7 +58,7 @@ class WindowMemory {
     }
   };
 
-  /// Bytes that such a window takes, and what takes them.
+  /// The bytes that such a window takes: all, then those of heads and of buffers.
   [[nodiscard]] static std::size_t size_of_block(const Shape& shape) noexcept {
     return size_of_heads(shape) + size_of_buffers(shape);
   }
@@ -68,20 +68,20 @@ class WindowMemory {
   /// A window whose block lies at `block`.
   WindowMemory(std::byte* block, const Shape& shape) noexcept
       : WindowMemory(block, block + size_of_heads(shape), shape) {}
-  /// One whose buffers lie apart from their heads, and are not used where they are null.
+  /// A window whose buffers lie apart from their heads, and are not used where they are null.
   WindowMemory(std::byte* heads, std::byte* buffers, const Shape& shape) noexcept
       : block_(heads), buffers_(buffers), shape_(shape) {}
 
   /// Writes the heads, before other ranks see them. Buffers of sources get `value`, or zeros where
   /// it is null.
-  /// @param own_value what is published; null where nothing is.
+  /// @param own_value the value to publish; null where none is published.
   void initialize(const std::byte* value, const std::byte* own_value,
                   WindowValues* values = nullptr);
 
-  /// All buffers of sources become `value`, or zeros where it is null, and count as read.
+  /// Sets all buffers of sources to `value`, or to zeros where it is null; they count as read.
   void fill(const std::byte* value, const TakeLock& take, WindowValues* values = nullptr) const;
 
-  /// Held by whoever asked for exclusion at this rank.
+  /// The mutex of whoever asked for exclusion at this rank.
   [[nodiscard]] shm::RobustLock& mutex() const noexcept { return head().mutex; }
   /// This rank's own associated weight.
   [[nodiscard]] std::atomic<double>& mass() const noexcept { return head().mass; }
@@ -91,20 +91,20 @@ class WindowMemory {
   [[nodiscard]] bool is_freed() const noexcept { return head().is_freed.load(); }
   void mark_freed() const noexcept { head().is_freed.store(true); }
 
-  /// Puts into the buffer of the source of that index, or adds to it.
+  /// Puts into the buffer of the source with that index, or adds to it.
   void store(std::size_t index, StoreMode mode, const WeightedBytes& value,
              const TakeLock& take, WindowValues* values = nullptr) const;
 
-  /// Puts what `read` writes, times `value.weight`; its data is not used.
+  /// Puts what `read` writes, times `value.weight`; `value.data` is not used.
   void store_read(std::size_t index, const WeightedBytes& value,
                   const std::function<void(std::byte* to)>& read, const TakeLock& take,
                   WindowValues* values = nullptr) const;
 
-  /// The own value, where it is published, from now on. Whole, as `copy_published`.
+  /// Sets the published value: others find the old one or the new one, whole, in `copy_published`.
   void publish(const std::byte* value, const TakeLock& take, WindowValues* values = nullptr) const;
   void copy_published(std::byte* to, const TakeLock& take, WindowValues* values = nullptr) const;
 
-  /// How often the buffer was written since it was last read.
+  /// The number of writes to the buffer since it was last read.
   [[nodiscard]] std::int64_t version(std::size_t index) const noexcept {
     return buffer_head(index).version.load(std::memory_order_relaxed);
   }

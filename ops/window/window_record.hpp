@@ -13,26 +13,26 @@
 
 namespace bluefog::ops {
 
-/// What a rank tells all others of its part of a new window.
+/// The record of its part of a new window that a rank sends to all others.
 struct WindowRecord {
   Dtype dtype = Dtype::Float32;
   std::int64_t count = 0;
   bool associated_weight = false;
-  /// Of its block in its shared region.
+  /// The place of its block in its shared region.
   std::uint64_t place = 0;
-  /// Of its tensor in its memory.
+  /// The address of its tensor in its memory.
   std::uint64_t address = 0;
   OwnValue own_value = OwnValue::InTensor;
   /// Whether its buffers could lie in memory of its device, as far as the rank knows by itself.
   bool may_share_device = false;
-  /// Where they do: that memory.
+  /// The buffers' block in memory of its device, where they lie there.
   ShownBlock block{};
   std::vector<std::int32_t> sources{};
   std::vector<std::int32_t> destinations{};
   std::string name{};
   /// Why the rank refuses; empty if it does not.
   std::string error{};
-  /// Why its buffers cannot lie there after all; empty if they can.
+  /// Why its buffers cannot lie on its device after all; empty if they can.
   std::string obstacle{};
 
   [[nodiscard]] std::vector<std::byte> to_blob() const;
@@ -46,7 +46,7 @@ struct WindowRecord {
 /// The place of `rank` among `ranks`, or their number.
 [[nodiscard]] std::size_t index_of(const std::vector<std::int32_t>& ranks, int rank);
 
-/// Same window, and plans that fit together. Every rank comes to the same verdict.
+/// Checks that all mean one window, and that plans fit. Every rank comes to the same verdict.
 /// @throws PeerFailure where a rank refused, MismatchError.
 void check_records(const std::vector<WindowRecord>& records, int own);
 

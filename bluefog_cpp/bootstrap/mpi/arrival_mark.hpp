@@ -6,15 +6,15 @@
 
 namespace bluefog::mpi {
 
-/// Says to the other ranks of this host and job, as long as it lives, that this rank has come:
-/// MPI's collectives do not tell who is missing. A socket in the abstract namespace, of which
-/// nothing is left behind. Where there is no room for one, the rank counts as not seen.
+/// Shows the other ranks of this host and job, as long as it lives, that this rank has come: MPI's
+/// collectives do not tell who is missing. The mark is a socket in the abstract namespace, which
+/// leaves nothing behind; a rank that has no room for one counts as not seen.
 class ArrivalMark {
  public:
-  /// @param job what the launcher calls this job; the same on all of its ranks.
+  /// @param job the launcher's name for this job; the same on all of its ranks.
   ArrivalMark(const std::string& job, int rank);
 
-  /// The mark of `rank` on this host is there.
+  /// Whether the mark of `rank` is there on this host.
   [[nodiscard]] static bool is_seen(const std::string& job, int rank);
 
   /// "seen on this host: ranks 1, 2; not seen: 0", of the ranks 0 … size − 1.

@@ -22,7 +22,7 @@ namespace {
 // and thousands of ranks may bring 16 MiB each.
 constexpr std::uint64_t kUnit = 64;
 
-// How long MPI_Finalize waits for ranks that did not come in time.
+// The longest wait of MPI_Finalize for ranks that did not come in time.
 constexpr std::chrono::seconds kAfterTimeout(60);
 
 std::uint64_t units_of(std::uint64_t bytes) { return (bytes + kUnit - 1) / kUnit; }
@@ -47,7 +47,7 @@ MpiBootstrap::MpiBootstrap(UniqueComm comm, std::string obstacle)
   check(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
 }
 
-// A collective cannot be cancelled: what MPI may still write to is left to it.
+// A collective cannot be cancelled: memory that MPI may still write to is left to it.
 MpiBootstrap::~MpiBootstrap() {
   if (abandoned_ && is_running()) {
     int done = 0;

@@ -15,7 +15,7 @@ namespace bluefog::mpi {
 class MpiBootstrap final : public Bootstrap {
  public:
   /// `comm` returns errors (MPI_ERRORS_RETURN).
-  /// @param obstacle as `concurrency_obstacle`.
+  /// @param obstacle the answer of `concurrency_obstacle`.
   explicit MpiBootstrap(UniqueComm comm, std::string obstacle = {});
   ~MpiBootstrap() override;
 
@@ -50,7 +50,7 @@ class MpiBootstrap final : public Bootstrap {
 
  private:
   enum class Call : std::uint64_t { Allgather, Barrier, Duplicate };
-  // What each rank says before a call: which one, and how many bytes it brings.
+  // The announcement of each rank before a call: which call, and how many bytes it brings.
   struct Announcement {
     Call call;
     std::uint64_t bytes;
@@ -70,7 +70,7 @@ class MpiBootstrap final : public Bootstrap {
   std::string obstacle_;
   // Why an earlier call left this bootstrap unusable; empty while it is usable.
   std::string broken_;
-  // The collective of that call, which MPI may still be working on.
+  // The collective of the call that broke it, which MPI may still be working on.
   std::unique_ptr<Flight> abandoned_;
 };
 

@@ -7,7 +7,7 @@
 
 namespace bluefog::mpi {
 
-/// How a communicator of ours is freed: not at all after MPI_Finalize.
+/// Frees a communicator of ours; does nothing after MPI_Finalize.
 struct CommTraits {
   using Handle = MPI_Comm;
   static Handle null() noexcept { return MPI_COMM_NULL; }

@@ -30,18 +30,18 @@ bool flag_of(int (*query)(int*)) noexcept {
 
 using std::chrono::nanoseconds;
 
-// Whether another process has failed, how long one that did not come in time is waited for (0: as
-// long as it takes), and what this one exits with.
+// Whether another process has failed; the longest wait for one that did not come in time (0: no
+// limit); the exit code of this process.
 std::atomic<bool> saw_failure{false};
 std::atomic<nanoseconds> limit{nanoseconds(0)};
 std::atomic<int> exit_status{0};
 
 constexpr nanoseconds kAfterFailure = std::chrono::seconds(10);
 constexpr nanoseconds kAfterError = std::chrono::seconds(600);
-/// Who ends well is in no hurry, however short its waits were: others may be on their way.
+/// The shortest limit after a good end: others may be on their way, however short the waits were.
 constexpr nanoseconds kLeastPatience = std::chrono::seconds(60);
 
-/// How long MPI_Finalize may take; 0: as long as it likes.
+/// The longest time that MPI_Finalize may take; 0: no limit.
 nanoseconds finalize_limit() {
   const bool has_error = exit_status != 0;
   const nanoseconds longest = limit;
@@ -61,9 +61,9 @@ void keep_exit_status(int status, void*) {
   }
 }
 
-// MPI_Finalize waits for a fence of all processes, which one that is stuck never reaches, and which
-// Open MPI 5 at times never ends once one of them has failed, less often when its launcher has had
-// time to hear of it. The process then ends without it, with its own exit code.
+// Ends the process with its own exit code where MPI_Finalize does not end. MPI_Finalize waits for a
+// fence of all processes, which one that is stuck never reaches; Open MPI 5 at times never ends it
+// once a process has failed, less often when its launcher has had time to hear of the failure.
 class FinalizeWatchdog {
  public:
   explicit FinalizeWatchdog(nanoseconds longest) : longest_(longest) {
@@ -100,8 +100,8 @@ class FinalizeWatchdog {
   std::thread thread_;
 };
 
-// What runs when MPI_Finalize begins. MPI calls the delete functions of MPI_COMM_SELF's attributes
-// first, while it is still usable.
+// The functions to call when MPI_Finalize begins. MPI calls the delete functions of MPI_COMM_SELF's
+// attributes first, while it is still usable.
 class FinalizeHooks {
  public:
   // Never destroyed: MPI_Finalize may come after static objects have gone.
@@ -146,7 +146,7 @@ class FinalizeHooks {
   std::vector<std::weak_ptr<std::function<void()>>> hooks_;
 };
 
-// Owns MPI's life if it began here. MPI itself is one per process, and so is this.
+// Owns MPI's life if it began here. One object per process, like MPI itself.
 class Runtime {
  public:
   Runtime() {
@@ -213,7 +213,8 @@ void require_runtime() {
     throw UnsupportedError("MPI was finalised in this process and cannot be started again");
   }
   static const Runtime runtime;
-  // Runs before the runtime is destroyed: what was registered last runs first.
+  // Registered after the runtime, and so called before its end: what was registered last runs
+  // first.
   static const int registered = ::on_exit(keep_exit_status, nullptr);
   static_cast<void>(registered);
   const int level = thread_level();

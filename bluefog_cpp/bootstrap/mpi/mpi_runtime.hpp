@@ -16,19 +16,19 @@ namespace bluefog::mpi {
 ///         below MPI_THREAD_SERIALIZED. @throws MpiError.
 void require_runtime();
 
-/// What MPI gave when it was initialised. @throws MpiError.
+/// The thread level that MPI gave when it was initialised. @throws MpiError.
 [[nodiscard]] int thread_level();
 /// "MPI_THREAD_SERIALIZED".
 [[nodiscard]] const char* name_of_level(int level) noexcept;
 
-/// Another rank's process has failed: what MPI says of it may come late at the end.
+/// Notes that another rank's process has failed: MPI's own word of it may come late at the end.
 void note_process_failure() noexcept;
-/// Another rank has not come in time: MPI_Finalize, where this project calls it, takes at most
-/// `longest`, and no less than a minute; 10 s where the process exits with an error, which ends the
-/// job anyway.
+/// Limits MPI_Finalize, where this project calls it, since another rank has not come in time: to
+/// `longest`, and no less than a minute; to 10 s where the process exits with an error, which ends
+/// the job anyway.
 void limit_finalize(std::chrono::nanoseconds longest) noexcept;
 
-/// Has `leave` called when MPI_Finalize begins, by whomever, for as long as the caller keeps the
+/// Calls `leave` when MPI_Finalize begins, whoever calls that, as long as the caller keeps the
 /// result. `leave` must not throw.
 [[nodiscard]] std::shared_ptr<void> before_finalize(std::function<void()> leave);
 

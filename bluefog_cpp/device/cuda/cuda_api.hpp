@@ -15,7 +15,7 @@ using StreamHandle = void*;
 using EventHandle = void*;
 using FunctionHandle = void*;
 
-/// CUipcMemHandle and CUipcEventHandle: what another process opens memory or an event by.
+/// CUipcMemHandle and CUipcEventHandle: the keys by which another process opens memory or an event.
 using IpcHandle = std::array<std::byte, 64>;
 
 /// Blocks of a launch, and threads of each.
@@ -24,27 +24,27 @@ struct Grid {
   unsigned threads = 1;
 };
 
-/// What becomes of that which is put on a stream.
+/// The fate of work that is put on a stream.
 enum class CaptureStatus : std::uint8_t {
-  /// It runs.
+  /// The work runs.
   None,
-  /// It goes into a graph instead.
+  /// The work goes into a graph instead.
   Active,
-  /// It goes nowhere: the graph was spoilt.
+  /// The work goes nowhere: the graph was spoilt.
   Invalidated,
 };
 
 struct CaptureInfo {
   CaptureStatus status = CaptureStatus::None;
-  /// Which capture it is, while it is one. No other one of the process has the same.
+  /// The number of the capture while there is one; no other capture of the process has the same.
   std::uint64_t id = 0;
 };
 
 /// Whether a thread may make calls that no graph would replay, such as taking memory.
 enum class CaptureMode : std::uint8_t {
-  /// Not while any thread captures in this mode: how threads begin.
+  /// No, while any thread captures in this mode, in which threads begin.
   Global = 0,
-  /// Not while this thread captures.
+  /// No, while this thread captures.
   ThreadLocal = 1,
   Relaxed = 2,
 };
@@ -73,28 +73,28 @@ class CudaApi {
 
   [[nodiscard]] virtual EventHandle make_event() = 0;
   virtual void free_event(EventHandle event) = 0;
-  /// The event happens when what is on the stream by now is done.
+  /// The event happens when all work that is on the stream by now is done.
   virtual void record(EventHandle event, StreamHandle stream) = 0;
   [[nodiscard]] virtual bool has_happened(EventHandle event) = 0;
-  /// What comes later on the stream waits for the event, as it was recorded last.
+  /// Later work on the stream waits for the event as it was last recorded.
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
 
   /// An event that other processes may open.
   [[nodiscard]] virtual EventHandle make_shared_event() = 0;
   [[nodiscard]] virtual IpcHandle export_event(EventHandle event) = 0;
-  /// An event of another process, for `wait` and `has_happened`: of what that process has recorded
-  /// by then. `free_event` gives it back, before its owner frees it.
+  /// Opens an event of another process for `wait` and `has_happened`, which then mean what that
+  /// process has recorded by then. `free_event` gives it back, before its owner frees it.
   [[nodiscard]] virtual EventHandle open_event(const IpcHandle& handle) = 0;
 
-  /// Memory of `allocate`, with all that lies in the same 2 MiB.
+  /// Exports memory of `allocate`, with all that lies in the same 2 MiB.
   [[nodiscard]] virtual IpcHandle export_memory(void* memory) = 0;
-  /// Another process's memory, also of another device where the current one reaches that.
+  /// Opens another process's memory, also of another device where the current one reaches that.
   /// `close_memory` gives it back, before its owner frees it.
   [[nodiscard]] virtual void* open_memory(const IpcHandle& handle) = 0;
   virtual void close_memory(void* memory) = 0;
-  /// Memory of the other device is reached from the current one, in this process.
+  /// Makes the memory of `device` reachable from the current device, in this process.
   virtual void reach(int device) = 0;
-  /// Tells the process whose handles these are from others: handles are only opened in others.
+  /// The identity of the process that owns the handles: handles are only opened in other processes.
   [[nodiscard]] virtual std::uint64_t process() = 0;
 
   /// @throws CudaError for the default stream while a stream that waits for it captures.
@@ -103,15 +103,15 @@ class CudaApi {
   virtual CaptureMode exchange_capture_mode(CaptureMode mode) = 0;
 
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
-  /// May wait for the device.
+  /// Frees the memory; may wait for the device.
   virtual void free(void* memory) = 0;
   /// Memory of the host that is locked to its pages: the device copies from and to it while the host
   /// goes on.
   [[nodiscard]] virtual void* allocate_host(std::size_t bytes) = 0;
   virtual void free_host(void* memory) = 0;
-  /// Between memory of the device, or of it and the host.
+  /// Copies between memory of the device, or of it and the host.
   virtual void copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) = 0;
-  /// Memory of the device.
+  /// Sets memory of the device to zero.
   virtual void zero(void* memory, std::size_t bytes, StreamHandle stream) = 0;
 
   /// The kernel `name` of a fat binary, for the current device. Valid as long as this object.
@@ -123,8 +123,7 @@ class CudaApi {
 
 /// CUDA's driver, loaded from `library`: one for the process, with the kernels that were loaded.
 /// @throws UnsupportedError where this build has no CUDA, or there is no such library, or it lacks
-/// a
-///   function. @throws CudaError where there is one that finds no device.
+///   a function. @throws CudaError where there is one that finds no device.
 [[nodiscard]] std::shared_ptr<CudaApi> load_cuda(const std::string& library = "libcuda.so.1");
 
 }  // namespace bluefog::gpu

@@ -42,7 +42,7 @@ class Driver final : public CudaApi {
     BF_BIND(cuStreamCreateWithPriority);
     BF_BIND(cuStreamDestroy);
     BF_BIND(cuStreamWaitEvent);
-    // Its first version, which all drivers have: it tells no more than this.
+    // The first version of this function, which all drivers have, tells all that is needed.
     library.bind(cuStreamGetCaptureInfo_, "cuStreamGetCaptureInfo");
     BF_BIND(cuThreadExchangeStreamCaptureMode);
     BF_BIND(cuEventCreate);
@@ -264,7 +264,7 @@ class Driver final : public CudaApi {
     return handle;
   }
 
-  /// Process numbers are given twice, in containers that share a host's memory.
+  /// A random name: process numbers occur twice in containers that share a host's memory.
   static std::uint64_t name_process() {
     static const std::uint64_t name = [] {
       std::random_device random;
@@ -286,7 +286,7 @@ class Driver final : public CudaApi {
                                 name == nullptr ? fmt::to_string(static_cast<int>(result)) : name));
   }
 
-  /// The one that torch uses too. Kept as long as the process: other libraries hold it as well.
+  /// The context that torch uses too, kept as long as the process: other libraries hold it as well.
   CUcontext primary_context(int device) {
     const std::scoped_lock lock(mutex_);
     CUcontext& context = contexts_[device];
@@ -337,16 +337,16 @@ class Driver final : public CudaApi {
   const std::uint64_t process_ = name_process();
   std::mutex mutex_;
   std::map<int, CUcontext> contexts_;
-  /// Loading may take seconds.
+  /// A mutex of its own, since loading may take seconds.
   std::mutex modules_mutex_;
-  /// By context and image.
+  /// The loaded modules, by context and image.
   std::map<std::pair<CUcontext, const void*>, CUmodule> modules_;
 };
 
 }  // namespace
 
-// Kept to the process's end: modules are loaded and devices' contexts taken once, whatever contexts of
-// this library come and go.
+// Keeps drivers to the process's end: modules are loaded and devices' contexts taken once, whatever
+// contexts of this library come and go.
 std::shared_ptr<CudaApi> load_cuda(const std::string& library) {
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<Driver>>& drivers =

@@ -12,8 +12,8 @@ namespace bluefog::gpu {
 
 /// Makes a device the thread's current one for its lifetime.
 ///
-/// Nothing that is done in it spoils a capture that is under way: what this library takes and asks
-/// for is its own and lasts, so that no graph has to do it again.
+/// Calls inside the scope do not spoil a capture that is under way: what this library takes and
+/// asks for is its own and lasts, so that no graph has to do it again.
 class DeviceScope {
  public:
   DeviceScope(CudaApi& cuda, int device) : cuda_(cuda) {

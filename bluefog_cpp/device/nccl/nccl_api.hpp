@@ -14,7 +14,7 @@ namespace bluefog::gpu {
 /// ncclComm_t.
 using CommHandle = void*;
 
-/// What the ranks of a communicator find each other by.
+/// The id by which the ranks of a communicator find each other.
 using NcclId = std::array<std::byte, 128>;
 
 /// The calls of NCCL that this library makes: the library's, or a stand-in's in tests.
@@ -28,7 +28,7 @@ class NcclApi {
   NcclApi& operator=(const NcclApi&) = delete;
   virtual ~NcclApi() = default;
 
-  /// As NCCL counts: 22809 is 2.28.9.
+  /// The version as NCCL counts it: 22809 is 2.28.9.
   [[nodiscard]] virtual int version() = 0;
 
   [[nodiscard]] virtual NcclId make_id() = 0;
@@ -39,14 +39,14 @@ class NcclApi {
   virtual void destroy(CommHandle comm) = 0;
   /// Ends what is under way, on this rank, and frees the communicator.
   virtual void abort(CommHandle comm) = 0;
-  /// Ends what is under way, on this rank, and keeps the communicator for `shrink`: as its own state
-  /// tells, not at once. From NCCL 2.28 on. @throws UnsupportedError before.
+  /// Ends what is under way, on this rank, and keeps the communicator for `shrink`: not at once, as
+  /// its state tells. From NCCL 2.28 on. @throws UnsupportedError before.
   virtual void revoke(CommHandle comm) = 0;
-  /// Collective over the ranks that are not `gone`: a communicator of them, in their order; `comm`
-  /// is destroyed by its owner as before. What is under way is ended. From NCCL 2.27 on.
+  /// Collective over the ranks that are not `gone`: a communicator of them, in their order; the
+  /// owner destroys `comm` as before. Work under way is ended. From NCCL 2.27 on.
   /// @throws UnsupportedError before.
   [[nodiscard]] virtual CommHandle shrink(CommHandle comm, std::span<const int> gone) = 0;
-  /// What went wrong since, beside any call.
+  /// The error that arose outside any call, if there is one.
   [[nodiscard]] virtual std::optional<std::string> async_error(CommHandle comm) = 0;
 
   /// Sends and receives of one thread between the two go at the same time, in no order.
@@ -61,8 +61,7 @@ class NcclApi {
 /// NCCL, loaded from `library`; empty: the one that the process has loaded already (torch's), else
 /// the system's, else the one that the build found beside its header.
 /// @throws UnsupportedError where this build has no CUDA, or there is no such library, or it lacks
-/// a
-///   function.
+///   a function.
 [[nodiscard]] std::shared_ptr<NcclApi> load_nccl(const std::string& library = {});
 
 }  // namespace bluefog::gpu

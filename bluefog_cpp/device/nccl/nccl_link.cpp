@@ -7,7 +7,7 @@
 namespace bluefog {
 namespace {
 
-/// Closed on every path.
+/// A group of NCCL's calls, closed on every path.
 class NcclGroup {
  public:
   explicit NcclGroup(gpu::NcclApi& nccl) : nccl_(nccl) { nccl.group_start(); }
@@ -42,7 +42,7 @@ void NcclLink::transfer(std::span<const DeviceSend> sends, std::span<DeviceRecei
   capture(stream_, sends, receives);
 }
 
-// NCCL sees by the stream that it captures.
+// NCCL sees from the stream that it is captured, and needs no other call.
 void NcclLink::capture(gpu::StreamHandle stream, std::span<const DeviceSend> sends,
                        std::span<DeviceReceive> receives) {
   NcclGroup group(*nccl_);

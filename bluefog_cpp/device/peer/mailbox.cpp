@@ -60,7 +60,7 @@ std::size_t Mailbox::make(std::size_t bytes) {
     throw TransportError(
         fmt::format("expected at most {} payloads that other ranks have not fetched yet", number));
   }
-  // Owned by the list before what may fail.
+  // The list owns the slot before anything may fail.
   Slot& slot = slots_.emplace_back();
   SharedSlot& shown = board_.slots[number];
   try {

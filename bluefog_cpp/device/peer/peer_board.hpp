@@ -11,37 +11,37 @@ namespace bluefog {
 
 /// Memory or an event of a device, as its owner shows it to the other ranks of its host.
 struct SharedHandle {
-  /// For ranks of the same process, as it is.
+  /// The pointer itself, for ranks of the same process.
   void* here = nullptr;
-  /// For those of others.
+  /// The handle, for ranks of other processes.
   gpu::IpcHandle handle{};
 };
 
-/// Part of a mailbox: a payload, which all of its readers read.
+/// A slot of a mailbox: one payload, which all of its readers read.
 struct SharedSlot {
   SharedHandle memory{};
   /// Event: the payload is there.
   SharedHandle filled{};
 };
 
-/// What a rank shows the others of its part in a `PeerLink`. Lies in memory that the ranks of a
-/// host share; its owner alone writes it, and what others look for in it before they are told of it
-/// by a message or all together is atomic.
+/// The part of a `PeerLink` that a rank shows the others. It lies in memory that the ranks of a
+/// host share, and its owner alone writes it. Fields that others read before a message, or a
+/// meeting of all, tells them to are atomic.
 struct PeerBoard {
   static constexpr std::size_t kMostSlots = 512;
   static constexpr std::size_t kReadEvents = 8;
 
-  /// All calls up to this one have put their reading of mailboxes on the stream, or never will.
-  /// Known when the next one offers what it sends: before its neighbours hear of that.
+  /// All calls up to this one have put their reads of mailboxes on the stream, or never will.
+  /// Stored when the next call offers its payloads: before its neighbours hear of the offer.
   std::atomic<std::uint64_t> over{0};
   /// The owner reads nobody's mailbox any more, and has given back what it had opened.
   std::atomic<std::uint32_t> has_left{0};
   int device = 0;
-  /// As `CudaApi::process` says.
+  /// The owner's process, as `CudaApi::process` names it.
   std::uint64_t process = 0;
-  /// What the owner's first slot holds when all try whether they reach it.
+  /// The word in the owner's first slot when all ranks try whether they reach it.
   std::uint64_t greeting = 0;
-  /// Events, call after call: what a call reads in mailboxes has been read.
+  /// The events of calls, in turns: the call's reads of mailboxes are done.
   std::array<SharedHandle, kReadEvents> read{};
   std::array<SharedSlot, kMostSlots> slots{};
 };

@@ -8,8 +8,8 @@
 
 namespace bluefog {
 
-/// What another rank shows of its mailbox, as this process uses it: opened when it is first needed,
-/// and then kept; that of a rank of the same process is used as it is.
+/// The mailbox of another rank as this process uses it: opened when it is first needed, and kept;
+/// used as it is where the rank is of the same process.
 ///
 /// Calls are made with this rank's device entered.
 class PeerImports {
@@ -21,13 +21,13 @@ class PeerImports {
   /// @throws CudaError, where the device does not reach the other rank's.
   [[nodiscard]] const std::byte* memory(std::size_t slot);
   [[nodiscard]] gpu::EventHandle filled(std::size_t slot);
-  /// What that call of the other rank's has read is read.
+  /// The event after which the reads by that call of the other rank are done.
   [[nodiscard]] gpu::EventHandle read(std::uint64_t call);
 
   [[nodiscard]] const PeerBoard& board() const noexcept { return board_; }
   [[nodiscard]] bool is_foreign() const noexcept { return is_foreign_; }
 
-  /// Once nothing on the streams uses them any more. @throws CudaError.
+  /// Gives back what was opened, once nothing on the streams uses it any more. @throws CudaError.
   void close();
 
  private:
@@ -36,7 +36,7 @@ class PeerImports {
   gpu::CudaApi& cuda_;
   const PeerBoard& board_;
   bool is_foreign_;
-  /// By slot.
+  /// The memory that was opened, by slot.
   std::map<std::size_t, void*> memory_;
   std::map<const SharedHandle*, gpu::EventHandle> events_;
 };

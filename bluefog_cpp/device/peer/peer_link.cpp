@@ -18,14 +18,14 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLookPeriod = 50us;
-/// A copy of a word takes far less, on a device that is not stuck.
+/// The longest wait for a word's copy, which takes far less on a device that is not stuck.
 constexpr auto kLongestGreeting = 10s;
-/// How long a rank that leaves waits for others to let go of its mailbox, before it leaves the
+/// The longest wait of a rank that leaves for others to let go of its mailbox, before it leaves the
 /// memory to the process's end.
 constexpr auto kLongestFarewell = 2s;
-/// As cudaMalloc aligns.
+/// The alignment of cudaMalloc.
 constexpr std::size_t kAlignment = 256;
-/// What kernels read at once.
+/// The bytes that a kernel reads at once.
 constexpr std::uintptr_t kPackBytes = 16;
 
 std::size_t rounded_up(std::size_t bytes) {
@@ -226,7 +226,7 @@ void PeerLink::note_read(std::uint64_t call) {
   }
 }
 
-// It says so when its device is done, and does not free what others have open.
+// A rank that leaves says so when its device is done, and does not free what others have open.
 bool PeerLink::has_delivered(int rank) const {
   const auto& other = others_[static_cast<std::size_t>(rank)];
   return other->board().has_left.load(std::memory_order_acquire) != 0;

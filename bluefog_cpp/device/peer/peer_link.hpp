@@ -25,15 +25,15 @@ namespace bluefog {
 /// may share a device.
 ///
 /// A payload is copied once, into a slot of the sender's `Mailbox`, before the sender tells its
-/// neighbours what it sends: whoever hears of it knows that the slot's event was recorded, which is
-/// what a wait for an event of another process asks for. Readers read the slot itself, and record
+/// neighbours what it sends: whoever hears of the payload knows that the slot's event was recorded,
+/// which a wait for an event of another process asks for. Readers read the slot itself, and record
 /// an event of theirs, which the sender's stream waits for before the slot is filled again.
 class PeerLink final : public DeviceLink {
  public:
   struct Parts {
     std::shared_ptr<gpu::CudaApi> cuda{};
     std::shared_ptr<gpu::HostStaging> staging{};
-    /// The channel's.
+    /// The stream of the channel.
     gpu::StreamHandle stream = nullptr;
     int device = 0;
     std::chrono::nanoseconds timeout{};
@@ -53,23 +53,23 @@ class PeerLink final : public DeviceLink {
   void note_read(std::uint64_t call) override;
   [[nodiscard]] bool has_delivered(int rank) const override;
   [[nodiscard]] std::optional<std::string> error() override { return std::nullopt; }
-  /// Nothing: what is under way ends when the ranks that it waits for have done their part.
+  /// Does nothing: what is under way ends when the ranks that it waits for have done their part.
   void abort() override {}
   void close(bool is_idle) override;
 
  private:
   PeerLink(Bootstrap& bootstrap, const Parts& parts);
 
-  // What all do one after the other to connect.
+  // The steps by which all ranks connect, one after the other.
   void show();
   void open();
   void greet();
-  /// Waits for the event, and keeps `word`, which the device uses until then. @param read where
-  ///   not null, gets the word.
+  /// Waits for the event, and keeps `word`, which the device uses until then. @param read where not
+  /// null, gets the word.
   void keep_until_happened(gpu::MemoryBlock word, gpu::EventHandle event,
                            std::uint64_t* read = nullptr);
 
-  /// Of a slot: whether all readers of its payload have put their reading on their streams.
+  /// The test of a slot: whether all readers of its payload have put their reads on their streams.
   [[nodiscard]] std::function<bool(const Mailbox::Slot&)> is_read() const;
   void let_go();
   void free_own();
@@ -79,14 +79,14 @@ class PeerLink final : public DeviceLink {
   int rank_;
   int size_;
   std::unique_ptr<shm::HostMemory> shared_;
-  /// Of boards, in the ranks' parts of `shared_`.
+  /// The place of the boards, in the ranks' parts of `shared_`.
   std::size_t place_ = 0;
   PeerBoard* board_ = nullptr;
   std::unique_ptr<Mailbox> mailbox_;
-  /// By call, modulo their number.
+  /// The events of this rank's reads, by call modulo their number.
   std::vector<gpu::EventHandle> read_;
   bool has_read_ = false;
-  /// By rank; null for this one.
+  /// The other ranks' mailboxes by rank; null for this one.
   std::vector<std::unique_ptr<PeerImports>> others_;
 };
 

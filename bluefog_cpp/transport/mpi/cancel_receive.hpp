@@ -6,9 +6,8 @@ namespace bluefog::mpi {
 
 enum class CancelOutcome { Cancelled, Received, Running };
 
-/// Ends a receive that is posted. MPI may have matched it by then: it is then
-/// waited for a little.
-/// Not for receives from a process that has failed: Open MPI 5 takes harm from it.
+/// Ends a receive that is posted, and waits a little for one that MPI has matched by then. Not for
+/// receives from a process that has failed: Open MPI 5 takes harm from it.
 [[nodiscard]] inline CancelOutcome cancel_receive(MPI_Request& request) noexcept {
   constexpr int kTries = 1000;
   for (int i = 0; i < kTries; ++i) {

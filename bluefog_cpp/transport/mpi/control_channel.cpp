@@ -15,7 +15,7 @@ ControlChannel::ControlChannel(const StreamParts& parts)
   post();
 }
 
-// Takes all that is here: a word must not be missed by who sees a later message.
+// Takes all frames that are here: whoever sees a later message must not miss a word before it.
 void ControlChannel::post() noexcept {
   while (true) {
     MPI_Request request = MPI_REQUEST_NULL;

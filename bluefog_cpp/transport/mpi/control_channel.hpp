@@ -30,7 +30,7 @@ class ControlChannel final : private RequestOwner {
   /// Oldest frame that has come, with its sender.
   [[nodiscard]] std::optional<std::pair<int, ControlFrame>> poll();
 
-  /// How many frames have come.
+  /// The number of frames that have come.
   [[nodiscard]] std::uint64_t heard() const noexcept { return heard_count_; }
 
   /// True while frames of this rank are on their way.
@@ -57,7 +57,7 @@ class ControlChannel final : private RequestOwner {
   std::deque<std::pair<int, ControlFrame>> heard_;
   std::uint64_t heard_count_ = 0;
   std::vector<std::unique_ptr<Sending>> sending_;
-  /// For reuse, so that receipts need no memory anew.
+  /// Ended sends, kept so that receipts need no memory anew.
   std::vector<std::unique_ptr<Sending>> spare_;
 };
 

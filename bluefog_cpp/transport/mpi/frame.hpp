@@ -9,7 +9,7 @@
 
 namespace bluefog::mpi {
 
-/// What one MPI message of a data stream is.
+/// The kinds of MPI message in a data stream.
 enum class FrameKind : std::uint32_t {
   Head = 1,   ///< first part of a message
   Chunk = 2,  ///< a further part
@@ -20,7 +20,7 @@ enum class FrameKind : std::uint32_t {
 struct FrameHead {
   FrameKind kind = FrameKind::Head;
   std::uint32_t payload_bytes = 0;
-  /// Of a Head; others leave it at its default. Its envelope's name lies in `name`.
+  /// Set in a `Head`; others leave it at its default. The name of its envelope lies in `name`.
   MessageHeader header{};
   /// Zero-terminated.
   std::array<char, kMaxNameBytes + 1> name{};
@@ -30,7 +30,7 @@ struct FrameHead {
 inline constexpr std::size_t kFrameHeadBytes = 192;
 static_assert(sizeof(FrameHead) <= kFrameHeadBytes && std::is_trivially_copyable_v<FrameHead>);
 
-/// What goes from rank to rank outside the streams of data.
+/// A message from rank to rank outside the streams of data.
 struct ControlFrame {
   enum class Type : std::uint32_t {
     /// A `ControlMessage`.
@@ -48,7 +48,7 @@ struct ControlFrame {
   /// Zero-terminated.
   std::array<char, 472> text{};
 
-  /// As many as travel.
+  /// The number of bytes that travel.
   [[nodiscard]] std::size_t bytes() const noexcept {
     return type == Type::Receipt ? offsetof(ControlFrame, text) : sizeof(ControlFrame);
   }

@@ -84,7 +84,7 @@ void IncomingStream::on_ended(int code, int /*source*/, std::size_t bytes) noexc
   }
 }
 
-// What does not fit together is found by the reader.
+// Notes whether a message has come as a whole. The reader finds frames that do not fit together.
 void IncomingStream::note_arrival(const Frame& frame) noexcept {
   FrameHead head;
   std::memcpy(&head, frame.memory.data(), sizeof head);

@@ -15,10 +15,9 @@
 
 namespace bluefog::mpi {
 
-/// Messages from one rank on one lane, read in place in the receives that were
-/// posted ahead. On deep lanes what has come makes room for more, whether
-/// anybody reads it or not; it then takes memory for the whole message, which
-/// is kept for later ones.
+/// Messages from one rank on one lane, read in place in the receives that were posted ahead. On
+/// deep lanes the frames that have come make room for more, whether anybody reads them or not; the
+/// stream then takes memory for the whole message, and keeps it for later ones.
 class IncomingStream final : private RequestOwner {
  public:
   /// Posts `depth` receives: memory for as many chunks.
@@ -26,7 +25,7 @@ class IncomingStream final : private RequestOwner {
   IncomingStream(const IncomingStream&) = delete;
   IncomingStream& operator=(const IncomingStream&) = delete;
 
-  // As the functions of `Transport` with the same names.
+  // These do the work of the functions of `Transport` with the same names.
   [[nodiscard]] const MessageHeader* arrived();
   [[nodiscard]] std::span<const std::byte> readable();
   void consume(std::size_t bytes);
@@ -76,9 +75,9 @@ class IncomingStream final : private RequestOwner {
   std::uint64_t posted_ = 0;
   std::uint64_t received_ = 0;
   std::uint64_t taken_ = 0;
-  /// What has come and is not used up; the first may be open.
+  /// The frames that have come and are not used up; the first may be open.
   std::deque<Frame> frames_;
-  /// Of the last message that began to come: what is missing.
+  /// The last message that began to come, and the number of its bytes that are missing.
   CallId coming_{};
   std::size_t missing_ = 0;
   CallId whole_{};

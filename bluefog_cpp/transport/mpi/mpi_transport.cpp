@@ -81,7 +81,7 @@ bool MpiTransport::is_gone(int rank) const {
   return peer(rank).failure.has_value() || peer(rank).goodbye.has_value();
 }
 
-// True if everything that the peer sent before it left has come, as far as anybody asked for it.
+// Whether everything has come that the peer sent before it left, as far as anybody asked for it.
 bool MpiTransport::has_said_all(const PeerState& state) const {
   for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
     if (state.incoming[lane] && state.incoming[lane]->received() < state.goodbye->counts[lane]) {
@@ -122,8 +122,8 @@ bool MpiTransport::all_have_room(const Departure& departure) {
   });
 }
 
-// As in shared memory: readers of a call that is under way here may not come before they have got
-// later ones, so these do not wait.
+// A message waits for readers to take an earlier one of its name, as in shared memory. Calls that
+// are under way here do not count: their readers may come only after they have got later messages.
 bool MpiTransport::is_held_back(const Departure& departure) {
   const std::uint32_t name = departure.header.envelope.name_hash;
   if (departure.lane != Lane::Deep || departure.announced || name == 0) {

@@ -22,14 +22,13 @@ struct MpiTransportOptions {
 
 /// Messages between processes by MPI's point-to-point calls.
 ///
-/// A chunk and its header travel as one MPI message. The writer sends from a
-/// copy of its own; the reader combines straight from the receive buffers,
-/// `depth` of which are posted per source once something is expected from it; on
-/// deep lanes as many more as it takes to hold what has come. A message of the
-/// lane `Deep` waits until its readers have said that they took the last one of
-/// its name, so that they hold one copy of each tensor.
-/// Nothing blocks in MPI. Cost per message and reader: one copy for all readers,
-/// 192 bytes of head per chunk; a short receipt on the lane `Deep`.
+/// A chunk and its header travel as one MPI message. The writer sends from a copy of its own. The
+/// reader combines straight from the receive buffers: `depth` of them are posted per source once
+/// something is expected from it, on deep lanes as many more as it takes to hold what has come. A
+/// message of the lane `Deep` waits until its readers have said that they took the last one of its
+/// name, so that they hold one copy of each tensor.
+/// Nothing blocks in MPI. Cost per message and reader: one copy for all readers, 192 bytes of head
+/// per chunk; a short receipt on the lane `Deep`.
 ///
 /// An MPI failure ends the calls that meet it: a process that is known to be
 /// gone shows in `obituary`, others as MpiError from `publish` and `arrived`.
@@ -71,9 +70,9 @@ class MpiTransport final : public Transport, private FailureSink {
     /// Why the rank's process is gone.
     std::optional<std::string> failure;
     std::optional<ControlFrame> goodbye;
-    /// Messages of it were taken that it has not been told of.
+    /// Whether the rank has yet to be told that messages of it were taken.
     bool is_owed_receipt = false;
-    /// The last message of it that was looked at.
+    /// The last message of the rank that was looked at.
     SeenCall seen{};
   };
   /// All that MPI may still be using when this object goes.
@@ -113,9 +112,9 @@ class MpiTransport final : public Transport, private FailureSink {
   std::unique_ptr<State> state_;
   StreamParts parts_;
   bool owes_receipts_ = false;
-  /// MPI's error that is nobody's death; MPI_SUCCESS while there is none.
+  /// An error of MPI that is no rank's death; MPI_SUCCESS while there is none.
   int failure_code_ = MPI_SUCCESS;
-  /// MPI was finalised by others while this object lives: nothing may be called any more.
+  /// Whether others have finalised MPI while this object lives: nothing may be called any more.
   bool is_over_ = false;
 };
 

@@ -1,4 +1,4 @@
-// How a transport leaves: it says goodbye, and waits a little for what is on its way.
+// The end of a transport: it says goodbye, and waits a little for what is on its way.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -47,7 +47,7 @@ void MpiTransport::say_goodbye() {
   }
 }
 
-// What peers have not taken yet goes on its way while this process still drives MPI.
+// Drives MPI a little longer, while frames that peers have not taken yet go on their way.
 void MpiTransport::linger() {
   constexpr std::chrono::seconds kLongest(1);
   constexpr std::chrono::microseconds kPause(50);

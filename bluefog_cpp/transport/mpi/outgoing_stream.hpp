@@ -13,7 +13,7 @@
 
 namespace bluefog::mpi {
 
-/// What every stream of a transport uses.
+/// The parts that every stream of a transport uses.
 struct StreamParts {
   MPI_Comm comm;
   RequestTable& table;
@@ -41,16 +41,16 @@ class OutgoingStream final : private RequestOwner {
   /// Sends `frame`, now or when there is room.
   void send(StagedFrame& frame);
 
-  /// The next frames are a message of that call and name, which its reader will say it has taken.
+  /// Notes that the next frames are a message of that call and name, which its reader will confirm.
   void note_message(CallId id, std::uint32_t name_hash) { untaken_.push_back({id, name_hash}); }
-  /// The reader has taken so many messages, of all that were noted.
+  /// Notes how many messages the reader has taken, of all that were noted.
   void note_taken(std::uint64_t messages) noexcept;
-  /// The reader has not taken a message with that name of an exchange before `first`.
+  /// Whether the reader has yet to take a message with that name, of an exchange before `first`.
   [[nodiscard]] bool has_untaken(std::uint32_t name_hash, CallId first) const noexcept;
 
   /// Sends what waits, without regard to the depth: for a stream that ends.
   void send_rest();
-  /// The rank is gone: frames that wait are dropped.
+  /// Drops the frames that wait: the rank is gone.
   void drop_waiting() noexcept;
 
   /// True while frames are on their way.

@@ -10,8 +10,8 @@ namespace bluefog::mpi {
 /// Told when the request that it watches has ended.
 class RequestOwner {
  public:
-  /// `code` is MPI_SUCCESS or why the request failed; of a receive, `bytes` came
-  /// from `source`. May set the next request to watch. Must not throw.
+  /// The end of the request: `code` is MPI_SUCCESS or why it failed; a receive got `bytes` from
+  /// `source`. May set the next request to watch. Must not throw.
   virtual void on_ended(int code, int source, std::size_t bytes) noexcept = 0;
 
  protected:
@@ -34,8 +34,7 @@ class RequestTable {
   [[nodiscard]] MPI_Request unwatch(std::size_t place) noexcept;
 
   /// Tests all requests and tells the owners of those that ended. Does not block.
-  /// @return whether any ended. `code` is set if MPI reports a failure that no request ended
-  /// with.
+  /// @return whether any ended. `code` is set if MPI reports a failure that ended no request.
   bool poll(int& code);
 
  private:

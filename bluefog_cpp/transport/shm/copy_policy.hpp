@@ -10,16 +10,16 @@
 
 namespace bluefog::shm {
 
-/// How a writer copies payload into shared memory.
+/// The ways in which a writer copies payload into shared memory.
 enum class CopyPath : std::uint8_t {
-  /// Through its own cache: best where the reader shares a cache with the writer.
+  /// Through the writer's cache: best where the reader shares a cache with the writer.
   Cached = 0,
-  /// Around its cache, into memory: best where it does not.
+  /// Around the writer's cache, into memory: best where the reader shares none.
   Streamed = 1,
 };
 inline constexpr std::size_t kCopyPaths = 2;
 
-/// Messages of like size; what is best for one class need not be for another.
+/// The number of classes of messages by size: the best path of one need not be that of another.
 inline constexpr std::size_t kCopyClasses = 4;
 [[nodiscard]] constexpr std::size_t copy_class(Lane lane, std::size_t message_bytes) noexcept {
   constexpr std::size_t kMedium = std::size_t{512} << 10U;
@@ -38,11 +38,11 @@ inline constexpr std::size_t kCopyClasses = 4;
   return average + (std::min(sample, 4 * average) - average) / 4;
 }
 
-/// Chooses the path of each chunk by what the paths cost: the writer's time for the copy and the
+/// Chooses the path of each chunk by the costs of the paths: the writer's time for the copy and the
 /// slowest reader's time for using it, in ticks per byte.
 ///
-/// Which cores share a cache cannot be asked for everywhere (a virtual machine may move), so it
-/// is measured while running: now and then a chunk takes the other path.
+/// The cores that share a cache cannot be found out everywhere (a virtual machine may move), so the
+/// costs are measured while running: now and then a chunk takes the other path.
 class CopyPolicy {
  public:
   explicit CopyPolicy(ShmCopy choice) noexcept : choice_(choice) {}
@@ -63,7 +63,7 @@ class CopyPolicy {
     return chunk % period == period - 1 ? other(c.path) : c.path;
   }
 
-  /// What a copy cost the writer.
+  /// Notes the writer's cost of a copy.
   void wrote(std::size_t index, CopyPath path, float ticks_per_byte) noexcept {
     float& cost = classes_[index].write_cost[static_cast<std::size_t>(path)];
     cost = updated_cost(cost, ticks_per_byte);

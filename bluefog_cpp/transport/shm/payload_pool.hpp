@@ -21,7 +21,7 @@ struct Claim {
   std::uint64_t entry = 0;
 };
 
-/// The writer's side of its payload memory: which blocks are free.
+/// The writer's side of its payload memory, which knows the blocks that are free.
 ///
 /// A block is written once, however many readers it has, and is free again
 /// when every reader's stream has moved past it. Only the writer looks at this,
@@ -31,7 +31,7 @@ class PayloadPool {
   struct Block {
     std::size_t place = 0;
     std::size_t bytes = 0;
-    /// Of a deep block: the message that it holds part of, and that message's name.
+    /// The message of which a deep block holds a part, and that message's name.
     std::uint64_t message = 0;
     std::uint32_t name_hash = 0;
     boost::container::small_vector<Claim, 4> claims;
@@ -41,8 +41,8 @@ class PayloadPool {
   PayloadPool(std::shared_ptr<SharedRegion> region, std::size_t place, std::size_t chunk_bytes,
               std::size_t slots);
 
-  /// A free slot, or null. `is_over` tells whether a claim is.
-  /// A few slots go round while readers keep up: memory that is still in the caches.
+  /// A free slot, or null. `is_over` tells whether a claim is over. A few slots go round while
+  /// readers keep up: their memory is still in the caches.
   template <typename IsOver>
   Block* take_slot(const IsOver& is_over) {
     const std::size_t first = next_;
@@ -56,10 +56,10 @@ class PayloadPool {
     return nullptr;
   }
 
-  /// A free block of at least `bytes` for part of a message; grows the region when there is none.
-  /// Null while readers still hold an earlier message with the same name whose call has ended here,
-  /// one before `first_id`: so the memory stays at one copy of each tensor. Readers of a call that is
-  /// under way here may not come before they have got later ones.
+  /// A free block of at least `bytes` for part of a message; the region grows when there is none.
+  /// Null while readers still hold an earlier message with the same name, so that memory stays at
+  /// one copy of each tensor. Messages from `first_id` on do not count: their calls are under way
+  /// here, and their readers may come only after they have got later messages.
   /// @throws TransportError when memory is short.
   template <typename IsOver>
   Block* take_deep(std::size_t bytes, std::uint64_t message, std::uint32_t name_hash,

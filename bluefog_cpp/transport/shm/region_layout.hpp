@@ -12,8 +12,8 @@
 
 namespace bluefog::shm {
 
-// What lies in a rank's shared region. All ranks of a host run the same build;
-// kLayoutVersion and the sizes are compared when regions are exchanged.
+// The contents of a rank's shared region. All ranks of a host run the same build; kLayoutVersion
+// and the sizes are compared when regions are exchanged.
 
 inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::size_t kLine = 64;
@@ -32,7 +32,7 @@ enum class EntryKind : std::uint8_t {
   Abort = 2,
 };
 
-/// Where the bytes of a chunk are.
+/// The place of a chunk's bytes.
 enum class Carriage : std::uint8_t {
   /// In the descriptor.
   Inline = 0,
@@ -67,7 +67,7 @@ static_assert(sizeof(Entry) == 3 * kLine && offsetof(Entry, payload) == 56);
 struct Stream {
   /// Entries that the reader is done with. Written by the reader.
   alignas(kLine) std::atomic<std::uint64_t> consumed;
-  /// What reading costs the reader, in ticks per byte, by class and path; 0 while unknown.
+  /// The reader's cost of reading, in ticks per byte, by class and path; 0 while unknown.
   std::array<std::array<std::atomic<float>, kCopyPaths>, kCopyClasses> read_cost;
   alignas(kLine) std::array<Entry, kStreamEntries> entries;
 };
@@ -91,7 +91,7 @@ struct PeerBlock {
   ControlStream control;
 };
 
-/// What the owner does, for its peers' error messages.
+/// The owner's present call, for its peers' error messages.
 struct alignas(kLine) Status {
   std::atomic<std::uint64_t> call;
   std::atomic<OpKind> kind;
@@ -110,7 +110,7 @@ struct RegionHead {
   Status status;
 };
 
-/// What `turn` says of the entry at `position` of a stream with `entries` entries.
+/// The `turn` of a valid entry at `position` of a stream with `entries` entries.
 constexpr std::uint32_t turn_of(std::uint64_t position, std::uint64_t entries) noexcept {
   return static_cast<std::uint32_t>(position / entries) + 1;
 }
@@ -119,7 +119,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// Where the parts of a region with `local_size` ranks lie.
+/// The places of the parts of a region with `local_size` ranks.
 struct RegionPlaces {
   std::size_t blocks = 0;
   std::size_t payload = 0;

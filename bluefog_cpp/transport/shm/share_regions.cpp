@@ -112,7 +112,7 @@ std::vector<Peer> exchange_between_processes(const std::vector<int>& ranks, int 
   return peers;
 }
 
-/// What the other ranks of the host need to reach this one's listener.
+/// This rank's listener, and what the other ranks of the host need to reach it: token and name.
 struct Invitation {
   std::optional<FdListener> listener{};
   std::array<std::byte, 16> token{};

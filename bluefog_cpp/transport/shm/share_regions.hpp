@@ -27,7 +27,7 @@ struct HostRegions {
   std::vector<Peer> peers{};
   /// Index of this rank.
   std::size_t own = 0;
-  /// What went wrong here.
+  /// The error of this rank, empty where there was none.
   std::string error{};
 };
 

@@ -76,7 +76,7 @@ void SharedRegion::back(std::size_t begin, std::size_t bytes) {
 }
 
 void SharedRegion::give_back(std::size_t begin, std::size_t bytes) noexcept {
-  // Where the system cannot, the memory stays.
+  // The memory stays where the system cannot take it back.
   (void)::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                     static_cast<off_t>(begin), static_cast<off_t>(bytes));
 }

@@ -29,7 +29,7 @@ class SharedRegion {
   void grow(std::size_t bytes);
   /// Puts memory behind `bytes` bytes from `begin` on, a page's. @throws TransportError.
   void back(std::size_t begin, std::size_t bytes);
-  /// Gives the memory behind them back to the system; who writes there puts new memory there.
+  /// Gives the memory behind these bytes back to the system; a write to them puts new memory there.
   void give_back(std::size_t begin, std::size_t bytes) noexcept;
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }

@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::size_t kLeastChunk = std::size_t{64} << 10U;
 constexpr std::size_t kDeepChunk = std::size_t{8} << 20U;
-/// Shorter chunks say little about what a byte costs.
+/// The least measured chunk: shorter ones say little about the cost of a byte.
 constexpr std::size_t kLeastMeasured = 4096;
-/// A reader of descriptors without payload tells the writer only once for so many.
+/// The number of descriptors without payload that a reader takes before it tells the writer.
 constexpr std::uint64_t kInlineRelease = kStreamEntries / 4;
 
 }  // namespace
@@ -99,7 +99,7 @@ bool ShmTransport::has_room(std::size_t reader, std::size_t lane) noexcept {
 bool ShmTransport::all_have_room(const Departure& departure) noexcept {
   return std::ranges::all_of(departure.readers, [&](const WeightedRank& reader) {
     const std::size_t index = index_of(reader.rank);
-    // What was said of earlier calls has to be there before messages of later ones.
+    // Words about earlier calls have to be there before messages of later ones.
     return states_[index].waiting_words.empty() &&
            has_room(index, static_cast<std::size_t>(departure.lane));
   });
@@ -304,7 +304,7 @@ void ShmTransport::release_entry(std::size_t writer, Reading& in) {
   in.entry_open = false;
   ++in.position;
   in.stream->consumed.store(in.position, std::memory_order_release);
-  // Only room in the stream hangs on a descriptor without payload, and there is much of it.
+  // A descriptor without payload frees nothing but its own place, of which the stream has many.
   if (in.carriage != Carriage::Inline || in.position % kInlineRelease == 0) {
     head(writer).doorbell.ring();
   }

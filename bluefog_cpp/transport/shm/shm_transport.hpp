@@ -25,7 +25,7 @@ struct ShmOptions {
   std::size_t chunk_bytes = std::size_t{128} << 10U;
   std::size_t slots = 16;
   ShmCopy copy = ShmCopy::Auto;
-  /// For a second transport beside one whose doorbell waiters sleep on.
+  /// Set for a second transport beside one whose doorbell waiters sleep on.
   bool polled = false;
 
   [[nodiscard]] static ShmOptions from(const Settings& settings) {
@@ -89,7 +89,7 @@ class ShmTransport final : public Transport {
   struct Writing {
     Stream* stream = nullptr;
     std::uint64_t next = 0;
-    /// What was last seen of the reader's count; the count itself costs a cache miss.
+    /// The reader's count as it was last seen; the count itself costs a cache miss.
     std::uint64_t consumed = 0;
   };
   /// This rank's side of a stream from a writer.
@@ -101,7 +101,7 @@ class ShmTransport final : public Transport {
     const std::byte* chunk = nullptr;
     std::size_t chunk_left = 0;
     std::size_t used = 0;
-    /// When the current chunk was handed out last.
+    /// The time when the current chunk was handed out last.
     std::uint64_t handed_out = 0;
     Carriage carriage = Carriage::Inline;
     std::optional<std::string> abort_reason{};
@@ -109,7 +109,7 @@ class ShmTransport final : public Transport {
     bool entry_open = false;
   };
   struct PeerState {
-    /// Of the peer's region.
+    /// The head of the peer's region.
     RegionHead* head = nullptr;
     std::array<Writing, kLaneCount> writing{};
     std::array<Reading, kLaneCount> reading{};
@@ -133,7 +133,7 @@ class ShmTransport final : public Transport {
   [[nodiscard]] bool all_have_room(const Departure& departure) noexcept;
   [[nodiscard]] bool is_over(const Claim& claim) noexcept;
   [[nodiscard]] std::size_t next_chunk_bytes(const Departure& departure) const noexcept;
-  /// Where a chunk lies and how it got there.
+  /// The place of a chunk and the way it got there.
   struct Chunk {
     EntryKind kind = EntryKind::Chunk;
     Carriage carriage = Carriage::Inline;
@@ -147,7 +147,7 @@ class ShmTransport final : public Transport {
   /// @return false if there is no room.
   bool send_word(std::size_t index, const ControlMessage& message);
   bool send_waiting_words();
-  /// One that the bell has told of.
+  /// The next control message that the bell has told of.
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> next_control();
   void drop_waiting_words(PeerState& state) noexcept;
   bool open_next_entry(std::size_t writer, Reading& reading);
@@ -162,7 +162,7 @@ class ShmTransport final : public Transport {
   PayloadPool pool_;
   CopyPolicy copy_policy_;
   std::uint64_t control_heard_ = 0;
-  /// To all peers.
+  /// The number of words that wait for room, to all peers.
   std::size_t waiting_words_ = 0;
   bool is_polled_;
 };

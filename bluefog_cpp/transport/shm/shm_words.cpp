@@ -1,4 +1,4 @@
-// What ranks of a host tell each other beside the streams of data.
+// The messages between ranks of a host beside the streams of data.
 #include <fmt/format.h>
 #include <poll.h>
 

@@ -10,7 +10,7 @@ namespace bluefog::ops::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-/// Enough to fill any GPU of today; what is left goes round in the kernel's loop.
+/// The most blocks of a launch: enough to fill any GPU of today. The kernel's loop does the rest.
 constexpr std::size_t kMostBlocks = 8192;
 
 gpu::Grid grid_for(std::size_t bytes) {

@@ -62,7 +62,7 @@ BF_HOST_DEVICE inline T quotient(T a, T b) {
   return static_cast<T>(a / b);
 }
 
-/// How an element type is stored, and what its sums are formed in.
+/// The stored form of an element type, and the type in which its sums are formed.
 template <typename T>
 struct Plain {
   using Stored = T;

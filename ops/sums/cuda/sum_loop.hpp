@@ -83,7 +83,7 @@ struct Unweighted {
   }
 };
 
-/// On the host, which reads from anywhere, an address that a device would refuse ends the process.
+/// An address that a device would refuse ends the process on the host too, which reads anywhere.
 template <typename Unit, typename Byte>
 inline Byte* unit_at(Byte* base, std::int64_t index) {
   Byte* const place = base + index * std::int64_t{sizeof(Unit)};
