@@ -1,3 +1,5 @@
+#include "ops/allgather.hpp"
+
 #include <memory>
 #include <utility>
 #include <vector>
@@ -8,7 +10,6 @@
 #include "ops/calls/group.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
-#include "ops/collectives.hpp"
 
 namespace bluefog::ops {
 namespace {

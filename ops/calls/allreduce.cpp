@@ -1,3 +1,5 @@
+#include "ops/allreduce.hpp"
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -9,7 +11,6 @@
 #include "ops/calls/shared_sum.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
-#include "ops/collectives.hpp"
 
 namespace bluefog::ops {
 namespace {

@@ -1,6 +1,7 @@
+#include "ops/barrier.hpp"
+
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/engine/barrier_operation.hpp"
-#include "ops/collectives.hpp"
 
 namespace bluefog::ops {
 

@@ -1,3 +1,5 @@
+#include "ops/broadcast.hpp"
+
 #include <fmt/format.h>
 
 #include <bit>
@@ -10,7 +12,6 @@
 #include "ops/calls/group.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
-#include "ops/collectives.hpp"
 
 namespace bluefog::ops {
 namespace {

@@ -50,8 +50,9 @@ ROOMS = {
                                              "step_traffic topology_report"), BASE + TOPOLOGY[:2]),
     "ops.sums": ("ops/sums", (), RUNTIME),
     "ops.calls": ("ops/calls",
-                  public("ops", "collectives hierarchical_neighbor_allreduce neighbor_allgather "
-                                "neighbor_allreduce neighbor_inference options pair_gossip"),
+                  public("ops", "allgather allreduce barrier broadcast collectives "
+                                "hierarchical_neighbor_allreduce neighbor_allgather neighbor_allreduce "
+                                "neighbor_inference options pair_gossip"),
                   RUNTIME + TOPOLOGY + OPS[:1]),
     "ops.window": ("ops/window", public("ops", "window"), RUNTIME + TOPOLOGY + OPS[:2]),
     "optimizers.buckets": ("optimizers/buckets",

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/work.hpp"
+
+namespace bluefog::ops {
+
+enum class Reduction : std::uint8_t { Sum, Average };
+
+/// The ranks that take part in a collective.
+enum class Scope : std::uint8_t {
+  Global,
+  /// Each machine for itself (`Context::machines`). Every rank calls it all the same.
+  Machine,
+};
+
+struct AllreduceOptions {
+  std::string name{};  ///< as `OpOptions::name`
+  Reduction reduction = Reduction::Average;
+  Scope scope = Scope::Global;
+};
+
+/// Sum or average over all ranks of the scope, in place, the same bits on each of them:
+///
+///     x_i ← Σ_j x_j   or   x_i ← (Σ_j x_j) / n
+///
+/// Sums are formed by rising rank, then divided by n, in float32 (float64 for float64, the type
+/// itself for integers); only the result is rounded to the buffer's type. Each element is summed by
+/// one rank and copied by the others; small buffers are summed by each rank in the same order.
+/// @param buffer `count` elements, the same count and dtype on all ranks. Sums take
+///   every dtype but bool (integers wrap around), averages the floating ones. Its contents are
+///   unspecified after an error of the call.
+/// Buffers are on the CPU, or on every rank on the device of its context (`Context::use_device`,
+/// docs/gpu.md); a blocking call on a device returns when its result is on its way there.
+/// Every rank calls it with the same reduction and scope, in the same order as its other calls.
+/// Cost per rank: 2(n−1)/n of the buffer's bytes in 2(n−1) messages; small ones (up to 4 KiB) n−1
+/// messages of the whole.
+/// @throws InvalidArgument for an unsupported dtype or option or a null or negative buffer.
+[[nodiscard]] Work allreduce_nonblocking(Context& context, BufferView buffer,
+                                         const AllreduceOptions& options = {});
+void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options = {});
+
+}  // namespace bluefog::ops
