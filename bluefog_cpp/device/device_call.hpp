@@ -32,8 +32,8 @@ namespace bluefog {
 /// Messages of an exchange of `Consumption::OnWait` are kept in memory of the call's own, and the
 /// call rests until somebody waits for it: the result comes after what is on the streams by then.
 ///
-/// Where the streams capture a CUDA graph, the call goes into it: nothing runs, and nothing is
-/// watched afterwards. It is complete when it is in the graph of every rank, also where its result
+/// A call whose streams capture a CUDA graph goes into it: nothing runs, and nothing is watched
+/// afterwards. It is complete when it is in the graph of every rank, also where its result
 /// is held back: then its last part goes there at the `wait`. So that all ranks replay alike, they
 /// meet twice, before any of it is in a graph and at its end; an error on one is an error on all.
 class DeviceCall final : public Operation,

@@ -49,11 +49,10 @@ namespace bluefog {
 /// otherwise.
 class DeviceChannel final : public Attendant {
  public:
-  /// Collective. Where no link serves all ranks, all calls go through the host; rank 0 logs which
+  /// Collective. All calls go through the host where no link serves all ranks; rank 0 logs which
   /// way was chosen, and why.
   /// @throws InvalidArgument for a device that is not there, UnsupportedError without CUDA,
-  /// CudaError;
-  ///   PeerFailure on the ranks that could have gone on.
+  ///   CudaError; PeerFailure on the ranks that could have gone on.
   static std::shared_ptr<DeviceChannel> connect(Bootstrap& bootstrap,
                                                 const gpu::Libraries* libraries, int device,
                                                 const Logger& log, const Settings& settings,

@@ -93,7 +93,7 @@ class NeighborAgreement {
   LaunchCounts& launches_;
   Asking asking_;
   std::function<std::string()> call_;
-  /// Those that are asked in this exchange, and then the others.
+  /// The neighbours that are asked in this exchange, and then the others.
   std::vector<Neighbor> neighbors_;
   std::size_t asked_ = 0;
   std::vector<Outgoing> outgoing_;
