@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/context/settings_agreement.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
 #include "bluefog_cpp/engine/barrier_operation.hpp"
@@ -218,7 +219,7 @@ void ContextCore::use_device(int device, const gpu::Libraries* libraries) {
 }
 
 std::shared_ptr<std::byte> ContextCore::allocate_shared(std::size_t bytes) {
-  constexpr std::align_val_t kAlignment{64};
+  constexpr std::align_val_t kAlignment{kCacheLine};
   if (engine_->is_forked()) {
     throw StateError(fmt::format(
         "rank {}, allocate_shared: expected the process of that rank, found a fork of it", rank()));

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
@@ -32,54 +30,40 @@ DeviceCall::DeviceCall(std::shared_ptr<DeviceChannel> channel, int rank,
     : channel_(std::move(channel)),
       rank_(rank),
       operation_(std::move(operation)),
-      streams_(streams),
       envelope_(operation_->envelope()),
       consumption_(consumption),
-      capture_(capture) {
+      capture_(capture),
+      streams_(*channel_, streams, capture),
+      agreement_(rank, channel_->launches(),
+                 channel_->link().offers() ? NeighborAgreement::Asking::EachTime
+                                           : NeighborAgreement::Asking::Once,
+                 [this] { return describe(); }) {
   envelope_.kind = placed(envelope_.kind);
+  if (capture_) {
+    meeting_.emplace(rank_, channel_->size());
+  }
   const gpu::DeviceScope scope = channel_->enter();
-  record_streams(ready_, {});
+  streams_.note_callers();
   done_ = std::make_shared<const gpu::Event>(channel_->take_event());
 }
 
 DeviceCall::~DeviceCall() {
   if (is_cut_short()) {
-    kept_.lose();
+    payloads_.lose_kept();
   }
 }
 
-DeviceCall::SomeStreams DeviceCall::streams_with(WaitingStream waiting) const {
-  SomeStreams streams{streams_[0]};
-  const auto add = [&streams](gpu::StreamHandle stream) {
-    if (std::ranges::find(streams, stream) == streams.end()) {
-      streams.push_back(stream);
-    }
-  };
-  add(streams_[1]);
-  if (waiting) {
-    add(*waiting);
-  }
-  return streams;
+OpKind DeviceCall::placed(OpKind kind) const noexcept {
+  return capture_ ? bluefog::captured(on_device(kind)) : on_device(kind);
 }
 
-void DeviceCall::record_streams(ReadyEvents& ready, WaitingStream waiting) {
-  for (const gpu::StreamHandle stream : streams_with(waiting)) {
-    channel_->cuda().record(ready.emplace_back(channel_->take_event()).get(), stream);
-  }
-}
-
-void DeviceCall::wait_for(const ReadyEvents& ready) {
-  for (const gpu::Event& event : ready) {
-    channel_->cuda().wait(channel_->stream(), event.get());
-  }
+std::string DeviceCall::describe() const {
+  return fmt::format("rank {}, {}, {}", rank_, call_text(call_index()), envelope_.describe());
 }
 
 void DeviceCall::note_waiter(WaitingStream waiting) {
   if (consumption_ == Consumption::OnWait) {
-    std::call_once(has_waiter_, [this, waiting] {
-      const gpu::DeviceScope scope = channel_->enter();
-      record_streams(ready_at_wait_, waiting);
-    });
+    streams_.note_waiter(waiting);
   }
 }
 
@@ -96,7 +80,7 @@ bool DeviceCall::next(ExchangeSpec& spec) {
   }
   if (stage_ == Stage::Agreement) {
     launch();
-    if (keeps_messages()) {
+    if (DevicePayloads::are_kept(exchange_)) {
       if (capture_) {
         is_held_back_ = true;
         return end(spec);
@@ -117,12 +101,19 @@ bool DeviceCall::next(ExchangeSpec& spec) {
     spec.envelope.kind = placed(spec.envelope.kind);
     spec.last = false;
   } else {
-    find_neighbors();
-    list_sends();
-    list_receives();
+    agreement_.begin(exchange_);
+    payloads_.list_sends(exchange_);
+    place_receives();
     describe_agreement(spec);
   }
   return true;
+}
+
+// Its messages are the call's own, so that ranks which make another call hear of it.
+void DeviceCall::describe_meeting(ExchangeSpec& spec) {
+  meeting_->describe(spec);
+  spec.envelope = envelope_;
+  spec.last = false;
 }
 
 bool DeviceCall::end(ExchangeSpec& spec) {
@@ -139,7 +130,7 @@ bool DeviceCall::end(ExchangeSpec& spec) {
 
 void DeviceCall::begin() {
   throw_if_ended();
-  wait_for(ready_);
+  streams_.follow_callers();
 }
 
 void DeviceCall::throw_if_ended() const {
@@ -162,6 +153,52 @@ std::exception_ptr DeviceCall::of_this_call(std::exception_ptr error) const {
   }
 }
 
+// Ranks that have agreed in an earlier exchange launch this one without asking again.
+void DeviceCall::place_receives() {
+  try {
+    payloads_.place_receives(exchange_, *channel_);
+  } catch (const CudaError&) {
+    const std::exception_ptr refusal = of_this_call(std::current_exception());
+    if (!agreement_.partners().empty() && !channel_->link().offers() && !capture_) {
+      channel_->end(refusal);
+    }
+    std::rethrow_exception(refusal);
+  }
+}
+
+void DeviceCall::describe_agreement(ExchangeSpec& spec) {
+  stage_ = Stage::Agreement;
+  spec.supply = this;
+  is_offered_ = false;
+  agreement_.describe(spec);
+  spec.envelope = envelope_;
+  spec.last = false;
+}
+
+std::size_t DeviceCall::bytes_here() {
+  if (!std::exchange(is_offered_, true)) {
+    agreement_.complete();
+    if (channel_->link().offers()) {
+      const gpu::DeviceScope scope = channel_->enter();
+      offer();
+    }
+  }
+  return NeighborAgreement::message_bytes();
+}
+
+void DeviceCall::offer() {
+  throw_if_ended();
+  has_offer_ = true;
+  try {
+    channel_->link().offer(call_index(), payloads_.sends());
+  } catch (const CudaError&) {
+    std::rethrow_exception(of_this_call(std::current_exception()));
+  }
+  for (const DeviceSend& send : payloads_.sends()) {
+    agreement_.tell_offer(send);
+  }
+}
+
 void DeviceCall::receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) {
   if (stage_ == Stage::Meeting || stage_ == Stage::Parting) {
     return;
@@ -174,14 +211,11 @@ void DeviceCall::receive(std::size_t offset, std::size_t bytes, std::span<const 
     combine();
     return;
   }
-  Neighbor& neighbor = neighbors_[pieces[0].source_index];
-  std::memcpy(reinterpret_cast<std::byte*>(&neighbor.theirs) + offset, pieces[0].data, bytes);
-  if (offset + bytes == sizeof(Terms)) {
-    check_terms(neighbor);
-  }
+  agreement_.receive(pieces[0].source_index, offset, pieces[0].data, bytes);
 }
 
-// Others may have launched their part when this rank fails, and part of its own may be on the stream.
+// Others may have launched their part when this rank fails, and part of its own may be on the
+// stream.
 void DeviceCall::launch() {
   try {
     enqueue();
@@ -197,12 +231,8 @@ void DeviceCall::launch() {
     std::rethrow_exception(why);
   }
   has_offer_ = false;
-  if (!capture_ && !channel_->link().offers()) {
-    for (const Neighbor& neighbor : neighbors_) {
-      if (neighbor.own.sends + neighbor.own.expects > 0) {  // else there is nothing to mistake
-        channel_->note_launched(neighbor.rank.rank);
-      }
-    }
+  if (!capture_) {
+    agreement_.note_launched();
   }
 }
 
@@ -211,7 +241,7 @@ void DeviceCall::watch_what_there_is() noexcept {
     watch();
   } catch (const std::exception&) {  // NOLINT: the first error is on its way
     channel_->lose(shared_from_this());
-    kept_.lose();
+    payloads_.lose_kept();
   }
 }
 
@@ -222,15 +252,15 @@ void DeviceCall::watch() {
   channel_->cuda().record(done(), channel_->stream());
   channel_->watch({.call = call_index(),
                    .text = envelope_.describe(),
-                   .partners = partners_,
+                   .partners = agreement_.partners(),
                    .done = done(),
                    .keep = shared_from_this(),
                    .cut_short = &cut_short_,
-                   .is_whole = keeps_messages()});
+                   .is_whole = DevicePayloads::are_kept(exchange_)});
 }
 
-// The device still reads what was offered, and then nobody will. Kept is what it reads, and not the call:
-// its error is for whoever waits for it.
+// The device still reads what was offered, and then nobody will. Kept is what it reads, and not the
+// call: its error is for whoever waits for it.
 void DeviceCall::give_up() noexcept {
   if (!has_offer_) {
     return;
@@ -249,38 +279,21 @@ void DeviceCall::give_up() noexcept {
 
 void DeviceCall::enqueue() {
   throw_if_ended();
-  check_launched();
-  for (DeviceReceive& receive : receives_) {
-    receive.offer = neighbor_of(receive.source).theirs.offer;
-  }
-  const auto brings = [](const DeviceReceive& receive) { return receive.bytes > 0; };
-  if (!sends_.empty() || std::ranges::any_of(receives_, brings)) {
+  agreement_.check_launched();
+  payloads_.note_offers(agreement_);
+  if (payloads_.are_any()) {
     if (capture_) {
-      channel_->link().capture(channel_->stream(), {sends_.data(), sends_.size()},
-                               {receives_.data(), receives_.size()});
+      channel_->link().capture(channel_->stream(), payloads_.sends(), payloads_.receives());
     } else {
-      channel_->link().transfer({sends_.data(), sends_.size()},
-                                {receives_.data(), receives_.size()});
+      channel_->link().transfer(payloads_.sends(), payloads_.receives());
     }
   }
-  pieces_.clear();
-  for (std::size_t i = 0; i < exchange_.incoming.size(); ++i) {
-    const Incoming& incoming = exchange_.incoming[i];
-    if (incoming.place == nullptr) {
-      const double sent_with = neighbor_of(incoming.source.rank).theirs.weight;
-      pieces_.push_back({.data = receives_[i].data,
-                         .weight = incoming.source.weight * sent_with,
-                         .source_index = i});
-    }
-  }
-  if (exchange_.pace == Pace::Together && exchange_.bytes > 0 && !keeps_messages()) {
-    operation_->receive(0, exchange_.bytes, {pieces_.data(), pieces_.size()});
+  payloads_.list_pieces(exchange_, agreement_);
+  if (exchange_.pace == Pace::Together && exchange_.bytes > 0 &&
+      !DevicePayloads::are_kept(exchange_)) {
+    operation_->receive(0, exchange_.bytes, payloads_.pieces());
   }
   channel_->link().note_read(call_index());
-}
-
-bool DeviceCall::keeps_messages() const noexcept {
-  return exchange_.consumption == Consumption::OnWait && exchange_.bytes > 0;
 }
 
 // Without a message, and so without a place among those of other calls: the engine gives it its one
@@ -296,21 +309,43 @@ void DeviceCall::combine() {
   const gpu::DeviceScope scope = channel_->enter();
   throw_if_ended();
   try {
-    wait_for(ready_at_wait_);
-    operation_->receive(0, exchange_.bytes, {pieces_.data(), pieces_.size()});
+    streams_.follow_waiter();
+    operation_->receive(0, exchange_.bytes, payloads_.pieces());
     watch();
   } catch (const CudaError&) {
     watch_what_there_is();
     std::rethrow_exception(of_this_call(std::current_exception()));
   }
-  kept_.note_use(done_);
-  kept_ = {};  // the next call may have it when the device is done
+  payloads_.release_kept(done_);
 }
 
-void DeviceCall::order_streams(WaitingStream waiting) {
+void DeviceCall::finish_capture(WaitingStream waiting) {
+  if (!std::exchange(is_held_back_, false)) {
+    return;
+  }
   const gpu::DeviceScope scope = channel_->enter();
-  for (const gpu::StreamHandle stream : streams_with(waiting)) {
-    channel_->cuda().wait(stream, done());
+  const auto lane = channel_->on_lane_of(capture_);
+  streams_.follow_waiter_now(waiting);
+  operation_->receive(0, exchange_.bytes, payloads_.pieces());
+  channel_->cuda().record(done(), channel_->stream());
+  payloads_.release_kept();  // later calls of the capture come after it
+}
+
+void DeviceCall::leave_capture() noexcept {
+  try {
+    const gpu::DeviceScope scope = channel_->enter();
+    const auto lane = channel_->on_lane_of(capture_);
+    if (channel_->cuda().capture_of(channel_->stream()).status == gpu::CaptureStatus::Active) {
+      channel_->cuda().record(done(), channel_->stream());
+      order_streams({});
+    }
+  } catch (const Error&) {  // NOLINT: the call's own error is on its way
+  }
+}
+
+void DeviceCall::check_capture(WaitingStream waiting) {
+  if (const std::string_view problem = streams_.capture_problem(waiting); !problem.empty()) {
+    throw StateError(fmt::format("{}: {}", describe(), problem));
   }
 }
 

@@ -4,20 +4,19 @@
 #include <bit>
 #include <cstdint>
 
+#include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::gpu {
 namespace {
-
-constexpr std::size_t kPageBytes = 4096;
 
 /// The most memory kept, in multiples of the most in use at once: calls need blocks of many sizes.
 constexpr std::size_t kMostTimes = 4;
 
 /// The size of a block, in steps of at most an eighth: calls of nearly the same size share memory.
 std::size_t block_size_for(std::size_t bytes) {
-  const std::size_t step = std::max(kPageBytes, std::bit_floor(bytes) / 8);
-  return (bytes + step - 1) / step * step;
+  const std::size_t step = std::max(kPage, std::bit_floor(bytes) / 8);
+  return round_up(bytes, step);
 }
 
 }  // namespace
@@ -41,7 +40,7 @@ MemoryBlock MemoryPool::take(std::size_t bytes) {
     return {};
   }
   const std::scoped_lock lock(mutex_);
-  if (const auto found = find_idle(bytes, 2 * std::max(bytes, kPageBytes)); found != idle_.end()) {
+  if (const auto found = find_idle(bytes, 2 * std::max(bytes, kPage)); found != idle_.end()) {
     return take_idle(found);
   }
   const std::size_t size = block_size_for(bytes);

@@ -4,6 +4,7 @@
 #include <new>
 #include <thread>
 
+#include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
 
@@ -13,16 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLeavePeriod = 50us;
-/// CUDA shows other processes whole pages of this size, with whatever lies in them.
-constexpr std::size_t kChunkStep = std::size_t{2} << 20;
 /// Blocks up to this size share a chunk.
-constexpr std::size_t kLongestShared = kChunkStep / 2;
-/// The alignment of cudaMalloc.
-constexpr std::size_t kBlockAlignment = 256;
-
-constexpr std::size_t rounded_to(std::size_t bytes, std::size_t step) {
-  return (std::max<std::size_t>(bytes, 1) + step - 1) / step * step;
-}
+constexpr std::size_t kLongestShared = kDevicePage / 2;
 
 }  // namespace
 
@@ -41,7 +34,7 @@ PeerMemory::PeerMemory(std::shared_ptr<gpu::CudaApi> cuda, int device, shm::Host
 PeerMemory::~PeerMemory() { leave(1ns); }
 
 PeerMemory::Block PeerMemory::allocate(std::size_t bytes) {
-  const std::size_t taken = rounded_to(bytes, kBlockAlignment);
+  const std::size_t taken = round_up(std::max<std::size_t>(bytes, 1), kDeviceAlignment);
   const std::uint64_t number = chunk_for(taken);
   Chunk& chunk = chunks_.at(number);
   const Block block{.data = chunk.memory + chunk.end, .chunk = number};
@@ -53,13 +46,13 @@ PeerMemory::Block PeerMemory::allocate(std::size_t bytes) {
 std::uint64_t PeerMemory::chunk_for(std::size_t bytes) {
   if (bytes <= kLongestShared) {
     for (const auto& [number, chunk] : chunks_) {
-      if (chunk.bytes == kChunkStep && chunk.bytes - chunk.end >= bytes) {
+      if (chunk.bytes == kDevicePage && chunk.bytes - chunk.end >= bytes) {
         return number;
       }
     }
   }
   const gpu::DeviceScope scope = enter();
-  Chunk chunk{.bytes = rounded_to(bytes, kChunkStep)};
+  Chunk chunk{.bytes = round_up(bytes, kDevicePage)};
   chunk.memory = static_cast<std::byte*>(cuda_->allocate(chunk.bytes));
   chunk.shown.here = chunk.memory;
   try {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bluefog_cpp/base/farewell.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
 #include "bluefog_cpp/device/peer_memory.hpp"
 #include "bluefog_cpp/engine/engine.hpp"
@@ -21,9 +22,6 @@ namespace bluefog {
 namespace {
 
 constexpr std::chrono::milliseconds kPeerLookPeriod{20};
-/// The longest wait of a rank that leaves for others to let go of its device memory, before it
-/// leaves that memory to the process's end.
-constexpr std::chrono::seconds kLongestPeerFarewell{2};
 
 /// The groups by rank: ranks with the same text may share memory.
 std::vector<std::string> sharing_groups(const OneSidedParts& parts) {
@@ -138,9 +136,7 @@ PeerMemory& OneSided::make_peer_memory(DeviceChannel& channel) {
 
 void OneSided::leave_devices() noexcept {
   if (peer_memory_) {
-    peer_memory_->leave(timeout_.count() == 0
-                            ? std::chrono::nanoseconds(kLongestPeerFarewell)
-                            : std::min<std::chrono::nanoseconds>(timeout_, kLongestPeerFarewell));
+    peer_memory_->leave(farewell::within(farewell::kDeviceMemory, timeout_));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "ops/window/window_arguments.hpp"
 #include "ops/window/window_call.hpp"
 #include "ops/window/window_core.hpp"
 
@@ -14,24 +15,26 @@ namespace {
 void check_put(WindowCore& core, const BufferView& tensor, const WindowPutOptions& options,
                std::string_view call) {
   core.check_open(call);
-  core.check_tensor(tensor, call);
-  core.check_weight(options.self_weight, call);
+  const WindowIdentity& window = core.identity();
+  check_tensor(window, tensor, call);
+  check_weight(window, options.self_weight, call);
+  const auto& all = window.plan().destinations;
   if (options.destinations) {
-    core.check_some_of(*options.destinations, core.plan().destinations, call, "destinations");
+    check_some_of(window, *options.destinations, all, call, "destinations");
   }
   if (options.exclusion == Exclusion::Mutex) {
-    core.check_not_held(options.destinations ? *options.destinations : core.plan().destinations,
-                        call);
+    core.mutexes().check_not_held(options.destinations ? *options.destinations : all, call);
   }
 }
 
 void check_get(WindowCore& core, const WindowGetOptions& options) {
   core.check_open("win_get");
+  const auto& all = core.identity().plan().sources;
   if (options.sources) {
-    core.check_some_of(*options.sources, core.plan().sources, "win_get", "sources");
+    check_some_of(core.identity(), *options.sources, all, "win_get", "sources");
   }
   if (options.exclusion == Exclusion::Mutex) {
-    core.check_not_held(options.sources ? *options.sources : core.plan().sources, "win_get");
+    core.mutexes().check_not_held(options.sources ? *options.sources : all, "win_get");
   }
 }
 
@@ -55,21 +58,21 @@ std::string_view name_of(StoreMode mode) {
 void store(const std::shared_ptr<WindowCore>& core, const BufferView& tensor, StoreMode mode,
            const WindowPutOptions& options) {
   check_put(*core, tensor, options, name_of(mode));
-  const auto tensors = core->note_put(name_of(mode), tensor, options);
+  const auto tensors = core->tensors().note_put(name_of(mode), tensor, options);
   core->tasks().run(
       [&] {
-        WindowCore::ordered_if_it_fails(tensors.get(), [&] {
+        WindowTensors::ordered_if_it_fails(tensors.get(), [&] {
           core->store(tensor, mode, options, tensors.get(), WindowCore::Caller::Waits);
         });
       },
       [&] { return put_task(core, tensor, mode, options, tensors); });
-  WindowCore::order_streams(tensors.get());
+  WindowTensors::order_streams(tensors.get());
 }
 
 Work start_storing(const std::shared_ptr<WindowCore>& core, BufferView tensor, StoreMode mode,
                    const WindowPutOptions& options) {
   check_put(*core, tensor, options, name_of(mode));
-  const auto tensors = core->note_put(name_of(mode), tensor, options);
+  const auto tensors = core->tensors().note_put(name_of(mode), tensor, options);
   return core->start(tensors, put_task(core, std::move(tensor), mode, options, tensors));
 }
 
@@ -79,7 +82,7 @@ Work start_storing(const std::shared_ptr<WindowCore>& core, BufferView tensor, S
 
 WindowLock::WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ranks)
     : core_(std::move(core)) {
-  call_ = std::make_unique<WindowCall>(core_->begin_call("mutex"));
+  call_ = std::make_unique<WindowCall>(core_->identity().begin_call("mutex"));
   try {
     take(ranks);
   } catch (const std::exception& e) {
@@ -93,7 +96,7 @@ void WindowLock::take(std::span<const int> ranks) {
   for (const int rank : ranks) {
     taken_.push_back({.rank = rank});
     try {
-      taken_.back().ticket = core_->take_mutex(rank, *call_);
+      taken_.back().ticket = core_->mutexes().take(rank, *call_);
     } catch (...) {
       taken_.pop_back();
       throw;
@@ -119,7 +122,7 @@ WindowLock& WindowLock::operator=(WindowLock&& other) noexcept {
 void WindowLock::release() noexcept {
   if (core_) {
     for (const Taken& taken : taken_) {
-      core_->release_mutex(taken.rank, taken.ticket);
+      core_->mutexes().release(taken.rank, taken.ticket);
     }
   }
   taken_.clear();
@@ -129,7 +132,7 @@ void WindowLock::release() noexcept {
 WindowLock Window::lock(std::vector<int> ranks) {
   core_->check_open("mutex");
   for (const int rank : ranks) {
-    core_->check_lockable(rank);
+    check_lockable(core_->identity(), rank);
   }
   std::ranges::sort(ranks);
   const auto repeated = std::ranges::unique(ranks);
@@ -139,7 +142,7 @@ WindowLock Window::lock(std::vector<int> ranks) {
 
 WindowLock Window::lock_self() {
   core_->check_open("mutex");
-  return {core_, std::span(&core_->plan().rank, 1)};
+  return {core_, std::span(&core_->identity().plan().rank, 1)};
 }
 
 // ---- life
@@ -167,13 +170,14 @@ void Window::accumulate(BufferView tensor, const WindowPutOptions& options) {
 
 void Window::get(const WindowGetOptions& options) {
   check_get(*core_, options);
-  const auto tensors = core_->note_own("win_get", options.stream);
+  const auto tensors = core_->tensors().note_own("win_get", options.stream);
   core_->tasks().run(
       [&] {
-        WindowCore::ordered_if_it_fails(tensors.get(), [&] { core_->fetch(options, tensors.get()); });
+        WindowTensors::ordered_if_it_fails(tensors.get(),
+                                           [&] { core_->fetch(options, tensors.get()); });
       },
       [&] { return get_task(core_, options, tensors); });
-  WindowCore::order_streams(tensors.get());
+  WindowTensors::order_streams(tensors.get());
 }
 
 Work Window::put_nonblocking(BufferView tensor, const WindowPutOptions& options) {
@@ -186,19 +190,20 @@ Work Window::accumulate_nonblocking(BufferView tensor, const WindowPutOptions& o
 
 Work Window::get_nonblocking(const WindowGetOptions& options) {
   check_get(*core_, options);
-  const auto tensors = core_->note_own("win_get", options.stream);
+  const auto tensors = core_->tensors().note_own("win_get", options.stream);
   return core_->start(tensors, get_task(core_, options, tensors));
 }
 
 void Window::update(const WindowUpdateOptions& options) {
   core_->check_open("win_update");
+  const WindowIdentity& window = core_->identity();
   if (options.weights) {
-    core_->check_weight(options.weights->self_weight, "win_update");
-    core_->check_some_of(options.weights->sources, core_->plan().sources, "win_update", "sources");
+    check_weight(window, options.weights->self_weight, "win_update");
+    check_some_of(window, options.weights->sources, window.plan().sources, "win_update", "sources");
   }
   if (options.output) {
-    core_->check_tensor(*options.output, "win_update");
-    core_->check_apart(*options.output, "win_update");
+    check_tensor(window, *options.output, "win_update");
+    check_apart(window, *options.output, "win_update");
   }
   core_->update(options);
 }
@@ -207,7 +212,7 @@ void Window::update_then_collect(Exclusion exclusion, WindowStream stream) {
   WindowUpdateOptions options{
       .reset = BufferReset::Zero, .exclusion = exclusion, .stream = stream};
   options.weights.emplace();
-  for (const WeightedRank& source : core_->plan().sources) {
+  for (const WeightedRank& source : core_->identity().plan().sources) {
     options.weights->sources.push_back({.rank = source.rank});
   }
   update(options);
@@ -226,7 +231,7 @@ void Window::publish(WindowStream stream) {
 std::vector<std::pair<int, std::int64_t>> Window::versions() const {
   core_->check_open("versions");
   std::vector<std::pair<int, std::int64_t>> versions;
-  for (const WeightedRank& source : core_->plan().sources) {
+  for (const WeightedRank& source : core_->identity().plan().sources) {
     versions.emplace_back(source.rank, core_->own().version(versions.size()));
   }
   return versions;
@@ -239,7 +244,7 @@ double Window::associated_weight() const {
 
 void Window::set_associated_weight(double weight) {
   core_->check_open("set_associated_weight");
-  core_->check_weight(weight, "set_associated_weight");
+  check_weight(core_->identity(), weight, "set_associated_weight");
   core_->own().mass().store(weight);
 }
 
@@ -247,8 +252,8 @@ void Window::set_associated_weight(AssociatedWeight state) noexcept {
   core_->set_associated_weight(state);
 }
 
-const std::string& Window::name() const noexcept { return core_->name(); }
-const BufferView& Window::tensor() const noexcept { return core_->tensor(); }
-const NeighborPlan& Window::plan() const noexcept { return core_->plan(); }
+const std::string& Window::name() const noexcept { return core_->identity().name(); }
+const BufferView& Window::tensor() const noexcept { return core_->identity().tensor(); }
+const NeighborPlan& Window::plan() const noexcept { return core_->identity().plan(); }
 
 }  // namespace bluefog::ops

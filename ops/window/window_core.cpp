@@ -1,242 +1,343 @@
 #include "ops/window/window_core.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <exception>
+#include <boost/container/small_vector.hpp>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
-#include "bluefog_cpp/base/message_of.hpp"
 #include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/engine/exchange.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/allgather_parts.hpp"
-#include "ops/calls/validation.hpp"
 #include "ops/collectives.hpp"
-#include "ops/window/served_window.hpp"
+#include "ops/sums/combine.hpp"
+#include "ops/window/device_wait.hpp"
+#include "ops/window/device_window_work.hpp"
+#include "ops/window/window_setup.hpp"
 
 namespace bluefog::ops {
 
 WindowCore::WindowCore(Context& context, BufferView tensor, const NeighborPlan& plan,
                        const WindowOptions& options)
-    : context_(context.shared_from_this()),
-      tensor_(std::move(tensor)),
-      plan_(plan),
-      name_(options.name),
-      envelope_(Envelope::make(OpKind::Window, tensor_.dtype, tensor_.count, name_)),
-      weight_state_(options.associated_weight),
-      sources_(ranks_of(plan.sources)) {}
-
-// ---- life
-
-WindowRecord WindowCore::describe() const {
-  constexpr OpKind kKind = OpKind::Window;
-  check_buffer(*context_, kKind, tensor_, Residence::Anywhere);
-  check_floating(*context_, kKind, tensor_.dtype);
-  check_plan(*context_, kKind, &plan_);
-  return {.dtype = tensor_.dtype,
-          .count = tensor_.count,
-          .associated_weight = counts_weight(),
-          .own_value = publishes() ? OwnValue::Published : OwnValue::InTensor,
-          .may_share_device = may_share_device(),
-          .sources = sources_,
-          .destinations = ranks_of(plan_.destinations),
-          .name = name_};
-}
-
-void WindowCore::allocate(WindowFill fill) {
-  const auto shape =
-      shape_of(sources_.size(), publishes() ? OwnValue::Published : OwnValue::InTensor);
-  place_ = hub_->memory().allocate(block_ ? WindowMemory::size_of_heads(shape)
-                                          : WindowMemory::size_of_block(shape));
-  std::byte* const heads = hub_->memory().base_of(context_->rank()) + *place_;
-  own_ = block_ ? WindowMemory(heads, block_->data, shape) : WindowMemory(heads, shape);
-  const auto initialize = [&](const std::byte* value, WindowValues* values) {
-    own_->initialize(fill == WindowFill::OwnValue ? value : nullptr, publishes() ? value : nullptr,
-                     values);
-  };
-  if (!publishes()) {
-    initialize(static_cast<const std::byte*>(tensor_.data), nullptr);
-    return;
-  }
-  run("win_create", [&](WindowCall& call) {
-    const auto tensors = note_own(call.name(), {});
-    in_order(tensors.get(),
-             [&] { on_values(call, tensor_.data, tensors.get(), initialize); });
-  });
-}
-
-WindowMemory::Shape WindowCore::shape_of(std::size_t sources, OwnValue own_value) const {
-  return {.sources = sources,
-          .own_value = own_value,
-          .dtype = tensor_.dtype,
-          .bytes = tensor_.bytes()};
-}
-
-std::vector<WindowRecord> WindowCore::exchange(WindowRecord own, std::exception_ptr refusal) {
-  if (refusal) {
-    own.error = message_of(refusal);
-  }
-  std::vector<WindowRecord> records;
-  // A call like others, so that one who stalls or makes another call is named.
-  const std::string call = name_.empty() ? "win_create" : fmt::format("win_create '{}'", name_);
-  for (const auto& blob : allgather_parts(*context_, call, own.to_blob())) {
-    records.push_back(WindowRecord::from_blob(blob));
-  }
-  // All know by now whether somebody refuses.
-  may_be_open_ = false;
-  if (refusal) {
-    std::rethrow_exception(refusal);
-  }
-  check_records(records, context_->rank());
-  may_be_open_ = block_.has_value();
-  return records;
-}
-
-std::exception_ptr WindowCore::attempt(const std::function<void()>& step) const {
-  try {
-    step();
-  } catch (const CudaError&) {
-    return std::current_exception();
-  } catch (const TimeoutError&) {
-    return std::current_exception();
-  } catch (const std::exception& e) {
-    return std::make_exception_ptr(Error(fmt::format("{}: {}", where("win_create"), e.what())));
-  }
-  return nullptr;
-}
-
-void WindowCore::open_on_host(WindowRecord record, WindowFill fill) {
-  const auto refusal = attempt([&] {
-    allocate(fill);
-    record.place = *place_;
-    record.address = reinterpret_cast<std::uintptr_t>(tensor_.data);
-  });
-  connect(exchange(record, refusal));
-}
+    : identity_(context, std::move(tensor), plan, options.name),
+      weight_state_(options.associated_weight) {}
 
 void WindowCore::open(WindowFill fill) {
-  const Engine::LargerCall whole(context_->core().engine());
-  // Every rank takes part, whatever is wrong with its own arguments.
-  WindowRecord record{.name = name_};
-  std::exception_ptr refusal;
+  WindowSetup setup(
+      {.window = identity_, .own = own_, .buffers = buffers_, .tensors = tensors_, .ranks = parts_},
+      weight_state_);
   try {
-    record = describe();
-  } catch (const std::exception&) {
-    refusal = std::current_exception();
-  }
-  try {
-    const auto records = exchange(record, refusal);
-    // All ranks are here, and go on.
-    hub_ = &context_->core().one_sided();
-    number_ = hub_->take_window_number();
-    const bool may_share =
-        hub_->peer_obstacle().empty() &&
-        std::ranges::all_of(records, &WindowRecord::may_share_device);
-    if (!may_share || !open_on_devices(record, fill)) {
-      open_on_host(record, fill);
-    }
+    setup.open(fill);
   } catch (...) {
-    // No rank has the window, so no rank uses the memory.
     is_closed_ = true;
-    close_peers();
-    if (!may_be_open_) {
-      release_block();
-    }
-    if (place_) {
-      hub_->memory().release(*place_);
-    }
     throw;
   }
 }
 
-void WindowCore::connect(const std::vector<WindowRecord>& records) {
-  const int own_rank = context_->rank();
-  for (std::size_t r = 0; r < records.size(); ++r) {
-    const WindowRecord& record = records[r];
-    Part& part = parts_.emplace_back();
-    part.address = record.address;
-    part.own_value = record.own_value;
-    part.own_index = index_of(record.sources, own_rank);
-    if (hub_->memory().reaches(static_cast<int>(r))) {
-      std::byte* const block = hub_->memory().base_of(static_cast<int>(r)) + record.place;
-      const auto shape = shape_of(record.sources.size(), record.own_value);
-      part.memory = peers_ == nullptr ? WindowMemory(block, shape)
-                    : static_cast<int>(r) == own_rank
-                        ? *own_
-                        : WindowMemory(block, opened_[r].buffers, shape);
-    }
+void WindowCore::check_open(std::string_view call) const {
+  if (is_closed_) {
+    throw StateError(fmt::format("{}: the window has been freed", identity_.where(call)));
   }
-  if (WindowServer* const server = hub_->server()) {
-    const TakeLock take = [this, own_rank](shm::RobustLock& lock) {
-      take_in_time(lock, {.rank = own_rank});
-    };
-    server->add(number_, std::make_shared<ServedWindow>(*own_, tensor_, sources_, take));
+  if (identity_.context().core().engine().is_forked()) {
+    throw StateError(fmt::format("{}: expected the process of that rank, found a fork of it",
+                                 identity_.where(call)));
   }
-  // Nobody asks for what is not served yet.
-  barrier(*context_);
+}
+
+// Only the thread that has taken a mutex can release it.
+std::string WindowCore::obstacle_to_freeing() {
+  const int rank = identity_.rank();
+  if (buffers_.are_used() &&
+      !identity_.placed("win_free", [this] { return buffers_.memory().is_idle(); })) {
+    return fmt::format("work of rank {} is still under way on CUDA device {}", rank,
+                       identity_.tensor().device.index);
+  }
+  const auto held = mutexes_.held_elsewhere();
+  return held ? fmt::format("another thread of rank {} holds the mutex of rank {}", rank, *held)
+              : std::string();
 }
 
 void WindowCore::close() {
   constexpr std::string_view kCall = "win_free";
   check_open(kCall);
-  const Engine::LargerCall whole(context_->core().engine());
-  hub_->tasks().drain();
-  for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
-    if (parts_[rank].memory && parts_[rank].memory->is_freed()) {
-      const WindowGoneError gone(static_cast<int>(rank),
-                            fmt::format("{}: rank {} has destroyed it", where(kCall), rank));
-      context_->core().engine().refuse(gone.what());  // ranks that wait for this one here
-      throw gone;
-    }
+  Context& context = identity_.context();
+  const Engine::LargerCall whole(context.core().engine());
+  tasks().drain();
+  if (const auto rank = parts_.first_freed()) {
+    const WindowGoneError gone(
+        *rank, fmt::format("{}: rank {} has destroyed it", identity_.where(kCall), *rank));
+    context.core().engine().refuse(gone.what());  // ranks that wait for this one here
+    throw gone;
   }
   // Every rank takes part, and all keep the window or none does.
   const std::string obstacle = obstacle_to_freeing();
   const std::vector<std::string> obstacles =
-      allgather_parts(*context_, fmt::format("{} '{}'", kCall, name_), obstacle);
+      allgather_parts(context, fmt::format("{} '{}'", kCall, identity_.name()), obstacle);
   if (!obstacle.empty()) {
-    throw StateError(fmt::format("{}: {}", where(kCall), obstacle));
+    throw StateError(fmt::format("{}: {}", identity_.where(kCall), obstacle));
   }
   for (std::size_t rank = 0; rank < obstacles.size(); ++rank) {
     if (!obstacles[rank].empty()) {
-      throw PeerFailure(static_cast<int>(rank), fmt::format("{}: rank {} did not free it: {}",
-                                                            where(kCall), rank, obstacles[rank]));
+      throw PeerFailure(static_cast<int>(rank),
+                        fmt::format("{}: rank {} did not free it: {}", identity_.where(kCall), rank,
+                                    obstacles[rank]));
     }
   }
   is_closed_ = true;
-  release_own_mutexes();
-  close_peers();
-  barrier(*context_);
+  mutexes_.release_own();
+  buffers_.close();
+  barrier(context);
   abandon();
-  release_block();
-  hub_->memory().release(*place_);
+  buffers_.release();
+  own_.release(identity_.hub().memory());
 }
 
 void WindowCore::abandon() noexcept {
   is_closed_ = true;
-  if (has_left_.exchange(true) || context_->core().engine().is_forked()) {
+  if (has_left_.exchange(true) || identity_.context().core().engine().is_forked()) {
     return;
   }
-  if (own_) {
-    own_->mark_freed();
+  if (own_.is_there()) {
+    own_.memory().mark_freed();
   }
-  if (WindowServer* const server = hub_->server()) {
-    server->remove(number_);
+  if (WindowServer* const server = identity_.hub().server()) {
+    server->remove(identity_.number());
   }
 }
 
-// ---- calls
-
-std::string WindowCore::where(std::string_view call) const {
-  return fmt::format("rank {}, window '{}', {}", context_->rank(), name_, call);
+Work WindowCore::start(std::shared_ptr<DeviceTensors> tensors, std::function<void()> task) {
+  Work work = tasks().submit(std::move(task));
+  if (!tensors) {
+    return work;
+  }
+  const std::shared_ptr<const WindowIdentity> kept(shared_from_this(), &identity_);
+  return Work(std::make_shared<DeviceWindowWork>(kept, std::move(work), std::move(tensors)));
 }
 
-std::string WindowCore::place_of(std::string_view call, const std::exception& error) const {
-  return fmt::format("{}: {}", where(call), error.what());
+LockSite WindowCore::own_site(WindowCall& call) const {
+  return {.window = identity_, .call = &call, .rank = identity_.rank()};
 }
 
-WindowCall WindowCore::begin_call(std::string_view name) {
-  return WindowCall(*context_, name, envelope_);
+void WindowCore::publish_value(WindowCall& call, const std::byte* value, WindowValues* values) {
+  const LockSite site = own_site(call);
+  own_.memory().publish(value, site.taker(), values);
+}
+
+void WindowCore::store_at(WindowCall& call, int rank, StoreMode mode, const WeightedBytes& value,
+                          WindowValues* values) {
+  if (const WindowMemory* const memory = parts_.reachable(rank, call.name())) {
+    const LockSite site{.window = identity_, .call = &call, .rank = rank};
+    memory->store(parts_.of(rank).own_index, mode, value, site.taker(), values);
+    return;
+  }
+  parts_.ask(
+      call, WindowWait::For::Answer, rank,
+      {.kind = mode == StoreMode::Add ? WindowMessage::Kind::Accumulate : WindowMessage::Kind::Put,
+       .weight = value.weight,
+       .mass = value.mass},
+      {value.data, identity_.tensor().bytes()});
+}
+
+void WindowCore::store(const BufferView& tensor, StoreMode mode, const WindowPutOptions& options,
+                       DeviceTensors* tensors, Caller caller) {
+  const double mass = counts_weight() ? own_.memory().mass().load() : 0.0;
+  const auto& destinations =
+      options.destinations ? *options.destinations : identity_.plan().destinations;
+  identity_.run(mode == StoreMode::Add ? "win_accumulate" : "win_put", [&](WindowCall& call) {
+    tensors_.on_values(call, tensor.data, tensors, [&](std::byte* data, WindowValues* values) {
+      for (const WeightedRank& destination : destinations) {
+        const WindowCall::Part span(call, destination.rank);
+        const auto lock =
+            options.exclusion == Exclusion::Mutex
+                ? std::optional<MutexHolder>(std::in_place, mutexes_, destination.rank, call)
+                : std::nullopt;
+        store_at(call, destination.rank, mode,
+                 {.data = data, .weight = destination.weight, .mass = destination.weight * mass},
+                 values);
+      }
+      if (options.self_weight != 1.0) {
+        scale(data, mass, options.self_weight, values);
+      }
+      if (identity_.publishes() && tensor.data == identity_.tensor().data) {
+        publish_value(call, data, values);
+      }
+    });
+    if (tensors != nullptr && caller == Caller::GoesOn) {
+      wait_for_device(identity_, call, DeviceWait::Copy, [tensors] { return tensors->is_over(); });
+    }
+  });
+}
+
+void WindowCore::scale(std::byte* data, double mass, double self_weight, WindowValues* values) {
+  const Operand operand{.data = data, .weight = self_weight};
+  if (values != nullptr) {
+    values->weighted_sum(identity_.tensor().dtype, data, {&operand, 1}, identity_.tensor().bytes());
+    values->settle();
+  } else {
+    weighted_sum(identity_.tensor().dtype, data, {&operand, 1}, identity_.tensor().bytes());
+  }
+  if (counts_weight()) {
+    // An update meanwhile has added what it took in: that stays.
+    double expected = mass;
+    if (!own_.memory().mass().compare_exchange_strong(expected, mass * self_weight)) {
+      own_.memory().mass().fetch_add(mass * (self_weight - 1.0));
+    }
+  }
+}
+
+void WindowCore::fetch_from(WindowCall& call, const WeightedRank& source, WindowValues* values) {
+  const WindowMemory* const memory = parts_.reachable(source.rank, call.name());
+  if (memory != nullptr && (parts_.of(source.rank).own_value == OwnValue::Published ||
+                            identity_.hub().reader().reaches(source.rank))) {
+    fetch_shared(call, source, *memory, values);
+  } else {
+    fetch_by_asking(call, source);
+  }
+}
+
+void WindowCore::fetch_shared(WindowCall& call, const WeightedRank& source,
+                              const WindowMemory& memory, WindowValues* values) {
+  const LockSite own = own_site(call);
+  const LockSite published{.window = identity_, .call = &call, .rank = source.rank};
+  const TakeLock take_published = published.taker();
+  const bool is_published = parts_.of(source.rank).own_value == OwnValue::Published;
+  const auto read = [&](std::byte* to) {
+    if (is_published) {
+      memory.copy_published(to, take_published, values);
+    } else {
+      parts_.read_tensor(call, source.rank, to);
+    }
+  };
+  const double mass = counts_weight() ? source.weight * memory.mass().load() : 0.0;
+  own_.memory().store_read(index_of(identity_.sources(), source.rank),
+                           {.weight = source.weight, .mass = mass},
+                           std::ref(read),  // a function of so many captures would allocate
+                           own.taker(), values);
+}
+
+void WindowCore::fetch_by_asking(WindowCall& call, const WeightedRank& source) {
+  std::vector<std::byte> room(identity_.tensor().bytes());
+  const auto answer = parts_.ask(call, WindowWait::For::Answer, source.rank,
+                                 {.kind = WindowMessage::Kind::Get}, {}, room);
+  const LockSite own = own_site(call);
+  own_.memory().store(index_of(identity_.sources(), source.rank), StoreMode::Replace,
+                      {.data = room.data(),
+                       .weight = source.weight,
+                       .mass = counts_weight() ? source.weight * answer.mass : 0.0},
+                      own.taker());
+}
+
+void WindowCore::fetch(const WindowGetOptions& options, DeviceTensors* tensors) {
+  identity_.run("win_get", [&](WindowCall& call) {
+    const auto fetch_all = [&](WindowValues* values) {
+      for (const WeightedRank& source :
+           options.sources ? *options.sources : identity_.plan().sources) {
+        const WindowCall::Part span(call, source.rank);
+        const auto lock =
+            options.exclusion == Exclusion::Mutex
+                ? std::optional<MutexHolder>(std::in_place, mutexes_, source.rank, call)
+                : std::nullopt;
+        fetch_from(call, {.rank = source.rank, .weight = options.sources ? source.weight : 1.0},
+                   values);
+      }
+    };
+    if (tensors == nullptr) {
+      fetch_all(nullptr);
+      return;
+    }
+    const bool is_copy = tensors->staged() != nullptr;
+    tensors_.on_values(call, identity_.tensor().data, tensors,
+                       [&](const std::byte* value, WindowValues* values) {
+                         publish_value(call, value, values);
+                         if (!is_copy) {
+                           fetch_all(values);
+                         }
+                       });
+    if (is_copy) {
+      fetch_all(nullptr);  // which needs the copy no more
+    }
+  });
+}
+
+void WindowCore::update(const WindowUpdateOptions& options) {
+  const double self_weight =
+      options.weights ? options.weights->self_weight : identity_.plan().self_weight;
+  const auto& sources = options.weights ? options.weights->sources : identity_.plan().sources;
+  boost::container::small_vector<WindowMemory::Term, kInlineNeighbors> terms;
+  for (const WeightedRank& source : sources) {
+    terms.push_back({.index = index_of(identity_.sources(), source.rank), .weight = source.weight});
+  }
+  std::ranges::sort(std::span(terms.data(), terms.size()), {}, &WindowMemory::Term::index);
+  identity_.run("win_update", [&](WindowCall& call) {
+    const auto lock =
+        options.exclusion == Exclusion::Mutex
+            ? std::optional<MutexHolder>(std::in_place, mutexes_, identity_.rank(), call)
+            : std::nullopt;
+    const LockSite site = own_site(call);
+    const BufferView own = identity_.tensor_on(options.stream);
+    const BufferView& output = options.output ? *options.output : own;
+    // Inside the mutex: what another thread has done to the tensor under it counts.
+    const auto tensors = tensors_.note("win_update", own, output, {.held = true});
+    WindowTensors::in_order(tensors.get(), [&] {
+      tensors_.on_values(call, output.data, tensors.get(),
+                         [&](std::byte* out, WindowValues* values) {
+                           const bool is_copy = tensors && tensors->staged() != nullptr;
+                           own_.memory().combine(
+                               out, is_copy ? out : static_cast<const std::byte*>(own.data),
+                               self_weight, {terms.data(), terms.size()},
+                               options.reset == BufferReset::Zero ? WindowMemory::After::Zero
+                                                                  : WindowMemory::After::Keep,
+                               counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off,
+                               site.taker(), values);
+                           if (identity_.publishes() && output.data == identity_.tensor().data) {
+                             publish_value(call, out, values);
+                           }
+                         });
+    });
+  });
+}
+
+void WindowCore::fill(WindowFill fill, WindowStream stream) {
+  identity_.run("win_fill", [&](WindowCall& call) {
+    const LockSite site = own_site(call);
+    const auto fill_with = [&](const std::byte* value, WindowValues* values) {
+      own_.memory().fill(value, site.taker(), values);
+    };
+    if (fill == WindowFill::Zeros) {
+      tensors_.on_values(call, nullptr, nullptr, fill_with);
+      return;
+    }
+    const auto tensors = tensors_.note_own("win_fill", stream);
+    WindowTensors::in_order(tensors.get(), [&] {
+      tensors_.on_values(call, identity_.tensor().data, tensors.get(),
+                         [&](const std::byte* value, WindowValues* values) {
+                           fill_with(value, values);
+                           if (identity_.publishes()) {
+                             publish_value(call, value, values);
+                           }
+                         });
+    });
+  });
+}
+
+void WindowCore::publish(WindowStream stream) {
+  constexpr std::string_view kCall = "win_publish";
+  if (!identity_.publishes()) {
+    return;
+  }
+  identity_.run(kCall, [&](WindowCall& call) {
+    const auto tensors = tensors_.note_own(kCall, stream);
+    WindowTensors::in_order(tensors.get(), [&] {
+      tensors_.on_values(call, identity_.tensor().data, tensors.get(),
+                         [&](const std::byte* value, WindowValues* values) {
+                           publish_value(call, value, values);
+                         });
+    });
+  });
 }
 
 }  // namespace bluefog::ops

@@ -5,18 +5,13 @@
 #include <cstring>
 #include <new>
 
+#include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/base/copy.hpp"
 #include "bluefog_cpp/engine/exchange.hpp"
 #include "ops/sums/combine.hpp"
 
 namespace bluefog::ops {
 namespace {
-
-constexpr std::size_t kPage = 4096;
-
-constexpr std::size_t to_page(std::size_t bytes) noexcept {
-  return (bytes + kPage - 1) / kPage * kPage;
-}
 
 /// Holds locks that have been taken.
 class HeldLocks {
@@ -66,15 +61,15 @@ class Settled {
 }  // namespace
 
 std::size_t WindowMemory::size_of_heads(const Shape& shape) noexcept {
-  return to_page(sizeof(Head) + shape.slots() * sizeof(BufferHead));
+  return round_up(sizeof(Head) + shape.slots() * sizeof(BufferHead), kPage);
 }
 
 std::size_t WindowMemory::size_of_buffers(const Shape& shape) noexcept {
-  return shape.slots() * to_page(shape.bytes);
+  return shape.slots() * round_up(shape.bytes, kPage);
 }
 
 std::byte* WindowMemory::buffer(std::size_t index) const noexcept {
-  return buffers_ + index * to_page(shape_.bytes);
+  return buffers_ + index * round_up(shape_.bytes, kPage);
 }
 
 void WindowMemory::copy(std::byte* to, const std::byte* from, WindowValues* values) const {

@@ -8,16 +8,14 @@
 #include <memory>
 #include <utility>
 
+#include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::optimizers {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;
-
 std::int64_t aligned_count(std::int64_t count, std::int64_t element_bytes) {
-  const std::int64_t unit = kAlignment / element_bytes;
-  return (count + unit - 1) / unit * unit;
+  return round_up(count, static_cast<std::int64_t>(kCacheLine) / element_bytes);
 }
 
 /// The owner of a parameter's memory in a bucket: keeps the bucket's tensor, and knows the bucket.

@@ -5,24 +5,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/device/rank_problems.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {
 
-/// CUDA shows other processes whole pages of this size, with whatever lies in them.
-constexpr std::size_t kSlotStep = std::size_t{2} << 20;
-
-std::size_t slot_size_for(std::size_t bytes) {
-  return (bytes + kSlotStep - 1) / kSlotStep * kSlotStep;
-}
-
 /// The sizes of slots for payloads of many lengths are a quarter apart.
 std::size_t rounded_to_quarters(std::size_t size) {
-  std::size_t rounded = kSlotStep;
+  std::size_t rounded = kDevicePage;
   while (rounded < size) {
-    rounded = slot_size_for(rounded + rounded / 4);
+    rounded = round_up(rounded + rounded / 4, kDevicePage);
   }
   return rounded;
 }
@@ -52,7 +46,7 @@ std::size_t Mailbox::take(std::size_t bytes, const std::function<bool(const Slot
 
 std::size_t Mailbox::make(std::size_t bytes) {
   const std::size_t number = slots_.size();
-  const std::size_t size = slot_size_for(bytes);
+  const std::size_t size = round_up(bytes, kDevicePage);
   const bool lengths_vary = std::ranges::any_of(slots_, [size](const Slot& slot) {
     return slot.bytes != size && slot.bytes > size / 2 && slot.bytes < 2 * size;
   });

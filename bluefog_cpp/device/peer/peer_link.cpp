@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "bluefog_cpp/base/farewell.hpp"
+#include "bluefog_cpp/device/payload_layout.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
@@ -20,17 +22,6 @@ using namespace std::chrono_literals;
 constexpr auto kLookPeriod = 50us;
 /// The longest wait for a word's copy, which takes far less on a device that is not stuck.
 constexpr auto kLongestGreeting = 10s;
-/// The longest wait of a rank that leaves for others to let go of its mailbox, before it leaves the
-/// memory to the process's end.
-constexpr auto kLongestFarewell = 2s;
-/// The alignment of cudaMalloc.
-constexpr std::size_t kAlignment = 256;
-/// The bytes that a kernel reads at once.
-constexpr std::uintptr_t kPackBytes = 16;
-
-std::size_t rounded_up(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 std::uint64_t random_word() {
   std::random_device random;
@@ -167,22 +158,21 @@ std::function<bool(const Mailbox::Slot&)> PeerLink::is_read() const {
 
 void PeerLink::offer(std::uint64_t call, std::span<DeviceSend> sends) {
   board_->over.store(call - 1, std::memory_order_release);
-  std::size_t bytes = 0;
+  PayloadLayout layout;
   const DeviceSend* previous = nullptr;
   for (DeviceSend& send : sends) {
     if (previous != nullptr && previous->data == send.data && previous->bytes == send.bytes) {
       send.offer = previous->offer;
     } else {
-      send.offer.offset = bytes + reinterpret_cast<std::uintptr_t>(send.data) % kPackBytes;
-      bytes = rounded_up(send.offer.offset + send.bytes);
+      send.offer.offset = layout.add(send.bytes, send.data);
     }
     previous = &send;
   }
-  if (bytes == 0) {
+  if (layout.bytes() == 0) {
     return;
   }
   gpu::CudaApi& cuda = *parts_.cuda;
-  const std::size_t number = mailbox_->take(bytes, is_read());
+  const std::size_t number = mailbox_->take(layout.bytes(), is_read());
   Mailbox::Slot& slot = mailbox_->slot(number);
   for (const int reader : slot.readers) {
     cuda.wait(parts_.stream, others_[static_cast<std::size_t>(reader)]->read(slot.call));
@@ -264,9 +254,7 @@ void PeerLink::close(bool is_idle) {
   }
   let_go();
   const Deadline deadline =
-      Deadline::after(parts_.timeout.count() == 0
-                          ? std::chrono::nanoseconds(kLongestFarewell)
-                          : std::min<std::chrono::nanoseconds>(parts_.timeout, kLongestFarewell));
+      Deadline::after(farewell::within(farewell::kDeviceMemory, parts_.timeout));
   while (!have_all_left() && !deadline.expired()) {
     std::this_thread::sleep_for(kLookPeriod);
   }

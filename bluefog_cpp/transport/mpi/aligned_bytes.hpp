@@ -5,12 +5,14 @@
 #include <memory>
 #include <new>
 
+#include "bluefog_cpp/base/alignment.hpp"
+
 namespace bluefog::mpi {
 
 /// Memory that starts on a cache line, uninitialised.
 class AlignedBytes {
  public:
-  static constexpr std::size_t kAlignment = 64;
+  static constexpr std::size_t kAlignment = kCacheLine;
 
   AlignedBytes() = default;
   explicit AlignedBytes(std::size_t bytes)
@@ -22,7 +24,7 @@ class AlignedBytes {
 
   [[nodiscard]] std::byte* data() const noexcept { return memory_.get(); }
   [[nodiscard]] static constexpr std::size_t round_up(std::size_t bytes) noexcept {
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return bluefog::round_up(bytes, kAlignment);
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_error.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_runtime.hpp"
 #include "bluefog_cpp/bootstrap/mpi/process_failure.hpp"
@@ -18,7 +19,6 @@ namespace bluefog::mpi {
 namespace {
 
 constexpr std::size_t kLeastChunk = std::size_t{32} << 10U;
-constexpr std::size_t kPage = 4096;
 
 }  // namespace
 
@@ -137,7 +137,7 @@ bool MpiTransport::is_held_back(const Departure& departure) {
 
 std::size_t MpiTransport::next_chunk_bytes(const Departure& departure) const noexcept {
   // Several chunks let the reader begin before the writer has ended.
-  const std::size_t quarter = (departure.header.bytes / 4 + kPage - 1) / kPage * kPage;
+  const std::size_t quarter = round_up<std::size_t>(departure.header.bytes / 4, kPage);
   const std::size_t chunk =
       std::clamp(quarter, std::min(kLeastChunk, options_.chunk_bytes), options_.chunk_bytes);
   return std::min(chunk,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <new>
 
+#include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/transport/doorbell.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 #include "bluefog_cpp/transport/shm/copy_policy.hpp"
@@ -16,8 +17,7 @@ namespace bluefog::shm {
 // and the sizes are compared when regions are exchanged.
 
 inline constexpr std::uint32_t kLayoutVersion = 3;
-inline constexpr std::size_t kLine = 64;
-inline constexpr std::size_t kPage = 4096;
+inline constexpr std::size_t kLine = kCacheLine;
 /// Descriptors per stream; more than payload slots, so that a stream is never the bottleneck.
 inline constexpr std::uint64_t kStreamEntries = 256;
 inline constexpr std::uint64_t kControlEntries = 8;
@@ -113,10 +113,6 @@ struct RegionHead {
 /// The `turn` of a valid entry at `position` of a stream with `entries` entries.
 constexpr std::uint32_t turn_of(std::uint64_t position, std::uint64_t entries) noexcept {
   return static_cast<std::uint32_t>(position / entries) + 1;
-}
-
-constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
-  return (bytes + unit - 1) / unit * unit;
 }
 
 /// The places of the parts of a region with `local_size` ranks.

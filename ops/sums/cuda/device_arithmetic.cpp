@@ -4,11 +4,13 @@
 
 #include <algorithm>
 
+#include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::ops::cuda {
 namespace {
 
+static_assert(kPackBytes == kDevicePack, "payloads lie as kernels read them");
 constexpr unsigned kThreads = 256;
 /// The most blocks of a launch: enough to fill any GPU of today. The kernel's loop does the rest.
 constexpr std::size_t kMostBlocks = 8192;
