@@ -7,7 +7,6 @@ rank, which call and which argument.
 
 import math
 import operator
-import sys
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import networkx as nx
@@ -21,6 +20,7 @@ Check = Callable[[Any], Any]
 _MOST_SHOWN = 120
 _SWITCHES = (bool, numpy.bool_)
 _LARGEST = 2**63 - 1
+_own_rank: Optional[int] = None
 
 
 def checked(call: str, argument: str, check: Check, value: Any) -> Any:
@@ -33,10 +33,13 @@ def checked(call: str, argument: str, check: Check, value: Any) -> Any:
 
 def place(call: str) -> str:
     """The call in messages, with this process's rank where it has one."""
-    runtime = sys.modules.get("bluefog_cpp.torch._runtime")
-    if runtime is None or not runtime.is_initialized():
-        return call
-    return f"rank {runtime.current().rank}, {call}"
+    return call if _own_rank is None else f"rank {_own_rank}, {call}"
+
+
+def name_rank(own: Optional[int]) -> None:
+    """The rank that messages name from now on; None: this process has none."""
+    global _own_rank
+    _own_rank = own
 
 
 def shown(value: Any) -> str:

@@ -12,6 +12,8 @@ import networkx as nx
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked as _checked
 from bluefog_cpp._extension import core
+from bluefog_cpp._matrices import are_equivalent as _are_equivalent
+from bluefog_cpp._matrices import graph_of as _graph_of
 from bluefog_cpp._matrices import matrix_of as _matrix_of
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 
@@ -28,10 +30,7 @@ def from_mixing_matrix(matrix: core.MixingMatrix) -> nx.DiGraph:
     """The graph of W: an edge j -> i of weight W(i, j) for each entry."""
     _checked("from_mixing_matrix", "matrix",
             _arguments.instance_of(core.MixingMatrix, "a MixingMatrix of the core"), matrix)
-    graph = nx.DiGraph()
-    graph.add_nodes_from(range(matrix.size))
-    graph.add_weighted_edges_from(matrix.edges)
-    return graph
+    return _graph_of(matrix)
 
 
 def to_mixing_matrix(graph: nx.DiGraph, is_weighted: bool = True) -> core.MixingMatrix:
@@ -113,11 +112,7 @@ def IsTopologyEquivalent(topo1: Optional[nx.DiGraph], topo2: Optional[nx.DiGraph
     for argument, topo in (("topo1", topo1), ("topo2", topo2)):
         if topo is not None:
             _checked("IsTopologyEquivalent", argument, _digraph, topo)
-    if topo1 is None or topo2 is None or set(topo1.nodes) != set(topo2.nodes):
-        return False
-    first, second = ({(i, j): weight for i, j, weight in topo.edges.data("weight", default=1.0)}
-                     for topo in (topo1, topo2))
-    return first == second
+    return topo1 is not None and topo2 is not None and _are_equivalent(topo1, topo2)
 
 
 def IsRegularGraph(topo: nx.DiGraph) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Sequence, Union
 import networkx as nx
 import torch
 
-from bluefog_cpp import _arguments, topology_util
+from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import matrix_of
 from bluefog_cpp.errors import InvalidArgument
@@ -98,8 +98,8 @@ def _schedule_of(runtime: Runtime, maker: str, graphs: Union[None, Graphs]) -> A
         topology = runtime.topology
         if topology.is_default:
             return None
-        return core.static_schedule(topology_util.to_mixing_matrix(topology.graph,
-                                                                   topology.is_weighted))
+        return core.static_schedule(matrix_of(maker, "graphs", topology.graph,
+                                              topology.is_weighted))
     if isinstance(graphs, str):
         try:
             return core.make_schedule(graphs, runtime.size, runtime.context.local_size)

@@ -20,7 +20,7 @@ from bluefog_cpp.torch._deprecation import renamed
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import copied, elements_to_write, like, store
+from bluefog_cpp.torch._tensors import copied, elements, elements_to_write, like, store
 
 _NEW_NAMES = {"neighbor_weights": "src_weights", "send_neighbors": "dst_weights"}
 _NEW_MACHINE_NAMES = {"neighbor_machine_weights": "src_machine_weights",
@@ -70,7 +70,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
     Raises InvalidArgument, MismatchError, PeerFailure, TimeoutError.
     """
     runtime = current()
-    source = runtime.source("neighbor_allreduce", tensor, name)
+    source = runtime.source("neighbor_allreduce", tensor, name, elements)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     result = core.fresh_like(source)
     return _run(runtime, source, result, step, name, lambda: like(result, tensor))
@@ -98,7 +98,7 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optiona
                                    name: Optional[str] = None) -> int:
     """Starts `neighbor_allreduce`; the tensor may not change until its handle was waited for."""
     runtime = current()
-    source = runtime.source("neighbor_allreduce", tensor, name)
+    source = runtime.source("neighbor_allreduce", tensor, name, elements)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     result = core.fresh_like(source)
     work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, result, step.plan,
@@ -280,7 +280,8 @@ def allgather(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
 def allgather_nonblocking(tensor: torch.Tensor, name: Optional[str] = None) -> int:
     """Starts `allgather`."""
     runtime = current()
-    work = core.start_allgather(runtime.context, runtime.source("allgather", tensor, name), name or "")
+    source = runtime.source("allgather", tensor, name, elements)
+    work = core.start_allgather(runtime.context, source, name or "")
     return runtime.add(work, lambda result: like(result, tensor))
 
 
@@ -302,7 +303,7 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
                                    name: Optional[str] = None) -> int:
     """Starts `neighbor_allgather`."""
     runtime = current()
-    source = runtime.source("neighbor_allgather", tensor, name)
+    source = runtime.source("neighbor_allgather", tensor, name, elements)
     step = runtime.or_refuse(
         lambda: _plans.gather_plan(runtime, src_ranks, dst_ranks, enable_topo_check))
     work = step.run(lambda: core.start_neighbor_allgather(runtime.context, source, step.plan,
@@ -329,7 +330,7 @@ def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
     runtime = current()
     partner = _partner(runtime, target_rank)
     weights = runtime.or_refuse(lambda: _pair_weights(runtime, self_weight, pair_weight), partner)
-    source = runtime.source("pair_gossip", tensor, name, partner=partner)
+    source = runtime.source("pair_gossip", tensor, name, elements, partner=partner)
     result = core.fresh_like(source)
     work = core.start_pair_gossip(runtime.context, source, result, partner, *weights, name or "")
     return runtime.add(work, lambda _: like(result, tensor))

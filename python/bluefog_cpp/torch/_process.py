@@ -4,9 +4,10 @@ from typing import Callable, List, Optional
 
 import networkx as nx
 
-from bluefog_cpp import _arguments, topology_util
+from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
+from bluefog_cpp._matrices import default_graph
 from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch import _runtime
 from bluefog_cpp.torch._runtime import Runtime, current
@@ -30,7 +31,7 @@ def init(topology_fn: Optional[Callable[[int], nx.DiGraph]] = None,
     try:
         checked("init", "topology_fn", _arguments.function_or_none, topology_fn)
         is_weighted = checked("init", "is_weighted", _arguments.switch, is_weighted)
-        graph = (topology_util.ExponentialGraph if topology_fn is None else topology_fn)(runtime.size)
+        graph = (default_graph if topology_fn is None else topology_fn)(runtime.size)
         if not _set_topology(runtime, "init", graph, is_weighted, topology_fn is None):
             raise StateError(f"rank {runtime.rank}, init: expected no window while the topology changes, "
                              f"found {', '.join(sorted(runtime.windows))}; free them first")
@@ -115,7 +116,7 @@ def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = Fals
     is_weighted = checked("set_topology", "is_weighted", _arguments.switch, is_weighted)
     is_default = topology is None
     if is_default:
-        topology = topology_util.ExponentialGraph(runtime.size)
+        topology = default_graph(runtime.size)
     if _set_topology(runtime, "set_topology", topology, is_weighted, is_default):
         return True
     runtime.context.log_error("set_topology: the topology cannot change while windows exist: "

@@ -10,13 +10,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import networkx as nx
 import torch
 
-from bluefog_cpp import _arguments, topology_util
+from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked, place
 from bluefog_cpp._extension import core
-from bluefog_cpp._matrices import matrix_of
+from bluefog_cpp._matrices import are_equivalent, matrix_of
 from bluefog_cpp.errors import (ArgumentTypeError, Error, InvalidArgument, LateMismatchError,
                                 NotInitialized)
-from bluefog_cpp.torch._tensors import elements
 
 
 class Comparison:
@@ -47,8 +46,7 @@ class Topology:
         self.comparison = comparison
 
     def equals(self, graph: nx.DiGraph, is_weighted: bool) -> bool:
-        return (self.is_weighted == is_weighted
-                and topology_util.IsTopologyEquivalent(self.graph, graph))
+        return self.is_weighted == is_weighted and are_equivalent(self.graph, graph)
 
 
 def _digest(matrix: core.MixingMatrix) -> int:
@@ -113,10 +111,10 @@ class Runtime:
         return self.or_refuse(lambda: checked(call, name, check, value), partner)
 
     def source(self, call: str, tensor: torch.Tensor, name: Optional[str],
-               take: Callable[[torch.Tensor], torch.Tensor] = elements,
+               take: Callable[[torch.Tensor], torch.Tensor],
                partner: int = -1) -> torch.Tensor:
-        """What the core reads in `call`. Where there is no such thing, or the name is none, the call
-        counts as refused."""
+        """What the core reads in `call`: `take(tensor)`. Where there is no such thing, or the name is
+        none, the call counts as refused."""
         try:
             if name is not None and not isinstance(name, str):
                 checked(call, "name", _arguments.name, name)
@@ -212,6 +210,7 @@ def start() -> Runtime:
     global _runtime
     if _runtime is None:
         _runtime = Runtime(core.Context.create())
+        _arguments.name_rank(_runtime.rank)
     return _runtime
 
 
@@ -219,6 +218,7 @@ def stop() -> None:
     """Leaves the group of ranks. Idempotent."""
     global _runtime
     runtime, _runtime = _runtime, None
+    _arguments.name_rank(None)
     if runtime is not None:
         runtime.close()
 
@@ -226,6 +226,7 @@ def stop() -> None:
 def _after_fork_in_child() -> None:
     global _runtime, _absence
     runtime, _runtime = _runtime, None
+    _arguments.name_rank(None)
     if runtime is not None:
         runtime.abandon()
         _absence = (f"this process was forked from rank {runtime.rank}, and only that one is a rank; "

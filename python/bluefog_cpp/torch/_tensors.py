@@ -5,6 +5,7 @@ import torch
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
+from bluefog_cpp.torch._runtime import current
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8,
                      torch.int8, torch.int16, torch.int32, torch.int64, torch.bool))
@@ -43,7 +44,7 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     check_sendable(tensor)
     if tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
-    if tensor.is_cuda and _uses_a_device():
+    if tensor.is_cuda and current().context.device is not None:
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
     _check_no_capture(tensor)
     if tensor.is_cpu:
@@ -65,12 +66,6 @@ def _check_no_capture(tensor: torch.Tensor) -> None:
         raise UnsupportedError(
             "torch captures a CUDA graph, whose launches cannot repeat this call: expected a tensor on the "
             f"device of use_device, found one {where}")
-
-
-def _uses_a_device() -> bool:
-    from bluefog_cpp.torch import _runtime  # which stands on this module
-
-    return _runtime.current().context.device is not None
 
 
 def check_writable(tensor: torch.Tensor) -> None:
