@@ -39,4 +39,31 @@ from bluefog_cpp.torch._windows import (
     win_create, win_free, win_get, win_get_nonblocking, win_lock, win_mutex, win_poll, win_publish,
     win_put, win_put_nonblocking, win_update, win_update_then_collect, win_wait)
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "CommunicationType", "DecentralizedOptimizer", "DistributedAdaptThenCombineOptimizer",
+    "DistributedAdaptWithCombineOptimizer", "DistributedAllreduceOptimizer",
+    "DistributedGradientAllreduceOptimizer", "DistributedHierarchicalNeighborAllreduceOptimizer",
+    "DistributedNeighborAllreduceOptimizer", "DistributedPullGetOptimizer",
+    "DistributedPushSumOptimizer", "DistributedWinPutOptimizer", "InferDestinationFromSourceRanks",
+    "InferSourceFromDestinationRanks", "SyncBatchNorm", "allgather", "allgather_nonblocking",
+    "allreduce", "allreduce_", "allreduce_nonblocking", "allreduce_nonblocking_",
+    "allreduce_parameters", "barrier", "broadcast", "broadcast_", "broadcast_nonblocking",
+    "broadcast_nonblocking_", "broadcast_optimizer_state", "broadcast_parameters", "check_build",
+    "get_current_created_window_names", "get_skip_negotiate_stage", "get_win_version",
+    "hierarchical_neighbor_allreduce", "hierarchical_neighbor_allreduce_nonblocking",
+    "in_neighbor_machine_ranks", "in_neighbor_ranks", "init", "is_homogeneous", "is_initialized",
+    "is_machine_topo_weighted", "is_topo_weighted", "load_machine_topology", "load_topology",
+    "local_rank", "local_size", "machine_rank", "machine_size", "mpi_threads_supported",
+    "nccl_built", "neighbor_allgather", "neighbor_allgather_nonblocking", "neighbor_allreduce",
+    "neighbor_allreduce_", "neighbor_allreduce_nonblocking", "neighbor_allreduce_nonblocking_",
+    "neighbor_win_accumulate", "neighbor_win_accumulate_nonblocking", "neighbor_win_get",
+    "neighbor_win_get_nonblocking", "neighbor_win_put", "neighbor_win_put_nonblocking",
+    "out_neighbor_machine_ranks", "out_neighbor_ranks", "pair_gossip", "pair_gossip_nonblocking",
+    "poll", "rank", "resume", "set_machine_topology", "set_skip_negotiate_stage", "set_topology",
+    "shared_zeros", "shutdown", "size", "suspend", "synchronize", "timeline_context",
+    "timeline_end_activity", "timeline_start_activity", "turn_off_win_ops_with_associated_p",
+    "turn_on_win_ops_with_associated_p", "unified_mpi_window_model_supported", "use_device", "wait",
+    "win_accumulate", "win_accumulate_nonblocking", "win_associated_p", "win_create", "win_free",
+    "win_get", "win_get_nonblocking", "win_lock", "win_mutex", "win_poll", "win_publish", "win_put",
+    "win_put_nonblocking", "win_update", "win_update_then_collect", "win_wait",
+]
