@@ -7,8 +7,14 @@ import statistics
 from bfbench import images, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
-from bfbench.options import (add_output_files, add_rank_list, choice_list, positive, whole,
-                             whole_list)
+from bfbench.options import (
+    add_output_files,
+    add_rank_list,
+    choice_list,
+    positive,
+    whole,
+    whole_list,
+)
 from bfbench.records import count_text, merge_not_run
 from bfbench.shards import IID
 from bfbench.versions import versions

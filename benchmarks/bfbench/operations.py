@@ -3,19 +3,32 @@ between hosts, beside what their links carry."""
 
 from typing import NamedTuple
 
+import torch
+import torch.distributed as dist
 from rich.console import Console
 from rich.progress import Progress
 
-import torch
-import torch.distributed as dist
-
 from bfbench import hosts, output, report
 from bfbench.attempts import Attempts
-from bfbench.launch import LaunchFailed, Launcher
-from bfbench.options import (add_output, add_rank_list, choice_list, rate_mbit, seconds, whole,
-                             whole_list)
-from bfbench.records import (LEAST_LINK_BYTES, add_peer_ratios, count_text, merge_not_run,
-                             merge_starts, with_link_as_limit, with_one_memcpy)
+from bfbench.launch import Launcher, LaunchFailed
+from bfbench.options import (
+    add_output,
+    add_rank_list,
+    choice_list,
+    rate_mbit,
+    seconds,
+    whole,
+    whole_list,
+)
+from bfbench.records import (
+    LEAST_LINK_BYTES,
+    add_peer_ratios,
+    count_text,
+    merge_not_run,
+    merge_starts,
+    with_link_as_limit,
+    with_one_memcpy,
+)
 from bfbench.versions import versions
 
 PRESETS = {

@@ -9,11 +9,11 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
-
 from rich import box  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from bfbench.records import LIMITS, count_text, place_of  # noqa: E402
+
 
 def columns_of(records):
     limit = "× memcpy" if all(record["hosts"] == 1 for record in records) else "× link"

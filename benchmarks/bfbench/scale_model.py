@@ -3,7 +3,8 @@
 import functools
 import json
 import statistics
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from bfbench.launch import output_of
 
@@ -40,7 +41,7 @@ def bftopo_at(build):
     """simulate(family, ranks, bytes, costs): what bftopo says of one averaging step."""
     program = bftopo_of(build)
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def simulate(family, ranks, message_bytes, alpha_us, beta_ns_per_byte):
         said = json.loads(output_of(
             [program, "simulate", family, "--n", ranks, "--steps", 1, "--bytes", message_bytes,

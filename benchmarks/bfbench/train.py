@@ -8,7 +8,7 @@ import sys
 
 from bfbench import output, training_report
 from bfbench.attempts import Attempts
-from bfbench.launch import LONGEST_JOB_SEC, LaunchFailed, Launcher, output_of
+from bfbench.launch import LONGEST_JOB_SEC, Launcher, LaunchFailed, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
 from bfbench.records import add_shares, count_text, merge_not_run, merge_train_starts
 from bfbench.training import DDP_FLAGS, PEERS

@@ -16,11 +16,10 @@ import torch
 import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
-from bluefog_cpp import topology_util
 from bfbench.rounds import join_gloo
 from bfbench.train_models import make_model
-from bfbench.training import (DDP_FLAGS, PEERS, make_optimizer, peer_of, quantiles_of,
-                              with_ddp)
+from bfbench.training import DDP_FLAGS, PEERS, make_optimizer, peer_of, quantiles_of, with_ddp
+from bluefog_cpp import topology_util
 
 WARM_UP_STEPS = 3
 NEIGHBORS = bf.CommunicationType.neighbor_allreduce

@@ -7,7 +7,8 @@ rank, which call and which argument.
 
 import math
 import operator
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import networkx as nx
 import numpy
@@ -20,7 +21,7 @@ Check = Callable[[Any], Any]
 _MOST_SHOWN = 120
 _SWITCHES = (bool, numpy.bool_)
 _LARGEST = 2**63 - 1
-_own_rank: Optional[int] = None
+_own_rank: int | None = None
 
 
 def checked(call: str, argument: str, check: Check, value: Any) -> Any:
@@ -36,7 +37,7 @@ def place(call: str) -> str:
     return call if _own_rank is None else f"rank {_own_rank}, {call}"
 
 
-def name_rank(own: Optional[int]) -> None:
+def name_rank(own: int | None) -> None:
     """The rank that messages name from now on; None: this process has none."""
     global _own_rank
     _own_rank = own
@@ -75,7 +76,7 @@ def number(value: Any) -> float:
     return found
 
 
-def weight(value: Any) -> Optional[float]:
+def weight(value: Any) -> float | None:
     """A finite number or None."""
     return None if value is None else number(value)
 
@@ -190,7 +191,7 @@ def rank(count: int, what: str = "rank") -> Check:
 def weights(own: int, count: int, what: str = "rank") -> Check:
     """A check for other ranks with their weights, or None."""
 
-    def check(value: Any) -> Optional[Dict[int, float]]:
+    def check(value: Any) -> dict[int, float] | None:
         if value is None:
             return None
         if not isinstance(value, Mapping):
@@ -203,7 +204,7 @@ def weights(own: int, count: int, what: str = "rank") -> Check:
 def receivers(own: int, count: int, what: str = "rank") -> Check:
     """A check for a list of other ranks, which count 1 each, or `weights`."""
 
-    def check(value: Any) -> Optional[Dict[int, float]]:
+    def check(value: Any) -> dict[int, float] | None:
         if value is None or isinstance(value, Mapping):
             return weights(own, count, what)(value)
         if not _is_list(value):
@@ -217,7 +218,7 @@ def receivers(own: int, count: int, what: str = "rank") -> Check:
 def ranks(own: int, count: int) -> Check:
     """A check for a list of other ranks; any iterable, once."""
 
-    def check(value: Any) -> List[int]:
+    def check(value: Any) -> list[int]:
         if isinstance(value, (str, bytes)) or not isinstance(value, (Iterable, torch.Tensor)):
             raise ArgumentTypeError(f"expected a list of ranks, found {shown(value)}")
         return _others(value, own, count, "rank")
@@ -228,7 +229,7 @@ def ranks(own: int, count: int) -> Check:
 def shares(own: int, count: int) -> Check:
     """A check for what other ranks get of 1, or None."""
 
-    def check(value: Any) -> Optional[Dict[int, float]]:
+    def check(value: Any) -> dict[int, float] | None:
         given = weights(own, count)(value)
         if given and (min(given.values()) < 0 or sum(given.values()) > 1 + 1e-9):
             raise InvalidArgument(f"expected shares of 0 or more, together at most 1, found {shown(value)}")
@@ -238,11 +239,11 @@ def shares(own: int, count: int) -> Check:
 
 
 def _is_list(value: Any) -> bool:
-    return not isinstance(value, (str, bytes)) and (isinstance(value, (Sequence, Set))
+    return not isinstance(value, (str, bytes)) and (isinstance(value, (Sequence, set))
                                                     or hasattr(value, "__len__"))
 
 
-def _others(values: Iterable, own: int, count: int, what: str) -> List[int]:
+def _others(values: Iterable, own: int, count: int, what: str) -> list[int]:
     try:
         values = list(values)
     except TypeError:  # of a 0-d tensor
@@ -261,7 +262,7 @@ def _others(values: Iterable, own: int, count: int, what: str) -> List[int]:
     return found
 
 
-Shape = Union[None, Tuple[int, int]]
+Shape = tuple[int, int] | None
 
 
 def grid_shape(value: Any) -> Shape:

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Dict, List, NoReturn, Optional
+from typing import NoReturn
 
 PROFILE = "bluefog"
 
@@ -52,25 +52,25 @@ def _is_alive(pid: int, word: str) -> bool:
     return word in command
 
 
-def _running(state_file: pathlib.Path) -> Dict[str, int]:
+def _running(state_file: pathlib.Path) -> dict[str, int]:
     """The processes of an earlier start that still run, by the word that their command line has."""
     if not state_file.exists():
         return {}
-    pids: Dict[str, int] = json.loads(state_file.read_text())
+    pids: dict[str, int] = json.loads(state_file.read_text())
     return {word: pid for word, pid in pids.items() if _is_alive(pid, word)}
 
 
-def _launch(command: List[str], log: pathlib.Path) -> subprocess.Popen:
+def _launch(command: list[str], log: pathlib.Path) -> subprocess.Popen:
     with log.open("ab") as output:
         # A session of its own: it outlives this command and its terminal.
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                 start_new_session=True)
 
 
-def _wait_for_engines(count: int, seconds: float, processes: List[subprocess.Popen], log) -> None:
+def _wait_for_engines(count: int, seconds: float, processes: list[subprocess.Popen], log) -> None:
     import ipyparallel
     deadline = time.monotonic() + seconds
-    client: Optional[ipyparallel.Client] = None
+    client: ipyparallel.Client | None = None
     while client is None or len(client.ids) < count:
         if any(process.poll() is not None for process in processes):
             raise RuntimeError(f"the engines or their controller have ended; their words are in {log}")
@@ -86,7 +86,7 @@ def _wait_for_engines(count: int, seconds: float, processes: List[subprocess.Pop
     client.close()
 
 
-def start(count: int, bfrun_options: List[str], seconds: float = 120) -> None:
+def start(count: int, bfrun_options: list[str], seconds: float = 120) -> None:
     """Starts a controller and `count` engines; returns when all have come."""
     folder = _folder()
     state_file, log = folder / "ibfrun.json", folder / "log" / "ibfrun.log"
@@ -128,7 +128,7 @@ def stop() -> bool:
     return bool(running)
 
 
-def _still_there(running: Dict[str, int]) -> Dict[str, int]:
+def _still_there(running: dict[str, int]) -> dict[str, int]:
     for pid in running.values():
         try:
             os.waitpid(pid, os.WNOHANG)  # where it is our own child

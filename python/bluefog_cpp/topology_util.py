@@ -5,7 +5,8 @@ weight; the loop at a rank holds its self weight. The graphs are built by the C+
 """
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
@@ -20,7 +21,7 @@ from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedEr
 if TYPE_CHECKING:
     from bluefog_cpp.torch._inference import RanksAndMatrix
 
-SendRecvRanks = Tuple[List[int], List[int]]
+SendRecvRanks = tuple[list[int], list[int]]
 
 _count = _arguments.at_least(1, 2**31 - 1)
 _base = _arguments.at_least(2, 2**31 - 1)
@@ -63,7 +64,7 @@ def SymmetricExponentialGraph(size: int, base: int = 4) -> nx.DiGraph:
                                                                 _checked(call, "base", _base, base)))
 
 
-def MeshGrid2DGraph(size: int, shape: Optional[Tuple[int, int]] = None) -> nx.DiGraph:
+def MeshGrid2DGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGraph:
     """A grid of rows and columns (default: the closest factors), Metropolis-Hastings weights."""
     call = "MeshGrid2DGraph"
     size = _checked(call, "size", _count, size)
@@ -107,7 +108,7 @@ def LazyGraph(topo: nx.DiGraph, self_share: float = 0.5) -> nx.DiGraph:
     return from_mixing_matrix(core.lazy(_matrix_of(call, "topo", topo), share))
 
 
-def IsTopologyEquivalent(topo1: Optional[nx.DiGraph], topo2: Optional[nx.DiGraph]) -> bool:
+def IsTopologyEquivalent(topo1: nx.DiGraph | None, topo2: nx.DiGraph | None) -> bool:
     """Whether both have the same nodes and the same edges with the same weights; False for None."""
     for argument, topo in (("topo1", topo1), ("topo2", topo2)):
         if topo is not None:
@@ -121,14 +122,14 @@ def IsRegularGraph(topo: nx.DiGraph) -> bool:
     return len({degree for _, degree in topo.degree}) <= 1
 
 
-def GetRecvWeights(topo: nx.DiGraph, rank: int) -> Tuple[float, Dict[int, float]]:
+def GetRecvWeights(topo: nx.DiGraph, rank: int) -> tuple[float, dict[int, float]]:
     """The self weight of `rank`, and the weights that it gives to those it hears."""
     rank = _node_of("GetRecvWeights", topo, rank)
     weights = {i: topo.edges[i, rank].get("weight", 1.0) for i in topo.predecessors(rank)}
     return weights.pop(rank, 0.0), dict(sorted(weights.items()))
 
 
-def GetSendWeights(topo: nx.DiGraph, rank: int) -> Tuple[float, Dict[int, float]]:
+def GetSendWeights(topo: nx.DiGraph, rank: int) -> tuple[float, dict[int, float]]:
     """The self weight of `rank`, and the weights that those who hear it give to its value."""
     rank = _node_of("GetSendWeights", topo, rank)
     weights = {j: topo.edges[rank, j].get("weight", 1.0) for j in topo.successors(rank)}
@@ -210,14 +211,14 @@ def GetExp2DynamicSendRecvMachineRanks(world_size: int, local_size: int, self_ra
     return _machine_steps(world_size // local_size, self_rank // local_size)
 
 
-def InferSourceFromDestinationRanks(dst_ranks: List[int],
+def InferSourceFromDestinationRanks(dst_ranks: list[int],
                                     construct_adjacency_matrix: bool = False) -> "RanksAndMatrix":
     """Collective, after `bluefog_cpp.torch.init`. See `bluefog_cpp.torch`."""
     from bluefog_cpp.torch import InferSourceFromDestinationRanks as infer
     return infer(dst_ranks, construct_adjacency_matrix)
 
 
-def InferDestinationFromSourceRanks(src_ranks: List[int],
+def InferDestinationFromSourceRanks(src_ranks: list[int],
                                     construct_adjacency_matrix: bool = False) -> "RanksAndMatrix":
     """Collective, after `bluefog_cpp.torch.init`. See `bluefog_cpp.torch`."""
     from bluefog_cpp.torch import InferDestinationFromSourceRanks as infer

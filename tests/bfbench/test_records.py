@@ -4,8 +4,16 @@ import pytest
 import torch
 
 from bfbench import gloo_worker
-from bfbench.records import (LEAST_LINK_BYTES, add_peer_ratios, add_shares, merge_not_run, merge_starts,
-                             merge_train_starts, with_link_as_limit, with_one_memcpy)
+from bfbench.records import (
+    LEAST_LINK_BYTES,
+    add_peer_ratios,
+    add_shares,
+    merge_not_run,
+    merge_starts,
+    merge_train_starts,
+    with_link_as_limit,
+    with_one_memcpy,
+)
 from records_of import operation, training
 
 

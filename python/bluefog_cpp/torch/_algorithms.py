@@ -1,6 +1,7 @@
 """Every algorithm of the core, around any optimizer of `torch.optim`."""
 
-from typing import Any, Sequence, Union
+from collections.abc import Sequence
+from typing import Any
 
 import networkx as nx
 import torch
@@ -13,7 +14,7 @@ from bluefog_cpp.torch._distributed_step import Models
 from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
 from bluefog_cpp.torch._runtime import Runtime, current
 
-Graphs = Union[str, nx.DiGraph, Sequence[nx.DiGraph]]
+Graphs = str | nx.DiGraph | Sequence[nx.DiGraph]
 
 # Momentum that averages of momentum stand in for: the plain optimizer has none then.
 _HAS_MOMENTUM = ("decent_lam", "quasi_global_momentum")
@@ -30,7 +31,7 @@ class AlgorithmOptimizer(GradientOptimizer):
 
 def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                            algorithm: str = "adapt_then_combine", *,
-                           graphs: Union[None, Graphs] = None, num_steps_per_communication: int = 1,
+                           graphs: Graphs | None = None, num_steps_per_communication: int = 1,
                            global_period_rounds: int = 6, momentum: float = 0.9,
                            bucket_bytes: int = 0, step_in_backward: bool = False) -> Any:
     """Collective. Any algorithm of the core by its name; with W the weights of a round, J the average
@@ -93,7 +94,7 @@ def _check_without_momentum(optimizer: torch.optim.Optimizer, algorithm: str) ->
                 f"{type(optimizer).__name__} with one in group {place}")
 
 
-def _schedule_of(runtime: Runtime, maker: str, graphs: Union[None, Graphs]) -> Any:
+def _schedule_of(runtime: Runtime, maker: str, graphs: Graphs | None) -> Any:
     if graphs is None:
         topology = runtime.topology
         if topology.is_default:

@@ -1,6 +1,6 @@
 """Batch normalisation over the batches of all ranks."""
 
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -12,7 +12,6 @@ from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._runtime import Runtime, current
-
 
 _CALL = "SyncBatchNorm"
 
@@ -31,10 +30,10 @@ class SyncBatchNorm(_BatchNorm):
     those of torch.nn.SyncBatchNorm, which is for GPUs alone and has process groups besides.
     """
 
-    def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1,
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
                  affine: bool = True, track_running_stats: bool = True, process_group: Any = None,
                  device: Any = None,
-                 dtype: Optional[torch.dtype] = None) -> None:
+                 dtype: torch.dtype | None = None) -> None:
         _refuse_group(process_group)
         super().__init__(
             checked(_CALL, "num_features", _arguments.at_least(1), num_features),
@@ -108,8 +107,8 @@ class SyncBatchNorm(_BatchNorm):
 
 class _Normalization(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, input: torch.Tensor, weight: Optional[torch.Tensor],
-                bias: Optional[torch.Tensor], statistics: core.BatchStatistics, eps: float,
+    def forward(ctx: Any, input: torch.Tensor, weight: torch.Tensor | None,
+                bias: torch.Tensor | None, statistics: core.BatchStatistics, eps: float,
                 runtime: Runtime) -> torch.Tensor:
         ctx.save_for_backward(input, weight)
         ctx.statistics, ctx.eps, ctx.runtime = statistics, eps, runtime
@@ -117,7 +116,7 @@ class _Normalization(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_output: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         input, weight = ctx.saved_tensors
         of_input, of_weight, of_bias = core.batch_norm_gradients(
             ctx.runtime.context, grad_output, input, ctx.statistics, weight, ctx.eps,

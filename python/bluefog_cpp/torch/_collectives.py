@@ -7,7 +7,7 @@ the ranks' names are compared. Tensors are dense; float16, bfloat16, float32 and
 something is averaged. Gradients do not flow through.
 """
 
-from typing import Callable, Mapping, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -36,7 +36,7 @@ def poll(handle: int) -> bool:
 
 
 @ranged
-def synchronize(handle: int) -> Optional[torch.Tensor]:
+def synchronize(handle: int) -> torch.Tensor | None:
     """Blocks until the call is complete and returns its result. The handle is used up.
 
     Raises what went wrong in the call, and InvalidArgument for an unknown handle.
@@ -52,10 +52,10 @@ wait = synchronize
 
 @renamed(**_NEW_NAMES)
 @ranged
-def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                       src_weights: Optional[Mapping[int, float]] = None,
-                       dst_weights: Optional[DstWeights] = None, enable_topo_check: bool = True,
-                       name: Optional[str] = None) -> torch.Tensor:
+def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None,
+                       src_weights: Mapping[int, float] | None = None,
+                       dst_weights: DstWeights | None = None, enable_topo_check: bool = True,
+                       name: str | None = None) -> torch.Tensor:
     """The weighted average with neighbours.
 
         result_i = self_weight x_i + Σ_j src_weights_i[j] dst_weights_j[i] x_j
@@ -78,10 +78,10 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
 
 @renamed(**_NEW_NAMES)
 @ranged
-def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                        src_weights: Optional[Mapping[int, float]] = None,
-                        dst_weights: Optional[DstWeights] = None, enable_topo_check: bool = True,
-                        name: Optional[str] = None) -> torch.Tensor:
+def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: float | None = None,
+                        src_weights: Mapping[int, float] | None = None,
+                        dst_weights: DstWeights | None = None, enable_topo_check: bool = True,
+                        name: str | None = None) -> torch.Tensor:
     """`neighbor_allreduce` in place: no memory is needed for the result."""
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
@@ -91,11 +91,11 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = 
 
 @renamed(**_NEW_NAMES)
 @ranged
-def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                                   src_weights: Optional[Mapping[int, float]] = None,
-                                   dst_weights: Optional[DstWeights] = None,
+def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: float | None = None,
+                                   src_weights: Mapping[int, float] | None = None,
+                                   dst_weights: DstWeights | None = None,
                                    enable_topo_check: bool = True,
-                                   name: Optional[str] = None) -> int:
+                                   name: str | None = None) -> int:
     """Starts `neighbor_allreduce`; the tensor may not change until its handle was waited for."""
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements)
@@ -108,11 +108,11 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optiona
 
 @renamed(**_NEW_NAMES)
 @ranged
-def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                                    src_weights: Optional[Mapping[int, float]] = None,
-                                    dst_weights: Optional[DstWeights] = None,
+def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: float | None = None,
+                                    src_weights: Mapping[int, float] | None = None,
+                                    dst_weights: DstWeights | None = None,
                                     enable_topo_check: bool = True,
-                                    name: Optional[str] = None) -> int:
+                                    name: str | None = None) -> int:
     """Starts `neighbor_allreduce_`."""
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
@@ -127,7 +127,7 @@ def _neighbor_step(runtime: Runtime, *arguments) -> _plans.Step:
 
 
 def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _plans.Step,
-         name: Optional[str], finish: Callable[[], torch.Tensor]) -> torch.Tensor:
+         name: str | None, finish: Callable[[], torch.Tensor]) -> torch.Tensor:
     try:
         step.run(lambda: core.neighbor_allreduce(runtime.context, source, result, step.plan,
                                                  step.checked, name or ""))
@@ -142,11 +142,11 @@ def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _pl
 
 @renamed(**_NEW_MACHINE_NAMES)
 @ranged
-def hierarchical_neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                                    src_machine_weights: Optional[Mapping[int, float]] = None,
-                                    dst_machine_weights: Optional[DstWeights] = None,
+def hierarchical_neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None,
+                                    src_machine_weights: Mapping[int, float] | None = None,
+                                    dst_machine_weights: DstWeights | None = None,
                                     enable_topo_check: bool = False,
-                                    name: Optional[str] = None) -> torch.Tensor:
+                                    name: str | None = None) -> torch.Tensor:
     """The average inside each machine, then the weighted average between machines, by machine rank:
 
         y_m = mean of x over machine m
@@ -163,10 +163,10 @@ def hierarchical_neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Option
 @renamed(**_NEW_MACHINE_NAMES)
 @ranged
 def hierarchical_neighbor_allreduce_nonblocking(
-        tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-        src_machine_weights: Optional[Mapping[int, float]] = None,
-        dst_machine_weights: Optional[DstWeights] = None, enable_topo_check: bool = False,
-        name: Optional[str] = None) -> int:
+        tensor: torch.Tensor, *, self_weight: float | None = None,
+        src_machine_weights: Mapping[int, float] | None = None,
+        dst_machine_weights: DstWeights | None = None, enable_topo_check: bool = False,
+        name: str | None = None) -> int:
     """Starts `hierarchical_neighbor_allreduce`."""
     return _start_hierarchical(current(), tensor, self_weight, src_machine_weights,
                                dst_machine_weights, enable_topo_check, name)
@@ -186,7 +186,7 @@ def _start_hierarchical(runtime, tensor, self_weight, src, dst, enable_topo_chec
 
 @ranged
 def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local: bool = False,
-              name: Optional[str] = None) -> torch.Tensor:
+              name: str | None = None) -> torch.Tensor:
     """The average over all ranks, or the sum: the same bits on each.
 
     is_hierarchical_local: over the ranks of each machine for itself. Sums take integers too.
@@ -196,7 +196,7 @@ def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local:
 
 @ranged
 def allreduce_nonblocking(tensor: torch.Tensor, average: bool = True,
-                          is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
+                          is_hierarchical_local: bool = False, name: str | None = None) -> int:
     """Starts `allreduce`."""
     return _start_in_place("allreduce", copied, tensor, like,
                            _allreduce(average, is_hierarchical_local), name)
@@ -204,14 +204,14 @@ def allreduce_nonblocking(tensor: torch.Tensor, average: bool = True,
 
 @ranged
 def allreduce_(tensor: torch.Tensor, average: bool = True, is_hierarchical_local: bool = False,
-               name: Optional[str] = None) -> torch.Tensor:
+               name: str | None = None) -> torch.Tensor:
     """`allreduce` in place."""
     return wait(allreduce_nonblocking_(tensor, average, is_hierarchical_local, name))
 
 
 @ranged
 def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
-                           is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
+                           is_hierarchical_local: bool = False, name: str | None = None) -> int:
     """Starts `allreduce_`."""
     return _start_in_place("allreduce", elements_to_write, tensor, store,
                            _allreduce(average, is_hierarchical_local), name)
@@ -229,25 +229,25 @@ def _allreduce(average: bool, in_machine: bool) -> Callable:
 
 
 @ranged
-def broadcast(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> torch.Tensor:
+def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
     """The root's tensor, on every rank. Any dtype, the same shape everywhere."""
     return wait(broadcast_nonblocking(tensor, root_rank, name))
 
 
 @ranged
-def broadcast_nonblocking(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
+def broadcast_nonblocking(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
     """Starts `broadcast`."""
     return _start_in_place("broadcast", copied, tensor, like, _broadcast(root_rank), name)
 
 
 @ranged
-def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> torch.Tensor:
+def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
     """`broadcast` in place."""
     return wait(broadcast_nonblocking_(tensor, root_rank, name))
 
 
 @ranged
-def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
+def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
     """Starts `broadcast_`."""
     return _start_in_place("broadcast", elements_to_write, tensor, store, _broadcast(root_rank), name)
 
@@ -259,7 +259,7 @@ def _broadcast(root_rank: int) -> Callable:
 
 
 def _start_in_place(call: str, take: Callable, tensor: torch.Tensor, finish: Callable,
-                    start: Callable, name: Optional[str]) -> int:
+                    start: Callable, name: str | None) -> int:
     runtime = current()
     buffer = runtime.source(call, tensor, name, take)
     work = start(runtime.context, buffer, name or "")
@@ -270,14 +270,14 @@ def _start_in_place(call: str, take: Callable, tensor: torch.Tensor, finish: Cal
 
 
 @ranged
-def allgather(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
+def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
     """The ranks' tensors one after the other along dimension 0, by rank. Their first dimension may
     differ, the others not. A 0-d tensor counts as one of one element."""
     return wait(allgather_nonblocking(tensor, name))
 
 
 @ranged
-def allgather_nonblocking(tensor: torch.Tensor, name: Optional[str] = None) -> int:
+def allgather_nonblocking(tensor: torch.Tensor, name: str | None = None) -> int:
     """Starts `allgather`."""
     runtime = current()
     source = runtime.source("allgather", tensor, name, elements)
@@ -286,9 +286,9 @@ def allgather_nonblocking(tensor: torch.Tensor, name: Optional[str] = None) -> i
 
 
 @ranged
-def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Optional[Sequence[int]] = None,
-                       dst_ranks: Optional[Sequence[int]] = None, enable_topo_check: bool = True,
-                       name: Optional[str] = None) -> torch.Tensor:
+def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Sequence[int] | None = None,
+                       dst_ranks: Sequence[int] | None = None, enable_topo_check: bool = True,
+                       name: str | None = None) -> torch.Tensor:
     """As `allgather`, over the in-neighbours of the topology, or over `src_ranks` where `dst_ranks`
     says whom this rank sends to: by rising rank, without this rank's own."""
     return wait(neighbor_allgather_nonblocking(tensor, src_ranks=src_ranks, dst_ranks=dst_ranks,
@@ -297,10 +297,10 @@ def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Optional[Sequence[int
 
 @ranged
 def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
-                                   src_ranks: Optional[Sequence[int]] = None,
-                                   dst_ranks: Optional[Sequence[int]] = None,
+                                   src_ranks: Sequence[int] | None = None,
+                                   dst_ranks: Sequence[int] | None = None,
                                    enable_topo_check: bool = True,
-                                   name: Optional[str] = None) -> int:
+                                   name: str | None = None) -> int:
     """Starts `neighbor_allgather`."""
     runtime = current()
     source = runtime.source("neighbor_allgather", tensor, name, elements)
@@ -315,8 +315,8 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
 
 
 @ranged
-def pair_gossip(tensor: torch.Tensor, target_rank: int, self_weight: Optional[float] = None,
-                pair_weight: Optional[float] = None, name: Optional[str] = None) -> torch.Tensor:
+def pair_gossip(tensor: torch.Tensor, target_rank: int, self_weight: float | None = None,
+                pair_weight: float | None = None, name: str | None = None) -> torch.Tensor:
     """self_weight x + pair_weight x_target, between two ranks that call it with each other as the
     target; other ranks have no part in it. Both weights, or neither for the average."""
     return wait(pair_gossip_nonblocking(tensor, target_rank, self_weight, pair_weight, name))
@@ -324,8 +324,8 @@ def pair_gossip(tensor: torch.Tensor, target_rank: int, self_weight: Optional[fl
 
 @ranged
 def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
-                            self_weight: Optional[float] = None,
-                            pair_weight: Optional[float] = None, name: Optional[str] = None) -> int:
+                            self_weight: float | None = None,
+                            pair_weight: float | None = None, name: str | None = None) -> int:
     """Starts `pair_gossip`."""
     runtime = current()
     partner = _partner(runtime, target_rank)
@@ -345,8 +345,8 @@ def _partner(runtime: Runtime, target_rank: int) -> int:
     return target
 
 
-def _pair_weights(runtime: Runtime, self_weight: Optional[float],
-                  pair_weight: Optional[float]) -> Tuple[float, float]:
+def _pair_weights(runtime: Runtime, self_weight: float | None,
+                  pair_weight: float | None) -> tuple[float, float]:
     own = checked("pair_gossip", "self_weight", _arguments.weight, self_weight)
     theirs = checked("pair_gossip", "pair_weight", _arguments.weight, pair_weight)
     if own is None and theirs is None:

@@ -1,6 +1,7 @@
 """Which CUDA device calls take tensors on."""
 
-from typing import Any, Iterable, Optional, Union
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -10,7 +11,7 @@ from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedEr
 from bluefog_cpp.torch._runtime import current
 
 
-def use_device(device: Optional[Union[int, str, torch.device]] = None) -> None:
+def use_device(device: int | str | torch.device | None = None) -> None:
     """Collective. Calls then take tensors on that CUDA device as they are, ordered by torch's current
     stream; without it they are copied to the CPU and back.
 
@@ -26,14 +27,14 @@ def use_device(device: Optional[Union[int, str, torch.device]] = None) -> None:
     runtime.context.use_device(index)
 
 
-def _index_of(rank: int, device: Optional[Union[int, str, torch.device]]) -> int:
+def _index_of(rank: int, device: int | str | torch.device | None) -> int:
     index = checked("use_device", "device", _cuda_index, device)
     if missing := what_is_missing():
         raise UnsupportedError(f"rank {rank}, use_device: {missing}")
     return torch.cuda.current_device() if index is None else index
 
 
-def _cuda_index(device: Any) -> Optional[int]:
+def _cuda_index(device: Any) -> int | None:
     """None: torch's current one."""
     expected = "expected a CUDA device: its number from 0, a name such as 'cuda:1', a torch.device or None"
     if device is None:

@@ -1,6 +1,6 @@
 """Who sends to whom, when each rank knows only one side. Collective."""
 
-from typing import List, Sequence, Tuple, Union
+from collections.abc import Sequence
 
 import numpy
 
@@ -8,7 +8,7 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp.torch._runtime import current
 
-RanksAndMatrix = Union[List[int], Tuple[List[int], numpy.ndarray]]
+RanksAndMatrix = list[int] | tuple[list[int], numpy.ndarray]
 
 
 def InferSourceFromDestinationRanks(dst_ranks: Sequence[int],

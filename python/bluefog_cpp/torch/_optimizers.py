@@ -11,7 +11,8 @@ All ranks wrap the same model, and step equally often.
 import contextlib
 import enum
 import warnings
-from typing import Any, Callable, Dict, Iterator, NoReturn, Optional
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import torch
 
@@ -52,7 +53,7 @@ class DistributedOptimizer:
 
     _label: str
     """The optimizer in messages."""
-    _choices: Dict[str, Any]
+    _choices: dict[str, Any]
     """What it was wrapped with, by name: attributes that may be read."""
 
     _distributed: DistributedStep
@@ -75,7 +76,7 @@ class DistributedOptimizer:
             "optimizer that is wrapped anew")
 
     @uncompiled
-    def step(self, closure: Optional[Callable] = None):
+    def step(self, closure: Callable | None = None):
         """The local step and the average, as the algorithm has it. Returns the closure's loss."""
         self._shared.note_step()
         if self._distributed.makes_state_only():
@@ -123,7 +124,7 @@ class DistributedOptimizer:
         """As `turn_on_timeline`."""
         return False
 
-    def _before_round(self) -> Optional[_plans.Step]:
+    def _before_round(self) -> _plans.Step | None:
         """Prepares a communicating step; its plan, if it has one."""
         return None
 
@@ -159,7 +160,7 @@ class NeighborOptimizer(DistributedOptimizer):
         self._distributed.core.set_averaging(_AVERAGING[value])
         self._communication_type = value
 
-    def _before_round(self) -> Optional[_plans.Step]:
+    def _before_round(self) -> _plans.Step | None:
         runtime = current()
         if self._communication_type is CommunicationType.neighbor_allreduce:
             return _plans.neighbor_plan(runtime, self.self_weight, self.src_weights, self.dst_weights,
@@ -205,7 +206,7 @@ class PushSumOptimizer(DistributedOptimizer):
     def unregister_window(self) -> None:
         """Accepted for BlueFog's scripts: there is no window."""
 
-    def _before_round(self) -> Optional[_plans.Step]:
+    def _before_round(self) -> _plans.Step | None:
         runtime = current()
         plan = runtime.topology.plan
         share = 1.0 / (len(plan.dst_ranks) + 1)
@@ -244,7 +245,7 @@ _OWN = frozenset(("_label", "_choices", "_distributed", "_shared", "_own_windows
 
 
 def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Models, algorithm: str,
-         num_steps_per_communication: int, choices: Optional[Dict[str, Any]] = None,
+         num_steps_per_communication: int, choices: dict[str, Any] | None = None,
          **options: Any) -> Any:
     """An object of a class that is `kind` and the optimizer's, with the optimizer's groups and state.
 

@@ -1,6 +1,6 @@
 """Parameters and optimizer state of all ranks at once."""
 
-from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 
@@ -13,8 +13,8 @@ from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._state import broadcast_state, check_agreed, root
 from bluefog_cpp.torch._tensors import check_writable
 
-Parameters = Union[Mapping[str, torch.Tensor], Iterable[torch.Tensor],
-                   Iterable[Tuple[str, torch.Tensor]]]
+Parameters = (Mapping[str, torch.Tensor] | Iterable[torch.Tensor]
+              | Iterable[tuple[str, torch.Tensor]])
 
 
 @ranged
@@ -68,12 +68,12 @@ def _described(optimizer: torch.optim.Optimizer) -> str:
     return f"{type(optimizer).__name__} with groups of {sizes} parameters"
 
 
-def _agreed(call: str, params: Parameters, statement: Callable[[], str]) -> List[Tuple[str, torch.Tensor]]:
+def _agreed(call: str, params: Parameters, statement: Callable[[], str]) -> list[tuple[str, torch.Tensor]]:
     """The tensors with their names, the same on all ranks. Ranks would else make different numbers of
     calls."""
-    named: List[Tuple[str, torch.Tensor]] = []
-    lines: List[str] = []
-    problem: Optional[Exception] = None
+    named: list[tuple[str, torch.Tensor]] = []
+    lines: list[str] = []
+    problem: Exception | None = None
     try:
         lines.append(statement())
         for name, tensor in _named(params):
@@ -92,7 +92,7 @@ def _agreed(call: str, params: Parameters, statement: Callable[[], str]) -> List
     return named
 
 
-def _named(params: Parameters) -> Iterator[Tuple[str, torch.Tensor]]:
+def _named(params: Parameters) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(params, (str, bytes, torch.Tensor, torch.nn.Module)) or not isinstance(params, Iterable):
         hint = "; pass its state_dict()" if isinstance(params, torch.nn.Module) else ""
         raise ArgumentTypeError("params: expected a state dict, tensors, or pairs of name and tensor, "

@@ -1,6 +1,7 @@
 """From the weights of a call to this rank's part of an averaging step."""
 
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
@@ -8,7 +9,7 @@ from bluefog_cpp.errors import InvalidArgument, LateMismatchError, StateError
 from bluefog_cpp.torch import _steering
 from bluefog_cpp.torch._runtime import Runtime, Topology
 
-DstWeights = Union[Sequence[int], Mapping[int, float]]
+DstWeights = Sequence[int] | Mapping[int, float]
 
 
 class Step(NamedTuple):
@@ -16,9 +17,9 @@ class Step(NamedTuple):
     plan: core.NeighborPlan
     checked: bool
     """Whether the ranks' parts are compared before any data moves."""
-    topology: Optional[Topology] = None
+    topology: Topology | None = None
     """That whose parts are compared in this call."""
-    compared_before: Optional[int] = None
+    compared_before: int | None = None
 
     def failed(self, error: BaseException) -> None:
         """A call that compares fails on all ranks or on none: the next one compares again. What failed
@@ -43,8 +44,8 @@ def static_plan(topology: Topology) -> Step:
     return Step(topology.plan, True, topology, before)
 
 
-def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
-                  src_weights: Optional[Mapping[int, float]], dst_weights: Optional[DstWeights],
+def neighbor_plan(runtime: Runtime, self_weight: float | None,
+                  src_weights: Mapping[int, float] | None, dst_weights: DstWeights | None,
                   enable_topo_check: bool) -> Step:
     """For `neighbor_allreduce`: static without arguments, dynamic with `dst_weights`, else the
     topology's edges with weights of the call."""
@@ -76,9 +77,9 @@ def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
     return static_plan(runtime.topology)._replace(plan=plan)
 
 
-def machine_plan(runtime: Runtime, self_weight: Optional[float],
-                 src_machine_weights: Optional[Mapping[int, float]],
-                 dst_machine_weights: Optional[DstWeights], enable_topo_check: bool) -> Step:
+def machine_plan(runtime: Runtime, self_weight: float | None,
+                 src_machine_weights: Mapping[int, float] | None,
+                 dst_machine_weights: DstWeights | None, enable_topo_check: bool) -> Step:
     """For `hierarchical_neighbor_allreduce`."""
     call = "hierarchical_neighbor_allreduce"
     enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
@@ -99,8 +100,8 @@ def machine_plan(runtime: Runtime, self_weight: Optional[float],
     return Step(plan, enable_topo_check)
 
 
-def gather_plan(runtime: Runtime, src_ranks: Optional[Sequence[int]],
-                dst_ranks: Optional[Sequence[int]], enable_topo_check: bool) -> Step:
+def gather_plan(runtime: Runtime, src_ranks: Sequence[int] | None,
+                dst_ranks: Sequence[int] | None, enable_topo_check: bool) -> Step:
     """For `neighbor_allgather`."""
     call = "neighbor_allgather"
     enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)

@@ -1,6 +1,6 @@
 """Who this process is, and the graphs that it averages over."""
 
-from typing import Callable, List, Optional
+from collections.abc import Callable
 
 import networkx as nx
 
@@ -13,7 +13,7 @@ from bluefog_cpp.torch import _runtime
 from bluefog_cpp.torch._runtime import Runtime, current
 
 
-def init(topology_fn: Optional[Callable[[int], nx.DiGraph]] = None,
+def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
          is_weighted: bool = False) -> None:
     """Collective. Joins the ranks of this launch (`bfrun`, `mpirun`, `srun`), or makes this process
     a single rank where no launcher started it.
@@ -105,7 +105,7 @@ def unified_mpi_window_model_supported() -> bool:
     return True
 
 
-def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = False) -> bool:
+def set_topology(topology: nx.DiGraph | None = None, is_weighted: bool = False) -> bool:
     """Sets the graph that static averages go over, the same on all ranks; default: the exponential
     graph, base 2. Its first use compares what the ranks set.
 
@@ -149,17 +149,17 @@ def is_topo_weighted() -> bool:
     return current().topology.is_weighted
 
 
-def in_neighbor_ranks() -> List[int]:
+def in_neighbor_ranks() -> list[int]:
     """The ranks that this one hears, rising, without itself."""
     return current().topology.plan.src_ranks
 
 
-def out_neighbor_ranks() -> List[int]:
+def out_neighbor_ranks() -> list[int]:
     """The ranks that this one sends to, rising, without itself."""
     return current().topology.plan.dst_ranks
 
 
-def set_machine_topology(topology: Optional[nx.DiGraph], is_weighted: bool = False) -> bool:
+def set_machine_topology(topology: nx.DiGraph | None, is_weighted: bool = False) -> bool:
     """Sets the graph between machines for `hierarchical_neighbor_allreduce`, the same on all ranks.
 
     Raises InvalidArgument for None, ArgumentTypeError for anything else but a DiGraph with one node for
@@ -176,7 +176,7 @@ def set_machine_topology(topology: Optional[nx.DiGraph], is_weighted: bool = Fal
     return True
 
 
-def load_machine_topology() -> Optional[nx.DiGraph]:
+def load_machine_topology() -> nx.DiGraph | None:
     """The graph between machines, or None. A copy."""
     topology = current().machine_topology
     return None if topology is None else topology.graph.copy()
@@ -188,13 +188,13 @@ def is_machine_topo_weighted() -> bool:
     return topology is not None and topology.is_weighted
 
 
-def in_neighbor_machine_ranks() -> Optional[List[int]]:
+def in_neighbor_machine_ranks() -> list[int] | None:
     """The machines that this one hears, rising; None where no machine topology is set."""
     topology = current().machine_topology
     return None if topology is None else topology.plan.src_ranks
 
 
-def out_neighbor_machine_ranks() -> Optional[List[int]]:
+def out_neighbor_machine_ranks() -> list[int] | None:
     """The machines that this one sends to, rising; None where no machine topology is set."""
     topology = current().machine_topology
     return None if topology is None else topology.plan.dst_ranks

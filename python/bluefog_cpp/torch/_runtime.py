@@ -5,7 +5,8 @@ import hashlib
 import itertools
 import os
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import networkx as nx
 import torch
@@ -14,15 +15,20 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked, place
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import are_equivalent, matrix_of
-from bluefog_cpp.errors import (ArgumentTypeError, Error, InvalidArgument, LateMismatchError,
-                                NotInitialized)
+from bluefog_cpp.errors import (
+    ArgumentTypeError,
+    Error,
+    InvalidArgument,
+    LateMismatchError,
+    NotInitialized,
+)
 
 
 class Comparison:
     """Which graph's parts the ranks have compared last, as its digest: the same on all ranks."""
 
     def __init__(self) -> None:
-        self.graph: Optional[int] = None
+        self.graph: int | None = None
 
 
 class Topology:
@@ -58,7 +64,7 @@ def _digest(matrix: core.MixingMatrix) -> int:
 class InFlight(NamedTuple):
     """A call that was started. `work` has `wait` and `done`; `finish` makes the result."""
     work: Any
-    finish: Callable[[Any], Optional[torch.Tensor]]
+    finish: Callable[[Any], torch.Tensor | None]
     failed: Callable[[BaseException], None]
 
 
@@ -69,22 +75,22 @@ class Runtime:
         self.context = context
         self.rank: int = context.rank
         self.size: int = context.size
-        self.topology: Optional[Topology] = None
-        self.machine_topology: Optional[Topology] = None
-        self.windows: Dict[str, Any] = {}
-        self.retired_windows: List[Any] = []
+        self.topology: Topology | None = None
+        self.machine_topology: Topology | None = None
+        self.windows: dict[str, Any] = {}
+        self.retired_windows: list[Any] = []
         """Those of optimizers that are gone here, and maybe not yet on other ranks."""
         self.window_numbers = itertools.count(1)
         self.window_optimizers = itertools.count(1)
-        self.activities: Dict[str, int] = {}
+        self.activities: dict[str, int] = {}
         """By the tensor's name, how many activities of the user's run in its row of the timeline."""
         self.has_associated_p = False
         self.skips_negotiation = False
-        self.optimizers: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         """What distributed optimizers step with: `drain` ends what is in flight, `close` leaves."""
         self._comparison = Comparison()
         self._machine_comparison = Comparison()
-        self._in_flight: Dict[int, InFlight] = {}
+        self._in_flight: dict[int, InFlight] = {}
         self._next_handle = 0
 
     def make_topology(self, call: str, graph: nx.DiGraph, is_weighted: bool) -> Topology:
@@ -110,7 +116,7 @@ class Runtime:
         """`checked`, of a call that peers take part in: they hear of what is wrong."""
         return self.or_refuse(lambda: checked(call, name, check, value), partner)
 
-    def source(self, call: str, tensor: torch.Tensor, name: Optional[str],
+    def source(self, call: str, tensor: torch.Tensor, name: str | None,
                take: Callable[[torch.Tensor], torch.Tensor],
                partner: int = -1) -> torch.Tensor:
         """What the core reads in `call`: `take(tensor)`. Where there is no such thing, or the name is
@@ -131,7 +137,7 @@ class Runtime:
         kind = type(error) if isinstance(error, (Error, TypeError)) else RuntimeError
         return kind(f"rank {self.rank}, {call}: {error}")
 
-    def optimizers_in_order(self) -> List[Any]:
+    def optimizers_in_order(self) -> list[Any]:
         """As they were made: ranks that drain or leave wait for each other, one after the other."""
         return sorted(self.optimizers, key=lambda optimizer: optimizer.number)
 
@@ -155,7 +161,7 @@ class Runtime:
             window.core.abandon()
         self.context.abandon()
 
-    def add(self, work: Any, finish: Callable[[Any], Optional[torch.Tensor]],
+    def add(self, work: Any, finish: Callable[[Any], torch.Tensor | None],
             failed: Callable[[BaseException], None] = lambda _: None) -> int:
         """A handle for a call that was started; `failed` takes what its wait raises."""
         handle = self._next_handle
@@ -166,7 +172,7 @@ class Runtime:
     def is_done(self, handle: int, asked_by: str = "poll") -> bool:
         return self._of(handle, asked_by).work.done()
 
-    def wait(self, handle: int, asked_by: str = "synchronize") -> Optional[torch.Tensor]:
+    def wait(self, handle: int, asked_by: str = "synchronize") -> torch.Tensor | None:
         """The result; the handle is used up, also when the call failed."""
         call = self._of(handle, asked_by)
         try:
@@ -190,7 +196,7 @@ class Runtime:
         return call
 
 
-_runtime: Optional[Runtime] = None
+_runtime: Runtime | None = None
 _absence = "bluefog_cpp is not initialized: call init() first"
 
 

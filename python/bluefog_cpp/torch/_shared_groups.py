@@ -2,7 +2,6 @@
 schedulers that were made with the plain one go on."""
 
 import weakref
-from typing import Optional
 
 import torch
 
@@ -25,6 +24,6 @@ class SharedGroups:
 
     def note_step(self) -> None:
         """A step begins. Schedulers look for a mark of it at the optimizer that they were made with."""
-        plain: Optional[torch.optim.Optimizer] = self._plain()
+        plain: torch.optim.Optimizer | None = self._plain()
         if plain is not None:
             plain._opt_called = True  # type: ignore[attr-defined]

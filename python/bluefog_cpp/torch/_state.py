@@ -2,7 +2,8 @@
 JSON, its tensors as tensors; nothing that is received is executed."""
 
 import json
-from typing import Any, Callable, Iterator, List, Mapping, Optional
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -28,10 +29,10 @@ def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], 
     anything else in its state, and PeerFailure on the others.
     """
     runtime = current()
-    tensors: List[torch.Tensor] = []
-    lines: List[str] = []
+    tensors: list[torch.Tensor] = []
+    lines: list[str] = []
     is_root, text = False, ""
-    problem: Optional[Exception] = None
+    problem: Exception | None = None
     try:
         root_rank = root(runtime.size, root_rank)
         lines += [f"root {root_rank}", statement()]
@@ -50,7 +51,7 @@ def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], 
     return _rebuilt(outline, iter(tensors))
 
 
-def check_agreed(call: str, lines: List[str], problem: Optional[Exception]) -> None:
+def check_agreed(call: str, lines: list[str], problem: Exception | None) -> None:
     """Collective. Raises MismatchError naming the first of `lines` that differs between ranks; `problem`,
     if this rank has one, and PeerFailure on the others."""
     said = "" if problem is None else str(problem) or type(problem).__name__

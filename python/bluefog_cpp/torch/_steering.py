@@ -2,13 +2,14 @@
 slip of the pen does not train another algorithm."""
 
 import difflib
-from typing import Any, Callable, Dict, Optional, Set
+from collections.abc import Callable
+from typing import Any
 
 from bluefog_cpp import _arguments
 from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch._runtime import current
 
-ATTRIBUTES: Set[str] = {"num_steps_per_communication", "communication_type"}
+ATTRIBUTES: set[str] = {"num_steps_per_communication", "communication_type"}
 """Names that some wrapped optimizer knows."""
 
 
@@ -24,7 +25,7 @@ class Steering:
         self._name = name
         ATTRIBUTES.add(name)
 
-    def __get__(self, instance: Optional[Any], owner: Optional[type] = None) -> Any:
+    def __get__(self, instance: Any | None, owner: type | None = None) -> Any:
         return self._default if instance is None else instance.__dict__.get(self._name, self._default)
 
     def __set__(self, instance: Any, value: Any) -> None:
@@ -55,28 +56,28 @@ switch = _arguments.switch
 weight = _arguments.weight
 
 
-def rank_weights(value: Any) -> Optional[Dict[int, float]]:
+def rank_weights(value: Any) -> dict[int, float] | None:
     """Other ranks with their weights, or None."""
     return _arguments.weights(current().rank, current().size)(value)
 
 
-def machine_weights(value: Any) -> Optional[Dict[int, float]]:
+def machine_weights(value: Any) -> dict[int, float] | None:
     """Other machines with their weights, or None."""
     context = current().context
     return _arguments.weights(context.machine_rank, context.machine_count, "machine")(value)
 
 
-def receivers(value: Any) -> Optional[Dict[int, float]]:
+def receivers(value: Any) -> dict[int, float] | None:
     """A list of other ranks, which count 1 each, or `rank_weights`."""
     return _arguments.receivers(current().rank, current().size)(value)
 
 
-def receiving_machines(value: Any) -> Optional[Dict[int, float]]:
+def receiving_machines(value: Any) -> dict[int, float] | None:
     """A list of other machines, which count 1 each, or `machine_weights`."""
     context = current().context
     return _arguments.receivers(context.machine_rank, context.machine_count, "machine")(value)
 
 
-def shares(value: Any) -> Optional[Dict[int, float]]:
+def shares(value: Any) -> dict[int, float] | None:
     """What other ranks get of 1, or None."""
     return _arguments.shares(current().rank, current().size)(value)

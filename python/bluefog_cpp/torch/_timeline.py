@@ -1,7 +1,7 @@
 """Activities of the user's own in the timeline (`BLUEFOG_TIMELINE`)."""
 
 import contextlib
-from typing import Iterator
+from collections.abc import Iterator
 
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked

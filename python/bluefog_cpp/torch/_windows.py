@@ -7,7 +7,8 @@ the same functions.
 
 import contextlib
 import json
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -85,7 +86,7 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
 
 
 @ranged
-def win_free(name: Optional[str] = None) -> bool:
+def win_free(name: str | None = None) -> bool:
     """Collective. Gives back the memory of the window, or of all of them, those of optimizers that are
     gone among them. False for an unknown name, with a line in the log; ranks that wait for this one in
     freeing it are told."""
@@ -122,7 +123,7 @@ def free_retired_windows(runtime: Runtime, call: str) -> None:
     free_windows(runtime, [window for window in runtime.retired_windows if window.number in over])
 
 
-def get_current_created_window_names() -> List[str]:
+def get_current_created_window_names() -> list[str]:
     """The names of the windows that exist, sorted."""
     return sorted(current().windows)
 
@@ -132,16 +133,16 @@ def get_current_created_window_names() -> List[str]:
 
 @ranged
 def neighbor_win_put_nonblocking(tensor: torch.Tensor, name: str,
-                                 self_weight: Optional[float] = None,
-                                 dst_weights: Optional[DstWeights] = None,
+                                 self_weight: float | None = None,
+                                 dst_weights: DstWeights | None = None,
                                  require_mutex: bool = False) -> int:
     """Starts `neighbor_win_put`; the handle is for `win_poll` and `win_wait`."""
     return _start_store("put", tensor, name, self_weight, dst_weights, require_mutex)
 
 
 @ranged
-def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: Optional[float] = None,
-                     dst_weights: Optional[DstWeights] = None, require_mutex: bool = False) -> bool:
+def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: float | None = None,
+                     dst_weights: DstWeights | None = None, require_mutex: bool = False) -> bool:
     """Writes tensor · dst_weights[r] into the buffer that out-neighbour r keeps for this rank; then
     tensor ← self_weight · tensor.
 
@@ -155,16 +156,16 @@ def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: Optional[floa
 
 @ranged
 def neighbor_win_accumulate_nonblocking(tensor: torch.Tensor, name: str,
-                                        self_weight: Optional[float] = None,
-                                        dst_weights: Optional[DstWeights] = None,
+                                        self_weight: float | None = None,
+                                        dst_weights: DstWeights | None = None,
                                         require_mutex: bool = False) -> int:
     """Starts `neighbor_win_accumulate`."""
     return _start_store("accumulate", tensor, name, self_weight, dst_weights, require_mutex)
 
 
 @ranged
-def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: Optional[float] = None,
-                            dst_weights: Optional[DstWeights] = None,
+def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: float | None = None,
+                            dst_weights: DstWeights | None = None,
                             require_mutex: bool = False) -> bool:
     """As `neighbor_win_put`, adding to what the buffers hold."""
     return win_wait(neighbor_win_accumulate_nonblocking(tensor, name, self_weight, dst_weights,
@@ -172,7 +173,7 @@ def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: Option
 
 
 @ranged
-def neighbor_win_get_nonblocking(name: str, src_weights: Optional[Mapping[int, float]] = None,
+def neighbor_win_get_nonblocking(name: str, src_weights: Mapping[int, float] | None = None,
                                  require_mutex: bool = False) -> int:
     """Starts `neighbor_win_get`."""
     runtime, call = current(), "win_get"
@@ -183,7 +184,7 @@ def neighbor_win_get_nonblocking(name: str, src_weights: Optional[Mapping[int, f
 
 
 @ranged
-def neighbor_win_get(name: str, src_weights: Optional[Mapping[int, float]] = None,
+def neighbor_win_get(name: str, src_weights: Mapping[int, float] | None = None,
                      require_mutex: bool = False) -> bool:
     """Fetches the in-neighbours' window tensors, times their weight, into this rank's buffers."""
     return win_wait(neighbor_win_get_nonblocking(name, src_weights, require_mutex))
@@ -222,8 +223,8 @@ win_get_nonblocking = neighbor_win_get_nonblocking
 
 
 @ranged
-def win_update(name: str, self_weight: Optional[float] = None,
-               neighbor_weights: Optional[Mapping[int, float]] = None, reset: bool = False,
+def win_update(name: str, self_weight: float | None = None,
+               neighbor_weights: Mapping[int, float] | None = None, reset: bool = False,
                clone: bool = False, require_mutex: bool = False) -> torch.Tensor:
     """self_weight x + Σ_j neighbor_weights[j] b(j), of the window's tensor x and its buffers b.
 
@@ -264,7 +265,7 @@ def win_update_then_collect(name: str, require_mutex: bool = True) -> torch.Tens
     return _update(runtime, call, _window(runtime, call, name), 1.0, weights, True, False, require_mutex)
 
 
-def get_win_version(name: str) -> Dict[int, int]:
+def get_win_version(name: str) -> dict[int, int]:
     """By in-neighbour, how often its buffer was written since it was last read."""
     return dict(_window(current(), "get_win_version", name).core.versions())
 
@@ -273,7 +274,7 @@ def get_win_version(name: str) -> Dict[int, int]:
 
 
 @contextlib.contextmanager
-def win_mutex(name: str, for_self: bool = False, ranks: Optional[List[int]] = None) -> Iterator[None]:
+def win_mutex(name: str, for_self: bool = False, ranks: list[int] | None = None) -> Iterator[None]:
     """Holds the mutexes of the out-neighbours, or of `ranks`, or with `for_self` this rank's own (and
     those of `ranks`, if given). Calls of other ranks with `require_mutex` that concern them wait; a call
     of this thread that takes one of them again raises StateError."""
