@@ -233,7 +233,7 @@ def run(args):
     if reason:
         output.show(args, about, [], [{"op": "all", "not_run": reason}], [],
                     report.write_operations)
-        return
+        return None
     attempts = Attempts(args.starts)
     starts = measure(args, places, attempts)
     records = with_one_memcpy(add_peer_ratios(merge_starts(starts)))

@@ -136,7 +136,7 @@ TRAIN_PLACE = ("model", "ranks", "batch_size", "image_size")
 
 
 # The fields and figures of training on hosts (bfbench scale).
-SCALE_KEY = TRAIN_KEY + ("graph", "hosts", "emulated", "simulated", "rate_mbit")
+SCALE_KEY = (*TRAIN_KEY, "graph", "hosts", "emulated", "simulated", "rate_mbit")
 SCALE_FIGURES = ("img_per_sec", "efficiency", "cpu_sec_per_step", "communication_cpu_sec")
 
 

@@ -8,11 +8,11 @@ import jinja2
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
-from rich import box  # noqa: E402
-from rich.table import Table  # noqa: E402
+from matplotlib import pyplot
+from rich import box
+from rich.table import Table
 
-from bfbench.records import LIMITS, count_text, place_of  # noqa: E402
+from bfbench.records import LIMITS, count_text, place_of
 
 
 def columns_of(records):

@@ -170,7 +170,7 @@ def run(args):
     if reason:
         output.show(args, about, [], [{"algorithm": name, "not_run": reason}
                                       for name in args.algorithms], [], scale_report.write)
-        return
+        return None
     attempts = Attempts()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(args, pathlib.Path(folder), attempts)

@@ -52,7 +52,9 @@ def run(args):
     about = versions(launcher, args)
     attempts = Attempts()
     records = add_shares(merge_starts(measure(args, launcher, attempts)))
-    not_run = attempts.not_run() + [{"peer": "torch.nn.SyncBatchNorm", "not_run": "torch has it for GPUs only; its "
-                "formulas are measured over gloo, with torch's operators of the CPU"}]
+    not_run = [*attempts.not_run(), {
+        "peer": "torch.nn.SyncBatchNorm",
+        "not_run": "torch has it for GPUs only; its formulas are measured over gloo, with torch's "
+                   "operators of the CPU"}]
     output.show(args, about, report.norm_tables(records), not_run, records, report.write_norms)
     return attempts.code

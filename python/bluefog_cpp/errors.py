@@ -59,7 +59,7 @@ class UncopyableError(UnsupportedError, TypeError):
     """Something that stands for this rank's part of a group was to be copied or pickled."""
 
 
-class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001
+class TimeoutError(Error, builtins.TimeoutError):
     """A wait reached its deadline (`BLUEFOG_TIMEOUT`)."""
 
 

@@ -9,6 +9,7 @@ and then `%%px` cells, which run on all ranks. Needs ipyparallel.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -29,7 +30,7 @@ def _fail(text: str) -> NoReturn:
 def _folder() -> pathlib.Path:
     """Of the profile; made where there is none."""
     try:
-        import ipyparallel  # noqa: F401
+        import ipyparallel  # noqa: F401 asked for by name
         from IPython.core.profiledir import ProfileDir
         from IPython.paths import get_ipython_dir
     except ImportError as error:
@@ -79,10 +80,9 @@ def _wait_for_engines(count: int, seconds: float, processes: list[subprocess.Pop
                                f"{0 if client is None else len(client.ids)}; their words are in {log}")
         time.sleep(0.2)
         if client is None:
-            try:
+            # The controller may not have written its address yet.
+            with contextlib.suppress(OSError, ipyparallel.error.TimeoutError):
                 client = ipyparallel.Client(profile=PROFILE, timeout=5)
-            except (OSError, ipyparallel.error.TimeoutError):
-                pass  # the controller has not written its address yet
     client.close()
 
 
@@ -130,10 +130,8 @@ def stop() -> bool:
 
 def _still_there(running: dict[str, int]) -> dict[str, int]:
     for pid in running.values():
-        try:
+        with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)  # where it is our own child
-        except ChildProcessError:
-            pass
     return {word: pid for word, pid in running.items() if _is_alive(pid, word)}
 
 

@@ -331,7 +331,7 @@ def test_later_starts_that_fail_or_are_interrupted_leave_the_first(tmp_path, mon
     for error, code, where in ((FAILED, 1, {"ranks": 1}), (KeyboardInterrupt(), 130,
                                                            {"op": "the rest"})):
         with monkeypatch.context() as patch:
-            failing_where(patch, "worker", lambda count, _: error if count > 1 else None)
+            failing_where(patch, "worker", lambda count, _, error=error: error if count > 1 else None)
             found = left_behind(tmp_path, code, *SHORT_NORMS, "--ranks", "1", "--starts", "3")
         assert [len(record["starts_us"]) for record in found["records"]] == [1, 1, 1]
         assert not_run(found, **where) == ("RuntimeError: why" if code == 1 else "interrupted")

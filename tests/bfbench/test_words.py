@@ -71,7 +71,7 @@ def test_a_build_without_the_program_is_said(tmp_path, capsys):
 
 
 def test_the_line_that_says_why():
-    assert last_words_of("noise\n[rank1]:   File \"x\"\n[rank1]: a.b.StateError: no\nprterun: ended\n"
+    assert last_words_of('noise\n[rank1]:   File "x"\n[rank1]: a.b.StateError: no\nprterun: ended\n'
                          ) == "a.b.StateError: no"
     assert last_words_of("RuntimeError: first\nbfrun: rank 0 exited\n") == "RuntimeError: first"
     assert last_words_of("[rank0]: a.errors.InvalidArgument: no\nbfrun: rank 0 exited\n") == (

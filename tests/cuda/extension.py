@@ -87,7 +87,8 @@ def make(build, sources, libraries, python):
     place = build / RECIPE
     recipe = json.loads(place.read_text())
     try:
-        said = subprocess.run([python, "-c", ABOUT_TORCH], capture_output=True, text=True, timeout=120)
+        said = subprocess.run([python, "-c", ABOUT_TORCH], check=False, capture_output=True,
+                              text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if said.returncode:
@@ -109,7 +110,7 @@ def make(build, sources, libraries, python):
         *(str(path) for path in shared if path), "-ldl", f"-L{torch['libraries']}",
         f"-Wl,-rpath,{torch['libraries']}:{libraries}", "-ltorch_cpu", "-lc10", "-ltorch_python"]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return f"{compiler} was not done after {SECONDS} s"
     return "" if ended.returncode == 0 else f"{shlex.join(command)}\n{ended.stderr[-2000:]}"

@@ -26,6 +26,7 @@ import contextlib
 import ctypes
 import datetime
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -76,7 +77,8 @@ print(json.dumps({
 def output_of(*command):
     """Empty where it cannot be run."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout.strip()
+        return subprocess.run(command, check=False, capture_output=True, text=True,
+                              timeout=120).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ""
 
@@ -106,7 +108,7 @@ def read_cases(out):
     read = {word: len(set(cases)) for word, cases in ended.items()}
     # Cases are counted by number, since each of several ranks prints them.
     begun = collections.Counter(re.findall(r"\[ +RUN +\] (\S+\.\S+)", out))
-    if unfinished := begun - collections.Counter(sum(ended.values(), [])):
+    if unfinished := begun - collections.Counter(itertools.chain(*ended.values())):
         read["unfinished"] = sorted(unfinished)
     return read
 
@@ -331,7 +333,7 @@ def pattern(text):
     try:
         return re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"expected a regular expression, found {text}: {error}")
+        raise argparse.ArgumentTypeError(f"expected a regular expression, found {text}: {error}") from None
 
 
 def parse_arguments():

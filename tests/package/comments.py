@@ -18,7 +18,7 @@ SUFFIXES = {".hpp": "//", ".cpp": "//", ".cu": "//", ".py": "#", ".cmake": "#", 
 DANGLING = ("As", "By", "Of", "That", "Those", "What", "Where", "Which", "Whose")
 # A command of Doxygen with its argument, a list's mark, `name:` of a field.
 LEAD = re.compile(r"^(?:[@\\](?:param|tparam)(?:\[\w+\])?\s+\S+\s*|[@\\]\w+\s*|[-*]\s+|<\s*)?")
-FIRST = re.compile(r"^(%s)\b" % "|".join(DANGLING))
+FIRST = re.compile(rf"^({'|'.join(DANGLING)})\b")
 SENTENCE = re.compile(r"(?:(?<=[.!?:])|(?<=[.!?]\)))\s+(?=[A-Z`])")
 
 
@@ -33,7 +33,7 @@ def comment_of(line, mark):
 def blocks_of(text, mark):
     """(line number, text) of each run of comment lines."""
     block, start = [], 0
-    for number, line in enumerate(text.splitlines() + [""], 1):
+    for number, line in enumerate([*text.splitlines(), ""], 1):
         comment = comment_of(line, mark)
         if comment is None:
             if block:

@@ -16,7 +16,7 @@ import tempfile
 # The longest folder that fits decides. Rooms stand in the order of their floors: an arrow to a room
 # further down in this table runs up, whatever a row allows.
 BASE = ("base",)
-RUNTIME = BASE + ("bootstrap", "transport", "engine", "device", "one_sided", "context")
+RUNTIME = (*BASE, "bootstrap", "transport", "engine", "device", "one_sided", "context")
 TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
 OPS = ("ops.sums", "ops.calls", "ops.window")
 OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms", "optimizers.wrapper")
@@ -75,7 +75,7 @@ ROOMS = {
     "tools.bftrace": ("tools/bftrace", (), BASE),
     "python": ("python", (), LIBRARIES),
     "examples": ("examples", (), LIBRARIES + TOOLS[:1]),
-    "benchmarks": ("benchmarks", (), LIBRARIES + ("examples",)),
+    "benchmarks": ("benchmarks", (), (*LIBRARIES, "examples")),
     "tests": ("tests", (), LIBRARIES + TOOLS + ("python", "examples", "benchmarks")),
 }
 FLOOR = {room: floor for floor, room in enumerate(ROOMS)}
@@ -130,7 +130,7 @@ def is_public(path):
 def is_hidden(path, included):
     """Whether `included` is private to a folder that `path` does not lie in."""
     parts = included.split("/")
-    if is_public(included) or path.startswith(("tests/",) + DOORS.get(included, ())):
+    if is_public(included) or path.startswith(("tests/", *DOORS.get(included, ()))):
         return False
     if parts[0] == "bluefog_cpp":
         if path.startswith(MPI_FOLDERS) and included.startswith(MPI_FOLDERS):
@@ -221,7 +221,7 @@ def self_test():
     }
     right = {
         "bluefog_cpp/transport/mpi/a.cpp": '#include <mpi.h>\n#include "bluefog_cpp/error.hpp"',
-        "optimizers/buckets/a.hpp": "#include <ATen/core/Tensor.h>\n#include \"ops/window.hpp\"",
+        "optimizers/buckets/a.hpp": '#include <ATen/core/Tensor.h>\n#include "ops/window.hpp"',
         "ops/calls/c.cpp": '// #include "optimizers/bucket.hpp"',
         "ops/calls/d.cpp": '#include "bluefog_cpp/engine/operation.hpp"',
         "topology/graphs/a.cpp": '#include "topology/mixing/sparse_rows.hpp"',

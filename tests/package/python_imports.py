@@ -10,6 +10,7 @@ one of its __init__.py; inside a package its own __init__.py runs first in any c
 
 import ast
 import graphlib
+import itertools
 import pathlib
 import sys
 import tempfile
@@ -120,7 +121,7 @@ def check(root):
             imports[file].setdefault(imported, line)
     found = []
     for circle in find_circles(imports):
-        steps = [f"{file}:{imports[file][imported]}" for file, imported in zip(circle, circle[1:])]
+        steps = [f"{file}:{imports[file][imported]}" for file, imported in itertools.pairwise(circle)]
         found.append(f"circle of {len(steps)}: {' imports '.join([*steps, str(circle[-1])])}")
     return len(modules.files), sum(map(len, imports.values())), found
 

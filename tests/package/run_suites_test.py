@@ -12,8 +12,8 @@ import unittest.mock as mock
 import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import run_ranks  # noqa: E402
-import run_suites  # noqa: E402
+import run_ranks
+import run_suites
 
 
 def case(text):

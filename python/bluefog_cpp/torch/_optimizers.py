@@ -165,7 +165,7 @@ class NeighborOptimizer(DistributedOptimizer):
         if self._communication_type is CommunicationType.neighbor_allreduce:
             return _plans.neighbor_plan(runtime, self.self_weight, self.src_weights, self.dst_weights,
                                         self.enable_topo_check)
-        elif self._communication_type is CommunicationType.hierarchical_neighbor_allreduce:
+        if self._communication_type is CommunicationType.hierarchical_neighbor_allreduce:
             return _plans.machine_plan(runtime, self.self_weight, self.src_machine_weights,
                                        self.dst_machine_weights, self.enable_topo_check)
         return None

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 try:
-    import ipyparallel  # noqa: F401
+    import ipyparallel  # noqa: F401 its programs are run
     import matplotlib
 except ImportError as error:
     print(f"SKIPPED: {error}")

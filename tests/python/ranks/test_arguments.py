@@ -116,8 +116,8 @@ VALID = {
     "root_rank": lambda: 0, "target_rank": lambda: (bf.rank() + 1) % max(bf.size(), 2), "name": lambda: "w",
     "tensor": lambda: ONE.clone(), "tensor_name": lambda: "row", "activity_name": lambda: "activity",
     "topology": lambda: topology_util.RingGraph(bf.size()), "value": lambda: True,
-    "num_features": lambda: 2, "params": lambda: {"w": ONE.clone()}, "dst_ranks": lambda: [],
-    "src_ranks": lambda: [], "size": lambda: 3}
+    "num_features": lambda: 2, "params": lambda: {"w": ONE.clone()}, "dst_ranks": list,
+    "src_ranks": list, "size": lambda: 3}
 # A weight without the others that it needs is refused, before a closer look at it or after.
 ALSO = {"src_weights": {"self_weight": 0.5}, "dst_weights": {"self_weight": 0.5, "src_weights": {}},
         "neighbor_weights": {"self_weight": 0.5}, "src_ranks": {"dst_ranks": []},
@@ -157,7 +157,7 @@ def test_wrong_arguments(name, argument):
     for wrong in TABLE[name][argument]:
         given = {**arguments_for(function, argument), argument: wrong}
 
-        def call():
+        def call(given=given):
             result = function(**given)
             if name in ("win_mutex", "win_lock", "timeline_context"):
                 with result:
@@ -201,7 +201,7 @@ def test_wrong_arguments_of_graphs(name, argument):
               if parameter.default is parameter.empty]
     for wrong in GRAPH_ROWS[name][argument]:
         given = {**{each: GRAPH_VALID[each] for each in needed}, argument: wrong}
-        check_refusal(name, lambda: function(**given), argument, wrong)
+        check_refusal(name, lambda given=given: function(**given), argument, wrong)
 
 
 WITHOUT_ARGUMENTS = {

@@ -120,11 +120,11 @@ def test_weights_of_the_call(rank, size):
     bf.set_topology(topology_util.RingGraph(size))
     neighbors = bf.in_neighbor_ranks()
     result = bf.neighbor_allreduce(value_of(rank), self_weight=0.5,
-                                   src_weights={j: 0.25 for j in neighbors})
+                                   src_weights=dict.fromkeys(neighbors, 0.25))
     assert result[0, 0] == 0.5 * (rank + 1) + sum(0.25 * (j + 1) for j in neighbors)
     # Neighbours that are left out count nothing.
     result = bf.neighbor_allreduce(value_of(rank), self_weight=2.0,
-                                   src_weights={j: 1.0 for j in neighbors[:1]})
+                                   src_weights=dict.fromkeys(neighbors[:1], 1.0))
     assert result[0, 0] == 2 * (rank + 1) + sum(j + 1 for j in neighbors[:1])
 
 
@@ -201,7 +201,7 @@ def test_different_shapes_and_names_are_errors_that_name_both(rank, size):
 
 def test_old_argument_names_work_with_a_warning(rank, size):
     bf.set_topology(topology_util.RingGraph(size))
-    weights = {j: 0.25 for j in bf.in_neighbor_ranks()}
+    weights = dict.fromkeys(bf.in_neighbor_ranks(), 0.25)
     new = bf.neighbor_allreduce(value_of(rank), self_weight=0.5, src_weights=weights)
     with pytest.warns(DeprecationWarning, match="src_weights"):
         old = bf.neighbor_allreduce(value_of(rank), self_weight=0.5, neighbor_weights=weights)

@@ -24,7 +24,7 @@ def test_errors_in_a_backward_pass_keep_their_class(rank, monkeypatch):
     bf.barrier()
     del optimizer
     model = model_of(0)
-    optimizer = bf.DistributedGradientAllreduceOptimizer(
+    optimizer = bf.DistributedGradientAllreduceOptimizer(  # noqa: F841 it averages while it lives
         torch.optim.SGD(model.parameters(), lr=0.1), model)
     if rank == 0:
         # A timeout, or rank 1, which began to wait earlier, has left.

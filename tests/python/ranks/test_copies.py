@@ -112,7 +112,7 @@ def test_gathers_that_do_not_match_are_an_error_on_every_rank(rank):
 
 
 def test_inference_of_sources_and_destinations(rank, size):
-    destinations = [r for r in range(rank + 1, size)]
+    destinations = list(range(rank + 1, size))
     sources = bf.InferSourceFromDestinationRanks(destinations)
     assert sources == list(range(rank))
     assert topology_util.InferDestinationFromSourceRanks(sources) == destinations

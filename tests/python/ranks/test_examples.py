@@ -70,8 +70,8 @@ def test_benchmark(run, options, rank, size):
         assert printed == ""
         return
     assert "Model: squeezenet1_1\nBatch size: 2\n" in printed
-    assert len(re.findall(r"^Iter #[01]: \d+\.\d img/sec per CPU$", printed, re.M)) == 2
-    assert re.search(rf"^Total img/sec on {size} CPU\(s\): \d+\.\d \+- \d+\.\d\n\Z", printed, re.M)
+    assert len(re.findall(r"^Iter #[01]: \d+\.\d img/sec per CPU$", printed, re.MULTILINE)) == 2
+    assert re.search(rf"^Total img/sec on {size} CPU\(s\): \d+\.\d \+- \d+\.\d\n\Z", printed, re.MULTILINE)
     assert ("gradient all-reduce" in printed) == ("horovod" in options)
 
 
@@ -172,7 +172,7 @@ def test_optimization(run, task, rank, size):
     printed = run("pytorch_optimization.py", "--task", task, "--max-iters", 400, "--lr", rate,
                   "--regularization", 0.2)
     found = {method: float(error)
-             for method, error in re.findall(rf"^{task}, (\w+): (\S+) from", printed, re.M)}
+             for method, error in re.findall(rf"^{task}, (\w+): (\S+) from", printed, re.MULTILINE)}
     assert set(found) == (set(limits) if rank == 0 else set())
     for method, error in found.items():
         low, high = limits[method]

@@ -152,7 +152,7 @@ def test_dynamic_steps(rank, size):
         if steps:
             send, receive = next(steps)
             optimizer.dst_weights = send
-            optimizer.src_weights = {r: 0.5 for r in receive}
+            optimizer.src_weights = dict.fromkeys(receive, 0.5)
             optimizer.self_weight = 0.5
             optimizer.enable_topo_check = step % 2 == 0
         optimizer.zero_grad()

@@ -37,7 +37,7 @@ def test_what_is_set_is_read_back(rank, size):
     optimizer.my_own_note = 3
     assert optimizer.my_own_note == 3
     with pytest.raises(AttributeError, match="no_such"):
-        optimizer.no_such
+        _ = optimizer.no_such
 
 
 @pytest.mark.parametrize("name, values", (

@@ -132,7 +132,7 @@ def test_a_rank_that_ends_earlier_is_left_out(wrap, rank):
         bf.shutdown()
         return
     asked = (bf.out_neighbor_ranks if wrap is bf.DistributedWinPutOptimizer else bf.in_neighbor_ranks)()
-    for step in range(30):  # until it has gone, and after
+    for _ in range(30):  # until it has gone, and after
         train(model, optimizer, rank, 1)
         time.sleep(0.01)
     assert optimizer._finished == {1} & set(asked)
