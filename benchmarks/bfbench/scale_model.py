@@ -52,7 +52,8 @@ def bftopo_at(build):
 
 
 def buckets(profile, first_bytes, bucket_bytes):
-    """(seconds from the begin of the step, bytes) of each bucket of gradients, filled as they come."""
+    """(seconds from the begin of the step, bytes) of each bucket of gradients, filled as they
+    come."""
     found, size, limit = [], 0, first_bytes
     for seconds, place in profile["ready"]:
         size += profile["bytes"][place]
@@ -120,7 +121,8 @@ def costs_of(records, networks, profile, bucket_bytes):
 
 
 def simulated_records(records, costs, simulate):
-    """A record for each way and number of ranks; measured ones are told what the model says of them.
+    """A record for each way and number of ranks; measured ones are told what the model says of
+    them.
 
     `records` are of one number of ranks per host.
     """

@@ -28,7 +28,8 @@ def measure(args, launcher, attempts):
             for ranks in args.ranks:
                 tell(count_text(ranks, "rank"))
                 starts.append(attempts.gather(
-                    {"op": "batch norm", "ranks": ranks}, launcher.worker, "syncbn_worker", ranks, "--batches", ",".join(map(str, args.batches)),
+                    {"op": "batch norm", "ranks": ranks}, launcher.worker, "syncbn_worker", ranks,
+                    "--batches", ",".join(map(str, args.batches)),
                     "--hidden", ",".join(map(str, args.hidden)), "--seconds", args.seconds))
                 advance()
     return starts

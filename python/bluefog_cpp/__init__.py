@@ -29,5 +29,6 @@ __version__ = "0.1.0"
 __all__ = ["ArgumentTypeError", "CudaError", "Error", "InternalError", "InvalidArgument",
            "LateMismatchError", "MismatchError", "MpiError", "NcclError", "NotInitialized",
            "PeerFailure", "StateError",
-           "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError", "WindowGoneError",
+           "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError",
+           "WindowGoneError",
            "__version__"]

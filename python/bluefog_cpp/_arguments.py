@@ -1,7 +1,8 @@
-"""What public functions expect of their arguments, so that a wrong one is refused in the user's words.
+"""What public functions expect of their arguments, so that a wrong one is refused in the user's
+words.
 
-Each check returns the value as the core takes it, or raises InvalidArgument (ArgumentTypeError for a
-value of another type) with what was expected and what was found. `checked` puts before that which
+Each check returns the value as the core takes it, or raises InvalidArgument (ArgumentTypeError for
+a value of another type) with what was expected and what was found. `checked` puts before that which
 rank, which call and which argument.
 """
 
@@ -109,7 +110,8 @@ def one_of(*values: Any) -> Check:
 
     def check(value: Any) -> Any:
         if not any(type(value) is type(each) and value == each for each in values):
-            raise InvalidArgument(f"expected one of {', '.join(map(str, values))}, found {shown(value)}")
+            raise InvalidArgument(
+                f"expected one of {', '.join(map(str, values))}, found {shown(value)}")
         return value
 
     return check
@@ -180,7 +182,8 @@ def rank(count: int, what: str = "rank") -> Check:
         try:
             found = integer(value)
         except InvalidArgument:
-            raise ArgumentTypeError(f"expected the number of a {what}, found {shown(value)}") from None
+            raise ArgumentTypeError(
+                f"expected the number of a {what}, found {shown(value)}") from None
         if not 0 <= found < count:
             raise InvalidArgument(f"expected a {what} of 0 … {count - 1}, found {found}")
         return found
@@ -195,8 +198,10 @@ def weights(own: int, count: int, what: str = "rank") -> Check:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise ArgumentTypeError(f"expected a dict from {what} to weight or None, found {shown(value)}")
-        return dict(zip(_others(value, own, count, what), [number(each) for each in value.values()]))
+            raise ArgumentTypeError(
+                f"expected a dict from {what} to weight or None, found {shown(value)}")
+        return dict(zip(_others(value, own, count, what),
+                        [number(each) for each in value.values()]))
 
     return check
 
@@ -208,8 +213,9 @@ def receivers(own: int, count: int, what: str = "rank") -> Check:
         if value is None or isinstance(value, Mapping):
             return weights(own, count, what)(value)
         if not _is_list(value):
-            raise ArgumentTypeError(f"expected a list of {what}s, a dict from {what} to weight, or None, "
-                                    f"found {shown(value)}")
+            raise ArgumentTypeError(
+                f"expected a list of {what}s, a dict from {what} to weight, or None, "
+                f"found {shown(value)}")
         return dict.fromkeys(_others(value, own, count, what), 1.0)
 
     return check
@@ -232,7 +238,8 @@ def shares(own: int, count: int) -> Check:
     def check(value: Any) -> dict[int, float] | None:
         given = weights(own, count)(value)
         if given and (min(given.values()) < 0 or sum(given.values()) > 1 + 1e-9):
-            raise InvalidArgument(f"expected shares of 0 or more, together at most 1, found {shown(value)}")
+            raise InvalidArgument(
+                f"expected shares of 0 or more, together at most 1, found {shown(value)}")
         return given
 
     return check
@@ -253,9 +260,11 @@ def _others(values: Iterable, own: int, count: int, what: str) -> list[int]:
         try:
             found.append(integer(each))
         except InvalidArgument:
-            raise ArgumentTypeError(f"expected the numbers of {what}s, found {shown(each)}") from None
+            raise ArgumentTypeError(
+                f"expected the numbers of {what}s, found {shown(each)}") from None
         if not 0 <= found[-1] < count or found[-1] == own:
-            others = f"other {what}s than {own} below {count}" if own >= 0 else f"{what}s of 0 … {count - 1}"
+            others = (f"other {what}s than {own} below {count}" if own >= 0
+                      else f"{what}s of 0 … {count - 1}")
             raise InvalidArgument(f"expected {others}, found {found[-1]}")
     if len(set(found)) != len(found):
         raise InvalidArgument(f"expected each {what} once, found {shown(found)}")
@@ -270,6 +279,7 @@ def grid_shape(value: Any) -> Shape:
     if value is None:
         return None
     if isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or len(value) != 2:
-        raise ArgumentTypeError(f"expected two numbers, rows and columns, or None, found {shown(value)}")
+        raise ArgumentTypeError(
+            f"expected two numbers, rows and columns, or None, found {shown(value)}")
     rows, columns = (at_least(1, 2**31 - 1)(each) for each in value)
     return rows, columns

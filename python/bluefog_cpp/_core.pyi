@@ -1,4 +1,5 @@
-"""The C++ core. Not for scripts: `bluefog_cpp.torch` and `bluefog_cpp.topology_util` stand on it."""
+"""The C++ core. Not for scripts: `bluefog_cpp.torch` and `bluefog_cpp.topology_util` stand on
+it."""
 
 import enum
 from collections.abc import Callable, Sequence

@@ -7,7 +7,8 @@ from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 
 
-def matrix_of(call: str, argument: str, graph: nx.DiGraph, is_weighted: bool = True) -> core.MixingMatrix:
+def matrix_of(call: str, argument: str, graph: nx.DiGraph,
+              is_weighted: bool = True) -> core.MixingMatrix:
     """`topology_util.to_mixing_matrix` of an argument of a call, which errors name."""
     checked(call, argument, _arguments.graph, graph)
     size = graph.number_of_nodes()

@@ -74,10 +74,12 @@ def _wait_for_engines(count: int, seconds: float, processes: list[subprocess.Pop
     client: ipyparallel.Client | None = None
     while client is None or len(client.ids) < count:
         if any(process.poll() is not None for process in processes):
-            raise RuntimeError(f"the engines or their controller have ended; their words are in {log}")
+            raise RuntimeError(
+                f"the engines or their controller have ended; their words are in {log}")
         if time.monotonic() > deadline:
             raise RuntimeError(f"expected {count} engines within {seconds:.0f} s, found "
-                               f"{0 if client is None else len(client.ids)}; their words are in {log}")
+                               f"{0 if client is None else len(client.ids)}; their words are in "
+                               f"{log}")
         time.sleep(0.2)
         if client is None:
             # The controller may not have written its address yet.
@@ -100,7 +102,8 @@ def start(count: int, bfrun_options: list[str], seconds: float = 120) -> None:
     controller = _launch([sys.executable, "-m", "ipyparallel.controller", profile], log)
     engines = _launch([_bfrun(), "-np", str(count), *bfrun_options, sys.executable, "-m",
                        "bluefog_cpp.ibfrun", "engine"], log)
-    state_file.write_text(json.dumps({"ipyparallel.controller": controller.pid, "bfrun": engines.pid}))
+    state_file.write_text(json.dumps({"ipyparallel.controller": controller.pid,
+                                      "bfrun": engines.pid}))
     try:
         _wait_for_engines(count, seconds, [controller, engines], log)
     except BaseException as error:

@@ -37,8 +37,8 @@ def from_mixing_matrix(matrix: core.MixingMatrix) -> nx.DiGraph:
 def to_mixing_matrix(graph: nx.DiGraph, is_weighted: bool = True) -> core.MixingMatrix:
     """W of a graph over 0 … n - 1; without weights every value counts 1 / (in-degree + 1).
 
-    Raises ArgumentTypeError for another kind of graph or other nodes, InvalidArgument for weights that
-    are no finite numbers.
+    Raises ArgumentTypeError for another kind of graph or other nodes, InvalidArgument for weights
+    that are no finite numbers.
     """
     return _matrix_of("to_mixing_matrix", "graph", graph,
                      _checked("to_mixing_matrix", "is_weighted", _arguments.switch, is_weighted))
@@ -60,8 +60,8 @@ def ExponentialGraph(size: int, base: int = 2) -> nx.DiGraph:
 def SymmetricExponentialGraph(size: int, base: int = 4) -> nx.DiGraph:
     """Distances that are powers of the base in both directions, up to half the ring."""
     call = "SymmetricExponentialGraph"
-    return from_mixing_matrix(core.graphs.symmetric_exponential(_checked(call, "size", _count, size),
-                                                                _checked(call, "base", _base, base)))
+    return from_mixing_matrix(core.graphs.symmetric_exponential(
+        _checked(call, "size", _count, size), _checked(call, "base", _base, base)))
 
 
 def MeshGrid2DGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGraph:
@@ -70,8 +70,9 @@ def MeshGrid2DGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGra
     size = _checked(call, "size", _count, size)
     shape = _checked(call, "shape", _arguments.grid_shape, shape)
     if shape is not None and shape[0] * shape[1] != size:
-        raise InvalidArgument(f"{_arguments.place(call)}: shape: expected rows and columns whose product "
-                              f"is {size}, found {shape}")
+        raise InvalidArgument(
+            f"{_arguments.place(call)}: shape: expected rows and columns whose product "
+            f"is {size}, found {shape}")
     return from_mixing_matrix(core.graphs.mesh_2d(size, shape))
 
 
@@ -84,7 +85,8 @@ def StarGraph(size: int, center_rank: int = 0) -> nx.DiGraph:
 
 
 def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph:
-    """connect_style 0: both neighbours, weights 1/3; 1: to the left, 2: to the right, weights 1/2."""
+    """connect_style 0: both neighbours, weights 1/3; 1: to the left, 2: to the right, weights
+    1/2."""
     call = "RingGraph"
     return from_mixing_matrix(core.graphs.ring(
         _checked(call, "size", _count, size),
@@ -98,13 +100,14 @@ def FullyConnectedGraph(size: int) -> nx.DiGraph:
 
 
 def LazyGraph(topo: nx.DiGraph, self_share: float = 0.5) -> nx.DiGraph:
-    """The graph of self_share I + (1 - self_share) W: larger self weights, which keep D² and methods
-    with momentum stable. self_share: from 0 to below 1."""
+    """The graph of self_share I + (1 - self_share) W: larger self weights, which keep D² and
+    methods with momentum stable. self_share: from 0 to below 1."""
     call = "LazyGraph"
     share = _checked(call, "self_share", _arguments.number, self_share)
     if not 0 <= share < 1:
-        raise InvalidArgument(f"{_arguments.place(call)}: self_share: expected a number from 0 to below "
-                              f"1, found {share}")
+        raise InvalidArgument(
+            f"{_arguments.place(call)}: self_share: expected a number from 0 to below "
+            f"1, found {share}")
     return from_mixing_matrix(core.lazy(_matrix_of(call, "topo", topo), share))
 
 
@@ -139,15 +142,16 @@ def GetSendWeights(topo: nx.DiGraph, rank: int) -> tuple[float, dict[int, float]
 def draw(topo: nx.DiGraph, axes: Any = None, weights: bool = False) -> Any:
     """Draws the ranks on a circle with their edges, rank 0 on top, the others clockwise.
 
-    axes: of matplotlib; default: those of a new figure. weights: writes them on the edges. Returns the
-    axes: `draw(graph).figure.savefig("graph.png")`. Raises ArgumentTypeError for anything but a DiGraph
-    over 0 … n - 1, and UnsupportedError where matplotlib is not installed.
+    axes: of matplotlib; default: those of a new figure. weights: writes them on the edges. Returns
+    the axes: `draw(graph).figure.savefig("graph.png")`. Raises ArgumentTypeError for anything but a
+    DiGraph over 0 … n - 1, and UnsupportedError where matplotlib is not installed.
     """
     _checked("draw", "topo", _arguments.graph, topo)
     _checked("draw", "weights", _arguments.switch, weights)
     if axes is not None and not hasattr(axes, "set_axis_off"):
-        raise ArgumentTypeError(f"{_arguments.place('draw')}: axes: expected axes of matplotlib or None, "
-                                f"found {_arguments.shown(axes)}")
+        raise ArgumentTypeError(
+            f"{_arguments.place('draw')}: axes: expected axes of matplotlib or None, "
+            f"found {_arguments.shown(axes)}")
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -192,7 +196,8 @@ def GetInnerOuterRingDynamicSendRecvRanks(world_size: int, local_size: int,
 def GetInnerOuterExpo2DynamicSendRecvRanks(world_size: int, local_size: int,
                                            self_rank: int) -> Iterator[SendRecvRanks]:
     """Endless: as the ring, with distances that are powers of two inside and between machines."""
-    return _steps_between_machines("GetInnerOuterExpo2DynamicSendRecvRanks", "inner-outer-exponential",
+    return _steps_between_machines("GetInnerOuterExpo2DynamicSendRecvRanks",
+                                   "inner-outer-exponential",
                                    world_size, local_size, self_rank)
 
 
@@ -206,8 +211,8 @@ def GetExp2DynamicSendRecvMachineRanks(world_size: int, local_size: int, self_ra
     local_rank = _checked(call, "local_rank", _arguments.rank(local_size), local_rank)
     if self_rank % local_size != local_rank:
         raise InvalidArgument(
-            f"{_arguments.place(call)}: local_rank: expected {self_rank % local_size}, that of rank "
-            f"{self_rank} on machines of {local_size}, found {local_rank}")
+            f"{_arguments.place(call)}: local_rank: expected {self_rank % local_size}, that of "
+            f"rank {self_rank} on machines of {local_size}, found {local_rank}")
     return _machine_steps(world_size // local_size, self_rank // local_size)
 
 
@@ -239,9 +244,11 @@ def _machines(call, world_size, local_size, self_rank):
     world_size = _checked(call, "world_size", _count, world_size)
     local_size = _checked(call, "local_size", _count, local_size)
     if world_size % local_size != 0:
-        raise InvalidArgument(f"{_arguments.place(call)}: local_size: expected a divisor of {world_size}, "
-                              f"found {local_size}")
-    return world_size, local_size, _checked(call, "self_rank", _arguments.rank(world_size), self_rank)
+        raise InvalidArgument(
+            f"{_arguments.place(call)}: local_size: expected a divisor of {world_size}, "
+            f"found {local_size}")
+    return world_size, local_size, _checked(call, "self_rank", _arguments.rank(world_size),
+                                            self_rank)
 
 
 def _steps_between_machines(call, family, world_size, local_size, self_rank):

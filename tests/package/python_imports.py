@@ -121,7 +121,8 @@ def check(root):
             imports[file].setdefault(imported, line)
     found = []
     for circle in find_circles(imports):
-        steps = [f"{file}:{imports[file][imported]}" for file, imported in itertools.pairwise(circle)]
+        steps = [f"{file}:{imports[file][imported]}" for file,
+                 imported in itertools.pairwise(circle)]
         found.append(f"circle of {len(steps)}: {' imports '.join([*steps, str(circle[-1])])}")
     return len(modules.files), sum(map(len, imports.values())), found
 

@@ -38,7 +38,8 @@ def processes_of(program):
 
 
 def enter_own_shm():
-    """Starts over with an empty /dev/shm that nobody else sees, or goes on where that is refused."""
+    """Starts over with an empty /dev/shm that nobody else sees, or goes on where that is
+    refused."""
     if "SOAK_OWN_SHM" in os.environ or not shutil.which("unshare"):
         return
     mount = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh"]

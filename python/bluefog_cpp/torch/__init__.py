@@ -1,4 +1,5 @@
-"""Decentralized averaging of torch tensors, in BlueFog's vocabulary: `import bluefog_cpp.torch as bf`."""
+"""Decentralized averaging of torch tensors, in BlueFog's vocabulary: `import bluefog_cpp.torch as
+bf`."""
 
 from bluefog_cpp.torch._algorithms import DecentralizedOptimizer
 from bluefog_cpp.torch._batch_norm import SyncBatchNorm

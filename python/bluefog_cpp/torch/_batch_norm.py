@@ -19,15 +19,15 @@ _CALL = "SyncBatchNorm"
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation as if the batches of all ranks were one, forward and backward.
 
-    Inputs have shape [N, C, …], on the CPU or on all ranks on a GPU (as `use_device`, which the first
-    one calls where nobody has), of float16, bfloat16, float32 or float64; batches may
-    differ in size, and be empty on some ranks. Statistics of half precision are float32. The running
-    statistics are the same on all ranks; gradients of weight and bias are those of this rank's batch,
-    for the optimizer to average.
+    Inputs have shape [N, C, …], on the CPU or on all ranks on a GPU (as `use_device`, which the
+    first one calls where nobody has), of float16, bfloat16, float32 or float64; batches may
+    differ in size, and be empty on some ranks. Statistics of half precision are float32. The
+    running statistics are the same on all ranks; gradients of weight and bias are those of this
+    rank's batch, for the optimizer to average.
 
-    In training mode, and without running statistics always, forward and backward are collective: all
-    ranks run the same layers, after `init`. In evaluation mode nothing communicates. Arguments as
-    those of torch.nn.SyncBatchNorm, which is for GPUs alone and has process groups besides.
+    In training mode, and without running statistics always, forward and backward are collective:
+    all ranks run the same layers, after `init`. In evaluation mode nothing communicates. Arguments
+    as those of torch.nn.SyncBatchNorm, which is for GPUs alone and has process groups besides.
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
@@ -54,15 +54,16 @@ class SyncBatchNorm(_BatchNorm):
         take_device_of(runtime.context, [input])
         statistics = core.batch_statistics(runtime.context, input)
         if self.training and self.running_mean is not None:
-            core.update_running(self.running_mean, self.running_var, statistics, self._count_batch())
+            core.update_running(self.running_mean, self.running_var, statistics,
+                                self._count_batch())
         return _Normalization.apply(input, self.weight, self.bias, statistics, self.eps, runtime)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: torch.nn.Module,
                                process_group: Any = None) -> torch.nn.Module:
-        """The module with every batch normalisation in it replaced by this one, which takes over its
-        parameters, running statistics and options; a batch normalisation itself comes back as a new
-        module. Before the optimizer is made.
+        """The module with every batch normalisation in it replaced by this one, which takes over
+        its parameters, running statistics and options; a batch normalisation itself comes back as a
+        new module. Before the optimizer is made.
 
         process_group: None; there is one group, that of `init`.
         """
@@ -90,11 +91,13 @@ class SyncBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if not isinstance(input, torch.Tensor):
-            raise ArgumentTypeError(f"{_arguments.place(_CALL)}: input: expected a torch.Tensor, found "
-                                    f"{_arguments.described(input)}")
+            raise ArgumentTypeError(
+                f"{_arguments.place(_CALL)}: input: expected a torch.Tensor, found "
+                f"{_arguments.described(input)}")
         if input.dim() < 2 or input.size(1) != self.num_features:
-            raise InvalidArgument(f"{_arguments.place(_CALL)}: input: expected shape [N, {self.num_features}, "
-                                  f"…], found {list(input.shape)}")
+            raise InvalidArgument(
+                f"{_arguments.place(_CALL)}: input: expected shape [N, {self.num_features}, "
+                f"…], found {list(input.shape)}")
 
     def _count_batch(self) -> float:
         """The share of the new batch in the running statistics."""
@@ -128,5 +131,6 @@ class _Normalization(torch.autograd.Function):
 
 def _refuse_group(process_group: Any) -> None:
     if process_group is not None:
-        raise UnsupportedError(f"{_arguments.place(_CALL)}: process_group: expected None, for the ranks of "
-                               f"init, found {_arguments.shown(process_group)}")
+        raise UnsupportedError(
+            f"{_arguments.place(_CALL)}: process_group: expected None, for the ranks of "
+            f"init, found {_arguments.shown(process_group)}")

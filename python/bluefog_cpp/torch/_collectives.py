@@ -62,9 +62,9 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None
 
     No weights: those of the topology. `self_weight` and `src_weights`: the topology's edges with
     other weights; neighbours that are left out count 0. With `dst_weights` too (a list of ranks,
-    sent with weight 1, or a dict): any edges, a dynamic step; `enable_topo_check` then has the ranks
-    compare senders and receivers first, which costs one all-gather and makes a mismatch an error on
-    every rank.
+    sent with weight 1, or a dict): any edges, a dynamic step; `enable_topo_check` then has the
+    ranks compare senders and receivers first, which costs one all-gather and makes a mismatch an
+    error on every rank.
 
     Cost: one message of the tensor's size to each out-neighbour.
     Raises InvalidArgument, MismatchError, PeerFailure, TimeoutError.
@@ -101,7 +101,8 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: float |
     source = runtime.source("neighbor_allreduce", tensor, name, elements)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     result = core.fresh_like(source)
-    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, result, step.plan,
+    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, result,
+                                                          step.plan,
                                                           step.checked, name or ""))
     return runtime.add(work, lambda _: like(result, tensor), step.failed)
 
@@ -117,7 +118,8 @@ def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: float 
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, source, step.plan,
+    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, source,
+                                                          step.plan,
                                                           step.checked, name or ""))
     return runtime.add(work, lambda _: store(source, tensor), step.failed)
 
@@ -220,7 +222,8 @@ def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
 def _allreduce(average: bool, in_machine: bool) -> Callable:
     runtime = current()
     average = runtime.argument("allreduce", "average", _arguments.switch, average)
-    in_machine = runtime.argument("allreduce", "is_hierarchical_local", _arguments.switch, in_machine)
+    in_machine = runtime.argument("allreduce", "is_hierarchical_local", _arguments.switch,
+                                  in_machine)
     return lambda context, buffer, name: core.start_allreduce(context, buffer, average, in_machine,
                                                               name)
 
@@ -249,7 +252,8 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) ->
 @ranged
 def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
     """Starts `broadcast_`."""
-    return _start_in_place("broadcast", elements_to_write, tensor, store, _broadcast(root_rank), name)
+    return _start_in_place("broadcast", elements_to_write, tensor, store, _broadcast(root_rank),
+                           name)
 
 
 def _broadcast(root_rank: int) -> Callable:
@@ -340,8 +344,9 @@ def _partner(runtime: Runtime, target_rank: int) -> int:
     """The other rank of the call; where it is none, there is nobody to tell of a refusal."""
     target = checked("pair_gossip", "target_rank", _arguments.rank(runtime.size), target_rank)
     if target == runtime.rank:
-        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: target_rank: expected another rank than "
-                              f"{target}")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, pair_gossip: target_rank: expected another rank than "
+            f"{target}")
     return target
 
 
@@ -352,8 +357,9 @@ def _pair_weights(runtime: Runtime, self_weight: float | None,
     if own is None and theirs is None:
         return 0.5, 0.5
     if own is None or theirs is None:
-        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: expected self_weight and pair_weight "
-                              f"together, or neither, found no {'self' if own is None else 'pair'}_weight")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, pair_gossip: expected self_weight and pair_weight "
+            f"together, or neither, found no {'self' if own is None else 'pair'}_weight")
     return own, theirs
 
 

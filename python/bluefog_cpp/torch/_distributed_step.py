@@ -45,7 +45,8 @@ def models_of(models: Any) -> Models:
 
 
 def parameters_of(models: Models) -> list[tuple[str, torch.Tensor]]:
-    """The parameters with their names, which start with the model's place where there are several."""
+    """The parameters with their names, which start with the model's place where there are
+    several."""
     if isinstance(models, torch.nn.Module):
         return list(models.named_parameters())
     return [(f"{place}.{name}", parameter) for place, model in enumerate(models)
@@ -75,7 +76,8 @@ class DistributedStep:
         self.context = runtime.context.duplicate()
         self._optimizer = weakref.ref(optimizer)
         # A plain step runs without the hooks before and after: those of the whole step run.
-        self._plain_step = base.step.__wrapped__ if getattr(base.step, "hooked", False) else base.step
+        self._plain_step = base.step.__wrapped__ if getattr(base.step, "hooked",
+                                                            False) else base.step
         self._reevaluates = isinstance(optimizer, torch.optim.LBFGS)
         self._closure: Callable | None = None
         self._loss = None
@@ -92,7 +94,8 @@ class DistributedStep:
         take_device_of(self.context, (parameter for _, parameter in parameters))
         self._core: core.DistributedOptimizer | None = core.DistributedOptimizer(
             self.context, [list(group["params"]) for group in optimizer.param_groups],
-            lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket,
+            lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
+            by_bucket,
             self._reevaluates, **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
@@ -110,7 +113,8 @@ class DistributedStep:
         return self._core
 
     def _retire_others(self, parameters: set[int]) -> None:
-        """Whoever runs a notebook's cell again wraps again, while the name still holds the old one."""
+        """Whoever runs a notebook's cell again wraps again, while the name still holds the old
+        one."""
         for other in current().optimizers_in_order():
             if other._parameters & parameters:
                 other.drain()
@@ -183,8 +187,8 @@ class DistributedStep:
             raise
 
     def makes_state_only(self) -> bool:
-        """Whether torch.distributed.checkpoint calls: it steps an optimizer that has no state yet, with
-        zeros, to see what state it will have. That step is local."""
+        """Whether torch.distributed.checkpoint calls: it steps an optimizer that has no state yet,
+        with zeros, to see what state it will have. That step is local."""
         frame = sys._getframe(1)
         for _ in range(4):  # torch's hooks of `step`, and a scheduler's, lie between
             frame = frame and frame.f_back
@@ -237,14 +241,15 @@ class DistributedStep:
     def _check_models(self) -> None:
         groups = len(self._optimizer().param_groups)
         if groups != self._group_count:
-            raise StateError(f"rank {self.context.rank}: expected the {self._group_count} groups that the "
-                             f"optimizer was wrapped with, found {groups}; wrap it again")
+            raise StateError(
+                f"rank {self.context.rank}: expected the {self._group_count} groups that the "
+                f"optimizer was wrapped with, found {groups}; wrap it again")
         for parameters, name, parameter, whole_name in self._places:
             if parameters.get(name) is not parameter:
                 raise StateError(
-                    f"rank {self.context.rank}, parameter '{whole_name}': expected the module to hold "
-                    "the parameter that it held when the optimizer was wrapped, found another one "
-                    "(load_state_dict(assign=True)?); wrap the optimizer again")
+                    f"rank {self.context.rank}, parameter '{whole_name}': expected the module to "
+                    "hold the parameter that it held when the optimizer was wrapped, found another "
+                    "one (load_state_dict(assign=True)?); wrap the optimizer again")
 
     def _check_closure(self, closure) -> None:
         where = f"rank {self.context.rank}, step"
@@ -252,7 +257,8 @@ class DistributedStep:
             raise ArgumentTypeError(f"{where}: closure: expected a function or None, found "
                                     f"{_arguments.shown(closure)}")
         if self._reevaluates and closure is None:
-            raise InvalidArgument(f"{where}: closure: expected a function, which LBFGS calls, found None")
+            raise InvalidArgument(
+                f"{where}: closure: expected a function, which LBFGS calls, found None")
 
     def _unscale(self) -> None:
         """What GradScaler leaves to us. A rank that found an infinity makes no local step, but
@@ -262,8 +268,9 @@ class DistributedStep:
         found_inf = optimizer.__dict__.get("found_inf")
         if scale is not None and self._steps_in_backward:
             raise UnsupportedError(
-                f"rank {self.context.rank}: GradScaler expects to unscale gradients before they are "
-                "used, found an optimizer that used them in the backward pass (step_in_backward)")
+                f"rank {self.context.rank}: GradScaler expects to unscale gradients before they "
+                "are used, found an optimizer that used them in the backward pass "
+                "(step_in_backward)")
         if scale is not None:
             gradients = [parameter.grad for group in optimizer.param_groups
                          for parameter in group["params"] if parameter.grad is not None]

@@ -37,7 +37,8 @@ def _gathered(call, what, ranks, construct_adjacency_matrix) -> numpy.ndarray:
     """Row i marks the ranks that rank i named."""
     runtime = current()
     own = runtime.argument(call, what, _arguments.ranks(runtime.rank, runtime.size), ranks)
-    runtime.argument(call, "construct_adjacency_matrix", _arguments.switch, construct_adjacency_matrix)
+    runtime.argument(call, "construct_adjacency_matrix", _arguments.switch,
+                     construct_adjacency_matrix)
     sends = numpy.zeros((runtime.size, runtime.size), dtype=numpy.uint8)
     texts = core.gather_bytes(runtime.context, call, numpy.array(own, dtype="<i4").tobytes())
     for rank, text in enumerate(texts):

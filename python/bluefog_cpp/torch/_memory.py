@@ -18,15 +18,15 @@ MOST_ELEMENTS = 2**59
 def shared_zeros(size: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
     """Zeros on the CPU in memory that the other ranks of this host reach, else as `torch.zeros`.
 
-    `allreduce_` of such tensors, of 128 KiB or more and on all ranks, and `neighbor_allreduce_` of two
-    ranks copy nothing on its way: each rank forms its share of all results where they lie. Not
-    collective; each rank makes its own. A fork of the process shares the memory: what one writes the
-    other one sees. The system's memory is taken at once. As torch.from_blob's, the tensor cannot grow
-    (`resize_`).
+    `allreduce_` of such tensors, of 128 KiB or more and on all ranks, and `neighbor_allreduce_` of
+    two ranks copy nothing on its way: each rank forms its share of all results where they lie. Not
+    collective; each rank makes its own. A fork of the process shares the memory: what one writes
+    the other one sees. The system's memory is taken at once. As torch.from_blob's, the tensor
+    cannot grow (`resize_`).
 
     size: one number, or one for each dimension. dtype: default: torch's default dtype.
-    Raises InvalidArgument, ArgumentTypeError; TransportError beyond 32 GiB a rank, or what the system
-    admits.
+    Raises InvalidArgument, ArgumentTypeError; TransportError beyond 32 GiB a rank, or what the
+    system admits.
     """
     runtime = current()
     shape = checked("shared_zeros", "size", _shape, size)

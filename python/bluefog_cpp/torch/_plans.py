@@ -22,8 +22,8 @@ class Step(NamedTuple):
     compared_before: int | None = None
 
     def failed(self, error: BaseException) -> None:
-        """A call that compares fails on all ranks or on none: the next one compares again. What failed
-        with a late error was an earlier one."""
+        """A call that compares fails on all ranks or on none: the next one compares again. What
+        failed with a late error was an earlier one."""
         if self.topology is not None and not isinstance(error, LateMismatchError):
             self.topology.comparison.graph = self.compared_before
 
@@ -68,8 +68,8 @@ def neighbor_plan(runtime: Runtime, self_weight: float | None,
     strangers = sorted(set(src) - set(static.src_ranks))
     if strangers:
         raise InvalidArgument(
-            f"rank {runtime.rank}, {call}: src_weights without dst_weights: expected in-neighbours of the "
-            f"topology, which are {static.src_ranks}, found {strangers}")
+            f"rank {runtime.rank}, {call}: src_weights without dst_weights: expected in-neighbours "
+            f"of the topology, which are {static.src_ranks}, found {strangers}")
     # Neighbours that are left out send all the same.
     src = {rank: src.get(rank, 0.0) for rank in static.src_ranks}
     plan = core.NeighborPlan(runtime.rank, runtime.size, self_weight, src, static.dst_weights)
@@ -93,8 +93,9 @@ def machine_plan(runtime: Runtime, self_weight: float | None,
                 "or weights; call set_machine_topology first")
         return static_plan(runtime.machine_topology)
     if self_weight is None or src is None or dst is None:
-        raise InvalidArgument(f"rank {runtime.rank}, {call}: expected self_weight, src_machine_weights and "
-                              "dst_machine_weights together, or none of them")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, {call}: expected self_weight, src_machine_weights and "
+            "dst_machine_weights together, or none of them")
     context = runtime.context
     plan = core.NeighborPlan(context.machine_rank, context.machine_count, self_weight, src, dst)
     return Step(plan, enable_topo_check)
@@ -110,8 +111,9 @@ def gather_plan(runtime: Runtime, src_ranks: Sequence[int] | None,
     src = checked(call, "src_ranks", _steering.receivers, src_ranks)
     dst = checked(call, "dst_ranks", _steering.receivers, dst_ranks)
     if src is None or dst is None:
-        raise InvalidArgument(f"rank {runtime.rank}, {call}: expected src_ranks and dst_ranks together, or "
-                              "none of them")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, {call}: expected src_ranks and dst_ranks together, or "
+            "none of them")
     plan = core.NeighborPlan(runtime.rank, runtime.size, 1.0, dict.fromkeys(src, 1.0),
                              dict.fromkeys(dst, 1.0))
     return Step(plan, enable_topo_check)

@@ -21,10 +21,10 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
     topology_fn: makes the graph from the number of ranks; default: the exponential graph, base 2.
     is_weighted: whether the graph's weights count, or every value 1 / (in-degree + 1).
 
-    Called again, it sets the topology anew, to that of `topology_fn` or the default, and forgets that
-    of the machines: what it does the first time. It raises StateError while windows stand on another
-    topology, and where it fails all stays as it was. After `shutdown` it may be called again. Reads
-    the `BLUEFOG_*` variables.
+    Called again, it sets the topology anew, to that of `topology_fn` or the default, and forgets
+    that of the machines: what it does the first time. It raises StateError while windows stand on
+    another topology, and where it fails all stays as it was. After `shutdown` it may be called
+    again. Reads the `BLUEFOG_*` variables.
     """
     is_new = not _runtime.is_initialized()
     runtime = _runtime.start()
@@ -33,8 +33,9 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
         is_weighted = checked("init", "is_weighted", _arguments.switch, is_weighted)
         graph = (default_graph if topology_fn is None else topology_fn)(runtime.size)
         if not _set_topology(runtime, "init", graph, is_weighted, topology_fn is None):
-            raise StateError(f"rank {runtime.rank}, init: expected no window while the topology changes, "
-                             f"found {', '.join(sorted(runtime.windows))}; free them first")
+            raise StateError(
+                f"rank {runtime.rank}, init: expected no window while the topology changes, "
+                f"found {', '.join(sorted(runtime.windows))}; free them first")
         runtime.machine_topology = None
     except BaseException:
         if is_new:
@@ -127,8 +128,9 @@ def set_topology(topology: nx.DiGraph | None = None, is_weighted: bool = False) 
 def _set_topology(runtime: Runtime, call: str, topology: nx.DiGraph, is_weighted: bool,
                   is_default: bool) -> bool:
     """False where windows stand on another one."""
-    if runtime.topology is not None and isinstance(topology, nx.DiGraph) and runtime.topology.equals(
-            topology, is_weighted):
+    if runtime.topology is not None and isinstance(topology,
+                                                   nx.DiGraph) and runtime.topology.equals(
+                                                           topology, is_weighted):
         runtime.topology.is_default = is_default
         return True
     made = runtime.make_topology(call, topology, is_weighted)
@@ -162,14 +164,15 @@ def out_neighbor_ranks() -> list[int]:
 def set_machine_topology(topology: nx.DiGraph | None, is_weighted: bool = False) -> bool:
     """Sets the graph between machines for `hierarchical_neighbor_allreduce`, the same on all ranks.
 
-    Raises InvalidArgument for None, ArgumentTypeError for anything else but a DiGraph with one node for
-    each machine.
+    Raises InvalidArgument for None, ArgumentTypeError for anything else but a DiGraph with one node
+    for each machine.
     """
     runtime, call = current(), "set_machine_topology"
     is_weighted = checked(call, "is_weighted", _arguments.switch, is_weighted)
     if topology is None:
-        raise InvalidArgument(f"rank {runtime.rank}, {call}: topology: expected a networkx.DiGraph, found "
-                              "None")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, {call}: topology: expected a networkx.DiGraph, found "
+            "None")
     if (runtime.machine_topology is None or not isinstance(topology, nx.DiGraph)
             or not runtime.machine_topology.equals(topology, is_weighted)):
         runtime.machine_topology = runtime.make_machine_topology(call, topology, is_weighted)
@@ -223,4 +226,5 @@ def resume() -> None:
 
 def check_build() -> str:
     """What was built in, in a few words."""
-    return f"bluefog_cpp {core.version}, torch {core.torch_version}, MPI {'yes' if core.has_mpi() else 'no'}"
+    mpi = "yes" if core.has_mpi() else "no"
+    return f"bluefog_cpp {core.version}, torch {core.torch_version}, MPI {mpi}"

@@ -34,14 +34,16 @@ class Comparison:
 class Topology:
     """A static graph with this rank's part of it."""
 
-    def __init__(self, call: str, graph: nx.DiGraph, is_weighted: bool, own: int, what: str, count: int,
+    def __init__(self, call: str, graph: nx.DiGraph, is_weighted: bool, own: int, what: str,
+                 count: int,
                  comparison: "Comparison"):
         if not isinstance(graph, nx.DiGraph):
             raise ArgumentTypeError(f"{place(call)}: topology: expected a networkx.DiGraph, found "
                                     f"{type(graph).__name__}")
         if graph.number_of_nodes() != count:
-            raise ArgumentTypeError(f"{place(call)}: topology: expected {count} nodes, one for each "
-                                    f"{what}, found {graph.number_of_nodes()}")
+            raise ArgumentTypeError(
+                f"{place(call)}: topology: expected {count} nodes, one for each "
+                f"{what}, found {graph.number_of_nodes()}")
         self.graph = graph.copy()
         self.is_weighted = is_weighted
         matrix = matrix_of(call, "topology", self.graph, is_weighted)
@@ -83,7 +85,8 @@ class Runtime:
         self.window_numbers = itertools.count(1)
         self.window_optimizers = itertools.count(1)
         self.activities: dict[str, int] = {}
-        """By the tensor's name, how many activities of the user's run in its row of the timeline."""
+        """By the tensor's name, how many activities of the user's run in its row of the
+        timeline."""
         self.has_associated_p = False
         self.skips_negotiation = False
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -119,8 +122,8 @@ class Runtime:
     def source(self, call: str, tensor: torch.Tensor, name: str | None,
                take: Callable[[torch.Tensor], torch.Tensor],
                partner: int = -1) -> torch.Tensor:
-        """What the core reads in `call`: `take(tensor)`. Where there is no such thing, or the name is
-        none, the call counts as refused."""
+        """What the core reads in `call`: `take(tensor)`. Where there is no such thing, or the name
+        is none, the call counts as refused."""
         try:
             if name is not None and not isinstance(name, str):
                 checked(call, "name", _arguments.name, name)
@@ -191,8 +194,9 @@ class Runtime:
     def _of(self, handle: int, asked_by: str) -> InFlight:
         call = self._in_flight.get(checked(asked_by, "handle", _arguments.integer, handle))
         if call is None:
-            raise InvalidArgument(f"rank {self.rank}, {asked_by}: handle: expected that of a call in flight, "
-                                  f"found {handle}")
+            raise InvalidArgument(
+                f"rank {self.rank}, {asked_by}: handle: expected that of a call in flight, "
+                f"found {handle}")
         return call
 
 
@@ -235,8 +239,9 @@ def _after_fork_in_child() -> None:
     _arguments.name_rank(None)
     if runtime is not None:
         runtime.abandon()
-        _absence = (f"this process was forked from rank {runtime.rank}, and only that one is a rank; "
-                    "communicate there")
+        _absence = (
+            f"this process was forked from rank {runtime.rank}, and only that one is a rank; "
+            "communicate there")
 
 
 atexit.register(stop)

@@ -23,7 +23,8 @@ class SharedGroups:
         weakref.finalize(wrapped, hook.remove).atexit = False
 
     def note_step(self) -> None:
-        """A step begins. Schedulers look for a mark of it at the optimizer that they were made with."""
+        """A step begins. Schedulers look for a mark of it at the optimizer that they were made
+        with."""
         plain: torch.optim.Optimizer | None = self._plain()
         if plain is not None:
             plain._opt_called = True  # type: ignore[attr-defined]

@@ -21,12 +21,12 @@ _DTYPES = {str(dtype).split(".")[1]: dtype for dtype in (
 
 def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], str],
                     root_rank: Any) -> Any:
-    """Collective. What `make` returns on the root: dicts, lists and tuples of tensors, numbers, text and
-    None. Other ranks do not call it.
+    """Collective. What `make` returns on the root: dicts, lists and tuples of tensors, numbers,
+    text and None. Other ranks do not call it.
 
     call: the user's, for messages. statement: what has to be the same on all ranks.
-    Raises MismatchError where it is not, InvalidArgument on a rank with a wrong argument, or a root with
-    anything else in its state, and PeerFailure on the others.
+    Raises MismatchError where it is not, InvalidArgument on a rank with a wrong argument, or a root
+    with anything else in its state, and PeerFailure on the others.
     """
     runtime = current()
     tensors: list[torch.Tensor] = []
@@ -47,13 +47,14 @@ def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], 
     if not is_root:
         tensors = [torch.empty(shape, dtype=_DTYPES[dtype]) for dtype, shape in _tensors(outline)]
     core.broadcast_tensors(runtime.context, [(f"state {place}", tensor)
-                                             for place, tensor in enumerate(tensors)], root_rank, call)
+                                             for place, tensor in enumerate(tensors)], root_rank,
+                           call)
     return _rebuilt(outline, iter(tensors))
 
 
 def check_agreed(call: str, lines: list[str], problem: Exception | None) -> None:
-    """Collective. Raises MismatchError naming the first of `lines` that differs between ranks; `problem`,
-    if this rank has one, and PeerFailure on the others."""
+    """Collective. Raises MismatchError naming the first of `lines` that differs between ranks;
+    `problem`, if this rank has one, and PeerFailure on the others."""
     said = "" if problem is None else str(problem) or type(problem).__name__
     try:
         core.check_ranks_agree(current().context, call, lines, said)
@@ -83,7 +84,8 @@ def _outline(value, tensors):
                 [_outline(item, tensors) for item in value]]
     if isinstance(value, _PLAIN):
         return ["plain", value]
-    raise InvalidArgument(f"expected state of tensors, numbers and text, found {type(value).__name__}")
+    raise InvalidArgument(
+        f"expected state of tensors, numbers and text, found {type(value).__name__}")
 
 
 def _tensors(outline) -> Iterator:

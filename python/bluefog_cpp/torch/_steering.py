@@ -1,5 +1,5 @@
-"""Attributes of wrapped optimizers that steer their next steps: checked when they are set, so that a
-slip of the pen does not train another algorithm."""
+"""Attributes of wrapped optimizers that steer their next steps: checked when they are set, so that
+a slip of the pen does not train another algorithm."""
 
 import difflib
 from collections.abc import Callable
@@ -14,7 +14,8 @@ ATTRIBUTES: set[str] = {"num_steps_per_communication", "communication_type"}
 
 
 class Steering:
-    """An attribute with a default; `check` raises InvalidArgument for a value that it cannot have."""
+    """An attribute with a default; `check` raises InvalidArgument for a value that it cannot
+    have."""
 
     def __init__(self, default: Any, check: Callable[[Any], Any]):
         self._default = default
@@ -26,7 +27,8 @@ class Steering:
         ATTRIBUTES.add(name)
 
     def __get__(self, instance: Any | None, owner: type | None = None) -> Any:
-        return self._default if instance is None else instance.__dict__.get(self._name, self._default)
+        return self._default if instance is None else instance.__dict__.get(self._name,
+                                                                            self._default)
 
     def __set__(self, instance: Any, value: Any) -> None:
         try:
@@ -37,14 +39,15 @@ class Steering:
 
 
 def check_name(optimizer: Any, name: str) -> None:
-    """Raises InvalidArgument for the name of an attribute that only other optimizers know, or that is
-    nearly one of those."""
+    """Raises InvalidArgument for the name of an attribute that only other optimizers know, or that
+    is nearly one of those."""
     if name.startswith("_") or name in optimizer.__dict__ or hasattr(type(optimizer), name):
         return
     near = difflib.get_close_matches(name, ATTRIBUTES, 1, 0.75)
     if name in optimizer._choices:
-        raise InvalidArgument(f"{optimizer._label}: {name} is chosen when the optimizer is wrapped, "
-                              f"here as {optimizer._choices[name]!r}; wrap it again to change it")
+        raise InvalidArgument(
+            f"{optimizer._label}: {name} is chosen when the optimizer is wrapped, "
+            f"here as {optimizer._choices[name]!r}; wrap it again to change it")
     if near:
         known = [each for each in sorted(ATTRIBUTES) if hasattr(type(optimizer), each)]
         raise InvalidArgument(

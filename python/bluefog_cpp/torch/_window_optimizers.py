@@ -1,11 +1,11 @@
-"""Optimizers that average through windows: no rank waits for another. One that has finished is left out
-by the others, which keep what it has put last.
+"""Optimizers that average through windows: no rank waits for another. One that has finished is left
+out by the others, which keep what it has put last.
 
-A step puts (or fetches), combines what has come with the own parameters, and makes the local step with
-the gradient that was taken before. One window for each flat bucket of parameters.
+A step puts (or fetches), combines what has come with the own parameters, and makes the local step
+with the gradient that was taken before. One window for each flat bucket of parameters.
 
-The windows go with the optimizer, when it is collected or its model is wrapped again. Their memory is
-given back when that has happened on all ranks and the next optimizer is wrapped.
+The windows go with the optimizer, when it is collected or its model is wrapped again. Their memory
+is given back when that has happened on all ranks and the next optimizer is wrapped.
 """
 
 import weakref
@@ -55,8 +55,9 @@ class WindowOptimizer(DistributedOptimizer):
         for place, values in enumerate(self._distributed.core.bucket_values()):
             name = f"{prefix} bucket {place}"
             if not _windows.win_create(values, name):
-                raise InvalidArgument(f"{self._label}: a window '{name}' exists: give each optimizer a "
-                                      "window_prefix of its own")
+                raise InvalidArgument(
+                    f"{self._label}: a window '{name}' exists: give each optimizer a "
+                    "window_prefix of its own")
             self._own_windows[name] = runtime.windows[name]
 
     def _before_round(self) -> Step | None:
@@ -74,7 +75,8 @@ class WindowOptimizer(DistributedOptimizer):
     def _transfer(self, name: str) -> None:
         raise NotImplementedError
 
-    def _with_those_there(self, call: Callable[[Any], Any], weights: Any, neighbors: list[int]) -> None:
+    def _with_those_there(self, call: Callable[[Any], Any], weights: Any,
+                          neighbors: list[int]) -> None:
         """`call(weights)`, without ranks that have finished; None are all `neighbors`, weight 1."""
         while True:
             chosen = weights
@@ -124,7 +126,8 @@ class PullGetOptimizer(WindowOptimizer):
 def DistributedWinPutOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                num_steps_per_communication: int = 1,
                                window_prefix: str | None = None) -> Any:
-    """Collective. x ← Σ_j w_j b(j) + w x, then the local step; b(j) is what in-neighbour j put last.
+    """Collective. x ← Σ_j w_j b(j) + w x, then the local step; b(j) is what in-neighbour j put
+    last.
 
     Attributes: `dst_weights`, some out-neighbours for the next steps; `force_barrier`.
     """

@@ -1,5 +1,5 @@
-"""A model averager of the interface of torch.distributed.algorithms.model_averaging, which for example
-torch.distributed.optim.PostLocalSGDOptimizer takes."""
+"""A model averager of the interface of torch.distributed.algorithms.model_averaging, which for
+example torch.distributed.optim.PostLocalSGDOptimizer takes."""
 
 from collections.abc import Iterable
 
@@ -73,6 +73,6 @@ def _tensors(params: Parameters) -> list[torch.Tensor]:
     wrong = wrong or not all(isinstance(parameter, torch.Tensor) for parameter in found)
     if wrong:
         raise ArgumentTypeError(
-            f"{_arguments.place('average_parameters')}: params: expected parameters, or the groups of an "
-            f"optimizer, found {_arguments.described(params)}")
+            f"{_arguments.place('average_parameters')}: params: expected parameters, or the groups "
+            f"of an optimizer, found {_arguments.described(params)}")
     return [parameter.detach() for parameter in found]
