@@ -224,5 +224,5 @@ def test_short_calls_are_timed_in_batches(monkeypatch):
     (times,) = rounds.take_turns([called.append], 1e-9, prepare, batch=32)
     assert len(times) == rounds.FEWEST_ROUNDS
     # The expected calls include the warm-up and the round that tells how many fit into the time.
-    assert called == prepared == list(range(32
-                                            * (rounds.FEWEST_ROUNDS + rounds.WARM_UP_ROUNDS + 1)))
+    assert called == prepared == list(
+        range(32 * (rounds.FEWEST_ROUNDS + rounds.WARM_UP_ROUNDS + 1)))

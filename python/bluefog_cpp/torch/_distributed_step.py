@@ -76,8 +76,8 @@ class DistributedStep:
         self.context = runtime.context.duplicate()
         self._optimizer = weakref.ref(optimizer)
         # A plain step runs without the hooks before and after: those of the whole step run.
-        self._plain_step = base.step.__wrapped__ if getattr(base.step, "hooked",
-                                                            False) else base.step
+        is_hooked = getattr(base.step, "hooked", False)
+        self._plain_step = base.step.__wrapped__ if is_hooked else base.step
         self._reevaluates = isinstance(optimizer, torch.optim.LBFGS)
         self._closure: Callable | None = None
         self._loss = None

@@ -268,8 +268,9 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
                                                    _arguments.at_least(1),
                                                    num_steps_per_communication)
     # The class that an ended wrapper was made of, if `optimizer` is one.
-    base = type(optimizer).__bases__[1] if isinstance(optimizer,
-                                                      DistributedOptimizer) else type(optimizer)
+    base = type(optimizer)
+    if isinstance(optimizer, DistributedOptimizer):
+        base = base.__bases__[1]
     wrapped_class = type(base.__name__, (kind, base), {"__doc__": base.__doc__,
                                                        "__module__": base.__module__})
     wrapped = wrapped_class.__new__(wrapped_class)
