@@ -1,8 +1,8 @@
 """Starts neighbor_allreduce_benchmark several times and prints every start and the medians.
 
 Processes land on cores and memory differently at each start, and a virtual machine may run the
-same program twice as slow by placement alone: one start says little. The bare loop (two ranks: copying,
-flagging and adding alone) is 0 where it is not timed. The hand-over column (the time
+same program twice as slow by placement alone: one start says little. The bare loop (two ranks:
+copying, flagging and adding alone) is 0 where it is not timed. The hand-over column (the time
 of a call without payload) tells starts apart whose cores share a cache from those whose do not.
 """
 

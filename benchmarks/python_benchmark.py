@@ -2,9 +2,9 @@
 
     bfrun -np 2 python benchmarks/python_benchmark.py
 
-Rank 0 prints, for each case, the median over rounds of the slowest rank, and the ratio to what it is
-compared with: a blocking call of 4 B; 100 MiB out of place and in place; the parameters of resnet18 (62
-tensors, 44.6 MiB) through an optimizer and as single non-blocking calls.
+Rank 0 prints, for each case, the median over rounds of the slowest rank, and the ratio to what it
+is compared with: a blocking call of 4 B; 100 MiB out of place and in place; the parameters of
+resnet18 (62 tensors, 44.6 MiB) through an optimizer and as single non-blocking calls.
 """
 
 import argparse
@@ -47,7 +47,8 @@ def median_seconds(cases, rounds, calls=1):
                 case()
             if turn > 0:  # the first one warms up
                 found[name].append((time.perf_counter() - begin) / calls)
-    medians = torch.tensor([statistics.median(times) for times in found.values()], dtype=torch.float64)
+    medians = torch.tensor([statistics.median(times) for times in found.values()],
+                           dtype=torch.float64)
     slowest = bf.allgather(medians.unsqueeze(0)).max(0).values
     return dict(zip(cases, slowest.tolist()))
 
@@ -57,7 +58,8 @@ def report(title, seconds, reference):
         print(title)
         for name, value in seconds.items():
             shown = f"{1e6 * value:10.1f} µs" if value < 1e-3 else f"{1e3 * value:10.2f} ms"
-            print(f"  {name:34}{shown}   {value / seconds[reference]:6.3f} × {reference}", flush=True)
+            print(f"  {name:34}{shown}   {value / seconds[reference]:6.3f} × {reference}",
+                  flush=True)
 
 
 def small(arguments):
@@ -65,7 +67,8 @@ def small(arguments):
     report("4 B, blocking", median_seconds({
         "neighbor_allreduce": lambda: bf.neighbor_allreduce(x),
         "neighbor_allreduce_ (in place)": lambda: bf.neighbor_allreduce_(x),
-        "gloo all_reduce": lambda: dist.all_reduce(y)}, arguments.rounds, arguments.calls), "gloo all_reduce")
+        "gloo all_reduce": lambda: dist.all_reduce(y)}, arguments.rounds, arguments.calls),
+           "gloo all_reduce")
 
 
 def large(arguments):
@@ -80,7 +83,8 @@ def large(arguments):
 
 def model_of_shapes():
     model = torch.nn.Module()
-    model.values = torch.nn.ParameterList(torch.nn.Parameter(torch.randn(shape)) for shape in SHAPES)
+    model.values = torch.nn.ParameterList(torch.nn.Parameter(torch.randn(shape))
+                                          for shape in SHAPES)
     for parameter in model.values:
         parameter.grad = torch.zeros_like(parameter)
     return model
@@ -108,7 +112,8 @@ def parameters(arguments):
     seconds["what the averages add to a step"] = max(
         0.0, seconds["optimizer.step with averages"] - seconds["plain optimizer.step"])
     total = sum(parameter.numel() for parameter in plain.parameters()) * 4 / 2**20
-    report(f"resnet18: {len(SHAPES)} tensors, {total:.1f} MiB", seconds, f"{len(SHAPES)} calls of gloo")
+    report(f"resnet18: {len(SHAPES)} tensors, {total:.1f} MiB", seconds,
+           f"{len(SHAPES)} calls of gloo")
 
 
 def main():

@@ -1,9 +1,10 @@
-"""Starts a short script many times, with and without a second thread of Python, and counts what ends well.
+"""Starts a short script many times, with and without a second thread of Python, and counts what
+ends well.
 
     python benchmarks/repeated_starts.py --bfrun PATH --starts 200
 
-A start that has not ended after --timeout seconds counts as a deadlock; where its ranks were shortly
-before is printed. Exit code 1 if any start failed.
+A start that has not ended after --timeout seconds counts as a deadlock; where its ranks were
+shortly before is printed. Exit code 1 if any start failed.
 """
 
 import argparse
@@ -81,7 +82,8 @@ def main():
         failures += arguments.starts - counts["ended well"]
         print(f"{title}, {arguments.ranks} ranks: "
               + ", ".join(f"{count} {end}" for end, count in counts.most_common())
-              + f"; median {statistics.median(seconds for _, seconds, _ in ends):.1f} s", flush=True)
+              + f"; median {statistics.median(seconds for _, seconds, _ in ends):.1f} s",
+              flush=True)
     return 1 if failures else 0
 
 

@@ -33,7 +33,7 @@ def parse_arguments():
 
 def launch_command(args, folder):
     if not args.launcher:
-        return [str(WRAPPER), str(folder)] + args.command
+        return [str(WRAPPER), str(folder), *args.command]
     command = [args.launcher, "-np", str(args.ranks)]
     if pathlib.Path(args.launcher).name == "mpirun":
         command += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]

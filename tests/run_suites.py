@@ -7,10 +7,11 @@ counts by its cases (see run_ranks.py). A build that fails, a suite that ran no
 test and a failed test each count as a failure. Failures are listed, and every
 skipped test with its reason. The last line is `N passed, N failed, N skipped`.
 
-Where there is an nvcc, the kernels for GPUs must build (BLUEFOG_WITH_CUDA=ON), unless CMAKE_ARGS says
-otherwise.
+Where there is an nvcc, the kernels for GPUs must build (BLUEFOG_WITH_CUDA=ON), unless CMAKE_ARGS
+says otherwise.
 
-Tests wait for much of their time: meanwhile the presets after them are built, at the lowest priority.
+Tests wait for much of their time: meanwhile the presets after them are built, at the lowest
+priority.
 """
 
 import collections
@@ -68,8 +69,8 @@ def configure_arguments(preset):
 
 
 class BuildsAhead:
-    """Configures and builds presets one after the other, at the lowest priority, until they are asked
-    for. What fails is made again, and says why, when its turn comes."""
+    """Configures and builds presets one after the other, at the lowest priority, until they are
+    asked for. What fails is made again, and says why, when its turn comes."""
 
     def __init__(self, presets):
         self._ended = {preset: threading.Event() for preset in presets}

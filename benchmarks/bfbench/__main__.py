@@ -13,7 +13,7 @@ IS_INTERRUPTIBLE = IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.defa
 if IS_INTERRUPTIBLE:
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
-from bfbench.commands import main  # noqa: E402
+from bfbench.commands import main  # noqa: E402 after the handler is set
 
 if IS_INTERRUPTIBLE:
     signal.signal(signal.SIGINT, signal.default_int_handler)

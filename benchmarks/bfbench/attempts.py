@@ -32,9 +32,9 @@ class Attempts:
             return []
 
     def gather(self, what, job, *words):
-        """The records of a launcher's `job(*words)`; if it fails, those that it had printed. One that
-        did not come back is not started again. After Ctrl-C, too, what it had printed; the next job is
-        then the end of `until_interrupted`."""
+        """The records of a launcher's `job(*words)`; if it fails, those that it had printed. One
+        that did not come back is not started again. After Ctrl-C, too, what it had printed; the
+        next job is then the end of `until_interrupted`."""
         if self._is_interrupted:
             raise KeyboardInterrupt
         if what in self._given_up:

@@ -7,8 +7,14 @@ import statistics
 from bfbench import images, output, report
 from bfbench.attempts import Attempts
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
-from bfbench.options import (add_output_files, add_rank_list, choice_list, positive, whole,
-                             whole_list)
+from bfbench.options import (
+    add_output_files,
+    add_rank_list,
+    choice_list,
+    positive,
+    whole,
+    whole_list,
+)
 from bfbench.records import count_text, merge_not_run
 from bfbench.shards import IID
 from bfbench.versions import versions
@@ -27,8 +33,9 @@ def shards_list(text):
         except argparse.ArgumentTypeError:
             is_right = False
         if not is_right:
-            raise argparse.ArgumentTypeError(f"expected {IID} or the α of a Dirichlet draw, a number "
-                                             f"above 0, by commas; found '{word}'")
+            raise argparse.ArgumentTypeError(
+                f"expected {IID} or the α of a Dirichlet draw, a number "
+                f"above 0, by commas; found '{word}'")
     return list(dict.fromkeys(text.split(",")))
 
 
@@ -45,7 +52,8 @@ def add_arguments(parser):
     add_rank_list(parser, [8])
     parser.add_argument("--data", default=images.FASHION, metavar="FOLDER",
                         help=f"as of bfbench ddp, or '{images.SYNTHETIC}'")
-    parser.add_argument("--steps", type=whole(), default=400, metavar="N", help="the budget of a rank")
+    parser.add_argument("--steps", type=whole(), default=400, metavar="N",
+                        help="the budget of a rank")
     parser.add_argument("--batch-size", type=whole(), default=32, metavar="N", help="of a rank")
     parser.add_argument("--lr", type=positive, default=0.02)
     parser.add_argument("--train-images", type=whole(), default=20_000, metavar="N")
@@ -79,8 +87,9 @@ def measure(args, launcher, attempts):
 
 def refused_of(records):
     """Algorithms on graphs that they do not converge on, each once."""
-    return merge_not_run([[{name: record[name] for name in ("algorithm", "topology", "ranks", "not_run")}
-                           for record in records if "not_run" in record]])
+    return merge_not_run(
+        [[{name: record[name] for name in ("algorithm", "topology", "ranks", "not_run")}
+          for record in records if "not_run" in record]])
 
 
 def merge_seeds(records):
@@ -110,6 +119,7 @@ def run(args):
     attempts = Attempts()
     found = measure(args, launcher, attempts)
     records = merge_seeds(found)
-    output.show(args, about, report.converge_tables(records), attempts.not_run() + refused_of(found), records,
+    output.show(args, about, report.converge_tables(records),
+                attempts.not_run() + refused_of(found), records,
                 report.write_converge)
     return attempts.code

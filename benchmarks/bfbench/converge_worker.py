@@ -58,7 +58,8 @@ def wrap(algorithm, topology, optimizer, model):
 def one_peer_of_each_step(optimizer, algorithm):
     """Sets whom the next step hears: half of oneself, half of another one, in turns. With push-sum
     the sender halves, else the receiver."""
-    for send, receive in topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(), bf.rank()):
+    for send, receive in topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(),
+                                                                      bf.rank()):
         is_pushed = algorithm == "push_sum"
         optimizer.self_weight = 1 / (len(send if is_pushed else receive) + 1)
         optimizer.dst_weights = dict.fromkeys(send, optimizer.self_weight if is_pushed else 1.0)

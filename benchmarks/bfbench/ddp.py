@@ -37,8 +37,9 @@ def check(args):
     wanted = min(args.train_images, found)
     per_step = args.batch_size * args.accumulation * max(args.ranks)
     if wanted < per_step:
-        raise images.NoImages(f"expected images for at least one step, {per_step} = {args.batch_size} "
-                              f"× {args.accumulation} × {count_text(max(args.ranks), 'rank')}, found {wanted}")
+        raise images.NoImages(
+            f"expected images for at least one step, {per_step} = {args.batch_size} "
+            f"× {args.accumulation} × {count_text(max(args.ranks), 'rank')}, found {wanted}")
 
 
 def measure(args, launcher, attempts):

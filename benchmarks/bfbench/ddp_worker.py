@@ -54,7 +54,8 @@ def parse_arguments():
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--lr", type=float, required=True)
-    for name in ("accumulation", "batch-size", "bucket-mb", "epochs", "train-images", "test-images"):
+    for name in ("accumulation", "batch-size", "bucket-mb", "epochs", "train-images",
+                 "test-images"):
         parser.add_argument(f"--{name}", type=int, required=True)
     return parser.parse_args()
 
@@ -118,7 +119,8 @@ def main():
         steps += seconds
     slowest = bf.allgather(torch.tensor([steps], dtype=torch.float64)).max(dim=0).values
     record = {
-        "peer": peer_of(args.algorithm), "algorithm": args.algorithm, "model": args.model, "ranks": bf.size(),
+        "peer": peer_of(args.algorithm), "algorithm": args.algorithm, "model": args.model,
+        "ranks": bf.size(),
         "batch_size": args.batch_size, "image_size": images.SIDE, "data": dataset.name,
         "parameters": sum(p.numel() for p in model.parameters()),
         "img_per_sec": len(steps) * args.batch_size * args.accumulation * bf.size() / sum(epochs),

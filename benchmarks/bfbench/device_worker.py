@@ -1,6 +1,6 @@
-"""One rank of this project's calls beside torch.distributed's, both from Python, on the memory of one
-kind of device: NCCL on GPUs, gloo on CPUs. In turns with the limit: a copy on the device, which all
-ranks make at the same time. A call counts until its result is there.
+"""One rank of this project's calls beside torch.distributed's, both from Python, on the memory of
+one kind of device: NCCL on GPUs, gloo on CPUs. In turns with the limit: a copy on the device, which
+all ranks make at the same time. A call counts until its result is there.
 
 Prints one JSON object per line on rank 0, as operations_benchmark does.
 """
@@ -55,7 +55,8 @@ def until_there(call, device):
 
 def main():
     args = parse_arguments()
-    rank, size = join_ranks(args.store, backend="gloo" if args.device == "cpu" else "cpu:gloo,cuda:nccl")
+    rank, size = join_ranks(args.store,
+                            backend="gloo" if args.device == "cpu" else "cpu:gloo,cuda:nccl")
     bf.init()
     if args.device == "cuda":
         torch.cuda.set_device(bf.local_rank())
@@ -67,7 +68,7 @@ def main():
         calls = contestants(rank, size, like)
         buffers = rewritten(like)
 
-        def prepare():
+        def prepare(buffers=buffers):
             buffer = buffers()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)

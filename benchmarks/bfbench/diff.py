@@ -17,7 +17,8 @@ COLUMNS = ("measurement", "", "baseline", "test", "change", "noise")
 HOW_LONG = ("json", "report", "starts", "rounds", "steps", "seconds", "build",
             "job_timeout")
 # Options that choose what is measured, as records themselves say.
-WHICH = ("preset", "ranks", "hosts", "sizes", "dtype", "transports", "without", "with_peers", "models",
+WHICH = ("preset", "ranks", "hosts", "sizes", "dtype", "transports", "without", "with_peers",
+         "models",
          "algorithms", "graphs", "compute", "batches", "hidden")
 CONDITIONS = ("processor", "cores", "gpus", "kernel", "topology", "environment", "commit",
               "bluefog_cpp", "torch", "mpi", "python", "decent-dp", "date")
@@ -39,11 +40,13 @@ def load(path):
     try:
         found = json.loads(path.read_text())
         if not isinstance(found, dict) or not isinstance(found.get("records"), list):
-            raise NothingToCompare(f"{path}: expected a file that bfbench --json has written, found one "
-                                   "without a list of records")
+            raise NothingToCompare(
+                f"{path}: expected a file that bfbench --json has written, found one "
+                "without a list of records")
         if any("seeds" in record for record in found["records"]):
-            raise NothingToCompare(f"{path}: records of bfbench converge are not compared: they have "
-                                   "no times")
+            raise NothingToCompare(
+                f"{path}: records of bfbench converge are not compared: they have "
+                "no times")
         records = [record for record in found["records"] if not record.get("simulated")]
         for record in records:
             check(record)
@@ -115,8 +118,8 @@ def row(measurement, name, old, new, spread):
 
 
 def other_measurement(baseline, test):
-    """The first option in which two runs measured different things, with both values; empty if there
-    is none, or where a file says nothing of its options."""
+    """The first option in which two runs measured different things, with both values; empty if
+    there is none, or where a file says nothing of its options."""
     old, new = baseline.get("options", {}), test.get("options", {})
     for name in old:
         if name in new and name not in HOW_LONG + WHICH and old[name] != new[name]:
@@ -126,8 +129,8 @@ def other_measurement(baseline, test):
 
 
 def other_rates(baseline, test):
-    """The first two rates of links at which both have trained and that are not alike; empty if there
-    are none."""
+    """The first two rates of links at which both have trained and that are not alike; empty if
+    there are none."""
     for key in (key for key in baseline if key in test):
         old, new = (found[key].get("rate_mbit") for found in (baseline, test))
         if old and new and not 1 / (1 + RATES_ALIKE) <= new / old <= 1 + RATES_ALIKE:

@@ -1,6 +1,6 @@
 """One rank of torch.distributed over gloo: its all-reduce, and an average with neighbours made of
-isend and irecv, in turns with the limit: a memcpy that all ranks do at the same time, or, on several
-hosts, streams between them.
+isend and irecv, in turns with the limit: a memcpy that all ranks do at the same time, or, on
+several hosts, streams between them.
 
 Prints one JSON object per line on rank 0, as operations_benchmark does.
 """
@@ -33,8 +33,10 @@ def parse_arguments():
     parser.add_argument("--dtype", required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--hosts", type=int, default=1)
-    parser.add_argument("--pause-ms", type=float, default=0, help="before each timed batch of calls")
-    parser.add_argument("--bound", action="store_true", help="gloo's threads stay on their rank's cores")
+    parser.add_argument("--pause-ms", type=float, default=0,
+                        help="before each timed batch of calls")
+    parser.add_argument("--bound", action="store_true",
+                        help="gloo's threads stay on their rank's cores")
     return parser.parse_args()
 
 
@@ -80,13 +82,14 @@ def available_bytes():
     """Memory of this machine that is free or can be; of what it does not tell, plenty."""
     with contextlib.suppress(OSError, StopIteration):
         lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+        return 1024 * int(next(line for line in lines
+                               if line.startswith("MemAvailable:")).split()[1])
     return 2**62
 
 
 def contestants(rank, size, hosts, like):
-    """(peer, op, bus factor, call) of each that all ranks' memory suffices for, the last one the limit if
-    there is one; and (peer, op) of the others."""
+    """(peer, op, bus factor, call) of each that all ranks' memory suffices for, the last one the
+    limit if there is one; and (peer, op) of the others."""
     # A fifth of the memory is left to others.
     budget = torch.tensor(0.8 * available_bytes() / (size // hosts), dtype=torch.float64)
     dist.broadcast(budget, 0)
@@ -132,7 +135,8 @@ def main():
         how = BOUND if args.bound else ""
         for peer, op in too_large if rank == 0 else []:
             print(json.dumps({"peer": peer, "op": op + how, "ranks": size, "dtype": args.dtype,
-                              "bytes": like.nbytes, "not_run": TOO_LARGE.format(like.nbytes)}), flush=True)
+                              "bytes": like.nbytes, "not_run": TOO_LARGE.format(like.nbytes)}),
+                  flush=True)
         if not calls:
             continue
         times = take_turns([call for *_, call in calls], args.seconds, rewritten(like),
@@ -144,7 +148,8 @@ def main():
                 if calls[-1][0] in LIMITS:
                     figures["limit_ratio"] = figures["median_us"] / found[-1]["median_us"]
                 print(json.dumps({
-                    "peer": peer, "op": op + (how if peer == "gloo" else ""), "ranks": size, "hosts": args.hosts,
+                    "peer": peer, "op": op + (how if peer == "gloo" else ""), "ranks": size,
+                    "hosts": args.hosts,
                     "device": "cpu", "dtype": args.dtype, "bytes": like.nbytes, **figures}),
                       flush=True)
     dist.destroy_process_group()

@@ -1,7 +1,8 @@
 """Labelled images to train on, of the shape of CIFAR's: 3 × 32 × 32.
 
-From files where they are: Fashion-MNIST or MNIST (IDX files, padded, the same in all three channels),
-CIFAR-10 or CIFAR-100 (binary files); or made from random numbers, where "synthetic" is asked for.
+From files where they are: Fashion-MNIST or MNIST (IDX files, padded, the same in all three
+channels), CIFAR-10 or CIFAR-100 (binary files); or made from random numbers, where "synthetic" is
+asked for.
 """
 
 import gzip
@@ -56,8 +57,9 @@ def load(where):
                                        ("CIFAR-10", 10, "data_batch_1.bin", cifar10)):
         if (folder / first).exists() or (folder / f"{first}.gz").exists():
             return Dataset(f"{name} of {folder.name}", classes, *read(folder))
-    raise NoImages(f"expected the files of MNIST, Fashion-MNIST, CIFAR-10 or CIFAR-100 in {folder}, "
-                   f"or --data {SYNTHETIC}; found none (Debian: dataset-fashion-mnist)")
+    raise NoImages(
+        f"expected the files of MNIST, Fashion-MNIST, CIFAR-10 or CIFAR-100 in {folder}, "
+        f"or --data {SYNTHETIC}; found none (Debian: dataset-fashion-mnist)")
 
 
 def contents(folder, name):
@@ -71,7 +73,8 @@ def idx_array(folder, name):
     data = contents(folder, name)
     dimensions = data[3] if len(data) > 3 else 0
     if dimensions == 0 or len(data) < 4 + 4 * dimensions:
-        raise NoImages(f"{folder / name}: expected the header of an IDX file, found {len(data)} bytes")
+        raise NoImages(
+            f"{folder / name}: expected the header of an IDX file, found {len(data)} bytes")
     shape = numpy.frombuffer(data, ">i4", dimensions, offset=4)
     values = numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions)
     if values.size != shape.prod():
@@ -92,7 +95,8 @@ def cifar(folder, names, labels):
     data = b"".join(contents(folder, name) for name in names)
     row = labels + 3 * SIDE * SIDE
     if not data or len(data) % row:
-        raise NoImages(f"{folder / names[0]}: expected rows of {row} bytes, found {len(data)} bytes")
+        raise NoImages(
+            f"{folder / names[0]}: expected rows of {row} bytes, found {len(data)} bytes")
     rows = torch.from_numpy(numpy.frombuffer(data, numpy.uint8).reshape(-1, row).copy())
     return Images(rows[:, labels:].reshape(-1, 3, SIDE, SIDE), rows[:, labels - 1].long())
 

@@ -39,13 +39,14 @@ class DeadlinePassed(LaunchFailed):
     """A measurement that was ended because it did not come back."""
 
     def __init__(self, words, longest_sec, errors, output=""):
-        super().__init__(f"'{' '.join(words)}' was not done after {longest_sec:g} s:\n{errors[-2000:]}",
-                         f"not done after {longest_sec:g} s (--job-timeout)", output)
+        super().__init__(
+            f"'{' '.join(words)}' was not done after {longest_sec:g} s:\n{errors[-2000:]}",
+            f"not done after {longest_sec:g} s (--job-timeout)", output)
 
 
 def last_words_of(errors):
-    """The line that says why: who was killed, of whom the others' exceptions only hear; else that of
-    the exception, which the launcher's lines follow; else who ended first; else the last one."""
+    """The line that says why: who was killed, of whom the others' exceptions only hear; else that
+    of the exception, which the launcher's lines follow; else who ended first; else the last one."""
     # torch marks lines of an exception with the rank.
     lines = [re.sub(r"^\[rank\d+\]:\s*", "", line).strip() for line in errors.splitlines()]
     lines = [line for line in without_boxes(lines) if re.search(r"\w", line)]

@@ -23,8 +23,8 @@ def address_of(interface):
 
 
 class LinkStream:
-    """A call that sends a buffer to the rank `hop` places on, and hears as much from the rank as many
-    places before; collective."""
+    """A call that sends a buffer to the rank `hop` places on, and hears as much from the rank as
+    many places before; collective."""
 
     def __init__(self, rank, size, hop, like, interface=INTERFACE):
         self.received = memoryview(bytearray(like.nbytes))

@@ -14,7 +14,8 @@ def status_mib(name):
 
 
 class Growth:
-    """Of the peak over what is resident when this is made: imports and data are then no part of it."""
+    """Of the peak over what is resident when this is made: imports and data are then no part of
+    it."""
 
     def __init__(self):
         self._peak_before = status_mib("VmHWM")

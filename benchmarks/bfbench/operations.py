@@ -3,19 +3,32 @@ between hosts, beside what their links carry."""
 
 from typing import NamedTuple
 
+import torch
+import torch.distributed as dist
 from rich.console import Console
 from rich.progress import Progress
 
-import torch
-import torch.distributed as dist
-
 from bfbench import hosts, output, report
 from bfbench.attempts import Attempts
-from bfbench.launch import LaunchFailed, Launcher
-from bfbench.options import (add_output, add_rank_list, choice_list, rate_mbit, seconds, whole,
-                             whole_list)
-from bfbench.records import (LEAST_LINK_BYTES, add_peer_ratios, count_text, merge_not_run,
-                             merge_starts, with_link_as_limit, with_one_memcpy)
+from bfbench.launch import Launcher, LaunchFailed
+from bfbench.options import (
+    add_output,
+    add_rank_list,
+    choice_list,
+    rate_mbit,
+    seconds,
+    whole,
+    whole_list,
+)
+from bfbench.records import (
+    LEAST_LINK_BYTES,
+    add_peer_ratios,
+    count_text,
+    merge_not_run,
+    merge_starts,
+    with_link_as_limit,
+    with_one_memcpy,
+)
 from bfbench.versions import versions
 
 PRESETS = {
@@ -52,17 +65,20 @@ def add_arguments(parser):
                         help="ranks of each of those hosts; default: 1")
     parser.add_argument("--rate", type=rate_mbit, metavar="MBIT",
                         help="what each of them can send, in Mbit/s; default: 1000")
-    parser.add_argument("--sizes", type=whole_list(1, MOST_BYTES), metavar="BYTES,…", help="bytes per rank")
+    parser.add_argument("--sizes", type=whole_list(1, MOST_BYTES), metavar="BYTES,…",
+                        help="bytes per rank")
     parser.add_argument("--dtype", type=choice_list(DTYPES), default=["float32"], metavar="NAME,…",
                         help=f"out of {', '.join(DTYPES)}")
     parser.add_argument("--transports", type=choice_list(TRANSPORTS), default=[], metavar="NAME,…",
-                        help="of this project's operations, one after the other: auto (shared memory "
-                        "inside a host), mpi; default: what BLUEFOG_TRANSPORT says")
-    parser.add_argument("--seconds", type=seconds, default=2.0, help="time per size and start, about")
+                        help="of this project's operations, one after the other: auto (shared "
+                        "memory inside a host), mpi; default: what BLUEFOG_TRANSPORT says")
+    parser.add_argument("--seconds", type=seconds, default=2.0,
+                        help="time per size and start, about")
     parser.add_argument("--without", choices=("gloo", "mpi", "nccl"), action="append", default=[],
                         help="a peer to leave out")
     parser.add_argument("--with", choices=("mpi",), action="append", default=[], dest="with_peers",
-                        help="a peer that is left out by default: mpi between hosts of several ranks")
+                        help="a peer that is left out by default: mpi between hosts of several "
+                             "ranks")
     add_output(parser, starts=7)
 
 
@@ -121,7 +137,8 @@ def sides_of(args):
     yield Side("bluefog_cpp and Open MPI", "own_and_mpi",
                transport=args.transports[0] if args.transports else "")
     for transport in args.transports[1:]:
-        yield Side(f"bluefog_cpp over {transport}", "own_and_mpi", ("Open MPI", "memcpy"), transport)
+        yield Side(f"bluefog_cpp over {transport}", "own_and_mpi", ("Open MPI", "memcpy"),
+                   transport)
     # Both sides time the memcpy of one host; the own side's stands in the table. Streams between
     # hosts are those beside gloo as its users run it.
     if "gloo" not in args.without:
@@ -135,7 +152,8 @@ def measure(args, places, attempts):
     """All starts; the sides take turns, so that a machine whose speed wanders treats them alike."""
     starts = []
     sides = list(sides_of(args))
-    with attempts.until_interrupted(), Progress(console=Console(stderr=True), transient=True) as progress:
+    with attempts.until_interrupted(), Progress(console=Console(stderr=True),
+                                                transient=True) as progress:
         task = progress.add_task("measuring", total=args.starts * len(places) * len(args.dtype) *
                                  len(sides))
         for _ in range(args.starts):
@@ -144,15 +162,16 @@ def measure(args, places, attempts):
                     start = []
                     starts.append(start)
                     for side in sides:
-                        progress.update(task, description=f"{count_text(ranks, 'rank')}, {side.who}")
+                        progress.update(task,
+                                        description=f"{count_text(ranks, 'rank')}, {side.who}")
                         start += measure_side(args, launcher, side, ranks, dtype, attempts)
                         progress.advance(task)
     return starts
 
 
 def measure_side(args, launcher, side, ranks, dtype, attempts):
-    """The side's records. A peer that fails does not end the others' measurements: it is listed with
-    its reason."""
+    """The side's records. A peer that fails does not end the others' measurements: it is listed
+    with its reason."""
     what = {"peer": side.who, "ranks": ranks, "dtype": dtype}
     reason = why_not_here(launcher, side, ranks)
     if reason:
@@ -207,7 +226,9 @@ def why_no_link(args):
     if "gloo" in args.without:
         return "measured beside gloo, which was left out"
     sizes = args.sizes or PRESETS[args.preset]["sizes"]
-    return "" if max(sizes) >= LEAST_LINK_BYTES else f"measured at sizes of {LEAST_LINK_BYTES} bytes and more"
+    if max(sizes) >= LEAST_LINK_BYTES:
+        return ""
+    return f"measured at sizes of {LEAST_LINK_BYTES} bytes and more"
 
 
 def run(args):
@@ -220,7 +241,7 @@ def run(args):
     if reason:
         output.show(args, about, [], [{"op": "all", "not_run": reason}], [],
                     report.write_operations)
-        return
+        return None
     attempts = Attempts(args.starts)
     starts = measure(args, places, attempts)
     records = with_one_memcpy(add_peer_ratios(merge_starts(starts)))

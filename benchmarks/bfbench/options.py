@@ -131,5 +131,5 @@ def add_output_files(parser):
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release",
                         metavar="FOLDER", help="the build that is measured")
     parser.add_argument("--job-timeout", type=seconds, metavar="SECONDS",
-                        help="after which a job, or one turn of it, is ended and listed; default: far "
-                        "more than it takes")
+                        help="after which a job, or one turn of it, is ended and listed; default: "
+                        "far more than it takes")

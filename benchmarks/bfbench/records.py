@@ -79,8 +79,8 @@ def place_of(record):
 
 
 def with_one_memcpy(records):
-    """Of records on one host: `limit_ratio` against the memcpy that stands in the table, whoever timed
-    another one beside theirs."""
+    """Of records on one host: `limit_ratio` against the memcpy that stands in the table, whoever
+    timed another one beside theirs."""
     memcpys = {place_of(r): r["median_us"] for r in records if r["peer"] == "memcpy"}
     for record in records:
         limit_us = memcpys.get(place_of(record))
@@ -105,7 +105,8 @@ def add_peer_ratios(records):
                   and kind(record) in (kind(other), "average")]
         alike = [other for other in rivals if neighbours_of(other) == neighbours_of(record)]
         if any(other["peer"] == "gloo" for other in alike):
-            record["gloo_ratio"] = min(other["median_us"] for other in rivals if other["peer"] == "gloo"
+            record["gloo_ratio"] = min(other["median_us"] for other in rivals
+                                       if other["peer"] == "gloo"
                                        ) / record["median_us"]
         rivals = [other for other in alike if kind(other) == kind(record)]
         if rivals:
@@ -129,14 +130,15 @@ def with_link_as_limit(records):
 
 TRAIN_KEY = ("peer", "algorithm", "model", "ranks", "batch_size", "image_size")
 # The figures of training, each present in records that measured it.
-TRAIN_FIGURES = ("img_per_sec", "page_faults_per_step", "epoch_sec", "peak_mib", "grown_mib", "loss",
+TRAIN_FIGURES = ("img_per_sec", "page_faults_per_step", "epoch_sec", "peak_mib", "grown_mib",
+                 "loss",
                  "accuracy")
 # The fields that training shares with the none and DDP that it is compared with.
 TRAIN_PLACE = ("model", "ranks", "batch_size", "image_size")
 
 
 # The fields and figures of training on hosts (bfbench scale).
-SCALE_KEY = TRAIN_KEY + ("graph", "hosts", "emulated", "simulated", "rate_mbit")
+SCALE_KEY = (*TRAIN_KEY, "graph", "hosts", "emulated", "simulated", "rate_mbit")
 SCALE_FIGURES = ("img_per_sec", "efficiency", "cpu_sec_per_step", "communication_cpu_sec")
 
 

@@ -8,12 +8,12 @@ import jinja2
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
+from rich import box
+from rich.table import Table
 
-from rich import box  # noqa: E402
-from rich.table import Table  # noqa: E402
+from bfbench.records import LIMITS, count_text, place_of
 
-from bfbench.records import LIMITS, count_text, place_of  # noqa: E402
 
 def columns_of(records):
     limit = "× memcpy" if all(record["hosts"] == 1 for record in records) else "× link"
@@ -171,8 +171,10 @@ def charts(records):
 PAGE = jinja2.Template("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title><style>
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em }
-table { border-collapse: collapse; margin-bottom: 2em } th, td { padding: .2em .7em; text-align: right }
-th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left } tr:nth-child(even) { background: #f3f3f3 }
+table { border-collapse: collapse; margin-bottom: 2em }
+th, td { padding: .2em .7em; text-align: right }
+th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left }
+tr:nth-child(even) { background: #f3f3f3 }
 img { max-width: 100% } caption { text-align: left; font-weight: bold }
 </style></head><body><h1>{{ title }}</h1>
 <pre>{% for name, value in versions.items() %}{{ name }}: {{ value }}
@@ -180,8 +182,11 @@ img { max-width: 100% } caption { text-align: left; font-weight: bold }
 {% for image in images %}<img alt="" src="data:image/png;base64,{{ image }}">{% endfor %}
 {% for caption, rows in tables %}<table><caption>{{ caption }}</caption><tr>
 {% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
-{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>
-{% endfor %}{% for item in not_run %}<p>Not run: {{ [item.peer, item.op, item.algorithm, item.topology] | select | join(" ") }}{% if item.ranks %} at {{ count_text(item.ranks, "rank") }}{% endif %}: {{ item.not_run }}</p>
+{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}</table>
+{% endfor %}{% for item in not_run %}<p>Not run: {{
+  [item.peer, item.op, item.algorithm, item.topology] | select | join(" ")
+}}{% if item.ranks %} at {{ count_text(item.ranks, "rank") }}{% endif %}: {{ item.not_run }}</p>
 {% endfor %}</body></html>
 """, autoescape=True)
 
@@ -206,7 +211,8 @@ def write_operations(folder, versions, records, not_run):
                 columns_of(records))
 
 
-NORM_COLUMNS = ("batch × channels", "who", "median", "p95", "× local", "peak KiB", "of torch's time",
+NORM_COLUMNS = ("batch × channels", "who", "median", "p95", "× local", "peak KiB",
+                "of torch's time",
                 "of torch's memory")
 
 
@@ -218,7 +224,8 @@ def norm_rows(records, ranks):
 
 
 def norm_titled_rows(records):
-    return [(f"{count_text(ranks, 'rank')}, forward and backward of float32", norm_rows(records, ranks))
+    return [(f"{count_text(ranks, 'rank')}, forward and backward of float32",
+             norm_rows(records, ranks))
             for ranks in sorted({record["ranks"] for record in records})]
 
 
@@ -258,8 +265,9 @@ def converge_groups(records):
     by_group = {}
     for record in records:
         shards = "IID" if record["shards"] == "iid" else f"Dirichlet({record['shards']})"
-        title = (f"{record['data']}, {count_text(record['ranks'], 'rank')}, {shards} shards, {record['steps']} "
-                 f"steps of {record['batch_size']}, {count_text(len(record['seeds']), 'seed')}")
+        title = (f"{record['data']}, {count_text(record['ranks'], 'rank')}, {shards} shards, "
+                 f"{record['steps']} steps of {record['batch_size']}, "
+                 f"{count_text(len(record['seeds']), 'seed')}")
         by_group.setdefault(title, []).append(record)
     return by_group
 

@@ -13,13 +13,15 @@ FEWEST_ROUNDS, MOST_ROUNDS = 7, 2000
 
 def join_gloo(store, rank, size, threads_are_bound=False, backend="gloo"):
     """The process group over gloo, or another backend, of ranks that meet in the file `store`. Its
-    threads may run on all cores, as under torchrun, although bfrun binds a rank: bound to the core of
-    the thread that calls, they take turns with it, which is better for a few bytes and worse for many.
+    threads may run on all cores, as under torchrun, although bfrun binds a rank: bound to the core
+    of the thread that calls, they take turns with it, which is better for a few bytes and worse for
+    many.
     """
     bound = os.sched_getaffinity(0)
     os.sched_setaffinity(0, bound if threads_are_bound else range(os.cpu_count()))
     try:
-        dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank, world_size=size)
+        dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank,
+                                world_size=size)
     finally:
         os.sched_setaffinity(0, bound)
 
@@ -33,10 +35,10 @@ def join_ranks(store, threads_are_bound=False, backend="gloo"):
 
 
 def take_turns(calls, seconds, prepare, batch=1, pause_sec=0):
-    """Times in µs of each call, a list for each: all make a round, in an order shuffled alike on all
-    ranks, until `seconds` are over. Each call gets what `prepare` returns before its time begins; of
-    a batch of more the time is the mean, what `prepare` takes for the later ones included. Ranks rest
-    for `pause_sec` before each batch."""
+    """Times in µs of each call, a list for each: all make a round, in an order shuffled alike on
+    all ranks, until `seconds` are over. Each call gets what `prepare` returns before its time
+    begins; of a batch of more the time is the mean, what `prepare` takes for the later ones
+    included. Ranks rest for `pause_sec` before each batch."""
     order = list(range(len(calls)))
     shuffler = random.Random(1)
     times = [[] for _ in calls]

@@ -39,7 +39,8 @@ def add_arguments(parser):
                         metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)}; training without "
                         "communication is always measured")
     parser.add_argument("--graphs", type=choice_list(GRAPHS), default=list(GRAPHS),
-                        metavar="NAME,…", help=f"of atc, atc_in_backward and awc, out of {', '.join(GRAPHS)}")
+                        metavar="NAME,…",
+                        help=f"of atc, atc_in_backward and awc, out of {', '.join(GRAPHS)}")
     parser.add_argument("--threads", type=whole(), default=1, metavar="N",
                         help="of a rank, for the model")
     parser.add_argument("--batch-size", type=whole(), default=32, metavar="N", help="of a rank")
@@ -49,8 +50,8 @@ def add_arguments(parser):
                         help="turns of each algorithm in a start")
     parser.add_argument("--steps", type=whole(), default=4, metavar="N", help="steps of a turn")
     parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB",
-                        help="size of buckets, everybody's; this project's have at most 4 where they "
-                        "leave in the backward pass")
+                        help="size of buckets, everybody's; this project's have at most 4 where "
+                        "they leave in the backward pass")
     add_output(parser, starts=1)
 
 
@@ -73,8 +74,9 @@ class Measurement:
 
     def profile(self):
         self.tell("one rank alone, whose compute is timed")
-        found, = Launcher(self.args.build, self.longest_sec).worker("scale_profile", 1, *self.words_of(
-            "model", "threads", "batch_size", "image_size", "classes"))
+        found, = Launcher(self.args.build, self.longest_sec).worker(
+            "scale_profile", 1,
+            *self.words_of("model", "threads", "batch_size", "image_size", "classes"))
         self.profile_file.write_text(json.dumps(found))
         return found
 
@@ -123,7 +125,8 @@ def measure(args, folder, attempts):
         jobs = Measurement(args, folder, tell)
         found.profile.update(jobs.profile())
         for compute in args.compute:
-            rate = attempts.make({"op": f"search for a rate, compute: {compute}"}, jobs.rate, compute)
+            rate = attempts.make({"op": f"search for a rate, compute: {compute}"}, jobs.rate,
+                                 compute)
             advance()
             if not rate:
                 continue
@@ -170,7 +173,7 @@ def run(args):
     if reason:
         output.show(args, about, [], [{"algorithm": name, "not_run": reason}
                                       for name in args.algorithms], [], scale_report.write)
-        return
+        return None
     attempts = Attempts()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(args, pathlib.Path(folder), attempts)

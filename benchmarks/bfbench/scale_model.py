@@ -3,7 +3,8 @@
 import functools
 import json
 import statistics
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from bfbench.launch import output_of
 
@@ -40,7 +41,7 @@ def bftopo_at(build):
     """simulate(family, ranks, bytes, costs): what bftopo says of one averaging step."""
     program = bftopo_of(build)
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def simulate(family, ranks, message_bytes, alpha_us, beta_ns_per_byte):
         said = json.loads(output_of(
             [program, "simulate", family, "--n", ranks, "--steps", 1, "--bytes", message_bytes,
@@ -51,7 +52,8 @@ def bftopo_at(build):
 
 
 def buckets(profile, first_bytes, bucket_bytes):
-    """(seconds from the begin of the step, bytes) of each bucket of gradients, filled as they come."""
+    """(seconds from the begin of the step, bytes) of each bucket of gradients, filled as they
+    come."""
     found, size, limit = [], 0, first_bytes
     for seconds, place in profile["ready"]:
         size += profile["bytes"][place]
@@ -119,7 +121,8 @@ def costs_of(records, networks, profile, bucket_bytes):
 
 
 def simulated_records(records, costs, simulate):
-    """A record for each way and number of ranks; measured ones are told what the model says of them.
+    """A record for each way and number of ranks; measured ones are told what the model says of
+    them.
 
     `records` are of one number of ranks per host.
     """

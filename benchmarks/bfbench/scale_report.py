@@ -17,7 +17,8 @@ def links_text(rates):
     """Of what was found by kind of compute."""
     return "; ".join(
         f"{compute}: {found['rate_mbit']:.1f} Mbit/s" + (
-            f", at which DDP has {found['share_of_ddp_alone']:.1%} at {found['hosts']} hosts (tried " +
+            f", at which DDP has {found['share_of_ddp_alone']:.1%} at {found['hosts']} hosts "
+            "(tried " +
             ", ".join(f"{rate:.0f}: {share:.1%}" for rate, share in found["probes"]) + ")"
             if "probes" in found else ", given") for compute, found in rates.items())
 
@@ -43,8 +44,8 @@ def groups(records):
 
 
 def doubts(group):
-    """The ways whose measured points the model misses by too much, each with its worst; empty if there
-    are none."""
+    """The ways whose measured points the model misses by too much, each with its worst; empty if
+    there are none."""
     worst = {}
     for record in group:
         missed = record.get("simulated_difference", 0.0)
@@ -57,8 +58,8 @@ def doubts(group):
 def title_of(title, group):
     found = doubts(group)
     return title if not found else (
-        f"{title}\nwarning: the model lies more than {MODEL_MAY_MISS:.0%} from what was measured of "
-        f"{found}: do not rely on what it says of more ranks")
+        f"{title}\nwarning: the model lies more than {MODEL_MAY_MISS:.0%} from what was measured "
+        f"of {found}: do not rely on what it says of more ranks")
 
 
 def compute_sec(group):
@@ -80,7 +81,8 @@ def row(record, compute):
              f"{record['simulated_difference']:+.1%}" if "simulated_difference" in record else "")
     return (record["peer"], record["algorithm"], record["graph"], str(record["hosts"]),
             str(record["ranks"]), f"{record['img_per_sec']:.1f}", f"{record['efficiency']:.1%}",
-            *(f"{quantiles[name] * 1e3:.1f}" if name in quantiles else "" for name in ("p50", "p95")),
+            *(f"{quantiles[name] * 1e3:.1f}" if name in quantiles else ""
+              for name in ("p50", "p95")),
             *cpu_cells(record, compute), model)
 
 
@@ -89,7 +91,8 @@ def titled_rows(records):
     for title, group in groups(records).items():
         shown = [r for r in group if not r["simulated"] or r["ranks"] in SHOWN_SIMULATED]
         shown.sort(key=lambda r: (r["ranks"], r["simulated"]))
-        found.append((title_of(title, group), [row(record, compute_sec(group)) for record in shown]))
+        found.append((title_of(title, group),
+                      [row(record, compute_sec(group)) for record in shown]))
     return found
 
 
@@ -140,7 +143,8 @@ def chart(title, group):
     speed.set(yscale="log", ylabel="img/sec, all ranks")
     efficiency.set(ylim=(0, 1.1), ylabel="share of the speed without communication")
     add_legend(figure, handles=speed.get_legend_handles_labels()[0])
-    figure.suptitle("\n".join(textwrap.fill(line, 140) for line in title_of(title, group).splitlines()),
+    figure.suptitle("\n".join(textwrap.fill(line, 140)
+                              for line in title_of(title, group).splitlines()),
                     fontsize=10)
     return figure
 

@@ -7,10 +7,10 @@ import pathlib
 import torch
 
 import bluefog_cpp.torch as bf
-from bluefog_cpp import topology_util
 from bfbench.sleeping_model import SleepingModel
 from bfbench.train_models import make_model
 from bfbench.training import make_optimizer, with_ddp
+from bluefog_cpp import topology_util
 
 GRAPHS = {"one_peer": "one-peer-exponential", "exponential": "exponential"}
 AVERAGES = {"atc": {"algorithm": "adapt_then_combine"},

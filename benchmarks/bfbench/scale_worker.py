@@ -89,8 +89,8 @@ def record_of(turns, args):
 
 
 def add_shares(records):
-    """Efficiency, and the processor's time that communication takes, beside the same side's training
-    without communication."""
+    """Efficiency, and the processor's time that communication takes, beside the same side's
+    training without communication."""
     alone = {record["algorithm"]: record for record in records}
     for record in records:
         base = alone[baseline_of(record["algorithm"])]

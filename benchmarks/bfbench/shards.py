@@ -8,8 +8,8 @@ IID = "iid"
 def rank_shares(labels, ranks, how, seed):
     """Indices of the images of each rank, the same on whoever asks.
 
-    how: "iid", or a number α: each class is dealt to the ranks by a draw of Dirichlet(α); small ones
-    leave a rank few classes. A rank that would go without gets one image.
+    how: "iid", or a number α: each class is dealt to the ranks by a draw of Dirichlet(α); small
+    ones leave a rank few classes. A rank that would go without gets one image.
     """
     random = numpy.random.default_rng(seed)
     labels = numpy.asarray(labels)

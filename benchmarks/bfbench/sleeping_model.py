@@ -1,5 +1,5 @@
-"""Compute that is slept: a model whose passes take the time that those of a real one were measured to
-take, and leave the cores to others. Its parameters, gradients and local steps are real.
+"""Compute that is slept: a model whose passes take the time that those of a real one were measured
+to take, and leave the cores to others. Its parameters, gradients and local steps are real.
 """
 
 import statistics
@@ -12,8 +12,9 @@ GRADIENT = 1e-3
 
 
 def grouped(ready, total):
-    """(pause, places) from what `ready` says of a backward pass of `total` seconds: (seconds since its
-    begin, place of the parameter) of each gradient, by rising time. The last pause goes to the end.
+    """(pause, places) from what `ready` says of a backward pass of `total` seconds: (seconds since
+    its begin, place of the parameter) of each gradient, by rising time. The last pause goes to the
+    end.
     """
     groups, places, begun = [], [], 0.0
     total = max([total] + [seconds for seconds, _ in ready])
@@ -82,5 +83,6 @@ def measure(model, forward, finish, steps):
     for hook in hooks:
         hook.remove()
     ready = sorted((statistics.median(times), place) for place, times in came.items() if times)
-    return {"forward_sec": statistics.median(forwards), "backward_sec": statistics.median(backwards),
+    return {"forward_sec": statistics.median(forwards),
+            "backward_sec": statistics.median(backwards),
             "ready": ready}

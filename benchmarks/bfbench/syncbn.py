@@ -28,7 +28,8 @@ def measure(args, launcher, attempts):
             for ranks in args.ranks:
                 tell(count_text(ranks, "rank"))
                 starts.append(attempts.gather(
-                    {"op": "batch norm", "ranks": ranks}, launcher.worker, "syncbn_worker", ranks, "--batches", ",".join(map(str, args.batches)),
+                    {"op": "batch norm", "ranks": ranks}, launcher.worker, "syncbn_worker", ranks,
+                    "--batches", ",".join(map(str, args.batches)),
                     "--hidden", ",".join(map(str, args.hidden)), "--seconds", args.seconds))
                 advance()
     return starts
@@ -52,7 +53,9 @@ def run(args):
     about = versions(launcher, args)
     attempts = Attempts()
     records = add_shares(merge_starts(measure(args, launcher, attempts)))
-    not_run = attempts.not_run() + [{"peer": "torch.nn.SyncBatchNorm", "not_run": "torch has it for GPUs only; its "
-                "formulas are measured over gloo, with torch's operators of the CPU"}]
+    not_run = [*attempts.not_run(), {
+        "peer": "torch.nn.SyncBatchNorm",
+        "not_run": "torch has it for GPUs only; its formulas are measured over gloo, with torch's "
+                   "operators of the CPU"}]
     output.show(args, about, report.norm_tables(records), not_run, records, report.write_norms)
     return attempts.code

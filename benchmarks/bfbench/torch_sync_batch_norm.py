@@ -27,7 +27,8 @@ class TorchFormulas(torch.autograd.Function):
         layer.running_var.lerp_(variance * (total / (total - 1)), layer.momentum)
         ctx.save_for_backward(input, weight, mean, variance, total)
         ctx.eps = layer.eps
-        return torch.native_batch_norm(input, weight, bias, mean, variance, False, 0.0, layer.eps)[0]
+        return torch.native_batch_norm(input, weight, bias, mean, variance, False, 0.0,
+                                       layer.eps)[0]
 
     @staticmethod
     def backward(ctx, grad_output):

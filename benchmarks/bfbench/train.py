@@ -1,4 +1,5 @@
-"""bfbench train: images per second of training a model, by algorithm, beside torch DDP and Decent-DP."""
+"""bfbench train: images per second of training a model, by algorithm, beside torch DDP and
+Decent-DP."""
 
 import contextlib
 import functools
@@ -8,7 +9,7 @@ import sys
 
 from bfbench import output, training_report
 from bfbench.attempts import Attempts
-from bfbench.launch import LONGEST_JOB_SEC, LaunchFailed, Launcher, output_of
+from bfbench.launch import LONGEST_JOB_SEC, Launcher, LaunchFailed, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
 from bfbench.records import add_shares, count_text, merge_not_run, merge_train_starts
 from bfbench.training import DDP_FLAGS, PEERS
@@ -22,7 +23,8 @@ MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 
 
 def add_arguments(parser):
-    parser.add_argument("--models", type=choice_list(MODELS), default=["resnet18"], metavar="NAME,…",
+    parser.add_argument("--models", type=choice_list(MODELS), default=["resnet18"],
+                        metavar="NAME,…",
                         help=f"out of {', '.join(MODELS)}")
     parser.add_argument("--algorithms", type=choice_list(ALGORITHMS), default=list(ALGORITHMS),
                         metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)}; none trains each "
@@ -37,13 +39,13 @@ def add_arguments(parser):
                         help="turns of each algorithm in a start")
     parser.add_argument("--steps", type=whole(), default=5, metavar="N", help="steps of a turn")
     parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB",
-                        help="size of buckets, everybody's; this project's have at most 4 where they "
-                        "leave in the backward pass")
+                        help="size of buckets, everybody's; this project's have at most 4 where "
+                        "they leave in the backward pass")
     for flag, text in DDP_FLAGS.items():
         parser.add_argument(flag, action="store_true", help=text)
     parser.add_argument("--peers-as-torchrun", action="store_true",
-                        help="DDP and Decent-DP run without the settings of malloc that bfrun gives "
-                        "its ranks; default: all sides have the same environment")
+                        help="DDP and Decent-DP run without the settings of malloc that bfrun "
+                        "gives its ranks; default: all sides have the same environment")
     add_output(parser, starts=3)
 
 

@@ -1,7 +1,7 @@
 """One rank of bfbench train: one way to train a model, which takes turns with those of other jobs.
 
-In a turn it makes a few steps on random images; the time of a step is that of the slowest rank. Prints
-a JSON object when it is ready, one for each turn, and its figures in the end.
+In a turn it makes a few steps on random images; the time of a step is that of the slowest rank.
+Prints a JSON object when it is ready, one for each turn, and its figures in the end.
 """
 
 import argparse
@@ -16,11 +16,10 @@ import torch
 import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
-from bluefog_cpp import topology_util
 from bfbench.rounds import join_gloo
 from bfbench.train_models import make_model
-from bfbench.training import (DDP_FLAGS, PEERS, make_optimizer, peer_of, quantiles_of,
-                              with_ddp)
+from bfbench.training import DDP_FLAGS, PEERS, make_optimizer, peer_of, quantiles_of, with_ddp
+from bluefog_cpp import topology_util
 
 WARM_UP_STEPS = 3
 NEIGHBORS = bf.CommunicationType.neighbor_allreduce
@@ -82,8 +81,9 @@ def why_not(name):
     if name == "decent_dp" and bf.size() < 2:
         return "needs at least 2 ranks"
     if name == "hierarchical" and bf.machine_size() < 2:
-        return ("one machine; BLUEFOG_NODES_PER_MACHINE=2 makes several of one host's ranks, if they "
-                "are at least 4")
+        return (
+            "one machine; BLUEFOG_NODES_PER_MACHINE=2 makes several of one host's ranks, if they "
+            "are at least 4")
     return ""
 
 
@@ -137,8 +137,9 @@ def record_of(name, contestant, args):
     seconds = bf.allgather(torch.tensor([contestant.seconds], dtype=torch.float64))
     faults = bf.allgather(torch.tensor([contestant.page_faults]))
     slowest = seconds.max(dim=0).values
-    # A rank that was slow in one step may be the one that others wait for in a later one: the images
-    # of a round over its time, from the barrier that begins it to the end of the slowest rank.
+    # A rank that was slow in one step may be the one that others wait for in a later one: the
+    # images of a round over its time, from the barrier that begins it to the end of the slowest
+    # rank.
     rounds = seconds.view(bf.size(), -1, args.steps).sum(dim=2).max(dim=0).values
     rates = args.batch_size * args.steps * bf.size() / rounds
     return {"peer": peer_of(name), "algorithm": name, "model": args.model, "ranks": bf.size(),

@@ -1,4 +1,5 @@
-"""What workers that train have in common: who they measure, torch's optimizer and DDP, percentiles."""
+"""What workers that train have in common: who they measure, torch's optimizer and DDP,
+percentiles."""
 
 import torch
 

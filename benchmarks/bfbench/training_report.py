@@ -89,7 +89,8 @@ def chart_of_ddp(title, group):
             ("loss", "loss of the last epoch"), ("accuracy", "test accuracy"))):
         bars(axes, group, name, label)
     grown = [record["grown_mib"] for record in group]
-    all_axes[0, 1].bar([record["algorithm"] for record in group], grown, width=0.4, color="tab:orange",
+    all_axes[0, 1].bar([record["algorithm"] for record in group], grown, width=0.4,
+                       color="tab:orange",
                        label="in training")
     all_axes[0, 1].legend(loc="center")
     figure.suptitle(title_of_chart(title, group))

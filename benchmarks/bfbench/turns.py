@@ -28,7 +28,7 @@ class Side:
             # has gone raises no signal.
             self._pipes.append(os.open(f"{folder}/words.{rank}", os.O_RDWR))
         self._longest_sec = launcher.longest_sec
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 close() does
         self._words = list(map(str, launcher.words(
             ranks, *prefix, sys.executable, "-m", f"bfbench.{worker}", "--store", f"{folder}/store",
             "--words", folder, *options)))

@@ -60,7 +60,7 @@ def topology_of_machine():
     if not lines:
         lines = ["; ".join(" ".join(line.split()) for line in words_of("lscpu").splitlines()
                            if line.strip().startswith(LSCPU_LINES)) + " (lscpu; no lstopo found)"]
-    return "\n".join(filter(None, lines + [words_of("nvidia-smi", "topo", "-m")]))
+    return "\n".join(filter(None, [*lines, words_of("nvidia-smi", "topo", "-m")]))
 
 
 def version_of(package):

@@ -8,7 +8,8 @@ import torch
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
-# By set: training files, test files, bytes of labels before an image (the last one counts), classes.
+# By set: training files, test files, bytes of labels before an image (the last one counts),
+# classes.
 SETS = ((tuple(f"data_batch_{part}.bin" for part in range(1, 6)), ("test_batch.bin",), 1, 10),
         (("train.bin",), ("test.bin",), 2, 100))
 
@@ -62,7 +63,8 @@ def _read(folder, names, label_bytes):
     for name in names:
         values = numpy.fromfile(folder / name, numpy.uint8)
         if values.size == 0 or values.size % record != 0:
-            sys.exit(f"{folder / name}: expected images of {record} bytes, found {values.size} bytes")
+            sys.exit(
+                f"{folder / name}: expected images of {record} bytes, found {values.size} bytes")
         parts.append(values.reshape(-1, record))
     rows = torch.from_numpy(numpy.concatenate(parts))
     return rows[:, label_bytes:].reshape(-1, 3, SIDE, SIDE), rows[:, label_bytes - 1].long()
@@ -71,6 +73,8 @@ def _read(folder, names, label_bytes):
 def _normalized(train, test):
     """Data sets of mean 0 and deviation 1, by the channels of the training images."""
     values = train[0].float().div(255)
-    mean, deviation = (moment(values, dim=(0, 2, 3)).view(3, 1, 1) for moment in (torch.mean, torch.std))
-    return tuple(torch.utils.data.TensorDataset((images.float().div(255) - mean) / deviation, labels)
+    mean, deviation = (moment(values, dim=(0, 2, 3)).view(3, 1, 1)
+                       for moment in (torch.mean, torch.std))
+    return tuple(torch.utils.data.TensorDataset((images.float().div(255) - mean) / deviation,
+                                                labels)
                  for images, labels in (train, test))

@@ -54,7 +54,8 @@ class Turns:
         elif bf.size() > 1:
             self._set = {"neighbor_allreduce": self._set_neighbors, "win_put": self._set_receivers,
                          "pull_get": self._set_senders}.get(name)
-            self._steps = topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(), bf.rank())
+            self._steps = topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(),
+                                                                       bf.rank())
 
     def next(self):
         """Before each step."""

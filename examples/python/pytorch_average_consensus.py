@@ -1,4 +1,5 @@
-"""Every rank starts with a random vector and averages it with its neighbours until all hold the mean.
+"""Every rank starts with a random vector and averages it with its neighbours until all hold the
+mean.
 
     bfrun -np 4 python pytorch_average_consensus.py --topology ring
 """
@@ -22,7 +23,8 @@ TOPOLOGIES = {
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-size", type=at_least(1), default=100_000, help="elements of the vector")
+    parser.add_argument("--data-size", type=at_least(1), default=100_000,
+                        help="elements of the vector")
     parser.add_argument("--max-iters", type=at_least(1), default=100)
     parser.add_argument("--topology", choices=TOPOLOGIES, default="exponential")
     parser.add_argument("--dynamic", action="store_true", help="one neighbour a step, by turns")
@@ -38,7 +40,8 @@ def synchronous(x, iterations, is_dynamic, report):
         if is_dynamic and bf.size() > 1:
             send, receive = next(steps)
             weight = 1 / (len(receive) + 1)
-            bf.neighbor_allreduce_(x, self_weight=weight, src_weights=dict.fromkeys(receive, weight),
+            bf.neighbor_allreduce_(x, self_weight=weight,
+                                   src_weights=dict.fromkeys(receive, weight),
                                    dst_weights=send, name="x")
         else:
             bf.neighbor_allreduce_(x, name="x")

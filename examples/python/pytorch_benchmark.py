@@ -22,15 +22,18 @@ from counts import at_least
 try:
     from torchvision import models
 except ImportError:
-    sys.exit("pytorch_benchmark.py takes its models from torchvision: pip install torchvision==0.26.0 "
-             "fits torch 2.11.0")
+    sys.exit(
+        "pytorch_benchmark.py takes its models from torchvision: pip install torchvision==0.26.0 "
+        "fits torch 2.11.0")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="resnet50", help="any classification model of torchvision")
-    parser.add_argument("--batch-size", type=at_least(1), default=64, help="images of one rank and step")
+    parser.add_argument("--model", default="resnet50",
+                        help="any classification model of torchvision")
+    parser.add_argument("--batch-size", type=at_least(1), default=64,
+                        help="images of one rank and step")
     parser.add_argument("--image-size", type=at_least(1), default=224, help="pixels along an edge")
     parser.add_argument("--num-warmup-batches", type=at_least(0), default=10)
     parser.add_argument("--num-batches-per-iter", type=at_least(1), default=10)
@@ -43,7 +46,8 @@ def parse_arguments():
     known = models.list_models(module=models)
     if arguments.model not in known:
         near = ", ".join(difflib.get_close_matches(arguments.model, known)) or ", ".join(known)
-        parser.error(f"--model: expected a model of torchvision, found {arguments.model}; there is {near}")
+        parser.error(
+            f"--model: expected a model of torchvision, found {arguments.model}; there is {near}")
     return arguments
 
 
@@ -53,7 +57,8 @@ def with_ddp(model, device):
         # Where bfrun starts the ranks, it tells them where they meet.
         launched = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore()}
         backend = "gloo" if device.type == "cpu" else "nccl"
-        torch.distributed.init_process_group(backend, rank=bf.rank(), world_size=bf.size(), **launched)
+        torch.distributed.init_process_group(backend, rank=bf.rank(), world_size=bf.size(),
+                                             **launched)
         atexit.register(torch.distributed.destroy_process_group)
     return torch.nn.parallel.DistributedDataParallel(model)
 
@@ -124,7 +129,8 @@ def main():
     rates = bf.allreduce(torch.tensor(rates, dtype=torch.float64), name="rates").tolist()
     mean, margin = statistics.fmean(rates), 1.96 * statistics.pstdev(rates)
     show(f"Img/sec per {unit}: {mean:.1f} +- {margin:.1f}")
-    show(f"Total img/sec on {bf.size()} {unit}(s): {bf.size() * mean:.1f} +- {bf.size() * margin:.1f}")
+    show(f"Total img/sec on {bf.size()} {unit}(s): {bf.size() * mean:.1f} +- "
+         f"{bf.size() * margin:.1f}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ def parse_arguments():
     parser.add_argument("--batch-size", type=at_least(1), default=64)
     parser.add_argument("--test-batch-size", type=at_least(1), default=1000)
     parser.add_argument("--max-batches", type=at_least(1), help="of an epoch, for short runs")
-    parser.add_argument("--lr", type=float, default=0.02, help="for one rank; scaled with their number")
+    parser.add_argument("--lr", type=float, default=0.02,
+                        help="for one rank; scaled with their number")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--seed", type=int, default=42)
     devices.add_argument(parser)
@@ -45,8 +46,9 @@ def read_idx(folder, name):
             data = gzip.decompress(data) if path.suffix == ".gz" else data
             break
     else:
-        sys.exit(f"{folder / name}(.gz) is not there; install Debian's dataset-fashion-mnist, or name "
-                 "a folder with --data")
+        sys.exit(
+            f"{folder / name}(.gz) is not there; install Debian's dataset-fashion-mnist, or name "
+            "a folder with --data")
     dimensions = data[3]
     shape = numpy.frombuffer(data, ">i4", dimensions, offset=4)
     values = numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions)
@@ -99,12 +101,14 @@ def main():
     train_data, test_data = load(arguments.data, "train"), load(arguments.data, "t10k")
     sampler = torch.utils.data.distributed.DistributedSampler(train_data, bf.size(), bf.rank(),
                                                               seed=arguments.seed)
-    loader = torch.utils.data.DataLoader(train_data, batch_size=arguments.batch_size, sampler=sampler)
+    loader = torch.utils.data.DataLoader(train_data, batch_size=arguments.batch_size,
+                                         sampler=sampler)
     model = Net(train_data[0][0].shape[-1]).to(device)
     bf.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = dist_optimizer.wrap(
         arguments,
-        torch.optim.SGD(model.parameters(), lr=arguments.lr * bf.size(), momentum=arguments.momentum),
+        torch.optim.SGD(model.parameters(), lr=arguments.lr * bf.size(),
+                        momentum=arguments.momentum),
         model)
     turns = dist_optimizer.Turns(arguments, optimizer)
     bf.broadcast_optimizer_state(optimizer, root_rank=0)
@@ -114,7 +118,8 @@ def main():
         optimizer.finish()
         accuracy, loss = evaluate(model, test_data, arguments.test_batch_size)
         if bf.rank() == 0:
-            print(f"Epoch {epoch}: test accuracy {100 * accuracy:.2f} %, test loss {loss:.4f}", flush=True)
+            print(f"Epoch {epoch}: test accuracy {100 * accuracy:.2f} %, test loss {loss:.4f}",
+                  flush=True)
 
 
 if __name__ == "__main__":

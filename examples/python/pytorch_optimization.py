@@ -1,9 +1,10 @@
-"""Least squares and logistic regression over data that the ranks keep to themselves, by four methods.
+"""Least squares and logistic regression over data that the ranks keep to themselves, by four
+methods.
 
     bfrun -np 4 python pytorch_optimization.py --task logistic_regression --method gradient_tracking
 
-Rank i knows f_i only, and all look for the x that minimises f = (Σ_i f_i) / n. Each method is compared
-with the centralized solution, which is formed from the data of all ranks.
+Rank i knows f_i only, and all look for the x that minimises f = (Σ_i f_i) / n. Each method is
+compared with the centralized solution, which is formed from the data of all ranks.
 """
 
 import argparse
@@ -114,15 +115,16 @@ def gradient_tracking(problem, x, rate):
 
 
 def push_diging(problem, x, rate):
-    """u' = C (u - γ y), v' = C v, x' = u' / v', y ← C y + g(x') - g(x). The columns of C sum to 1, its
-    rows need not: each rank only has to know how many others it sends to."""
+    """u' = C (u - γ y), v' = C v, x' = u' / v', y ← C y + g(x') - g(x). The columns of C sum to 1,
+    its rows need not: each rank only has to know how many others it sends to."""
     receivers, senders = bf.out_neighbor_ranks(), bf.in_neighbor_ranks()
     share = 1 / (len(receivers) + 1)
     gradient = problem.gradient(x)
     u, y, v = x, gradient, torch.ones(1, dtype=x.dtype)
     while True:
         packed = bf.neighbor_allreduce(
-            torch.cat([u - rate * y, y, v]), self_weight=share, src_weights=dict.fromkeys(senders, 1.0),
+            torch.cat([u - rate * y, y, v]), self_weight=share,
+            src_weights=dict.fromkeys(senders, 1.0),
             dst_weights=dict.fromkeys(receivers, share), enable_topo_check=False, name="u, y, v")
         u, y_mixed, v = packed.split([len(x), len(x), 1])
         x = u / v
@@ -169,7 +171,8 @@ def run(arguments, method, problem, solution):
     """Relative errors of this rank's x, by iteration."""
     set_graph(method, arguments.topology)
     steps = METHODS[method](problem, torch.zeros_like(solution), arguments.lr)
-    return [float((next(steps) - solution).norm() / solution.norm()) for _ in range(arguments.max_iters)]
+    return [float((next(steps) - solution).norm() / solution.norm())
+            for _ in range(arguments.max_iters)]
 
 
 def draw(errors, path):
@@ -195,7 +198,8 @@ def main():
         if bf.rank() == 0:
             print(f"{arguments.task}, {method}: {worst:.2e} from the centralized solution after "
                   f"{arguments.max_iters} iterations"
-                  f"{'' if math.isfinite(worst) else ': it diverges; try a smaller --lr'}", flush=True)
+                  f"{'' if math.isfinite(worst) else ': it diverges; try a smaller --lr'}",
+                  flush=True)
     if arguments.save_plot_file and bf.rank() == 0:
         draw(errors, arguments.save_plot_file)
 

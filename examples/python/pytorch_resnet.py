@@ -24,15 +24,17 @@ from evaluation import evaluate
 try:
     from torchvision import models
 except ImportError:
-    sys.exit("pytorch_resnet.py takes its models from torchvision: pip install torchvision==0.26.0 fits "
-             "torch 2.11.0")
+    sys.exit(
+        "pytorch_resnet.py takes its models from torchvision: pip install torchvision==0.26.0 fits "
+        "torch 2.11.0")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, help="folder with the binary files of CIFAR")
-    parser.add_argument("--synthetic", type=at_least(1), metavar="N", help="N made-up images in place of CIFAR")
+    parser.add_argument("--synthetic", type=at_least(1), metavar="N",
+                        help="N made-up images in place of CIFAR")
     parser.add_argument("--model", choices=("resnet18", "resnet34", "resnet50"), default="resnet18")
     parser.add_argument("--epochs", type=at_least(0), default=90)
     parser.add_argument("--batch-size", type=at_least(1), default=32)
@@ -44,7 +46,8 @@ def parse_arguments():
     devices.add_argument(parser)
     dist_optimizer.add_arguments(parser)
     rates = parser.add_argument_group("learning rate")
-    rates.add_argument("--base-lr", type=float, default=0.0125, help="for one rank; scaled with their number")
+    rates.add_argument("--base-lr", type=float, default=0.0125,
+                       help="for one rank; scaled with their number")
     rates.add_argument("--momentum", type=float, default=0.9)
     rates.add_argument("--wd", type=float, default=5e-5, help="weight decay")
     rates.add_argument("--warmup-epochs", type=float, default=5)
@@ -77,7 +80,8 @@ def small_image_resnet(name, classes):
 def learning_rate(arguments, epoch):
     """At a moment of training: the epochs that have passed, with their fraction.
 
-    It rises from --warmup-start to the base rate times the number of ranks, and then falls in steps.
+    It rises from --warmup-start to the base rate times the number of ranks, and then falls in
+    steps.
     """
     peak = arguments.base_lr * bf.size()
     if epoch < arguments.warmup_epochs:
@@ -137,13 +141,15 @@ class Checkpoints:
     def load(self):
         """The number of epochs that were done; the same on all ranks."""
         if not self._path.exists():
-            sys.exit(f"rank {bf.rank()}: {self._path} is not there: expected a checkpoint of as many ranks")
+            sys.exit(f"rank {bf.rank()}: {self._path} is not there: expected a checkpoint of as "
+                     "many ranks")
         state = torch.load(self._path)
         self._model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         done = bf.allgather(torch.tensor([state["epochs_done"]]), name="epochs done").tolist()
         if len(set(done)) > 1:
-            sys.exit(f"{self._path.parent}: expected checkpoints of one epoch, found {done}, by rank")
+            sys.exit(
+                f"{self._path.parent}: expected checkpoints of one epoch, found {done}, by rank")
         return done[0]
 
 
@@ -178,8 +184,8 @@ def main():
         accuracy, test_loss = evaluate(model, test_data, arguments.val_batch_size)
         checkpoints.save(epoch + 1)
         if bf.rank() == 0:
-            print(f"Epoch {epoch + 1}: training loss {loss:.4f}, test loss {test_loss:.4f}, test accuracy "
-                  f"{100 * accuracy:.2f} %", flush=True)
+            print(f"Epoch {epoch + 1}: training loss {loss:.4f}, test loss {test_loss:.4f}, test "
+                  f"accuracy {100 * accuracy:.2f} %", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,31 @@
 `bluefog_cpp.topology_util` the graphs.
 """
 
-from bluefog_cpp.errors import (ArgumentTypeError, CudaError, Error, InternalError, InvalidArgument,
-                                LateMismatchError, MismatchError, MpiError, NcclError,
-                                NotInitialized, PeerFailure, StateError, TimeoutError,
-                                TransportError, UncopyableError, UnsupportedError, WindowGoneError)
+from bluefog_cpp.errors import (
+                                ArgumentTypeError,
+                                CudaError,
+                                Error,
+                                InternalError,
+                                InvalidArgument,
+                                LateMismatchError,
+                                MismatchError,
+                                MpiError,
+                                NcclError,
+                                NotInitialized,
+                                PeerFailure,
+                                StateError,
+                                TimeoutError,
+                                TransportError,
+                                UncopyableError,
+                                UnsupportedError,
+                                WindowGoneError,
+)
 
 __version__ = "0.1.0"
 
 __all__ = ["ArgumentTypeError", "CudaError", "Error", "InternalError", "InvalidArgument",
            "LateMismatchError", "MismatchError", "MpiError", "NcclError", "NotInitialized",
            "PeerFailure", "StateError",
-           "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError", "WindowGoneError",
+           "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError",
+           "WindowGoneError",
            "__version__"]

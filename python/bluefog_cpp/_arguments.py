@@ -1,14 +1,15 @@
-"""What public functions expect of their arguments, so that a wrong one is refused in the user's words.
+"""What public functions expect of their arguments, so that a wrong one is refused in the user's
+words.
 
-Each check returns the value as the core takes it, or raises InvalidArgument (ArgumentTypeError for a
-value of another type) with what was expected and what was found. `checked` puts before that which
+Each check returns the value as the core takes it, or raises InvalidArgument (ArgumentTypeError for
+a value of another type) with what was expected and what was found. `checked` puts before that which
 rank, which call and which argument.
 """
 
 import math
 import operator
-import sys
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import networkx as nx
 import numpy
@@ -21,6 +22,7 @@ Check = Callable[[Any], Any]
 _MOST_SHOWN = 120
 _SWITCHES = (bool, numpy.bool_)
 _LARGEST = 2**63 - 1
+_own_rank: int | None = None
 
 
 def checked(call: str, argument: str, check: Check, value: Any) -> Any:
@@ -33,10 +35,13 @@ def checked(call: str, argument: str, check: Check, value: Any) -> Any:
 
 def place(call: str) -> str:
     """The call in messages, with this process's rank where it has one."""
-    runtime = sys.modules.get("bluefog_cpp.torch._runtime")
-    if runtime is None or not runtime.is_initialized():
-        return call
-    return f"rank {runtime.current().rank}, {call}"
+    return call if _own_rank is None else f"rank {_own_rank}, {call}"
+
+
+def name_rank(own: int | None) -> None:
+    """The rank that messages name from now on; None: this process has none."""
+    global _own_rank
+    _own_rank = own
 
 
 def shown(value: Any) -> str:
@@ -72,7 +77,7 @@ def number(value: Any) -> float:
     return found
 
 
-def weight(value: Any) -> Optional[float]:
+def weight(value: Any) -> float | None:
     """A finite number or None."""
     return None if value is None else number(value)
 
@@ -105,7 +110,8 @@ def one_of(*values: Any) -> Check:
 
     def check(value: Any) -> Any:
         if not any(type(value) is type(each) and value == each for each in values):
-            raise InvalidArgument(f"expected one of {', '.join(map(str, values))}, found {shown(value)}")
+            raise InvalidArgument(
+                f"expected one of {', '.join(map(str, values))}, found {shown(value)}")
         return value
 
     return check
@@ -176,7 +182,8 @@ def rank(count: int, what: str = "rank") -> Check:
         try:
             found = integer(value)
         except InvalidArgument:
-            raise ArgumentTypeError(f"expected the number of a {what}, found {shown(value)}") from None
+            raise ArgumentTypeError(
+                f"expected the number of a {what}, found {shown(value)}") from None
         if not 0 <= found < count:
             raise InvalidArgument(f"expected a {what} of 0 … {count - 1}, found {found}")
         return found
@@ -187,12 +194,14 @@ def rank(count: int, what: str = "rank") -> Check:
 def weights(own: int, count: int, what: str = "rank") -> Check:
     """A check for other ranks with their weights, or None."""
 
-    def check(value: Any) -> Optional[Dict[int, float]]:
+    def check(value: Any) -> dict[int, float] | None:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise ArgumentTypeError(f"expected a dict from {what} to weight or None, found {shown(value)}")
-        return dict(zip(_others(value, own, count, what), [number(each) for each in value.values()]))
+            raise ArgumentTypeError(
+                f"expected a dict from {what} to weight or None, found {shown(value)}")
+        return dict(zip(_others(value, own, count, what),
+                        [number(each) for each in value.values()]))
 
     return check
 
@@ -200,12 +209,13 @@ def weights(own: int, count: int, what: str = "rank") -> Check:
 def receivers(own: int, count: int, what: str = "rank") -> Check:
     """A check for a list of other ranks, which count 1 each, or `weights`."""
 
-    def check(value: Any) -> Optional[Dict[int, float]]:
+    def check(value: Any) -> dict[int, float] | None:
         if value is None or isinstance(value, Mapping):
             return weights(own, count, what)(value)
         if not _is_list(value):
-            raise ArgumentTypeError(f"expected a list of {what}s, a dict from {what} to weight, or None, "
-                                    f"found {shown(value)}")
+            raise ArgumentTypeError(
+                f"expected a list of {what}s, a dict from {what} to weight, or None, "
+                f"found {shown(value)}")
         return dict.fromkeys(_others(value, own, count, what), 1.0)
 
     return check
@@ -214,7 +224,7 @@ def receivers(own: int, count: int, what: str = "rank") -> Check:
 def ranks(own: int, count: int) -> Check:
     """A check for a list of other ranks; any iterable, once."""
 
-    def check(value: Any) -> List[int]:
+    def check(value: Any) -> list[int]:
         if isinstance(value, (str, bytes)) or not isinstance(value, (Iterable, torch.Tensor)):
             raise ArgumentTypeError(f"expected a list of ranks, found {shown(value)}")
         return _others(value, own, count, "rank")
@@ -225,21 +235,22 @@ def ranks(own: int, count: int) -> Check:
 def shares(own: int, count: int) -> Check:
     """A check for what other ranks get of 1, or None."""
 
-    def check(value: Any) -> Optional[Dict[int, float]]:
+    def check(value: Any) -> dict[int, float] | None:
         given = weights(own, count)(value)
         if given and (min(given.values()) < 0 or sum(given.values()) > 1 + 1e-9):
-            raise InvalidArgument(f"expected shares of 0 or more, together at most 1, found {shown(value)}")
+            raise InvalidArgument(
+                f"expected shares of 0 or more, together at most 1, found {shown(value)}")
         return given
 
     return check
 
 
 def _is_list(value: Any) -> bool:
-    return not isinstance(value, (str, bytes)) and (isinstance(value, (Sequence, Set))
+    return not isinstance(value, (str, bytes)) and (isinstance(value, (Sequence, set))
                                                     or hasattr(value, "__len__"))
 
 
-def _others(values: Iterable, own: int, count: int, what: str) -> List[int]:
+def _others(values: Iterable, own: int, count: int, what: str) -> list[int]:
     try:
         values = list(values)
     except TypeError:  # of a 0-d tensor
@@ -249,16 +260,18 @@ def _others(values: Iterable, own: int, count: int, what: str) -> List[int]:
         try:
             found.append(integer(each))
         except InvalidArgument:
-            raise ArgumentTypeError(f"expected the numbers of {what}s, found {shown(each)}") from None
+            raise ArgumentTypeError(
+                f"expected the numbers of {what}s, found {shown(each)}") from None
         if not 0 <= found[-1] < count or found[-1] == own:
-            others = f"other {what}s than {own} below {count}" if own >= 0 else f"{what}s of 0 … {count - 1}"
+            others = (f"other {what}s than {own} below {count}" if own >= 0
+                      else f"{what}s of 0 … {count - 1}")
             raise InvalidArgument(f"expected {others}, found {found[-1]}")
     if len(set(found)) != len(found):
         raise InvalidArgument(f"expected each {what} once, found {shown(found)}")
     return found
 
 
-Shape = Union[None, Tuple[int, int]]
+Shape = tuple[int, int] | None
 
 
 def grid_shape(value: Any) -> Shape:
@@ -266,6 +279,7 @@ def grid_shape(value: Any) -> Shape:
     if value is None:
         return None
     if isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or len(value) != 2:
-        raise ArgumentTypeError(f"expected two numbers, rows and columns, or None, found {shown(value)}")
+        raise ArgumentTypeError(
+            f"expected two numbers, rows and columns, or None, found {shown(value)}")
     rows, columns = (at_least(1, 2**31 - 1)(each) for each in value)
     return rows, columns

@@ -39,7 +39,8 @@ class StateError(Error, RuntimeError):
 
 
 class WindowGoneError(StateError):
-    """A window of a rank that has freed it, or has ended: that rank has finished, and has not failed."""
+    """A window of a rank that has freed it, or has ended: that rank has finished, and has not
+    failed."""
 
     def __init__(self, message: str, rank: int = -1):
         super().__init__(message)
@@ -59,7 +60,7 @@ class UncopyableError(UnsupportedError, TypeError):
     """Something that stands for this rank's part of a group was to be copied or pickled."""
 
 
-class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001
+class TimeoutError(Error, builtins.TimeoutError):
     """A wait reached its deadline (`BLUEFOG_TIMEOUT`)."""
 
 

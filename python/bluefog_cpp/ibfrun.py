@@ -9,6 +9,7 @@ and then `%%px` cells, which run on all ranks. Needs ipyparallel.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Dict, List, NoReturn, Optional
+from typing import NoReturn
 
 PROFILE = "bluefog"
 
@@ -29,7 +30,7 @@ def _fail(text: str) -> NoReturn:
 def _folder() -> pathlib.Path:
     """Of the profile; made where there is none."""
     try:
-        import ipyparallel  # noqa: F401
+        import ipyparallel  # noqa: F401 asked for by name
         from IPython.core.profiledir import ProfileDir
         from IPython.paths import get_ipython_dir
     except ImportError as error:
@@ -52,41 +53,42 @@ def _is_alive(pid: int, word: str) -> bool:
     return word in command
 
 
-def _running(state_file: pathlib.Path) -> Dict[str, int]:
+def _running(state_file: pathlib.Path) -> dict[str, int]:
     """The processes of an earlier start that still run, by the word that their command line has."""
     if not state_file.exists():
         return {}
-    pids: Dict[str, int] = json.loads(state_file.read_text())
+    pids: dict[str, int] = json.loads(state_file.read_text())
     return {word: pid for word, pid in pids.items() if _is_alive(pid, word)}
 
 
-def _launch(command: List[str], log: pathlib.Path) -> subprocess.Popen:
+def _launch(command: list[str], log: pathlib.Path) -> subprocess.Popen:
     with log.open("ab") as output:
         # A session of its own: it outlives this command and its terminal.
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                 start_new_session=True)
 
 
-def _wait_for_engines(count: int, seconds: float, processes: List[subprocess.Popen], log) -> None:
+def _wait_for_engines(count: int, seconds: float, processes: list[subprocess.Popen], log) -> None:
     import ipyparallel
     deadline = time.monotonic() + seconds
-    client: Optional[ipyparallel.Client] = None
+    client: ipyparallel.Client | None = None
     while client is None or len(client.ids) < count:
         if any(process.poll() is not None for process in processes):
-            raise RuntimeError(f"the engines or their controller have ended; their words are in {log}")
+            raise RuntimeError(
+                f"the engines or their controller have ended; their words are in {log}")
         if time.monotonic() > deadline:
             raise RuntimeError(f"expected {count} engines within {seconds:.0f} s, found "
-                               f"{0 if client is None else len(client.ids)}; their words are in {log}")
+                               f"{0 if client is None else len(client.ids)}; their words are in "
+                               f"{log}")
         time.sleep(0.2)
         if client is None:
-            try:
+            # The controller may not have written its address yet.
+            with contextlib.suppress(OSError, ipyparallel.error.TimeoutError):
                 client = ipyparallel.Client(profile=PROFILE, timeout=5)
-            except (OSError, ipyparallel.error.TimeoutError):
-                pass  # the controller has not written its address yet
     client.close()
 
 
-def start(count: int, bfrun_options: List[str], seconds: float = 120) -> None:
+def start(count: int, bfrun_options: list[str], seconds: float = 120) -> None:
     """Starts a controller and `count` engines; returns when all have come."""
     folder = _folder()
     state_file, log = folder / "ibfrun.json", folder / "log" / "ibfrun.log"
@@ -100,7 +102,8 @@ def start(count: int, bfrun_options: List[str], seconds: float = 120) -> None:
     controller = _launch([sys.executable, "-m", "ipyparallel.controller", profile], log)
     engines = _launch([_bfrun(), "-np", str(count), *bfrun_options, sys.executable, "-m",
                        "bluefog_cpp.ibfrun", "engine"], log)
-    state_file.write_text(json.dumps({"ipyparallel.controller": controller.pid, "bfrun": engines.pid}))
+    state_file.write_text(json.dumps({"ipyparallel.controller": controller.pid,
+                                      "bfrun": engines.pid}))
     try:
         _wait_for_engines(count, seconds, [controller, engines], log)
     except BaseException as error:
@@ -128,12 +131,10 @@ def stop() -> bool:
     return bool(running)
 
 
-def _still_there(running: Dict[str, int]) -> Dict[str, int]:
+def _still_there(running: dict[str, int]) -> dict[str, int]:
     for pid in running.values():
-        try:
+        with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)  # where it is our own child
-        except ChildProcessError:
-            pass
     return {word: pid for word, pid in running.items() if _is_alive(pid, word)}
 
 

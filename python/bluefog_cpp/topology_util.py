@@ -5,20 +5,23 @@ weight; the loop at a rank holds its self weight. The graphs are built by the C+
 """
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked as _checked
 from bluefog_cpp._extension import core
+from bluefog_cpp._matrices import are_equivalent as _are_equivalent
+from bluefog_cpp._matrices import graph_of as _graph_of
 from bluefog_cpp._matrices import matrix_of as _matrix_of
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 
 if TYPE_CHECKING:
     from bluefog_cpp.torch._inference import RanksAndMatrix
 
-SendRecvRanks = Tuple[List[int], List[int]]
+SendRecvRanks = tuple[list[int], list[int]]
 
 _count = _arguments.at_least(1, 2**31 - 1)
 _base = _arguments.at_least(2, 2**31 - 1)
@@ -28,17 +31,14 @@ def from_mixing_matrix(matrix: core.MixingMatrix) -> nx.DiGraph:
     """The graph of W: an edge j -> i of weight W(i, j) for each entry."""
     _checked("from_mixing_matrix", "matrix",
             _arguments.instance_of(core.MixingMatrix, "a MixingMatrix of the core"), matrix)
-    graph = nx.DiGraph()
-    graph.add_nodes_from(range(matrix.size))
-    graph.add_weighted_edges_from(matrix.edges)
-    return graph
+    return _graph_of(matrix)
 
 
 def to_mixing_matrix(graph: nx.DiGraph, is_weighted: bool = True) -> core.MixingMatrix:
     """W of a graph over 0 … n - 1; without weights every value counts 1 / (in-degree + 1).
 
-    Raises ArgumentTypeError for another kind of graph or other nodes, InvalidArgument for weights that
-    are no finite numbers.
+    Raises ArgumentTypeError for another kind of graph or other nodes, InvalidArgument for weights
+    that are no finite numbers.
     """
     return _matrix_of("to_mixing_matrix", "graph", graph,
                      _checked("to_mixing_matrix", "is_weighted", _arguments.switch, is_weighted))
@@ -60,18 +60,19 @@ def ExponentialGraph(size: int, base: int = 2) -> nx.DiGraph:
 def SymmetricExponentialGraph(size: int, base: int = 4) -> nx.DiGraph:
     """Distances that are powers of the base in both directions, up to half the ring."""
     call = "SymmetricExponentialGraph"
-    return from_mixing_matrix(core.graphs.symmetric_exponential(_checked(call, "size", _count, size),
-                                                                _checked(call, "base", _base, base)))
+    return from_mixing_matrix(core.graphs.symmetric_exponential(
+        _checked(call, "size", _count, size), _checked(call, "base", _base, base)))
 
 
-def MeshGrid2DGraph(size: int, shape: Optional[Tuple[int, int]] = None) -> nx.DiGraph:
+def MeshGrid2DGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGraph:
     """A grid of rows and columns (default: the closest factors), Metropolis-Hastings weights."""
     call = "MeshGrid2DGraph"
     size = _checked(call, "size", _count, size)
     shape = _checked(call, "shape", _arguments.grid_shape, shape)
     if shape is not None and shape[0] * shape[1] != size:
-        raise InvalidArgument(f"{_arguments.place(call)}: shape: expected rows and columns whose product "
-                              f"is {size}, found {shape}")
+        raise InvalidArgument(
+            f"{_arguments.place(call)}: shape: expected rows and columns whose product "
+            f"is {size}, found {shape}")
     return from_mixing_matrix(core.graphs.mesh_2d(size, shape))
 
 
@@ -84,7 +85,8 @@ def StarGraph(size: int, center_rank: int = 0) -> nx.DiGraph:
 
 
 def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph:
-    """connect_style 0: both neighbours, weights 1/3; 1: to the left, 2: to the right, weights 1/2."""
+    """connect_style 0: both neighbours, weights 1/3; 1: to the left, 2: to the right, weights
+    1/2."""
     call = "RingGraph"
     return from_mixing_matrix(core.graphs.ring(
         _checked(call, "size", _count, size),
@@ -98,26 +100,23 @@ def FullyConnectedGraph(size: int) -> nx.DiGraph:
 
 
 def LazyGraph(topo: nx.DiGraph, self_share: float = 0.5) -> nx.DiGraph:
-    """The graph of self_share I + (1 - self_share) W: larger self weights, which keep D² and methods
-    with momentum stable. self_share: from 0 to below 1."""
+    """The graph of self_share I + (1 - self_share) W: larger self weights, which keep D² and
+    methods with momentum stable. self_share: from 0 to below 1."""
     call = "LazyGraph"
     share = _checked(call, "self_share", _arguments.number, self_share)
     if not 0 <= share < 1:
-        raise InvalidArgument(f"{_arguments.place(call)}: self_share: expected a number from 0 to below "
-                              f"1, found {share}")
+        raise InvalidArgument(
+            f"{_arguments.place(call)}: self_share: expected a number from 0 to below "
+            f"1, found {share}")
     return from_mixing_matrix(core.lazy(_matrix_of(call, "topo", topo), share))
 
 
-def IsTopologyEquivalent(topo1: Optional[nx.DiGraph], topo2: Optional[nx.DiGraph]) -> bool:
+def IsTopologyEquivalent(topo1: nx.DiGraph | None, topo2: nx.DiGraph | None) -> bool:
     """Whether both have the same nodes and the same edges with the same weights; False for None."""
     for argument, topo in (("topo1", topo1), ("topo2", topo2)):
         if topo is not None:
             _checked("IsTopologyEquivalent", argument, _digraph, topo)
-    if topo1 is None or topo2 is None or set(topo1.nodes) != set(topo2.nodes):
-        return False
-    first, second = ({(i, j): weight for i, j, weight in topo.edges.data("weight", default=1.0)}
-                     for topo in (topo1, topo2))
-    return first == second
+    return topo1 is not None and topo2 is not None and _are_equivalent(topo1, topo2)
 
 
 def IsRegularGraph(topo: nx.DiGraph) -> bool:
@@ -126,14 +125,14 @@ def IsRegularGraph(topo: nx.DiGraph) -> bool:
     return len({degree for _, degree in topo.degree}) <= 1
 
 
-def GetRecvWeights(topo: nx.DiGraph, rank: int) -> Tuple[float, Dict[int, float]]:
+def GetRecvWeights(topo: nx.DiGraph, rank: int) -> tuple[float, dict[int, float]]:
     """The self weight of `rank`, and the weights that it gives to those it hears."""
     rank = _node_of("GetRecvWeights", topo, rank)
     weights = {i: topo.edges[i, rank].get("weight", 1.0) for i in topo.predecessors(rank)}
     return weights.pop(rank, 0.0), dict(sorted(weights.items()))
 
 
-def GetSendWeights(topo: nx.DiGraph, rank: int) -> Tuple[float, Dict[int, float]]:
+def GetSendWeights(topo: nx.DiGraph, rank: int) -> tuple[float, dict[int, float]]:
     """The self weight of `rank`, and the weights that those who hear it give to its value."""
     rank = _node_of("GetSendWeights", topo, rank)
     weights = {j: topo.edges[rank, j].get("weight", 1.0) for j in topo.successors(rank)}
@@ -143,15 +142,16 @@ def GetSendWeights(topo: nx.DiGraph, rank: int) -> Tuple[float, Dict[int, float]
 def draw(topo: nx.DiGraph, axes: Any = None, weights: bool = False) -> Any:
     """Draws the ranks on a circle with their edges, rank 0 on top, the others clockwise.
 
-    axes: of matplotlib; default: those of a new figure. weights: writes them on the edges. Returns the
-    axes: `draw(graph).figure.savefig("graph.png")`. Raises ArgumentTypeError for anything but a DiGraph
-    over 0 … n - 1, and UnsupportedError where matplotlib is not installed.
+    axes: of matplotlib; default: those of a new figure. weights: writes them on the edges. Returns
+    the axes: `draw(graph).figure.savefig("graph.png")`. Raises ArgumentTypeError for anything but a
+    DiGraph over 0 … n - 1, and UnsupportedError where matplotlib is not installed.
     """
     _checked("draw", "topo", _arguments.graph, topo)
     _checked("draw", "weights", _arguments.switch, weights)
     if axes is not None and not hasattr(axes, "set_axis_off"):
-        raise ArgumentTypeError(f"{_arguments.place('draw')}: axes: expected axes of matplotlib or None, "
-                                f"found {_arguments.shown(axes)}")
+        raise ArgumentTypeError(
+            f"{_arguments.place('draw')}: axes: expected axes of matplotlib or None, "
+            f"found {_arguments.shown(axes)}")
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -196,7 +196,8 @@ def GetInnerOuterRingDynamicSendRecvRanks(world_size: int, local_size: int,
 def GetInnerOuterExpo2DynamicSendRecvRanks(world_size: int, local_size: int,
                                            self_rank: int) -> Iterator[SendRecvRanks]:
     """Endless: as the ring, with distances that are powers of two inside and between machines."""
-    return _steps_between_machines("GetInnerOuterExpo2DynamicSendRecvRanks", "inner-outer-exponential",
+    return _steps_between_machines("GetInnerOuterExpo2DynamicSendRecvRanks",
+                                   "inner-outer-exponential",
                                    world_size, local_size, self_rank)
 
 
@@ -210,19 +211,19 @@ def GetExp2DynamicSendRecvMachineRanks(world_size: int, local_size: int, self_ra
     local_rank = _checked(call, "local_rank", _arguments.rank(local_size), local_rank)
     if self_rank % local_size != local_rank:
         raise InvalidArgument(
-            f"{_arguments.place(call)}: local_rank: expected {self_rank % local_size}, that of rank "
-            f"{self_rank} on machines of {local_size}, found {local_rank}")
+            f"{_arguments.place(call)}: local_rank: expected {self_rank % local_size}, that of "
+            f"rank {self_rank} on machines of {local_size}, found {local_rank}")
     return _machine_steps(world_size // local_size, self_rank // local_size)
 
 
-def InferSourceFromDestinationRanks(dst_ranks: List[int],
+def InferSourceFromDestinationRanks(dst_ranks: list[int],
                                     construct_adjacency_matrix: bool = False) -> "RanksAndMatrix":
     """Collective, after `bluefog_cpp.torch.init`. See `bluefog_cpp.torch`."""
     from bluefog_cpp.torch import InferSourceFromDestinationRanks as infer
     return infer(dst_ranks, construct_adjacency_matrix)
 
 
-def InferDestinationFromSourceRanks(src_ranks: List[int],
+def InferDestinationFromSourceRanks(src_ranks: list[int],
                                     construct_adjacency_matrix: bool = False) -> "RanksAndMatrix":
     """Collective, after `bluefog_cpp.torch.init`. See `bluefog_cpp.torch`."""
     from bluefog_cpp.torch import InferDestinationFromSourceRanks as infer
@@ -243,9 +244,11 @@ def _machines(call, world_size, local_size, self_rank):
     world_size = _checked(call, "world_size", _count, world_size)
     local_size = _checked(call, "local_size", _count, local_size)
     if world_size % local_size != 0:
-        raise InvalidArgument(f"{_arguments.place(call)}: local_size: expected a divisor of {world_size}, "
-                              f"found {local_size}")
-    return world_size, local_size, _checked(call, "self_rank", _arguments.rank(world_size), self_rank)
+        raise InvalidArgument(
+            f"{_arguments.place(call)}: local_size: expected a divisor of {world_size}, "
+            f"found {local_size}")
+    return world_size, local_size, _checked(call, "self_rank", _arguments.rank(world_size),
+                                            self_rank)
 
 
 def _steps_between_machines(call, family, world_size, local_size, self_rank):

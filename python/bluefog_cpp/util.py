@@ -2,11 +2,11 @@
 
 import contextlib
 import os
-from typing import Iterator, Optional
+from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def env(**variables: Optional[str]) -> Iterator[None]:
+def env(**variables: str | None) -> Iterator[None]:
     """Sets environment variables for the time of the block; None removes one.
 
         with env(BLUEFOG_TIMEOUT="5"):

@@ -42,7 +42,8 @@ def test_words():
 
 @pytest.mark.parametrize("words, expected", (
     ("--shards iid,0", "found '0'"), ("--shards some", "found 'some'"),
-    ("--topologies star", "out of ring, exponential, one_peer, full"), ("--seeds -1", "found '-1'")))
+    ("--topologies star", "out of ring, exponential, one_peer, full"),
+    ("--seeds -1", "found '-1'")))
 def test_refused_words(words, expected, capsys):
     with pytest.raises(SystemExit):
         main(["converge", *words.split()])
@@ -62,7 +63,8 @@ def test_means_over_seeds():
 
 def test_a_run(tmp_path, capsys):
     file, folder = tmp_path / "records.json", tmp_path / "report"
-    assert main(["converge", "--build", os.environ["BFBENCH_BUILD"], "--json", str(file), "--report",
+    assert main(["converge", "--build", os.environ["BFBENCH_BUILD"], "--json", str(file),
+                 "--report",
                  str(folder), "--data", str(idx_files(tmp_path)), "--ranks", "2", "--seeds", "1",
                  "--steps", "2", "--batch-size", "4", "--topologies", "one_peer,ring", "--shards",
                  "0.1"]) == 0
@@ -70,12 +72,14 @@ def test_a_run(tmp_path, capsys):
     found = {(r["algorithm"], r["topology"]): r for r in json.loads(file.read_text())["records"]}
     assert set(found) == {("none", "all ranks"), ("gradient_allreduce", "all ranks")} | {
         (algorithm, topology)
-        for algorithm in ("atc", "awc", "push_sum", "extra", "exact_diffusion", "d2", "gradient_tracking")
+        for algorithm in ("atc", "awc", "push_sum", "extra", "exact_diffusion", "d2",
+                          "gradient_tracking")
         for topology in ("one_peer", "ring")}
     # Every graph of 2 ranks is complete: averages end at the mean, AWC's with `finish`.
     for (algorithm, topology), record in found.items():
         assert algorithm in said and topology in said and 0 <= record["accuracy"] <= 1
-        ends_at_mean = algorithm not in ("none", "extra", "exact_diffusion")  # of W, not (I + W) / 2
+        # The mean of W, not of (I + W) / 2.
+        ends_at_mean = algorithm not in ("none", "extra", "exact_diffusion")
         assert (record["consensus_distance"] < 1e-4) == ends_at_mean
     assert sorted(path.name for path in folder.iterdir()) == ["accuracy_0.png", "report.html"]
     assert main(["diff", str(file), str(file)]) == 1

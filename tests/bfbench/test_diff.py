@@ -25,7 +25,8 @@ def test_percentiles_of_operations():
     found = list(diff.compare(by_key(old), by_key(new)))
     # The noise is that of the noisier run.
     assert found == [("bluefog_cpp allreduce 2 1 cpu float32 1024", "p50 µs", 8000.0, 16000.0, 0.5),
-                     ("bluefog_cpp allreduce 2 1 cpu float32 1024", "p95 µs", 16000.0, 32000.0, 0.5)]
+                     ("bluefog_cpp allreduce 2 1 cpu float32 1024", "p95 µs", 16000.0, 32000.0,
+                      0.5)]
     assert diff.row(*found[0])[2:] == ("8000", "16000", "+100.0% *", "±50.0%")
     assert diff.time_text(0.2876) == "0.2876"
 
@@ -81,7 +82,8 @@ def test_runs_of_different_things_are_refused(name, old, new, said, tmp_path, ca
     {"build": "x"}, {"sizes": [4]}, {"ranks": [4]}, {}))
 def test_runs_of_other_length_or_choice_are_compared(options, tmp_path, capsys):
     same = {"dtype": "float32"}
-    usual = dict.fromkeys(("seconds", "json", "report", "starts", "rounds", "steps", "build", "sizes",
+    usual = dict.fromkeys(("seconds", "json", "report", "starts", "rounds", "steps", "build",
+                           "sizes",
                            "ranks"))
     first = file_of(tmp_path / "old", options={**same, **usual})
     second = file_of(tmp_path / "new", options={**same, **(options and {**usual, **options})})
@@ -102,8 +104,10 @@ def test_another_machine_or_day_is_said(tmp_path, capsys):
 
 def test_other_versions_and_commits_are_said(tmp_path, capsys):
     same = {"python": "3.11.2", "mpi": "Open MPI 5.0.11"}
-    first = file_of(tmp_path / "old", torch="2.10.0", commit="abc", topology="Machine\n  L3", **same)
-    second = file_of(tmp_path / "new", torch="2.11.0", commit="def-dirty", topology="Machine", **same)
+    first = file_of(tmp_path / "old", torch="2.10.0", commit="abc", topology="Machine\n  L3",
+                    **same)
+    second = file_of(tmp_path / "new", torch="2.11.0", commit="def-dirty", topology="Machine",
+                     **same)
     assert main(["diff", first, second]) == 0
     said = capsys.readouterr().out
     for line in ("commit differs: abc and def-dirty", "torch differs: 2.10.0 and 2.11.0",
@@ -138,7 +142,8 @@ def with_figures(**figures):
 
 
 @pytest.mark.parametrize("records, said", (
-    ([1], "TypeError"), ({"a": 1}, "without a list of records"), (without("starts_p95_us"), "starts_p95_us"),
+    ([1], "TypeError"), ({"a": 1}, "without a list of records"),
+    (without("starts_p95_us"), "starts_p95_us"),
     (with_figures(starts_us=[0, 0]), "whose p50 µs is no time above 0"),
     (with_figures(starts_us=[]), "whose p50 µs is no time above 0"),
     (with_figures(median_us="x"), "TypeError"), (with_figures(ranks=[2]), "TypeError"),

@@ -42,7 +42,8 @@ def test_synthetic_images_are_the_same_each_time():
 
 @pytest.mark.parametrize("name, damage, expected", (
     ("t10k-labels-idx1-ubyte", None, "expected .*t10k-labels-idx1-ubyte, plain or .gz"),
-    ("train-images-idx3-ubyte", lambda data: data[:-1], r"expected \[21, 28, 28\] values, found 16463"),
+    ("train-images-idx3-ubyte", lambda data: data[:-1],
+     r"expected \[21, 28, 28\] values, found 16463"),
     ("train-images-idx3-ubyte", lambda data: b"\0", "the header of an IDX file, found 1 bytes"),
     ("t10k-labels-idx1-ubyte", lambda data: data[:7], "the header of an IDX file, found 7 bytes"),
 ))

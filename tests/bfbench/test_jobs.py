@@ -19,8 +19,8 @@ exec "$@"
 
 
 def false_build(folder, *starts):
-    """A build whose operations_benchmark prints a record and does what a line of shell says: another one
-    in each start, the last one in all that follow."""
+    """A build whose operations_benchmark prints a record and does what a line of shell says:
+    another one in each start, the last one in all that follow."""
     record = json.dumps(operation())
     cases = "\n".join(f"{index}) {line} ;;" for index, line in enumerate(starts[:-1]))
     programs = {"tools/bfrun/bfrun": BFRUN, "benchmarks/operations_benchmark": f"""#!/bin/sh
@@ -41,7 +41,8 @@ esac
 
 def left_behind(tmp_path, build, code, *words):
     file = tmp_path / "left.json"
-    assert main(["ops", "--build", str(build), "--json", str(file), "--without", "gloo", "--without", "nccl",
+    assert main(["ops", "--build", str(build), "--json", str(file), "--without", "gloo",
+                 "--without", "nccl",
                  "--starts", "3", *words]) == code
     found = json.loads(file.read_text())
     return found["records"], [item["not_run"] for item in found["not_run"]
@@ -58,7 +59,8 @@ def test_a_job_that_does_not_come_back_is_ended(tmp_path):
 
 
 def test_what_a_job_printed_before_it_failed_is_kept(tmp_path, capsys):
-    build = false_build(tmp_path, "exit 0", "echo 'bfrun: rank 1 was killed by signal 9' >&2; exit 9",
+    build = false_build(tmp_path, "exit 0",
+                        "echo 'bfrun: rank 1 was killed by signal 9' >&2; exit 9",
                         "exit 0")
     records, reasons = left_behind(tmp_path, build, 1)
     assert [len(record["starts_us"]) for record in records] == [3]
@@ -77,9 +79,11 @@ def test_sigterm_shows_and_writes_what_was_measured(tmp_path):
 
 
 def test_files_are_written_although_nobody_reads_the_output(tmp_path):
-    build, file, folder = false_build(tmp_path, "exit 0"), tmp_path / "found.json", tmp_path / "report"
+    build = false_build(tmp_path, "exit 0")
+    file, folder = tmp_path / "found.json", tmp_path / "report"
     process = subprocess.Popen(
-        [sys.executable, "-m", "bfbench", "ops", "--build", str(build), "--json", str(file), "--report",
+        [sys.executable, "-m", "bfbench", "ops", "--build", str(build), "--json", str(file),
+         "--report",
          str(folder), "--without", "gloo", "--without", "nccl", "--starts", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     process.stdout.close()
@@ -91,7 +95,8 @@ def test_files_are_written_although_nobody_reads_the_output(tmp_path):
 def test_files_that_cannot_be_written_leave_the_output(capsys, tmp_path):
     args = types.SimpleNamespace(json=tmp_path / "none" / "found.json", report=None)
     with pytest.raises(FileNotFoundError):
-        output.show(args, {"date": "today"}, ["a table"], [{"op": "b", "not_run": "no c"}], [], None)
+        output.show(args, {"date": "today"}, ["a table"], [{"op": "b", "not_run": "no c"}], [],
+                    None)
     said = capsys.readouterr().out
     assert "date: today" in said and "a table" in said and "not run: b: no c" in said
 
@@ -156,7 +161,8 @@ def test_ranks_rest_before_each_timing(monkeypatch):
     done = []
     monkeypatch.setattr(rounds.time, "sleep", lambda sec: done.append(sec))
     rounds.take_turns([lambda given: done.append("call")], 1e-9, lambda: 0, batch=2, pause_sec=0.5)
-    assert done == [0.5, "call", "call"] * (len(done) // 3) and len(done) >= 3 * rounds.FEWEST_ROUNDS
+    assert done == [0.5, "call", "call"] * (len(done) // 3)
+    assert len(done) >= 3 * rounds.FEWEST_ROUNDS
 
 
 @pytest.mark.parametrize("words, peer, expected", (
@@ -168,7 +174,8 @@ def test_ranks_rest_before_each_timing(monkeypatch):
     ("--hosts 2 --sizes 4,1048576", "link between hosts", None),
     ("--hosts 2", "bluefog_cpp", None)))
 def test_what_options_leave_out_is_said(words, peer, expected):
-    reasons = [item["not_run"] for item in operations.never_run(operations_arguments(*words.split()), [])
+    reasons = [item["not_run"]
+               for item in operations.never_run(operations_arguments(*words.split()), [])
                if item["peer"] == peer]
     assert len(reasons) == (expected is not None) and all(expected in reason for reason in reasons)
 
@@ -217,4 +224,5 @@ def test_short_calls_are_timed_in_batches(monkeypatch):
     (times,) = rounds.take_turns([called.append], 1e-9, prepare, batch=32)
     assert len(times) == rounds.FEWEST_ROUNDS
     # The expected calls include the warm-up and the round that tells how many fit into the time.
-    assert called == prepared == list(range(32 * (rounds.FEWEST_ROUNDS + rounds.WARM_UP_ROUNDS + 1)))
+    assert called == prepared == list(
+        range(32 * (rounds.FEWEST_ROUNDS + rounds.WARM_UP_ROUNDS + 1)))

@@ -4,8 +4,16 @@ import pytest
 import torch
 
 from bfbench import gloo_worker
-from bfbench.records import (LEAST_LINK_BYTES, add_peer_ratios, add_shares, merge_not_run, merge_starts,
-                             merge_train_starts, with_link_as_limit, with_one_memcpy)
+from bfbench.records import (
+    LEAST_LINK_BYTES,
+    add_peer_ratios,
+    add_shares,
+    merge_not_run,
+    merge_starts,
+    merge_train_starts,
+    with_link_as_limit,
+    with_one_memcpy,
+)
 from records_of import operation, training
 
 
@@ -60,7 +68,8 @@ def test_averages_are_compared_with_as_many_neighbours():
 
 def test_streams_are_the_limit_of_one_rank_a_host():
     def ratios(ranks, with_stream=True):
-        records = [operation(median=30.0, ranks=ranks, hosts=2), operation("memcpy", ranks=ranks, hosts=2)]
+        records = [operation(median=30.0, ranks=ranks, hosts=2),
+                   operation("memcpy", ranks=ranks, hosts=2)]
         if with_stream:
             records.append(operation("link", "TCP stream", 20.0, ranks=ranks, hosts=2))
         return [(record["peer"], record["limit_ratio"]) for record in with_link_as_limit(records)]
@@ -92,7 +101,8 @@ def test_bandwidths_are_those_of_the_median():
 
 def test_a_rank_alone_has_no_rival():
     own, _ = add_peer_ratios([operation(ranks=1, op="neighbor_allreduce (exponential)"),
-                              operation("gloo", "isend/irecv and average (exponential)", 50.0, ranks=1)])
+                              operation("gloo", "isend/irecv and average (exponential)", 50.0,
+                                        ranks=1)])
     assert "peer_ratio" not in own and "gloo_ratio" not in own
 
 

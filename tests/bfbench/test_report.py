@@ -11,7 +11,8 @@ from records_of import operation, training
 def test_one_rank_is_no_ranks():
     assert report.ranks_text(operation(ranks=1)) == "1 rank"
     assert report.ranks_text(operation(ranks=4, hosts=2)) == "4 ranks on 2 hosts"
-    assert list(training_report.train_groups([training(ranks=1)])) == ["cnn, 1 rank, batch 8, 32×32"]
+    assert list(training_report.train_groups([training(ranks=1)])) == [
+        "cnn, 1 rank, batch 8, 32×32"]
 
 
 @pytest.mark.parametrize("count", (1, 10, 11, 20, 21, 40))

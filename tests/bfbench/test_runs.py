@@ -43,8 +43,10 @@ def test_operations(tmp_path, monkeypatch, capsys):
                               "0.01")
     said = capsys.readouterr().out
     measured = {(r["peer"], r["op"]) for r in found["records"]}
-    for peer, op in (("bluefog_cpp", "neighbor_allreduce (exponential)"), ("bluefog_cpp", "allreduce"),
-                     ("bluefog_cpp", "win_put"), ("bluefog_cpp", "win_get"), ("Open MPI", "MPI_Allreduce"),
+    for peer, op in (("bluefog_cpp", "neighbor_allreduce (exponential)"),
+                     ("bluefog_cpp", "allreduce"),
+                     ("bluefog_cpp", "win_put"), ("bluefog_cpp", "win_get"),
+                     ("Open MPI", "MPI_Allreduce"),
                      ("Open MPI", "send/receive and average (exponential)"), ("gloo", "allreduce"),
                      ("gloo", "isend/irecv and average (exponential)"), ("memcpy", "memcpy")):
         assert (peer, op) in measured
@@ -59,7 +61,8 @@ def test_operations(tmp_path, monkeypatch, capsys):
         assert record["algbw_gbps"] == pytest.approx(record["bytes"] / record["median_us"] / 1e3)
         assert len(record["starts_us"]) == 1
     about = found["versions"]
-    assert about["command"].startswith("bfbench ops --build") and "--sizes 1,2,4,4098" in about["command"]
+    assert about["command"].startswith("bfbench ops --build")
+    assert "--sizes 1,2,4,4098" in about["command"]
     assert about["options"]["sizes"] == [1, 2, 4, 4098] and about["options"]["dtype"] == ["float32"]
     assert about["environment"]["BLUEFOG_DRILL"] == "kept" and "BLUEFOG_DRILL=kept" in page
     assert about["command"] in page and about.get("commit") == (
@@ -100,7 +103,8 @@ def test_operations_between_hosts(tmp_path, capsys):
     reason = hosts.why_none()
     if reason:
         pytest.skip(reason)
-    found, charts, page = run(tmp_path, "ops", "--hosts", "2", "--local-ranks", "2", "--rate", "2000",
+    found, charts, page = run(tmp_path, "ops", "--hosts", "2", "--local-ranks", "2", "--rate",
+                              "2000",
                               "--sizes", "65536,1048576", "--seconds", "0.01")
     assert not_run(found, peer="Open MPI") == operations.NO_MPI_HERE
     measured = {(r["peer"], r["op"]): r for r in found["records"] if r["bytes"] == 1048576}
@@ -122,8 +126,10 @@ def test_operations_between_hosts(tmp_path, capsys):
 
 
 def test_operations_by_transport_and_dtype(tmp_path):
-    found, charts, _ = run(tmp_path, "ops", "--ranks", "2", "--sizes", "4,4096", "--seconds", "0.01",
-                           "--dtype", "float32,float64", "--transports", "auto,mpi", "--without", "gloo",
+    found, charts, _ = run(tmp_path, "ops", "--ranks", "2", "--sizes", "4,4096", "--seconds",
+                           "0.01",
+                           "--dtype", "float32,float64", "--transports", "auto,mpi", "--without",
+                           "gloo",
                            "--without", "nccl")
     assert not_run(found, peer="NCCL") == "left out by --without nccl"
     for dtype in ("float32", "float64"):
@@ -131,7 +137,8 @@ def test_operations_by_transport_and_dtype(tmp_path):
                if r["dtype"] == dtype and r["bytes"] == 4096]
         assert len(ops) == len(set(ops))
         for peer, op in (("bluefog_cpp", "allreduce, transport auto"), ("memcpy", "memcpy"),
-                         ("bluefog_cpp", "allreduce, transport mpi"), ("Open MPI", "MPI_Allreduce")):
+                         ("bluefog_cpp", "allreduce, transport mpi"),
+                         ("Open MPI", "MPI_Allreduce")):
             assert (peer, op) in ops
         by_op = {r["op"]: r for r in found["records"] if r["dtype"] == dtype and r["bytes"] == 4096}
         own, rival = by_op["allreduce, transport mpi"], by_op["MPI_Allreduce"]
@@ -143,7 +150,8 @@ def test_operations_by_transport_and_dtype(tmp_path):
 def test_the_job_for_devices_runs_on_cpus():
     """Beside gloo; with GPUs it is the one beside NCCL."""
     found = launch.Launcher(pathlib.Path(BUILD)).worker(
-        "device_worker", 2, "--sizes", "4,4096", "--dtype", "float32", "--seconds", "0.01", "--device",
+        "device_worker", 2, "--sizes", "4,4096", "--dtype", "float32", "--seconds", "0.01",
+        "--device",
         "cpu")
     assert [(r["peer"], r["op"], r["bytes"]) for r in found] == [
         (peer, op, bytes_) for bytes_ in (4, 4096) for peer, op in (
@@ -173,7 +181,8 @@ def wait_until(condition, seconds=60):
 def test_a_killed_command_leaves_no_ranks_behind():
     mark = f"BLUEFOG_DRILL=killed_{os.getpid()}"
     command = subprocess.Popen(
-        [sys.executable, "-m", "bfbench", "train", "--build", BUILD, "--ranks", "2", "--models", "cnn",
+        [sys.executable, "-m", "bfbench", "train", "--build", BUILD, "--ranks", "2", "--models",
+         "cnn",
          "--algorithms", "none", "--rounds", "1000000"],
         env={**os.environ, "BLUEFOG_DRILL": f"killed_{os.getpid()}"}, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL)
@@ -241,7 +250,8 @@ def test_a_peer_that_fails_in_training_leaves_the_others_their_turns(tmp_path, m
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     train.refused.cache_clear()
-    found = left_behind(tmp_path, 1, "train", "--models", "cnn", "--ranks", "2", "--batch-size", "2",
+    found = left_behind(tmp_path, 1, "train", "--models", "cnn", "--ranks", "2", "--batch-size",
+                        "2",
                         "--image-size", "8", "--rounds", "1", "--steps", "2", "--starts", "1",
                         "--algorithms", "none,decent_dp,atc")
     train.refused.cache_clear()
@@ -251,7 +261,8 @@ def test_a_peer_that_fails_in_training_leaves_the_others_their_turns(tmp_path, m
 
 
 def test_batch_norms(tmp_path, capsys):
-    found, charts, page = run(tmp_path, "syncbn", "--ranks", "2", "--batches", "4", "--hidden", "3,8",
+    found, charts, page = run(tmp_path, "syncbn", "--ranks", "2", "--batches", "4", "--hidden",
+                              "3,8",
                               "--seconds", "0.01")
     said = capsys.readouterr().out
     assert [(r["peer"], r["op"]) for r in found["records"]] == [
@@ -331,7 +342,8 @@ def test_later_starts_that_fail_or_are_interrupted_leave_the_first(tmp_path, mon
     for error, code, where in ((FAILED, 1, {"ranks": 1}), (KeyboardInterrupt(), 130,
                                                            {"op": "the rest"})):
         with monkeypatch.context() as patch:
-            failing_where(patch, "worker", lambda count, _: error if count > 1 else None)
+            failing_where(patch, "worker",
+                          lambda count, _, error=error: error if count > 1 else None)
             found = left_behind(tmp_path, code, *SHORT_NORMS, "--ranks", "1", "--starts", "3")
         assert [len(record["starts_us"]) for record in found["records"]] == [1, 1, 1]
         assert not_run(found, **where) == ("RuntimeError: why" if code == 1 else "interrupted")

@@ -15,9 +15,9 @@ from bfbench.__main__ import main
 from bfbench.launch import LaunchFailed
 from bfbench.link_rate import find_rate
 from bfbench.scale_model import Costs
-from bfbench.sleeping_model import SleepingModel, grouped
 from bfbench.scale_ways import ways_of
 from bfbench.scale_worker import add_shares
+from bfbench.sleeping_model import SleepingModel, grouped
 from records_of import on_hosts
 
 BUILD = os.environ["BFBENCH_BUILD"]
@@ -95,7 +95,7 @@ def test_measured_points_are_compared_and_the_curve_goes_on_to_1024():
     networks = [{"alpha_us": a, "beta_ns_per_byte": b} for a, b in ((5.0, 2.0), (6.0, 9.0),
                                                                      (9.0, 1.0))]
     costs = scale_model.costs_of(records, networks, PROFILE, 1 << 20)
-    assert costs.alpha_us == 5.0 and costs.compute_sec == pytest.approx(0.8)  # 8 images, 10 a second
+    assert costs.alpha_us == 5.0 and costs.compute_sec == pytest.approx(0.8)  # 8 images / 10
     made = scale_model.simulated_records(records, costs, linear)
     assert [r["ranks"] for r in made] == [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
     assert all(r["simulated"] and r["efficiency"] == 1.0 and r["algorithm"] == "awc" for r in made)
@@ -105,13 +105,14 @@ def test_measured_points_are_compared_and_the_curve_goes_on_to_1024():
 
 def test_a_model_that_misses_what_was_measured_is_doubted():
     near, far, farther = (on_hosts("awc", graph, ranks=n, simulated_difference=difference)
-                          for graph, n, difference in (("one_peer", 2, 0.15), ("exponential", 2, -0.16),
-                                                       ("exponential", 4, 0.21)))
+                          for graph, n, difference in (
+                              ("one_peer", 2, 0.15), ("exponential", 2, -0.16),
+                              ("exponential", 4, 0.21)))
     ((title, _),) = scale_report.titled_rows([near])
     assert "warning" not in title
     ((title, _),) = scale_report.titled_rows([near, far, farther])
-    assert ("warning: the model lies more than 15% from what was measured of awc, exponential (+21% at 4 "
-            "ranks): do not rely") in title
+    assert ("warning: the model lies more than 15% from what was measured of awc, exponential "
+            "(+21% at 4 ranks): do not rely") in title
 
 
 def test_bftopo_answers_the_model():
@@ -138,7 +139,8 @@ def scale_parser():
 @pytest.mark.parametrize("words, expected", (
     ("--hosts 1,4", "from 2 to 16, found '1' in '1,4'"), ("--rate fast", "found 'fast'"),
     ("--rate 0.5", "from 1 to 100000, found '0.5'"), ("--share 1", "from 0.01 to 0.99, found '1'"),
-    ("--compute wait", "out of sleep, real"), ("--algorithms none", "out of ddp, gradient_allreduce"),
+    ("--compute wait", "out of sleep, real"),
+    ("--algorithms none", "out of ddp, gradient_allreduce"),
     ("--graphs ring", "out of one_peer, exponential")))
 def test_refused_words(words, expected, capsys):
     with pytest.raises(SystemExit):
@@ -159,7 +161,8 @@ def test_hierarchical_alone_of_one_rank_a_host_is_not_run(tmp_path, monkeypatch,
     monkeypatch.setattr(scale, "measure", lambda *_: pytest.fail("measured"))
     monkeypatch.setattr(hosts, "why_none", lambda: "")
     file = tmp_path / "records.json"
-    assert main(["scale", "--build", BUILD, "--json", str(file), "--algorithms", "hierarchical"]) == 1
+    assert main(["scale", "--build", BUILD, "--json", str(file), "--algorithms",
+                 "hierarchical"]) == 1
     assert f"not run: hierarchical: {scale.FLAT_HERE}" in capsys.readouterr().out
     assert json.loads(file.read_text())["records"] == []
 
@@ -183,9 +186,10 @@ needs_hosts = pytest.mark.skipif(bool(hosts.why_none()), reason=hosts.why_none()
 @needs_hosts
 def test_hosts_end_with_whoever_started_them():
     program = ("import sys; sys.path.insert(0, sys.argv[1]); import pathlib; "
-               "from bfbench.hosts import HostLauncher; HostLauncher(pathlib.Path(sys.argv[2]), 2, 1, "
-               "100).run(2, 'sleep', '4321')")
-    process = subprocess.Popen([sys.executable, "-c", program, str(hosts.ROOT / "benchmarks"), BUILD])
+               "from bfbench.hosts import HostLauncher; HostLauncher(pathlib.Path(sys.argv[2]), 2, "
+               "1, 100).run(2, 'sleep', '4321')")
+    process = subprocess.Popen([sys.executable, "-c", program, str(hosts.ROOT / "benchmarks"),
+                                BUILD])
     try:
         until(lambda: ranks_asleep() == 2, "two ranks")
     finally:
@@ -195,7 +199,8 @@ def test_hosts_end_with_whoever_started_them():
 
 
 def ranks_asleep():
-    found = subprocess.run(["pgrep", "-x", "-f", "sleep 4321"], capture_output=True, text=True)
+    found = subprocess.run(["pgrep", "-x", "-f", "sleep 4321"], check=False, capture_output=True,
+                           text=True)
     return len(found.stdout.split())
 
 
@@ -221,7 +226,7 @@ def test_a_run(tmp_path, capsys):
     for record in measured:
         assert record["hosts"] == record["ranks"] == 2 and record["emulated"]
         assert record["rate_mbit"] == 200 and record["algorithm"] in said
-        assert 0 < record["efficiency"] and record["sec_per_iter"]["p50"] > 0
+        assert record["efficiency"] > 0 and record["sec_per_iter"]["p50"] > 0
     assert {r["ranks"] for r in found["records"] if r["simulated"]} >= {2, 1024}
     assert all("simulated_difference" in r for r in measured[2:])
     assert "emulated compute (slept)" in said and "simulated" in said
@@ -242,7 +247,8 @@ def test_hosts_that_fail_leave_the_others(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(scale.Measurement, "profile", lambda self: PROFILE)
     monkeypatch.setattr(hosts, "why_none", lambda: "")
     file = tmp_path / "records.json"
-    words = ["scale", "--build", BUILD, "--json", str(file), "--algorithms", "ddp", "--hosts", "2,4"]
+    words = ["scale", "--build", BUILD, "--json", str(file), "--algorithms", "ddp", "--hosts",
+             "2,4"]
     assert main([*words, "--compute", "sleep,real", "--rate", "100"]) == 1
     found = json.loads(file.read_text())
     assert {r["ranks"] for r in found["records"] if not r["simulated"]} == {2}
@@ -251,4 +257,5 @@ def test_hosts_that_fail_leave_the_others(tmp_path, monkeypatch, capsys):
         f"RuntimeError: {count}, {compute}" for count, compute in ((4, "sleep"), (2, "real"),
                                                                   (4, "real"))]
     assert main([*words, "--compute", "real"]) == 1
-    assert "not run: search for a rate, compute: real: RuntimeError: 4, real" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "not run: search for a rate, compute: real: RuntimeError: 4, real" in said

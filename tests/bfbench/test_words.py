@@ -18,7 +18,8 @@ def test_lists():
 
 
 @pytest.mark.parametrize("words, expected", (
-    ("ops --sizes 4,many", "expected a whole number from 1 to 1125899906842624, found 'many' in '4,many'"),
+    ("ops --sizes 4,many",
+     "expected a whole number from 1 to 1125899906842624, found 'many' in '4,many'"),
     ("ops --sizes 0", "found '0'"),
     ("ops --sizes 99999999999999999999999", "from 1 to 1125899906842624, found '9999"),
     ("ops --job-timeout 0", "expected a number of at least 0.001, found '0'"),
@@ -71,7 +72,7 @@ def test_a_build_without_the_program_is_said(tmp_path, capsys):
 
 
 def test_the_line_that_says_why():
-    assert last_words_of("noise\n[rank1]:   File \"x\"\n[rank1]: a.b.StateError: no\nprterun: ended\n"
+    assert last_words_of('noise\n[rank1]:   File "x"\n[rank1]: a.b.StateError: no\nprterun: ended\n'
                          ) == "a.b.StateError: no"
     assert last_words_of("RuntimeError: first\nbfrun: rank 0 exited\n") == "RuntimeError: first"
     assert last_words_of("[rank0]: a.errors.InvalidArgument: no\nbfrun: rank 0 exited\n") == (
@@ -79,11 +80,14 @@ def test_the_line_that_says_why():
     assert last_words_of("killed\n\n") == "killed"
     killed = "bfrun: rank 1 on host vm (pid 5) was killed by signal {}"
     banner, dashes = "bfrun: 2 ranks on 1 host, 1 core each (bound), 1 thread per rank\n", "-" * 74
-    box = f"\n{dashes}\nprterun noticed that process rank 1 exited on\nsignal 9 (Killed).\n{dashes}\n"
+    box = (f"\n{dashes}\nprterun noticed that process rank 1 exited on\nsignal 9 (Killed).\n"
+           f"{dashes}\n")
     # The words name the killed rank, not the errors of others; for an abort they say why.
-    assert last_words_of(f"{banner}a.PeerFailure: rank 1 has left\n{killed.format('9 (SIGKILL)')}{box}"
-                         ) == "bfrun: rank 1 on host vm was killed by signal 9 (SIGKILL)"
-    assert last_words_of(f"RuntimeError: no\n{killed.format('6 (SIGABRT)')}{box}") == "RuntimeError: no"
+    assert last_words_of(
+        f"{banner}a.PeerFailure: rank 1 has left\n{killed.format('9 (SIGKILL)')}{box}"
+        ) == "bfrun: rank 1 on host vm was killed by signal 9 (SIGKILL)"
+    assert last_words_of(
+        f"RuntimeError: no\n{killed.format('6 (SIGABRT)')}{box}") == "RuntimeError: no"
     assert last_words_of(f"{banner}hello\nbfrun: rank 0 on host vm (pid 3) exited with code 3{box}"
                          ) == "bfrun: rank 0 on host vm exited with code 3"
     assert last_words_of(f"{banner}no route\n{box}\n====\n") == "no route"

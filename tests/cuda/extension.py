@@ -1,5 +1,5 @@
-"""The Python extension in a kit, as sources: a Python of another version than the one that the build was for
-has it compiled where it runs, with the headers and libraries of its own torch."""
+"""The Python extension in a kit, as sources: a Python of another version than the one that the
+build was for has it compiled where it runs, with the headers and libraries of its own torch."""
 
 import json
 import pathlib
@@ -9,9 +9,12 @@ import shutil
 import subprocess
 
 RECIPE = "extension/recipe.json"
-"""In a kit's build folder; libraries lie beside it, sources and headers under the kit's `sources`."""
-OTHER_HEADERS = re.compile(r"/usr(?:/local)?/include/((?!c\+\+/|linux/|asm|x86_64-linux-gnu/)\w+/.+)")
-"""Of Debian's packages. Those of the compiler and the C library are there, torch and Python bring theirs."""
+"""In a kit's build folder; libraries lie beside it, sources and headers under the kit's
+`sources`."""
+OTHER_HEADERS = re.compile(
+    r"/usr(?:/local)?/include/((?!c\+\+/|linux/|asm|x86_64-linux-gnu/)\w+/.+)")
+"""Of Debian's packages. Those of the compiler and the C library are there, torch and Python bring
+theirs."""
 KEPT_FLAGS = re.compile(r"-(D|O|std=|f(?!pic|PIC))")
 SECONDS = 900
 """In which a compiler is done, on a slow machine."""
@@ -21,7 +24,8 @@ import json, pathlib, sysconfig
 import torch
 root = pathlib.Path(torch.__file__).parent
 print(json.dumps({
-    "suffix": sysconfig.get_config_var("EXT_SUFFIX"), "version": torch.__version__.partition("+")[0],
+    "suffix": sysconfig.get_config_var("EXT_SUFFIX"),
+    "version": torch.__version__.partition("+")[0],
     "headers": [sysconfig.get_path("include"), str(root / "include"),
                 str(root / "include/torch/csrc/api/include")],
     "libraries": str(root / "lib")}))
@@ -29,14 +33,17 @@ print(json.dumps({
 
 
 def commands_of(build):
-    """How a build tree compiles and links the extension, each as a list of words; nothing where it does not."""
+    """How a build tree compiles and links the extension, each as a list of words; nothing where it
+    does not."""
     listed = build / "compile_commands.json"
     compiled = json.loads(listed.read_text()) if listed.exists() else []
     sources = [entry for entry in compiled if "bluefog_core.dir" in entry["command"]]
-    cores = [core.relative_to(build) for core in (build / "python" / "bluefog_cpp").glob("_core.*so")]
+    cores = [core.relative_to(build)
+             for core in (build / "python" / "bluefog_cpp").glob("_core.*so")]
     if len(sources) != 1 or not cores:
         return [], []
-    said = subprocess.run(["ninja", "-C", str(build), "-t", "commands", str(cores[0])], capture_output=True,
+    said = subprocess.run(["ninja", "-C", str(build), "-t", "commands", str(cores[0])],
+                          capture_output=True,
                           text=True, check=True).stdout
     return shlex.split(sources[0]["command"]), shlex.split(said.splitlines()[-1])
 
@@ -76,9 +83,12 @@ def pack(build, sources, folder):
         "sources": [str(pathlib.Path(part).relative_to(sources)) for part in parts],
         "archives": [archive.name for archive in archives],
         # The kit has these libraries under the names that programs ask for.
-        "libraries": sorted({re.search(r"([\w+]+)\.so", pathlib.Path(word).name)[1] for word in linked
-                             if ".so" in word and "torch" not in word and not word.startswith("python/")}
-                            | {f"lib{word[2:]}" for word in linked if word == "-lmpi"})}, indent=1) + "\n")
+        "libraries": sorted({re.search(r"([\w+]+)\.so", pathlib.Path(word).name)[1]
+                             for word in linked
+                             if ".so" in word and "torch" not in word
+                             and not word.startswith("python/")}
+                            | {f"lib{word[2:]}" for word in linked if word == "-lmpi"})},
+                                indent=1) + "\n")
     return True
 
 
@@ -87,7 +97,8 @@ def make(build, sources, libraries, python):
     place = build / RECIPE
     recipe = json.loads(place.read_text())
     try:
-        said = subprocess.run([python, "-c", ABOUT_TORCH], capture_output=True, text=True, timeout=120)
+        said = subprocess.run([python, "-c", ABOUT_TORCH], check=False, capture_output=True,
+                              text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if said.returncode:
@@ -100,16 +111,19 @@ def make(build, sources, libraries, python):
         return "found no C++ compiler"
     unity = place.with_name("unity.cpp")
     unity.write_text("".join(f'#include "{sources / part}"\n' for part in recipe["sources"]))
-    shared = [next(iter(sorted(libraries.glob(f"{name}.so*"))), None) for name in recipe["libraries"]]
+    shared = [next(iter(sorted(libraries.glob(f"{name}.so*"))), None)
+              for name in recipe["libraries"]]
     target = build / "python" / "bluefog_cpp" / f"_core{torch['suffix']}"
     command = [
-        compiler, *recipe["flags"], "-fPIC", "-shared", "-pthread", f"-I{sources}", f"-isystem{sources / 'include'}",
+        compiler, *recipe["flags"], "-fPIC", "-shared", "-pthread", f"-I{sources}",
+        f"-isystem{sources / 'include'}",
         *(f"-isystem{path}" for path in torch["headers"]), str(unity), "-o", str(target),
         *(str(place.with_name(name)) for name in recipe["archives"]),
         *(str(path) for path in shared if path), "-ldl", f"-L{torch['libraries']}",
         f"-Wl,-rpath,{torch['libraries']}:{libraries}", "-ltorch_cpu", "-lc10", "-ltorch_python"]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        ended = subprocess.run(command, check=False, capture_output=True, text=True,
+                               timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return f"{compiler} was not done after {SECONDS} s"
     return "" if ended.returncode == 0 else f"{shlex.join(command)}\n{ended.stderr[-2000:]}"

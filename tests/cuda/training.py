@@ -2,10 +2,10 @@
 
     bfrun -np 4 python tests/cuda/training.py
 
-The model is made of products and differences of single elements, and its step sizes are powers of two:
-a GPU and the CPU round those alike. Where ranks do not wait for each other they step by turns, so that
-what each reads is known. The last line is a JSON object: by algorithm, how many elements differ, on any
-rank. Exit code 1 where one does.
+The model is made of products and differences of single elements, and its step sizes are powers of
+two: a GPU and the CPU round those alike. Where ranks do not wait for each other they step by turns,
+so that what each reads is known. The last line is a JSON object: by algorithm, how many elements
+differ, on any rank. Exit code 1 where one does.
 """
 
 import argparse
@@ -18,7 +18,8 @@ import bluefog_cpp.torch as bf
 
 STEPS = 6
 IN_TURNS = ("win_put", "pull_get", "async_push_sum")
-ALGORITHMS = ("gradient_allreduce", "adapt_then_combine", "adapt_with_combine", "gossip_pga", "local_sgd",
+ALGORITHMS = ("gradient_allreduce", "adapt_then_combine", "adapt_with_combine", "gossip_pga",
+              "local_sgd",
               "extra", "exact_diffusion", "d2", "gradient_tracking", "push_sum", "decent_lam",
               "quasi_global_momentum", *IN_TURNS)
 WITH_MOMENTUM = ("decent_lam", "quasi_global_momentum")
@@ -37,7 +38,8 @@ class Model(torch.nn.Module):
     def __init__(self, seed):
         super().__init__()
         self.layers = torch.nn.ParameterList(
-            [torch.nn.Parameter(numbers(size, seed + 10 * place)) for place, size in enumerate(self.SIZES)])
+            [torch.nn.Parameter(numbers(size, seed + 10 * place)) for place,
+             size in enumerate(self.SIZES)])
 
     def loss(self, inputs, uses_last):
         terms = [(layer * x - 0.5).square().sum() for layer, x in zip(self.layers, inputs)]
@@ -50,13 +52,15 @@ def trained(algorithm, device):
     model = Model(100 * rank).to(device)
     momentum = 0.5 if algorithm in WITH_MOMENTUM else 0.0
     sgd = torch.optim.SGD(model.parameters(), lr=0.0625, momentum=0.5 - momentum, foreach=False)
-    optimizer = bf.DecentralizedOptimizer(sgd, model, algorithm, bucket_bytes=2048, global_period_rounds=2,
+    optimizer = bf.DecentralizedOptimizer(sgd, model, algorithm, bucket_bytes=2048,
+                                          global_period_rounds=2,
                                           momentum=momentum)
 
     def step(number):
         inputs = [numbers(size, 1000 * number + rank).to(device) for size in model.SIZES]
         optimizer.zero_grad()
-        model.loss(inputs, algorithm != "gradient_allreduce" or number % 2 == 0 or rank > 0).backward()
+        model.loss(inputs,
+                   algorithm != "gradient_allreduce" or number % 2 == 0 or rank > 0).backward()
         optimizer.step()
 
     for number in range(STEPS):
@@ -70,9 +74,11 @@ def trained(algorithm, device):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
-                        help="cpu compares the CPU with itself: what this script says without a GPU")
+                        help="cpu compares the CPU with itself: what this script says without a "
+                             "GPU")
     device = torch.device(parser.parse_args().device)
     bf.init()
     if device.type == "cuda":

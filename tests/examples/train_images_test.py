@@ -62,7 +62,8 @@ class Runner:
                    "--threads", "1", *options]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                               timeout=240, check=False)
-        print("$", *command, f"\n{done.stdout}{done.stderr}(exit code {done.returncode})", flush=True)
+        print("$", *command, f"\n{done.stdout}{done.stderr}(exit code {done.returncode})",
+              flush=True)
         return done
 
     def train(self, *options, ranks=2):
@@ -147,7 +148,8 @@ def diverges(runner):
                       "--max-test-images", "20", "--metrics", runner.folder / "metrics.jsonl")
     check(done.returncode == 0, "exit code 0", done.returncode)
     for rank in range(2):
-        warning = rf"^train_images: rank {rank}: the loss is (?:not a number|infinite) in epoch 1, step \d: "
+        warning = (rf"^train_images: rank {rank}: the loss is (?:not a number|infinite) "
+                   r"in epoch 1, step \d: ")
         found = re.findall(warning, done.stderr, re.MULTILINE)
         check(len(found) == 1, f"one line '{warning}'", done.stderr)
     check("loss not finite since: rank 0 epoch 1, step" in done.stdout, "a final line", done.stdout)
@@ -190,7 +192,8 @@ def errors(runner):
             check(word in done.stderr + done.stdout, word, done.stderr)
     check(not absent.exists(), "no folder to be made", absent)
     broken = runner.folder / "broken"
-    for content, words in ((b"", "an empty file"), (b"PK\3\4 cut off", "an archive that is cut off"),
+    for content, words in ((b"", "an empty file"),
+                           (b"PK\3\4 cut off", "an archive that is cut off"),
                            (b"no archive", "a file of another kind")):
         (runner.folder / "broken.rank0.pt").write_bytes(content)
         done = runner.run("--checkpoint", broken, "--resume", "--epochs", "1", ranks=1)

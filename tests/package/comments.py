@@ -14,11 +14,12 @@ import sys
 LIMIT = 0.25
 FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "python", "tools", "examples",
            "benchmarks", "cmake", "tests")
-SUFFIXES = {".hpp": "//", ".cpp": "//", ".cu": "//", ".py": "#", ".cmake": "#", ".txt": "#", ".sh": "#"}
+SUFFIXES = {".hpp": "//", ".cpp": "//", ".cu": "//", ".py": "#", ".cmake": "#", ".txt": "#",
+            ".sh": "#"}
 DANGLING = ("As", "By", "Of", "That", "Those", "What", "Where", "Which", "Whose")
 # A command of Doxygen with its argument, a list's mark, `name:` of a field.
 LEAD = re.compile(r"^(?:[@\\](?:param|tparam)(?:\[\w+\])?\s+\S+\s*|[@\\]\w+\s*|[-*]\s+|<\s*)?")
-FIRST = re.compile(r"^(%s)\b" % "|".join(DANGLING))
+FIRST = re.compile(rf"^({'|'.join(DANGLING)})\b")
 SENTENCE = re.compile(r"(?:(?<=[.!?:])|(?<=[.!?]\)))\s+(?=[A-Z`])")
 
 
@@ -33,7 +34,7 @@ def comment_of(line, mark):
 def blocks_of(text, mark):
     """(line number, text) of each run of comment lines."""
     block, start = [], 0
-    for number, line in enumerate(text.splitlines() + [""], 1):
+    for number, line in enumerate([*text.splitlines(), ""], 1):
         comment = comment_of(line, mark)
         if comment is None:
             if block:
@@ -74,7 +75,8 @@ def count(root, folders):
 def self_test():
     wrong = ["What windows stand on.", "The queue. Of the lane that is set.", "@param a As above.",
              "Two words: By rank.", "The set. @return What is left."]
-    right = ["The memory that windows use.", "Off by one.", "Ask the owner as well.", "Bytes by rank."]
+    right = ["The memory that windows use.", "Off by one.", "Ask the owner as well.",
+             "Bytes by rank."]
     missed = [text for text in wrong if not dangling_sentences(text)]
     taken = [text for text in right if dangling_sentences(text)]
     for text in missed + taken:
@@ -102,11 +104,13 @@ def main():
     above = []
     for folder in FOLDERS:
         share = dangling[folder] / max(blocks[folder], 1)
-        print(f"{folder:12} {blocks[folder]:5} comments, {dangling[folder]:4} dangling ({share:.1%})")
+        print(
+            f"{folder:12} {blocks[folder]:5} comments, {dangling[folder]:4} dangling ({share:.1%})")
         if share > LIMIT:
             above.append(folder)
     total = sum(dangling.values()) / max(sum(blocks.values()), 1)
-    print(f"{'all':12} {sum(blocks.values()):5} comments, {sum(dangling.values()):4} dangling ({total:.1%})")
+    print(f"{'all':12} {sum(blocks.values()):5} comments, {sum(dangling.values()):4} dangling "
+          f"({total:.1%})")
     if above:
         print(f"expected at most {LIMIT:.0%} in each folder, found more in {', '.join(above)}: "
               "comments.py --list shows them")

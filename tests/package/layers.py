@@ -1,6 +1,7 @@
-"""Reads the #include lines of every source and fails on what the layout of docs/architecture.md does
-not allow: an arrow that runs up or sideways between rooms, a public header that includes a private
-one, a private header of another room, a header of others outside the folders that confine it.
+"""Reads the #include lines of every source and fails on what the layout of docs/architecture.md
+does not allow: an arrow that runs up or sideways between rooms, a public header that includes a
+private one, a private header of another room, a header of others outside the folders that confine
+it.
 
     layers.py ROOT          check the sources below ROOT
     layers.py --floors ROOT print every room with the rooms that it uses
@@ -12,14 +13,15 @@ import re
 import sys
 import tempfile
 
-# Room: (folder, public headers that belong to it and lie elsewhere, rooms that it may use beside itself).
-# The longest folder that fits decides. Rooms stand in the order of their floors: an arrow to a room
-# further down in this table runs up, whatever a row allows.
+# Room: (folder, public headers that belong to it and lie elsewhere, rooms that it may use beside
+# itself). The longest folder that fits decides. Rooms stand in the order of their floors: an arrow
+# to a room further down in this table runs up, whatever a row allows.
 BASE = ("base",)
-RUNTIME = BASE + ("bootstrap", "transport", "engine", "device", "one_sided", "context")
+RUNTIME = (*BASE, "bootstrap", "transport", "engine", "device", "one_sided", "context")
 TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
 OPS = ("ops.sums", "ops.calls", "ops.window")
-OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms", "optimizers.wrapper")
+OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms",
+              "optimizers.wrapper")
 LIBRARIES = RUNTIME + TOPOLOGY + OPS + OPTIMIZERS + ("nn",)
 TOOLS = ("tools.command_line", "tools.bfrun", "tools.bftopo", "tools.bftrace")
 
@@ -32,7 +34,8 @@ ROOMS = {
     "base": ("bluefog_cpp/base",
              public("bluefog_cpp", "buffer_view deadline dtype error log machine_layout settings "
                                    "weighted_rank"), ()),
-    "bootstrap": ("bluefog_cpp/bootstrap", public("bluefog_cpp", "bootstrap thread_bootstrap"), BASE),
+    "bootstrap": ("bluefog_cpp/bootstrap", public("bluefog_cpp", "bootstrap thread_bootstrap"),
+                  BASE),
     "transport": ("bluefog_cpp/transport", (), RUNTIME[:2]),
     "engine": ("bluefog_cpp/engine", public("bluefog_cpp", "work"), RUNTIME[:3]),
     "device": ("bluefog_cpp/device", (), RUNTIME[:4]),
@@ -42,7 +45,8 @@ ROOMS = {
                         public("topology", "mixing_matrix neighbor_plan plan_builder schedule "
                                            "translation_pattern"), BASE),
     "topology.graphs": ("topology/graphs",
-                        public("topology", "base_graph boost_graph ceca edge_list equitopo families "
+                        public("topology",
+                               "base_graph boost_graph ceca edge_list equitopo families "
                                            "lazy_mixing one_to_one static_graphs"),
                         BASE + TOPOLOGY[:1]),
     "topology.analysis": ("topology/analysis",
@@ -51,8 +55,8 @@ ROOMS = {
     "ops.sums": ("ops/sums", (), RUNTIME),
     "ops.calls": ("ops/calls",
                   public("ops", "allgather allreduce barrier broadcast collectives "
-                                "hierarchical_neighbor_allreduce neighbor_allgather neighbor_allreduce "
-                                "neighbor_inference options pair_gossip"),
+                                "hierarchical_neighbor_allreduce neighbor_allgather "
+                                "neighbor_allreduce neighbor_inference options pair_gossip"),
                   RUNTIME + TOPOLOGY + OPS[:1]),
     "ops.window": ("ops/window", public("ops", "window"), RUNTIME + TOPOLOGY + OPS[:2]),
     "optimizers.buckets": ("optimizers/buckets",
@@ -75,13 +79,13 @@ ROOMS = {
     "tools.bftrace": ("tools/bftrace", (), BASE),
     "python": ("python", (), LIBRARIES),
     "examples": ("examples", (), LIBRARIES + TOOLS[:1]),
-    "benchmarks": ("benchmarks", (), LIBRARIES + ("examples",)),
+    "benchmarks": ("benchmarks", (), (*LIBRARIES, "examples")),
     "tests": ("tests", (), LIBRARIES + TOOLS + ("python", "examples", "benchmarks")),
 }
 FLOOR = {room: floor for floor, room in enumerate(ROOMS)}
 HOME = {header: room for room, (_, headers, _) in ROOMS.items() for header in headers}
-# Folders whose headers at the top level are public. Headers below are private: those of bluefog_cpp's
-# rooms to the libraries of this project, others to their own folder.
+# Folders whose headers at the top level are public. Headers below are private: those of
+# bluefog_cpp's rooms to the libraries of this project, others to their own folder.
 PUBLIC_FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn")
 # Private headers that others use, by header: who.
 DOORS = {
@@ -105,7 +109,8 @@ CONFINED = {
     r"(mpi|mpi-ext)\.h": ("bluefog_cpp/bootstrap/mpi", "bluefog_cpp/transport/mpi", "tests/mpi",
                           "tests/hosts", "benchmarks"),
     r"nccl\.h": ("bluefog_cpp/device/nccl", "tests"),
-    r"(cuda|cuda_runtime(_api)?)\.h": ("bluefog_cpp/device/cuda", "bluefog_cpp/device/nccl", "tests"),
+    r"(cuda|cuda_runtime(_api)?)\.h": ("bluefog_cpp/device/cuda", "bluefog_cpp/device/nccl",
+                                       "tests"),
     r"(torch|ATen|c10)/.*": ("optimizers", "nn", "examples", "python", "tests", "benchmarks"),
     r"boost/graph/.*": ("topology", "tests"),
     r"pybind11/.*": ("python",),
@@ -130,7 +135,7 @@ def is_public(path):
 def is_hidden(path, included):
     """Whether `included` is private to a folder that `path` does not lie in."""
     parts = included.split("/")
-    if is_public(included) or path.startswith(("tests/",) + DOORS.get(included, ())):
+    if is_public(included) or path.startswith(("tests/", *DOORS.get(included, ()))):
         return False
     if parts[0] == "bluefog_cpp":
         if path.startswith(MPI_FOLDERS) and included.startswith(MPI_FOLDERS):
@@ -192,7 +197,8 @@ def print_floors(root):
     for path, text in sources_below(root):
         room = room_of(path)
         files[room] += 1
-        targets = {room_of(match.group(1)) for match in map(INCLUDE.match, text.splitlines()) if match}
+        targets = {room_of(match.group(1)) for match in map(INCLUDE.match, text.splitlines())
+                   if match}
         used[room] |= targets - {room, None}
     for room in ROOMS:
         names = ", ".join(sorted(used[room], key=FLOOR.get)) or "nothing of ours"
@@ -221,7 +227,7 @@ def self_test():
     }
     right = {
         "bluefog_cpp/transport/mpi/a.cpp": '#include <mpi.h>\n#include "bluefog_cpp/error.hpp"',
-        "optimizers/buckets/a.hpp": "#include <ATen/core/Tensor.h>\n#include \"ops/window.hpp\"",
+        "optimizers/buckets/a.hpp": '#include <ATen/core/Tensor.h>\n#include "ops/window.hpp"',
         "ops/calls/c.cpp": '// #include "optimizers/bucket.hpp"',
         "ops/calls/d.cpp": '#include "bluefog_cpp/engine/operation.hpp"',
         "topology/graphs/a.cpp": '#include "topology/mixing/sparse_rows.hpp"',

@@ -12,8 +12,8 @@ import unittest.mock as mock
 import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import run_ranks  # noqa: E402
-import run_suites  # noqa: E402
+import run_ranks
+import run_suites
 
 
 def case(text):
@@ -40,8 +40,9 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(self.results(not_run)[0].state, "skipped")
 
     def test_reasons_of_skipped_tests(self):
-        script = ('<testcase name="hosts.a" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
-                  "<system-out>SKIPPED: needs root\n</system-out></testcase>")
+        script = (
+            '<testcase name="hosts.a" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
+            "<system-out>SKIPPED: needs root\n</system-out></testcase>")
         gtest = ('<testcase name="unit.a" status="notrun"><skipped message="regex"/><system-out>'
                  "a_test.cpp:4: Skipped\nno GPU\n[  SKIPPED ] A.B (0 ms)\n</system-out></testcase>")
         self.assertEqual(self.results(script)[0].text, "needs root")
@@ -177,7 +178,8 @@ class MergeTest(unittest.TestCase):
 
     def test_cases_of_pytest_have_no_status_and_may_err_outside(self):
         passed = '<testcase classname="a" name="b"/>'
-        erred = '<testcase classname="a" name="b"><error message="at teardown">why</error></testcase>'
+        erred = ('<testcase classname="a" name="b"><error message="at teardown">why</error>'
+                 "</testcase>")
         skipped = '<testcase classname="a" name="c"><skipped message="needs 3"/></testcase>'
         cases, _ = self.merge(passed + skipped, erred + skipped)
         self.assertEqual(cases["a.b"], {"state": "failed", "text": "rank 1: why\n"})

@@ -38,13 +38,14 @@ def processes_of(program):
 
 
 def enter_own_shm():
-    """Starts over with an empty /dev/shm that nobody else sees, or goes on where that is refused."""
+    """Starts over with an empty /dev/shm that nobody else sees, or goes on where that is
+    refused."""
     if "SOAK_OWN_SHM" in os.environ or not shutil.which("unshare"):
         return
     mount = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh"]
-    if subprocess.run(mount + ["true"], capture_output=True, check=False).returncode == 0:
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode == 0:
         os.environ["SOAK_OWN_SHM"] = "1"
-        os.execvp(mount[0], mount + [sys.executable] + sys.argv)
+        os.execvp(mount[0], [*mount, sys.executable, *sys.argv])
 
 
 class Watch:
@@ -93,9 +94,9 @@ def run_killed(arguments, environment, watch, rank):
     output, process = [], None
     for line in run.stdout:
         output.append(line)
-        if found := re.search(r"rank (\d+) is process (\d+)", line):
-            if int(found[1]) == rank:
-                process = int(found[2])
+        found = re.search(r"rank (\d+) is process (\d+)", line)
+        if found and int(found[1]) == rank:
+            process = int(found[2])
         if process and sum("is process" in seen for seen in output) == arguments.ranks:
             time.sleep(2)  # among the calls
             os.kill(process, signal.SIGKILL)

@@ -1,42 +1,148 @@
-"""Decentralized averaging of torch tensors, in BlueFog's vocabulary: `import bluefog_cpp.torch as bf`."""
+"""Decentralized averaging of torch tensors, in BlueFog's vocabulary: `import bluefog_cpp.torch as
+bf`."""
 
 from bluefog_cpp.torch._algorithms import DecentralizedOptimizer
 from bluefog_cpp.torch._batch_norm import SyncBatchNorm
 from bluefog_cpp.torch._collectives import (
-    allgather, allgather_nonblocking, allreduce, allreduce_, allreduce_nonblocking,
-    allreduce_nonblocking_, barrier, broadcast, broadcast_, broadcast_nonblocking,
-    broadcast_nonblocking_, hierarchical_neighbor_allreduce,
-    hierarchical_neighbor_allreduce_nonblocking, neighbor_allgather, neighbor_allgather_nonblocking,
-    neighbor_allreduce, neighbor_allreduce_, neighbor_allreduce_nonblocking,
-    neighbor_allreduce_nonblocking_, pair_gossip, pair_gossip_nonblocking, poll, synchronize, wait)
+    allgather,
+    allgather_nonblocking,
+    allreduce,
+    allreduce_,
+    allreduce_nonblocking,
+    allreduce_nonblocking_,
+    barrier,
+    broadcast,
+    broadcast_,
+    broadcast_nonblocking,
+    broadcast_nonblocking_,
+    hierarchical_neighbor_allreduce,
+    hierarchical_neighbor_allreduce_nonblocking,
+    neighbor_allgather,
+    neighbor_allgather_nonblocking,
+    neighbor_allreduce,
+    neighbor_allreduce_,
+    neighbor_allreduce_nonblocking,
+    neighbor_allreduce_nonblocking_,
+    pair_gossip,
+    pair_gossip_nonblocking,
+    poll,
+    synchronize,
+    wait,
+)
 from bluefog_cpp.torch._devices import use_device
-from bluefog_cpp.torch._inference import (InferDestinationFromSourceRanks,
-                                          InferSourceFromDestinationRanks)
+from bluefog_cpp.torch._inference import (
+    InferDestinationFromSourceRanks,
+    InferSourceFromDestinationRanks,
+)
 from bluefog_cpp.torch._memory import shared_zeros
 from bluefog_cpp.torch._optimizers import (
-    CommunicationType, DistributedAdaptThenCombineOptimizer, DistributedAdaptWithCombineOptimizer,
-    DistributedAllreduceOptimizer, DistributedGradientAllreduceOptimizer,
-    DistributedHierarchicalNeighborAllreduceOptimizer, DistributedNeighborAllreduceOptimizer,
-    DistributedPushSumOptimizer)
-from bluefog_cpp.torch._parameters import (allreduce_parameters, broadcast_optimizer_state,
-                                           broadcast_parameters)
+    CommunicationType,
+    DistributedAdaptThenCombineOptimizer,
+    DistributedAdaptWithCombineOptimizer,
+    DistributedAllreduceOptimizer,
+    DistributedGradientAllreduceOptimizer,
+    DistributedHierarchicalNeighborAllreduceOptimizer,
+    DistributedNeighborAllreduceOptimizer,
+    DistributedPushSumOptimizer,
+)
+from bluefog_cpp.torch._parameters import (
+    allreduce_parameters,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
 from bluefog_cpp.torch._process import (
-    check_build, get_skip_negotiate_stage, in_neighbor_machine_ranks, in_neighbor_ranks, init,
-    is_homogeneous, is_initialized, is_machine_topo_weighted, is_topo_weighted,
-    load_machine_topology, load_topology, local_rank, local_size, machine_rank, machine_size,
-    mpi_threads_supported, nccl_built, out_neighbor_machine_ranks, out_neighbor_ranks, rank, resume,
-    set_machine_topology, set_skip_negotiate_stage, set_topology, shutdown, size, suspend,
-    unified_mpi_window_model_supported)
-from bluefog_cpp.torch._timeline import (timeline_context, timeline_end_activity,
-                                         timeline_start_activity)
-from bluefog_cpp.torch._window_optimizers import (DistributedPullGetOptimizer,
-                                                  DistributedWinPutOptimizer)
+    check_build,
+    get_skip_negotiate_stage,
+    in_neighbor_machine_ranks,
+    in_neighbor_ranks,
+    init,
+    is_homogeneous,
+    is_initialized,
+    is_machine_topo_weighted,
+    is_topo_weighted,
+    load_machine_topology,
+    load_topology,
+    local_rank,
+    local_size,
+    machine_rank,
+    machine_size,
+    mpi_threads_supported,
+    nccl_built,
+    out_neighbor_machine_ranks,
+    out_neighbor_ranks,
+    rank,
+    resume,
+    set_machine_topology,
+    set_skip_negotiate_stage,
+    set_topology,
+    shutdown,
+    size,
+    suspend,
+    unified_mpi_window_model_supported,
+)
+from bluefog_cpp.torch._timeline import (
+    timeline_context,
+    timeline_end_activity,
+    timeline_start_activity,
+)
+from bluefog_cpp.torch._window_optimizers import (
+    DistributedPullGetOptimizer,
+    DistributedWinPutOptimizer,
+)
 from bluefog_cpp.torch._windows import (
-    get_current_created_window_names, get_win_version, neighbor_win_accumulate,
-    neighbor_win_accumulate_nonblocking, neighbor_win_get, neighbor_win_get_nonblocking,
-    neighbor_win_put, neighbor_win_put_nonblocking, turn_off_win_ops_with_associated_p,
-    turn_on_win_ops_with_associated_p, win_accumulate, win_accumulate_nonblocking, win_associated_p,
-    win_create, win_free, win_get, win_get_nonblocking, win_lock, win_mutex, win_poll, win_publish,
-    win_put, win_put_nonblocking, win_update, win_update_then_collect, win_wait)
+    get_current_created_window_names,
+    get_win_version,
+    neighbor_win_accumulate,
+    neighbor_win_accumulate_nonblocking,
+    neighbor_win_get,
+    neighbor_win_get_nonblocking,
+    neighbor_win_put,
+    neighbor_win_put_nonblocking,
+    turn_off_win_ops_with_associated_p,
+    turn_on_win_ops_with_associated_p,
+    win_accumulate,
+    win_accumulate_nonblocking,
+    win_associated_p,
+    win_create,
+    win_free,
+    win_get,
+    win_get_nonblocking,
+    win_lock,
+    win_mutex,
+    win_poll,
+    win_publish,
+    win_put,
+    win_put_nonblocking,
+    win_update,
+    win_update_then_collect,
+    win_wait,
+)
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "CommunicationType", "DecentralizedOptimizer", "DistributedAdaptThenCombineOptimizer",
+    "DistributedAdaptWithCombineOptimizer", "DistributedAllreduceOptimizer",
+    "DistributedGradientAllreduceOptimizer", "DistributedHierarchicalNeighborAllreduceOptimizer",
+    "DistributedNeighborAllreduceOptimizer", "DistributedPullGetOptimizer",
+    "DistributedPushSumOptimizer", "DistributedWinPutOptimizer", "InferDestinationFromSourceRanks",
+    "InferSourceFromDestinationRanks", "SyncBatchNorm", "allgather", "allgather_nonblocking",
+    "allreduce", "allreduce_", "allreduce_nonblocking", "allreduce_nonblocking_",
+    "allreduce_parameters", "barrier", "broadcast", "broadcast_", "broadcast_nonblocking",
+    "broadcast_nonblocking_", "broadcast_optimizer_state", "broadcast_parameters", "check_build",
+    "get_current_created_window_names", "get_skip_negotiate_stage", "get_win_version",
+    "hierarchical_neighbor_allreduce", "hierarchical_neighbor_allreduce_nonblocking",
+    "in_neighbor_machine_ranks", "in_neighbor_ranks", "init", "is_homogeneous", "is_initialized",
+    "is_machine_topo_weighted", "is_topo_weighted", "load_machine_topology", "load_topology",
+    "local_rank", "local_size", "machine_rank", "machine_size", "mpi_threads_supported",
+    "nccl_built", "neighbor_allgather", "neighbor_allgather_nonblocking", "neighbor_allreduce",
+    "neighbor_allreduce_", "neighbor_allreduce_nonblocking", "neighbor_allreduce_nonblocking_",
+    "neighbor_win_accumulate", "neighbor_win_accumulate_nonblocking", "neighbor_win_get",
+    "neighbor_win_get_nonblocking", "neighbor_win_put", "neighbor_win_put_nonblocking",
+    "out_neighbor_machine_ranks", "out_neighbor_ranks", "pair_gossip", "pair_gossip_nonblocking",
+    "poll", "rank", "resume", "set_machine_topology", "set_skip_negotiate_stage", "set_topology",
+    "shared_zeros", "shutdown", "size", "suspend", "synchronize", "timeline_context",
+    "timeline_end_activity", "timeline_start_activity", "turn_off_win_ops_with_associated_p",
+    "turn_on_win_ops_with_associated_p", "unified_mpi_window_model_supported", "use_device", "wait",
+    "win_accumulate", "win_accumulate_nonblocking", "win_associated_p", "win_create", "win_free",
+    "win_get", "win_get_nonblocking", "win_lock", "win_mutex", "win_poll", "win_publish", "win_put",
+    "win_put_nonblocking", "win_update", "win_update_then_collect", "win_wait",
+]

@@ -1,11 +1,12 @@
 """Every algorithm of the core, around any optimizer of `torch.optim`."""
 
-from typing import Any, Sequence, Union
+from collections.abc import Sequence
+from typing import Any
 
 import networkx as nx
 import torch
 
-from bluefog_cpp import _arguments, topology_util
+from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import matrix_of
 from bluefog_cpp.errors import InvalidArgument
@@ -13,7 +14,7 @@ from bluefog_cpp.torch._distributed_step import Models
 from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
 from bluefog_cpp.torch._runtime import Runtime, current
 
-Graphs = Union[str, nx.DiGraph, Sequence[nx.DiGraph]]
+Graphs = str | nx.DiGraph | Sequence[nx.DiGraph]
 
 # Momentum that averages of momentum stand in for: the plain optimizer has none then.
 _HAS_MOMENTUM = ("decent_lam", "quasi_global_momentum")
@@ -30,11 +31,11 @@ class AlgorithmOptimizer(GradientOptimizer):
 
 def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                            algorithm: str = "adapt_then_combine", *,
-                           graphs: Union[None, Graphs] = None, num_steps_per_communication: int = 1,
+                           graphs: Graphs | None = None, num_steps_per_communication: int = 1,
                            global_period_rounds: int = 6, momentum: float = 0.9,
                            bucket_bytes: int = 0, step_in_backward: bool = False) -> Any:
-    """Collective. Any algorithm of the core by its name; with W the weights of a round, J the average
-    over all ranks and d what `optimizer` steps by:
+    """Collective. Any algorithm of the core by its name; with W the weights of a round, J the
+    average over all ranks and d what `optimizer` steps by:
 
     | `algorithm` | update |
     |---|---|
@@ -51,7 +52,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     | `local_sgd` | x ← x - γ d, in communicating steps x ← J (x - γ d) |
     | `decent_lam` | v ← β v + x - W (x - γ d); x ← x - v |
     | `quasi_global_momentum` | x⁺ = W (x - γ d - β v); v ← β v + (1 - β) (x - x⁺) |
-    | `win_put`, `pull_get` | adapt-then-combine with what neighbours have put last, or what is fetched |
+    | `win_put`, `pull_get` | adapt-then-combine with what neighbours put last, or what is fetched |
     | `async_push_sum` | push-sum in which no rank waits |
 
     graphs: None for the topology of `set_topology` (where none was set, what suits the algorithm:
@@ -59,15 +60,15 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     DiGraph with weights; or several, by turns.
     num_steps_per_communication: every k-th step communicates.
     momentum: β of `decent_lam` and `quasi_global_momentum`; `optimizer` has none of its own then.
-    bucket_bytes: parameters travel in pieces of up to this size; 0 is `BLUEFOG_FUSION_THRESHOLD`, and
-    at most 4 MiB where pieces leave in the backward pass.
-    step_in_backward: of `adapt_then_combine`: each piece is stepped and sent as soon as the backward
-    pass has its gradients. Most of the round is then over when `step` is called; gradients cannot be
-    clipped or scaled before they are used, and each step has one backward pass.
+    bucket_bytes: parameters travel in pieces of up to this size; 0 is `BLUEFOG_FUSION_THRESHOLD`,
+    and at most 4 MiB where pieces leave in the backward pass.
+    step_in_backward: of `adapt_then_combine`: each piece is stepped and sent as soon as the
+    backward pass has its gradients. Most of the round is then over when `step` is called; gradients
+    cannot be clipped or scaled before they are used, and each step has one backward pass.
     The choices are attributes of the result, to be read.
 
-    Raises InvalidArgument for an unknown name, or graphs on which the algorithm cannot converge, with
-    the reason. docs/optimizers.md has conditions, cost and source of each.
+    Raises InvalidArgument for an unknown name, or graphs on which the algorithm cannot converge,
+    with the reason. docs/optimizers.md has conditions, cost and source of each.
     """
     runtime, maker = current(), "DecentralizedOptimizer"
     runtime.argument(maker, "algorithm", _arguments.one_of(*core.algorithms), algorithm)
@@ -88,18 +89,18 @@ def _check_without_momentum(optimizer: torch.optim.Optimizer, algorithm: str) ->
     for place, group in enumerate(getattr(optimizer, "param_groups", [])):
         if group.get("momentum") or "betas" in group:
             raise InvalidArgument(
-                f"{_arguments.place('DecentralizedOptimizer')}: optimizer: {algorithm} has a momentum of "
-                "its own: expected an optimizer without, found "
+                f"{_arguments.place('DecentralizedOptimizer')}: optimizer: {algorithm} has a "
+                "momentum of its own: expected an optimizer without, found "
                 f"{type(optimizer).__name__} with one in group {place}")
 
 
-def _schedule_of(runtime: Runtime, maker: str, graphs: Union[None, Graphs]) -> Any:
+def _schedule_of(runtime: Runtime, maker: str, graphs: Graphs | None) -> Any:
     if graphs is None:
         topology = runtime.topology
         if topology.is_default:
             return None
-        return core.static_schedule(topology_util.to_mixing_matrix(topology.graph,
-                                                                   topology.is_weighted))
+        return core.static_schedule(matrix_of(maker, "graphs", topology.graph,
+                                              topology.is_weighted))
     if isinstance(graphs, str):
         try:
             return core.make_schedule(graphs, runtime.size, runtime.context.local_size)
@@ -112,6 +113,7 @@ def _schedule_of(runtime: Runtime, maker: str, graphs: Union[None, Graphs]) -> A
     wrong = [graph for graph in matrices if not isinstance(graph, nx.DiGraph)]
     if wrong or not matrices:
         found = _arguments.described(wrong[0]) if wrong else "none"
-        raise InvalidArgument(f"{_arguments.place(maker)}: graphs: expected a name of `bftopo list`, a "
-                              f"networkx.DiGraph or several, found {found}")
+        raise InvalidArgument(
+            f"{_arguments.place(maker)}: graphs: expected a name of `bftopo list`, a "
+            f"networkx.DiGraph or several, found {found}")
     return core.cycle([matrix_of(maker, "graphs", graph) for graph in matrices])

@@ -1,6 +1,6 @@
 """Batch normalisation over the batches of all ranks."""
 
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -13,28 +13,27 @@ from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedEr
 from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._runtime import Runtime, current
 
-
 _CALL = "SyncBatchNorm"
 
 
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation as if the batches of all ranks were one, forward and backward.
 
-    Inputs have shape [N, C, …], on the CPU or on all ranks on a GPU (as `use_device`, which the first
-    one calls where nobody has), of float16, bfloat16, float32 or float64; batches may
-    differ in size, and be empty on some ranks. Statistics of half precision are float32. The running
-    statistics are the same on all ranks; gradients of weight and bias are those of this rank's batch,
-    for the optimizer to average.
+    Inputs have shape [N, C, …], on the CPU or on all ranks on a GPU (as `use_device`, which the
+    first one calls where nobody has), of float16, bfloat16, float32 or float64; batches may
+    differ in size, and be empty on some ranks. Statistics of half precision are float32. The
+    running statistics are the same on all ranks; gradients of weight and bias are those of this
+    rank's batch, for the optimizer to average.
 
-    In training mode, and without running statistics always, forward and backward are collective: all
-    ranks run the same layers, after `init`. In evaluation mode nothing communicates. Arguments as
-    those of torch.nn.SyncBatchNorm, which is for GPUs alone and has process groups besides.
+    In training mode, and without running statistics always, forward and backward are collective:
+    all ranks run the same layers, after `init`. In evaluation mode nothing communicates. Arguments
+    as those of torch.nn.SyncBatchNorm, which is for GPUs alone and has process groups besides.
     """
 
-    def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1,
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
                  affine: bool = True, track_running_stats: bool = True, process_group: Any = None,
                  device: Any = None,
-                 dtype: Optional[torch.dtype] = None) -> None:
+                 dtype: torch.dtype | None = None) -> None:
         _refuse_group(process_group)
         super().__init__(
             checked(_CALL, "num_features", _arguments.at_least(1), num_features),
@@ -55,15 +54,16 @@ class SyncBatchNorm(_BatchNorm):
         take_device_of(runtime.context, [input])
         statistics = core.batch_statistics(runtime.context, input)
         if self.training and self.running_mean is not None:
-            core.update_running(self.running_mean, self.running_var, statistics, self._count_batch())
+            core.update_running(self.running_mean, self.running_var, statistics,
+                                self._count_batch())
         return _Normalization.apply(input, self.weight, self.bias, statistics, self.eps, runtime)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: torch.nn.Module,
                                process_group: Any = None) -> torch.nn.Module:
-        """The module with every batch normalisation in it replaced by this one, which takes over its
-        parameters, running statistics and options; a batch normalisation itself comes back as a new
-        module. Before the optimizer is made.
+        """The module with every batch normalisation in it replaced by this one, which takes over
+        its parameters, running statistics and options; a batch normalisation itself comes back as a
+        new module. Before the optimizer is made.
 
         process_group: None; there is one group, that of `init`.
         """
@@ -91,11 +91,13 @@ class SyncBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if not isinstance(input, torch.Tensor):
-            raise ArgumentTypeError(f"{_arguments.place(_CALL)}: input: expected a torch.Tensor, found "
-                                    f"{_arguments.described(input)}")
+            raise ArgumentTypeError(
+                f"{_arguments.place(_CALL)}: input: expected a torch.Tensor, found "
+                f"{_arguments.described(input)}")
         if input.dim() < 2 or input.size(1) != self.num_features:
-            raise InvalidArgument(f"{_arguments.place(_CALL)}: input: expected shape [N, {self.num_features}, "
-                                  f"…], found {list(input.shape)}")
+            raise InvalidArgument(
+                f"{_arguments.place(_CALL)}: input: expected shape [N, {self.num_features}, "
+                f"…], found {list(input.shape)}")
 
     def _count_batch(self) -> float:
         """The share of the new batch in the running statistics."""
@@ -108,8 +110,8 @@ class SyncBatchNorm(_BatchNorm):
 
 class _Normalization(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, input: torch.Tensor, weight: Optional[torch.Tensor],
-                bias: Optional[torch.Tensor], statistics: core.BatchStatistics, eps: float,
+    def forward(ctx: Any, input: torch.Tensor, weight: torch.Tensor | None,
+                bias: torch.Tensor | None, statistics: core.BatchStatistics, eps: float,
                 runtime: Runtime) -> torch.Tensor:
         ctx.save_for_backward(input, weight)
         ctx.statistics, ctx.eps, ctx.runtime = statistics, eps, runtime
@@ -117,7 +119,7 @@ class _Normalization(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_output: torch.Tensor) -> Tuple[Optional[torch.Tensor], ...]:
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         input, weight = ctx.saved_tensors
         of_input, of_weight, of_bias = core.batch_norm_gradients(
             ctx.runtime.context, grad_output, input, ctx.statistics, weight, ctx.eps,
@@ -129,5 +131,6 @@ class _Normalization(torch.autograd.Function):
 
 def _refuse_group(process_group: Any) -> None:
     if process_group is not None:
-        raise UnsupportedError(f"{_arguments.place(_CALL)}: process_group: expected None, for the ranks of "
-                               f"init, found {_arguments.shown(process_group)}")
+        raise UnsupportedError(
+            f"{_arguments.place(_CALL)}: process_group: expected None, for the ranks of "
+            f"init, found {_arguments.shown(process_group)}")

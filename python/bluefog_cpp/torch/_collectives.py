@@ -7,7 +7,7 @@ the ranks' names are compared. Tensors are dense; float16, bfloat16, float32 and
 something is averaged. Gradients do not flow through.
 """
 
-from typing import Callable, Mapping, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -20,7 +20,7 @@ from bluefog_cpp.torch._deprecation import renamed
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import copied, elements_to_write, like, store
+from bluefog_cpp.torch._tensors import copied, elements, elements_to_write, like, store
 
 _NEW_NAMES = {"neighbor_weights": "src_weights", "send_neighbors": "dst_weights"}
 _NEW_MACHINE_NAMES = {"neighbor_machine_weights": "src_machine_weights",
@@ -36,7 +36,7 @@ def poll(handle: int) -> bool:
 
 
 @ranged
-def synchronize(handle: int) -> Optional[torch.Tensor]:
+def synchronize(handle: int) -> torch.Tensor | None:
     """Blocks until the call is complete and returns its result. The handle is used up.
 
     Raises what went wrong in the call, and InvalidArgument for an unknown handle.
@@ -52,25 +52,25 @@ wait = synchronize
 
 @renamed(**_NEW_NAMES)
 @ranged
-def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                       src_weights: Optional[Mapping[int, float]] = None,
-                       dst_weights: Optional[DstWeights] = None, enable_topo_check: bool = True,
-                       name: Optional[str] = None) -> torch.Tensor:
+def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None,
+                       src_weights: Mapping[int, float] | None = None,
+                       dst_weights: DstWeights | None = None, enable_topo_check: bool = True,
+                       name: str | None = None) -> torch.Tensor:
     """The weighted average with neighbours.
 
         result_i = self_weight x_i + Σ_j src_weights_i[j] dst_weights_j[i] x_j
 
     No weights: those of the topology. `self_weight` and `src_weights`: the topology's edges with
     other weights; neighbours that are left out count 0. With `dst_weights` too (a list of ranks,
-    sent with weight 1, or a dict): any edges, a dynamic step; `enable_topo_check` then has the ranks
-    compare senders and receivers first, which costs one all-gather and makes a mismatch an error on
-    every rank.
+    sent with weight 1, or a dict): any edges, a dynamic step; `enable_topo_check` then has the
+    ranks compare senders and receivers first, which costs one all-gather and makes a mismatch an
+    error on every rank.
 
     Cost: one message of the tensor's size to each out-neighbour.
     Raises InvalidArgument, MismatchError, PeerFailure, TimeoutError.
     """
     runtime = current()
-    source = runtime.source("neighbor_allreduce", tensor, name)
+    source = runtime.source("neighbor_allreduce", tensor, name, elements)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     result = core.fresh_like(source)
     return _run(runtime, source, result, step, name, lambda: like(result, tensor))
@@ -78,10 +78,10 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = N
 
 @renamed(**_NEW_NAMES)
 @ranged
-def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                        src_weights: Optional[Mapping[int, float]] = None,
-                        dst_weights: Optional[DstWeights] = None, enable_topo_check: bool = True,
-                        name: Optional[str] = None) -> torch.Tensor:
+def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: float | None = None,
+                        src_weights: Mapping[int, float] | None = None,
+                        dst_weights: DstWeights | None = None, enable_topo_check: bool = True,
+                        name: str | None = None) -> torch.Tensor:
     """`neighbor_allreduce` in place: no memory is needed for the result."""
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
@@ -91,33 +91,35 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: Optional[float] = 
 
 @renamed(**_NEW_NAMES)
 @ranged
-def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                                   src_weights: Optional[Mapping[int, float]] = None,
-                                   dst_weights: Optional[DstWeights] = None,
+def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: float | None = None,
+                                   src_weights: Mapping[int, float] | None = None,
+                                   dst_weights: DstWeights | None = None,
                                    enable_topo_check: bool = True,
-                                   name: Optional[str] = None) -> int:
+                                   name: str | None = None) -> int:
     """Starts `neighbor_allreduce`; the tensor may not change until its handle was waited for."""
     runtime = current()
-    source = runtime.source("neighbor_allreduce", tensor, name)
+    source = runtime.source("neighbor_allreduce", tensor, name, elements)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     result = core.fresh_like(source)
-    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, result, step.plan,
+    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, result,
+                                                          step.plan,
                                                           step.checked, name or ""))
     return runtime.add(work, lambda _: like(result, tensor), step.failed)
 
 
 @renamed(**_NEW_NAMES)
 @ranged
-def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                                    src_weights: Optional[Mapping[int, float]] = None,
-                                    dst_weights: Optional[DstWeights] = None,
+def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: float | None = None,
+                                    src_weights: Mapping[int, float] | None = None,
+                                    dst_weights: DstWeights | None = None,
                                     enable_topo_check: bool = True,
-                                    name: Optional[str] = None) -> int:
+                                    name: str | None = None) -> int:
     """Starts `neighbor_allreduce_`."""
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, source, step.plan,
+    work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, source,
+                                                          step.plan,
                                                           step.checked, name or ""))
     return runtime.add(work, lambda _: store(source, tensor), step.failed)
 
@@ -127,7 +129,7 @@ def _neighbor_step(runtime: Runtime, *arguments) -> _plans.Step:
 
 
 def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _plans.Step,
-         name: Optional[str], finish: Callable[[], torch.Tensor]) -> torch.Tensor:
+         name: str | None, finish: Callable[[], torch.Tensor]) -> torch.Tensor:
     try:
         step.run(lambda: core.neighbor_allreduce(runtime.context, source, result, step.plan,
                                                  step.checked, name or ""))
@@ -142,11 +144,11 @@ def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _pl
 
 @renamed(**_NEW_MACHINE_NAMES)
 @ranged
-def hierarchical_neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-                                    src_machine_weights: Optional[Mapping[int, float]] = None,
-                                    dst_machine_weights: Optional[DstWeights] = None,
+def hierarchical_neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None,
+                                    src_machine_weights: Mapping[int, float] | None = None,
+                                    dst_machine_weights: DstWeights | None = None,
                                     enable_topo_check: bool = False,
-                                    name: Optional[str] = None) -> torch.Tensor:
+                                    name: str | None = None) -> torch.Tensor:
     """The average inside each machine, then the weighted average between machines, by machine rank:
 
         y_m = mean of x over machine m
@@ -163,10 +165,10 @@ def hierarchical_neighbor_allreduce(tensor: torch.Tensor, *, self_weight: Option
 @renamed(**_NEW_MACHINE_NAMES)
 @ranged
 def hierarchical_neighbor_allreduce_nonblocking(
-        tensor: torch.Tensor, *, self_weight: Optional[float] = None,
-        src_machine_weights: Optional[Mapping[int, float]] = None,
-        dst_machine_weights: Optional[DstWeights] = None, enable_topo_check: bool = False,
-        name: Optional[str] = None) -> int:
+        tensor: torch.Tensor, *, self_weight: float | None = None,
+        src_machine_weights: Mapping[int, float] | None = None,
+        dst_machine_weights: DstWeights | None = None, enable_topo_check: bool = False,
+        name: str | None = None) -> int:
     """Starts `hierarchical_neighbor_allreduce`."""
     return _start_hierarchical(current(), tensor, self_weight, src_machine_weights,
                                dst_machine_weights, enable_topo_check, name)
@@ -186,7 +188,7 @@ def _start_hierarchical(runtime, tensor, self_weight, src, dst, enable_topo_chec
 
 @ranged
 def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local: bool = False,
-              name: Optional[str] = None) -> torch.Tensor:
+              name: str | None = None) -> torch.Tensor:
     """The average over all ranks, or the sum: the same bits on each.
 
     is_hierarchical_local: over the ranks of each machine for itself. Sums take integers too.
@@ -196,7 +198,7 @@ def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local:
 
 @ranged
 def allreduce_nonblocking(tensor: torch.Tensor, average: bool = True,
-                          is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
+                          is_hierarchical_local: bool = False, name: str | None = None) -> int:
     """Starts `allreduce`."""
     return _start_in_place("allreduce", copied, tensor, like,
                            _allreduce(average, is_hierarchical_local), name)
@@ -204,14 +206,14 @@ def allreduce_nonblocking(tensor: torch.Tensor, average: bool = True,
 
 @ranged
 def allreduce_(tensor: torch.Tensor, average: bool = True, is_hierarchical_local: bool = False,
-               name: Optional[str] = None) -> torch.Tensor:
+               name: str | None = None) -> torch.Tensor:
     """`allreduce` in place."""
     return wait(allreduce_nonblocking_(tensor, average, is_hierarchical_local, name))
 
 
 @ranged
 def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
-                           is_hierarchical_local: bool = False, name: Optional[str] = None) -> int:
+                           is_hierarchical_local: bool = False, name: str | None = None) -> int:
     """Starts `allreduce_`."""
     return _start_in_place("allreduce", elements_to_write, tensor, store,
                            _allreduce(average, is_hierarchical_local), name)
@@ -220,7 +222,8 @@ def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
 def _allreduce(average: bool, in_machine: bool) -> Callable:
     runtime = current()
     average = runtime.argument("allreduce", "average", _arguments.switch, average)
-    in_machine = runtime.argument("allreduce", "is_hierarchical_local", _arguments.switch, in_machine)
+    in_machine = runtime.argument("allreduce", "is_hierarchical_local", _arguments.switch,
+                                  in_machine)
     return lambda context, buffer, name: core.start_allreduce(context, buffer, average, in_machine,
                                                               name)
 
@@ -229,27 +232,28 @@ def _allreduce(average: bool, in_machine: bool) -> Callable:
 
 
 @ranged
-def broadcast(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> torch.Tensor:
+def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
     """The root's tensor, on every rank. Any dtype, the same shape everywhere."""
     return wait(broadcast_nonblocking(tensor, root_rank, name))
 
 
 @ranged
-def broadcast_nonblocking(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
+def broadcast_nonblocking(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
     """Starts `broadcast`."""
     return _start_in_place("broadcast", copied, tensor, like, _broadcast(root_rank), name)
 
 
 @ranged
-def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> torch.Tensor:
+def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
     """`broadcast` in place."""
     return wait(broadcast_nonblocking_(tensor, root_rank, name))
 
 
 @ranged
-def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None) -> int:
+def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
     """Starts `broadcast_`."""
-    return _start_in_place("broadcast", elements_to_write, tensor, store, _broadcast(root_rank), name)
+    return _start_in_place("broadcast", elements_to_write, tensor, store, _broadcast(root_rank),
+                           name)
 
 
 def _broadcast(root_rank: int) -> Callable:
@@ -259,7 +263,7 @@ def _broadcast(root_rank: int) -> Callable:
 
 
 def _start_in_place(call: str, take: Callable, tensor: torch.Tensor, finish: Callable,
-                    start: Callable, name: Optional[str]) -> int:
+                    start: Callable, name: str | None) -> int:
     runtime = current()
     buffer = runtime.source(call, tensor, name, take)
     work = start(runtime.context, buffer, name or "")
@@ -270,24 +274,25 @@ def _start_in_place(call: str, take: Callable, tensor: torch.Tensor, finish: Cal
 
 
 @ranged
-def allgather(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
+def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
     """The ranks' tensors one after the other along dimension 0, by rank. Their first dimension may
     differ, the others not. A 0-d tensor counts as one of one element."""
     return wait(allgather_nonblocking(tensor, name))
 
 
 @ranged
-def allgather_nonblocking(tensor: torch.Tensor, name: Optional[str] = None) -> int:
+def allgather_nonblocking(tensor: torch.Tensor, name: str | None = None) -> int:
     """Starts `allgather`."""
     runtime = current()
-    work = core.start_allgather(runtime.context, runtime.source("allgather", tensor, name), name or "")
+    source = runtime.source("allgather", tensor, name, elements)
+    work = core.start_allgather(runtime.context, source, name or "")
     return runtime.add(work, lambda result: like(result, tensor))
 
 
 @ranged
-def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Optional[Sequence[int]] = None,
-                       dst_ranks: Optional[Sequence[int]] = None, enable_topo_check: bool = True,
-                       name: Optional[str] = None) -> torch.Tensor:
+def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Sequence[int] | None = None,
+                       dst_ranks: Sequence[int] | None = None, enable_topo_check: bool = True,
+                       name: str | None = None) -> torch.Tensor:
     """As `allgather`, over the in-neighbours of the topology, or over `src_ranks` where `dst_ranks`
     says whom this rank sends to: by rising rank, without this rank's own."""
     return wait(neighbor_allgather_nonblocking(tensor, src_ranks=src_ranks, dst_ranks=dst_ranks,
@@ -296,13 +301,13 @@ def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Optional[Sequence[int
 
 @ranged
 def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
-                                   src_ranks: Optional[Sequence[int]] = None,
-                                   dst_ranks: Optional[Sequence[int]] = None,
+                                   src_ranks: Sequence[int] | None = None,
+                                   dst_ranks: Sequence[int] | None = None,
                                    enable_topo_check: bool = True,
-                                   name: Optional[str] = None) -> int:
+                                   name: str | None = None) -> int:
     """Starts `neighbor_allgather`."""
     runtime = current()
-    source = runtime.source("neighbor_allgather", tensor, name)
+    source = runtime.source("neighbor_allgather", tensor, name, elements)
     step = runtime.or_refuse(
         lambda: _plans.gather_plan(runtime, src_ranks, dst_ranks, enable_topo_check))
     work = step.run(lambda: core.start_neighbor_allgather(runtime.context, source, step.plan,
@@ -314,8 +319,8 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
 
 
 @ranged
-def pair_gossip(tensor: torch.Tensor, target_rank: int, self_weight: Optional[float] = None,
-                pair_weight: Optional[float] = None, name: Optional[str] = None) -> torch.Tensor:
+def pair_gossip(tensor: torch.Tensor, target_rank: int, self_weight: float | None = None,
+                pair_weight: float | None = None, name: str | None = None) -> torch.Tensor:
     """self_weight x + pair_weight x_target, between two ranks that call it with each other as the
     target; other ranks have no part in it. Both weights, or neither for the average."""
     return wait(pair_gossip_nonblocking(tensor, target_rank, self_weight, pair_weight, name))
@@ -323,13 +328,13 @@ def pair_gossip(tensor: torch.Tensor, target_rank: int, self_weight: Optional[fl
 
 @ranged
 def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
-                            self_weight: Optional[float] = None,
-                            pair_weight: Optional[float] = None, name: Optional[str] = None) -> int:
+                            self_weight: float | None = None,
+                            pair_weight: float | None = None, name: str | None = None) -> int:
     """Starts `pair_gossip`."""
     runtime = current()
     partner = _partner(runtime, target_rank)
     weights = runtime.or_refuse(lambda: _pair_weights(runtime, self_weight, pair_weight), partner)
-    source = runtime.source("pair_gossip", tensor, name, partner=partner)
+    source = runtime.source("pair_gossip", tensor, name, elements, partner=partner)
     result = core.fresh_like(source)
     work = core.start_pair_gossip(runtime.context, source, result, partner, *weights, name or "")
     return runtime.add(work, lambda _: like(result, tensor))
@@ -339,20 +344,22 @@ def _partner(runtime: Runtime, target_rank: int) -> int:
     """The other rank of the call; where it is none, there is nobody to tell of a refusal."""
     target = checked("pair_gossip", "target_rank", _arguments.rank(runtime.size), target_rank)
     if target == runtime.rank:
-        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: target_rank: expected another rank than "
-                              f"{target}")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, pair_gossip: target_rank: expected another rank than "
+            f"{target}")
     return target
 
 
-def _pair_weights(runtime: Runtime, self_weight: Optional[float],
-                  pair_weight: Optional[float]) -> Tuple[float, float]:
+def _pair_weights(runtime: Runtime, self_weight: float | None,
+                  pair_weight: float | None) -> tuple[float, float]:
     own = checked("pair_gossip", "self_weight", _arguments.weight, self_weight)
     theirs = checked("pair_gossip", "pair_weight", _arguments.weight, pair_weight)
     if own is None and theirs is None:
         return 0.5, 0.5
     if own is None or theirs is None:
-        raise InvalidArgument(f"rank {runtime.rank}, pair_gossip: expected self_weight and pair_weight "
-                              f"together, or neither, found no {'self' if own is None else 'pair'}_weight")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, pair_gossip: expected self_weight and pair_weight "
+            f"together, or neither, found no {'self' if own is None else 'pair'}_weight")
     return own, theirs
 
 

@@ -2,7 +2,8 @@
 
 import functools
 import warnings
-from typing import Callable, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 Function = TypeVar("Function", bound=Callable)
 

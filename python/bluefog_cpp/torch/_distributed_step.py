@@ -4,21 +4,27 @@ optimizer make each local step."""
 import itertools
 import sys
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
 from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import (ArgumentTypeError, InvalidArgument, LateMismatchError, StateError,
-                                UnsupportedError)
+from bluefog_cpp.errors import (
+    ArgumentTypeError,
+    InvalidArgument,
+    LateMismatchError,
+    StateError,
+    UnsupportedError,
+)
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
 
-Models = Union[torch.nn.Module, Iterable[torch.nn.Module]]
+Models = torch.nn.Module | Iterable[torch.nn.Module]
 
 
 def models_of(models: Any) -> Models:
@@ -38,15 +44,16 @@ def models_of(models: Any) -> Models:
     return models
 
 
-def parameters_of(models: Models) -> List[Tuple[str, torch.Tensor]]:
-    """The parameters with their names, which start with the model's place where there are several."""
+def parameters_of(models: Models) -> list[tuple[str, torch.Tensor]]:
+    """The parameters with their names, which start with the model's place where there are
+    several."""
     if isinstance(models, torch.nn.Module):
         return list(models.named_parameters())
     return [(f"{place}.{name}", parameter) for place, model in enumerate(models)
             for name, parameter in model.named_parameters()]
 
 
-def _places_of(models: Models) -> List[Tuple[Dict, str, torch.Tensor, str]]:
+def _places_of(models: Models) -> list[tuple[dict, str, torch.Tensor, str]]:
     """Where each parameter lies: the module's dict, its name there, itself, and its whole name."""
     models = [models] if isinstance(models, torch.nn.Module) else list(models)
     return [(module._parameters, name, parameter, f"{prefix}.{name}" if prefix else name)
@@ -61,7 +68,7 @@ class DistributedStep:
     """Steps `optimizer` by the step of its class `base`, and averages by `algorithm`."""
 
     def __init__(self, maker: str, optimizer: torch.optim.Optimizer, base: type, models: Models,
-                 algorithm: str, num_steps_per_communication: int, options: Dict[str, Any]):
+                 algorithm: str, num_steps_per_communication: int, options: dict[str, Any]):
         runtime = current()
         self.algorithm = algorithm
         self.period = num_steps_per_communication
@@ -69,9 +76,10 @@ class DistributedStep:
         self.context = runtime.context.duplicate()
         self._optimizer = weakref.ref(optimizer)
         # A plain step runs without the hooks before and after: those of the whole step run.
-        self._plain_step = base.step.__wrapped__ if getattr(base.step, "hooked", False) else base.step
+        is_hooked = getattr(base.step, "hooked", False)
+        self._plain_step = base.step.__wrapped__ if is_hooked else base.step
         self._reevaluates = isinstance(optimizer, torch.optim.LBFGS)
-        self._closure: Optional[Callable] = None
+        self._closure: Callable | None = None
         self._loss = None
         self._skips_local_step = False
         self._steps_in_backward = options.get("step_in_backward", False)
@@ -84,9 +92,10 @@ class DistributedStep:
         self._retire_others({id(parameter) for _, parameter in parameters})
         free_retired_windows(runtime, maker)
         take_device_of(self.context, (parameter for _, parameter in parameters))
-        self._core: Optional[core.DistributedOptimizer] = core.DistributedOptimizer(
+        self._core: core.DistributedOptimizer | None = core.DistributedOptimizer(
             self.context, [list(group["params"]) for group in optimizer.param_groups],
-            lambda groups: this()._local_step(groups), parameters, algorithm, self.period, by_bucket,
+            lambda groups: this()._local_step(groups), parameters, algorithm, self.period,
+            by_bucket,
             self._reevaluates, **options)
         self._end = ""
         self._group_count = len(optimizer.param_groups)
@@ -103,8 +112,9 @@ class DistributedStep:
             raise StateError(f"{self._optimizer()._label}: this optimizer has ended: {self._end}")
         return self._core
 
-    def _retire_others(self, parameters: Set[int]) -> None:
-        """Whoever runs a notebook's cell again wraps again, while the name still holds the old one."""
+    def _retire_others(self, parameters: set[int]) -> None:
+        """Whoever runs a notebook's cell again wraps again, while the name still holds the old
+        one."""
         for other in current().optimizers_in_order():
             if other._parameters & parameters:
                 other.drain()
@@ -124,8 +134,8 @@ class DistributedStep:
     def communicates_next(self) -> bool:
         return (self.core.step_count + 1) % self.period == 0
 
-    def step(self, closure: Optional[Callable] = None,
-             before: Callable[[], Optional[_plans.Step]] = lambda: None):
+    def step(self, closure: Callable | None = None,
+             before: Callable[[], _plans.Step | None] = lambda: None):
         """`before` prepares a step that communicates, once gradients are there."""
         loss, plan = None, None
         self._or_refuse(lambda: self._check_closure(closure))
@@ -177,8 +187,8 @@ class DistributedStep:
             raise
 
     def makes_state_only(self) -> bool:
-        """Whether torch.distributed.checkpoint calls: it steps an optimizer that has no state yet, with
-        zeros, to see what state it will have. That step is local."""
+        """Whether torch.distributed.checkpoint calls: it steps an optimizer that has no state yet,
+        with zeros, to see what state it will have. That step is local."""
         frame = sys._getframe(1)
         for _ in range(4):  # torch's hooks of `step`, and a scheduler's, lie between
             frame = frame and frame.f_back
@@ -216,7 +226,7 @@ class DistributedStep:
             self._core.abandon()
         self.context.abandon()
 
-    def _prepare(self, before) -> Optional[_plans.Step]:
+    def _prepare(self, before) -> _plans.Step | None:
         communicates = self.communicates_next
         try:
             self._check_models()
@@ -231,14 +241,15 @@ class DistributedStep:
     def _check_models(self) -> None:
         groups = len(self._optimizer().param_groups)
         if groups != self._group_count:
-            raise StateError(f"rank {self.context.rank}: expected the {self._group_count} groups that the "
-                             f"optimizer was wrapped with, found {groups}; wrap it again")
+            raise StateError(
+                f"rank {self.context.rank}: expected the {self._group_count} groups that the "
+                f"optimizer was wrapped with, found {groups}; wrap it again")
         for parameters, name, parameter, whole_name in self._places:
             if parameters.get(name) is not parameter:
                 raise StateError(
-                    f"rank {self.context.rank}, parameter '{whole_name}': expected the module to hold "
-                    "the parameter that it held when the optimizer was wrapped, found another one "
-                    "(load_state_dict(assign=True)?); wrap the optimizer again")
+                    f"rank {self.context.rank}, parameter '{whole_name}': expected the module to "
+                    "hold the parameter that it held when the optimizer was wrapped, found another "
+                    "one (load_state_dict(assign=True)?); wrap the optimizer again")
 
     def _check_closure(self, closure) -> None:
         where = f"rank {self.context.rank}, step"
@@ -246,7 +257,8 @@ class DistributedStep:
             raise ArgumentTypeError(f"{where}: closure: expected a function or None, found "
                                     f"{_arguments.shown(closure)}")
         if self._reevaluates and closure is None:
-            raise InvalidArgument(f"{where}: closure: expected a function, which LBFGS calls, found None")
+            raise InvalidArgument(
+                f"{where}: closure: expected a function, which LBFGS calls, found None")
 
     def _unscale(self) -> None:
         """What GradScaler leaves to us. A rank that found an infinity makes no local step, but
@@ -256,8 +268,9 @@ class DistributedStep:
         found_inf = optimizer.__dict__.get("found_inf")
         if scale is not None and self._steps_in_backward:
             raise UnsupportedError(
-                f"rank {self.context.rank}: GradScaler expects to unscale gradients before they are "
-                "used, found an optimizer that used them in the backward pass (step_in_backward)")
+                f"rank {self.context.rank}: GradScaler expects to unscale gradients before they "
+                "are used, found an optimizer that used them in the backward pass "
+                "(step_in_backward)")
         if scale is not None:
             gradients = [parameter.grad for group in optimizer.param_groups
                          for parameter in group["params"] if parameter.grad is not None]
@@ -265,7 +278,7 @@ class DistributedStep:
                 torch._foreach_mul_(gradients, float(1 / scale))
         self._skips_local_step = found_inf is not None and float(found_inf) > 0
 
-    def _local_step(self, parameters_by_group: List[List[torch.Tensor]]) -> None:
+    def _local_step(self, parameters_by_group: list[list[torch.Tensor]]) -> None:
         """The user's optimizer, for these parameters only."""
         if self._skips_local_step:
             return
@@ -274,7 +287,7 @@ class DistributedStep:
         taken = [(group, parameters) for group, parameters in zip(groups, parameters_by_group)
                  if parameters]
         before = [(group, group["params"]) for group, _ in taken]
-        hidden: Dict = {name: optimizer.__dict__.pop(name) for name in ("grad_scale", "found_inf")
+        hidden: dict = {name: optimizer.__dict__.pop(name) for name in ("grad_scale", "found_inf")
                         if name in optimizer.__dict__}
         try:
             optimizer.param_groups = [group for group, _ in taken]
@@ -300,7 +313,7 @@ def optimizer_step(algorithm: core.DistributedOptimizer) -> None:
 class _BackwardPasses:
     """Counts backward passes since the last step, where several may come before one."""
 
-    def __init__(self, step: DistributedStep, parameters: List[torch.Tensor]):
+    def __init__(self, step: DistributedStep, parameters: list[torch.Tensor]):
         self._passes = 0
         self._by_parameter = [0] * len(parameters)
         if step.period > 1:

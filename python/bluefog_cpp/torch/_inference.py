@@ -1,6 +1,6 @@
 """Who sends to whom, when each rank knows only one side. Collective."""
 
-from typing import List, Sequence, Tuple, Union
+from collections.abc import Sequence
 
 import numpy
 
@@ -8,7 +8,7 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp.torch._runtime import current
 
-RanksAndMatrix = Union[List[int], Tuple[List[int], numpy.ndarray]]
+RanksAndMatrix = list[int] | tuple[list[int], numpy.ndarray]
 
 
 def InferSourceFromDestinationRanks(dst_ranks: Sequence[int],
@@ -37,7 +37,8 @@ def _gathered(call, what, ranks, construct_adjacency_matrix) -> numpy.ndarray:
     """Row i marks the ranks that rank i named."""
     runtime = current()
     own = runtime.argument(call, what, _arguments.ranks(runtime.rank, runtime.size), ranks)
-    runtime.argument(call, "construct_adjacency_matrix", _arguments.switch, construct_adjacency_matrix)
+    runtime.argument(call, "construct_adjacency_matrix", _arguments.switch,
+                     construct_adjacency_matrix)
     sends = numpy.zeros((runtime.size, runtime.size), dtype=numpy.uint8)
     texts = core.gather_bytes(runtime.context, call, numpy.array(own, dtype="<i4").tobytes())
     for rank, text in enumerate(texts):

@@ -2,7 +2,8 @@
 
 import math
 import operator
-from typing import Any, List, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -14,18 +15,18 @@ from bluefog_cpp.torch._runtime import current
 MOST_ELEMENTS = 2**59
 
 
-def shared_zeros(size: Union[int, Sequence[int]], dtype: Optional[torch.dtype] = None) -> torch.Tensor:
+def shared_zeros(size: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
     """Zeros on the CPU in memory that the other ranks of this host reach, else as `torch.zeros`.
 
-    `allreduce_` of such tensors, of 128 KiB or more and on all ranks, and `neighbor_allreduce_` of two
-    ranks copy nothing on its way: each rank forms its share of all results where they lie. Not
-    collective; each rank makes its own. A fork of the process shares the memory: what one writes the
-    other one sees. The system's memory is taken at once. As torch.from_blob's, the tensor cannot grow
-    (`resize_`).
+    `allreduce_` of such tensors, of 128 KiB or more and on all ranks, and `neighbor_allreduce_` of
+    two ranks copy nothing on its way: each rank forms its share of all results where they lie. Not
+    collective; each rank makes its own. A fork of the process shares the memory: what one writes
+    the other one sees. The system's memory is taken at once. As torch.from_blob's, the tensor
+    cannot grow (`resize_`).
 
     size: one number, or one for each dimension. dtype: default: torch's default dtype.
-    Raises InvalidArgument, ArgumentTypeError; TransportError beyond 32 GiB a rank, or what the system
-    admits.
+    Raises InvalidArgument, ArgumentTypeError; TransportError beyond 32 GiB a rank, or what the
+    system admits.
     """
     runtime = current()
     shape = checked("shared_zeros", "size", _shape, size)
@@ -33,7 +34,7 @@ def shared_zeros(size: Union[int, Sequence[int]], dtype: Optional[torch.dtype] =
     return core.shared_zeros(runtime.context, shape, torch.empty(0, dtype=dtype))
 
 
-def _shape(size: Any) -> List[int]:
+def _shape(size: Any) -> list[int]:
     expected = "expected a whole number from 0, or a list of such"
     try:
         if isinstance(size, (bool, torch.Tensor)):

@@ -11,7 +11,8 @@ All ranks wrap the same model, and step equally often.
 import contextlib
 import enum
 import warnings
-from typing import Any, Callable, Dict, Iterator, NoReturn, Optional
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import torch
 
@@ -52,7 +53,7 @@ class DistributedOptimizer:
 
     _label: str
     """The optimizer in messages."""
-    _choices: Dict[str, Any]
+    _choices: dict[str, Any]
     """What it was wrapped with, by name: attributes that may be read."""
 
     _distributed: DistributedStep
@@ -70,12 +71,12 @@ class DistributedOptimizer:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise UncopyableError(
-            f"{self._label}: expected to be the only one, found that it is copied or pickled: it stands "
-            "for this rank's part of a group. Copy or save state_dict(), and load that into an "
-            "optimizer that is wrapped anew")
+            f"{self._label}: expected to be the only one, found that it is copied or pickled: it "
+            "stands for this rank's part of a group. Copy or save state_dict(), and load that into "
+            "an optimizer that is wrapped anew")
 
     @uncompiled
-    def step(self, closure: Optional[Callable] = None):
+    def step(self, closure: Callable | None = None):
         """The local step and the average, as the algorithm has it. Returns the closure's loss."""
         self._shared.note_step()
         if self._distributed.makes_state_only():
@@ -90,25 +91,26 @@ class DistributedOptimizer:
 
     def add_param_group(self, param_group) -> None:
         """Raises StateError: wrap the optimizer after its groups are complete."""
-        raise StateError(f"{self._label}, add_param_group: expected groups that were complete when the "
-                         "optimizer was wrapped; add the group to the plain optimizer, and wrap that "
-                         "again on all ranks")
+        raise StateError(
+            f"{self._label}, add_param_group: expected groups that were complete when the "
+            "optimizer was wrapped; add the group to the plain optimizer, and wrap that "
+            "again on all ranks")
 
     def refuse_step(self, reason: str) -> None:
-        """Leaves a step out, in place of `step()`: where this rank has no loss, or has found its data to
-        be wrong. The step counts, so that ranks go on with the same round of a schedule; those that wait
-        for this one in it raise PeerFailure with the reason."""
+        """Leaves a step out, in place of `step()`: where this rank has no loss, or has found its
+        data to be wrong. The step counts, so that ranks go on with the same round of a schedule;
+        those that wait for this one in it raise PeerFailure with the reason."""
         reason = checked(f"{type(self).__name__}.refuse_step", "reason", _arguments.text, reason)
         self._distributed.refuse_step(f"{self._label}, refuse_step: {reason}")
 
     def finish(self) -> None:
-        """Ends averages that are in flight, so that the parameters hold all that they are due: before
-        evaluation and checkpoints, with adapt-with-combine. Local."""
+        """Ends averages that are in flight, so that the parameters hold all that they are due:
+        before evaluation and checkpoints, with adapt-with-combine. Local."""
         self._distributed.drain()
 
     def synchronize(self) -> None:
-        """Accepted for BlueFog's scripts: nothing is left to wait for. `backward` of gradient all-reduce
-        returns with the means, and `step` waits for what it needs."""
+        """Accepted for BlueFog's scripts: nothing is left to wait for. `backward` of gradient
+        all-reduce returns with the means, and `step` waits for what it needs."""
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -123,14 +125,14 @@ class DistributedOptimizer:
         """As `turn_on_timeline`."""
         return False
 
-    def _before_round(self) -> Optional[_plans.Step]:
+    def _before_round(self) -> _plans.Step | None:
         """Prepares a communicating step; its plan, if it has one."""
         return None
 
 
 class GradientOptimizer(DistributedOptimizer):
-    """Gradient all-reduce: `backward` returns with the means, so all that comes between it and `step`
-    sees them."""
+    """Gradient all-reduce: `backward` returns with the means, so all that comes between it and
+    `step` sees them."""
 
 
 class NeighborOptimizer(DistributedOptimizer):
@@ -159,12 +161,13 @@ class NeighborOptimizer(DistributedOptimizer):
         self._distributed.core.set_averaging(_AVERAGING[value])
         self._communication_type = value
 
-    def _before_round(self) -> Optional[_plans.Step]:
+    def _before_round(self) -> _plans.Step | None:
         runtime = current()
         if self._communication_type is CommunicationType.neighbor_allreduce:
-            return _plans.neighbor_plan(runtime, self.self_weight, self.src_weights, self.dst_weights,
+            return _plans.neighbor_plan(runtime, self.self_weight, self.src_weights,
+                                        self.dst_weights,
                                         self.enable_topo_check)
-        elif self._communication_type is CommunicationType.hierarchical_neighbor_allreduce:
+        if self._communication_type is CommunicationType.hierarchical_neighbor_allreduce:
             return _plans.machine_plan(runtime, self.self_weight, self.src_machine_weights,
                                        self.dst_machine_weights, self.enable_topo_check)
         return None
@@ -172,7 +175,8 @@ class NeighborOptimizer(DistributedOptimizer):
 
 def _old_attribute(old: str, new: str) -> property:
     def warn(stacklevel):
-        warnings.warn(f"the attribute {old!r} is now called {new!r}", DeprecationWarning, stacklevel)
+        warnings.warn(f"the attribute {old!r} is now called {new!r}", DeprecationWarning,
+                      stacklevel)
 
     def get(self):
         warn(3)
@@ -205,7 +209,7 @@ class PushSumOptimizer(DistributedOptimizer):
     def unregister_window(self) -> None:
         """Accepted for BlueFog's scripts: there is no window."""
 
-    def _before_round(self) -> Optional[_plans.Step]:
+    def _before_round(self) -> _plans.Step | None:
         runtime = current()
         plan = runtime.topology.plan
         share = 1.0 / (len(plan.dst_ranks) + 1)
@@ -214,14 +218,16 @@ class PushSumOptimizer(DistributedOptimizer):
             given = _steering.shares(self.dst_weights)
             strangers = sorted(set(given) - set(plan.dst_ranks))
             if strangers:
-                raise InvalidArgument(f"rank {runtime.rank}, dst_weights: expected out-neighbours of "
-                                      f"the topology, which are {plan.dst_ranks}, found {strangers}")
+                raise InvalidArgument(
+                    f"rank {runtime.rank}, dst_weights: expected out-neighbours of "
+                    f"the topology, which are {plan.dst_ranks}, found {strangers}")
             # Out-neighbours that are left out hear all the same.
             shares = {rank: given.get(rank, 0.0) for rank in plan.dst_ranks}
             share = 1.0 - sum(shares.values())
         if self.self_weight is not None and abs(float(self.self_weight) - share) > 1e-6:
-            raise InvalidArgument(f"rank {runtime.rank}, self_weight: expected {share}, what the shares "
-                                  f"leave of 1, found {self.self_weight}")
+            raise InvalidArgument(
+                f"rank {runtime.rank}, self_weight: expected {share}, what the shares "
+                f"leave of 1, found {self.self_weight}")
         pushes = core.NeighborPlan(runtime.rank, runtime.size, share,
                                    dict.fromkeys(plan.src_ranks, 1.0), shares)
         pushes.graph = plan.graph
@@ -233,31 +239,38 @@ _communication_type = _arguments.instance_of(CommunicationType, "a Communication
 
 def _wrappable(optimizer: Any) -> torch.optim.Optimizer:
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ArgumentTypeError(f"expected a torch.optim.Optimizer, found {_arguments.described(optimizer)}")
+        raise ArgumentTypeError(
+            f"expected a torch.optim.Optimizer, found {_arguments.described(optimizer)}")
     if isinstance(optimizer, DistributedOptimizer) and not optimizer._distributed.has_ended:
         raise InvalidArgument("expected a plain optimizer, found one that is distributed already")
     return optimizer
 
 
 # Attributes of a wrapped optimizer that another one does not take over.
-_OWN = frozenset(("_label", "_choices", "_distributed", "_shared", "_own_windows", "_communication_type"))
+_OWN = frozenset(("_label", "_choices", "_distributed", "_shared", "_own_windows",
+                  "_communication_type"))
 
 
 def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Models, algorithm: str,
-         num_steps_per_communication: int, choices: Optional[Dict[str, Any]] = None,
+         num_steps_per_communication: int, choices: dict[str, Any] | None = None,
          **options: Any) -> Any:
-    """An object of a class that is `kind` and the optimizer's, with the optimizer's groups and state.
+    """An object of a class that is `kind` and the optimizer's, with the optimizer's groups and
+    state.
 
-    optimizer: a plain one, or one that was wrapped and has ended. maker: the public function that wraps.
+    optimizer: a plain one, or one that was wrapped and has ended. maker: the public function that
+    wraps.
     choices: what its caller chose. options: further ones of the core's.
     """
     runtime = current()
     runtime.argument(maker, "optimizer", _wrappable, optimizer)
     models = runtime.argument(maker, "model", models_of, models)
     num_steps_per_communication = runtime.argument(maker, "num_steps_per_communication",
-                                                   _arguments.at_least(1), num_steps_per_communication)
+                                                   _arguments.at_least(1),
+                                                   num_steps_per_communication)
     # The class that an ended wrapper was made of, if `optimizer` is one.
-    base = type(optimizer).__bases__[1] if isinstance(optimizer, DistributedOptimizer) else type(optimizer)
+    base = type(optimizer)
+    if isinstance(optimizer, DistributedOptimizer):
+        base = base.__bases__[1]
     wrapped_class = type(base.__name__, (kind, base), {"__doc__": base.__doc__,
                                                        "__module__": base.__module__})
     wrapped = wrapped_class.__new__(wrapped_class)
@@ -293,7 +306,8 @@ def DistributedAdaptThenCombineOptimizer(
 
     num_steps_per_communication: every k-th step averages; or one step after k backward passes does.
     """
-    return _with_type("DistributedAdaptThenCombineOptimizer", "adapt_then_combine", optimizer, model,
+    return _with_type("DistributedAdaptThenCombineOptimizer", "adapt_then_combine", optimizer,
+                      model,
                       communication_type, num_steps_per_communication)
 
 
@@ -306,14 +320,15 @@ def DistributedAdaptWithCombineOptimizer(
     The average overlaps the forward and the backward pass and is formed at the start of the next
     step; `finish` forms it at the end of training.
     """
-    return _with_type("DistributedAdaptWithCombineOptimizer", "adapt_with_combine", optimizer, model,
+    return _with_type("DistributedAdaptWithCombineOptimizer", "adapt_with_combine", optimizer,
+                      model,
                       communication_type, num_steps_per_communication)
 
 
 def DistributedPushSumOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                 num_steps_per_communication: int = 1) -> Any:
-    """Collective. Stochastic gradient push: averages exactly on graphs where ranks send to different
-    numbers of others."""
+    """Collective. Stochastic gradient push: averages exactly on graphs where ranks send to
+    different numbers of others."""
     return wrap(optimizer, PushSumOptimizer, "DistributedPushSumOptimizer", model, "push_sum",
                 num_steps_per_communication)
 
@@ -332,15 +347,19 @@ def DistributedNeighborAllreduceOptimizer(optimizer: torch.optim.Optimizer, mode
                       model, CommunicationType.neighbor_allreduce, num_steps_per_communication)
 
 
-def DistributedHierarchicalNeighborAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
+def DistributedHierarchicalNeighborAllreduceOptimizer(optimizer: torch.optim.Optimizer,
+                                                      model: Models,
                                                       num_steps_per_communication: int = 1) -> Any:
     """BlueFog's older name: adapt-with-combine over machines."""
-    return _with_type("DistributedHierarchicalNeighborAllreduceOptimizer", "adapt_with_combine", optimizer,
-                      model, CommunicationType.hierarchical_neighbor_allreduce, num_steps_per_communication)
+    return _with_type("DistributedHierarchicalNeighborAllreduceOptimizer", "adapt_with_combine",
+                      optimizer,
+                      model, CommunicationType.hierarchical_neighbor_allreduce,
+                      num_steps_per_communication)
 
 
 def _with_type(maker, algorithm, optimizer, model, communication_type, num_steps_per_communication):
     current().argument(maker, "communication_type", _communication_type, communication_type)
-    wrapped = wrap(optimizer, NeighborOptimizer, maker, model, algorithm, num_steps_per_communication)
+    wrapped = wrap(optimizer, NeighborOptimizer, maker, model, algorithm,
+                   num_steps_per_communication)
     wrapped.communication_type = communication_type
     return wrapped

@@ -1,6 +1,6 @@
 """Parameters and optimizer state of all ranks at once."""
 
-from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 
@@ -13,8 +13,8 @@ from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._state import broadcast_state, check_agreed, root
 from bluefog_cpp.torch._tensors import check_writable
 
-Parameters = Union[Mapping[str, torch.Tensor], Iterable[torch.Tensor],
-                   Iterable[Tuple[str, torch.Tensor]]]
+Parameters = (Mapping[str, torch.Tensor] | Iterable[torch.Tensor]
+              | Iterable[tuple[str, torch.Tensor]])
 
 
 @ranged
@@ -24,8 +24,8 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
 
     params: a state dict, `model.named_parameters()`, or tensors. All in flight together.
     Raises MismatchError naming the first tensor whose name, dtype or shape differs between ranks;
-    where a rank has something else than dense tensors of real numbers InvalidArgument, and PeerFailure
-    on the others. Nothing is sent then.
+    where a rank has something else than dense tensors of real numbers InvalidArgument, and
+    PeerFailure on the others. Nothing is sent then.
     """
     runtime = current()
     runtime.drain_optimizers()
@@ -36,8 +36,8 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
 
 @ranged
 def allreduce_parameters(params: Parameters) -> None:
-    """Collective. Every floating-point tensor becomes its mean over all ranks; those of integers are
-    left alone. Errors as of `broadcast_parameters`."""
+    """Collective. Every floating-point tensor becomes its mean over all ranks; those of integers
+    are left alone. Errors as of `broadcast_parameters`."""
     runtime = current()
     runtime.drain_optimizers()
     call = "allreduce_parameters"
@@ -49,12 +49,14 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     """Collective. The options of every group and the state of every parameter become the root's,
     also where a rank has no state yet.
 
-    Raises MismatchError where the ranks' optimizers are of different classes, or have groups of other
-    sizes; InvalidArgument for another argument, and PeerFailure on the other ranks. Nothing is changed
-    then."""
+    Raises MismatchError where the ranks' optimizers are of different classes, or have groups of
+    other sizes; InvalidArgument for another argument, and PeerFailure on the other ranks. Nothing
+    is changed then."""
     runtime = current()
     runtime.drain_optimizers()
-    received = broadcast_state("broadcast_optimizer_state", lambda: optimizer.state_dict(),
+    received = broadcast_state("broadcast_optimizer_state",
+                               # Peers are told where there is no such method.
+                               lambda: optimizer.state_dict(),  # noqa: PLW0108
                                lambda: _described(optimizer), root_rank)
     if runtime.rank != root_rank:
         optimizer.load_state_dict(received)
@@ -68,12 +70,13 @@ def _described(optimizer: torch.optim.Optimizer) -> str:
     return f"{type(optimizer).__name__} with groups of {sizes} parameters"
 
 
-def _agreed(call: str, params: Parameters, statement: Callable[[], str]) -> List[Tuple[str, torch.Tensor]]:
-    """The tensors with their names, the same on all ranks. Ranks would else make different numbers of
-    calls."""
-    named: List[Tuple[str, torch.Tensor]] = []
-    lines: List[str] = []
-    problem: Optional[Exception] = None
+def _agreed(call: str, params: Parameters,
+            statement: Callable[[], str]) -> list[tuple[str, torch.Tensor]]:
+    """The tensors with their names, the same on all ranks. Ranks would else make different numbers
+    of calls."""
+    named: list[tuple[str, torch.Tensor]] = []
+    lines: list[str] = []
+    problem: Exception | None = None
     try:
         lines.append(statement())
         for name, tensor in _named(params):
@@ -92,16 +95,19 @@ def _agreed(call: str, params: Parameters, statement: Callable[[], str]) -> List
     return named
 
 
-def _named(params: Parameters) -> Iterator[Tuple[str, torch.Tensor]]:
-    if isinstance(params, (str, bytes, torch.Tensor, torch.nn.Module)) or not isinstance(params, Iterable):
+def _named(params: Parameters) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(params, (str, bytes, torch.Tensor, torch.nn.Module)) or not isinstance(params,
+                                                                                         Iterable):
         hint = "; pass its state_dict()" if isinstance(params, torch.nn.Module) else ""
-        raise ArgumentTypeError("params: expected a state dict, tensors, or pairs of name and tensor, "
-                                f"found {_arguments.described(params)}{hint}")
+        raise ArgumentTypeError(
+            "params: expected a state dict, tensors, or pairs of name and tensor, "
+            f"found {_arguments.described(params)}{hint}")
     items = list(params.items() if isinstance(params, Mapping) else params)
     for place, item in enumerate(items):
         name, tensor = item if isinstance(item, tuple) and len(item) == 2 else (str(place), item)
         if isinstance(tensor, torch.Tensor):
             yield str(name), tensor
         elif not isinstance(params, Mapping):  # state dicts may hold other things
-            raise ArgumentTypeError("params: expected torch.Tensors, or pairs of name and torch.Tensor, found "
-                                  f"{type(tensor).__name__} in {item!r}")
+            raise ArgumentTypeError(
+                "params: expected torch.Tensors, or pairs of name and torch.Tensor, found "
+              f"{type(tensor).__name__} in {item!r}")

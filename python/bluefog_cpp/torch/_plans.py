@@ -1,6 +1,7 @@
 """From the weights of a call to this rank's part of an averaging step."""
 
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
@@ -8,7 +9,7 @@ from bluefog_cpp.errors import InvalidArgument, LateMismatchError, StateError
 from bluefog_cpp.torch import _steering
 from bluefog_cpp.torch._runtime import Runtime, Topology
 
-DstWeights = Union[Sequence[int], Mapping[int, float]]
+DstWeights = Sequence[int] | Mapping[int, float]
 
 
 class Step(NamedTuple):
@@ -16,13 +17,13 @@ class Step(NamedTuple):
     plan: core.NeighborPlan
     checked: bool
     """Whether the ranks' parts are compared before any data moves."""
-    topology: Optional[Topology] = None
+    topology: Topology | None = None
     """That whose parts are compared in this call."""
-    compared_before: Optional[int] = None
+    compared_before: int | None = None
 
     def failed(self, error: BaseException) -> None:
-        """A call that compares fails on all ranks or on none: the next one compares again. What failed
-        with a late error was an earlier one."""
+        """A call that compares fails on all ranks or on none: the next one compares again. What
+        failed with a late error was an earlier one."""
         if self.topology is not None and not isinstance(error, LateMismatchError):
             self.topology.comparison.graph = self.compared_before
 
@@ -43,8 +44,8 @@ def static_plan(topology: Topology) -> Step:
     return Step(topology.plan, True, topology, before)
 
 
-def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
-                  src_weights: Optional[Mapping[int, float]], dst_weights: Optional[DstWeights],
+def neighbor_plan(runtime: Runtime, self_weight: float | None,
+                  src_weights: Mapping[int, float] | None, dst_weights: DstWeights | None,
                   enable_topo_check: bool) -> Step:
     """For `neighbor_allreduce`: static without arguments, dynamic with `dst_weights`, else the
     topology's edges with weights of the call."""
@@ -67,8 +68,8 @@ def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
     strangers = sorted(set(src) - set(static.src_ranks))
     if strangers:
         raise InvalidArgument(
-            f"rank {runtime.rank}, {call}: src_weights without dst_weights: expected in-neighbours of the "
-            f"topology, which are {static.src_ranks}, found {strangers}")
+            f"rank {runtime.rank}, {call}: src_weights without dst_weights: expected in-neighbours "
+            f"of the topology, which are {static.src_ranks}, found {strangers}")
     # Neighbours that are left out send all the same.
     src = {rank: src.get(rank, 0.0) for rank in static.src_ranks}
     plan = core.NeighborPlan(runtime.rank, runtime.size, self_weight, src, static.dst_weights)
@@ -76,9 +77,9 @@ def neighbor_plan(runtime: Runtime, self_weight: Optional[float],
     return static_plan(runtime.topology)._replace(plan=plan)
 
 
-def machine_plan(runtime: Runtime, self_weight: Optional[float],
-                 src_machine_weights: Optional[Mapping[int, float]],
-                 dst_machine_weights: Optional[DstWeights], enable_topo_check: bool) -> Step:
+def machine_plan(runtime: Runtime, self_weight: float | None,
+                 src_machine_weights: Mapping[int, float] | None,
+                 dst_machine_weights: DstWeights | None, enable_topo_check: bool) -> Step:
     """For `hierarchical_neighbor_allreduce`."""
     call = "hierarchical_neighbor_allreduce"
     enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
@@ -92,15 +93,16 @@ def machine_plan(runtime: Runtime, self_weight: Optional[float],
                 "or weights; call set_machine_topology first")
         return static_plan(runtime.machine_topology)
     if self_weight is None or src is None or dst is None:
-        raise InvalidArgument(f"rank {runtime.rank}, {call}: expected self_weight, src_machine_weights and "
-                              "dst_machine_weights together, or none of them")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, {call}: expected self_weight, src_machine_weights and "
+            "dst_machine_weights together, or none of them")
     context = runtime.context
     plan = core.NeighborPlan(context.machine_rank, context.machine_count, self_weight, src, dst)
     return Step(plan, enable_topo_check)
 
 
-def gather_plan(runtime: Runtime, src_ranks: Optional[Sequence[int]],
-                dst_ranks: Optional[Sequence[int]], enable_topo_check: bool) -> Step:
+def gather_plan(runtime: Runtime, src_ranks: Sequence[int] | None,
+                dst_ranks: Sequence[int] | None, enable_topo_check: bool) -> Step:
     """For `neighbor_allgather`."""
     call = "neighbor_allgather"
     enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
@@ -109,8 +111,9 @@ def gather_plan(runtime: Runtime, src_ranks: Optional[Sequence[int]],
     src = checked(call, "src_ranks", _steering.receivers, src_ranks)
     dst = checked(call, "dst_ranks", _steering.receivers, dst_ranks)
     if src is None or dst is None:
-        raise InvalidArgument(f"rank {runtime.rank}, {call}: expected src_ranks and dst_ranks together, or "
-                              "none of them")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, {call}: expected src_ranks and dst_ranks together, or "
+            "none of them")
     plan = core.NeighborPlan(runtime.rank, runtime.size, 1.0, dict.fromkeys(src, 1.0),
                              dict.fromkeys(dst, 1.0))
     return Step(plan, enable_topo_check)

@@ -1,18 +1,19 @@
 """Who this process is, and the graphs that it averages over."""
 
-from typing import Callable, List, Optional
+from collections.abc import Callable
 
 import networkx as nx
 
-from bluefog_cpp import _arguments, topology_util
+from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
+from bluefog_cpp._matrices import default_graph
 from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch import _runtime
 from bluefog_cpp.torch._runtime import Runtime, current
 
 
-def init(topology_fn: Optional[Callable[[int], nx.DiGraph]] = None,
+def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
          is_weighted: bool = False) -> None:
     """Collective. Joins the ranks of this launch (`bfrun`, `mpirun`, `srun`), or makes this process
     a single rank where no launcher started it.
@@ -20,20 +21,21 @@ def init(topology_fn: Optional[Callable[[int], nx.DiGraph]] = None,
     topology_fn: makes the graph from the number of ranks; default: the exponential graph, base 2.
     is_weighted: whether the graph's weights count, or every value 1 / (in-degree + 1).
 
-    Called again, it sets the topology anew, to that of `topology_fn` or the default, and forgets that
-    of the machines: what it does the first time. It raises StateError while windows stand on another
-    topology, and where it fails all stays as it was. After `shutdown` it may be called again. Reads
-    the `BLUEFOG_*` variables.
+    Called again, it sets the topology anew, to that of `topology_fn` or the default, and forgets
+    that of the machines: what it does the first time. It raises StateError while windows stand on
+    another topology, and where it fails all stays as it was. After `shutdown` it may be called
+    again. Reads the `BLUEFOG_*` variables.
     """
     is_new = not _runtime.is_initialized()
     runtime = _runtime.start()
     try:
         checked("init", "topology_fn", _arguments.function_or_none, topology_fn)
         is_weighted = checked("init", "is_weighted", _arguments.switch, is_weighted)
-        graph = (topology_util.ExponentialGraph if topology_fn is None else topology_fn)(runtime.size)
+        graph = (default_graph if topology_fn is None else topology_fn)(runtime.size)
         if not _set_topology(runtime, "init", graph, is_weighted, topology_fn is None):
-            raise StateError(f"rank {runtime.rank}, init: expected no window while the topology changes, "
-                             f"found {', '.join(sorted(runtime.windows))}; free them first")
+            raise StateError(
+                f"rank {runtime.rank}, init: expected no window while the topology changes, "
+                f"found {', '.join(sorted(runtime.windows))}; free them first")
         runtime.machine_topology = None
     except BaseException:
         if is_new:
@@ -104,7 +106,7 @@ def unified_mpi_window_model_supported() -> bool:
     return True
 
 
-def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = False) -> bool:
+def set_topology(topology: nx.DiGraph | None = None, is_weighted: bool = False) -> bool:
     """Sets the graph that static averages go over, the same on all ranks; default: the exponential
     graph, base 2. Its first use compares what the ranks set.
 
@@ -115,7 +117,7 @@ def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = Fals
     is_weighted = checked("set_topology", "is_weighted", _arguments.switch, is_weighted)
     is_default = topology is None
     if is_default:
-        topology = topology_util.ExponentialGraph(runtime.size)
+        topology = default_graph(runtime.size)
     if _set_topology(runtime, "set_topology", topology, is_weighted, is_default):
         return True
     runtime.context.log_error("set_topology: the topology cannot change while windows exist: "
@@ -126,8 +128,9 @@ def set_topology(topology: Optional[nx.DiGraph] = None, is_weighted: bool = Fals
 def _set_topology(runtime: Runtime, call: str, topology: nx.DiGraph, is_weighted: bool,
                   is_default: bool) -> bool:
     """False where windows stand on another one."""
-    if runtime.topology is not None and isinstance(topology, nx.DiGraph) and runtime.topology.equals(
-            topology, is_weighted):
+    if runtime.topology is not None and isinstance(topology,
+                                                   nx.DiGraph) and runtime.topology.equals(
+                                                           topology, is_weighted):
         runtime.topology.is_default = is_default
         return True
     made = runtime.make_topology(call, topology, is_weighted)
@@ -148,34 +151,35 @@ def is_topo_weighted() -> bool:
     return current().topology.is_weighted
 
 
-def in_neighbor_ranks() -> List[int]:
+def in_neighbor_ranks() -> list[int]:
     """The ranks that this one hears, rising, without itself."""
     return current().topology.plan.src_ranks
 
 
-def out_neighbor_ranks() -> List[int]:
+def out_neighbor_ranks() -> list[int]:
     """The ranks that this one sends to, rising, without itself."""
     return current().topology.plan.dst_ranks
 
 
-def set_machine_topology(topology: Optional[nx.DiGraph], is_weighted: bool = False) -> bool:
+def set_machine_topology(topology: nx.DiGraph | None, is_weighted: bool = False) -> bool:
     """Sets the graph between machines for `hierarchical_neighbor_allreduce`, the same on all ranks.
 
-    Raises InvalidArgument for None, ArgumentTypeError for anything else but a DiGraph with one node for
-    each machine.
+    Raises InvalidArgument for None, ArgumentTypeError for anything else but a DiGraph with one node
+    for each machine.
     """
     runtime, call = current(), "set_machine_topology"
     is_weighted = checked(call, "is_weighted", _arguments.switch, is_weighted)
     if topology is None:
-        raise InvalidArgument(f"rank {runtime.rank}, {call}: topology: expected a networkx.DiGraph, found "
-                              "None")
+        raise InvalidArgument(
+            f"rank {runtime.rank}, {call}: topology: expected a networkx.DiGraph, found "
+            "None")
     if (runtime.machine_topology is None or not isinstance(topology, nx.DiGraph)
             or not runtime.machine_topology.equals(topology, is_weighted)):
         runtime.machine_topology = runtime.make_machine_topology(call, topology, is_weighted)
     return True
 
 
-def load_machine_topology() -> Optional[nx.DiGraph]:
+def load_machine_topology() -> nx.DiGraph | None:
     """The graph between machines, or None. A copy."""
     topology = current().machine_topology
     return None if topology is None else topology.graph.copy()
@@ -187,13 +191,13 @@ def is_machine_topo_weighted() -> bool:
     return topology is not None and topology.is_weighted
 
 
-def in_neighbor_machine_ranks() -> Optional[List[int]]:
+def in_neighbor_machine_ranks() -> list[int] | None:
     """The machines that this one hears, rising; None where no machine topology is set."""
     topology = current().machine_topology
     return None if topology is None else topology.plan.src_ranks
 
 
-def out_neighbor_machine_ranks() -> Optional[List[int]]:
+def out_neighbor_machine_ranks() -> list[int] | None:
     """The machines that this one sends to, rising; None where no machine topology is set."""
     topology = current().machine_topology
     return None if topology is None else topology.plan.dst_ranks
@@ -222,4 +226,5 @@ def resume() -> None:
 
 def check_build() -> str:
     """What was built in, in a few words."""
-    return f"bluefog_cpp {core.version}, torch {core.torch_version}, MPI {'yes' if core.has_mpi() else 'no'}"
+    mpi = "yes" if core.has_mpi() else "no"
+    return f"bluefog_cpp {core.version}, torch {core.torch_version}, MPI {mpi}"

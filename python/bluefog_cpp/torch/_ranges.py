@@ -2,7 +2,8 @@
 
 import functools
 import sys
-from typing import Callable, Optional, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
@@ -33,7 +34,7 @@ def uncompiled(function: Function) -> Function:
 
     As `torch.compiler.disable`, which would load the compiler here and now: more than a second.
     """
-    disabled: Optional[Callable] = None
+    disabled: Callable | None = None
 
     @functools.wraps(function)
     def call(*args, **kwargs):

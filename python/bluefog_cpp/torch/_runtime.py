@@ -5,38 +5,45 @@ import hashlib
 import itertools
 import os
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import networkx as nx
 import torch
 
-from bluefog_cpp import _arguments, topology_util
+from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked, place
 from bluefog_cpp._extension import core
-from bluefog_cpp._matrices import matrix_of
-from bluefog_cpp.errors import (ArgumentTypeError, Error, InvalidArgument, LateMismatchError,
-                                NotInitialized)
-from bluefog_cpp.torch._tensors import elements
+from bluefog_cpp._matrices import are_equivalent, matrix_of
+from bluefog_cpp.errors import (
+    ArgumentTypeError,
+    Error,
+    InvalidArgument,
+    LateMismatchError,
+    NotInitialized,
+)
 
 
 class Comparison:
     """Which graph's parts the ranks have compared last, as its digest: the same on all ranks."""
 
     def __init__(self) -> None:
-        self.graph: Optional[int] = None
+        self.graph: int | None = None
 
 
 class Topology:
     """A static graph with this rank's part of it."""
 
-    def __init__(self, call: str, graph: nx.DiGraph, is_weighted: bool, own: int, what: str, count: int,
+    def __init__(self, call: str, graph: nx.DiGraph, is_weighted: bool, own: int, what: str,
+                 count: int,
                  comparison: "Comparison"):
         if not isinstance(graph, nx.DiGraph):
             raise ArgumentTypeError(f"{place(call)}: topology: expected a networkx.DiGraph, found "
                                     f"{type(graph).__name__}")
         if graph.number_of_nodes() != count:
-            raise ArgumentTypeError(f"{place(call)}: topology: expected {count} nodes, one for each "
-                                    f"{what}, found {graph.number_of_nodes()}")
+            raise ArgumentTypeError(
+                f"{place(call)}: topology: expected {count} nodes, one for each "
+                f"{what}, found {graph.number_of_nodes()}")
         self.graph = graph.copy()
         self.is_weighted = is_weighted
         matrix = matrix_of(call, "topology", self.graph, is_weighted)
@@ -47,8 +54,7 @@ class Topology:
         self.comparison = comparison
 
     def equals(self, graph: nx.DiGraph, is_weighted: bool) -> bool:
-        return (self.is_weighted == is_weighted
-                and topology_util.IsTopologyEquivalent(self.graph, graph))
+        return self.is_weighted == is_weighted and are_equivalent(self.graph, graph)
 
 
 def _digest(matrix: core.MixingMatrix) -> int:
@@ -60,7 +66,7 @@ def _digest(matrix: core.MixingMatrix) -> int:
 class InFlight(NamedTuple):
     """A call that was started. `work` has `wait` and `done`; `finish` makes the result."""
     work: Any
-    finish: Callable[[Any], Optional[torch.Tensor]]
+    finish: Callable[[Any], torch.Tensor | None]
     failed: Callable[[BaseException], None]
 
 
@@ -71,22 +77,23 @@ class Runtime:
         self.context = context
         self.rank: int = context.rank
         self.size: int = context.size
-        self.topology: Optional[Topology] = None
-        self.machine_topology: Optional[Topology] = None
-        self.windows: Dict[str, Any] = {}
-        self.retired_windows: List[Any] = []
+        self.topology: Topology | None = None
+        self.machine_topology: Topology | None = None
+        self.windows: dict[str, Any] = {}
+        self.retired_windows: list[Any] = []
         """Those of optimizers that are gone here, and maybe not yet on other ranks."""
         self.window_numbers = itertools.count(1)
         self.window_optimizers = itertools.count(1)
-        self.activities: Dict[str, int] = {}
-        """By the tensor's name, how many activities of the user's run in its row of the timeline."""
+        self.activities: dict[str, int] = {}
+        """By the tensor's name, how many activities of the user's run in its row of the
+        timeline."""
         self.has_associated_p = False
         self.skips_negotiation = False
-        self.optimizers: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         """What distributed optimizers step with: `drain` ends what is in flight, `close` leaves."""
         self._comparison = Comparison()
         self._machine_comparison = Comparison()
-        self._in_flight: Dict[int, InFlight] = {}
+        self._in_flight: dict[int, InFlight] = {}
         self._next_handle = 0
 
     def make_topology(self, call: str, graph: nx.DiGraph, is_weighted: bool) -> Topology:
@@ -112,11 +119,11 @@ class Runtime:
         """`checked`, of a call that peers take part in: they hear of what is wrong."""
         return self.or_refuse(lambda: checked(call, name, check, value), partner)
 
-    def source(self, call: str, tensor: torch.Tensor, name: Optional[str],
-               take: Callable[[torch.Tensor], torch.Tensor] = elements,
+    def source(self, call: str, tensor: torch.Tensor, name: str | None,
+               take: Callable[[torch.Tensor], torch.Tensor],
                partner: int = -1) -> torch.Tensor:
-        """What the core reads in `call`. Where there is no such thing, or the name is none, the call
-        counts as refused."""
+        """What the core reads in `call`: `take(tensor)`. Where there is no such thing, or the name
+        is none, the call counts as refused."""
         try:
             if name is not None and not isinstance(name, str):
                 checked(call, "name", _arguments.name, name)
@@ -133,7 +140,7 @@ class Runtime:
         kind = type(error) if isinstance(error, (Error, TypeError)) else RuntimeError
         return kind(f"rank {self.rank}, {call}: {error}")
 
-    def optimizers_in_order(self) -> List[Any]:
+    def optimizers_in_order(self) -> list[Any]:
         """As they were made: ranks that drain or leave wait for each other, one after the other."""
         return sorted(self.optimizers, key=lambda optimizer: optimizer.number)
 
@@ -157,7 +164,7 @@ class Runtime:
             window.core.abandon()
         self.context.abandon()
 
-    def add(self, work: Any, finish: Callable[[Any], Optional[torch.Tensor]],
+    def add(self, work: Any, finish: Callable[[Any], torch.Tensor | None],
             failed: Callable[[BaseException], None] = lambda _: None) -> int:
         """A handle for a call that was started; `failed` takes what its wait raises."""
         handle = self._next_handle
@@ -168,7 +175,7 @@ class Runtime:
     def is_done(self, handle: int, asked_by: str = "poll") -> bool:
         return self._of(handle, asked_by).work.done()
 
-    def wait(self, handle: int, asked_by: str = "synchronize") -> Optional[torch.Tensor]:
+    def wait(self, handle: int, asked_by: str = "synchronize") -> torch.Tensor | None:
         """The result; the handle is used up, also when the call failed."""
         call = self._of(handle, asked_by)
         try:
@@ -187,12 +194,13 @@ class Runtime:
     def _of(self, handle: int, asked_by: str) -> InFlight:
         call = self._in_flight.get(checked(asked_by, "handle", _arguments.integer, handle))
         if call is None:
-            raise InvalidArgument(f"rank {self.rank}, {asked_by}: handle: expected that of a call in flight, "
-                                  f"found {handle}")
+            raise InvalidArgument(
+                f"rank {self.rank}, {asked_by}: handle: expected that of a call in flight, "
+                f"found {handle}")
         return call
 
 
-_runtime: Optional[Runtime] = None
+_runtime: Runtime | None = None
 _absence = "bluefog_cpp is not initialized: call init() first"
 
 
@@ -212,6 +220,7 @@ def start() -> Runtime:
     global _runtime
     if _runtime is None:
         _runtime = Runtime(core.Context.create())
+        _arguments.name_rank(_runtime.rank)
     return _runtime
 
 
@@ -219,6 +228,7 @@ def stop() -> None:
     """Leaves the group of ranks. Idempotent."""
     global _runtime
     runtime, _runtime = _runtime, None
+    _arguments.name_rank(None)
     if runtime is not None:
         runtime.close()
 
@@ -226,10 +236,12 @@ def stop() -> None:
 def _after_fork_in_child() -> None:
     global _runtime, _absence
     runtime, _runtime = _runtime, None
+    _arguments.name_rank(None)
     if runtime is not None:
         runtime.abandon()
-        _absence = (f"this process was forked from rank {runtime.rank}, and only that one is a rank; "
-                    "communicate there")
+        _absence = (
+            f"this process was forked from rank {runtime.rank}, and only that one is a rank; "
+            "communicate there")
 
 
 atexit.register(stop)

@@ -2,7 +2,6 @@
 schedulers that were made with the plain one go on."""
 
 import weakref
-from typing import Optional
 
 import torch
 
@@ -24,7 +23,8 @@ class SharedGroups:
         weakref.finalize(wrapped, hook.remove).atexit = False
 
     def note_step(self) -> None:
-        """A step begins. Schedulers look for a mark of it at the optimizer that they were made with."""
-        plain: Optional[torch.optim.Optimizer] = self._plain()
+        """A step begins. Schedulers look for a mark of it at the optimizer that they were made
+        with."""
+        plain: torch.optim.Optimizer | None = self._plain()
         if plain is not None:
             plain._opt_called = True  # type: ignore[attr-defined]

@@ -2,7 +2,8 @@
 JSON, its tensors as tensors; nothing that is received is executed."""
 
 import json
-from typing import Any, Callable, Iterator, List, Mapping, Optional
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -20,18 +21,18 @@ _DTYPES = {str(dtype).split(".")[1]: dtype for dtype in (
 
 def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], str],
                     root_rank: Any) -> Any:
-    """Collective. What `make` returns on the root: dicts, lists and tuples of tensors, numbers, text and
-    None. Other ranks do not call it.
+    """Collective. What `make` returns on the root: dicts, lists and tuples of tensors, numbers,
+    text and None. Other ranks do not call it.
 
     call: the user's, for messages. statement: what has to be the same on all ranks.
-    Raises MismatchError where it is not, InvalidArgument on a rank with a wrong argument, or a root with
-    anything else in its state, and PeerFailure on the others.
+    Raises MismatchError where it is not, InvalidArgument on a rank with a wrong argument, or a root
+    with anything else in its state, and PeerFailure on the others.
     """
     runtime = current()
-    tensors: List[torch.Tensor] = []
-    lines: List[str] = []
+    tensors: list[torch.Tensor] = []
+    lines: list[str] = []
     is_root, text = False, ""
-    problem: Optional[Exception] = None
+    problem: Exception | None = None
     try:
         root_rank = root(runtime.size, root_rank)
         lines += [f"root {root_rank}", statement()]
@@ -46,13 +47,14 @@ def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], 
     if not is_root:
         tensors = [torch.empty(shape, dtype=_DTYPES[dtype]) for dtype, shape in _tensors(outline)]
     core.broadcast_tensors(runtime.context, [(f"state {place}", tensor)
-                                             for place, tensor in enumerate(tensors)], root_rank, call)
+                                             for place, tensor in enumerate(tensors)], root_rank,
+                           call)
     return _rebuilt(outline, iter(tensors))
 
 
-def check_agreed(call: str, lines: List[str], problem: Optional[Exception]) -> None:
-    """Collective. Raises MismatchError naming the first of `lines` that differs between ranks; `problem`,
-    if this rank has one, and PeerFailure on the others."""
+def check_agreed(call: str, lines: list[str], problem: Exception | None) -> None:
+    """Collective. Raises MismatchError naming the first of `lines` that differs between ranks;
+    `problem`, if this rank has one, and PeerFailure on the others."""
     said = "" if problem is None else str(problem) or type(problem).__name__
     try:
         core.check_ranks_agree(current().context, call, lines, said)
@@ -82,7 +84,8 @@ def _outline(value, tensors):
                 [_outline(item, tensors) for item in value]]
     if isinstance(value, _PLAIN):
         return ["plain", value]
-    raise InvalidArgument(f"expected state of tensors, numbers and text, found {type(value).__name__}")
+    raise InvalidArgument(
+        f"expected state of tensors, numbers and text, found {type(value).__name__}")
 
 
 def _tensors(outline) -> Iterator:

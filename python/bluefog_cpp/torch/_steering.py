@@ -1,19 +1,21 @@
-"""Attributes of wrapped optimizers that steer their next steps: checked when they are set, so that a
-slip of the pen does not train another algorithm."""
+"""Attributes of wrapped optimizers that steer their next steps: checked when they are set, so that
+a slip of the pen does not train another algorithm."""
 
 import difflib
-from typing import Any, Callable, Dict, Optional, Set
+from collections.abc import Callable
+from typing import Any
 
 from bluefog_cpp import _arguments
 from bluefog_cpp.errors import InvalidArgument
 from bluefog_cpp.torch._runtime import current
 
-ATTRIBUTES: Set[str] = {"num_steps_per_communication", "communication_type"}
+ATTRIBUTES: set[str] = {"num_steps_per_communication", "communication_type"}
 """Names that some wrapped optimizer knows."""
 
 
 class Steering:
-    """An attribute with a default; `check` raises InvalidArgument for a value that it cannot have."""
+    """An attribute with a default; `check` raises InvalidArgument for a value that it cannot
+    have."""
 
     def __init__(self, default: Any, check: Callable[[Any], Any]):
         self._default = default
@@ -24,8 +26,9 @@ class Steering:
         self._name = name
         ATTRIBUTES.add(name)
 
-    def __get__(self, instance: Optional[Any], owner: Optional[type] = None) -> Any:
-        return self._default if instance is None else instance.__dict__.get(self._name, self._default)
+    def __get__(self, instance: Any | None, owner: type | None = None) -> Any:
+        return self._default if instance is None else instance.__dict__.get(self._name,
+                                                                            self._default)
 
     def __set__(self, instance: Any, value: Any) -> None:
         try:
@@ -36,14 +39,15 @@ class Steering:
 
 
 def check_name(optimizer: Any, name: str) -> None:
-    """Raises InvalidArgument for the name of an attribute that only other optimizers know, or that is
-    nearly one of those."""
+    """Raises InvalidArgument for the name of an attribute that only other optimizers know, or that
+    is nearly one of those."""
     if name.startswith("_") or name in optimizer.__dict__ or hasattr(type(optimizer), name):
         return
     near = difflib.get_close_matches(name, ATTRIBUTES, 1, 0.75)
     if name in optimizer._choices:
-        raise InvalidArgument(f"{optimizer._label}: {name} is chosen when the optimizer is wrapped, "
-                              f"here as {optimizer._choices[name]!r}; wrap it again to change it")
+        raise InvalidArgument(
+            f"{optimizer._label}: {name} is chosen when the optimizer is wrapped, "
+            f"here as {optimizer._choices[name]!r}; wrap it again to change it")
     if near:
         known = [each for each in sorted(ATTRIBUTES) if hasattr(type(optimizer), each)]
         raise InvalidArgument(
@@ -55,28 +59,28 @@ switch = _arguments.switch
 weight = _arguments.weight
 
 
-def rank_weights(value: Any) -> Optional[Dict[int, float]]:
+def rank_weights(value: Any) -> dict[int, float] | None:
     """Other ranks with their weights, or None."""
     return _arguments.weights(current().rank, current().size)(value)
 
 
-def machine_weights(value: Any) -> Optional[Dict[int, float]]:
+def machine_weights(value: Any) -> dict[int, float] | None:
     """Other machines with their weights, or None."""
     context = current().context
     return _arguments.weights(context.machine_rank, context.machine_count, "machine")(value)
 
 
-def receivers(value: Any) -> Optional[Dict[int, float]]:
+def receivers(value: Any) -> dict[int, float] | None:
     """A list of other ranks, which count 1 each, or `rank_weights`."""
     return _arguments.receivers(current().rank, current().size)(value)
 
 
-def receiving_machines(value: Any) -> Optional[Dict[int, float]]:
+def receiving_machines(value: Any) -> dict[int, float] | None:
     """A list of other machines, which count 1 each, or `machine_weights`."""
     context = current().context
     return _arguments.receivers(context.machine_rank, context.machine_count, "machine")(value)
 
 
-def shares(value: Any) -> Optional[Dict[int, float]]:
+def shares(value: Any) -> dict[int, float] | None:
     """What other ranks get of 1, or None."""
     return _arguments.shares(current().rank, current().size)(value)

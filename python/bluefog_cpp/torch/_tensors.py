@@ -1,10 +1,11 @@
-"""Between the user's tensors and what the core takes: contiguous ones on the CPU, or on the device that
-is used."""
+"""Between the user's tensors and what the core takes: contiguous ones on the CPU, or on the device
+that is used."""
 
 import torch
 
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
+from bluefog_cpp.torch._runtime import current
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8,
                      torch.int8, torch.int16, torch.int32, torch.int64, torch.bool))
@@ -12,13 +13,14 @@ _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 def check_sendable(tensor: torch.Tensor) -> None:
-    """Raises ArgumentTypeError for what is no tensor, UnsupportedError for one whose elements do not lie in
-    memory, one after the other, as numbers that ranks exchange."""
+    """Raises ArgumentTypeError for what is no tensor, UnsupportedError for one whose elements do
+    not lie in memory, one after the other, as numbers that ranks exchange."""
     if not isinstance(tensor, torch.Tensor):
         raise ArgumentTypeError(f"expected a torch.Tensor, found {type(tensor).__name__}")
     if (tensor.layout is not torch.strided or tensor.dtype not in _DTYPES or tensor.is_nested
             or tensor.is_meta or type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH):
-        raise UnsupportedError(f"expected a dense torch.Tensor of real numbers, found {_kind(tensor)}")
+        raise UnsupportedError(
+            f"expected a dense torch.Tensor of real numbers, found {_kind(tensor)}")
 
 
 def _kind(tensor: torch.Tensor) -> str:
@@ -38,12 +40,12 @@ def _kind(tensor: torch.Tensor) -> str:
 
 def elements(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where the core can take it, else a copy that it can take. Raises as
-    `check_sendable`, and UnsupportedError where torch captures a CUDA graph of which a call with it cannot
-    be part."""
+    `check_sendable`, and UnsupportedError where torch captures a CUDA graph of which a call with it
+    cannot be part."""
     check_sendable(tensor)
     if tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
-    if tensor.is_cuda and _uses_a_device():
+    if tensor.is_cuda and current().context.device is not None:
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
     _check_no_capture(tensor)
     if tensor.is_cpu:
@@ -63,28 +65,23 @@ def _check_no_capture(tensor: torch.Tensor) -> None:
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         where = "on the CPU" if tensor.is_cpu else f"on {tensor.device} that goes through the CPU"
         raise UnsupportedError(
-            "torch captures a CUDA graph, whose launches cannot repeat this call: expected a tensor on the "
-            f"device of use_device, found one {where}")
-
-
-def _uses_a_device() -> bool:
-    from bluefog_cpp.torch import _runtime  # which stands on this module
-
-    return _runtime.current().context.device is not None
+            "torch captures a CUDA graph, whose launches cannot repeat this call: expected a "
+            f"tensor on the device of use_device, found one {where}")
 
 
 def check_writable(tensor: torch.Tensor) -> None:
-    """Raises InvalidArgument for a tensor with elements that share memory (of `expand`, or with strides
-    that overlap): they cannot have values of their own."""
+    """Raises InvalidArgument for a tensor with elements that share memory (of `expand`, or with
+    strides that overlap): they cannot have values of their own."""
     check_sendable(tensor)
     if _has_shared_elements(tensor):
         raise InvalidArgument(
-            "expected a tensor whose elements have memory of their own, to write into, found one of shape "
-            f"{list(tensor.shape)} with strides {list(tensor.stride())}; pass its clone()")
+            "expected a tensor whose elements have memory of their own, to write into, found one "
+            f"of shape {list(tensor.shape)} with strides {list(tensor.stride())}; pass its clone()")
 
 
 def _has_shared_elements(tensor: torch.Tensor) -> bool:
-    steps = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1)
+    steps = sorted((stride, size) for stride,
+                   size in zip(tensor.stride(), tensor.shape) if size > 1)
     reach = 1
     for stride, size in steps:
         if stride < reach:

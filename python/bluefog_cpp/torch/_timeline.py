@@ -1,7 +1,7 @@
 """Activities of the user's own in the timeline (`BLUEFOG_TIMELINE`)."""
 
 import contextlib
-from typing import Iterator
+from collections.abc import Iterator
 
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
@@ -50,8 +50,8 @@ def _end(runtime: Runtime, tensor_name: str) -> bool:
     if running == 0:
         others = ", ".join(f"'{name}'" for name in sorted(runtime.activities))
         raise StateError(
-            f"rank {runtime.rank}, timeline_end_activity: expected an activity that runs in the row of "
-            f"tensor '{tensor_name}', found none (those that run: {others or 'none'})")
+            f"rank {runtime.rank}, timeline_end_activity: expected an activity that runs in the "
+            f"row of tensor '{tensor_name}', found none (those that run: {others or 'none'})")
     if running == 1:
         del runtime.activities[tensor_name]
     else:

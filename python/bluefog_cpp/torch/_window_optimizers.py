@@ -1,15 +1,16 @@
-"""Optimizers that average through windows: no rank waits for another. One that has finished is left out
-by the others, which keep what it has put last.
+"""Optimizers that average through windows: no rank waits for another. One that has finished is left
+out by the others, which keep what it has put last.
 
-A step puts (or fetches), combines what has come with the own parameters, and makes the local step with
-the gradient that was taken before. One window for each flat bucket of parameters.
+A step puts (or fetches), combines what has come with the own parameters, and makes the local step
+with the gradient that was taken before. One window for each flat bucket of parameters.
 
-The windows go with the optimizer, when it is collected or its model is wrapped again. Their memory is
-given back when that has happened on all ranks and the next optimizer is wrapped.
+The windows go with the optimizer, when it is collected or its model is wrapped again. Their memory
+is given back when that has happened on all ranks and the next optimizer is wrapped.
 """
 
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Set
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -31,8 +32,8 @@ class WindowOptimizer(DistributedOptimizer):
     force_barrier = Steering(False, _steering.switch)
     """Whether all ranks wait for each other before they combine."""
 
-    _own_windows: Dict[str, _windows.Window]
-    _finished: Set[int]
+    _own_windows: dict[str, _windows.Window]
+    _finished: set[int]
 
     def unregister_window(self) -> None:
         """Collective. Frees the windows; the optimizer makes only local steps from then on."""
@@ -40,7 +41,7 @@ class WindowOptimizer(DistributedOptimizer):
             _windows.win_free(name)
         self._own_windows.clear()
 
-    def _register_windows(self, prefix: Optional[str]) -> None:
+    def _register_windows(self, prefix: str | None) -> None:
         runtime = current()
         number = next(runtime.window_optimizers)
         if prefix is None:
@@ -54,11 +55,12 @@ class WindowOptimizer(DistributedOptimizer):
         for place, values in enumerate(self._distributed.core.bucket_values()):
             name = f"{prefix} bucket {place}"
             if not _windows.win_create(values, name):
-                raise InvalidArgument(f"{self._label}: a window '{name}' exists: give each optimizer a "
-                                      "window_prefix of its own")
+                raise InvalidArgument(
+                    f"{self._label}: a window '{name}' exists: give each optimizer a "
+                    "window_prefix of its own")
             self._own_windows[name] = runtime.windows[name]
 
-    def _before_round(self) -> Optional[Step]:
+    def _before_round(self) -> Step | None:
         # Parameters whose memory was replaced come back into their buckets first.
         self._distributed.drain()
         for name in self._own_windows:
@@ -73,7 +75,8 @@ class WindowOptimizer(DistributedOptimizer):
     def _transfer(self, name: str) -> None:
         raise NotImplementedError
 
-    def _with_those_there(self, call: Callable[[Any], Any], weights: Any, neighbors: List[int]) -> None:
+    def _with_those_there(self, call: Callable[[Any], Any], weights: Any,
+                          neighbors: list[int]) -> None:
         """`call(weights)`, without ranks that have finished; None are all `neighbors`, weight 1."""
         while True:
             chosen = weights
@@ -90,7 +93,7 @@ class WindowOptimizer(DistributedOptimizer):
                 self._finished.add(gone.rank)
 
 
-def _retire(runtime: Runtime, windows: Dict[str, _windows.Window]) -> None:
+def _retire(runtime: Runtime, windows: dict[str, _windows.Window]) -> None:
     for name, window in windows.items():
         if runtime.windows.get(name) is window:
             runtime.retired_windows.append(runtime.windows.pop(name))
@@ -122,8 +125,9 @@ class PullGetOptimizer(WindowOptimizer):
 
 def DistributedWinPutOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                num_steps_per_communication: int = 1,
-                               window_prefix: Optional[str] = None) -> Any:
-    """Collective. x ← Σ_j w_j b(j) + w x, then the local step; b(j) is what in-neighbour j put last.
+                               window_prefix: str | None = None) -> Any:
+    """Collective. x ← Σ_j w_j b(j) + w x, then the local step; b(j) is what in-neighbour j put
+    last.
 
     Attributes: `dst_weights`, some out-neighbours for the next steps; `force_barrier`.
     """
@@ -133,7 +137,7 @@ def DistributedWinPutOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 
 def DistributedPullGetOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                 num_steps_per_communication: int = 1,
-                                window_prefix: Optional[str] = None) -> Any:
+                                window_prefix: str | None = None) -> Any:
     """Collective. As `DistributedWinPutOptimizer`, and b(j) is what this rank fetches from j.
 
     Attributes: `src_weights`, some in-neighbours for the next steps; `force_barrier`.

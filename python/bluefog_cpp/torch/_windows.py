@@ -1,13 +1,14 @@
-"""One-sided averaging: each rank keeps a buffer for each in-neighbour, which that one writes, or this
-rank fetches, while the other side computes and calls nothing.
+"""One-sided averaging: each rank keeps a buffer for each in-neighbour, which that one writes, or
+this rank fetches, while the other side computes and calls nothing.
 
-Only `win_create` and `win_free` are collective. Names that start with `win_` and `neighbor_win_` are
-the same functions.
+Only `win_create` and `win_free` are collective. Names that start with `win_` and `neighbor_win_`
+are the same functions.
 """
 
 import contextlib
 import json
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -45,9 +46,9 @@ class Window:
     def check_in_place(self, rank: int, name: str) -> None:
         if self._place_of(self.tensor) != self._place:
             raise StateError(
-                f"rank {rank}, window '{name}': expected its tensor to keep the memory that it had when "
-                "the window was created, found it resized or its data replaced; free the window and "
-                "create it again")
+                f"rank {rank}, window '{name}': expected its tensor to keep the memory that it had "
+                "when the window was created, found it resized or its data replaced; free the "
+                "window and create it again")
 
 
 # ---- life
@@ -58,15 +59,16 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     """Collective. A window over `tensor` and the topology: a buffer for each in-neighbour, filled
     with this rank's own value, or with zeros. The tensor is kept; `win_update` writes into it.
 
-    A tensor on a GPU (of `use_device`, which this does where it was not done) has its buffers in device
-    memory where all ranks are on one host and reach each other's GPUs; else they are on the host, and
-    calls work on copies there. Calls are ordered by torch's current stream; `win_publish` says what
-    other ranks get.
+    A tensor on a GPU (of `use_device`, which this does where it was not done) has its buffers in
+    device memory where all ranks are on one host and reach each other's GPUs; else they are on the
+    host, and calls work on copies there. Calls are ordered by torch's current stream; `win_publish`
+    says what other ranks get.
 
     The window keeps the tensor's memory: after `resize_`, `set_` or `data = …` its calls raise
-    StateError here, and other ranks go on reading what was there. False, with a line in the log, if a
-    window of that name exists. Raises InvalidArgument for a tensor that is not contiguous or not of a
-    floating dtype, UnsupportedError for one that cannot be sent, MismatchError where ranks differ.
+    StateError here, and other ranks go on reading what was there. False, with a line in the log, if
+    a window of that name exists. Raises InvalidArgument for a tensor that is not contiguous or not
+    of a floating dtype, UnsupportedError for one that cannot be sent, MismatchError where ranks
+    differ.
     """
     runtime = current()
     runtime.argument("win_create", "name", _arguments.text, name)
@@ -74,7 +76,8 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     if name in runtime.windows:
         text = f"win_create: a window '{name}' exists already"
         runtime.context.log_error(text)
-        runtime.context.refuse(f"rank {runtime.rank}, {text}")  # ranks that have none wait for this one
+        runtime.context.refuse(
+            f"rank {runtime.rank}, {text}")  # ranks that have none wait for this one
         return False
     runtime.source("win_create", tensor, name, _itself)
     take_device_of(runtime.context, [tensor])
@@ -85,10 +88,10 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
 
 
 @ranged
-def win_free(name: Optional[str] = None) -> bool:
-    """Collective. Gives back the memory of the window, or of all of them, those of optimizers that are
-    gone among them. False for an unknown name, with a line in the log; ranks that wait for this one in
-    freeing it are told."""
+def win_free(name: str | None = None) -> bool:
+    """Collective. Gives back the memory of the window, or of all of them, those of optimizers that
+    are gone among them. False for an unknown name, with a line in the log; ranks that wait for this
+    one in freeing it are told."""
     runtime = current()
     if name is not None:
         runtime.argument("win_free", "name", _arguments.text, name)
@@ -122,7 +125,7 @@ def free_retired_windows(runtime: Runtime, call: str) -> None:
     free_windows(runtime, [window for window in runtime.retired_windows if window.number in over])
 
 
-def get_current_created_window_names() -> List[str]:
+def get_current_created_window_names() -> list[str]:
     """The names of the windows that exist, sorted."""
     return sorted(current().windows)
 
@@ -132,22 +135,23 @@ def get_current_created_window_names() -> List[str]:
 
 @ranged
 def neighbor_win_put_nonblocking(tensor: torch.Tensor, name: str,
-                                 self_weight: Optional[float] = None,
-                                 dst_weights: Optional[DstWeights] = None,
+                                 self_weight: float | None = None,
+                                 dst_weights: DstWeights | None = None,
                                  require_mutex: bool = False) -> int:
     """Starts `neighbor_win_put`; the handle is for `win_poll` and `win_wait`."""
     return _start_store("put", tensor, name, self_weight, dst_weights, require_mutex)
 
 
 @ranged
-def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: Optional[float] = None,
-                     dst_weights: Optional[DstWeights] = None, require_mutex: bool = False) -> bool:
+def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: float | None = None,
+                     dst_weights: DstWeights | None = None, require_mutex: bool = False) -> bool:
     """Writes tensor · dst_weights[r] into the buffer that out-neighbour r keeps for this rank; then
     tensor ← self_weight · tensor.
 
     dst_weights: some out-neighbours; default all, weight 1. require_mutex: holds their mutexes.
-    Returns when the values are there. Raises InvalidArgument for ranks that are no out-neighbours, and
-    for a tensor elsewhere than that of a window on a GPU; one on a GPU is copied for a window on the CPU.
+    Returns when the values are there. Raises InvalidArgument for ranks that are no out-neighbours,
+    and for a tensor elsewhere than that of a window on a GPU; one on a GPU is copied for a window
+    on the CPU.
     """
     return win_wait(neighbor_win_put_nonblocking(tensor, name, self_weight, dst_weights,
                                                  require_mutex))
@@ -155,16 +159,16 @@ def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: Optional[floa
 
 @ranged
 def neighbor_win_accumulate_nonblocking(tensor: torch.Tensor, name: str,
-                                        self_weight: Optional[float] = None,
-                                        dst_weights: Optional[DstWeights] = None,
+                                        self_weight: float | None = None,
+                                        dst_weights: DstWeights | None = None,
                                         require_mutex: bool = False) -> int:
     """Starts `neighbor_win_accumulate`."""
     return _start_store("accumulate", tensor, name, self_weight, dst_weights, require_mutex)
 
 
 @ranged
-def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: Optional[float] = None,
-                            dst_weights: Optional[DstWeights] = None,
+def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: float | None = None,
+                            dst_weights: DstWeights | None = None,
                             require_mutex: bool = False) -> bool:
     """As `neighbor_win_put`, adding to what the buffers hold."""
     return win_wait(neighbor_win_accumulate_nonblocking(tensor, name, self_weight, dst_weights,
@@ -172,18 +176,19 @@ def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: Option
 
 
 @ranged
-def neighbor_win_get_nonblocking(name: str, src_weights: Optional[Mapping[int, float]] = None,
+def neighbor_win_get_nonblocking(name: str, src_weights: Mapping[int, float] | None = None,
                                  require_mutex: bool = False) -> int:
     """Starts `neighbor_win_get`."""
     runtime, call = current(), "win_get"
     window = _window(runtime, call, name)
     weights = checked(call, "src_weights", _steering.rank_weights, src_weights)
-    work = window.core.start_get(weights, checked(call, "require_mutex", _arguments.switch, require_mutex))
+    work = window.core.start_get(weights,
+                                 checked(call, "require_mutex", _arguments.switch, require_mutex))
     return runtime.add(work, lambda _: None)
 
 
 @ranged
-def neighbor_win_get(name: str, src_weights: Optional[Mapping[int, float]] = None,
+def neighbor_win_get(name: str, src_weights: Mapping[int, float] | None = None,
                      require_mutex: bool = False) -> bool:
     """Fetches the in-neighbours' window tensors, times their weight, into this rank's buffers."""
     return win_wait(neighbor_win_get_nonblocking(name, src_weights, require_mutex))
@@ -203,8 +208,8 @@ def win_wait(handle: int) -> bool:
 
 @ranged
 def win_publish(name: str) -> bool:
-    """Other ranks' `win_get` finds the window's tensor as it is now. On the CPU it always does, and this
-    does nothing. Of a tensor on a GPU it finds what that was in this rank's last `win_create`,
+    """Other ranks' `win_get` finds the window's tensor as it is now. On the CPU it always does, and
+    this does nothing. Of a tensor on a GPU it finds what that was in this rank's last `win_create`,
     `win_put`, `win_accumulate`, `win_get`, `win_update` or `win_publish` with it."""
     _window(current(), "win_publish", name).core.publish()
     return True
@@ -222,21 +227,22 @@ win_get_nonblocking = neighbor_win_get_nonblocking
 
 
 @ranged
-def win_update(name: str, self_weight: Optional[float] = None,
-               neighbor_weights: Optional[Mapping[int, float]] = None, reset: bool = False,
+def win_update(name: str, self_weight: float | None = None,
+               neighbor_weights: Mapping[int, float] | None = None, reset: bool = False,
                clone: bool = False, require_mutex: bool = False) -> torch.Tensor:
     """self_weight x + Σ_j neighbor_weights[j] b(j), of the window's tensor x and its buffers b.
 
     Both weights or neither; then those of the topology the window was created with. The result goes
-    into the window's tensor, which is returned; with `clone` into a new one. reset: the buffers that
-    were used become zero. require_mutex: holds this rank's mutex meanwhile. Nothing is sent.
+    into the window's tensor, which is returned; with `clone` into a new one. reset: the buffers
+    that were used become zero. require_mutex: holds this rank's mutex meanwhile. Nothing is sent.
     """
     runtime = current()
     return _update(runtime, "win_update", _window(runtime, "win_update", name), self_weight,
                    neighbor_weights, reset, clone, require_mutex)
 
 
-def _update(runtime: Runtime, call: str, window: Window, self_weight, neighbor_weights, reset, clone,
+def _update(runtime: Runtime, call: str, window: Window, self_weight, neighbor_weights, reset,
+            clone,
             require_mutex) -> torch.Tensor:
     self_weight = checked(call, "self_weight", _arguments.weight, self_weight)
     weights = checked(call, "neighbor_weights", _steering.rank_weights, neighbor_weights)
@@ -245,8 +251,8 @@ def _update(runtime: Runtime, call: str, window: Window, self_weight, neighbor_w
     require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
     if (self_weight is None) != (weights is None):
         raise InvalidArgument(
-            f"rank {runtime.rank}, {call}: expected self_weight and neighbor_weights together, or neither, "
-            f"found no {'self_weight' if self_weight is None else 'neighbor_weights'}")
+            f"rank {runtime.rank}, {call}: expected self_weight and neighbor_weights together, or "
+            f"neither, found no {'self_weight' if self_weight is None else 'neighbor_weights'}")
     output = core.fresh_like(window.tensor) if clone else None
     window.core.update(self_weight, weights, reset, require_mutex, output)
     if output is None:
@@ -257,14 +263,15 @@ def _update(runtime: Runtime, call: str, window: Window, self_weight, neighbor_w
 
 @ranged
 def win_update_then_collect(name: str, require_mutex: bool = True) -> torch.Tensor:
-    """x ← x + Σ_j b(j), and the buffers become zero: nothing that was accumulated is lost or counted
-    twice."""
+    """x ← x + Σ_j b(j), and the buffers become zero: nothing that was accumulated is lost or
+    counted twice."""
     runtime, call = current(), "win_update_then_collect"
     weights = dict.fromkeys(runtime.topology.plan.src_ranks, 1.0)
-    return _update(runtime, call, _window(runtime, call, name), 1.0, weights, True, False, require_mutex)
+    return _update(runtime, call, _window(runtime, call, name), 1.0, weights, True, False,
+                   require_mutex)
 
 
-def get_win_version(name: str) -> Dict[int, int]:
+def get_win_version(name: str) -> dict[int, int]:
     """By in-neighbour, how often its buffer was written since it was last read."""
     return dict(_window(current(), "get_win_version", name).core.versions())
 
@@ -273,10 +280,10 @@ def get_win_version(name: str) -> Dict[int, int]:
 
 
 @contextlib.contextmanager
-def win_mutex(name: str, for_self: bool = False, ranks: Optional[List[int]] = None) -> Iterator[None]:
-    """Holds the mutexes of the out-neighbours, or of `ranks`, or with `for_self` this rank's own (and
-    those of `ranks`, if given). Calls of other ranks with `require_mutex` that concern them wait; a call
-    of this thread that takes one of them again raises StateError."""
+def win_mutex(name: str, for_self: bool = False, ranks: list[int] | None = None) -> Iterator[None]:
+    """Holds the mutexes of the out-neighbours, or of `ranks`, or with `for_self` this rank's own
+    (and those of `ranks`, if given). Calls of other ranks with `require_mutex` that concern them
+    wait; a call of this thread that takes one of them again raises StateError."""
     with _held(current(), "win_mutex", name, for_self, ranks):
         yield
 

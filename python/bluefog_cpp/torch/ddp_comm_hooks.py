@@ -1,8 +1,8 @@
-"""Communication hooks for torch's DistributedDataParallel: it keeps its buckets, and the bytes travel by
-this package.
+"""Communication hooks for torch's DistributedDataParallel: it keeps its buckets, and the bytes
+travel by this package.
 
-    model = torch.nn.parallel.DistributedDataParallel(model)   # after init_process_group and bf.init
-    model.register_comm_hook(None, allreduce_hook)
+    model = torch.nn.parallel.DistributedDataParallel(model)   # after init_process_group and
+    bf.init model.register_comm_hook(None, allreduce_hook)
 """
 
 import concurrent.futures

@@ -1,7 +1,7 @@
-"""A model averager of the interface of torch.distributed.algorithms.model_averaging, which for example
-torch.distributed.optim.PostLocalSGDOptimizer takes."""
+"""A model averager of the interface of torch.distributed.algorithms.model_averaging, which for
+example torch.distributed.optim.PostLocalSGDOptimizer takes."""
 
-from typing import Dict, Iterable, List, Union
+from collections.abc import Iterable
 
 import torch
 from torch.distributed.algorithms.model_averaging.averagers import ModelAverager
@@ -9,12 +9,15 @@ from torch.distributed.algorithms.model_averaging.averagers import ModelAverager
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp.errors import ArgumentTypeError
-from bluefog_cpp.torch._collectives import (allreduce_nonblocking_,
-                                            hierarchical_neighbor_allreduce_nonblocking,
-                                            neighbor_allreduce_nonblocking_, synchronize)
+from bluefog_cpp.torch._collectives import (
+    allreduce_nonblocking_,
+    hierarchical_neighbor_allreduce_nonblocking,
+    neighbor_allreduce_nonblocking_,
+    synchronize,
+)
 from bluefog_cpp.torch._optimizers import CommunicationType
 
-Parameters = Union[Iterable[torch.nn.Parameter], Iterable[Dict]]
+Parameters = Iterable[torch.nn.Parameter] | Iterable[dict]
 
 
 class NeighborAverager(ModelAverager):
@@ -46,7 +49,7 @@ class NeighborAverager(ModelAverager):
         if steps >= 0 and steps % self.period == 0:
             self._average(_tensors(params))
 
-    def _average(self, tensors: List[torch.Tensor]) -> None:
+    def _average(self, tensors: list[torch.Tensor]) -> None:
         kind = self.communication_type
         if kind is CommunicationType.empty:
             return
@@ -62,14 +65,14 @@ class NeighborAverager(ModelAverager):
             synchronize(handle)
 
 
-def _tensors(params: Parameters) -> List[torch.Tensor]:
-    found: List[torch.Tensor] = []
+def _tensors(params: Parameters) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
     wrong = isinstance(params, (str, torch.Tensor)) or not isinstance(params, Iterable)
     for item in () if wrong else params:
         found.extend(item["params"] if isinstance(item, dict) else [item])
     wrong = wrong or not all(isinstance(parameter, torch.Tensor) for parameter in found)
     if wrong:
         raise ArgumentTypeError(
-            f"{_arguments.place('average_parameters')}: params: expected parameters, or the groups of an "
-            f"optimizer, found {_arguments.described(params)}")
+            f"{_arguments.place('average_parameters')}: params: expected parameters, or the groups "
+            f"of an optimizer, found {_arguments.described(params)}")
     return [parameter.detach() for parameter in found]

@@ -25,7 +25,8 @@ def test_reference(tmp_path):
     pytest.importorskip("mkdocs")
     pytest.importorskip("mkdocstrings")
     build = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", ROOT / "mkdocs.yml", "-d", tmp_path],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", ROOT / "mkdocs.yml", "-d",
+         tmp_path],
         capture_output=True, text=True, check=False)
     assert build.returncode == 0, build.stderr
     pages = "".join(path.read_text() for path in (tmp_path / "reference").glob("*.html"))

@@ -25,7 +25,8 @@ print(full - resident())
 
 @pytest.mark.parametrize("bound, given_back", [(0, 192), (128 << 20, 64), (1 << 30, 0)])
 def test_what_is_beyond_the_bound_goes_back_to_the_system(bound, given_back):
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-c", SCRIPT], check=False, capture_output=True,
+                          text=True,
                           env=os.environ | {"BLUEFOG_RESULT_CACHE": str(bound)}, timeout=300)
     assert done.returncode == 0, done.stderr
     assert abs(int(done.stdout.split()[-1]) - given_back) < 16, done.stdout

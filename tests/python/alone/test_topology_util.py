@@ -36,7 +36,8 @@ def test_edges_point_from_sender_to_receiver():
 
 def test_wrong_arguments():
     for call in (lambda: topology_util.RingGraph(0), lambda: topology_util.RingGraph(3, 7),
-                 lambda: topology_util.StarGraph(3, 5), lambda: topology_util.ExponentialGraph(4, 1),
+                 lambda: topology_util.StarGraph(3, 5),
+                 lambda: topology_util.ExponentialGraph(4, 1),
                  lambda: topology_util.MeshGrid2DGraph(6, (2, 2))):
         with pytest.raises(ValueError):
             call()
@@ -107,7 +108,8 @@ def test_inner_outer(make, size, local_size):
 
 
 def test_machines():
-    found = steps(lambda r: topology_util.GetExp2DynamicSendRecvMachineRanks(10, 2, r, r % 2), 10, 4)
+    found = steps(lambda r: topology_util.GetExp2DynamicSendRecvMachineRanks(10, 2, r, r % 2), 10,
+                  4)
     assert [step[0] for step in found] == [([1], [4]), ([2], [3]), ([4], [1]), ([1], [4])]
     assert all(step[0] == step[1] for step in found)
     alone = topology_util.GetExp2DynamicSendRecvMachineRanks(8, 8, 3, 3)

@@ -26,11 +26,13 @@ def public_functions(module):
         elif inspect.isclass(value):
             for member, function in vars(value).items():
                 function = getattr(function, "__func__", getattr(function, "fget", function))
-                if inspect.isfunction(function) and (not member.startswith("_") or member == "__init__"):
+                if inspect.isfunction(function) and (not member.startswith("_")
+                                                     or member == "__init__"):
                     yield f"{name}.{member}", function
 
 
-@pytest.mark.parametrize("module", (bf, topology_util, util, ibfrun, ddp_comm_hooks, model_averaging),
+@pytest.mark.parametrize("module",
+                         (bf, topology_util, util, ibfrun, ddp_comm_hooks, model_averaging),
                          ids=lambda module: module.__name__)
 def test_public_functions_are_typed(module):
     found = list(public_functions(module))
@@ -38,7 +40,8 @@ def test_public_functions_are_typed(module):
     for name, function in found:
         signature = inspect.signature(function)
         untyped = [parameter.name for parameter in signature.parameters.values()
-                   if parameter.annotation is parameter.empty and parameter.name not in ("self", "cls")]
+                   if parameter.annotation is parameter.empty
+                   and parameter.name not in ("self", "cls")]
         assert not untyped, f"{module.__name__}.{name}: {untyped}"
         if not name.endswith("__init__"):
             assert signature.return_annotation is not signature.empty, f"{module.__name__}.{name}"
@@ -78,7 +81,8 @@ def built(scope, holder):
         if name == "__init__" and not signature:
             continue
         is_function = callable(value) and signature
-        arguments = re.findall(r"(?:^|, )(\w+): ", re.sub(r"\[.*?\]+", "", signature[1])) if is_function else []
+        arguments = re.findall(r"(?:^|, )(\w+): ",
+                               re.sub(r"\[.*?\]+", "", signature[1])) if is_function else []
         names[scope + name] = [it for it in arguments if it != "self"] if is_function else None
     return names
 

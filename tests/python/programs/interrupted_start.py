@@ -34,7 +34,8 @@ def main():
         job = subprocess.Popen([sys.argv[1], "-np", "2", sys.executable, "-c", RANK, folder])
         marks = [pathlib.Path(folder, rank) for rank in ("0", "1")]
         while not all(mark.exists() and mark.read_text() for mark in marks):
-            assert job.poll() is None, f"bfrun ended with {job.returncode} before its ranks had begun"
+            assert job.poll() is None, (
+                f"bfrun ended with {job.returncode} before its ranks had begun")
             time.sleep(0.1)
         pids = [int(mark.read_text()) for mark in marks]
         time.sleep(0.5)  # rank 0 has most likely entered init by then

@@ -17,7 +17,7 @@ world = MPI.COMM_WORLD
 assert world.size == int(os.environ["WORLD_SIZE"]) and MPI.Is_initialized()
 bf.init()
 assert (bf.rank(), bf.size()) == (world.rank, world.size)
-for step in range(10):
+for _ in range(10):
     handle = bf.allreduce_nonblocking(torch.tensor([float(world.rank)]), average=False)
     total = world.allreduce(world.rank)
     assert bf.synchronize(handle).item() == total

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 try:
-    import ipyparallel  # noqa: F401
+    import ipyparallel  # noqa: F401 its programs are run
     import matplotlib
 except ImportError as error:
     print(f"SKIPPED: {error}")
@@ -43,7 +43,8 @@ def run_cells():
 def main():
     bfrun, ranks = sys.argv[1], int(sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
-        os.environ.update(IPYTHONDIR=folder, PATH=f"{pathlib.Path(bfrun).parent}:{os.environ['PATH']}")
+        os.environ.update(IPYTHONDIR=folder,
+                          PATH=f"{pathlib.Path(bfrun).parent}:{os.environ['PATH']}")
         matplotlib.use("agg")
         assert "no ranks were running" in ibfrun("stop").stdout
         assert "found 0" in ibfrun("start", "-np", "0").stderr
@@ -53,7 +54,8 @@ def main():
             assert "running already" in ibfrun("start", "-np", str(ranks)).stderr
             variables = run_cells()
             assert variables["means"] == [(ranks - 1) / 2] * ranks, variables["means"]
-            assert variables["engines"].apply_sync(os.getenv, "RANK") == [str(r) for r in range(ranks)]
+            assert variables["engines"].apply_sync(os.getenv,
+                                                   "RANK") == [str(r) for r in range(ranks)]
             variables["client"].close()
         finally:
             log = pathlib.Path(folder, "profile_bluefog/log/ibfrun.log")

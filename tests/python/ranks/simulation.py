@@ -24,7 +24,8 @@ OPTIMIZERS = {
 def model_of(seed):
     """Two layers, and a parameter that no loss reaches."""
     torch.manual_seed(seed)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2)).double()
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(),
+                                torch.nn.Linear(6, 2)).double()
     model.register_parameter("unused", torch.nn.Parameter(torch.ones(3, dtype=torch.float64)))
     return model
 

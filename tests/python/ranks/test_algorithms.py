@@ -137,7 +137,8 @@ def test_scaled_gradients_come_too_late_for_the_backward_pass(rank):
 def test_scheduler_closure_and_restart(rank, size):
     problem = LeastSquares(rank, size)
     plain = torch.optim.LBFGS(problem.model.parameters(), lr=0.5, max_iter=5)
-    optimizer = bf.DecentralizedOptimizer(plain, problem.model, "gossip_pga", global_period_rounds=1)
+    optimizer = bf.DecentralizedOptimizer(plain, problem.model, "gossip_pga",
+                                          global_period_rounds=1)
     scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer)
 
     def closure():

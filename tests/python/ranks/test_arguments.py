@@ -1,5 +1,6 @@
-"""Every argument of every public function is checked before the core sees it: the error names rank, call,
-argument, what was expected and what was found; peers hear of it, and the ranks stay in step."""
+"""Every argument of every public function is checked before the core sees it: the error names rank,
+call, argument, what was expected and what was found; peers hear of it, and the ranks stay in
+step."""
 
 import inspect
 import re
@@ -64,12 +65,14 @@ TABLE = {
     **dict.fromkeys(("allgather", "allgather_nonblocking"), names(name=NAME)),
     **dict.fromkeys(("neighbor_allreduce", "neighbor_allreduce_", "neighbor_allreduce_nonblocking",
                      "neighbor_allreduce_nonblocking_"), AVERAGE),
-    **dict.fromkeys(("hierarchical_neighbor_allreduce", "hierarchical_neighbor_allreduce_nonblocking"),
+    **dict.fromkeys(("hierarchical_neighbor_allreduce",
+                     "hierarchical_neighbor_allreduce_nonblocking"),
                     BETWEEN_MACHINES),
     **dict.fromkeys(("neighbor_allgather", "neighbor_allgather_nonblocking"), GATHER),
     **dict.fromkeys(("pair_gossip", "pair_gossip_nonblocking"), GOSSIP),
     "win_create": names(name=TEXT, zero_init=SWITCH), "win_free": names(name=(*NAME, "")),
-    **dict.fromkeys(("win_put", "win_put_nonblocking", "win_accumulate", "win_accumulate_nonblocking",
+    **dict.fromkeys(("win_put", "win_put_nonblocking", "win_accumulate",
+                     "win_accumulate_nonblocking",
                      "neighbor_win_put", "neighbor_win_put_nonblocking", "neighbor_win_accumulate",
                      "neighbor_win_accumulate_nonblocking"), STORE),
     **dict.fromkeys(("win_get", "win_get_nonblocking", "neighbor_win_get",
@@ -84,18 +87,21 @@ TABLE = {
     "set_topology": names(topology=GRAPH, is_weighted=SWITCH),
     "set_machine_topology": names(topology=(None, *GRAPH), is_weighted=SWITCH),
     "set_skip_negotiate_stage": names(value=SWITCH),
-    "shared_zeros": names(size=(-1, HUGE, 1.5, "3", True, None, [2, -1], [2.0], [True], [2**40, 2**40], ONE)),
+    "shared_zeros": names(size=(-1, HUGE, 1.5, "3", True, None, [2, -1], [2.0], [True],
+                                [2**40, 2**40], ONE)),
     "use_device": names(device=(-1, HUGE, 1.5, True, "cpu", "gpu", [0], torch.device("cpu"), ONE)),
     "timeline_start_activity": ACTIVITY, "timeline_context": ACTIVITY,
     "timeline_end_activity": names(tensor_name=TEXT),
     **dict.fromkeys(("DistributedGradientAllreduceOptimizer", "DistributedPushSumOptimizer",
                      "DistributedAllreduceOptimizer", "DistributedNeighborAllreduceOptimizer",
                      "DistributedHierarchicalNeighborAllreduceOptimizer"), WRAP),
-    **dict.fromkeys(("DistributedAdaptThenCombineOptimizer", "DistributedAdaptWithCombineOptimizer"),
+    **dict.fromkeys(("DistributedAdaptThenCombineOptimizer",
+                     "DistributedAdaptWithCombineOptimizer"),
                     CHOOSE),
     **dict.fromkeys(("DistributedWinPutOptimizer", "DistributedPullGetOptimizer"), OVER_WINDOWS),
     "DecentralizedOptimizer": names(
-        **WRAP, algorithm=("exat", "", None, 3, True), graphs=(3, [], [3], (n for n in ()), nx.Graph()),
+        **WRAP, algorithm=("exat", "", None, 3, True),
+        graphs=(3, [], [3], (n for n in ()), nx.Graph()),
         global_period_rounds=COUNT, momentum=NUMBER,
         bucket_bytes=tuple(wrong for wrong in COUNT if not (wrong == 0 and wrong is not False)),
         step_in_backward=SWITCH),
@@ -113,11 +119,13 @@ for _function, _row in TABLE.items():
         TABLE[_function] = {"tensor": (None, [1.0], 3, numpy.ones(2)), **_row}
 
 VALID = {
-    "root_rank": lambda: 0, "target_rank": lambda: (bf.rank() + 1) % max(bf.size(), 2), "name": lambda: "w",
-    "tensor": lambda: ONE.clone(), "tensor_name": lambda: "row", "activity_name": lambda: "activity",
+    "root_rank": lambda: 0, "target_rank": lambda: (bf.rank() + 1) % max(bf.size(), 2),
+    "name": lambda: "w",
+    "tensor": lambda: ONE.clone(), "tensor_name": lambda: "row",
+    "activity_name": lambda: "activity",
     "topology": lambda: topology_util.RingGraph(bf.size()), "value": lambda: True,
-    "num_features": lambda: 2, "params": lambda: {"w": ONE.clone()}, "dst_ranks": lambda: [],
-    "src_ranks": lambda: [], "size": lambda: 3}
+    "num_features": lambda: 2, "params": lambda: {"w": ONE.clone()}, "dst_ranks": list,
+    "src_ranks": list, "size": lambda: 3}
 # A weight without the others that it needs is refused, before a closer look at it or after.
 ALSO = {"src_weights": {"self_weight": 0.5}, "dst_weights": {"self_weight": 0.5, "src_weights": {}},
         "neighbor_weights": {"self_weight": 0.5}, "src_ranks": {"dst_ranks": []},
@@ -133,7 +141,8 @@ def arguments_for(function, argument):
              if parameter.default is parameter.empty and name in VALID}
     if "optimizer" in parameters:
         given.update({name: value for name, value in plain().items() if name in parameters})
-    given.update({name: value for name, value in ALSO.get(argument, {}).items() if name in parameters})
+    given.update({name: value for name,
+                  value in ALSO.get(argument, {}).items() if name in parameters})
     return given
 
 
@@ -142,22 +151,25 @@ def check_refusal(where, call, argument, wrong):
         call()
     said = str(raised.value)
     assert re.search(rf"rank {bf.rank()}, \w+.*\b{argument}\b.*expected .*found", said) or (
-        argument == "tensor" and re.search(rf"rank {bf.rank()}, \w+.*expected a torch.Tensor, found", said)), (
+        argument == "tensor"
+        and re.search(rf"rank {bf.rank()}, \w+.*expected a torch.Tensor, found", said)), (
         where, wrong, said)
     assert "incompatible" not in said and "__index__" not in said
 
 
-@pytest.mark.parametrize("name,argument", [(name, argument) for name, row in TABLE.items() for argument in row])
+@pytest.mark.parametrize("name,argument",
+                         [(name, argument) for name, row in TABLE.items() for argument in row])
 def test_wrong_arguments(name, argument):
     function = getattr(bf, name)
     if name.startswith("pair_gossip"):
         needs(2)
-    if name.startswith(("win_", "neighbor_win_", "get_win")) and name not in ("win_create", "win_free"):
+    if name.startswith(("win_", "neighbor_win_", "get_win")) and name not in ("win_create",
+                                                                              "win_free"):
         bf.win_create(ONE.clone(), "w")
     for wrong in TABLE[name][argument]:
         given = {**arguments_for(function, argument), argument: wrong}
 
-        def call():
+        def call(given=given):
             result = function(**given)
             if name in ("win_mutex", "win_lock", "timeline_context"):
                 with result:
@@ -169,9 +181,12 @@ def test_wrong_arguments(name, argument):
 
 
 GRAPH_ROWS = {
-    "ExponentialTwoGraph": names(size=COUNT), "ExponentialGraph": names(size=COUNT, base=(1, *COUNT)),
-    "SymmetricExponentialGraph": names(size=COUNT, base=(1, *COUNT)), "FullyConnectedGraph": names(size=COUNT),
-    "MeshGrid2DGraph": names(size=COUNT, shape=(3, "23", (2,), (2, 3), (0, 4), (2.0, 2), [True, 4])),
+    "ExponentialTwoGraph": names(size=COUNT),
+    "ExponentialGraph": names(size=COUNT, base=(1, *COUNT)),
+    "SymmetricExponentialGraph": names(size=COUNT, base=(1, *COUNT)),
+    "FullyConnectedGraph": names(size=COUNT),
+    "MeshGrid2DGraph": names(size=COUNT,
+                             shape=(3, "23", (2,), (2, 3), (0, 4), (2.0, 2), [True, 4])),
     "StarGraph": names(size=COUNT, center_rank=RANK),
     "RingGraph": names(size=COUNT, connect_style=(-1, 3, 0.0, "0", True, None)),
     "LazyGraph": names(topo=(None, *GRAPH), self_share=(-0.1, 1.0, *NUMBER)),
@@ -183,13 +198,16 @@ GRAPH_ROWS = {
     "to_mixing_matrix": names(graph=(None, *GRAPH), is_weighted=SWITCH),
     "from_mixing_matrix": names(matrix=(None, 3, nx.DiGraph())),
     "GetDynamicOnePeerSendRecvRanks": names(topo=(None, *GRAPH), self_rank=RANK),
-    **dict.fromkeys(("GetInnerOuterRingDynamicSendRecvRanks", "GetInnerOuterExpo2DynamicSendRecvRanks"),
+    **dict.fromkeys(("GetInnerOuterRingDynamicSendRecvRanks",
+                     "GetInnerOuterExpo2DynamicSendRecvRanks"),
                     names(world_size=COUNT, local_size=(3, *COUNT), self_rank=RANK)),
-    "GetExp2DynamicSendRecvMachineRanks": names(world_size=COUNT, local_size=(3, *COUNT), self_rank=RANK,
+    "GetExp2DynamicSendRecvMachineRanks": names(world_size=COUNT, local_size=(3, *COUNT),
+                                                self_rank=RANK,
                                                 local_rank=(1, *RANK)),
 }
 GRAPH_VALID = {"size": 4, "topo": topology_util.RingGraph(4), "topo1": topology_util.RingGraph(4),
-               "topo2": topology_util.RingGraph(4), "graph": topology_util.RingGraph(4), "matrix": None,
+               "topo2": topology_util.RingGraph(4), "graph": topology_util.RingGraph(4),
+               "matrix": None,
                "rank": 0, "world_size": 4, "local_size": 2, "self_rank": 0, "local_rank": 0}
 
 
@@ -201,15 +219,17 @@ def test_wrong_arguments_of_graphs(name, argument):
               if parameter.default is parameter.empty]
     for wrong in GRAPH_ROWS[name][argument]:
         given = {**{each: GRAPH_VALID[each] for each in needed}, argument: wrong}
-        check_refusal(name, lambda: function(**given), argument, wrong)
+        check_refusal(name, lambda given=given: function(**given), argument, wrong)
 
 
 WITHOUT_ARGUMENTS = {
     "barrier", "check_build", "get_current_created_window_names", "get_skip_negotiate_stage",
     "in_neighbor_machine_ranks", "in_neighbor_ranks", "is_homogeneous", "is_initialized",
-    "is_machine_topo_weighted", "is_topo_weighted", "load_machine_topology", "load_topology", "local_rank",
+    "is_machine_topo_weighted", "is_topo_weighted", "load_machine_topology", "load_topology",
+    "local_rank",
     "local_size", "machine_rank", "machine_size", "mpi_threads_supported", "nccl_built",
-    "out_neighbor_machine_ranks", "out_neighbor_ranks", "rank", "resume", "shutdown", "size", "suspend",
+    "out_neighbor_machine_ranks", "out_neighbor_ranks", "rank", "resume", "shutdown", "size",
+    "suspend",
     "turn_off_win_ops_with_associated_p", "turn_on_win_ops_with_associated_p",
     "unified_mpi_window_model_supported"}
 HANDLES = {"poll", "synchronize", "wait", "win_poll", "win_wait"}
@@ -220,7 +240,8 @@ def test_the_tables_are_whole():
     functions = {name for name in bf.__all__ if callable(getattr(bf, name))}
     assert functions - WITHOUT_ARGUMENTS - HANDLES - {"CommunicationType"} == set(TABLE)
     graphs = {name for name, value in vars(topology_util).items()
-              if inspect.isfunction(value) and value.__module__ == topology_util.__name__ and name[0] != "_"}
+              if inspect.isfunction(value) and value.__module__ == topology_util.__name__
+              and name[0] != "_"}
     assert graphs - set(GRAPH_ROWS) == {"InferSourceFromDestinationRanks",
                                         "InferDestinationFromSourceRanks"}
     for module, table in ((bf, TABLE), (topology_util, GRAPH_ROWS)):
@@ -244,23 +265,27 @@ def test_missing_arguments(name):
 def test_handles_of_no_call(name, rank):
     call = "synchronize" if name == "wait" else name
     for wrong in (-1, 12345):
-        with pytest.raises(ValueError, match=f"rank {rank}, {call}: handle: expected that of a call in flight"):
+        with pytest.raises(ValueError,
+                           match=f"rank {rank}, {call}: handle: expected that of a call in flight"):
             getattr(bf, name)(wrong)
     for wrong in (None, "0", [0], torch.ones(2), True):
-        with pytest.raises(TypeError, match=f"rank {rank}, {call}: handle: expected a whole number, found"):
+        with pytest.raises(TypeError,
+                           match=f"rank {rank}, {call}: handle: expected a whole number, found"):
             getattr(bf, name)(wrong)
 
 
 HEARD = {
     "allreduce": lambda wrong: bf.allreduce(ONE, average="yes" if wrong else True),
     "broadcast": lambda wrong: bf.broadcast(ONE, 64 if wrong else 0),
-    "neighbor_allgather": lambda wrong: bf.neighbor_allgather(ONE, **({"src_ranks": 3} if wrong else {})),
+    "neighbor_allgather": lambda wrong: bf.neighbor_allgather(ONE, **({"src_ranks": 3} if wrong
+                                                                      else {})),
     "win_create": lambda wrong: bf.win_create(ONE.clone(), 3 if wrong else "w"),
     "broadcast_parameters": lambda wrong: bf.broadcast_parameters(None if wrong else {"w": ONE}, 0),
     "allreduce_parameters": lambda wrong: bf.allreduce_parameters(None if wrong else {"w": ONE}),
     "broadcast_optimizer_state": lambda wrong: bf.broadcast_optimizer_state(
         None if wrong else plain()["optimizer"], 0),
-    "InferSourceFromDestinationRanks": lambda wrong: bf.InferSourceFromDestinationRanks("1" if wrong else []),
+    "InferSourceFromDestinationRanks": lambda wrong: bf.InferSourceFromDestinationRanks("1" if wrong
+                                                                                        else []),
     "DistributedAdaptThenCombineOptimizer": lambda wrong: bf.DistributedAdaptThenCombineOptimizer(
         **{**plain(), **({"communication_type": "allreduce"} if wrong else {})}),
     "DistributedWinPutOptimizer": lambda wrong: bf.DistributedWinPutOptimizer(
@@ -289,16 +314,20 @@ def test_numbers_of_other_libraries(rank, size):
     ahead, behind = (rank + 1) % size, (rank - 1) % size
     if size > 1:
         found = bf.neighbor_allreduce(
-            ONE, self_weight=numpy.float32(0.5), src_weights={numpy.int32(behind): torch.tensor(0.25)},
+            ONE, self_weight=numpy.float32(0.5),
+            src_weights={numpy.int32(behind): torch.tensor(0.25)},
             dst_weights=numpy.array([ahead]), enable_topo_check=numpy.True_)
         assert found.eq(0.75).all()
     assert topology_util.RingGraph(numpy.int32(4)).number_of_nodes() == 4
 
 
 def test_arguments_of_an_averager(rank):
-    for given in ({"period": 0}, {"period": 1.5}, {"warmup_steps": -1}, {"communication_type": "allreduce"}):
-        with pytest.raises(ValueError, match=f"rank {rank}, NeighborAverager: {next(iter(given))}: expected"):
+    for given in ({"period": 0}, {"period": 1.5}, {"warmup_steps": -1},
+                  {"communication_type": "allreduce"}):
+        with pytest.raises(ValueError,
+                           match=f"rank {rank}, NeighborAverager: {next(iter(given))}: expected"):
             model_averaging.NeighborAverager(**given)
     for wrong in (None, torch.ones(2), [3], "weights"):
-        with pytest.raises(TypeError, match=f"rank {rank}, average_parameters: params: expected .*found"):
+        with pytest.raises(TypeError,
+                           match=f"rank {rank}, average_parameters: params: expected .*found"):
             model_averaging.NeighborAverager().average_parameters(wrong)

@@ -38,7 +38,8 @@ def test_static_graphs(make, is_weighted, rank, size):
     x = value_of(rank, dtype=torch.float64)
     result = bf.neighbor_allreduce(x)
     # The sum with W's weights rounds differently than numpy's product.
-    assert result.allclose(torch.full_like(x, expected_of(make(size), rank, is_weighted)), atol=1e-14)
+    assert result.allclose(torch.full_like(x, expected_of(make(size), rank, is_weighted)),
+                           atol=1e-14)
     assert x.equal(value_of(rank, dtype=torch.float64))
 
 
@@ -82,7 +83,8 @@ def test_in_place(rank, size):
     for call in (bf.neighbor_allreduce_, bf.allreduce_,
                  lambda x: bf.wait(bf.neighbor_allreduce_nonblocking_(x)),
                  lambda x: bf.wait(bf.allreduce_nonblocking_(x))):
-        for x in (value_of(rank), value_of(rank, (4, 4))[:, 1:3], torch.nn.Parameter(value_of(rank))):
+        for x in (value_of(rank), value_of(rank, (4, 4))[:, 1:3],
+                  torch.nn.Parameter(value_of(rank))):
             version = x._version
             result = call(x)
             assert result is x and x._version > version
@@ -99,7 +101,8 @@ def test_a_changed_tensor_is_not_differentiated_through(rank):
 
 def test_nonblocking_calls_complete_in_any_order_of_waits(rank, size):
     bf.set_topology(topology_util.FullyConnectedGraph(size))
-    handles = [bf.neighbor_allreduce_nonblocking(value_of(rank) * k, name=f"x{k}") for k in range(20)]
+    handles = [bf.neighbor_allreduce_nonblocking(value_of(rank) * k, name=f"x{k}")
+               for k in range(20)]
     for k in reversed(range(20)):
         assert bf.synchronize(handles[k]).allclose(torch.full((3, 2), k * (size + 1) / 2))
     with pytest.raises(ValueError, match="handle"):
@@ -120,11 +123,11 @@ def test_weights_of_the_call(rank, size):
     bf.set_topology(topology_util.RingGraph(size))
     neighbors = bf.in_neighbor_ranks()
     result = bf.neighbor_allreduce(value_of(rank), self_weight=0.5,
-                                   src_weights={j: 0.25 for j in neighbors})
+                                   src_weights=dict.fromkeys(neighbors, 0.25))
     assert result[0, 0] == 0.5 * (rank + 1) + sum(0.25 * (j + 1) for j in neighbors)
     # Neighbours that are left out count nothing.
     result = bf.neighbor_allreduce(value_of(rank), self_weight=2.0,
-                                   src_weights={j: 1.0 for j in neighbors[:1]})
+                                   src_weights=dict.fromkeys(neighbors[:1], 1.0))
     assert result[0, 0] == 2 * (rank + 1) + sum(j + 1 for j in neighbors[:1])
 
 
@@ -139,7 +142,8 @@ def test_wrong_weights_are_value_errors(rank, size):
         other = (rank + 1) % size
         wrong.append(dict(self_weight=1.0, src_weights={}, dst_weights=[other, other]))
     for arguments in wrong:
-        for call in (bf.neighbor_allreduce, bf.neighbor_allreduce_, bf.neighbor_allreduce_nonblocking):
+        for call in (bf.neighbor_allreduce, bf.neighbor_allreduce_,
+                     bf.neighbor_allreduce_nonblocking):
             with pytest.raises(ValueError):
                 call(value_of(rank), **arguments)
     assert bf.allreduce(torch.ones(1), average=False) == size
@@ -201,7 +205,7 @@ def test_different_shapes_and_names_are_errors_that_name_both(rank, size):
 
 def test_old_argument_names_work_with_a_warning(rank, size):
     bf.set_topology(topology_util.RingGraph(size))
-    weights = {j: 0.25 for j in bf.in_neighbor_ranks()}
+    weights = dict.fromkeys(bf.in_neighbor_ranks(), 0.25)
     new = bf.neighbor_allreduce(value_of(rank), self_weight=0.5, src_weights=weights)
     with pytest.warns(DeprecationWarning, match="src_weights"):
         old = bf.neighbor_allreduce(value_of(rank), self_weight=0.5, neighbor_weights=weights)
@@ -245,7 +249,8 @@ def test_hierarchical(machines, rank, size):
     x = value_of(rank)
     heard = bf.in_neighbor_machine_ranks()
     result = bf.hierarchical_neighbor_allreduce(x)
-    assert result.allclose(torch.full((3, 2), sum(means[m] for m in {own, *heard}) / (len(heard) + 1)))
+    assert result.allclose(torch.full((3, 2),
+                                      sum(means[m] for m in {own, *heard}) / (len(heard) + 1)))
     assert x.equal(value_of(rank))
     left, right = (own - 1) % machines, (own + 1) % machines
     sources = {left: 0.5} if machines > 1 else {}
@@ -263,7 +268,8 @@ def test_hierarchical_calls_that_cannot_be(machines, rank):
     with pytest.raises(ValueError, match="together"):
         bf.hierarchical_neighbor_allreduce(value_of(rank), self_weight=1.0)
     with pytest.warns(DeprecationWarning):
-        bf.hierarchical_neighbor_allreduce(value_of(rank), self_weight=1.0, neighbor_machine_weights={},
+        bf.hierarchical_neighbor_allreduce(value_of(rank), self_weight=1.0,
+                                           neighbor_machine_weights={},
                                            send_neighbor_machines=[])
 
 

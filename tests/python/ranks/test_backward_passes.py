@@ -1,4 +1,5 @@
-"""Backward passes in which gradient all-reduce communicates: their errors, and whose gradients they are."""
+"""Backward passes in which gradient all-reduce communicates: their errors, and whose gradients they
+are."""
 
 import pytest
 import torch
@@ -24,13 +25,13 @@ def test_errors_in_a_backward_pass_keep_their_class(rank, monkeypatch):
     bf.barrier()
     del optimizer
     model = model_of(0)
-    optimizer = bf.DistributedGradientAllreduceOptimizer(
+    optimizer = bf.DistributedGradientAllreduceOptimizer(  # noqa: F841 it averages while it lives
         torch.optim.SGD(model.parameters(), lr=0.1), model)
     if rank == 0:
         # A timeout, or rank 1, which began to wait earlier, has left.
         with pytest.raises((bluefog_cpp.TimeoutError, bluefog_cpp.PeerFailure),
-                           match="rank 0, call .*gradients of .*another context.*barrier, which this "
-                           "rank has not"):
+                           match="rank 0, call .*gradients of .*another context.*barrier, which "
+                           "this rank has not"):
             loss_of(model, rank).backward()
     try:
         bf.barrier()
@@ -88,7 +89,8 @@ def test_a_hook_that_takes_the_place_of_the_average(rank):
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(lambda _: None)
     loss_of(model, rank).backward()
-    with pytest.raises(bluefog_cpp.StateError, match="parameter '.*': expected its post-accumulate"):
+    with pytest.raises(bluefog_cpp.StateError,
+                       match="parameter '.*': expected its post-accumulate"):
         optimizer.step()
     del optimizer
     bf.barrier()

@@ -70,7 +70,8 @@ def test_gathers_of_rows_without_elements(dtype, rank, size):
     if size > 1:
         found = bf.wait(bf.neighbor_allgather_nonblocking(x, src_ranks=[behind], dst_ranks=[ahead]))
         assert found.shape == (2 + behind, 0, 3) and found.dtype == dtype
-        for other in (torch.empty(2, 0, 4), torch.empty(2, 0, 3, dtype=torch.float64), torch.ones(2, 1)):
+        for other in (torch.empty(2, 0, 4), torch.empty(2, 0, 3, dtype=torch.float64),
+                      torch.ones(2, 1)):
             with pytest.raises((ValueError, bluefog_cpp.PeerFailure)):
                 bf.allgather(other if rank == 0 else torch.empty(2, 0, 3))
             assert bf.allreduce(torch.ones(1)).item() == 1
@@ -112,11 +113,12 @@ def test_gathers_that_do_not_match_are_an_error_on_every_rank(rank):
 
 
 def test_inference_of_sources_and_destinations(rank, size):
-    destinations = [r for r in range(rank + 1, size)]
+    destinations = list(range(rank + 1, size))
     sources = bf.InferSourceFromDestinationRanks(destinations)
     assert sources == list(range(rank))
     assert topology_util.InferDestinationFromSourceRanks(sources) == destinations
-    found, matrix = bf.InferSourceFromDestinationRanks(destinations, construct_adjacency_matrix=True)
+    found, matrix = bf.InferSourceFromDestinationRanks(destinations,
+                                                       construct_adjacency_matrix=True)
     assert found == sources and numpy.allclose(matrix.sum(axis=0), 1)
     assert ((matrix > 0) == numpy.triu(numpy.ones((size, size)))).all()
     with pytest.raises(ValueError):

@@ -12,7 +12,8 @@ without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a G
 
 @without_gpu
 def test_use_device_says_what_is_missing(rank):
-    with pytest.raises(bluefog_cpp.UnsupportedError, match=rf"^rank {rank}, use_device: expected a (torch|GPU)"):
+    with pytest.raises(bluefog_cpp.UnsupportedError,
+                       match=rf"^rank {rank}, use_device: expected a (torch|GPU)"):
         bf.use_device()
     assert not bf.nccl_built()
     assert bf.allreduce(torch.ones(2)).tolist() == [1, 1]
@@ -31,8 +32,10 @@ def test_what_is_missing_follows_torch(monkeypatch):
 def test_a_device_that_is_no_gpu(monkeypatch, rank):
     monkeypatch.setattr(_devices, "what_is_missing", lambda: "")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
-    assert [_devices._index_of(rank, device) for device in (None, 1, "cuda:2", "cuda")] == [3, 1, 2, 3]
-    with pytest.raises(bluefog_cpp.InvalidArgument, match="device: expected a CUDA device.*found 'cpu'"):
+    assert [_devices._index_of(rank, device) for device in (None, 1, "cuda:2", "cuda")] == [3, 1, 2,
+                                                                                            3]
+    with pytest.raises(bluefog_cpp.InvalidArgument,
+                       match="device: expected a CUDA device.*found 'cpu'"):
         bf.use_device("cpu")
     bf.barrier()
 
@@ -74,7 +77,8 @@ def test_calls_that_no_cuda_graph_repeats_are_refused(monkeypatch, rank):
              "allgather": lambda: bf.allgather(values)}
     for call, make in calls.items():
         with pytest.raises(bluefog_cpp.UnsupportedError,
-                           match=rf"^rank {rank}, {call}: torch captures a CUDA graph.*found one on the CPU$"):
+                           match=rf"^rank {rank}, {call}: torch captures a CUDA graph.*found one "
+                                 r"on the CPU$"):
             make()
     bf.barrier()
     capturing[0] = False

@@ -1,4 +1,5 @@
-"""The example scripts, briefly, in the process of the test: what they compute and what they print."""
+"""The example scripts, briefly, in the process of the test: what they compute and what they
+print."""
 
 import pathlib
 import re
@@ -61,7 +62,8 @@ TINY = ("--model", "squeezenet1_1", "--image-size", 32, "--batch-size", 2, "--nu
 
 @pytest.mark.parametrize("options", (
     (), ("--atc-style", "--disable-dynamic-topology"), ("--dist-optimizer", "horovod"),
-    ("--dist-optimizer", "win_put"), ("--dist-optimizer", "pull_get"), ("--dist-optimizer", "push_sum"),
+    ("--dist-optimizer", "win_put"), ("--dist-optimizer", "pull_get"),
+    ("--dist-optimizer", "push_sum"),
     ("--dist-optimizer", "pytorch_ddp")), ids=str)
 def test_benchmark(run, options, rank, size):
     pytest.importorskip("torchvision")
@@ -70,8 +72,9 @@ def test_benchmark(run, options, rank, size):
         assert printed == ""
         return
     assert "Model: squeezenet1_1\nBatch size: 2\n" in printed
-    assert len(re.findall(r"^Iter #[01]: \d+\.\d img/sec per CPU$", printed, re.M)) == 2
-    assert re.search(rf"^Total img/sec on {size} CPU\(s\): \d+\.\d \+- \d+\.\d\n\Z", printed, re.M)
+    assert len(re.findall(r"^Iter #[01]: \d+\.\d img/sec per CPU$", printed, re.MULTILINE)) == 2
+    assert re.search(rf"^Total img/sec on {size} CPU\(s\): \d+\.\d \+- \d+\.\d\n\Z", printed,
+                     re.MULTILINE)
     assert ("gradient all-reduce" in printed) == ("horovod" in options)
 
 
@@ -81,7 +84,8 @@ def test_benchmark_on_two_machines(run, rank, size):
     bf.shutdown()
     with env(BLUEFOG_NODES_PER_MACHINE="2"):
         bf.init()
-    printed = run("pytorch_benchmark.py", *TINY, "--dist-optimizer", "hierarchical_neighbor_allreduce")
+    printed = run("pytorch_benchmark.py", *TINY, "--dist-optimizer",
+                  "hierarchical_neighbor_allreduce")
     assert ("Total img/sec on 4 CPU(s)" in printed) == (rank == 0)
 
 
@@ -102,7 +106,8 @@ def test_benchmark_of_wrong_models(run, capfd):
 
 # ---- pytorch_resnet.py
 
-RESNET = ("pytorch_resnet.py", "--synthetic", 16, "--batch-size", 2, "--atc-style", "--warmup-epochs", 1,
+RESNET = ("pytorch_resnet.py", "--synthetic", 16, "--batch-size", 2, "--atc-style",
+          "--warmup-epochs", 1,
           "--decay-epochs", 1)
 
 
@@ -114,7 +119,8 @@ def test_resnet_goes_on_from_its_checkpoint(run, tmp_path, rank, size):
     state = torch.load(folder / f"rank{rank}-of-{size}.pt")
     assert state["epochs_done"] == 1 and state["optimizer"]["state"]
     rest = run(*RESNET, "--epochs", 2, "--checkpoint", folder, "--resume")
-    assert ("Epoch 1" in half, "Epoch 1" in rest, "Epoch 2" in rest) == (rank == 0, False, rank == 0)
+    assert ("Epoch 1" in half, "Epoch 1" in rest, "Epoch 2" in rest) == (rank == 0, False,
+                                                                         rank == 0)
     bf.barrier()
 
 
@@ -124,8 +130,10 @@ def test_resnet_refuses_what_it_cannot_do(run, capfd, tmp_path):
     assert "either --data or --synthetic" in refusal(run, capfd, script)
     assert "data_batch_1.bin" in refusal(run, capfd, script, "--data", tmp_path)
     assert "--checkpoint" in refusal(run, capfd, script, "--synthetic", 8, "--resume")
-    assert "not there" in refusal(run, capfd, script, "--synthetic", 8, "--resume", "--checkpoint", tmp_path)
-    assert "found win_put" in refusal(run, capfd, script, "--synthetic", 8, "--dist-optimizer", "win_put",
+    assert "not there" in refusal(run, capfd, script, "--synthetic", 8, "--resume", "--checkpoint",
+                                  tmp_path)
+    assert "found win_put" in refusal(run, capfd, script, "--synthetic", 8, "--dist-optimizer",
+                                      "win_put",
                                       "--global-average-period", 2)
 
 
@@ -153,7 +161,8 @@ def test_cifar_files(monkeypatch, tmp_path):
     images = torch.stack([pixels for pixels, _ in test])
     assert images.shape == (2, 3, 32, 32)
     # Sums of float32 over 2048 values of size 1.
-    assert images.mean((0, 2, 3)).abs().max() < 1e-5 and (images.std((0, 2, 3)) - 1).abs().max() < 1e-5
+    assert images.mean((0, 2,
+                        3)).abs().max() < 1e-5 and (images.std((0, 2, 3)) - 1).abs().max() < 1e-5
     assert cifar.Augmented(train)[0][0].shape == (3, 32, 32)
     (tmp_path / "test.bin").write_bytes(image)
     with pytest.raises(SystemExit, match="expected images of 3074 bytes, found 3072 bytes"):
@@ -172,7 +181,7 @@ def test_optimization(run, task, rank, size):
     printed = run("pytorch_optimization.py", "--task", task, "--max-iters", 400, "--lr", rate,
                   "--regularization", 0.2)
     found = {method: float(error)
-             for method, error in re.findall(rf"^{task}, (\w+): (\S+) from", printed, re.M)}
+             for method, error in re.findall(rf"^{task}, (\w+): (\S+) from", printed, re.MULTILINE)}
     assert set(found) == (set(limits) if rank == 0 else set())
     for method, error in found.items():
         low, high = limits[method]

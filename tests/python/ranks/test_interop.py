@@ -1,4 +1,5 @@
-"""Beside torch's own means: process groups, samplers, compilers, checkpoints, profiler; and mpi4py."""
+"""Beside torch's own means: process groups, samplers, compilers, checkpoints, profiler; and
+mpi4py."""
 
 import os
 import warnings
@@ -212,7 +213,8 @@ def test_distributed_checkpoint(gloo, name, wrap, tmp_path, rank, size):
 
 def test_profiler_shows_named_ranges(rank):
     model = model_of(0)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                                        model)
     x = torch.ones(3)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         bf.neighbor_allreduce(x)
@@ -224,7 +226,8 @@ def test_profiler_shows_named_ranges(rank):
     bf.win_free("x")
     counts = {event.key: event.count for event in profile.key_averages()}
     for name, count in (("neighbor_allreduce", 1), ("allreduce_nonblocking", 1), ("synchronize", 1),
-                        ("optimizer_step", 2), ("neighbor_win_put", 1), ("win_wait", 1), ("win_update", 1)):
+                        ("optimizer_step", 2), ("neighbor_win_put", 1), ("win_wait", 1),
+                        ("win_update", 1)):
         assert counts.get(f"bluefog::{name}") == count, (name, counts)
 
 
@@ -260,7 +263,8 @@ def test_autocast_scaler_clipping_and_scheduler_together(rank, size):
     simulation = Simulation(lambda p: torch.optim.AdamW(p, lr=0.01), size)
     for other in simulation.models:
         other.float()
-    schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=3) for o in simulation.optimizers]
+    schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=3)
+                 for o in simulation.optimizers]
 
     def loss(module, r, step):
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -292,7 +296,8 @@ def test_autocast_scaler_clipping_and_scheduler_together(rank, size):
 
 def test_models_that_change_dtype_after_wrapping_are_refused_by_name(rank, size):
     model = model_of(0)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                                        model)
     if rank == 0:
         model.float()
     with pytest.raises((ValueError, bluefog_cpp.Error), match="parameter '"):
@@ -302,7 +307,8 @@ def test_models_that_change_dtype_after_wrapping_are_refused_by_name(rank, size)
 def test_models_that_change_memory_format_after_wrapping_go_on(rank, size):
     model = torch.nn.Conv2d(3, 4, 3)
     torch.nn.init.constant_(model.weight, rank)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.0), model)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.0),
+                                                        model)
     model.to(memory_format=torch.channels_last)
     optimizer.step()
     expected = float(mixing(bf.load_topology())[rank] @ numpy.arange(size))
@@ -312,7 +318,8 @@ def test_models_that_change_memory_format_after_wrapping_go_on(rank, size):
 def test_data_loader_workers_of_a_training_loop(rank):
     model = torch.nn.Linear(1, 1)
     bf.broadcast_parameters(model.state_dict(), 0)
-    optimizer = bf.DistributedAdaptWithCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    optimizer = bf.DistributedAdaptWithCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                                        model)
     data = torch.arange(8.0).unsqueeze(1)
     for _ in range(2):  # workers are forked while an average is in flight
         for batch in torch.utils.data.DataLoader(data, batch_size=4, num_workers=1):

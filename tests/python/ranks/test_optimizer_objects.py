@@ -16,14 +16,16 @@ WRAPPERS = (bf.DistributedGradientAllreduceOptimizer, bf.DistributedAdaptThenCom
             bf.DistributedAdaptWithCombineOptimizer, bf.DistributedPushSumOptimizer)
 
 
-@pytest.mark.parametrize("wrap", (*WRAPPERS, bf.DistributedWinPutOptimizer, bf.DecentralizedOptimizer))
+@pytest.mark.parametrize("wrap",
+                         (*WRAPPERS, bf.DistributedWinPutOptimizer, bf.DecentralizedOptimizer))
 def test_a_wrapped_optimizer_is_neither_copied_nor_pickled(wrap, rank):
     model = model_of(0)
     optimizer = wrap(torch.optim.Adam(model.parameters()), model)
     for make in (copy.copy, copy.deepcopy, pickle.dumps,
-                 lambda it: torch.save(it, io.BytesIO()), lambda it: copy.deepcopy({"optimizer": it})):
-        with pytest.raises(bluefog_cpp.UncopyableError,
-                           match=rf"rank {rank}, Adam of {wrap.__name__}.*state_dict\(\)") as raised:
+                 lambda it: torch.save(it, io.BytesIO()),
+                 lambda it: copy.deepcopy({"optimizer": it})):
+        message = rf"rank {rank}, Adam of {wrap.__name__}.*state_dict\(\)"
+        with pytest.raises(bluefog_cpp.UncopyableError, match=message) as raised:
             make(optimizer)
         assert isinstance(raised.value, TypeError)
     train(model, optimizer, rank, 1)
@@ -32,7 +34,8 @@ def test_a_wrapped_optimizer_is_neither_copied_nor_pickled(wrap, rank):
 
 @pytest.mark.parametrize("wrap", WRAPPERS)
 def test_schedulers_of_the_plain_optimizer_go_on(wrap, rank):
-    """The rates of a scheduler that was made before the optimizer was wrapped are those of its steps."""
+    """The rates of a scheduler that was made before the optimizer was wrapped are those of its
+    steps."""
     def trained(is_wrapped_first):
         model = model_of(0)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -79,7 +82,8 @@ def test_loaded_state_reaches_the_plain_optimizer_and_its_scheduler(rank):
         scheduler.step()
         assert optimizer.param_groups[0]["lr"] == 0.4
     plain.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]})
-    with pytest.raises((bluefog_cpp.StateError, bluefog_cpp.PeerFailure), match="expected the 1 groups"):
+    with pytest.raises((bluefog_cpp.StateError, bluefog_cpp.PeerFailure),
+                       match="expected the 1 groups"):
         optimizer.step()
 
 

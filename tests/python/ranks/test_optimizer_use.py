@@ -37,7 +37,8 @@ def test_schedulers_and_groups(rank, size):
 
 def test_closures(rank, size):
     model = model_of(0)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(OPTIMIZERS["sgd"](model.parameters()), model)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(OPTIMIZERS["sgd"](model.parameters()),
+                                                        model)
 
     def closure():
         optimizer.zero_grad()
@@ -118,17 +119,20 @@ def test_state_round_trip(rank, size):
 
 def test_parameters_that_are_no_longer_the_models_are_named(rank, size):
     model = model_of(0)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(OPTIMIZERS["sgd"](model.parameters()), model)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(OPTIMIZERS["sgd"](model.parameters()),
+                                                        model)
     other = copy.deepcopy(model.state_dict())
     if rank == 0:
         model.load_state_dict(other, assign=True)
-    with pytest.raises((bluefog_cpp.StateError, bluefog_cpp.PeerFailure), match="parameter 'unused'"):
+    with pytest.raises((bluefog_cpp.StateError, bluefog_cpp.PeerFailure),
+                       match="parameter 'unused'"):
         optimizer.step()
 
 
 def test_replaced_memory_is_taken_back(rank, size):
     model = model_of(0)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.0), model)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.0),
+                                                        model)
     for parameter in model.parameters():
         parameter.data = torch.full_like(parameter, float(rank))
     optimizer.step()
@@ -157,7 +161,8 @@ def test_wrong_models_are_named(rank, size):
     model = model_of(0)
     for wrong in ([], [model, 3]):
         with pytest.raises(ValueError):
-            bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=1), wrong)
+            bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=1),
+                                                    wrong)
     with pytest.raises(ValueError, match="num_steps"):
         bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=1), model,
                                                 num_steps_per_communication=0)
@@ -167,7 +172,8 @@ def test_wrong_models_are_named(rank, size):
     torch.manual_seed(0)
     different = torch.nn.Linear(3, 2 + min(rank, 1))
     with pytest.raises((ValueError, bluefog_cpp.PeerFailure), match="weight"):
-        bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(different.parameters(), lr=1), different)
+        bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(different.parameters(), lr=1),
+                                                different)
 
 
 def test_broadcast_of_parameters_and_state(rank, size):
@@ -202,7 +208,8 @@ def test_the_wrapped_optimizer_goes_with_its_last_name(rank):
     import weakref
 
     model = model_of(0)
-    optimizer = bf.DistributedAdaptWithCombineOptimizer(torch.optim.SGD(model.parameters(), lr=1), model)
+    optimizer = bf.DistributedAdaptWithCombineOptimizer(torch.optim.SGD(model.parameters(), lr=1),
+                                                        model)
     loss_of(model, rank).backward()
     optimizer.step()
     gone = weakref.ref(optimizer)
@@ -220,7 +227,8 @@ def test_a_step_that_one_rank_leaves_out(algorithm, graphs, rank, size):
     """It counts on all ranks, which go on with the same round of the schedule."""
     needs(2)
     model = model_of(0)
-    optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, algorithm,
+    optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
+                                          algorithm,
                                           graphs=graphs)
     said = {}
     for step in range(6):
@@ -238,11 +246,13 @@ def test_a_step_that_one_rank_leaves_out(algorithm, graphs, rank, size):
         bf.barrier()
     # Adapt-with-combine waits for the average of a step in the next one.
     assert set(said) <= ({1} if algorithm == "adapt_then_combine" else {1, 2})
-    assert all("rank 0, SGD of DecentralizedOptimizer, refuse_step: no data" in text for text in said.values())
+    assert all("rank 0, SGD of DecentralizedOptimizer, refuse_step: no data" in text
+               for text in said.values())
     assert said or rank == 0 or size > 2
     assert optimizer._distributed.core.round_count == 6
     optimizer.finish()
     for wrong in (None, "", 3):
-        with pytest.raises(ValueError, match=f"rank {rank}, SGD.refuse_step: reason: expected a text, found"):
+        with pytest.raises(ValueError,
+                           match=f"rank {rank}, SGD.refuse_step: reason: expected a text, found"):
             optimizer.refuse_step(wrong)
     bf.barrier()

@@ -147,12 +147,13 @@ def test_dynamic_steps(rank, size):
     simulation = Simulation(make, size)
     model = model_of(0)
     optimizer = bf.DistributedAdaptThenCombineOptimizer(make(model.parameters()), model)
-    steps = topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(), rank) if size > 1 else None
+    steps = topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(),
+                                                         rank) if size > 1 else None
     for step in range(4):
         if steps:
             send, receive = next(steps)
             optimizer.dst_weights = send
-            optimizer.src_weights = {r: 0.5 for r in receive}
+            optimizer.src_weights = dict.fromkeys(receive, 0.5)
             optimizer.self_weight = 0.5
             optimizer.enable_topo_check = step % 2 == 0
         optimizer.zero_grad()
@@ -162,14 +163,16 @@ def test_dynamic_steps(rank, size):
         simulation.local_steps()
         if steps:
             distance = (send[0] - rank) % size
-            simulation.average((numpy.eye(size) + numpy.roll(numpy.eye(size), distance, axis=0)) / 2)
+            simulation.average((numpy.eye(size) + numpy.roll(numpy.eye(size), distance,
+                                                             axis=0)) / 2)
     assert flat(model).allclose(flat(simulation.models[rank]), atol=1e-12)
 
 
 def test_wrong_weights_are_an_error_on_every_rank_and_training_goes_on(rank, size):
     needs(2)
     model = model_of(0)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(OPTIMIZERS["sgd"](model.parameters()), model)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(OPTIMIZERS["sgd"](model.parameters()),
+                                                        model)
     loss_of(model, rank).backward()
     optimizer.self_weight = 0.5 if rank == 0 else None
     with pytest.raises((ValueError, bluefog_cpp.PeerFailure), match="rank 0"):

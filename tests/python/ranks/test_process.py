@@ -43,7 +43,8 @@ def test_init_after_shutdown(size):
 
 
 WRAPS = (bf.DistributedAdaptThenCombineOptimizer, bf.DistributedAdaptWithCombineOptimizer,
-         bf.DistributedGradientAllreduceOptimizer, bf.DistributedWinPutOptimizer, bf.DecentralizedOptimizer)
+         bf.DistributedGradientAllreduceOptimizer, bf.DistributedWinPutOptimizer,
+         bf.DecentralizedOptimizer)
 
 
 @pytest.mark.parametrize("wrap", WRAPS)
@@ -90,7 +91,8 @@ def test_init_twice_resets_the_topology(size):
 
 def test_init_again_that_fails_changes_nothing(rank, size):
     bf.set_topology(topology_util.StarGraph(size), is_weighted=True)
-    for wrong in (lambda size: 1 // 0, lambda size: None, lambda size: topology_util.RingGraph(size + 1)):
+    for wrong in (lambda size: 1 // 0, lambda size: None,
+                  lambda size: topology_util.RingGraph(size + 1)):
         with pytest.raises((ZeroDivisionError, TypeError)):
             bf.init(wrong)
     bf.win_create(torch.ones(2), "w")
@@ -174,7 +176,8 @@ def test_timeline(tmp_path, rank):
 
 
 def test_spans_reach_the_file_in_time(rank, tmp_path):
-    """While nothing else happens. One of several in time shows the pace, however busy the machine."""
+    """While nothing else happens. One of several in time shows the pace, however busy the
+    machine."""
     bf.shutdown()
     with env(BLUEFOG_TIMELINE=f"{tmp_path}/t"):
         bf.init()

@@ -1,4 +1,5 @@
-"""What one rank's script gets wrong is heard by the others in the same call, and ends nothing else."""
+"""What one rank's script gets wrong is heard by the others in the same call, and ends nothing
+else."""
 
 import contextlib
 import re
@@ -20,7 +21,8 @@ from simulation import loss_of, model_of
     lambda x: bf.neighbor_allreduce_(x), lambda x: bf.neighbor_allgather(x)))
 def test_something_that_is_no_tensor(call, rank):
     needs(2)
-    with pytest.raises(TypeError if rank == 0 else bluefog_cpp.PeerFailure, match="expected a torch.Tensor"):
+    with pytest.raises(TypeError if rank == 0 else bluefog_cpp.PeerFailure,
+                       match="expected a torch.Tensor"):
         call([1.0] if rank == 0 else torch.ones(1))
     assert bf.allreduce(torch.ones(1)).item() == 1
 
@@ -43,7 +45,8 @@ def fake_tensor():
 ODD = {
     "quantized": lambda: torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.qint8),
     "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
-    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)],
+                                                 layout=torch.jagged),
     "sparse_coo": lambda: torch.ones(3).to_sparse(),
     "sparse_csr": lambda: torch.ones(2, 2).to_sparse_csr(),
     "complex64": lambda: torch.ones(3, dtype=torch.complex64),
@@ -71,10 +74,13 @@ def test_tensors_that_cannot_be_sent(kind, rank, size):
         "win_create": lambda x: bf.win_create(x, "odd"),
         "broadcast_parameters": lambda x: bf.broadcast_parameters([("p", x)], 0),
         "allreduce_parameters": lambda x: bf.allreduce_parameters([("p", x)])}
-    for name, in_place in (("allreduce", bf.allreduce_), ("neighbor_allreduce", bf.neighbor_allreduce_),
+    for name, in_place in (("allreduce", bf.allreduce_),
+                           ("neighbor_allreduce", bf.neighbor_allreduce_),
                            ("broadcast", lambda x: bf.broadcast_(x, 0)), *calls.items()):
-        with pytest.raises((bluefog_cpp.Error, TypeError) if rank == 0 else bluefog_cpp.PeerFailure, match=(
-                f"(?=.*rank 0).*{name}.*expected .*found .*{ODD_IN_WORDS.get(kind, kind)}")):
+        with pytest.raises((bluefog_cpp.Error, TypeError) if rank == 0 else bluefog_cpp.PeerFailure,
+                           match=(
+                                   f"(?=.*rank 0).*{name}.*expected .*found "
+                                   f".*{ODD_IN_WORDS.get(kind, kind)}")):
             in_place(ODD[kind]() if rank == 0 else torch.ones(3))
         assert bf.allreduce(torch.ones(1)).item() == 1
     if rank < 2:
@@ -84,7 +90,8 @@ def test_tensors_that_cannot_be_sent(kind, rank, size):
         assert bf.pair_gossip(torch.ones(1), 1 - rank).item() == 1
     bf.win_create(torch.ones(3), "w")
     for store in (bf.win_put, bf.win_accumulate):
-        with pytest.raises((bluefog_cpp.Error, TypeError), match=f"rank {rank}, win_.* 'w': expected"):
+        with pytest.raises((bluefog_cpp.Error, TypeError),
+                           match=f"rank {rank}, win_.* 'w': expected"):
             store(ODD[kind](), "w")
     bf.barrier()
     bf.win_free()
@@ -93,8 +100,9 @@ def test_tensors_that_cannot_be_sent(kind, rank, size):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ("complex64", "meta", "sparse_coo", "FakeTensor", "nested"))
-@pytest.mark.parametrize("wrap", (bf.DistributedAdaptThenCombineOptimizer, bf.DistributedWinPutOptimizer,
-                                  bf.DistributedGradientAllreduceOptimizer))
+@pytest.mark.parametrize("wrap",
+                         (bf.DistributedAdaptThenCombineOptimizer, bf.DistributedWinPutOptimizer,
+                          bf.DistributedGradientAllreduceOptimizer))
 def test_parameters_that_cannot_be_sent(kind, wrap, rank):
     needs(2)
     model = torch.nn.Linear(3, 1, bias=False)
@@ -108,7 +116,8 @@ def test_parameters_that_cannot_be_sent(kind, wrap, rank):
 
 
 @pytest.mark.parametrize("wrong, said", (
-    ({"self_weight": 0.5}, "together"), ({"self_weight": "a", "pair_weight": 1.0}, "self_weight: expected a number"),
+    ({"self_weight": 0.5}, "together"),
+    ({"self_weight": "a", "pair_weight": 1.0}, "self_weight: expected a number"),
     ({"self_weight": 1.0, "pair_weight": float("nan")}, "finite"), ({"name": 3}, "name")))
 def test_a_refused_gossip_is_heard_by_its_partner(wrong, said, rank):
     needs(2)
@@ -119,7 +128,8 @@ def test_a_refused_gossip_is_heard_by_its_partner(wrong, said, rank):
                 bf.pair_gossip(torch.ones(1), 1 - rank, **(wrong if rank == 0 else {}))
         assert bf.pair_gossip(torch.full((1,), float(rank)), 1 - rank).item() == 0.5
         for target in (rank, -1, bf.size(), 0.5, "1", True, None):
-            with pytest.raises(ValueError, match=f"rank {rank}, pair_gossip: target_rank: expected"):
+            with pytest.raises(ValueError,
+                               match=f"rank {rank}, pair_gossip: target_rank: expected"):
                 bf.pair_gossip(torch.ones(1), target)
 
 
@@ -128,7 +138,8 @@ def test_arguments_of_other_kinds(wrong, rank):
     needs(2)
     with pytest.raises((ValueError, TypeError) if rank == 0 else bluefog_cpp.PeerFailure,
                        match="rank 0, broadcast: (name|root_rank): expected"):
-        bf.broadcast(torch.ones(1), **({"root_rank": 0, **wrong} if rank == 0 else {"root_rank": 0}))
+        bf.broadcast(torch.ones(1),
+                     **({"root_rank": 0, **wrong} if rank == 0 else {"root_rank": 0}))
     assert bf.allreduce(torch.ones(1)).item() == 1
 
 
@@ -216,12 +227,14 @@ def test_wrapping_again(rank):
 
 
 def test_a_mismatch_that_is_heard_of_in_a_later_call(rank):
-    """A message that nobody expects is met by the receiver's next call; its sender's call is over."""
+    """A message that nobody expects is met by the receiver's next call; its sender's call is
+    over."""
     needs(2)
     x = torch.ones(2)
 
     def send():
-        bf.neighbor_allreduce(x, self_weight=1.0, src_weights={}, dst_weights=[1] if rank == 0 else [],
+        bf.neighbor_allreduce(x, self_weight=1.0, src_weights={},
+                              dst_weights=[1] if rank == 0 else [],
                               enable_topo_check=False, name="lost")
 
     send()
@@ -240,16 +253,19 @@ def test_a_mismatch_that_is_heard_of_in_a_later_call(rank):
             break
     if rank < 2:
         assert type(said) is bluefog_cpp.LateMismatchError
-        assert re.search(rf"rank {rank}, call \d+, (allreduce|barrier).*heard of an earlier call only now: "
-                         r".*call 1.*lost", str(said)), said
+        assert re.search(
+            rf"rank {rank}, call \d+, (allreduce|barrier).*heard of an earlier call only now: "
+            r".*call 1.*lost", str(said)), said
         assert said.result is None if before is None else said.result.equal(before)
 
 
 @pytest.mark.parametrize("later", (
-    lambda x: bf.neighbor_allreduce(x), lambda x: bf.neighbor_allreduce_(x), lambda x: bf.allgather(x)[:2],
+    lambda x: bf.neighbor_allreduce(x), lambda x: bf.neighbor_allreduce_(x),
+    lambda x: bf.allgather(x)[:2],
     lambda x: bf.wait(bf.allreduce_nonblocking(x)), lambda x: bf.neighbor_allgather(x)))
 def test_the_result_of_a_call_that_hears_of_an_earlier_one(later, rank, size):
-    """Rank 0 sends what rank 1 expects in no call; rank 1 tells it so when its own next call comes."""
+    """Rank 0 sends what rank 1 expects in no call; rank 1 tells it so when its own next call
+    comes."""
     needs(2)
     bf.set_topology(topology_util.FullyConnectedGraph(size))
     x = torch.ones(2)
@@ -295,20 +311,28 @@ def test_shared_elements_of_puts_and_parameters(rank):
     for put in (bf.win_put, bf.win_accumulate):
         with pytest.raises(ValueError, match=f"rank {rank}, win_.* 'w': .*memory of their own"):
             put(shared, "w", self_weight=0.5)
-    with pytest.raises(ValueError, match=f"rank {rank}, broadcast_parameters: 'p': .*memory of their own"):
+    with pytest.raises(ValueError,
+                       match=f"rank {rank}, broadcast_parameters: 'p': .*memory of their own"):
         bf.broadcast_parameters([("p", shared)], 0)
     bf.barrier()
 
 
 @pytest.mark.parametrize("slip,said", (
-    (lambda: bf.allreduce(torch.ones(1), average="x"), "average: expected True or False, found 'x'"),
-    (lambda: bf.neighbor_allreduce(torch.ones(1), enable_topo_check="x"), "enable_topo_check: expected"),
-    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=True, src_weights={1: .5}), "self_weight"),
-    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight="0.5", src_weights={1: .5}), "self_weight"),
+    (lambda: bf.allreduce(torch.ones(1), average="x"),
+     "average: expected True or False, found 'x'"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), enable_topo_check="x"),
+     "enable_topo_check: expected"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=True, src_weights={1: .5}),
+     "self_weight"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight="0.5", src_weights={1: .5}),
+     "self_weight"),
     (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights=[1]), "src_weights"),
-    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights={1.7: .5}), "src_weights"),
-    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights={"1": .5}), "src_weights"),
-    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights={1: .5}, dst_weights="1"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights={1.7: .5}),
+     "src_weights"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights={"1": .5}),
+     "src_weights"),
+    (lambda: bf.neighbor_allreduce(torch.ones(1), self_weight=.5, src_weights={1: .5},
+                                   dst_weights="1"),
      "dst_weights"),
     (lambda: bf.neighbor_allgather(torch.ones(1), src_ranks=[1.9], dst_ranks=[1]), "src_ranks")))
 def test_arguments_of_other_types(slip, said, rank):
@@ -336,8 +360,9 @@ def test_a_rank_that_cannot_wrap(steps, optimizer, rank):
 def test_a_window_that_one_rank_alone_has(rank):
     needs(2)
     bf.win_create(torch.ones(1), "one")
-    with pytest.raises(bluefog_cpp.PeerFailure, match="a window 'two' exists already") if rank else (
-            contextlib.nullcontext()):
+    with pytest.raises(bluefog_cpp.PeerFailure,
+                       match="a window 'two' exists already") if rank else (
+                               contextlib.nullcontext()):
         bf.win_create(torch.ones(1), "two") if rank else _create_again()
     bf.win_free("one")
     assert bf.allreduce(torch.ones(1)).item() == 1
@@ -354,7 +379,8 @@ def test_graphs_without_an_end(size):
     model = model_of(0)
     endless = topology_util.GetDynamicOnePeerSendRecvRanks(topology_util.ExponentialGraph(size), 0)
     with pytest.raises(ValueError, match="graphs: expected"):
-        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, graphs=endless)
+        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
+                                  graphs=endless)
     with pytest.raises(ValueError, match="step_in_backward: expected True or False, found 'no'"):
         bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
                                   step_in_backward="no")

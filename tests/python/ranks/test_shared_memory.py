@@ -23,7 +23,8 @@ def filled(rank, dtype, tensor):
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16, torch.float32, torch.float64))
 def test_sums_in_place(dtype, rank, size):
     shared = bf.shared_zeros(SHAPE, dtype)
-    assert shared.shape == SHAPE and shared.dtype == dtype and not shared.any() and shared.is_contiguous()
+    assert shared.shape == SHAPE and shared.dtype == dtype
+    assert not shared.any() and shared.is_contiguous()
     apart = torch.empty(SHAPE, dtype=dtype)
     bf.set_topology(topology_util.ExponentialGraph(size))
     for call in (bf.allreduce_, bf.neighbor_allreduce_):
@@ -54,7 +55,8 @@ def test_a_fork_takes_nothing_away(rank):
     """A worker of a DataLoader, say, in which the model goes out of scope."""
     tensor = filled(rank, torch.float32, bf.shared_zeros(SHAPE))
     model = torch.nn.Linear(500, 500)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                                        model)
     before = tensor.clone(), model.weight.detach().clone()
     child = os.fork()
     if child == 0:
@@ -70,11 +72,13 @@ def test_a_fork_takes_nothing_away(rank):
 
 def test_sizes_and_dtypes(rank):
     assert bf.shared_zeros(5).shape == (5,) and bf.shared_zeros([]).shape == ()
-    assert bf.shared_zeros((0, 3)).shape == (0, 3) and bf.shared_zeros(torch.Size([2])).shape == (2,)
+    assert bf.shared_zeros((0, 3)).shape == (0, 3) and bf.shared_zeros(torch.Size([2])).shape == (2,
+                                                                                                  )
     assert bf.shared_zeros(2, torch.int64).dtype == torch.int64
     for wrong in ("float32", 3, float):
         with pytest.raises(bluefog_cpp.ArgumentTypeError,
-                           match=f"rank {rank}, shared_zeros: dtype: expected a torch.dtype or None, found"):
+                           match=f"rank {rank}, shared_zeros: dtype: expected a torch.dtype or "
+                                 "None, found"):
             bf.shared_zeros(2, wrong)
 
 

@@ -27,7 +27,8 @@ def test_what_is_set_is_read_back(rank, size):
     for name, values in {
             "self_weight": (0.5, 1, numpy.float32(0.25), None),
             "src_weights": ({other: 0.5}, {numpy.int64(other): 1}, {}, None),
-            "dst_weights": ([other], (other,), numpy.array([other]), {other: 2.0}, {other}, [], None),
+            "dst_weights": ([other], (other,), numpy.array([other]), {other: 2.0}, {other}, [],
+                            None),
             "src_machine_weights": ({}, None), "dst_machine_weights": ([], {}, None),
             "enable_topo_check": (True, False),
             "communication_type": tuple(bf.CommunicationType)}.items():
@@ -37,7 +38,7 @@ def test_what_is_set_is_read_back(rank, size):
     optimizer.my_own_note = 3
     assert optimizer.my_own_note == 3
     with pytest.raises(AttributeError, match="no_such"):
-        optimizer.no_such
+        _ = optimizer.no_such
 
 
 @pytest.mark.parametrize("name, values", (
@@ -53,7 +54,8 @@ def test_values_that_cannot_be(name, values, rank):
     before = getattr(optimizer, name)
     for value in (*values, *(({rank: 1.0},) if name in ("src_weights", "dst_weights") else ())):
         with pytest.raises(bluefog_cpp.InvalidArgument, match=(
-                f"rank {rank}, SGD of DistributedAdaptWithCombineOptimizer, {name}: expected .*, found")):
+                f"rank {rank}, SGD of DistributedAdaptWithCombineOptimizer, {name}: expected .*, "
+                "found")):
             setattr(optimizer, name, value)
         assert getattr(optimizer, name) is before
 
@@ -69,18 +71,22 @@ def test_repeated_receivers(rank, size):
 
 @pytest.mark.parametrize("wrap, known, wrong", (
     (bf.DistributedGradientAllreduceOptimizer, "there is none", ("self_weight", "dst_weights")),
-    (bf.DistributedAdaptThenCombineOptimizer, "communication_type, dst_machine_weights, dst_weights",
-     ("dst_weight", "self_weigth", "src_wieghts", "weights", "force_barrier", "enable_topo_checks")),
+    (bf.DistributedAdaptThenCombineOptimizer,
+     "communication_type, dst_machine_weights, dst_weights",
+     ("dst_weight", "self_weigth", "src_wieghts", "weights", "force_barrier",
+      "enable_topo_checks")),
     (bf.DistributedPushSumOptimizer, "dst_weights, force_barrier, self_weight",
      ("src_weights", "communication_type", "send_neighbors")),
     (bf.DistributedWinPutOptimizer, "dst_weights, force_barrier", ("src_weights", "self_weight")),
-    (bf.DistributedPullGetOptimizer, "force_barrier, src_weights", ("dst_weights", "enable_topo_check")),
+    (bf.DistributedPullGetOptimizer, "force_barrier, src_weights",
+     ("dst_weights", "enable_topo_check")),
     (bf.DecentralizedOptimizer, "there is none", ("self_weight", "src_weights"))))
 def test_attributes_that_only_others_have(wrap, known, wrong, rank):
     optimizer = wrapped(wrap)
     for name in wrong:
         with pytest.raises(bluefog_cpp.InvalidArgument, match=(
-                rf"rank {rank}, SGD of {wrap.__name__}: expected one of .*\({known}.*, found '{name}'")):
+                rf"rank {rank}, SGD of {wrap.__name__}: expected one of .*\({known}.*, found "
+                rf"'{name}'")):
             setattr(optimizer, name, None)
         assert not hasattr(optimizer, name)
 
@@ -89,7 +95,8 @@ def test_attributes_that_only_others_have(wrap, known, wrong, rank):
 def test_choices_of_wrapping_are_read_and_not_set(wrap, rank):
     optimizer = wrapped(wrap, num_steps_per_communication=3)
     assert optimizer.num_steps_per_communication == 3
-    with pytest.raises(ValueError, match="num_steps_per_communication is chosen .*3.*wrap it again"):
+    with pytest.raises(ValueError,
+                       match="num_steps_per_communication is chosen .*3.*wrap it again"):
         optimizer.num_steps_per_communication = 2
     assert optimizer.num_steps_per_communication == 3
 

@@ -74,7 +74,8 @@ def test_wrapping_the_same_model_again(prefix, rank):
             ended.step()
         ended.unregister_window()
     assert bf.get_current_created_window_names() == names
-    plain = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    plain = bf.DistributedAdaptThenCombineOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                                    model)
     assert bf.get_current_created_window_names() == []
     train(model, plain, rank, 1)
 
@@ -88,7 +89,8 @@ def test_optimizers_of_two_models_beside_each_other(rank):
     third = model_of(2)
     named = wrapped(bf.DistributedWinPutOptimizer, third, window_prefix="mine")
     fourth = model_of(3)
-    with pytest.raises(ValueError, match=f"rank {rank}, SGD of DistributedWinPutOptimizer.*window_prefix"):
+    with pytest.raises(ValueError,
+                       match=f"rank {rank}, SGD of DistributedWinPutOptimizer.*window_prefix"):
         wrapped(bf.DistributedWinPutOptimizer, fourth, window_prefix="mine")
     train(third, named, rank, 1)
     bf.barrier()
@@ -131,8 +133,9 @@ def test_a_rank_that_ends_earlier_is_left_out(wrap, rank):
     if rank == 1:
         bf.shutdown()
         return
-    asked = (bf.out_neighbor_ranks if wrap is bf.DistributedWinPutOptimizer else bf.in_neighbor_ranks)()
-    for step in range(30):  # until it has gone, and after
+    asked = (bf.out_neighbor_ranks if wrap is bf.DistributedWinPutOptimizer
+             else bf.in_neighbor_ranks)()
+    for _ in range(30):  # until it has gone, and after
         train(model, optimizer, rank, 1)
         time.sleep(0.01)
     assert optimizer._finished == {1} & set(asked)

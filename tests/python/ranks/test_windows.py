@@ -46,23 +46,23 @@ def test_buffers_hold_zeros_on_request(rank, size):
     bf.set_topology(topology_util.RingGraph(size))
     bf.win_create(full(8), "z", zero_init=True)
     assert bf.win_update("z", self_weight=0.5,
-                         neighbor_weights={j: 1.0 for j in bf.in_neighbor_ranks()}).equal(full(4))
+                         neighbor_weights=dict.fromkeys(bf.in_neighbor_ranks(), 1.0)).equal(full(4))
 
 
 def test_put_and_update(x, rank):
     assert bf.win_put(x, "x")
     bf.barrier()
-    assert bf.get_win_version("x") == {j: 1 for j in bf.in_neighbor_ranks()}
+    assert bf.get_win_version("x") == dict.fromkeys(bf.in_neighbor_ranks(), 1)
     version = x._version
     result = bf.win_update("x")
     assert result is x and x._version > version
     assert result.allclose(full(mean_with_neighbors(lambda r: r + 1, rank)))
-    assert bf.get_win_version("x") == {j: 0 for j in bf.in_neighbor_ranks()}
+    assert bf.get_win_version("x") == dict.fromkeys(bf.in_neighbor_ranks(), 0)
 
 
 def test_put_scales_the_tensor_afterwards(x, rank):
     others = bf.out_neighbor_ranks()
-    bf.neighbor_win_put(x, "x", self_weight=0.5, dst_weights={r: 2.0 for r in others})
+    bf.neighbor_win_put(x, "x", self_weight=0.5, dst_weights=dict.fromkeys(others, 2.0))
     assert x.equal(full((rank + 1) / 2))
     bf.barrier()
     expected = (rank + 1) / 2 + sum(2 * (j + 1) for j in bf.in_neighbor_ranks())
@@ -83,9 +83,10 @@ def test_accumulate(rank, size):
 
 
 def test_get(x, rank):
-    assert bf.win_get("x", src_weights={j: 2.0 for j in bf.in_neighbor_ranks()})
+    assert bf.win_get("x", src_weights=dict.fromkeys(bf.in_neighbor_ranks(), 2.0))
     bf.barrier()
-    result = bf.win_update("x", self_weight=1.0, neighbor_weights={j: 1.0 for j in bf.in_neighbor_ranks()},
+    result = bf.win_update("x", self_weight=1.0,
+                           neighbor_weights=dict.fromkeys(bf.in_neighbor_ranks(), 1.0),
                            clone=True)
     assert result is not x and x.equal(full(rank + 1))
     assert result.equal(full(rank + 1 + sum(2 * (j + 1) for j in bf.in_neighbor_ranks())))
@@ -96,10 +97,11 @@ def test_get_finds_what_was_published(x, rank):
     assert bf.win_publish("x")
     bf.barrier()
     bf.win_get("x")
-    weights = {j: 1.0 for j in bf.in_neighbor_ranks()}
+    weights = dict.fromkeys(bf.in_neighbor_ranks(), 1.0)
     assert bf.win_update("x", self_weight=0.0, neighbor_weights=weights, clone=True).equal(
         full(sum(10 * (j + 1) for j in weights)))
-    with pytest.raises(bluefog_cpp.InvalidArgument, match=rf"^rank {rank}, win_publish: name: expected that of a window"):
+    with pytest.raises(bluefog_cpp.InvalidArgument,
+                       match=rf"^rank {rank}, win_publish: name: expected that of a window"):
         bf.win_publish("y")
     bf.barrier()
 
@@ -120,7 +122,7 @@ def test_reset_empties_the_buffers_that_were_used(x, rank):
     bf.win_put(x, "x")
     bf.barrier()
     bf.win_update("x", reset=True)
-    weights = {j: 1.0 for j in bf.in_neighbor_ranks()}
+    weights = dict.fromkeys(bf.in_neighbor_ranks(), 1.0)
     assert bf.win_update("x", self_weight=0.0, neighbor_weights=weights, clone=True).equal(full(0))
 
 
@@ -152,12 +154,13 @@ def test_associated_p(rank, size):
     out = bf.out_neighbor_ranks()
     share = 1 / (len(out) + 1)
     for _ in range(60):
-        bf.win_accumulate(x, "p", self_weight=share, dst_weights={r: share for r in out},
+        bf.win_accumulate(x, "p", self_weight=share, dst_weights=dict.fromkeys(out, share),
                           require_mutex=True)
         bf.barrier()
         bf.win_update_then_collect("p")
         bf.barrier()
-    total = bf.allreduce(torch.tensor([bf.win_associated_p("p")], dtype=torch.float64), average=False)
+    total = bf.allreduce(torch.tensor([bf.win_associated_p("p")], dtype=torch.float64),
+                         average=False)
     assert total.allclose(torch.full((1,), float(size), dtype=torch.float64))
     # Push-sum converges to the mean, linearly: 60 rounds are below 1e-9 for four ranks.
     assert (x / bf.win_associated_p("p")).allclose(full((size + 1) / 2), atol=1e-9)
@@ -187,9 +190,11 @@ def test_a_mutex_that_this_thread_holds(x, rank, size):
                  lambda: bf.win_mutex("x").__enter__()):
         with bf.win_mutex("x", ranks=[held]):
             with pytest.raises(bluefog_cpp.StateError,
-                               match=f"rank {rank}, window 'x', .*mutex of rank {held}, .*wait for itself"):
+                               match=f"rank {rank}, window 'x', .*mutex of rank {held}, .*wait for "
+                                     "itself"):
                 call()
-    with bf.win_lock("x"), pytest.raises(bluefog_cpp.StateError, match=f"the mutex of rank {rank},"):
+    with bf.win_lock("x"), pytest.raises(bluefog_cpp.StateError,
+                                         match=f"the mutex of rank {rank},"):
         bf.win_update_then_collect("x")
     assert x.equal(value)
     bf.barrier()
@@ -201,8 +206,9 @@ def test_a_mutex_that_this_thread_holds(x, rank, size):
 
 def test_one_rank_that_knows_no_such_window(x, rank):
     needs(2)
-    with pytest.raises(bluefog_cpp.PeerFailure, match="win_free: there is no window 'other'") if rank else (
-            contextlib.nullcontext()):
+    with pytest.raises(bluefog_cpp.PeerFailure,
+                       match="win_free: there is no window 'other'") if rank else (
+                               contextlib.nullcontext()):
         assert not bf.win_free("x" if rank else "other")
     assert bf.get_current_created_window_names() == ["x"]
     assert bf.win_free("x")
@@ -222,7 +228,8 @@ def test_wrong_use(x, rank, size):
             call()
     with pytest.raises(ValueError, match=f"rank {rank}, win_create.*contiguous"):
         bf.win_create(full(1, (4, 4)).t()[:, 1:], "y")
-    with pytest.raises(ValueError, match=f"rank {rank}, win_mutex: ranks: expected ranks of 0 … {size - 1}, "
+    with pytest.raises(ValueError,
+                       match=f"rank {rank}, win_mutex: ranks: expected ranks of 0 … {size - 1}, "
                                          f"found {size}"):
         with bf.win_mutex("x", ranks=[size]):
             pass
