@@ -12,7 +12,7 @@ import bluefog_cpp.torch as bf
 from bluefog_cpp.util import env
 from conftest import needs
 
-FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python"
+FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples"
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_learning_rates(monkeypatch, size):
 
 def test_cifar_files(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(FOLDER)
-    import cifar
+    from helpers import cifar
     image = bytes([7] * 1024 + [100] * 1024 + [250] * 1024)
     other = bytes(range(256)) * 12
     for name in ("train.bin", "test.bin"):

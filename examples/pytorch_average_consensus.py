@@ -1,6 +1,6 @@
 """Every rank starts with a random vector and averages it with its neighbours until all hold the mean.
 
-    bfrun -np 4 python pytorch_average_consensus.py --topology ring
+    bfrun -np 4 python examples/pytorch_average_consensus.py --topology ring
 """
 
 import argparse
@@ -9,7 +9,7 @@ import torch
 
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
-from counts import at_least
+from helpers.counts import at_least
 
 TOPOLOGIES = {
     "exponential": topology_util.ExponentialGraph,

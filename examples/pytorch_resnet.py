@@ -1,6 +1,6 @@
 """Trains a ResNet on CIFAR-10 or CIFAR-100, each rank on its share of the images.
 
-    bfrun -np 4 python pytorch_resnet.py --data cifar-10-batches-bin --atc-style
+    bfrun -np 4 python examples/pytorch_resnet.py --data cifar-10-batches-bin --atc-style
 
 What helps where more ranks give less accuracy (docs/examples.md says more): --atc-style, a small
 --warmup-start, --global-average-period, an earlier or steeper decay.
@@ -15,11 +15,9 @@ import torch
 from torch.nn import functional
 
 import bluefog_cpp.torch as bf
-import cifar
-import devices
-import dist_optimizer
-from counts import at_least
-from evaluation import evaluate
+from helpers import cifar, devices, dist_optimizer
+from helpers.counts import at_least
+from helpers.evaluation import evaluate
 
 try:
     from torchvision import models

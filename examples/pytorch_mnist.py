@@ -1,6 +1,6 @@
 """Trains a small network on Fashion-MNIST (or MNIST), each rank on its share of the images.
 
-    bfrun -np 4 python pytorch_mnist.py --epochs 2 --dist-optimizer neighbor_allreduce --atc-style
+    bfrun -np 4 python examples/pytorch_mnist.py --epochs 2 --dist-optimizer neighbor_allreduce --atc-style
 """
 
 import argparse
@@ -13,10 +13,9 @@ import torch
 from torch.nn import functional
 
 import bluefog_cpp.torch as bf
-import devices
-import dist_optimizer
-from counts import at_least
-from evaluation import evaluate
+from helpers import devices, dist_optimizer
+from helpers.counts import at_least
+from helpers.evaluation import evaluate
 
 DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 

@@ -1,6 +1,6 @@
 """Least squares and logistic regression over data that the ranks keep to themselves, by four methods.
 
-    bfrun -np 4 python pytorch_optimization.py --task logistic_regression --method gradient_tracking
+    bfrun -np 4 python examples/pytorch_optimization.py --task logistic_regression --method gradient_tracking
 
 Rank i knows f_i only, and all look for the x that minimises f = (Σ_i f_i) / n. Each method is compared
 with the centralized solution, which is formed from the data of all ranks.
@@ -15,7 +15,7 @@ import torch
 
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
-from counts import at_least
+from helpers.counts import at_least
 
 TOPOLOGIES = {
     "exponential": topology_util.ExponentialGraph,

@@ -1,6 +1,6 @@
 """Images per second of training a torchvision model on synthetic images.
 
-    bfrun -np 4 python pytorch_benchmark.py --model resnet50 --batch-size 64 \
+    bfrun -np 4 python examples/pytorch_benchmark.py --model resnet50 --batch-size 64 \
         --dist-optimizer neighbor_allreduce --atc-style
 """
 
@@ -15,9 +15,8 @@ import timeit
 import torch
 
 import bluefog_cpp.torch as bf
-import devices
-import dist_optimizer
-from counts import at_least
+from helpers import devices, dist_optimizer
+from helpers.counts import at_least
 
 try:
     from torchvision import models
