@@ -6,7 +6,7 @@
 
 import argparse
 import atexit
-import difflib
+import contextlib
 import os
 import statistics
 import sys
@@ -15,7 +15,7 @@ import timeit
 import torch
 
 import bluefog_cpp.torch as bf
-from helpers import devices, dist_optimizer
+from helpers import devices, dist_optimizer, networks
 from helpers.counts import at_least
 
 try:
@@ -28,21 +28,23 @@ except ImportError:
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="resnet50", help="any classification model of torchvision")
-    parser.add_argument("--batch-size", type=at_least(1), default=64, help="images of one rank and step")
-    parser.add_argument("--image-size", type=at_least(1), default=224, help="pixels along an edge")
+    parser.add_argument("--model", default="resnet50",
+                        help="any classification model of torchvision, or lenet, a small one")
+    parser.add_argument("--batch-size", type=at_least(1), default=32, help="images of one rank and step")
+    parser.add_argument("--image-size", type=at_least(1),
+                        help="pixels along an edge; default: 28 for lenet, 32 for resnet18, else 224")
+    parser.add_argument("--num-classes", type=at_least(2), default=1000)
     parser.add_argument("--num-warmup-batches", type=at_least(0), default=10)
     parser.add_argument("--num-batches-per-iter", type=at_least(1), default=10)
     parser.add_argument("--num-iters", type=at_least(1), default=10)
-    parser.add_argument("--no-cuda", action="store_true",
-                        help="accepted: without --device cuda it trains on CPUs")
+    parser.add_argument("--profiler", action="store_true", help="rank 0 shows what its time went into")
     devices.add_argument(parser)
     dist_optimizer.add_arguments(parser, more=("pytorch_ddp",))
     arguments = parser.parse_args()
-    known = models.list_models(module=models)
-    if arguments.model not in known:
-        near = ", ".join(difflib.get_close_matches(arguments.model, known)) or ", ".join(known)
-        parser.error(f"--model: expected a model of torchvision, found {arguments.model}; there is {near}")
+    networks.check_name(parser, models, arguments.model, more=("lenet",))
+    dist_optimizer.check(parser, arguments)
+    if arguments.image_size is None:
+        arguments.image_size = {"lenet": 28, "resnet18": 32}.get(arguments.model, 224)
     return arguments
 
 
@@ -62,7 +64,10 @@ class Training:
 
     def __init__(self, arguments, device):
         torch.manual_seed(0)
-        self.model = models.get_model(arguments.model, weights=None).to(device)
+        side, classes = arguments.image_size, arguments.num_classes
+        is_small = arguments.model == "lenet"
+        self.model = (networks.SmallNet(side, classes) if is_small else
+                      models.get_model(arguments.model, weights=None, num_classes=classes)).to(device)
         bf.broadcast_parameters(self.model.state_dict(), root_rank=0)
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         if arguments.dist_optimizer == "pytorch_ddp":
@@ -70,9 +75,8 @@ class Training:
         else:
             self.optimizer = dist_optimizer.wrap(arguments, optimizer, self.model)
         self.turns = dist_optimizer.Turns(arguments, self.optimizer)
-        side = arguments.image_size
-        self.images = torch.randn(arguments.batch_size, 3, side, side, device=device)
-        self.labels = torch.randint(1000, (arguments.batch_size,), device=device)
+        self.images = torch.randn(arguments.batch_size, 1 if is_small else 3, side, side, device=device)
+        self.labels = torch.randint(classes, (arguments.batch_size,), device=device)
 
     def step(self):
         self.turns.next()
@@ -104,10 +108,15 @@ def measure(arguments, device, training):
     show(f"Running warmup: {arguments.num_warmup_batches} batches")
     seconds_of(arguments.num_warmup_batches)
     show("Running benchmark...")
-    for iteration in range(arguments.num_iters):
-        seconds = seconds_of(arguments.num_batches_per_iter)
-        rates.append(arguments.batch_size * arguments.num_batches_per_iter / seconds)
-        show(f"Iter #{iteration}: {rates[-1]:.1f} img/sec per {unit}")
+    profiles = arguments.profiler and bf.rank() == 0
+    with torch.profiler.profile(acc_events=True) if profiles else contextlib.nullcontext() as profile:
+        for iteration in range(arguments.num_iters):
+            seconds = seconds_of(arguments.num_batches_per_iter)
+            rates.append(arguments.batch_size * arguments.num_batches_per_iter / seconds)
+            show(f"Iter #{iteration}: {rates[-1]:.1f} img/sec per {unit}")
+    if profiles:
+        show(profile.key_averages().table(sort_by=f"self_{unit.lower()}_time_total".replace("gpu", "cuda"),
+                                          row_limit=20))
     return rates
 
 

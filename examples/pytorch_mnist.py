@@ -13,9 +13,9 @@ import torch
 from torch.nn import functional
 
 import bluefog_cpp.torch as bf
-from helpers import devices, dist_optimizer
+from helpers import devices, dist_optimizer, evaluation
 from helpers.counts import at_least
-from helpers.evaluation import evaluate
+from helpers.networks import SmallNet
 
 DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
@@ -24,16 +24,21 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_DATA,
                         help="folder with the four IDX files, plain or .gz")
-    parser.add_argument("--epochs", type=at_least(0), default=3)
+    parser.add_argument("--epochs", type=at_least(0), default=10)
     parser.add_argument("--batch-size", type=at_least(1), default=64)
     parser.add_argument("--test-batch-size", type=at_least(1), default=1000)
     parser.add_argument("--max-batches", type=at_least(1), help="of an epoch, for short runs")
-    parser.add_argument("--lr", type=float, default=0.02, help="for one rank; scaled with their number")
-    parser.add_argument("--momentum", type=float, default=0.9)
+    parser.add_argument("--lr", type=float, default=0.01, help="for one rank; scaled with their number")
+    parser.add_argument("--momentum", type=float, default=0.5)
+    parser.add_argument("--log-interval", type=at_least(1), default=10, metavar="BATCHES",
+                        help="between lines of a rank")
     parser.add_argument("--seed", type=int, default=42)
+    evaluation.add_argument(parser)
     devices.add_argument(parser)
     dist_optimizer.add_arguments(parser)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    dist_optimizer.check(parser, arguments)
+    return arguments
 
 
 def read_idx(folder, name):
@@ -46,7 +51,9 @@ def read_idx(folder, name):
     else:
         sys.exit(f"{folder / name}(.gz) is not there; install Debian's dataset-fashion-mnist, or name "
                  "a folder with --data")
-    dimensions = data[3]
+    dimensions = data[3] if len(data) >= 4 else 0
+    if len(data) < 4 + 4 * dimensions or dimensions < 1:
+        sys.exit(f"{path}: expected a header of an IDX file, found {len(data)} bytes")
     shape = numpy.frombuffer(data, ">i4", dimensions, offset=4)
     values = numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions)
     if values.size != shape.prod():
@@ -60,20 +67,6 @@ def load(folder, part):
     return torch.utils.data.TensorDataset(images, labels)
 
 
-class Net(torch.nn.Module):
-    def __init__(self, side):
-        super().__init__()
-        self.conv1 = torch.nn.Conv2d(1, 16, 3, padding=1)
-        self.conv2 = torch.nn.Conv2d(16, 32, 3, padding=1)
-        self.fc1 = torch.nn.Linear(32 * (side // 4) ** 2, 64)
-        self.fc2 = torch.nn.Linear(64, 10)
-
-    def forward(self, x):
-        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
-        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
-        return self.fc2(functional.relu(self.fc1(x.flatten(1))))
-
-
 def train(arguments, device, model, optimizer, turns, loader, epoch):
     model.train()
     for batch, (images, labels) in enumerate(loader):
@@ -85,7 +78,7 @@ def train(arguments, device, model, optimizer, turns, loader, epoch):
         loss = functional.cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
-        if batch % 100 == 0:
+        if batch % arguments.log_interval == 0:
             print(f"[rank {bf.rank()}] epoch {epoch}, batch {batch}/{len(loader)}: loss "
                   f"{loss.item():.4f}", flush=True)
 
@@ -99,7 +92,7 @@ def main():
     sampler = torch.utils.data.distributed.DistributedSampler(train_data, bf.size(), bf.rank(),
                                                               seed=arguments.seed)
     loader = torch.utils.data.DataLoader(train_data, batch_size=arguments.batch_size, sampler=sampler)
-    model = Net(train_data[0][0].shape[-1]).to(device)
+    model = SmallNet(train_data[0][0].shape[-1]).to(device)
     bf.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = dist_optimizer.wrap(
         arguments,
@@ -111,7 +104,7 @@ def main():
         sampler.set_epoch(epoch)
         train(arguments, device, model, optimizer, turns, loader, epoch)
         optimizer.finish()
-        accuracy, loss = evaluate(model, test_data, arguments.test_batch_size)
+        accuracy, loss = evaluation.evaluate(model, test_data, arguments.test_batch_size)
         if bf.rank() == 0:
             print(f"Epoch {epoch}: test accuracy {100 * accuracy:.2f} %, test loss {loss:.4f}", flush=True)
 

@@ -8,22 +8,13 @@ with the centralized solution, which is formed from the data of all ranks.
 
 import argparse
 import math
-import pathlib
 
 import networkx
 import torch
 
 import bluefog_cpp.torch as bf
-from bluefog_cpp import topology_util
+from helpers import plots, topologies
 from helpers.counts import at_least
-
-TOPOLOGIES = {
-    "exponential": topology_util.ExponentialGraph,
-    "ring": topology_util.RingGraph,
-    "mesh": topology_util.MeshGrid2DGraph,
-    "star": topology_util.StarGraph,
-    "full": topology_util.FullyConnectedGraph,
-}
 
 
 class LeastSquares:
@@ -138,27 +129,24 @@ METHODS = {"diffusion": diffusion, "exact_diffusion": exact_diffusion,
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", choices=TASKS, default="linear_regression")
+    parser.add_argument("--task", choices=TASKS, default="logistic_regression")
     parser.add_argument("--method", choices=METHODS, nargs="+", default=list(METHODS))
-    parser.add_argument("--topology", choices=TOPOLOGIES, default="ring")
-    parser.add_argument("--max-iters", type=at_least(1), default=1000)
+    topologies.add_argument(parser, default="ring")
+    parser.add_argument("--max-iter", "--max-iters", dest="max_iters", type=at_least(1), default=1000)
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--rows", type=at_least(1), default=100, help="of each rank's data")
     parser.add_argument("--columns", type=at_least(1), default=10)
     parser.add_argument("--regularization", type=float, default=1e-2)
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--save-plot-file", metavar="FILE", type=pathlib.Path,
-                        help="a picture of the errors, by matplotlib")
+    plots.add_arguments(parser)
     arguments = parser.parse_args()
-    if arguments.save_plot_file and not arguments.save_plot_file.resolve().parent.is_dir():
-        parser.error(f"--save-plot-file: expected a folder that exists, found "
-                     f"{arguments.save_plot_file.parent}")
+    plots.check(parser, arguments)
     return arguments
 
 
 def set_graph(method, topology):
     """Push-DIGing goes without symmetry, so it gets an edge more in one direction."""
-    graph = TOPOLOGIES[topology](bf.size())
+    graph = topologies.GRAPHS[topology](bf.size())
     if method == "push_diging" and bf.size() > 3:
         graph = networkx.DiGraph(graph)
         graph.add_edge(0, 2, weight=1.0)
@@ -170,16 +158,6 @@ def run(arguments, method, problem, solution):
     set_graph(method, arguments.topology)
     steps = METHODS[method](problem, torch.zeros_like(solution), arguments.lr)
     return [float((next(steps) - solution).norm() / solution.norm()) for _ in range(arguments.max_iters)]
-
-
-def draw(errors, path):
-    from matplotlib import pyplot
-    for method, values in errors.items():
-        pyplot.semilogy(values, label=method)
-    pyplot.xlabel("iteration")
-    pyplot.ylabel("relative error")
-    pyplot.legend()
-    pyplot.savefig(path)
 
 
 def main():
@@ -196,8 +174,8 @@ def main():
             print(f"{arguments.task}, {method}: {worst:.2e} from the centralized solution after "
                   f"{arguments.max_iters} iterations"
                   f"{'' if math.isfinite(worst) else ': it diverges; try a smaller --lr'}", flush=True)
-    if arguments.save_plot_file and bf.rank() == 0:
-        draw(errors, arguments.save_plot_file)
+    if plots.are_wanted(arguments) and bf.rank() == 0:
+        plots.draw(arguments, errors)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import sys
 import numpy
 import torch
 
+import bluefog_cpp.torch as bf
+
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 # By set: training files, test files, bytes of labels before an image (the last one counts), classes.
@@ -23,6 +25,28 @@ def load(folder):
     expected = " or ".join(", ".join((*train, *test)) for train, test, _, _ in SETS)
     sys.exit(f"{folder}: expected the binary files of CIFAR-10 or CIFAR-100 ({expected}); found "
              f"{', '.join(sorted(path.name for path in folder.glob('*'))) or 'nothing'}")
+
+
+def fetched(folder):
+    """Collective. As `load`: CIFAR-10 by torchvision, which fetches it where `folder` does not have it."""
+    from torchvision import datasets
+    problem = ""
+    if bf.local_rank() == 0:
+        try:
+            datasets.CIFAR10(folder, download=True)
+        except (OSError, RuntimeError) as error:
+            problem = str(error)
+    # Who waits for its host's files has to hear that none will come.
+    problems = bf.allreduce(torch.tensor([float(bool(problem))]), average=False, name="CIFAR-10 fetched")
+    if problems > 0:
+        sys.exit(f"CIFAR-10 is not in {folder} and could not be fetched: {problem}; name a folder with its "
+                 "binary files by --data, or try --synthetic 1000" if problem else 1)
+
+    def read(is_train):
+        found = datasets.CIFAR10(folder, train=is_train)
+        return torch.from_numpy(found.data).permute(0, 3, 1, 2), torch.tensor(found.targets)
+
+    return (*_normalized(read(True), read(False)), 10)
 
 
 def made_up(train_count, test_count, classes=5, side=8):
