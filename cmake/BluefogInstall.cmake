@@ -47,6 +47,8 @@ function(bluefog_install_package)
     "${PROJECT_BINARY_DIR}/bluefog_cppConfig.cmake" INSTALL_DESTINATION ${BLUEFOG_INSTALL_CMAKEDIR})
   write_basic_package_version_file("${PROJECT_BINARY_DIR}/bluefog_cppConfigVersion.cmake"
                                    COMPATIBILITY SameMinorVersion)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DOCDIR}
+          COMPONENT bluefog_cpp)
   install(FILES "${PROJECT_BINARY_DIR}/bluefog_cppConfig.cmake"
                 "${PROJECT_BINARY_DIR}/bluefog_cppConfigVersion.cmake"
                 "${PROJECT_SOURCE_DIR}/cmake/BluefogTorch.cmake"

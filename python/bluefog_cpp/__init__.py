@@ -24,7 +24,7 @@ from bluefog_cpp.errors import (
                                 WindowGoneError,
 )
 
-__version__ = "0.1.0"
+__version__: str
 
 __all__ = ["ArgumentTypeError", "CudaError", "Error", "InternalError", "InvalidArgument",
            "LateMismatchError", "MismatchError", "MpiError", "NcclError", "NotInitialized",
@@ -32,3 +32,11 @@ __all__ = ["ArgumentTypeError", "CudaError", "Error", "InternalError", "InvalidA
            "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError",
            "WindowGoneError",
            "__version__"]
+
+
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # The core has it from CMakeLists.txt. Loaded late: the errors alone take no torch.
+    from bluefog_cpp._extension import core
+    return core.version

@@ -297,7 +297,7 @@ class Rung:
         options = ("--device", "cuda", "--model", "resnet50", "--batch-size",
                    str(self.arguments.batch_size), "--num-iters", "5", "--dist-optimizer",
                    optimizer, *options)
-        self.script(part, ranks, "examples/python/pytorch_benchmark.py", options, read_rate)
+        self.script(part, ranks, "examples/pytorch_benchmark.py", options, read_rate)
 
 
 def run_parts(rung):

@@ -142,7 +142,7 @@ class RungTest(unittest.TestCase):
         self.assertEqual(self.run_rung()[1]["bandwidth"]["figures"], {"combine": 1})
 
     def test_training_is_read(self):
-        self.file("examples/python/pytorch_benchmark.py",
+        self.file("examples/pytorch_benchmark.py",
                   "print('Total img/sec on 1 GPU(s): 123.4 +- 5.6')")
         self.assertEqual(
             self.results_of(lambda made: made.training(1, "neighbor_allreduce", "--atc-style")),
@@ -317,7 +317,7 @@ class KitTest(unittest.TestCase):
 
     def test_scripts_find_what_they_import(self):
         self.assertIn("an extension for Python 3.11", self.pack())
-        for place in ("examples/python/pytorch_benchmark.py", "tests/cuda/training.py",
+        for place in ("examples/pytorch_benchmark.py", "tests/cuda/training.py",
                       "tests/cuda/rung.py"):
             script = self.folder / "kit" / place
             ended = subprocess.run([sys.executable, "-c", STUBS, str(script)], check=False,

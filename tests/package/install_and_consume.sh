@@ -13,6 +13,7 @@ if grep -rlF "$source_folder/bluefog_cpp" "$work/prefix/lib"*/cmake; then
   echo 'FAILED: the installed package refers to the source folder'
   exit 1
 fi
+cmp "$source_folder/LICENSE" "$work/prefix/share/doc/bluefog_cpp/LICENSE"
 cmake -S "$source_folder/tests/package/consumer" -B "$work/build" -G Ninja \
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix"
 cmake --build "$work/build"

@@ -17,7 +17,7 @@ except ImportError as error:
     print(f"SKIPPED: {error}")
     sys.exit(77)
 
-NOTEBOOK = pathlib.Path(__file__).resolve().parents[3] / "examples/python/interactive_ranks.ipynb"
+NOTEBOOK = pathlib.Path(__file__).resolve().parents[3] / "examples/interactive_ranks.ipynb"
 
 
 def ibfrun(*words):

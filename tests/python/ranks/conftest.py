@@ -2,12 +2,17 @@
 
 import contextlib
 import os
+import pathlib
+import runpy
+import sys
 
 import pytest
 import torch
 
 import bluefog_cpp
 import bluefog_cpp.torch as bf
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 
 
 def pytest_configure(config):
@@ -41,6 +46,18 @@ def rank():
 @pytest.fixture
 def size():
     return bf.size()
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """Runs a script of examples/ and returns what this rank printed."""
+    def run(script, *options):
+        monkeypatch.setattr(sys, "argv", [script, *map(str, options)])
+        monkeypatch.syspath_prepend(EXAMPLES)
+        capfd.readouterr()
+        runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+        return capfd.readouterr().out
+    return run
 
 
 def needs(at_least):

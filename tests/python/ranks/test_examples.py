@@ -11,21 +11,7 @@ import torch
 
 import bluefog_cpp.torch as bf
 from bluefog_cpp.util import env
-from conftest import needs
-
-FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python"
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    """Runs a script and returns what this rank printed."""
-    def run(script, *options):
-        monkeypatch.setattr(sys, "argv", [script, *map(str, options)])
-        monkeypatch.syspath_prepend(FOLDER)
-        capfd.readouterr()
-        runpy.run_path(str(FOLDER / script), run_name="__main__")
-        return capfd.readouterr().out
-    return run
+from conftest import EXAMPLES, needs
 
 
 def refusal(run, capfd, *arguments):
@@ -127,7 +113,7 @@ def test_resnet_goes_on_from_its_checkpoint(run, tmp_path, rank, size):
 def test_resnet_refuses_what_it_cannot_do(run, capfd, tmp_path):
     pytest.importorskip("torchvision")
     script, *_ = RESNET
-    assert "either --data or --synthetic" in refusal(run, capfd, script)
+    assert "found both" in refusal(run, capfd, script, "--data", tmp_path, "--synthetic", 8)
     assert "data_batch_1.bin" in refusal(run, capfd, script, "--data", tmp_path)
     assert "--checkpoint" in refusal(run, capfd, script, "--synthetic", 8, "--resume")
     assert "not there" in refusal(run, capfd, script, "--synthetic", 8, "--resume", "--checkpoint",
@@ -139,8 +125,8 @@ def test_resnet_refuses_what_it_cannot_do(run, capfd, tmp_path):
 
 def test_learning_rates(monkeypatch, size):
     pytest.importorskip("torchvision")
-    monkeypatch.syspath_prepend(FOLDER)
-    resnet = runpy.run_path(str(FOLDER / "pytorch_resnet.py"))
+    monkeypatch.syspath_prepend(EXAMPLES)
+    resnet = runpy.run_path(str(EXAMPLES / "pytorch_resnet.py"))
     monkeypatch.setattr(sys, "argv", ["pytorch_resnet.py", "--synthetic", "8", "--base-lr", "1",
                                       "--warmup-epochs", "4", "--warmup-start", "0.5",
                                       "--decay-epochs", "6", "8", "--decay", "0.25"])
@@ -150,8 +136,8 @@ def test_learning_rates(monkeypatch, size):
 
 
 def test_cifar_files(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(FOLDER)
-    import cifar
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from helpers import cifar
     image = bytes([7] * 1024 + [100] * 1024 + [250] * 1024)
     other = bytes(range(256)) * 12
     for name in ("train.bin", "test.bin"):

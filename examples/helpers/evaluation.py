@@ -6,6 +6,11 @@ from torch.nn import functional
 import bluefog_cpp.torch as bf
 
 
+def add_argument(parser):
+    parser.add_argument("--average-test-result", action="store_true",
+                        help="accepted: results are those of all ranks in any case")
+
+
 @torch.no_grad()
 def evaluate(model, data, batch_size):
     """Collective. Accuracy and loss over `data`; each rank judges its share by its own model."""

@@ -1,30 +1,20 @@
-"""Least squares and logistic regression over data that the ranks keep to themselves, by four
-methods.
+"""Least squares and logistic regression over data that the ranks keep to themselves, by four methods.
 
-    bfrun -np 4 python pytorch_optimization.py --task logistic_regression --method gradient_tracking
+    bfrun -np 4 python examples/pytorch_optimization.py --task logistic_regression --method gradient_tracking
 
-Rank i knows f_i only, and all look for the x that minimises f = (Σ_i f_i) / n. Each method is
-compared with the centralized solution, which is formed from the data of all ranks.
+Rank i knows f_i only, and all look for the x that minimises f = (Σ_i f_i) / n. Each method is compared
+with the centralized solution, which is formed from the data of all ranks.
 """
 
 import argparse
 import math
-import pathlib
 
 import networkx
 import torch
+from helpers import plots, topologies
+from helpers.counts import at_least
 
 import bluefog_cpp.torch as bf
-from bluefog_cpp import topology_util
-from counts import at_least
-
-TOPOLOGIES = {
-    "exponential": topology_util.ExponentialGraph,
-    "ring": topology_util.RingGraph,
-    "mesh": topology_util.MeshGrid2DGraph,
-    "star": topology_util.StarGraph,
-    "full": topology_util.FullyConnectedGraph,
-}
 
 
 class LeastSquares:
@@ -41,8 +31,9 @@ class LeastSquares:
         return self.features.T @ residual / len(self.targets) + self.regularization * x
 
     def hessian(self, x):
-        return (self.features.T @ self.features / len(self.targets)
-                + self.regularization * torch.eye(len(x), dtype=x.dtype))
+        return self.features.T @ self.features / len(
+            self.targets
+        ) + self.regularization * torch.eye(len(x), dtype=x.dtype)
 
 
 class LogisticRegression:
@@ -62,8 +53,9 @@ class LogisticRegression:
     def hessian(self, x):
         share = torch.sigmoid(self.signed @ x)
         scaled = self.signed * (share * (1 - share)).unsqueeze(1)
-        return (self.signed.T @ scaled / len(share)
-                + self.regularization * torch.eye(len(x), dtype=x.dtype))
+        return self.signed.T @ scaled / len(share) + self.regularization * torch.eye(
+            len(x), dtype=x.dtype
+        )
 
 
 TASKS = {"linear_regression": LeastSquares, "logistic_regression": LogisticRegression}
@@ -105,8 +97,10 @@ def gradient_tracking(problem, x, rate):
     y = gradient
     while True:
         # Both averages travel together.
-        handles = [bf.neighbor_allreduce_nonblocking(value, name=name)
-                   for name, value in (("x", x), ("y", y))]
+        handles = [
+            bf.neighbor_allreduce_nonblocking(value, name=name)
+            for name, value in (("x", x), ("y", y))
+        ]
         x_mixed, y_mixed = (bf.synchronize(handle) for handle in handles)
         x = x_mixed - rate * y
         previous, gradient = gradient, problem.gradient(x)
@@ -115,17 +109,21 @@ def gradient_tracking(problem, x, rate):
 
 
 def push_diging(problem, x, rate):
-    """u' = C (u - γ y), v' = C v, x' = u' / v', y ← C y + g(x') - g(x). The columns of C sum to 1,
-    its rows need not: each rank only has to know how many others it sends to."""
+    """u' = C (u - γ y), v' = C v, x' = u' / v', y ← C y + g(x') - g(x). The columns of C sum to 1, its
+    rows need not: each rank only has to know how many others it sends to."""
     receivers, senders = bf.out_neighbor_ranks(), bf.in_neighbor_ranks()
     share = 1 / (len(receivers) + 1)
     gradient = problem.gradient(x)
     u, y, v = x, gradient, torch.ones(1, dtype=x.dtype)
     while True:
         packed = bf.neighbor_allreduce(
-            torch.cat([u - rate * y, y, v]), self_weight=share,
+            torch.cat([u - rate * y, y, v]),
+            self_weight=share,
             src_weights=dict.fromkeys(senders, 1.0),
-            dst_weights=dict.fromkeys(receivers, share), enable_topo_check=False, name="u, y, v")
+            dst_weights=dict.fromkeys(receivers, share),
+            enable_topo_check=False,
+            name="u, y, v",
+        )
         u, y_mixed, v = packed.split([len(x), len(x), 1])
         x = u / v
         previous, gradient = gradient, problem.gradient(x)
@@ -133,34 +131,38 @@ def push_diging(problem, x, rate):
         yield x
 
 
-METHODS = {"diffusion": diffusion, "exact_diffusion": exact_diffusion,
-           "gradient_tracking": gradient_tracking, "push_diging": push_diging}
+METHODS = {
+    "diffusion": diffusion,
+    "exact_diffusion": exact_diffusion,
+    "gradient_tracking": gradient_tracking,
+    "push_diging": push_diging,
+}
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", choices=TASKS, default="linear_regression")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--task", choices=TASKS, default="logistic_regression")
     parser.add_argument("--method", choices=METHODS, nargs="+", default=list(METHODS))
-    parser.add_argument("--topology", choices=TOPOLOGIES, default="ring")
-    parser.add_argument("--max-iters", type=at_least(1), default=1000)
+    topologies.add_argument(parser, default="ring")
+    parser.add_argument(
+        "--max-iter", "--max-iters", dest="max_iters", type=at_least(1), default=1000
+    )
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--rows", type=at_least(1), default=100, help="of each rank's data")
     parser.add_argument("--columns", type=at_least(1), default=10)
     parser.add_argument("--regularization", type=float, default=1e-2)
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--save-plot-file", metavar="FILE", type=pathlib.Path,
-                        help="a picture of the errors, by matplotlib")
+    plots.add_arguments(parser)
     arguments = parser.parse_args()
-    if arguments.save_plot_file and not arguments.save_plot_file.resolve().parent.is_dir():
-        parser.error(f"--save-plot-file: expected a folder that exists, found "
-                     f"{arguments.save_plot_file.parent}")
+    plots.check(parser, arguments)
     return arguments
 
 
 def set_graph(method, topology):
     """Push-DIGing goes without symmetry, so it gets an edge more in one direction."""
-    graph = TOPOLOGIES[topology](bf.size())
+    graph = topologies.GRAPHS[topology](bf.size())
     if method == "push_diging" and bf.size() > 3:
         graph = networkx.DiGraph(graph)
         graph.add_edge(0, 2, weight=1.0)
@@ -171,18 +173,9 @@ def run(arguments, method, problem, solution):
     """Relative errors of this rank's x, by iteration."""
     set_graph(method, arguments.topology)
     steps = METHODS[method](problem, torch.zeros_like(solution), arguments.lr)
-    return [float((next(steps) - solution).norm() / solution.norm())
-            for _ in range(arguments.max_iters)]
-
-
-def draw(errors, path):
-    from matplotlib import pyplot
-    for method, values in errors.items():
-        pyplot.semilogy(values, label=method)
-    pyplot.xlabel("iteration")
-    pyplot.ylabel("relative error")
-    pyplot.legend()
-    pyplot.savefig(path)
+    return [
+        float((next(steps) - solution).norm() / solution.norm()) for _ in range(arguments.max_iters)
+    ]
 
 
 def main():
@@ -196,12 +189,14 @@ def main():
         errors[method] = run(arguments, method, problem, solution)
         worst = float(bf.allgather(torch.tensor([errors[method][-1]]), name="errors").max())
         if bf.rank() == 0:
-            print(f"{arguments.task}, {method}: {worst:.2e} from the centralized solution after "
-                  f"{arguments.max_iters} iterations"
-                  f"{'' if math.isfinite(worst) else ': it diverges; try a smaller --lr'}",
-                  flush=True)
-    if arguments.save_plot_file and bf.rank() == 0:
-        draw(errors, arguments.save_plot_file)
+            print(
+                f"{arguments.task}, {method}: {worst:.2e} from the centralized solution after "
+                f"{arguments.max_iters} iterations"
+                f"{'' if math.isfinite(worst) else ': it diverges; try a smaller --lr'}",
+                flush=True,
+            )
+    if plots.are_wanted(arguments) and bf.rank() == 0:
+        plots.draw(arguments, errors)
 
 
 if __name__ == "__main__":

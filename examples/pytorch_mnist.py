@@ -1,6 +1,6 @@
 """Trains a small network on Fashion-MNIST (or MNIST), each rank on its share of the images.
 
-    bfrun -np 4 python pytorch_mnist.py --epochs 2 --dist-optimizer neighbor_allreduce --atc-style
+bfrun -np 4 python examples/pytorch_mnist.py --epochs 2 --dist-optimizer neighbor_allreduce --atc-style
 """
 
 import argparse
@@ -10,32 +10,46 @@ import sys
 
 import numpy
 import torch
+from helpers import devices, dist_optimizer, evaluation
+from helpers.counts import at_least
+from helpers.networks import SmallNet
 from torch.nn import functional
 
 import bluefog_cpp.torch as bf
-import devices
-import dist_optimizer
-from counts import at_least
-from evaluation import evaluate
 
 DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_DATA,
-                        help="folder with the four IDX files, plain or .gz")
-    parser.add_argument("--epochs", type=at_least(0), default=3)
+    parser.add_argument(
+        "--data",
+        type=pathlib.Path,
+        default=DEFAULT_DATA,
+        help="folder with the four IDX files, plain or .gz",
+    )
+    parser.add_argument("--epochs", type=at_least(0), default=10)
     parser.add_argument("--batch-size", type=at_least(1), default=64)
     parser.add_argument("--test-batch-size", type=at_least(1), default=1000)
     parser.add_argument("--max-batches", type=at_least(1), help="of an epoch, for short runs")
-    parser.add_argument("--lr", type=float, default=0.02,
-                        help="for one rank; scaled with their number")
-    parser.add_argument("--momentum", type=float, default=0.9)
+    parser.add_argument(
+        "--lr", type=float, default=0.01, help="for one rank; scaled with their number"
+    )
+    parser.add_argument("--momentum", type=float, default=0.5)
+    parser.add_argument(
+        "--log-interval",
+        type=at_least(1),
+        default=10,
+        metavar="BATCHES",
+        help="between lines of a rank",
+    )
     parser.add_argument("--seed", type=int, default=42)
+    evaluation.add_argument(parser)
     devices.add_argument(parser)
     dist_optimizer.add_arguments(parser)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    dist_optimizer.check(parser, arguments)
+    return arguments
 
 
 def read_idx(folder, name):
@@ -48,8 +62,11 @@ def read_idx(folder, name):
     else:
         sys.exit(
             f"{folder / name}(.gz) is not there; install Debian's dataset-fashion-mnist, or name "
-            "a folder with --data")
-    dimensions = data[3]
+            "a folder with --data"
+        )
+    dimensions = data[3] if len(data) >= 4 else 0
+    if len(data) < 4 + 4 * dimensions or dimensions < 1:
+        sys.exit(f"{path}: expected a header of an IDX file, found {len(data)} bytes")
     shape = numpy.frombuffer(data, ">i4", dimensions, offset=4)
     values = numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * dimensions)
     if values.size != shape.prod():
@@ -63,20 +80,6 @@ def load(folder, part):
     return torch.utils.data.TensorDataset(images, labels)
 
 
-class Net(torch.nn.Module):
-    def __init__(self, side):
-        super().__init__()
-        self.conv1 = torch.nn.Conv2d(1, 16, 3, padding=1)
-        self.conv2 = torch.nn.Conv2d(16, 32, 3, padding=1)
-        self.fc1 = torch.nn.Linear(32 * (side // 4) ** 2, 64)
-        self.fc2 = torch.nn.Linear(64, 10)
-
-    def forward(self, x):
-        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
-        x = functional.max_pool2d(functional.relu(self.conv2(x)), 2)
-        return self.fc2(functional.relu(self.fc1(x.flatten(1))))
-
-
 def train(arguments, device, model, optimizer, turns, loader, epoch):
     model.train()
     for batch, (images, labels) in enumerate(loader):
@@ -88,9 +91,12 @@ def train(arguments, device, model, optimizer, turns, loader, epoch):
         loss = functional.cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
-        if batch % 100 == 0:
-            print(f"[rank {bf.rank()}] epoch {epoch}, batch {batch}/{len(loader)}: loss "
-                  f"{loss.item():.4f}", flush=True)
+        if batch % arguments.log_interval == 0:
+            print(
+                f"[rank {bf.rank()}] epoch {epoch}, batch {batch}/{len(loader)}: loss "
+                f"{loss.item():.4f}",
+                flush=True,
+            )
 
 
 def main():
@@ -99,27 +105,33 @@ def main():
     device = devices.choose(arguments)
     torch.manual_seed(arguments.seed)
     train_data, test_data = load(arguments.data, "train"), load(arguments.data, "t10k")
-    sampler = torch.utils.data.distributed.DistributedSampler(train_data, bf.size(), bf.rank(),
-                                                              seed=arguments.seed)
-    loader = torch.utils.data.DataLoader(train_data, batch_size=arguments.batch_size,
-                                         sampler=sampler)
-    model = Net(train_data[0][0].shape[-1]).to(device)
+    sampler = torch.utils.data.distributed.DistributedSampler(
+        train_data, bf.size(), bf.rank(), seed=arguments.seed
+    )
+    loader = torch.utils.data.DataLoader(
+        train_data, batch_size=arguments.batch_size, sampler=sampler
+    )
+    model = SmallNet(train_data[0][0].shape[-1]).to(device)
     bf.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = dist_optimizer.wrap(
         arguments,
-        torch.optim.SGD(model.parameters(), lr=arguments.lr * bf.size(),
-                        momentum=arguments.momentum),
-        model)
+        torch.optim.SGD(
+            model.parameters(), lr=arguments.lr * bf.size(), momentum=arguments.momentum
+        ),
+        model,
+    )
     turns = dist_optimizer.Turns(arguments, optimizer)
     bf.broadcast_optimizer_state(optimizer, root_rank=0)
     for epoch in range(1, arguments.epochs + 1):
         sampler.set_epoch(epoch)
         train(arguments, device, model, optimizer, turns, loader, epoch)
         optimizer.finish()
-        accuracy, loss = evaluate(model, test_data, arguments.test_batch_size)
+        accuracy, loss = evaluation.evaluate(model, test_data, arguments.test_batch_size)
         if bf.rank() == 0:
-            print(f"Epoch {epoch}: test accuracy {100 * accuracy:.2f} %, test loss {loss:.4f}",
-                  flush=True)
+            print(
+                f"Epoch {epoch}: test accuracy {100 * accuracy:.2f} %, test loss {loss:.4f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
