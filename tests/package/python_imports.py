@@ -17,7 +17,7 @@ import tempfile
 
 FOLDERS = ("python", "benchmarks", "tests", "examples", "cmake")
 # The folders that are on the path of modules, besides a script's own.
-ROOTS = ("python", "benchmarks", "tests", "examples/python")
+ROOTS = ("python", "benchmarks", "tests", "examples")
 # A compiled module has a stub alone.
 SUFFIXES = (".py", ".pyi")
 
