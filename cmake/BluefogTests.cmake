@@ -120,6 +120,6 @@ endfunction()
 
 # bluefog_add_skipped_test(NAME LABEL REASON): something that cannot run here.
 function(bluefog_add_skipped_test name label reason)
-  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED: ${reason}")
-  set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_REGULAR_EXPRESSION "SKIPPED: ")
+  add_test(NAME ${name} COMMAND sh -c "echo \"SKIPPED: $1\"; exit 77" sh "${reason}")
+  set_tests_properties(${name} PROPERTIES LABELS "${label}" SKIP_RETURN_CODE 77)
 endfunction()
