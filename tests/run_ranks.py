@@ -14,13 +14,14 @@ register it.
 import argparse
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
 WRAPPER = pathlib.Path(__file__).with_name("rank_wrapper.sh")
-# What a case records that can never run on this number of ranks, and what it records where it ran:
+# Properties of a case that can never run on this number of ranks, and of one that ran:
 # tests/support/other_ranks.hpp and tests/python/ranks/conftest.py.
 OTHER_RANKS = "other_ranks"
 RAN = "ran_on_ranks"
@@ -86,7 +87,8 @@ def state_of(case):
     another_body_ran = OTHER_RANKS in properties and RAN in properties
     if skipped is not None and not another_body_ran:
         state = "elsewhere" if OTHER_RANKS in properties else "skipped"
-        return state, skipped.get("message", "").strip()
+        # GoogleTest says in the first line where.
+        return state, re.sub(r"^\S+:\d+\n", "", skipped.get("message", "")).strip()
     return ("passed", "") if case.get("status", "run") == "run" else None
 
 

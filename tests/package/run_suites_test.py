@@ -308,8 +308,11 @@ class MergeTest(unittest.TestCase):
 
     def test_a_case_is_skipped_where_no_rank_ran_it(self):
         passed = '<testcase classname="A" name="B" status="run"/>'
-        skipped = '<testcase classname="A" name="B" status="run"><skipped message="x"/></testcase>'
-        self.assertEqual(self.states(skipped, skipped), {"A.B": "skipped"})
+        skipped = ('<testcase classname="A" name="B" status="run">'
+                   '<skipped message="/src/a.cpp:30&#x0A;no GPU"/></testcase>')
+        cases, _ = self.merge(skipped, skipped)
+        self.assertEqual((cases["A.B"]["state"], cases["A.B"]["text"]),
+                         ("skipped", "rank 0: no GPU\nrank 1: no GPU\n"))
         self.assertEqual(self.states(skipped, passed), {"A.B": "passed"})
 
     def test_a_case_for_other_numbers_of_ranks_is_elsewhere(self):
