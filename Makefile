@@ -1,13 +1,14 @@
 # Two commands do everything; CMake presets do the work behind them.
 .DEFAULT_GOAL := help
 .PHONY: help setup train test bench bfbench install clean
-export NP ARGS PRESETS CMAKE_ARGS PREFIX
+export NP ARGS PRESETS LEVEL CMAKE_ARGS PREFIX
 
 help: ## List the targets
 	@echo 'make train    set up, build, and train on Fashion-MNIST over 2 ranks'
 	@echo '              make train NP=4 ARGS="--algorithm atc --epochs 2"'
 	@echo 'make test     set up, build, and run every test suite'
 	@echo '              make test PRESETS=release    one of: release debug tsan asan'
+	@echo '              make test LEVEL=long         also what takes long and is rarely useful'
 	@echo 'make bench    set up, build, and time neighbor_allreduce and training steps (NP=2)'
 	@echo 'make bfbench  set up, build, and measure beside other libraries: bfbench ops'
 	@echo '              make bfbench ARGS="train --models resnet18"'

@@ -6,10 +6,10 @@ bfrun -np 4 python examples/pytorch_average_consensus.py --topology ring
 import argparse
 
 import torch
-from helpers import devices, explained, plots, topologies
-from helpers.counts import at_least
 
 import bluefog_cpp.torch as bf
+from helpers import devices, explained, plots, topologies
+from helpers.counts import at_least
 
 
 def parse_arguments():

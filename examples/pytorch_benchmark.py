@@ -13,10 +13,10 @@ import sys
 import timeit
 
 import torch
-from helpers import devices, dist_optimizer, networks
-from helpers.counts import at_least
 
 import bluefog_cpp.torch as bf
+from helpers import devices, dist_optimizer, networks
+from helpers.counts import at_least
 
 try:
     from torchvision import models

@@ -10,12 +10,12 @@ import sys
 
 import numpy
 import torch
-from helpers import devices, dist_optimizer, evaluation
-from helpers.counts import at_least
-from helpers.networks import SmallNet
 from torch.nn import functional
 
 import bluefog_cpp.torch as bf
+from helpers import devices, dist_optimizer, evaluation
+from helpers.counts import at_least
+from helpers.networks import SmallNet
 
 DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 

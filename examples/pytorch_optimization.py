@@ -11,10 +11,10 @@ import math
 
 import networkx
 import torch
-from helpers import plots, topologies
-from helpers.counts import at_least
 
 import bluefog_cpp.torch as bf
+from helpers import plots, topologies
+from helpers.counts import at_least
 
 
 class LeastSquares:

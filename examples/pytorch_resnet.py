@@ -13,11 +13,11 @@ import pathlib
 import sys
 
 import torch
-from helpers import checkpoints, cifar, devices, dist_optimizer, evaluation, imagenet, networks
-from helpers.counts import at_least
 from torch.nn import functional
 
 import bluefog_cpp.torch as bf
+from helpers import checkpoints, cifar, devices, dist_optimizer, evaluation, imagenet, networks
+from helpers.counts import at_least
 
 try:
     from torchvision import models

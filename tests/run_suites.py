@@ -2,10 +2,10 @@
 
     run_suites.py [PRESET …]        default: release tsan asan
 
-Each preset is configured, built and run with CTest. A launch of several ranks
-counts by its cases (see run_ranks.py). A build that fails, a suite that ran no
-test and a failed test each count as a failure. Failures are listed, and every
-skipped test with its reason. The last line is `N passed, N failed, N skipped`.
+Each preset is configured, built and run with CTest. A build that fails, a rung
+or a launch that ran nothing and a failed test each count as a failure. Failures
+are listed, and every skipped test with its reason (tests/counts.py). The last
+line is `N passed, N failed, N skipped`. LEVEL=long also runs what takes long.
 
 Where there is an nvcc, the kernels for GPUs must build (BLUEFOG_WITH_CUDA=ON), unless CMAKE_ARGS
 says otherwise.
@@ -14,18 +14,16 @@ Tests wait for much of their time: meanwhile the presets after them are built, a
 priority.
 """
 
-import collections
-import json
 import os
 import pathlib
-import re
 import shlex
 import shutil
 import subprocess
 import sys
 import threading
 import time
-import xml.etree.ElementTree as ElementTree
+
+import counts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SANITIZED = ("tsan", "asan")
@@ -36,8 +34,8 @@ JOBS_THAT_WAIT = 2
 SHARED_FOLDERS = {"bodies", "support"}
 # Where CMake looks for nvcc besides PATH.
 USUAL_NVCC = "/usr/local/cuda/bin/nvcc"
-
-Result = collections.namedtuple("Result", "preset name state text")
+# Words that LEVEL adds to ctest's: tests with the label "long" take long and are rarely useful.
+LEVELS = {"ci": ("-LE", "^long$"), "long": ()}
 
 
 class Steps:
@@ -54,7 +52,7 @@ class Steps:
         code = subprocess.run(command, cwd=ROOT, check=False).returncode
         word = "done" if code == 0 else f"exit code {code}"
         print(f"      {word} ({time.monotonic() - start:.1f} s)", flush=True)
-        return code == 0
+        return code
 
 
 def configure_arguments(preset):
@@ -117,109 +115,59 @@ class BuildsAhead:
         return self._process.wait()
 
 
-def run_preset(steps, preset, builds_ahead):
-    """Yields the results of one preset; the caller judges what is missing."""
+def run_preset(steps, preset, builds_ahead, level):
+    """The launches of one preset; a failure for what came to none."""
     build = ROOT / "build" / preset
     junit = build / "Testing" / "results.xml"
     junit.unlink(missing_ok=True)
-    shutil.rmtree(build / "Testing" / "ranks", ignore_errors=True)
-    jobs = str(len(os.sched_getaffinity(0)) + JOBS_THAT_WAIT)
+    ranks_folder = build / "Testing" / "ranks"
+    shutil.rmtree(ranks_folder, ignore_errors=True)
     builds_ahead.wait_for(preset)
-    if not steps.run(f"{preset}: configure", configure_arguments(preset)):
-        yield Result(preset, "configure", "failed", "CMake's words are above")
-        return
-    if not steps.run(f"{preset}: build", ["cmake", "--build", "--preset", preset]):
-        yield Result(preset, "build", "failed", "the compiler's words are above")
-        return
+    if steps.run(f"{preset}: configure", configure_arguments(preset)) != 0:
+        return [counts.failed_launch(preset, "configure", "CMake's words are above")]
+    if steps.run(f"{preset}: build", ["cmake", "--build", "--preset", preset]) != 0:
+        return [counts.failed_launch(preset, "build", "the compiler's words are above")]
     builds_ahead.start()
-    steps.run(f"{preset}: test", ["ctest", "--preset", preset, "-j", jobs, "--no-tests=ignore",
-                                  "--output-junit", str(junit)])
-    if not junit.exists():
-        yield Result(preset, "ctest", "failed", "CTest wrote no results")
-        return
-    for case in ElementTree.parse(junit).getroot().iter("testcase"):
-        yield from results_of(preset, case, build / "Testing" / "ranks")
+    ctest = ["ctest", "--preset", preset, *LEVELS[level]]
+    listed = subprocess.run([*ctest, "--show-only=json-v1"], cwd=ROOT, check=False,
+                            stdout=subprocess.PIPE, text=True)
+    if listed.returncode != 0:
+        return [counts.failed_launch(preset, "ctest", f"it cannot list its tests (exit code "
+                                                      f"{listed.returncode})")]
+    jobs = str(len(os.sched_getaffinity(0)) + JOBS_THAT_WAIT)
+    code = steps.run(f"{preset}: test", [*ctest, "-j", jobs, "--no-tests=ignore",
+                                         "--output-junit", str(junit)])
+    launches = counts.launches_of(preset, junit, counts.expected_launches(listed.stdout),
+                                  ranks_folder, code)
+    return launches + counts.missing_rungs(preset, launches, rungs_of(preset))
 
 
-def results_of(preset, case, ranks_folder):
-    """One result, or for a launch of several ranks one for each of its cases."""
-    name = case.get("name")
-    launch = ranks_folder / f"{name}.json"
-    output = case.findtext("system-out", "")
-    if case.get("status") == "fail":
-        state = "failed"
-    elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
-        state = "skipped"
-    else:
-        state = "passed"
-    if launch.exists():
-        cases = json.loads(launch.read_text())
-        for inner, result in cases.items():
-            yield Result(preset, f"{name}.{inner}", result["state"], result["text"].strip())
-        if state != "failed" or any(result["state"] == "failed" for result in cases.values()):
-            return
-    text = skip_reason(case, output) if state == "skipped" else ""
-    yield Result(preset, name, state, text)
-
-
-def skip_reason(case, output):
-    said = re.search(r"SKIPPED: (.*)", output)
-    if said:
-        return said.group(1).strip()
-    gtest = re.search(r": Skipped\n(.*?)\n\[  SKIPPED \]", output, re.DOTALL)
-    if gtest and gtest.group(1).strip():
-        return " ".join(gtest.group(1).split())
-    skipped = case.find("skipped")
-    return skipped.get("message", "") if skipped is not None else case.get("status")
-
-
-def missing_suites(preset, results):
-    """A rung that the tests folder has, and of which this preset registered nothing."""
-    if any(result.name in ("configure", "build", "ctest") for result in results):
-        return
+def rungs_of(preset):
+    """The rungs that the tests folder has for this preset."""
     rungs = {path.parent.name for path in (ROOT / "tests").glob("*/CMakeLists.txt")}
     rungs -= SHARED_FOLDERS
-    if preset in SANITIZED:
-        rungs &= set(SANITIZED_RUNGS)
-    ran = {result.name.split(".")[0] for result in results}
-    for rung in sorted(rungs - ran):
-        yield Result(preset, rung, "failed", "this suite ran no test")
-
-
-def print_summary(results):
-    rows = collections.defaultdict(collections.Counter)
-    for result in results:
-        rows[result.preset, result.name.split(".")[0]][result.state] += 1
-    print("\nsuite                 passed  failed  skipped")
-    for (preset, rung), counts in rows.items():
-        print(f"{preset + ' ' + rung:20}  {counts['passed']:6}  {counts['failed']:6}  "
-              f"{counts['skipped']:7}")
-    for state in ("skipped", "failed"):
-        for result in results:
-            if result.state == state:
-                text = result.text.replace("\n", "\n    ")
-                print(f"{state}: {result.preset} {result.name}" + (f": {text}" if text else ""))
+    return rungs & set(SANITIZED_RUNGS) if preset in SANITIZED else rungs
 
 
 def main():
     presets = sys.argv[1:] or ["release", *SANITIZED]
+    level = os.environ.get("LEVEL") or "ci"
+    if level not in LEVELS:
+        sys.exit(f"make test: LEVEL is one of {', '.join(LEVELS)}, not {level}")
     steps = Steps()
-    results = []
+    launches = []
     builds_ahead = BuildsAhead(presets[1:])
     try:
         for preset in presets:
-            of_preset = list(run_preset(steps, preset, builds_ahead))
-            results += of_preset
-            results += missing_suites(preset, of_preset)
+            launches += run_preset(steps, preset, builds_ahead, level)
     finally:
         builds_ahead.close()
-    print_summary(results)
-    counts = collections.Counter(result.state for result in results)
-    total = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+    lines = counts.report(launches)
     (ROOT / "build").mkdir(exist_ok=True)
-    (ROOT / "build" / "test-total.txt").write_text(total + "\n")
-    print(total)
-    return 1 if counts["failed"] or not counts["passed"] else 0
+    (ROOT / "build" / "test-total.txt").write_text(lines[-1] + "\n")
+    print("", *lines, sep="\n")
+    passed, failed = (int(words.split()[0]) for words in lines[-1].split(", ")[:2])
+    return 1 if failed or not passed else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # make test: installs, builds, runs every suite; the last line is the total.
 #   PRESETS     suites to run, default "release tsan asan"
+#   LEVEL       ci (the default), or long: also what takes long and is rarely useful
 #   CMAKE_ARGS  further options of the configure step
 set -euo pipefail
 presets=${PRESETS:-release tsan asan}

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -229,12 +230,16 @@ TEST(Failure, CallsOfAPairProlongNoWaitForAllRanks) {
       EXPECT_THAT(failure_of([&] { ops::allreduce(context, buffer); }).second,
                   HasSubstr("nothing moved"));
       EXPECT_FALSE(pairs.back().done()) << "it waited for as long as the pair went on";
+      meet(context);
       for (Work& pair : pairs) pair.wait();
     } else {
+      // Slowly, until the other one has given up.
+      auto end = std::async(std::launch::async, [&context] { meet(context); });
       for (std::size_t i = 0; i < kMostCalls; ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        static_cast<void>(end.wait_for(std::chrono::milliseconds(50)));
         gossip(i).wait();
       }
+      end.get();
       EXPECT_THAT(failure_of([&] { ops::allreduce(context, buffer); }).second,
                   HasSubstr("rank 0 has given up this call"));
     }

@@ -93,7 +93,7 @@ TEST(Window, WrongArgumentsAreRefused) {
 
 TEST(Window, CreatingWithoutAPeerNamesTheCallAndTheRankAndTheContextGoesOn) {
   const Ranks ranks{.at_least = 2, .at_most = 3, .settings = [](Settings& settings, int) {
-                      settings.timeout = std::chrono::seconds(2);
+                      settings.timeout = std::chrono::milliseconds(700);
                     }};
   on_ranks(ranks, [](Context& context) {
     float value = 1.0F;

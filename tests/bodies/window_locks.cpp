@@ -179,7 +179,7 @@ TEST(Window, ALockThatAnotherThreadDropsStaysTakenUntilItsThreadEnds) {
   const Ranks ranks{.at_most = 2,
                     .layouts = {Layout::OneHost},
                     .settings = [](Settings& settings, int) {
-                      settings.timeout = std::chrono::seconds(2);
+                      settings.timeout = std::chrono::seconds(1);
                     }};
   on_ranks(ranks, [](Context& context) {
     float value = 0.0F;

@@ -11,6 +11,7 @@
 
 #include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "tests/support/other_ranks.hpp"
 
 namespace bluefog {
 namespace {
@@ -111,7 +112,7 @@ TEST(MpiBootstrap, LargestBlob) {
 TEST(MpiBootstrap, DifferentCallsAreAnErrorOnEveryRankAndItGoesOn) {
   const auto bootstrap = make();
   if (bootstrap->size() < 2) {
-    GTEST_SKIP() << "needs two ranks";
+    GTEST_SKIP() << testing::other_ranks("two ranks");
   }
   const auto call = [&bootstrap] {
     if (bootstrap->rank() == 1) {
@@ -133,7 +134,7 @@ TEST(MpiBootstrap, ARankThatDoesNotComeEndsInATimeout) {
   const auto bootstrap = make();
   const auto meeting_point = make();
   if (bootstrap->size() < 2) {
-    GTEST_SKIP() << "needs two ranks";
+    GTEST_SKIP() << testing::other_ranks("two ranks");
   }
   if (bootstrap->rank() != 0) {
     try {
@@ -153,7 +154,7 @@ TEST(MpiBootstrap, ARankThatDoesNotComeEndsInATimeout) {
 TEST(MpiBootstrap, ARankThatMakesNoneIsNamed) {
   const auto meeting_point = make();
   if (meeting_point->size() < 2) {
-    GTEST_SKIP() << "needs two ranks";
+    GTEST_SKIP() << testing::other_ranks("two ranks");
   }
   const std::string last = std::to_string(meeting_point->size() - 1);
   if (meeting_point->rank() != 0) {

@@ -17,6 +17,7 @@
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "tests/support/other_ranks.hpp"
 #include "topology/neighbor_plan.hpp"
 
 namespace bluefog {
@@ -144,7 +145,7 @@ TEST_P(RoutingTest, ResultsThatWaitForTheirCaller) {
 TEST_P(RoutingTest, AMismatchIsAnErrorOnBothSidesAndTheContextGoesOn) {
   const auto context = make_context(GetParam());
   if (context->size() < 2) {
-    GTEST_SKIP() << "needs two ranks";
+    GTEST_SKIP() << testing::other_ranks("two ranks");
   }
   const auto plan = full_plan(context->rank(), context->size());
   for (const int count : {1, 5000, 1 << 20}) {
@@ -175,7 +176,7 @@ TEST_P(RoutingTest, ContextsComeAndGo) {
 TEST_P(RoutingTest, OneSidedStep) {
   const auto context = make_context(GetParam());
   if (context->size() < 2) {
-    GTEST_SKIP() << "needs two ranks";
+    GTEST_SKIP() << testing::other_ranks("two ranks");
   }
   // Rank 0 sends to all and hears nobody: it goes on while its data are on their way.
   auto plan = std::make_shared<NeighborPlan>(NeighborPlan::alone(context->rank(), context->size()));

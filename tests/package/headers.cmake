@@ -1,13 +1,20 @@
 # Every header compiles alone: one source per header, which includes it
 # twice and nothing else. The objects are built by the test, not by default.
 # Files named *-inl.hpp are parts of one source and no headers in this sense.
+# bluefog_add_header_check(NAME [TORCH] [PUBLIC|PRIVATE] [LONG] FOLDERS … LIBS …)
+# PUBLIC: those at the top of each folder alone; PRIVATE: those below; LONG: with LEVEL=long alone.
 function(bluefog_add_header_check name)
-  cmake_parse_arguments(arg "TORCH" "" "FOLDERS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH;PUBLIC;PRIVATE;LONG" "" "FOLDERS;LIBS" ${ARGN})
   set(sources "")
   foreach(folder ${arg_FOLDERS})
     file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
          "${PROJECT_SOURCE_DIR}/${folder}/*.hpp")
     list(FILTER headers EXCLUDE REGEX "-inl\\.hpp$")
+    if(arg_PUBLIC)
+      list(FILTER headers INCLUDE REGEX "^${folder}/[^/]+$")
+    elseif(arg_PRIVATE)
+      list(FILTER headers EXCLUDE REGEX "^${folder}/[^/]+$")
+    endif()
     if(NOT BLUEFOG_HAVE_MPI)
       list(FILTER headers EXCLUDE REGEX "^bluefog_cpp/[a-z]+/mpi/")
     endif()
@@ -28,8 +35,12 @@ function(bluefog_add_header_check name)
   if(arg_TORCH)
     set_target_properties(headers_${name} PROPERTIES JOB_POOL_COMPILE bluefog_torch)
   endif()
+  set(labels package)
+  if(arg_LONG)
+    list(APPEND labels long)
+  endif()
   bluefog_add_script_test(
-    package.headers.${name} LABELS package TIMEOUT 900 PROCESSORS ${BLUEFOG_CORES}
+    package.headers.${name} LABELS ${labels} TIMEOUT 900 PROCESSORS ${BLUEFOG_CORES} COST 120
     COMMAND ${CMAKE_COMMAND} --build "${PROJECT_BINARY_DIR}" --target headers_${name})
   # Two builds in one folder at once would disturb each other.
   set_tests_properties(package.headers.${name} PROPERTIES RESOURCE_LOCK build_folder)
@@ -47,6 +58,8 @@ foreach(layer topology ops)
   bluefog_add_header_check(${layer} FOLDERS ${layer} LIBS bluefog::${layer} ${third_party})
 endforeach()
 if(TARGET bluefog_optimizers)
-  bluefog_add_header_check(optimizers TORCH FOLDERS optimizers nn
-                           LIBS bluefog::optimizers bluefog::torch ${third_party})
+  # Each reads torch's headers, which takes seconds; sources include the private ones first.
+  set(with_torch FOLDERS optimizers nn LIBS bluefog::optimizers bluefog::torch ${third_party})
+  bluefog_add_header_check(optimizers TORCH PUBLIC ${with_torch})
+  bluefog_add_header_check(optimizers_private TORCH PRIVATE LONG ${with_torch})
 endif()

@@ -1,5 +1,7 @@
 """The counting behind `make test`: what passed, failed, was skipped, or is missing."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -12,6 +14,7 @@ import unittest.mock as mock
 import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import counts
 import run_ranks
 import run_suites
 
@@ -20,59 +23,190 @@ def case(text):
     return ElementTree.fromstring(text)
 
 
-class ResultsTest(unittest.TestCase):
+class Suites(unittest.TestCase):
+    """Fakes what CTest and run_ranks.py write down, and counts it."""
+
     def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.temporary.name)
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
 
-    def tearDown(self):
-        self.temporary.cleanup()
+    def launches(self, text, names=(), exit_code=0, preset="release"):
+        """CTest's results, of which it listed `names` (by default those that it has)."""
+        junit = self.folder / "results.xml"
+        junit.write_text(f"<testsuite>{text}</testsuite>")
+        expected = {name: counts.Expected() for name in names}
+        return counts.launches_of(preset, junit, expected, self.folder, exit_code)
 
-    def results(self, text):
-        return list(run_suites.results_of("release", case(text), self.folder))
+    def write_cases(self, launch, **states):
+        cases = {name: {"function": name, "state": state, "text": f"rank 0: why {name}\n"}
+                 for name, state in states.items()}
+        (self.folder / f"{launch}.json").write_text(json.dumps(cases))
 
-    def test_states_of_single_tests(self):
-        passed = '<testcase name="unit.a" status="run"/>'
-        failed = '<testcase name="unit.a" status="fail"><failure message=""/></testcase>'
-        not_run = '<testcase name="unit.a" status="notrun"><skipped message="no file"/></testcase>'
-        self.assertEqual([r.state for r in self.results(passed)], ["passed"])
-        self.assertEqual([r.state for r in self.results(failed)], ["failed"])
-        self.assertEqual(self.results(not_run)[0].state, "skipped")
+    def states(self, launches):
+        return {name: function.state for name, function in counts.functions_of(launches).items()}
 
-    def test_reasons_of_skipped_tests(self):
-        script = (
-            '<testcase name="hosts.a" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
-            "<system-out>SKIPPED: needs root\n</system-out></testcase>")
-        gtest = ('<testcase name="unit.a" status="notrun"><skipped message="regex"/><system-out>'
-                 "a_test.cpp:4: Skipped\nno GPU\n[  SKIPPED ] A.B (0 ms)\n</system-out></testcase>")
-        self.assertEqual(self.results(script)[0].text, "needs root")
-        self.assertEqual(self.results(gtest)[0].text, "no GPU")
+    def lines(self, launches):
+        return counts.report(launches)
 
-    def test_a_launch_counts_by_its_cases(self):
-        cases = {"A.B": {"state": "passed", "text": ""}, "A.C": {"state": "skipped", "text": "why"}}
-        (self.folder / "mpi.a.np2.json").write_text(json.dumps(cases))
-        found = self.results('<testcase name="mpi.a.np2" status="run"/>')
-        self.assertEqual([(r.name, r.state) for r in found],
-                         [("mpi.a.np2.A.B", "passed"), ("mpi.a.np2.A.C", "skipped")])
 
-    def test_a_launch_that_timed_out_fails_although_its_cases_passed(self):
-        cases = {"A.B": {"state": "passed", "text": ""}}
-        (self.folder / "mpi.a.np2.json").write_text(json.dumps(cases))
-        found = self.results('<testcase name="mpi.a.np2" status="fail"/>')
-        self.assertEqual([r.state for r in found], ["passed", "failed"])
+def passed(name):
+    return f'<testcase name="{name}" status="run"/>'
+
+
+def failed(name):
+    return f'<testcase name="{name}" status="fail"><failure message="Timeout"/></testcase>'
+
+
+def not_run(name, message, said=""):
+    return (f'<testcase name="{name}" status="notrun"><skipped message="{message}"/>'
+            f"<system-out>{said}</system-out></testcase>")
+
+
+def skipped(name, reason):
+    return not_run(name, "SKIP_RETURN_CODE=77", f"SKIPPED: {reason}\n")
+
+
+class LaunchesTest(Suites):
+    def test_a_script_passes_fails_or_skips(self):
+        found = self.launches(passed("unit.a") + failed("unit.b") +
+                              skipped("hosts.c", "needs root"))
+        self.assertEqual([launch.state for launch in found], ["passed", "failed", "skipped"])
+        self.assertIn("skipped: hosts.c (release hosts.c): needs root", self.lines(found))
+        self.assertIn("failed: unit.b (release unit.b): Timeout", self.lines(found))
+
+    def test_what_did_not_run_without_the_skip_code_failed(self):
+        for message in ("Unable to find executable", "Fixture dependency failed",
+                        "SKIP_REGULAR_EXPRESSION_MATCHED", ""):
+            found = self.launches(not_run("unit.a", message, "SKIPPED: really"))
+            self.assertEqual(self.states(found), {"unit.a": "failed"}, message)
+        disabled = '<testcase name="unit.a" status="disabled"/>'
+        self.assertEqual(self.states(self.launches(disabled)), {"unit.a": "failed"})
+
+    def test_a_launch_that_vanished_failed(self):
+        found = self.launches(passed("unit.a"), names=("unit.a", "mpi.b.np2"))
+        self.assertEqual(self.states(found), {"unit.a": "passed", "mpi.b.np2": "failed"})
+
+    def test_ctests_exit_code_counts_where_nothing_else_failed(self):
+        found = self.launches(passed("unit.a"), exit_code=8)
+        self.assertEqual(self.states(found), {"unit.a": "passed", "ctest": "failed"})
+        found = self.launches(failed("unit.a"), exit_code=8)
+        self.assertEqual(self.states(found), {"unit.a": "failed"})
+
+    def test_no_results_at_all_are_a_failure(self):
+        found = counts.launches_of("tsan", self.folder / "none.xml", {}, self.folder, -9)
+        self.assertEqual(self.lines(found)[-1], "0 passed, 1 failed, 0 skipped")
 
     def test_a_rung_without_tests_is_a_failure(self):
-        found = list(run_suites.missing_suites("tsan", []))
-        self.assertIn("unit", [r.name for r in found])
-        self.assertEqual({r.state for r in found}, {"failed"})
+        found = counts.missing_rungs("tsan", self.launches(passed("unit.a")), {"unit", "fabric"})
+        self.assertEqual(self.states(found), {"fabric": "failed"})
 
     def test_every_folder_of_tests_is_a_rung_or_shared(self):
-        rungs = {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package",
-                 "python", "bfbench", "soak", "cuda"}
-        found = run_suites.missing_suites("release", [])
-        self.assertEqual({r.name for r in found}, rungs)
-        of_all = [run_suites.Result("release", f"{rung}.a", "passed", "") for rung in rungs]
-        self.assertEqual(list(run_suites.missing_suites("release", of_all)), [])
+        self.assertEqual(run_suites.rungs_of("release"),
+                         {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package",
+                          "python", "bfbench", "soak", "cuda"})
+        self.assertEqual(run_suites.rungs_of("asan"), {"unit", "fabric"})
+
+    def test_what_ctest_lists_is_expected(self):
+        listed = {"tests": [
+            {"name": "unit.a", "command": ["python3", "/src/tests/run_ranks.py", "--ranks", "1"],
+             "properties": [{"name": "LABELS", "value": ["unit", "stand_in"]}]},
+            {"name": "package.b"}]}
+        self.assertEqual(counts.expected_launches(json.dumps(listed)),
+                         {"unit.a": counts.Expected(("unit", "stand_in"), has_cases=True),
+                          "package.b": counts.Expected()})
+
+
+class CasesTest(Suites):
+    def test_a_launch_counts_by_its_cases(self):
+        self.write_cases("mpi.a.np2", b="passed", c="skipped")
+        found = self.launches(passed("mpi.a.np2"))
+        self.assertEqual(self.states(found), {"b": "passed", "c": "skipped"})
+        self.assertIn("skipped: c (release mpi.a.np2): why c", self.lines(found))
+
+    def test_a_launch_that_timed_out_failed_although_its_cases_passed(self):
+        self.write_cases("mpi.a.np2", b="passed")
+        found = self.launches(failed("mpi.a.np2"))
+        self.assertEqual(self.states(found), {"b": "passed", "mpi.a.np2": "failed"})
+
+    def test_a_launch_that_wrote_down_no_case_failed(self):
+        junit = self.folder / "results.xml"
+        junit.write_text(f"<testsuite>{passed('mpi.a.np2')}</testsuite>")
+        expected = {"mpi.a.np2": counts.Expected(has_cases=True)}
+        found = counts.launches_of("release", junit, expected, self.folder, 0)
+        self.assertEqual(self.states(found), {"mpi.a.np2": "failed"})
+
+    def test_a_function_counts_once_over_ranks_and_presets(self):
+        self.write_cases("fabric.a", b="passed")
+        self.write_cases("mpi.a.np2", b="passed")
+        found = self.launches(passed("fabric.a") + passed("mpi.a.np2"))
+        found += self.launches(passed("fabric.a"), preset="tsan")
+        self.assertEqual(self.lines(found),
+                         ["launches: fabric 2, mpi 1, of them 0 failed, 0 skipped",
+                          "1 passed, 0 failed, 0 skipped"])
+
+    def test_a_function_that_ran_in_one_preset_is_not_skipped(self):
+        found = self.launches(skipped("unit.a", "no GPU"))
+        self.assertEqual(self.states(found), {"unit.a": "skipped"})
+        found += self.launches(passed("unit.a"), preset="asan")
+        self.assertEqual(self.states(found), {"unit.a": "passed"})
+
+    def test_a_function_that_failed_once_failed(self):
+        self.write_cases("mpi.a.np2", b="passed")
+        found = self.launches(passed("mpi.a.np2"))
+        self.write_cases("mpi.a.np2", b="failed")
+        found += self.launches(passed("mpi.a.np2"), preset="debug")
+        self.assertEqual(self.states(found), {"b": "failed"})
+        self.assertIn("launches: mpi 2, of them 1 failed, 0 skipped", self.lines(found))
+        self.assertIn("failed: b (debug mpi.a.np2): rank 0: why b", self.lines(found))
+
+    def test_a_case_counts_where_it_has_its_ranks(self):
+        self.write_cases("mpi.a.np1", b="elsewhere", c="passed")
+        self.write_cases("mpi.a.np2", b="passed", c="passed")
+        found = self.launches(passed("mpi.a.np1") + passed("mpi.a.np2"))
+        self.assertEqual(self.states(found), {"b": "passed", "c": "passed"})
+
+    def test_a_case_that_ran_on_no_number_of_ranks_failed(self):
+        self.write_cases("mpi.a.np1", b="elsewhere", c="passed")
+        found = self.launches(passed("mpi.a.np1"))
+        self.assertEqual(self.states(found), {"b": "failed", "c": "passed"})
+        self.assertIn("failed: b (release mpi.a.np1): ran on no number of ranks: why b",
+                      self.lines(found))
+
+    def test_stand_ins_have_a_line_of_their_own(self):
+        on_stand_in = counts.Expected(labels=("fabric", "stand_in"))
+        device = case(passed("fabric.device"))
+        found = [counts.launch_of("release", device, on_stand_in, self.folder),
+                 *self.launches(passed("fabric.a") + failed("fabric.b"))]
+        self.assertEqual(self.lines(found)[-3:],
+                         ["tests of the product: 1 passed, 1 failed, 0 skipped",
+                          "tests on a stand-in alone: 1 passed, 0 failed, 0 skipped",
+                          "2 passed, 1 failed, 0 skipped"])
+
+
+class MainTest(unittest.TestCase):
+    def run_main(self, *launches, level="ci"):
+        with tempfile.TemporaryDirectory() as name, \
+                mock.patch.object(run_suites, "ROOT", pathlib.Path(name)), \
+                mock.patch.object(run_suites, "run_preset", return_value=list(launches)), \
+                mock.patch.dict(os.environ, {"LEVEL": level}), \
+                mock.patch.object(sys, "argv", ["run_suites.py", "release"]), \
+                contextlib.redirect_stdout(io.StringIO()) as said:
+            code = run_suites.main()
+            written = pathlib.Path(name, "build", "test-total.txt").read_text()
+        self.assertTrue(said.getvalue().endswith("\n" + written))
+        return code, written
+
+    def test_the_last_line_is_the_total_and_the_exit_code_follows_it(self):
+        good = counts.Launch("release", "unit.a", "passed", [counts.Case("a", "passed")])
+        bad = counts.failed_launch("release", "build", "why")
+        self.assertEqual(self.run_main(good), (0, "1 passed, 0 failed, 0 skipped\n"))
+        self.assertEqual(self.run_main(good, bad), (1, "1 passed, 1 failed, 0 skipped\n"))
+        self.assertEqual(self.run_main(), (1, "0 passed, 0 failed, 0 skipped\n"))
+
+    def test_an_unknown_level_is_refused(self):
+        with self.assertRaisesRegex(SystemExit, "LEVEL is one of ci, long, not short"):
+            self.run_main(level="short")
 
 
 class ConfigureTest(unittest.TestCase):
@@ -161,29 +295,95 @@ class MergeTest(unittest.TestCase):
                     (folder / f"rank{rank}.xml").write_text(f"<testsuites>{text}</testsuites>")
             return run_ranks.merge(folder, len(ranks))
 
+    def states(self, *ranks):
+        return {name: found["state"] for name, found in self.merge(*ranks)[0].items()}
+
     def test_one_failing_rank_fails_the_case(self):
         passed = '<testcase classname="A" name="B" status="run"/>'
         failed = '<testcase classname="A" name="B" status="run"><failure message="x"/></testcase>'
         cases, missing = self.merge(passed, failed, passed)
-        self.assertEqual(cases["A.B"], {"state": "failed", "text": "rank 1: x\n"})
+        self.assertEqual(cases["A.B"],
+                         {"function": "A.B", "state": "failed", "text": "rank 1: x\n"})
         self.assertEqual(missing, [])
+
+    def test_a_case_is_skipped_where_no_rank_ran_it(self):
+        passed = '<testcase classname="A" name="B" status="run"/>'
+        skipped = ('<testcase classname="A" name="B" status="run">'
+                   '<skipped message="/src/a.cpp:30&#x0A;no GPU"/></testcase>')
+        cases, _ = self.merge(skipped, skipped)
+        self.assertEqual((cases["A.B"]["state"], cases["A.B"]["text"]),
+                         ("skipped", "rank 0: no GPU\nrank 1: no GPU\n"))
+        self.assertEqual(self.states(skipped, passed), {"A.B": "passed"})
+
+    def test_a_case_for_other_numbers_of_ranks_is_elsewhere(self):
+        record = '<properties><property name="{}" value="yes"/></properties>'
+        other, ran = record.format(run_ranks.OTHER_RANKS), record.format(run_ranks.RAN)
+        skipped = ('<testcase classname="A" name="B" status="run"><skipped message="x"/>{}'
+                   "</testcase>")
+        self.assertEqual(self.states(skipped.format(other)), {"A.B": "elsewhere"})
+        # Some of the several bodies of one case ran.
+        self.assertEqual(self.states(skipped.format(other + ran)), {"A.B": "passed"})
 
     def test_a_rank_without_results_is_named(self):
         _, missing = self.merge('<testcase classname="A" name="B" status="run"/>', "")
         self.assertEqual(missing, [1])
 
     def test_a_case_filtered_out_is_not_counted(self):
-        cases, _ = self.merge('<testcase classname="A" name="B" status="notrun"/>')
-        self.assertEqual(cases, {})
+        self.assertEqual(self.states('<testcase classname="A" name="B" status="notrun"/>'), {})
 
     def test_cases_of_pytest_have_no_status_and_may_err_outside(self):
         passed = '<testcase classname="a" name="b"/>'
         erred = ('<testcase classname="a" name="b"><error message="at teardown">why</error>'
-                 "</testcase>")
+                 '</testcase>')
         skipped = '<testcase classname="a" name="c"><skipped message="needs 3"/></testcase>'
         cases, _ = self.merge(passed + skipped, erred + skipped)
-        self.assertEqual(cases["a.b"], {"state": "failed", "text": "rank 1: why\n"})
+        self.assertEqual((cases["a.b"]["state"], cases["a.b"]["text"]), ("failed", "rank 1: why\n"))
         self.assertEqual(cases["a.c"]["state"], "skipped")
+
+    def test_a_parametrised_case_is_one_function(self):
+        of_gtest = '<testcase classname="{}" name="{}" file="{}/tests/unit/a_test.cpp" {}/>'
+        for suite, name, parameter in (("A", "B", ""), ("All/A", "B/7", 'value_param="7"'),
+                                       ("A/1", "B", 'type_param="int"'),
+                                       ("All/A/1", "B", 'type_param="int"')):
+            for folder in ("/src/tests/x", "../.."):
+                text = of_gtest.format(suite, name, folder, parameter)
+                self.assertEqual(run_ranks.function_of(case(text)),
+                                 "tests/unit/a_test.cpp:A.B", text)
+        of_pytest = '<testcase classname="ranks.test_a" name="test_b[x-[1]]"/>'
+        self.assertEqual(run_ranks.function_of(case(of_pytest)), "ranks.test_a.test_b")
+
+
+class LaunchTest(unittest.TestCase):
+    """run_ranks.py with a shell in the place of a test program."""
+
+    def run_ranks(self, text, code=0):
+        with tempfile.TemporaryDirectory() as name:
+            results = f"<testsuites>{text}</testsuites>"
+            script = f"printf %s '{results}' >\"${{GTEST_OUTPUT#xml:}}\"; exit {code}"
+            arguments = ["run_ranks.py", "--ranks", "1", "--name", "unit.a", "--results", name,
+                         "--", "sh", "-c", script]
+            with mock.patch.object(sys, "argv", arguments), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                ended = run_ranks.main()
+            return ended, json.loads(pathlib.Path(name, "unit.a.json").read_text())
+
+    def test_exit_codes(self):
+        passed = '<testcase classname="A" name="B" status="run"/>'
+        skipped = '<testcase classname="A" name="C" status="run"><skipped message="x"/></testcase>'
+        self.assertEqual(self.run_ranks(passed + skipped)[0], 0)
+        self.assertEqual(self.run_ranks(skipped)[0], 77)
+        ended, cases = self.run_ranks(passed, code=3)
+        self.assertEqual(ended, 1)
+        self.assertEqual(cases["launch"]["text"], "the launcher ended with exit code 3")
+        self.assertEqual(self.run_ranks("")[1]["launch"]["text"], "no test case ran")
+
+    def test_a_launch_that_no_case_is_for_fails(self):
+        elsewhere = ('<testcase classname="A" name="C" status="run"><skipped message="x"/>'
+                     f'<properties><property name="{run_ranks.OTHER_RANKS}" value=""/></properties>'
+                     "</testcase>")
+        ended, cases = self.run_ranks(elsewhere)
+        self.assertEqual(ended, 1)
+        self.assertEqual(cases["launch"]["text"], "every case needs another number of ranks than 1")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 // Ranks are the processes of this launch.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -6,6 +7,7 @@
 #include <memory>
 
 #include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
+#include "tests/support/other_ranks.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace bluefog::testing {
@@ -25,11 +27,13 @@ Bootstrap& launch() {
 void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body) {
   const int size = launch().size();
   if (size < ranks.at_least || size > ranks.at_most) {
-    GTEST_SKIP() << "needs " << ranks.at_least << " to " << ranks.at_most << " ranks, has " << size;
+    GTEST_SKIP() << other_ranks(fmt::format("{} to {} ranks", ranks.at_least, ranks.at_most))
+                 << ", has " << size;
   }
   if (ranks.pretends_hosts && std::getenv("BF_NETNS_HOSTS") != nullptr) {
-    GTEST_SKIP() << "needs one host";
+    GTEST_SKIP() << other_ranks("one host");
   }
+  ::testing::Test::RecordProperty("ran_on_ranks", size);
   // Real hosts need no pretended ones, and OneHost then stands for the hosts as they are.
   const bool has_hosts = std::getenv("BF_NETNS_HOSTS") != nullptr;
   for (const Layout layout : ranks.layouts) {

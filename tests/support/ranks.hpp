@@ -34,7 +34,8 @@ struct Ranks {
 /// Runs `body` as every rank of a new context, again for every number of ranks and every layout
 /// that this rung has: threads of this process (fabric), or the processes of this launch (mpi).
 /// An exception that leaves the body is a test failure.
-/// Skips the test if the launch has too few or too many ranks.
+/// A test does not count on a launch with too few or too many ranks for it; if no number of ranks
+/// fits, it fails.
 void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body);
 inline void on_ranks(const std::function<void(Context&)>& body) { on_ranks(Ranks{}, body); }
 

@@ -11,10 +11,12 @@
 namespace bluefog::testing {
 
 void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body) {
+  bool has_run = false;
   for (const int size : {1, 2, 3, 4, 8}) {
     if (size < ranks.at_least || size > ranks.at_most) {
       continue;
     }
+    has_run = true;
     for (const Layout layout : ranks.layouts) {
       if (size == 1 && layout != ranks.layouts.front()) {
         continue;
@@ -32,6 +34,8 @@ void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body) {
       }
     }
   }
+  EXPECT_TRUE(has_run) << "no number of ranks here is from " << ranks.at_least << " to "
+                       << ranks.at_most;
 }
 
 }  // namespace bluefog::testing
