@@ -59,7 +59,8 @@ class WindowServer {
   };
   /// Sends a request with its payload to `peer`, and waits for the answer.
   /// @param room the memory for the answer's payload, of exactly its size.
-  /// @throws WindowGoneError; PeerHasLeft; PeerFailure, also with what the peer said; TimeoutError; StateError.
+  /// @throws WindowGoneError; PeerHasLeft; PeerFailure, also with what the peer said; TimeoutError;
+  ///   StateError.
   Answer ask(int peer, WindowMessage request, std::span<const std::byte> payload,
              std::span<std::byte> room, const Asker& asker);
   /// Sends a request that nobody answers.
