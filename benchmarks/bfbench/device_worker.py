@@ -61,7 +61,8 @@ def main():
     if args.device == "cuda":
         torch.cuda.set_device(bf.local_rank())
         bf.use_device()
-    device = torch.device(args.device, bf.local_rank() if args.device == "cuda" else None)
+    place = (args.device, bf.local_rank()) if args.device == "cuda" else (args.device,)
+    device = torch.device(*place)
     dtype = getattr(torch, args.dtype)
     for wanted in map(int, args.sizes.split(",")):
         like = torch.empty(-(-wanted // dtype.itemsize), dtype=dtype, device=device)

@@ -55,10 +55,10 @@ class NeighbourAverage:
     def __call__(self, buffer):
         if not self.received:
             self.received = [torch.empty_like(self.like) for _ in self.sources]
-        calls = [(dist.irecv, r, source) for r, source in zip(self.received, self.sources)]
+        calls: list = [(dist.irecv, r, source) for r, source in zip(self.received, self.sources)]
         calls += [(dist.isend, buffer, destination) for destination in self.destinations]
         if buffer.is_cuda:  # one group, or each would wait for the one before
-            works = dist.batch_isend_irecv([dist.P2POp(*call) for call in calls])
+            works: list = dist.batch_isend_irecv([dist.P2POp(*call) for call in calls])
         else:
             works = [call(tensor, peer) for call, tensor, peer in calls]
         for work in works:

@@ -103,7 +103,8 @@ def output_of(words, environment, longest_sec=None):
         output, errors = end(process)
         raise DeadlinePassed(words, longest_sec, errors, output) from late
     except BaseException as stop:
-        stop.records = records_in(end(process)[0])  # what the job had printed
+        # What the job had printed, for whoever made it.
+        stop.records = records_in(end(process)[0])  # type: ignore[attr-defined]  # new on it
         raise
     if process.returncode != 0:
         raise LaunchFailed(f"'{' '.join(words)}' ended with code {process.returncode}:\n"
@@ -115,9 +116,9 @@ class Launcher:
     def __init__(self, build, longest_sec=LONGEST_JOB_SEC):
         self.longest_sec = longest_sec
         """After which a job is ended."""
-        self.bfrun = build / "bluefog_cpp" / "bfrun" / "bfrun"
+        self.bfrun = build / "tools" / "bfrun" / "bfrun"
         self.operations = build / "benchmarks" / "operations_benchmark"
-        self.operations_words = ()
+        self.operations_words: tuple = ()
         # The Python package of the same build, and this one.
         paths = [str(build / "python"), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]
         self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -100,8 +100,8 @@ def check(args):
 def places_of(args, preset):
     """(launcher, number of ranks) of each job."""
     if args.hosts:
-        found = [(hosts.HostLauncher(args.build, count, args.local_ranks, args.rate),
-                  count * args.local_ranks) for count in args.hosts]
+        found: list = [(hosts.HostLauncher(args.build, count, args.local_ranks, args.rate),
+                        count * args.local_ranks) for count in args.hosts]
     else:
         found = [(Launcher(args.build), ranks) for ranks in args.ranks or preset["ranks"]]
     for launcher, ranks in found:

@@ -104,7 +104,8 @@ def colours_of(count):
     """As many colours, no two alike."""
     for name in ("tab10", "tab20"):
         if count <= matplotlib.colormaps[name].N:
-            return matplotlib.colormaps[name].colors[:count]
+            listed = matplotlib.colormaps[name]
+            return listed.colors[:count]  # type: ignore[attr-defined]  # a list of colours
     return [matplotlib.colormaps["turbo"](index / (count - 1)) for index in range(count)]
 
 

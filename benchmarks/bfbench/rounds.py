@@ -18,10 +18,10 @@ def join_gloo(store, rank, size, threads_are_bound=False, backend="gloo"):
     many.
     """
     bound = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, bound if threads_are_bound else range(os.cpu_count()))
+    os.sched_setaffinity(0, bound if threads_are_bound else range(os.cpu_count() or 1))
     try:
-        dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank,
-                                world_size=size)
+        file = dist.FileStore(store, size)  # type: ignore[attr-defined]  # has no stub
+        dist.init_process_group(backend, store=file, rank=rank, world_size=size)
     finally:
         os.sched_setaffinity(0, bound)
 

@@ -8,8 +8,8 @@ import json
 import torch
 
 from bfbench import sleeping_model
-from bfbench.scale_ways import make_optimizer
 from bfbench.train_models import make_model
+from bfbench.training import make_optimizer
 
 STEPS = 5
 

@@ -13,9 +13,10 @@ from bfbench.training import make_optimizer, with_ddp
 from bluefog_cpp import topology_util
 
 GRAPHS = {"one_peer": "one-peer-exponential", "exponential": "exponential"}
-AVERAGES = {"atc": {"algorithm": "adapt_then_combine"},
-            "atc_in_backward": {"algorithm": "adapt_then_combine", "step_in_backward": True},
-            "awc": {"algorithm": "adapt_with_combine"}}
+AVERAGES: dict[str, dict] = {
+    "atc": {"algorithm": "adapt_then_combine"},
+    "atc_in_backward": {"algorithm": "adapt_then_combine", "step_in_backward": True},
+    "awc": {"algorithm": "adapt_with_combine"}}
 ALL_RANKS = "all ranks"
 DDP_ALONE = "ddp_alone"
 # The training without communication that each speed is a share of; "none" for the others.

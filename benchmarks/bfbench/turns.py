@@ -54,7 +54,12 @@ class Side:
 
     def _hear(self):
         late = threading.Event()
-        timer = threading.Timer(self._longest_sec, lambda: (late.set(), self._process.terminate()))
+
+        def end_late():
+            late.set()
+            self._process.terminate()
+
+        timer = threading.Timer(self._longest_sec, end_late)
         timer.daemon = True
         timer.start()
         try:

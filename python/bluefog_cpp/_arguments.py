@@ -9,7 +9,7 @@ rank, which call and which argument.
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import networkx as nx
 import numpy
@@ -17,7 +17,9 @@ import torch
 
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument
 
+T = TypeVar("T")
 Check = Callable[[Any], Any]
+Weights = dict[int, float] | None
 
 _MOST_SHOWN = 120
 _SWITCHES = (bool, numpy.bool_)
@@ -25,7 +27,7 @@ _LARGEST = 2**63 - 1
 _own_rank: int | None = None
 
 
-def checked(call: str, argument: str, check: Check, value: Any) -> Any:
+def checked(call: str, argument: str, check: Callable[[Any], T], value: Any) -> T:
     """`check(value)`, whose error says where the value was given."""
     try:
         return check(value)
@@ -92,7 +94,7 @@ def integer(value: Any) -> int:
         raise ArgumentTypeError(f"expected a whole number, found {shown(value)}") from None
 
 
-def at_least(least: int, most: int = _LARGEST) -> Check:
+def at_least(least: int, most: int = _LARGEST) -> Callable[[Any], int]:
     """A check for whole numbers from `least` to `most`."""
 
     def check(value: Any) -> int:
@@ -175,7 +177,7 @@ def graph(value: Any) -> nx.DiGraph:
 # ---- ranks and their weights
 
 
-def rank(count: int, what: str = "rank") -> Check:
+def rank(count: int, what: str = "rank") -> Callable[[Any], int]:
     """A check for ranks below `count`."""
 
     def check(value: Any) -> int:
@@ -191,10 +193,10 @@ def rank(count: int, what: str = "rank") -> Check:
     return check
 
 
-def weights(own: int, count: int, what: str = "rank") -> Check:
+def weights(own: int, count: int, what: str = "rank") -> Callable[[Any], Weights]:
     """A check for other ranks with their weights, or None."""
 
-    def check(value: Any) -> dict[int, float] | None:
+    def check(value: Any) -> Weights:
         if value is None:
             return None
         if not isinstance(value, Mapping):
@@ -206,10 +208,10 @@ def weights(own: int, count: int, what: str = "rank") -> Check:
     return check
 
 
-def receivers(own: int, count: int, what: str = "rank") -> Check:
+def receivers(own: int, count: int, what: str = "rank") -> Callable[[Any], Weights]:
     """A check for a list of other ranks, which count 1 each, or `weights`."""
 
-    def check(value: Any) -> dict[int, float] | None:
+    def check(value: Any) -> Weights:
         if value is None or isinstance(value, Mapping):
             return weights(own, count, what)(value)
         if not _is_list(value):
@@ -221,7 +223,7 @@ def receivers(own: int, count: int, what: str = "rank") -> Check:
     return check
 
 
-def ranks(own: int, count: int) -> Check:
+def ranks(own: int, count: int) -> Callable[[Any], list[int]]:
     """A check for a list of other ranks; any iterable, once."""
 
     def check(value: Any) -> list[int]:
@@ -232,10 +234,10 @@ def ranks(own: int, count: int) -> Check:
     return check
 
 
-def shares(own: int, count: int) -> Check:
+def shares(own: int, count: int) -> Callable[[Any], Weights]:
     """A check for what other ranks get of 1, or None."""
 
-    def check(value: Any) -> dict[int, float] | None:
+    def check(value: Any) -> Weights:
         given = weights(own, count)(value)
         if given and (min(given.values()) < 0 or sum(given.values()) > 1 + 1e-9):
             raise InvalidArgument(
@@ -250,7 +252,7 @@ def _is_list(value: Any) -> bool:
                                                     or hasattr(value, "__len__"))
 
 
-def _others(values: Iterable, own: int, count: int, what: str) -> list[int]:
+def _others(values: Iterable[Any], own: int, count: int, what: str) -> list[int]:
     try:
         values = list(values)
     except TypeError:  # of a 0-d tensor

@@ -61,14 +61,15 @@ def _running(state_file: pathlib.Path) -> dict[str, int]:
     return {word: pid for word, pid in pids.items() if _is_alive(pid, word)}
 
 
-def _launch(command: list[str], log: pathlib.Path) -> subprocess.Popen:
+def _launch(command: list[str], log: pathlib.Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
         # A session of its own: it outlives this command and its terminal.
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                 start_new_session=True)
 
 
-def _wait_for_engines(count: int, seconds: float, processes: list[subprocess.Popen], log) -> None:
+def _wait_for_engines(count: int, seconds: float, processes: list[subprocess.Popen[bytes]],
+                      log: pathlib.Path) -> None:
     import ipyparallel
     deadline = time.monotonic() + seconds
     client: ipyparallel.Client | None = None

@@ -230,17 +230,18 @@ def InferDestinationFromSourceRanks(src_ranks: list[int],
     return infer(src_ranks, construct_adjacency_matrix)
 
 
-def _digraph(value):
+def _digraph(value: Any) -> None:
     if not isinstance(value, nx.DiGraph):
         raise ArgumentTypeError(f"expected a networkx.DiGraph, found {type(value).__name__}")
 
 
-def _node_of(call, topo, rank):
+def _node_of(call: str, topo: nx.DiGraph, rank: Any) -> int:
     _checked(call, "topo", _arguments.graph, topo)
     return _checked(call, "rank", _arguments.rank(topo.number_of_nodes()), rank)
 
 
-def _machines(call, world_size, local_size, self_rank):
+def _machines(call: str, world_size: Any, local_size: Any,
+              self_rank: Any) -> tuple[int, int, int]:
     world_size = _checked(call, "world_size", _count, world_size)
     local_size = _checked(call, "local_size", _count, local_size)
     if world_size % local_size != 0:
@@ -251,7 +252,8 @@ def _machines(call, world_size, local_size, self_rank):
                                             self_rank)
 
 
-def _steps_between_machines(call, family, world_size, local_size, self_rank):
+def _steps_between_machines(call: str, family: str, world_size: Any, local_size: Any,
+                            self_rank: Any) -> Iterator[SendRecvRanks]:
     world_size, local_size, self_rank = _machines(call, world_size, local_size, self_rank)
     try:
         schedule = core.make_schedule(family, world_size, local_size)
@@ -260,7 +262,7 @@ def _steps_between_machines(call, family, world_size, local_size, self_rank):
     return _steps_of(schedule, self_rank)
 
 
-def _steps_of(schedule, rank):
+def _steps_of(schedule: core.Schedule, rank: int) -> Iterator[SendRecvRanks]:
     step = 0
     while True:
         plan = schedule.plan_for(rank, step)
@@ -268,7 +270,7 @@ def _steps_of(schedule, rank):
         step = (step + 1) % schedule.period_steps
 
 
-def _machine_steps(machines, machine):
+def _machine_steps(machines: int, machine: int) -> Iterator[SendRecvRanks]:
     period = max(1, math.ceil(math.log2(machines)))
     step = 0
     while True:

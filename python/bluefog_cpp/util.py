@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 
 @contextlib.contextmanager
@@ -20,7 +20,7 @@ def env(**variables: str | None) -> Iterator[None]:
         _assign(before)
 
 
-def _assign(variables):
+def _assign(variables: Mapping[str, str | None]) -> None:
     for name, value in variables.items():
         if value is None:
             os.environ.pop(name, None)

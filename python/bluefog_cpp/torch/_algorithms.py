@@ -1,7 +1,7 @@
 """Every algorithm of the core, around any optimizer of `torch.optim`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import networkx as nx
 import torch
@@ -14,7 +14,7 @@ from bluefog_cpp.torch._distributed_step import Models
 from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
 from bluefog_cpp.torch._runtime import Runtime, current
 
-Graphs = str | nx.DiGraph | Sequence[nx.DiGraph]
+Graphs: TypeAlias = str | nx.DiGraph | Sequence[nx.DiGraph]
 
 # Momentum that averages of momentum stand in for: the plain optimizer has none then.
 _HAS_MOMENTUM = ("decent_lam", "quasi_global_momentum")

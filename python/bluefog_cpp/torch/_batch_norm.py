@@ -53,10 +53,12 @@ class SyncBatchNorm(_BatchNorm):
         runtime.or_refuse(lambda: self._check_input_dim(input))
         take_device_of(runtime.context, [input])
         statistics = core.batch_statistics(runtime.context, input)
-        if self.training and self.running_mean is not None:
+        if self.training and self.running_mean is not None and self.running_var is not None:
             core.update_running(self.running_mean, self.running_var, statistics,
                                 self._count_batch())
-        return _Normalization.apply(input, self.weight, self.bias, statistics, self.eps, runtime)
+        normalized: torch.Tensor = _Normalization.apply(  # type: ignore[no-untyped-call]  # torch's
+            input, self.weight, self.bias, statistics, self.eps, runtime)
+        return normalized
 
     @classmethod
     def convert_sync_batchnorm(cls, module: torch.nn.Module,
@@ -105,7 +107,8 @@ class SyncBatchNorm(_BatchNorm):
             self.num_batches_tracked.add_(1)
         if self.momentum is not None:
             return self.momentum
-        return 1.0 / float(self.num_batches_tracked)
+        # Batches are counted wherever there are running statistics.
+        return 1.0 / float(self.num_batches_tracked)  # type: ignore[arg-type]  # is counted
 
 
 class _Normalization(torch.autograd.Function):

@@ -8,6 +8,7 @@ something is averaged. Gradients do not flow through.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -21,6 +22,8 @@ from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._tensors import copied, elements, elements_to_write, like, store
+
+Start = Callable[[core.Context, torch.Tensor, str], core.Work]
 
 _NEW_NAMES = {"neighbor_weights": "src_weights", "send_neighbors": "dst_weights"}
 _NEW_MACHINE_NAMES = {"neighbor_machine_weights": "src_machine_weights",
@@ -36,7 +39,7 @@ def poll(handle: int) -> bool:
 
 
 @ranged
-def synchronize(handle: int) -> torch.Tensor | None:
+def synchronize(handle: int) -> torch.Tensor | Any:
     """Blocks until the call is complete and returns its result. The handle is used up.
 
     Raises what went wrong in the call, and InvalidArgument for an unknown handle.
@@ -124,7 +127,7 @@ def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: float 
     return runtime.add(work, lambda _: store(source, tensor), step.failed)
 
 
-def _neighbor_step(runtime: Runtime, *arguments) -> _plans.Step:
+def _neighbor_step(runtime: Runtime, *arguments: Any) -> _plans.Step:
     return runtime.or_refuse(lambda: _plans.neighbor_plan(runtime, *arguments))
 
 
@@ -174,7 +177,8 @@ def hierarchical_neighbor_allreduce_nonblocking(
                                dst_machine_weights, enable_topo_check, name)
 
 
-def _start_hierarchical(runtime, tensor, self_weight, src, dst, enable_topo_check, name) -> int:
+def _start_hierarchical(runtime: Runtime, tensor: torch.Tensor, self_weight: Any, src: Any,
+                        dst: Any, enable_topo_check: Any, name: str | None) -> int:
     result = runtime.source("hierarchical_neighbor_allreduce", tensor, name, copied)
     step = runtime.or_refuse(
         lambda: _plans.machine_plan(runtime, self_weight, src, dst, enable_topo_check))
@@ -219,7 +223,7 @@ def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
                            _allreduce(average, is_hierarchical_local), name)
 
 
-def _allreduce(average: bool, in_machine: bool) -> Callable:
+def _allreduce(average: bool, in_machine: bool) -> Start:
     runtime = current()
     average = runtime.argument("allreduce", "average", _arguments.switch, average)
     in_machine = runtime.argument("allreduce", "is_hierarchical_local", _arguments.switch,
@@ -256,14 +260,15 @@ def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: str | Non
                            name)
 
 
-def _broadcast(root_rank: int) -> Callable:
+def _broadcast(root_rank: int) -> Start:
     runtime = current()
     root = runtime.argument("broadcast", "root_rank", _arguments.rank(runtime.size), root_rank)
     return lambda context, buffer, name: core.start_broadcast(context, buffer, root, name)
 
 
-def _start_in_place(call: str, take: Callable, tensor: torch.Tensor, finish: Callable,
-                    start: Callable, name: str | None) -> int:
+def _start_in_place(call: str, take: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor,
+                    finish: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], start: Start,
+                    name: str | None) -> int:
     runtime = current()
     buffer = runtime.source(call, tensor, name, take)
     work = start(runtime.context, buffer, name or "")

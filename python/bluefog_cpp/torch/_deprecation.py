@@ -3,9 +3,9 @@
 import functools
 import warnings
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-Function = TypeVar("Function", bound=Callable)
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def renamed(**new_names: str) -> Callable[[Function], Function]:
@@ -13,18 +13,19 @@ def renamed(**new_names: str) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
-        def call(*args, **kwargs):
+        def call(*args: Any, **kwargs: Any) -> Any:
             if not new_names.keys().isdisjoint(kwargs):
                 kwargs = _translated(function.__name__, new_names, kwargs)
             return function(*args, **kwargs)
 
-        return call  # type: ignore[return-value]
+        return call  # type: ignore[return-value]  # it has the function's signature
 
     return decorate
 
 
-def _translated(function, new_names, arguments):
-    translated = {}
+def _translated(function: str, new_names: dict[str, str],
+                arguments: dict[str, Any]) -> dict[str, Any]:
+    translated: dict[str, Any] = {}
     for name, value in arguments.items():
         new_name = new_names.get(name, name)
         if new_name in translated or (new_name != name and new_name in arguments):

@@ -1,6 +1,7 @@
 """Who sends to whom, when each rank knows only one side. Collective."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy
 
@@ -8,7 +9,8 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp.torch._runtime import current
 
-RanksAndMatrix = list[int] | tuple[list[int], numpy.ndarray]
+Matrix = numpy.ndarray[Any, Any]
+RanksAndMatrix = list[int] | tuple[list[int], Matrix]
 
 
 def InferSourceFromDestinationRanks(dst_ranks: Sequence[int],
@@ -33,7 +35,7 @@ def InferDestinationFromSourceRanks(src_ranks: Sequence[int],
     return _answer(sends, sends[current().rank], construct_adjacency_matrix)
 
 
-def _gathered(call, what, ranks, construct_adjacency_matrix) -> numpy.ndarray:
+def _gathered(call: str, what: str, ranks: Any, construct_adjacency_matrix: Any) -> Matrix:
     """Row i marks the ranks that rank i named."""
     runtime = current()
     own = runtime.argument(call, what, _arguments.ranks(runtime.rank, runtime.size), ranks)
@@ -46,7 +48,7 @@ def _gathered(call, what, ranks, construct_adjacency_matrix) -> numpy.ndarray:
     return sends
 
 
-def _answer(sends, marks, construct_adjacency_matrix) -> RanksAndMatrix:
+def _answer(sends: Matrix, marks: Matrix, construct_adjacency_matrix: bool) -> RanksAndMatrix:
     ranks = [int(rank) for rank in numpy.flatnonzero(marks)]
     if not construct_adjacency_matrix:
         return ranks

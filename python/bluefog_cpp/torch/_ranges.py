@@ -3,14 +3,14 @@
 import functools
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
-Function = TypeVar("Function", bound=Callable)
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 # The check costs a fraction of entering a range that nobody records.
-_is_recording = torch.autograd._profiler_enabled
+_is_recording = torch.autograd._profiler_enabled  # type: ignore[attr-defined]  # has no stub
 
 
 def ranged(function: Function) -> Function:
@@ -20,13 +20,13 @@ def ranged(function: Function) -> Function:
 
     @uncompiled
     @functools.wraps(function)
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         if not _is_recording():
             return function(*args, **kwargs)
         with torch.profiler.record_function(label):
             return function(*args, **kwargs)
 
-    return call  # type: ignore[return-value]
+    return call  # type: ignore[return-value]  # it has the function's signature
 
 
 def uncompiled(function: Function) -> Function:
@@ -34,10 +34,10 @@ def uncompiled(function: Function) -> Function:
 
     As `torch.compiler.disable`, which would load the compiler here and now: more than a second.
     """
-    disabled: Callable | None = None
+    disabled: Callable[..., Any] | None = None
 
     @functools.wraps(function)
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal disabled
         if disabled is None:
             if "torch._dynamo" not in sys.modules:
@@ -45,4 +45,4 @@ def uncompiled(function: Function) -> Function:
             disabled = torch.compiler.disable(function)
         return disabled(*args, **kwargs)
 
-    return call  # type: ignore[return-value]
+    return call  # type: ignore[return-value]  # it has the function's signature

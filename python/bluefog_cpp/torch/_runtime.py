@@ -6,7 +6,7 @@ import itertools
 import os
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import networkx as nx
 import torch
@@ -22,6 +22,8 @@ from bluefog_cpp.errors import (
     LateMismatchError,
     NotInitialized,
 )
+
+T = TypeVar("T")
 
 
 class Comparison:
@@ -73,11 +75,11 @@ class InFlight(NamedTuple):
 class Runtime:
     """One per process between `init` and `shutdown`."""
 
-    def __init__(self, context):
+    def __init__(self, context: core.Context):
         self.context = context
         self.rank: int = context.rank
         self.size: int = context.size
-        self.topology: Topology | None = None
+        self.topology: Topology = None  # type: ignore[assignment]  # `init` sets it at once
         self.machine_topology: Topology | None = None
         self.windows: dict[str, Any] = {}
         self.retired_windows: list[Any] = []
@@ -103,7 +105,7 @@ class Runtime:
         return Topology(call, graph, is_weighted, self.context.machine_rank, "machine",
                         self.context.machine_count, self._machine_comparison)
 
-    def or_refuse(self, make: Callable[[], Any], partner: int = -1) -> Any:
+    def or_refuse(self, make: Callable[[], T], partner: int = -1) -> T:
         """`make()`. If it raises, the call counts as refused, and peers that wait in it hear why.
 
         partner: the rank that the call is made with alone, or -1.
@@ -114,8 +116,8 @@ class Runtime:
             self.context.refuse(str(error), partner)
             raise
 
-    def argument(self, call: str, name: str, check: Callable[[Any], Any], value: Any,
-                 partner: int = -1) -> Any:
+    def argument(self, call: str, name: str, check: Callable[[Any], T], value: Any,
+                 partner: int = -1) -> T:
         """`checked`, of a call that peers take part in: they hear of what is wrong."""
         return self.or_refuse(lambda: checked(call, name, check, value), partner)
 
@@ -173,10 +175,10 @@ class Runtime:
         return handle
 
     def is_done(self, handle: int, asked_by: str = "poll") -> bool:
-        return self._of(handle, asked_by).work.done()
+        return bool(self._of(handle, asked_by).work.done())
 
-    def wait(self, handle: int, asked_by: str = "synchronize") -> torch.Tensor | None:
-        """The result; the handle is used up, also when the call failed."""
+    def wait(self, handle: int, asked_by: str = "synchronize") -> torch.Tensor | Any:
+        """The result, None of a call without; the handle is used up, also when it failed."""
         call = self._of(handle, asked_by)
         try:
             return call.finish(call.work.wait())

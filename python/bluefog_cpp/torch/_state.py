@@ -72,7 +72,7 @@ def root(size: int, root_rank: Any) -> int:
         raise type(error)(f"root_rank: {error}") from None
 
 
-def _outline(value, tensors):
+def _outline(value: Any, tensors: list[torch.Tensor]) -> list[Any]:
     if isinstance(value, torch.Tensor):
         tensors.append(elements(value.detach()))
         return ["tensor", str(value.dtype).split(".")[1], list(value.shape)]
@@ -88,7 +88,7 @@ def _outline(value, tensors):
         f"expected state of tensors, numbers and text, found {type(value).__name__}")
 
 
-def _tensors(outline) -> Iterator:
+def _tensors(outline: list[Any]) -> Iterator[tuple[str, list[int]]]:
     """Dtype and shape of each tensor, in the order in which `_outline` met them."""
     kind = outline[0]
     if kind == "tensor":
@@ -102,7 +102,7 @@ def _tensors(outline) -> Iterator:
             yield from _tensors(item)
 
 
-def _rebuilt(outline, tensors):
+def _rebuilt(outline: list[Any], tensors: Iterator[torch.Tensor]) -> Any:
     kind = outline[0]
     if kind == "tensor":
         return next(tensors)

@@ -94,7 +94,7 @@ def _has_shared_elements(tensor: torch.Tensor) -> bool:
     places = torch.zeros(1, dtype=torch.int64)
     for stride, size in steps:
         places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
-    return places.unique().numel() < places.numel()
+    return bool(places.unique().numel() < places.numel())
 
 
 def elements_to_write(tensor: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ from bluefog_cpp.torch._tensors import check_sendable, elements, elements_to_wri
 class Window:
     """A window with the tensor that it averages."""
 
-    def __init__(self, core_window, tensor: torch.Tensor, name: str, number: int):
+    def __init__(self, core_window: Any, tensor: torch.Tensor, name: str, number: int):
         self.core = core_window
         self.tensor = tensor
         self.name = name
@@ -40,7 +40,7 @@ class Window:
         self.core = None
 
     @staticmethod
-    def _place_of(tensor: torch.Tensor):
+    def _place_of(tensor: torch.Tensor) -> tuple[int, int, torch.dtype, bool]:
         return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.is_contiguous()
 
     def check_in_place(self, rank: int, name: str) -> None:
@@ -241,9 +241,8 @@ def win_update(name: str, self_weight: float | None = None,
                    neighbor_weights, reset, clone, require_mutex)
 
 
-def _update(runtime: Runtime, call: str, window: Window, self_weight, neighbor_weights, reset,
-            clone,
-            require_mutex) -> torch.Tensor:
+def _update(runtime: Runtime, call: str, window: Window, self_weight: Any,
+            neighbor_weights: Any, reset: Any, clone: Any, require_mutex: Any) -> torch.Tensor:
     self_weight = checked(call, "self_weight", _arguments.weight, self_weight)
     weights = checked(call, "neighbor_weights", _steering.rank_weights, neighbor_weights)
     reset = checked(call, "reset", _arguments.switch, reset)
@@ -316,7 +315,7 @@ def win_lock(name: str) -> Iterator[None]:
 def win_associated_p(name: str) -> float:
     """The scalar that goes through the same puts, accumulates and updates as the tensor, where that
     is turned on; 1 at first."""
-    return _window(current(), "win_associated_p", name).core.associated_p
+    return float(_window(current(), "win_associated_p", name).core.associated_p)
 
 
 def turn_on_win_ops_with_associated_p() -> None:
@@ -350,7 +349,7 @@ def _itself(tensor: torch.Tensor) -> torch.Tensor:
 def _window(runtime: Runtime, call: str, name: str) -> Window:
     checked(call, "name", _arguments.text, name)
     try:
-        window = runtime.windows[name]
+        window: Window = runtime.windows[name]
     except KeyError:
         raise InvalidArgument(f"rank {runtime.rank}, {call}: name: expected that of a window "
                               f"({', '.join(sorted(runtime.windows)) or 'there is none'}), found "
@@ -359,13 +358,15 @@ def _window(runtime: Runtime, call: str, name: str) -> Window:
     return window
 
 
-def _start_store(kind: str, tensor, name, self_weight, dst_weights, require_mutex) -> int:
+def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, dst_weights: Any,
+                 require_mutex: Any) -> int:
     runtime, call = current(), f"win_{kind}"
     window = _window(runtime, call, name)
     self_weight = checked(call, "self_weight", _arguments.weight, self_weight)
     weights = checked(call, "dst_weights", _steering.receivers, dst_weights)
     require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
-    start: Callable = window.core.start_put if kind == "put" else window.core.start_accumulate
+    start: Callable[..., core.Work] = (
+        window.core.start_put if kind == "put" else window.core.start_accumulate)
     try:
         source = (elements if self_weight is None else elements_to_write)(tensor)
         source = on_cpu(source) if window.tensor.is_cpu else source

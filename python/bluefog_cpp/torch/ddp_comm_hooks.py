@@ -17,7 +17,8 @@ from bluefog_cpp.torch._collectives import allreduce_nonblocking_, synchronize
 _waiting = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="bluefog ddp")
 
 
-def allreduce_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def allreduce_hook(state: Any, bucket: dist.GradBucket  # type: ignore[name-defined]  # no stub
+                   ) -> torch.futures.Future[torch.Tensor]:
     """A bucket's gradients become their means over all ranks, while the next bucket is computed.
 
     state: not used; None. The ranks are those of `bf.init`, whatever DDP's process group says: both
@@ -31,7 +32,7 @@ def allreduce_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[
         try:
             result.set_result(synchronize(handle))
         except Exception as error:
-            result.set_exception(error)
+            result.set_exception(error)  # type: ignore[arg-type]  # torch asks for results
 
     _waiting.submit(finish)
     return result

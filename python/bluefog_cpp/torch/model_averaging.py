@@ -2,6 +2,7 @@
 example torch.distributed.optim.PostLocalSGDOptimizer takes."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.distributed.algorithms.model_averaging.averagers import ModelAverager
@@ -17,7 +18,7 @@ from bluefog_cpp.torch._collectives import (
 )
 from bluefog_cpp.torch._optimizers import CommunicationType
 
-Parameters = Iterable[torch.nn.Parameter] | Iterable[dict]
+Parameters = Iterable[torch.nn.Parameter] | Iterable[dict[str, Any]]
 
 
 class NeighborAverager(ModelAverager):
@@ -31,7 +32,7 @@ class NeighborAverager(ModelAverager):
                  communication_type: CommunicationType = CommunicationType.neighbor_allreduce):
         # The base's constructor is not called, as it asks for a process group.
         call = "NeighborAverager"
-        self.process_group = None
+        self.process_group = None  # type: ignore[assignment]  # there is one group, that of init
         self.period = checked(call, "period", _arguments.at_least(1), period)
         self.warmup_steps = checked(call, "warmup_steps", _arguments.at_least(0), warmup_steps)
         self.communication_type = checked(
