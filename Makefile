@@ -1,6 +1,6 @@
 # Two commands do everything; CMake presets do the work behind them.
 .DEFAULT_GOAL := help
-.PHONY: help setup train test bench bfbench install clean
+.PHONY: help setup train test bfbench install clean
 export NP ARGS PRESETS LEVEL CMAKE_ARGS PREFIX
 
 help: ## List the targets
@@ -9,7 +9,6 @@ help: ## List the targets
 	@echo 'make test     set up, build, and run every test suite'
 	@echo '              make test PRESETS=release    one of: release debug tsan asan'
 	@echo '              make test LEVEL=long         also what takes long and is rarely useful'
-	@echo 'make bench    set up, build, and time neighbor_allreduce and training steps (NP=2)'
 	@echo 'make bfbench  set up, build, and measure beside other libraries: bfbench ops'
 	@echo '              make bfbench ARGS="train --models resnet18"'
 	@echo 'make install  set up, build, and install the C++ package below PREFIX (/usr/local)'
@@ -26,9 +25,6 @@ train:
 
 test:
 	@cmake/setup/test.sh
-
-bench:
-	@cmake/setup/bench.sh
 
 bfbench:
 	@cmake/setup/bfbench.sh

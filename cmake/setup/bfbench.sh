@@ -16,7 +16,7 @@ step 'configure and build what is measured (CMake preset release)'
 # shellcheck disable=SC2086
 cmake --preset release ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORCH_ROOT"} \
   ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
-cmake --build --preset release --target bfrun bftopo operations_benchmark bluefog_core ||
+cmake --build --preset release --target bfrun bftopo operations_benchmark hierarchical_benchmark bluefog_core ||
   stop 'the build failed; the compiler says why above.'
 link_command "$root/benchmarks/bfbench/bfbench"
 link_command "$root/build/release/tools/bfrun/bfrun"

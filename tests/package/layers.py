@@ -94,7 +94,6 @@ DOORS = {
     "topology/analysis/least_eigenvalue.hpp": ("optimizers/",),
     "ops/calls/allgather_parts.hpp": ("optimizers/", "python/", "benchmarks/"),
     "ops/calls/validation.hpp": ("nn/", "python/"),
-    "ops/sums/combine.hpp": ("benchmarks/",),
     "ops/sums/cuda/sum_kernels.hpp": ("benchmarks/",),
     "ops/sums/cuda/sum_loop.hpp": ("benchmarks/",),
     "optimizers/buckets/flat_arithmetic.hpp": ("nn/",),
