@@ -169,7 +169,7 @@ bool Engine::step_all() {
   StepRights rights;
   rights.first_under_way = first_under_way();
   if (!retractions_.empty()) {
-    moved |= send_retractions();
+    moved |= retractions_.send();
     rights.may_publish = retractions_.empty();
   }
   bool some_finished = false;
@@ -197,12 +197,6 @@ bool Engine::step_all() {
     remove_finished();
   }
   return moved;
-}
-
-bool Engine::send_retractions() {
-  return std::erase_if(retractions_, [](PendingRetraction& pending) {
-           return pending.retraction.transport->abort(pending.retraction.departure, pending.reason);
-         }) > 0;
 }
 
 bool Engine::step(Operation& operation, const StepRights& rights) {
@@ -300,9 +294,7 @@ void Engine::fail(Operation& operation, std::exception_ptr error, ControlMessage
   const std::string reason = message_of(error);
   write_flight_record(reason);
   end_span(operation, FlightRecorder::State::Failed);
-  for (Retraction& retraction : call.exchange.retract()) {
-    retractions_.push_back({std::move(retraction), reason});
-  }
+  retractions_.add(call.exchange.retract(), reason);
   if (!call.peers_know) {
     tell_peers(key_of(operation), reason, word);
   }

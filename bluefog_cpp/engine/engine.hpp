@@ -23,7 +23,10 @@
 #include "bluefog_cpp/engine/exchange.hpp"
 #include "bluefog_cpp/engine/flight_recorder.hpp"
 #include "bluefog_cpp/engine/operation.hpp"
+#include "bluefog_cpp/engine/peer_reports.hpp"
 #include "bluefog_cpp/engine/relatives.hpp"
+#include "bluefog_cpp/engine/retractions.hpp"
+#include "bluefog_cpp/engine/routes.hpp"
 #include "bluefog_cpp/engine/waiter.hpp"
 #include "bluefog_cpp/log.hpp"
 #include "bluefog_cpp/transport/doorbell.hpp"
@@ -63,7 +66,7 @@ struct EngineParts {
 ///
 /// Thread-safe. Held by `shared_ptr`. In a fork of the process every call is a StateError and nothing
 /// is sent; it must not be destroyed there.
-class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
+class Engine : public std::enable_shared_from_this<Engine>, private PeerReports {
  public:
   explicit Engine(EngineParts parts);
   ~Engine() override;
@@ -167,7 +170,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   [[nodiscard]] bool knows_of_giving_up() const noexcept override { return knows_of_giving_up_; }
   [[nodiscard]] const std::string* giving_up(int rank, std::uint64_t call) const override;
   [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
-  void unexpected(int rank, std::uint64_t call, const std::string& text) override;
+  void report_unexpected(int rank, std::uint64_t call, const std::string& text) override;
 
   /// A call, told from calls of other pairs.
   struct CallKey {
@@ -191,10 +194,6 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
 
     /// Nobody holds its `Work` any more.
     [[nodiscard]] bool is_dropped() const noexcept { return owner && owner.use_count() == 1; }
-  };
-  struct PendingRetraction {
-    Retraction retraction{};
-    std::string reason{};
   };
 
   void enqueue(Operation& operation, std::shared_ptr<Operation> owner);
@@ -225,7 +224,6 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   void fail(Operation& operation, std::exception_ptr error,
             ControlMessage::Kind word = ControlMessage::Kind::Refusal);
   void remove_finished();
-  bool send_retractions();
 
   /// The next call that completes throws this, once per `call`.
   void report_late(CallKey call, std::string text);
@@ -270,7 +268,7 @@ class Engine : public std::enable_shared_from_this<Engine>, private PeerWord {
   /// Null while there is none.
   std::shared_ptr<Attendant> attendant_;
   std::vector<Active> active_;
-  std::vector<PendingRetraction> retractions_;
+  Retractions retractions_;
   std::uint64_t next_call_ = 1;
   /// By partner: calls made with it alone.
   std::vector<std::uint64_t> pair_calls_;

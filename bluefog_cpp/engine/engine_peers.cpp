@@ -52,7 +52,7 @@ bool Engine::is_under_way(int rank, std::uint64_t call) const {
   return find_active(key_of(rank, call)) != nullptr;
 }
 
-void Engine::unexpected(int rank, std::uint64_t call, const std::string& text) {
+void Engine::report_unexpected(int rank, std::uint64_t call, const std::string& text) {
   if (has_failed(key_of(rank, call))) {
     return;  // its sender was told then
   }
