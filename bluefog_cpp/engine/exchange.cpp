@@ -4,8 +4,7 @@
 
 namespace bluefog {
 
-void Exchange::start(int rank, CallId id, const Routes& routes, Receiver& receiver,
-                     TraceRow* row) {
+void Exchange::start(int rank, CallId id, const Routes& routes, Receiver& receiver, TraceRow* row) {
   const ExchangeSpec& spec = call_.spec;
   trace_.set_row(row);
   call_.id = id;

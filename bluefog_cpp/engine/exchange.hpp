@@ -19,8 +19,8 @@ namespace bluefog {
 /// never blocks. Whoever holds the engine's mutex steps it.
 class Exchange {
  public:
-  /// The spec of the next exchange, cleared, to be filled in place before `start`: a copy would wait
-  /// for what was just written. The exchange before has ended.
+  /// The spec of the next exchange, cleared, to be filled in place before `start`: a copy would
+  /// wait for what was just written. The exchange before has ended.
   [[nodiscard]] ExchangeSpec& new_spec() noexcept { return call_.spec = {}; }
 
   /// @param rank this rank, for messages.
@@ -53,8 +53,7 @@ class Exchange {
     return !published() && rights.may_publish;
   }
   [[nodiscard]] bool may_consume(const StepRights& rights) const noexcept {
-    return !consumed_ &&
-           (call_.spec.consumption == Consumption::AsItArrives || rights.waited_for);
+    return !consumed_ && (call_.spec.consumption == Consumption::AsItArrives || rights.waited_for);
   }
   bool publish(const StepRights& rights) { return sendings_.publish(call_.spec.supply, rights); }
   bool consume(PeerReports& reports) {

@@ -13,8 +13,8 @@ bool Source::accept_past(const MessageHeader* header, const ExchangeCall& call,
                          PeerReports& reports) {
   const Lane lane = call.spec.lane;
   for (; header != nullptr && header->id < call.id; header = transport_->arrived(rank_, lane)) {
-    const bool has_taker = header->id.call() != call.id.call() &&
-                           reports.is_under_way(rank_, header->id.call());
+    const bool has_taker =
+        header->id.call() != call.id.call() && reports.is_under_way(rank_, header->id.call());
     if (has_taker || !drop_message(*transport_, rank_, lane, reports)) {
       return false;
     }
@@ -107,9 +107,9 @@ void Source::throw_if_aborted(const ExchangeCall& call, const PeerReports& repor
   if (const auto reason = transport_->aborted(rank_, call.spec.lane)) {
     // The report of it, which comes first, has room for more.
     const std::string* const reported = reports.refusal(rank_, call.id.call());
-    throw PeerFailure(rank_,
-                      fmt::format("{}: rank {} gave up in the middle of it: {}", call.describe(),
-                                  rank_, reported != nullptr ? *reported : *reason));
+    throw PeerFailure(
+        rank_, fmt::format("{}: rank {} gave up in the middle of it: {}", call.describe(), rank_,
+                           reported != nullptr ? *reported : *reason));
   }
 }
 
