@@ -6,8 +6,8 @@
 
 namespace bluefog {
 
-/// Looks after what a complete call has left under way elsewhere, on a device. The engine drives it
-/// beside its transports, under its mutex; no call blocks.
+/// Looks after work that complete calls have left under way on a device. The engine drives it
+/// beside its transports, under its mutex; no function blocks.
 class Attendant {
  public:
   Attendant() = default;
@@ -17,9 +17,9 @@ class Attendant {
 
   /// @return whether something came to its end.
   virtual bool attend() = 0;
-  /// While it is, `attend` has to be called now and then.
+  /// Whether `attend` has to be called now and then.
   [[nodiscard]] virtual bool is_busy() const noexcept = 0;
-  /// Ranks without which what is under way does not end.
+  /// Ranks without which the work under way does not end.
   [[nodiscard]] virtual std::vector<int> awaited_ranks() const = 0;
   /// `rank` has ended that call with an error.
   /// @param is_over whether it is complete here.
@@ -32,7 +32,7 @@ class Attendant {
     std::uint64_t call = 0;
     std::string reason{};
   };
-  /// What it has ended of calls that are complete here, once: the other ranks are told.
+  /// Calls, complete here, whose rest it has ended, each once: the other ranks are told.
   [[nodiscard]] virtual std::vector<EndedCall> take_ended_calls() = 0;
 };
 

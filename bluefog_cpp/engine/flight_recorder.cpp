@@ -27,7 +27,7 @@ std::string_view name_of_state(FlightRecorder::State state) {
   return "unknown";
 }
 
-/// By the host's clock, which tells the records of several ranks apart in time.
+/// The time of the host's clock, which tells the records of several ranks apart.
 double seconds_since_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }

@@ -10,10 +10,26 @@
 
 namespace bluefog {
 
-/// Where a call stands: the engine's notes on an `Operation`.
+class Operation;
+
+/// The engine's notes on an `Operation`: how far the call has come.
 struct CallState {
   /// In this order: from Complete on the call is done.
   enum class Phase : std::uint8_t { Queued, Running, Complete, Failed };
+
+  /// The notes on `operation`, which nobody but the engine's parts touches.
+  [[nodiscard]] static CallState& of(Operation& operation) noexcept;
+  [[nodiscard]] static const CallState& of(const Operation& operation) noexcept;
+
+  [[nodiscard]] bool is_queued() const noexcept {
+    return phase.load(std::memory_order_relaxed) == Phase::Queued;
+  }
+  [[nodiscard]] bool is_running() const noexcept {
+    return phase.load(std::memory_order_relaxed) == Phase::Running;
+  }
+  [[nodiscard]] bool is_done() const noexcept {
+    return phase.load(std::memory_order_acquire) >= Phase::Complete;
+  }
 
   std::atomic<Phase> phase{Phase::Queued};
   /// Set before `phase` becomes Failed.
@@ -64,9 +80,10 @@ class Operation : public Receiver {
   /// The one rank that makes this call too, or -1 where all ranks make it.
   [[nodiscard]] virtual int partner() const noexcept { return -1; }
 
-  /// Of a staged call: whether what its first exchange needs is on the host. Asked until it is.
+  /// A staged call says whether the values that its first exchange needs are on the host. Asked
+  /// until they are.
   [[nodiscard]] virtual bool may_begin() { return true; }
-  /// Of a staged call: all of its result is on the host. An exception ends the call with it.
+  /// A staged call has all of its result on the host. An exception ends the call with it.
   virtual void finish() {}
   /// The call has ended with an error.
   virtual void give_up() noexcept {}
@@ -78,8 +95,13 @@ class Operation : public Receiver {
   [[nodiscard]] std::uint64_t call_index() const noexcept { return call_.index; }
 
  private:
-  friend class Engine;
+  friend struct CallState;
   CallState call_;  // no braces, see `exchange`
 };
+
+inline CallState& CallState::of(Operation& operation) noexcept { return operation.call_; }
+inline const CallState& CallState::of(const Operation& operation) noexcept {
+  return operation.call_;
+}
 
 }  // namespace bluefog

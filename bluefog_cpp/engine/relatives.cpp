@@ -23,8 +23,8 @@ std::string Relatives::ahead_elsewhere(int rank, const Engine& here) const {
     const std::string call = engine == &here ? std::string() : engine->call_ahead(rank);
     if (!call.empty()) {
       text += fmt::format(
-          "; in another context, as each distributed optimizer has one, it has begun {}, which this "
-          "rank has not",
+          "; in another context, as each distributed optimizer has one, it has begun {}, which "
+          "this rank has not",
           call);
     }
   }

@@ -38,7 +38,7 @@ class Waiter {
     return waiter;
   }
 
-  /// What to do now that nothing moved.
+  /// The next thing to do, as nothing moved.
   Step next() noexcept {
     if (spins_ < spin_limit_) {
       ++spins_;
@@ -51,8 +51,8 @@ class Waiter {
     return Step::Sleep;
   }
 
-  /// True now and then: spinning looks at the clock too, for a look may take long where MPI yields to
-  /// other processes.
+  /// True now and then: spinning looks at the clock too, for a look may take long where MPI yields
+  /// to other processes.
   bool clock_due() noexcept { return ++looks_ % kLooksPerClock == 0; }
 
   /// Something moved: start over with spinning, for half as long where it was in vain, and with

@@ -1,0 +1,306 @@
+#include "bluefog_cpp/engine/call_driver.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "bluefog_cpp/base/message_of.hpp"
+#include "bluefog_cpp/engine/source.hpp"
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog {
+
+void CallDriver::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
+  CallState& call = CallState::of(operation);
+  call.index = parts_.ledger.take_number(operation.partner());
+  parts_.peers.note_call(CallId::make(call.index, 0), operation.envelope().kind);
+  parts_.queue.add(operation, std::move(owner));
+  parts_.records.begin(operation);
+}
+
+void CallDriver::refuse(std::string_view reason, int partner) {
+  const CallKey key{.call = parts_.ledger.take_number(partner), .partner = partner};
+  note_failed(key);
+  parts_.peers.report(key, reason, ControlMessage::Kind::Refusal);
+}
+
+bool CallDriver::step_all() {
+  bool moved = parts_.peers.progress();
+  if (attendant_) {
+    moved |= attend();
+  }
+  moved |= receive_reports();  // before the messages that came with them are looked at
+  StepRights rights;
+  rights.first_under_way = parts_.queue.first_under_way(parts_.ledger.next_call());
+  if (!retractions_.empty()) {
+    moved |= retractions_.send();
+    rights.may_publish = retractions_.empty();
+  }
+  bool some_finished = false;
+  bool earlier_have_published = rights.may_publish;  // calls of all ranks, and end marks
+  for (const QueuedCall& queued : parts_.queue) {
+    Operation& operation = *queued.operation;
+    CallState& call = queued.state();
+    const bool is_of_pair = operation.partner() >= 0;
+    rights.may_publish =
+        is_of_pair ? retractions_.empty() && parts_.queue.earlier_have_published(operation)
+                   : earlier_have_published;
+    rights.waited_for = parts_.queue.is_waited_for(queued);
+    if (step(operation, rights)) {
+      ++call.moves;
+      moved = true;
+    }
+    if (!retractions_.empty()) {
+      earlier_have_published = false;  // an end mark has to come before the next message
+    }
+    if (call.is_done()) {
+      some_finished = true;
+    } else if (!is_of_pair && (!call.last || !call.exchange.published())) {
+      earlier_have_published = false;
+    }
+  }
+  if (some_finished) {
+    parts_.queue.remove_finished();
+  }
+  return moved;
+}
+
+bool CallDriver::attend() {
+  const bool moved = attendant_->attend();
+  for (const auto& [call, reason] : attendant_->take_ended_calls()) {
+    parts_.peers.report({.call = call}, reason, ControlMessage::Kind::Refusal);
+  }
+  return moved;
+}
+
+bool CallDriver::step(Operation& operation, const StepRights& rights) {
+  CallState& call = CallState::of(operation);
+  if (call.is_done()) {
+    return false;
+  }
+  try {
+    bool moved = false;
+    if (call.is_queued()) {
+      if (call.is_staged && !operation.may_begin()) {
+        return false;
+      }
+      call.phase.store(CallState::Phase::Running, std::memory_order_relaxed);
+      if (!start_next(operation)) {
+        complete(operation);
+        return true;
+      }
+    }
+    while (true) {
+      moved |= call.exchange.step(rights, parts_.ledger);
+      if (!call.exchange.finished()) {
+        return moved;
+      }
+      if (call.last || !start_next(operation)) {
+        complete(operation);
+        return true;
+      }
+      moved = true;
+    }
+  } catch (...) {
+    fail(operation, std::current_exception());
+    return true;
+  }
+}
+
+bool CallDriver::start_next(Operation& operation) {
+  CallState& call = CallState::of(operation);
+  ExchangeSpec& spec = call.exchange.new_spec();
+  call.last = false;
+  try {
+    if (!operation.next(spec)) {
+      return false;
+    }
+  } catch (const MismatchError&) {
+    call.peers_know = true;
+    throw;
+  }
+  call.step = std::max(call.step, spec.least_step);
+  call.exchange.start(parts_.peers.rank(), CallId::make(call.index, call.step),
+                      parts_.peers.routes(), operation, call.row.is_open() ? &call.row : nullptr);
+  ++call.step;
+  call.last = spec.last;
+  call.consumption = spec.consumption;
+  return true;
+}
+
+void CallDriver::complete(Operation& operation) {
+  CallState& call = CallState::of(operation);
+  if (call.is_staged) {
+    operation.finish();
+  }
+  if (attendant_) {
+    tell_attendant_of(operation);
+  }
+  const bool throws = parts_.ledger.has_late_mismatch();
+  parts_.records.end(operation,
+                     throws ? FlightRecorder::State::Failed : FlightRecorder::State::Complete);
+  if (throws) [[unlikely]] {
+    call.error = std::make_exception_ptr(LateMismatchError(
+        fmt::format("rank {}, {}, {}: heard of an earlier call only now: {}", parts_.peers.rank(),
+                    call_text(call.index), operation.envelope().describe(),
+                    parts_.ledger.take_late_mismatch())));
+    call.phase.store(CallState::Phase::Failed, std::memory_order_release);
+  } else {
+    call.phase.store(CallState::Phase::Complete, std::memory_order_release);
+  }
+  parts_.sleepers.wake();
+}
+
+void CallDriver::fail(Operation& operation, std::exception_ptr error, ControlMessage::Kind report) {
+  CallState& call = CallState::of(operation);
+  const CallKey key = CallQueue::key_of(operation);
+  note_failed(key);
+  parts_.ledger.forget_late_mismatch(key);
+  const std::string reason = message_of(error);
+  parts_.records.write_flight_record(parts_.queue, reason);
+  parts_.records.end(operation, FlightRecorder::State::Failed);
+  retractions_.add(call.exchange.retract(), reason);
+  if (!call.peers_know) {
+    parts_.peers.report(key, reason, report);
+  }
+  operation.give_up();
+  call.error = std::move(error);
+  call.phase.store(CallState::Phase::Failed, std::memory_order_release);
+  parts_.sleepers.wake_always();
+}
+
+void CallDriver::note_failed(CallKey key) {
+  parts_.ledger.note_failed(key);
+  parts_.background.wake();
+}
+
+bool CallDriver::receive_reports() {
+  return parts_.peers.receive_reports(
+      [this](int source, ControlMessage report) { receive(source, std::move(report)); });
+}
+
+void CallDriver::receive(int source, ControlMessage report) {
+  if (report.kind == ControlMessage::Kind::Rejection) {
+    receive_rejection(source, report);
+  } else {
+    receive_refusal(source, std::move(report));
+  }
+}
+
+void CallDriver::receive_refusal(int source, ControlMessage report) {
+  if (attendant_) {
+    attendant_->hear_failure(source, report.call, report.text,
+                             parts_.ledger.is_over(CallKey::of(source, report.call)));
+  }
+  parts_.ledger.note_refusal(source, std::move(report));
+}
+
+void CallDriver::receive_rejection(int source, const ControlMessage& report) {
+  const CallKey key = CallKey::of(source, report.call);
+  if (parts_.ledger.has_failed(key)) {
+    return;  // both sides saw it
+  }
+  std::string text = fmt::format("rank {}, {}: rank {} did not accept this rank's message: {}",
+                                 parts_.peers.rank(), call_text(report.call), source, report.text);
+  if (Operation* const operation = parts_.queue.find(key)) {
+    fail(*operation, std::make_exception_ptr(MismatchError(text)));
+  } else {
+    parts_.ledger.note_late_mismatch(key, std::move(text));
+  }
+}
+
+bool CallDriver::drop_messages_of_failed_calls() {
+  if (!parts_.ledger.has_failed_calls()) {
+    return false;
+  }
+  bool dropped = false;
+  for (int peer = 0; peer < parts_.peers.size(); ++peer) {
+    Transport* const transport = parts_.peers.route_to(peer);
+    for (const Lane lane : {Lane::Ordinary, Lane::Deep}) {
+      const auto is_of_failed_call = [&] {
+        const auto* const header = transport->arrived(peer, lane);
+        return header != nullptr && parts_.ledger.has_failed(CallKey::of(peer, header->id.call()));
+      };
+      while (transport != nullptr && is_of_failed_call() &&
+             drop_message(*transport, peer, lane, parts_.ledger)) {
+        dropped = true;
+      }
+    }
+  }
+  return dropped;
+}
+
+void CallDriver::fail_calls_on_dead_peers() {
+  if (attendant_) {
+    tell_attendant_of_dead_peers();
+  }
+  struct Death {
+    int rank = -1;
+    std::string cause{};
+  };
+  const auto find_death = [this](const QueuedCall& queued) -> std::optional<Death> {
+    const Exchange& exchange = queued.state().exchange;
+    if (queued.state().is_running()) {
+      for (const auto& ranks : {exchange.awaited_sources(), exchange.awaited_readers()}) {
+        for (const int rank : ranks) {
+          if (auto cause = parts_.peers.cause_of_death(rank)) {
+            return Death{rank, std::move(*cause)};
+          }
+        }
+      }
+    }
+    return std::nullopt;
+  };
+  if (std::ranges::none_of(
+          parts_.queue, [&](const QueuedCall& queued) { return find_death(queued).has_value(); })) {
+    return;
+  }
+  // A peer may have sent its last message just before it went.
+  while (step_all()) {
+  }
+  for (const QueuedCall& queued : parts_.queue) {
+    if (const auto death = find_death(queued)) {
+      Operation& operation = *queued.operation;
+      fail(operation, parts_.stalls.death_error(operation, death->rank, death->cause));
+    }
+  }
+}
+
+void CallDriver::attach(std::shared_ptr<Attendant> attendant) { attendant_ = std::move(attendant); }
+
+void CallDriver::detach() noexcept {
+  attendant_.reset();
+  retractions_.clear();
+}
+
+void CallDriver::tell_attendant_of(const Operation& operation) {
+  for (int rank = 0; rank < parts_.peers.size(); ++rank) {
+    if (const auto* const refusal =
+            parts_.ledger.find_refusal(rank, CallState::of(operation).index)) {
+      attendant_->hear_failure(rank, refusal->call, refusal->reason, /*is_over=*/true);
+    }
+  }
+}
+
+void CallDriver::tell_attendant_of_dead_peers() {
+  for (const int rank : attendant_->awaited_ranks()) {
+    if (const auto cause = parts_.peers.cause_of_death(rank)) {
+      attendant_->hear_death(rank, *cause);
+    }
+  }
+}
+
+bool CallDriver::has_work() const {
+  return (attendant_ && attendant_->is_busy()) || parts_.peers.has_pending() ||
+         !retractions_.empty() || parts_.queue.has_work();
+}
+
+bool CallDriver::needs_polling() const {
+  return (attendant_ && attendant_->is_busy()) || parts_.peers.needs_polling() ||
+         parts_.queue.has_staged();
+}
+
+}  // namespace bluefog

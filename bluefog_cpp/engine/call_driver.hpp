@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string_view>
+
+#include "bluefog_cpp/engine/attendant.hpp"
+#include "bluefog_cpp/engine/call_key.hpp"
+#include "bluefog_cpp/engine/call_ledger.hpp"
+#include "bluefog_cpp/engine/call_queue.hpp"
+#include "bluefog_cpp/engine/call_records.hpp"
+#include "bluefog_cpp/engine/exchange_spec.hpp"
+#include "bluefog_cpp/engine/operation.hpp"
+#include "bluefog_cpp/engine/peers.hpp"
+#include "bluefog_cpp/engine/progress_thread.hpp"
+#include "bluefog_cpp/engine/retractions.hpp"
+#include "bluefog_cpp/engine/sleepers.hpp"
+#include "bluefog_cpp/engine/stall_report.hpp"
+#include "bluefog_cpp/transport/message.hpp"
+
+namespace bluefog {
+
+/// Moves the calls of one context on as far as messages allow, ends them, and tells the peers of
+/// those that fail. It never blocks.
+///
+/// Used under the engine's mutex.
+class CallDriver {
+ public:
+  /// The objects that it works with, which outlive it.
+  struct Parts {
+    Peers& peers;
+    CallQueue& queue;
+    CallLedger& ledger;
+    const CallRecords& records;
+    const StallReport& stalls;
+    /// Woken when a call ends.
+    Sleepers& sleepers;
+    /// Woken when a call fails: its messages may come while this rank makes no call.
+    ProgressThread& background;
+  };
+  explicit CallDriver(const Parts& parts) : parts_(parts) {}
+  CallDriver(const CallDriver&) = delete;
+  CallDriver& operator=(const CallDriver&) = delete;
+
+  /// Takes the next call. @param owner null if the operation lives on its caller's stack.
+  void enqueue(Operation& operation, std::shared_ptr<Operation> owner);
+
+  /// Counts a call that was refused before anything moved, and tells the peers why.
+  void refuse(std::string_view reason, int partner);
+
+  /// Looks once at everything under way. @return whether anything moved.
+  bool step_all();
+
+  /// Ends a call with an error.
+  /// @param report how the peers are told.
+  void fail(Operation& operation, std::exception_ptr error,
+            ControlMessage::Kind report = ControlMessage::Kind::Refusal);
+  /// Ends calls that wait for ranks which will not come any more.
+  void fail_calls_on_dead_peers();
+  /// Ends all calls, with `error_of(operation)`, and tries once to tell the peers.
+  template <typename ErrorOf>
+  void fail_all(ErrorOf error_of) {
+    for (const QueuedCall& call : parts_.queue) {
+      if (!call.state().is_done()) {
+        fail(*call.operation, error_of(*call.operation));
+      }
+    }
+    step_all();
+    parts_.queue.clear();
+  }
+
+  /// Takes messages of calls that failed here, whose writers have no room for others before,
+  /// although no call here reads from them. @return whether some are off their streams.
+  bool drop_messages_of_failed_calls();
+
+  /// From now on `attendant` is driven too.
+  void attach(std::shared_ptr<Attendant> attendant);
+  /// Forgets it, and messages whose readers were not told of their end.
+  void detach() noexcept;
+
+  /// Whether something gets on only if somebody calls `step_all`.
+  [[nodiscard]] bool has_work() const;
+  /// Whether nobody is woken by what is waited for.
+  [[nodiscard]] bool needs_polling() const;
+
+ private:
+  bool attend();
+  bool step(Operation& operation, const StepRights& rights);
+  bool start_next(Operation& operation);
+  void complete(Operation& operation);
+  void note_failed(CallKey key);
+
+  bool receive_reports();
+  void receive(int source, ControlMessage report);
+  void receive_refusal(int source, ControlMessage report);
+  void receive_rejection(int source, const ControlMessage& report);
+  /// Tells the attendant which ranks have ended with an error a call that is complete here.
+  void tell_attendant_of(const Operation& operation);
+  void tell_attendant_of_dead_peers();
+
+  Parts parts_;
+  /// Null while there is none.
+  std::shared_ptr<Attendant> attendant_;
+  Retractions retractions_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,103 @@
+#include "bluefog_cpp/engine/call_ledger.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace bluefog {
+
+CallLedger::CallLedger(Peers& peers, const CallQueue& queue)
+    : peers_(peers),
+      queue_(queue),
+      pair_calls_(static_cast<std::size_t>(peers.size())),
+      refusals_(static_cast<std::size_t>(peers.size())) {}
+
+std::uint64_t CallLedger::take_number(int partner) {
+  return partner < 0 ? next_call_++
+                     : kFirstPairCall + ++pair_calls_[static_cast<std::size_t>(partner)];
+}
+
+bool CallLedger::is_over(CallKey key) const noexcept {
+  const std::uint64_t next =
+      key.partner < 0 ? next_call_
+                      : kFirstPairCall + 1 + pair_calls_[static_cast<std::size_t>(key.partner)];
+  return key.call < next && queue_.find(key) == nullptr;
+}
+
+void CallLedger::note_failed(CallKey key) {
+  if (failed_calls_.size() < Transport::kMostWaitingWords) {
+    failed_calls_.push_back(key);
+  } else {
+    failed_calls_[replaced_++ % failed_calls_.size()] = key;
+  }
+}
+
+bool CallLedger::has_failed(CallKey key) const noexcept {
+  return std::ranges::find(failed_calls_, key) != failed_calls_.end();
+}
+
+void CallLedger::note_refusal(int rank, ControlMessage report) {
+  has_given_up_ = has_given_up_ || report.kind == ControlMessage::Kind::GivenUp;
+  auto& of_rank = refusals_[static_cast<std::size_t>(rank)];
+  std::erase_if(of_rank, [this, rank](const Refusal& refusal) {
+    return is_over(CallKey::of(rank, refusal.call));
+  });
+  if (!is_over(CallKey::of(rank, report.call))) {
+    of_rank.push_back({report.call, report.kind, std::move(report.text)});
+  }
+  knows_of_giving_up_ = std::ranges::any_of(refusals_, [](const auto& of_peer) {
+    return std::ranges::find(of_peer, ControlMessage::Kind::GivenUp, &Refusal::kind) !=
+           of_peer.end();
+  });
+}
+
+const CallLedger::Refusal* CallLedger::find_refusal(int rank, std::uint64_t call) const {
+  const auto& of_rank = refusals_[static_cast<std::size_t>(rank)];
+  const auto it = std::ranges::find(of_rank, call, &Refusal::call);
+  return it == of_rank.end() ? nullptr : &*it;
+}
+
+void CallLedger::note_late_mismatch(CallKey key, std::string text) {
+  if (key != last_late_call_) {
+    last_late_call_ = key;
+    late_mismatch_ = std::move(text);
+  }
+}
+
+void CallLedger::forget_late_mismatch(CallKey key) {
+  if (last_late_call_ == key) {
+    late_mismatch_.clear();
+  }
+}
+
+const std::string* CallLedger::refusal(int rank, std::uint64_t call) const {
+  const Refusal* const found = find_refusal(rank, call);
+  return found == nullptr ? nullptr : &found->reason;
+}
+
+const std::string* CallLedger::giving_up(int rank, std::uint64_t call) const {
+  const Refusal* const found = find_refusal(rank, call);
+  return found == nullptr || found->kind != ControlMessage::Kind::GivenUp ? nullptr
+                                                                          : &found->reason;
+}
+
+bool CallLedger::is_under_way(int rank, std::uint64_t call) const {
+  return queue_.find(CallKey::of(rank, call)) != nullptr;
+}
+
+void CallLedger::report_unexpected(int rank, std::uint64_t call, const std::string& text) {
+  const CallKey key = CallKey::of(rank, call);
+  if (has_failed(key)) {
+    return;  // its sender was told then
+  }
+  const std::string both = fmt::format(
+      "rank {} sent a message in {}, {}, that rank {} did not expect: senders and receivers "
+      "of that call do not match",
+      rank, call_text(call), text, peers_.rank());
+  peers_.route_to(rank)->send_control(
+      rank, {.kind = ControlMessage::Kind::Rejection, .call = call, .text = both});
+  note_late_mismatch(key, both);
+}
+
+}  // namespace bluefog

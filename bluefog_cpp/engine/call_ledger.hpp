@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/engine/call_key.hpp"
+#include "bluefog_cpp/engine/call_queue.hpp"
+#include "bluefog_cpp/engine/peer_reports.hpp"
+#include "bluefog_cpp/engine/peers.hpp"
+#include "bluefog_cpp/transport/message.hpp"
+
+namespace bluefog {
+
+/// The book of one context's calls: their numbers, those that failed here, and other ranks' reports
+/// of theirs.
+///
+/// Calls of all ranks have one count, calls of two ranks one for each pair; refused calls count
+/// too, so that ranks stay in step when one of them refuses. Used under the engine's mutex.
+class CallLedger final : public PeerReports {
+ public:
+  /// @param queue the calls under way; both outlive the ledger.
+  CallLedger(Peers& peers, const CallQueue& queue);
+
+  /// Counts a call. @param partner as `Operation::partner`. @return its number.
+  [[nodiscard]] std::uint64_t take_number(int partner);
+  /// The number of the next call of all ranks.
+  [[nodiscard]] std::uint64_t next_call() const noexcept { return next_call_; }
+
+  /// Whether this rank has made that call, and it has ended.
+  [[nodiscard]] bool is_over(CallKey key) const noexcept;
+
+  /// The call failed or was refused here: its messages may still come.
+  void note_failed(CallKey key);
+  /// Whether it is one of the last `Transport::kMostWaitingWords` calls that failed.
+  [[nodiscard]] bool has_failed(CallKey key) const noexcept;
+  [[nodiscard]] bool has_failed_calls() const noexcept { return !failed_calls_.empty(); }
+
+  /// The call of another rank that it refused, left or ended with an error.
+  struct Refusal {
+    std::uint64_t call = 0;
+    ControlMessage::Kind kind = ControlMessage::Kind::Refusal;
+    std::string reason;
+  };
+  /// `rank` reported a refusal. Kept until the call is over here; dropped if it is.
+  void note_refusal(int rank, ControlMessage report);
+  [[nodiscard]] const Refusal* find_refusal(int rank, std::uint64_t call) const;
+
+  /// A call that is over here does not fit another rank's: the next call to end says so, once per
+  /// call although both sides notice and both are told by the other.
+  void note_late_mismatch(CallKey key, std::string text);
+  /// The error of that call says it.
+  void forget_late_mismatch(CallKey key);
+  /// Whether a call that ends now has to say it: parts of a larger call leave it to the whole one.
+  [[nodiscard]] bool has_late_mismatch() const noexcept {
+    return !late_mismatch_.empty() && larger_calls_ == 0;
+  }
+  /// Its text, empty where there is none.
+  [[nodiscard]] std::string take_late_mismatch() { return std::exchange(late_mismatch_, {}); }
+  void count_larger_calls(int change) noexcept { larger_calls_ += change; }
+
+  /// Whether a wait has timed out, here or at another rank.
+  [[nodiscard]] bool has_given_up() const noexcept { return has_given_up_; }
+  void note_giving_up() noexcept { has_given_up_ = true; }
+
+  [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
+  [[nodiscard]] bool knows_of_giving_up() const noexcept override { return knows_of_giving_up_; }
+  [[nodiscard]] const std::string* giving_up(int rank, std::uint64_t call) const override;
+  [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
+  /// Tells that rank too.
+  void report_unexpected(int rank, std::uint64_t call, const std::string& text) override;
+
+ private:
+  Peers& peers_;
+  const CallQueue& queue_;
+
+  std::uint64_t next_call_ = 1;
+  /// Calls made with each partner alone.
+  std::vector<std::uint64_t> pair_calls_;
+
+  /// Failed calls, of which the oldest are replaced.
+  std::vector<CallKey> failed_calls_;
+  std::size_t replaced_ = 0;
+
+  /// The refusals of each peer whose calls are not over here.
+  std::vector<std::vector<Refusal>> refusals_;
+  /// Some of them have given up a call.
+  bool knows_of_giving_up_ = false;
+  bool has_given_up_ = false;
+
+  std::string late_mismatch_;
+  CallKey last_late_call_{};
+  int larger_calls_ = 0;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace bluefog {
+
+/// Reports of other ranks about calls: kept by the ledger of calls, read by exchanges.
+class PeerReports {
+ public:
+  PeerReports() = default;
+  PeerReports(const PeerReports&) = delete;
+  PeerReports& operator=(const PeerReports&) = delete;
+  virtual ~PeerReports() = default;
+
+  /// Why `rank` refused its call number `call` or ended it with an error, or null.
+  [[nodiscard]] virtual const std::string* refusal(int rank, std::uint64_t call) const = 0;
+  /// Whether `giving_up` may have something to tell.
+  [[nodiscard]] virtual bool knows_of_giving_up() const noexcept = 0;
+  /// Why `rank` has left its call number `call` without waiting for its end, or null.
+  [[nodiscard]] virtual const std::string* giving_up(int rank, std::uint64_t call) const = 0;
+  /// Whether `call`, which `rank` makes too, has begun here and has not ended: it takes its
+  /// messages itself.
+  [[nodiscard]] virtual bool is_under_way(int rank, std::uint64_t call) const = 0;
+  /// `rank` sent a message in `call`, described by `text`, that no exchange here took.
+  virtual void report_unexpected(int rank, std::uint64_t call, const std::string& text) = 0;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/engine/call_key.hpp"
+#include "bluefog_cpp/engine/routes.hpp"
+#include "bluefog_cpp/transport/message.hpp"
+#include "bluefog_cpp/transport/transport.hpp"
+
+namespace bluefog {
+
+/// The other ranks of one context, and the transports that lead to them.
+///
+/// Used under the engine's mutex.
+class Peers {
+ public:
+  Peers(int rank, int size, std::vector<std::unique_ptr<Transport>> transports, Routes routes);
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] const Routes& routes() const noexcept { return routes_; }
+  /// Null for this rank, and for all of them after `close`.
+  [[nodiscard]] Transport* route_to(int peer) const noexcept {
+    return routes_[static_cast<std::size_t>(peer)];
+  }
+
+  /// Drives all transfers. @return whether anything moved.
+  bool progress() {
+    bool moved = false;
+    for (const auto& transport : transports_) {
+      moved |= transport->progress();
+    }
+    return moved;
+  }
+  /// Whether some transport has to be polled, as its events wake nobody.
+  [[nodiscard]] bool needs_polling() const noexcept;
+  /// Whether something of this rank needs `progress` to get to its reader.
+  [[nodiscard]] bool has_pending() const;
+
+  /// Shows the peers which call this rank makes now.
+  void note_call(CallId id, OpKind kind) {
+    for (const auto& transport : transports_) {
+      transport->note_call(id, kind);
+    }
+  }
+  /// Sends a control message about `call` to every rank that makes it.
+  void report(CallKey call, std::string_view reason, ControlMessage::Kind kind);
+  /// Gives each control message that has come to `receive(source, message)`.
+  /// @return whether one has.
+  template <typename Receive>
+  bool receive_reports(Receive receive) {
+    bool moved = false;
+    for (const auto& transport : transports_) {
+      while (auto report = transport->poll_control()) {
+        receive(report->first, std::move(report->second));
+        moved = true;
+      }
+    }
+    return moved;
+  }
+
+  /// Why `peer` will not come any more, or nothing while it lives.
+  [[nodiscard]] std::optional<std::string> cause_of_death(int peer) const;
+  /// Whether the process of another rank is known to have ended without leaving the group.
+  [[nodiscard]] bool has_dead_peer() const;
+  /// The last call that `peer` is known to have begun, after a look at what has come from it: call
+  /// 0 where none is.
+  [[nodiscard]] Transport::SeenCall latest_call(int peer) const;
+
+  /// Gives the transports back: peers that wait for this rank are told.
+  void close() noexcept;
+
+ private:
+  int rank_;
+  int size_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  Routes routes_;
+};
+
+}  // namespace bluefog

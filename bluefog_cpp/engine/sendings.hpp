@@ -1,0 +1,53 @@
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "bluefog_cpp/engine/exchange_spec.hpp"
+#include "bluefog_cpp/engine/retractions.hpp"
+#include "bluefog_cpp/engine/routes.hpp"
+#include "bluefog_cpp/transport/transport.hpp"
+#include "bluefog_cpp/weighted_rank.hpp"
+
+namespace bluefog {
+
+/// The messages that an exchange sends, one for each payload and transport, published in turn.
+class Sendings {
+ public:
+  /// Takes the outgoing payloads of `call`; nothing is sent yet.
+  void start(const ExchangeCall& call, const Routes& routes);
+
+  /// Moves out what there is room for. @return whether anything moved.
+  bool publish(Supply* supply, const StepRights& rights);
+
+  /// Every reader has been sent everything.
+  [[nodiscard]] bool published() const noexcept { return published_; }
+
+  /// Bytes of every payload that have been copied out, `most` where there is none.
+  [[nodiscard]] std::size_t copied_out(std::size_t most) const noexcept;
+
+  /// Ends early. @return the messages that readers were told of but have not got in full: they must
+  /// be told that the rest does not come.
+  [[nodiscard]] std::vector<Retraction> retract();
+
+  /// Ranks that have not taken what this rank sends, while there is no room for more.
+  [[nodiscard]] std::vector<int> awaited_readers() const;
+  /// The reader that comes next, or -1 when everything is published.
+  [[nodiscard]] int next_reader() const noexcept;
+
+ private:
+  struct Sending {
+    Departure departure{};
+    Transport* transport = nullptr;
+  };
+
+  void add(const ExchangeCall& call, const Outgoing& outgoing, const Routes& routes);
+
+  boost::container::small_vector<Sending, kInlineNeighbors> sendings_;
+  std::vector<std::vector<WeightedRank>> split_readers_;
+  bool published_ = false;
+};
+
+}  // namespace bluefog

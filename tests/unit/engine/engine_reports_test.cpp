@@ -1,0 +1,179 @@
+// Orders in which control messages and messages of data reach an engine.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/error.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/unit/engine/scripted_engine.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using EngineReports = ScriptedEngine;
+
+constexpr auto kRejection = ControlMessage::Kind::Rejection;
+constexpr auto kGivenUp = ControlMessage::Kind::GivenUp;
+
+TEST_F(EngineReports, ARefusalEndsItsCallWheneverItComesBeforeTheMessage) {
+  script([](ScriptedTransport& t) { t.send_report(1, refusal(1, "not this one")); });
+  EXPECT_EQ(error_of<PeerFailure>([&] { run({.sources = {1}}); }),
+            "rank 0, call 1, neighbor_allgather(uint8[4]): rank 1 ended this call with an error: "
+            "not this one");
+  const Work work = submit({.sources = {1}});
+  script([](ScriptedTransport& t) { t.send_report(1, refusal(2, "nor this one")); });
+  EXPECT_EQ(error_of<PeerFailure>([&] { work.wait(); }),
+            "rank 0, call 2, neighbor_allgather(uint8[4]): rank 1 ended this call with an error: "
+            "nor this one");
+}
+
+TEST_F(EngineReports, ARefusalThatComesWithTheMessageLeavesTheCallWhole) {
+  script([](ScriptedTransport& t) {
+    send(t, 1, 1);
+    t.send_report(1, refusal(1, "failed later"));
+  });
+  run({.sources = {1}});
+}
+
+TEST_F(EngineReports, RefusalsOfEarlierAndLaterCallsFindTheirCallsInEveryOrder) {
+  std::array<int, 3> order{0, 1, 2};
+  do {
+    connect({});
+    const Work first = submit({.sources = {1}});
+    script([&](ScriptedTransport& t) {
+      for (const int event : order) {
+        if (event == 0) {
+          t.send_report(1, refusal(1, "first"));
+        } else if (event == 1) {
+          t.send_report(1, refusal(2, "second"));
+        } else {
+          send(t, 1, 3);
+        }
+      }
+    });
+    const Work second = submit({.sources = {1}});
+    const auto call = make_call({.sources = {1}});
+    const Work third = engine_->submit(call);
+    const std::string text = "neighbor_allgather(uint8[4]): rank 1 ended this call with an error: ";
+    EXPECT_EQ(error_of<PeerFailure>([&] { first.wait(); }), "rank 0, call 1, " + text + "first");
+    EXPECT_EQ(error_of<PeerFailure>([&] { second.wait(); }), "rank 0, call 2, " + text + "second");
+    third.wait();
+    EXPECT_EQ(call->received[0], rising_bytes(4, 1));
+  } while (std::ranges::next_permutation(order).found);
+}
+
+TEST_F(EngineReports, ACallThatAPeerHasGivenUpEndsAlthoughItsMessageIsHere) {
+  EXPECT_FALSE(engine_->has_given_up());
+  script([](ScriptedTransport& t) {
+    send(t, 1, 1);
+    t.send_report(1, report(kGivenUp, 1, "interrupted"));
+  });
+  EXPECT_EQ(error_of<PeerFailure>([&] { run({.sources = {1}}); }),
+            "rank 0, call 1, neighbor_allgather(uint8[4]): rank 1 has given up this call: "
+            "interrupted");
+  EXPECT_TRUE(engine_->has_given_up());
+}
+
+TEST_F(EngineReports, ARejectionEndsItsCallWhileThatIsUnderWay) {
+  const Work work = submit({.sources = {1}, .readers = {1, 2}});
+  script([](ScriptedTransport& t) { t.send_report(2, report(kRejection, 1, "wrong size")); });
+  const std::string text = "rank 0, call 1: rank 2 did not accept this rank's message: wrong size";
+  EXPECT_EQ(error_of<MismatchError>([&] { work.wait(); }), text);
+  EXPECT_EQ(sent_reports(),
+            (std::vector<std::string>{"rank 1, call 1: " + text, "rank 2, call 1: " + text}));
+}
+
+TEST_F(EngineReports, ALateRejectionIsReportedOnceByTheNextCall) {
+  run({.readers = {1, 2}});
+  script([](ScriptedTransport& t) {
+    t.send_report(1, report(kRejection, 1, "wrong size"));
+    t.send_report(2, report(kRejection, 1, "wrong size too"));
+  });
+  EXPECT_EQ(error_of<LateMismatchError>([&] { run({.readers = {1}}); }),
+            "rank 0, call 2, neighbor_allgather(uint8[4]): heard of an earlier call only now: rank "
+            "0, call 1: rank 1 did not accept this rank's message: wrong size");
+  run({.readers = {1}});
+}
+
+TEST_F(EngineReports, ALateRejectionWaitsForTheEndOfALargerCall) {
+  run({.readers = {1}});
+  script([](ScriptedTransport& t) { t.send_report(1, report(kRejection, 1, "wrong size")); });
+  {
+    const Engine::LargerCall larger(*engine_);
+    run({.readers = {1}});
+    run({.readers = {1}});
+  }
+  EXPECT_EQ(error_of<LateMismatchError>([&] { run({.readers = {1}}); }),
+            "rank 0, call 4, neighbor_allgather(uint8[4]): heard of an earlier call only now: rank "
+            "0, call 1: rank 1 did not accept this rank's message: wrong size");
+}
+
+TEST_F(EngineReports, ARejectionOfACallThatFailedHereIsNoNews) {
+  script([](ScriptedTransport& t) { t.send_report(1, refusal(1, "not this one")); });
+  EXPECT_THROW(run({.sources = {1}}), PeerFailure);
+  script([](ScriptedTransport& t) { t.send_report(1, report(kRejection, 1, "it fits not")); });
+  run({.readers = {1}});
+}
+
+TEST_F(EngineReports, AMessageThatNoCallTookIsReportedToBothSides) {
+  run({.readers = {1}});
+  script([](ScriptedTransport& t) {
+    send(t, 1, 1);
+    send(t, 1, 2);
+  });
+  const std::string both =
+      "rank 1 sent a message in call 1, neighbor_allgather(uint8[4]), that rank 0 did not expect: "
+      "senders and receivers of that call do not match";
+  EXPECT_EQ(
+      error_of<LateMismatchError>([&] { run({.sources = {1}}); }),
+      "rank 0, call 2, neighbor_allgather(uint8[4]): heard of an earlier call only now: " + both);
+  EXPECT_EQ(sent_reports(), std::vector<std::string>{"rank 1, call 1: " + both});
+}
+
+TEST_F(EngineReports, MessagesOfFailedCallsAreDroppedWithoutAWord) {
+  engine_->refuse("bad argument");
+  EXPECT_EQ(sent_reports(), (std::vector<std::string>{"rank 1, call 1: bad argument",
+                                                      "rank 2, call 1: bad argument"}));
+  script([](ScriptedTransport& t) {
+    send(t, 1, 1, 50);
+    send(t, 1, 2, 60);
+  });
+  const auto call = make_call({.sources = {1}});
+  engine_->submit(call).wait();
+  EXPECT_EQ(call->received[0], rising_bytes(4, 60));
+  EXPECT_EQ(outbox_->reports.size(), 2U);
+}
+
+TEST_F(EngineReports, MessagesOfFailedCallsAreDroppedWhileNobodyWaits) {
+  engine_->refuse("bad argument");
+  script([](ScriptedTransport& t) { send(t, 1, 1); });
+  EXPECT_TRUE(comes_true([&] { return transport_->waiting_messages(1) == 0; }));
+  script([](ScriptedTransport& t) { send(t, 1, 2); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  script([](ScriptedTransport& t) {
+    EXPECT_EQ(t.waiting_messages(1), 1U) << "call 2 may still be made here";
+  });
+}
+
+TEST_F(EngineReports, CallsOfPairsAreCountedApart) {
+  const std::uint64_t first = kFirstPairCall + 1;
+  engine_->refuse("bad argument", 2);
+  EXPECT_EQ(sent_reports(), std::vector<std::string>{"rank 2, pair call 1: bad argument"});
+  script([&](ScriptedTransport& t) {
+    t.send_report(2, refusal(first, "of the pair with rank 2"));
+    send(t, 1, first, 30);
+    send(t, 2, first + 1, 40);
+  });
+  const auto with_one = make_call({.sources = {1}, .partner = 1});
+  engine_->submit(with_one).wait();
+  EXPECT_EQ(with_one->received[0], rising_bytes(4, 30));
+  const auto with_two = make_call({.sources = {2}, .partner = 2});
+  engine_->submit(with_two).wait();
+  EXPECT_EQ(with_two->received[0], rising_bytes(4, 40));
+}
+
+}  // namespace
+}  // namespace bluefog::testing

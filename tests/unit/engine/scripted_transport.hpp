@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/transport/transport.hpp"
+
+namespace bluefog::testing {
+
+/// `size` bytes: first, first + 1, …
+[[nodiscard]] std::vector<std::byte> rising_bytes(std::size_t size, int first);
+
+/// A transport whose other ranks are the test: it says what arrives, in which order, and how much
+/// room there is for what is sent.
+///
+/// With an engine the script runs under its mutex, in `Engine::run_exclusively`.
+class ScriptedTransport final : public Transport {
+ public:
+  /// A message of this rank.
+  struct Sent {
+    MessageHeader header{};
+    std::vector<int> readers{};
+    std::vector<std::byte> data{};
+    std::optional<std::string> aborted{};
+  };
+  /// Everything that has left this rank, in its order; outlives the transport.
+  struct Outbox {
+    std::vector<Sent> messages{};
+    std::vector<std::pair<int, ControlMessage>> reports{};
+    /// "publish call 1", "abort call 1", "report call 1".
+    std::vector<std::string> order{};
+  };
+
+  // The script.
+  /// The header of a message from `source` arrives.
+  void begin_message(int source, const MessageHeader& header, Lane lane = Lane::Ordinary);
+  /// More bytes of the message that `source` began last.
+  void deliver(int source, std::span<const std::byte> bytes, Lane lane = Lane::Ordinary);
+  /// A whole message.
+  void send_message(int source, MessageHeader header, std::span<const std::byte> bytes,
+                    Lane lane = Lane::Ordinary);
+  /// `source` ends its last message early.
+  void abort_message(int source, std::string reason, Lane lane = Lane::Ordinary);
+  /// A control message from `source` arrives.
+  void send_report(int source, ControlMessage report);
+  /// `rank` will not come any more.
+  void die(int rank, std::string cause) { dead_[rank] = std::move(cause); }
+  /// Room for so many bytes more; a header needs none.
+  void set_room(std::size_t bytes) { room_ = bytes; }
+  /// Whether headers and end marks find room.
+  void set_open(bool open) { open_ = open; }
+  /// `rank` is known to have begun `call`.
+  void show_call(int rank, SeenCall call) { seen_[rank] = call; }
+
+  [[nodiscard]] std::shared_ptr<const Outbox> outbox() const { return outbox_; }
+  /// Messages of `source` that nobody has taken off the stream.
+  [[nodiscard]] std::size_t waiting_messages(int source, Lane lane = Lane::Ordinary) const;
+
+  // Transport.
+  [[nodiscard]] std::string_view name() const noexcept override { return "scripted"; }
+  [[nodiscard]] bool reaches(int /*rank*/) const noexcept override { return true; }
+  bool publish(Departure& departure) override;
+  bool abort(Departure& departure, std::string_view reason) override;
+  [[nodiscard]] const MessageHeader* arrived(int source, Lane lane) override;
+  [[nodiscard]] std::span<const std::byte> readable(int source, Lane lane) override;
+  void consume(int source, Lane lane, std::size_t bytes) override;
+  [[nodiscard]] bool at_end(int source, Lane lane) const override;
+  [[nodiscard]] std::optional<std::string> aborted(int source, Lane lane) override;
+  void finish(int source, Lane lane) override;
+  void send_control(int rank, const ControlMessage& message) override;
+  [[nodiscard]] std::optional<std::pair<int, ControlMessage>> poll_control() override;
+  [[nodiscard]] std::optional<std::string> obituary(int rank) override;
+  [[nodiscard]] bool has_died(int rank) override { return dead_.contains(rank); }
+  [[nodiscard]] bool has_left(int /*rank*/) override { return false; }
+  [[nodiscard]] SeenCall last_call(int rank) const override;
+  [[nodiscard]] std::string last_seen(int rank) const override;
+  void note_call(CallId /*id*/, OpKind /*kind*/) override {}
+
+ private:
+  struct Arriving {
+    MessageHeader header{};
+    /// The bytes that are here; its capacity is that of the whole, so that spans stay valid.
+    std::vector<std::byte> data{};
+    std::size_t consumed = 0;
+    std::optional<std::string> aborted{};
+  };
+  using Stream = std::deque<Arriving>;
+
+  [[nodiscard]] Stream& stream(int source, Lane lane) { return streams_[{source, lane}]; }
+
+  std::map<std::pair<int, Lane>, Stream> streams_;
+  std::deque<std::pair<int, ControlMessage>> arriving_reports_;
+  std::map<int, std::string> dead_;
+  std::map<int, SeenCall> seen_;
+  std::size_t room_ = std::numeric_limits<std::size_t>::max();
+  bool open_ = true;
+  std::shared_ptr<Outbox> outbox_ = std::make_shared<Outbox>();
+};
+
+}  // namespace bluefog::testing
