@@ -20,7 +20,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--starts", type=int, default=7)
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--bfrun", default=BUILD / "bluefog_cpp" / "bfrun" / "bfrun")
+    parser.add_argument("--bfrun", default=BUILD / "tools" / "bfrun" / "bfrun")
     parser.add_argument("--program", default=BUILD / "benchmarks" / "neighbor_allreduce_benchmark")
     parser.add_argument("rest", nargs="*", help="options of the program, after --")
     return parser.parse_args()

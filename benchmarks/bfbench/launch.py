@@ -115,7 +115,7 @@ class Launcher:
     def __init__(self, build, longest_sec=LONGEST_JOB_SEC):
         self.longest_sec = longest_sec
         """After which a job is ended."""
-        self.bfrun = build / "bluefog_cpp" / "bfrun" / "bfrun"
+        self.bfrun = build / "tools" / "bfrun" / "bfrun"
         self.operations = build / "benchmarks" / "operations_benchmark"
         self.operations_words = ()
         # The Python package of the same build, and this one.
