@@ -34,7 +34,7 @@ class Costs(NamedTuple):
 
 
 def bftopo_of(build):
-    return build / "bluefog_cpp" / "bftopo" / "bftopo"
+    return build / "tools" / "bftopo" / "bftopo"
 
 
 def bftopo_at(build):
