@@ -3,6 +3,7 @@
 import inspect
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -33,3 +34,7 @@ def test_reference(tmp_path):
     shown = {name.rpartition(".")[2] for name in re.findall(r'id="(bluefog_cpp\.[\w.]+)"', pages)}
     expected = public_names(bf) | public_names(topology_util) | public_names(errors)
     assert len(expected) > 80 and not expected - shown
+    if shutil.which("doxygen"):
+        headers = (tmp_path / "reference/cpp.html").read_text()
+        assert '<a href="../cpp/context_8hpp.html">' in headers
+        assert (tmp_path / "cpp/context_8hpp.html").is_file()
