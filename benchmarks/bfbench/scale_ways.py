@@ -13,9 +13,8 @@ from bfbench.train_models import make_model
 from bfbench.training import make_optimizer, with_ddp
 
 GRAPHS = {"one_peer": "one-peer-exponential", "exponential": "exponential"}
-AVERAGES = {"atc": {"algorithm": "adapt_then_combine"},
-            "atc_in_backward": {"algorithm": "adapt_then_combine", "step_in_backward": True},
-            "awc": {"algorithm": "adapt_with_combine"}}
+# Averages with neighbours: a name of an algorithm, and further options.
+AVERAGES = {"atc": ("atc", {}), "atc_in_backward": ("atc", {"step_in_backward": True}), "awc": ("awc", {})}
 ALL_RANKS = "all ranks"
 DDP_ALONE = "ddp_alone"
 # What the speed of each is a share of: its own without communication.
@@ -52,8 +51,8 @@ def wrap(algorithm, graph, model, bucket_mb):
             optimizer, model, bf.CommunicationType.hierarchical_neighbor_allreduce)
     if algorithm == "none":
         return model, bf.DecentralizedOptimizer(optimizer, model, "none")
-    return model, bf.DecentralizedOptimizer(optimizer, model, graphs=GRAPHS[graph],
-                                            **AVERAGES[algorithm])
+    name, options = AVERAGES[algorithm]
+    return model, bf.DecentralizedOptimizer(optimizer, model, name, schedule=GRAPHS[graph], **options)
 
 
 class Way:

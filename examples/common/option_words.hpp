@@ -10,7 +10,8 @@
 /// What the command lines of the examples accept, and what they say to the rest.
 namespace bluefog::examples {
 
-/// One of `names`; to another it lists them and says which of them is nearest.
+/// One of `names`, in which hyphens and underscores mean the same; to another it lists them and
+/// says which of them is nearest.
 [[nodiscard]] CLI::Validator one_of(std::vector<std::string> names);
 
 /// The same for names that stand for values: puts the value in place of the name, for

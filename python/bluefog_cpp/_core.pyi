@@ -1,7 +1,7 @@
 """The C++ core. Not for scripts: `bluefog_cpp.torch` and `bluefog_cpp.topology_util` stand on it."""
 
 import enum
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from torch import Tensor
 
@@ -157,7 +157,37 @@ class Window:
     def set_has_associated_p(self, on: bool) -> None: ...
     def lock(self, ranks: List[int]) -> WindowLock: ...
 
-algorithms: List[str]
+class AlgorithmOption:
+    name: str
+    default: Union[bool, int, float]
+    meaning: str
+
+class AlgorithmRow:
+    name: str
+    aliases: List[str]
+    equation: str
+    description: str
+    source: str
+    overlap: str
+    options: List[AlgorithmOption]
+    uses_windows: bool
+    begins_in_backward: bool
+    sums_gradients: bool
+    needs_every_step: bool
+    allows_reevaluation: bool
+    copies: int
+    copies_per_source: int
+    memory_note: str
+    carried: str
+    stochastic: str
+    is_symmetric: bool
+    is_fixed: bool
+    eigenvalues_above: str
+    mixing_note: str
+    def reads(self, option: str) -> bool: ...
+
+def algorithms() -> List[AlgorithmRow]: ...
+def algorithm_named(name: str) -> AlgorithmRow: ...
 
 class Averaging(enum.Enum):
     neighbors = ...
@@ -172,7 +202,7 @@ class DistributedOptimizer:
                  reevaluates: bool,
                  schedule: Optional[Schedule] = None, global_period_rounds: int = 6,
                  momentum: float = 0.9, bucket_bytes: int = 0,
-                 step_in_backward: bool = False) -> None: ...
+                 step_in_backward: bool = False, numbers: Dict[str, float] = ...) -> None: ...
     def step(self) -> None: ...
     def zero_grad(self, set_to_none: bool) -> None: ...
     def forget_lost_step(self) -> None: ...
