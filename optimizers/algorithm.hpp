@@ -16,7 +16,7 @@
 
 namespace bluefog::optimizers {
 
-/// What one communicating step averages over.
+/// The ranks and weights that one communicating step averages over.
 struct Round {
   /// This rank's part; null for algorithms that do not average with neighbours.
   std::shared_ptr<const NeighborPlan> plan;
@@ -29,7 +29,7 @@ struct Round {
 /// Applies the wrapped optimizer to the parameters of one bucket: x ← x − γ d.
 using StepBucket = std::function<void(const Bucket&)>;
 
-/// What is exchanged between ranks, when, and what the result does to the parameters.
+/// An algorithm says what ranks exchange, when, and what the result does to the parameters.
 ///
 /// Algorithms never compute a step direction themselves: they are told how to step a bucket, and
 /// call that once for each bucket and step, in the buckets' order. Stepping the first one may step
@@ -92,8 +92,8 @@ class Algorithm {
   /// optimizer may do it.
   virtual bool zero_gradients(bool /*set_to_none*/) { return false; }
 
-  /// What it carries from one step to the next, beside the parameters: flat, one or more per
-  /// bucket, the algorithm's own memory. Writing it puts the algorithm where it was read.
+  /// The values that it carries from one step to the next, beside the parameters: flat, one or more
+  /// per bucket, the algorithm's own memory. Writing it puts the algorithm where it was read.
   [[nodiscard]] virtual NamedTensors state() const { return {}; }
 
   /// Forgets all earlier steps: the next one is a first one. All ranks do it between the same two.

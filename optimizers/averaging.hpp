@@ -12,9 +12,11 @@ enum class Averaging : std::uint8_t {
   /// (`ops::hierarchical_neighbor_allreduce`).
   Machines,
   /// All ranks: x ← J x.
-  Global,
+  Everybody,
   /// Nobody: the step is a local one.
   Nobody,
+  /// The old name of `Everybody`.
+  Global = Everybody,
 };
 
 }  // namespace bluefog::optimizers

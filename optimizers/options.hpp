@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
-#include <string_view>
+#include <string>
 
 #include "ops/neighbor_allreduce.hpp"
+#include "optimizers/algorithm_name.hpp"
 #include "optimizers/buffer_policy.hpp"
 #include "optimizers/local_step.hpp"
 #include "optimizers/rethrow_in_backward.hpp"
@@ -14,51 +16,13 @@
 
 namespace bluefog::optimizers {
 
-/// What ranks exchange, and what the result does. Each has a class of its own, which says more.
-enum class AlgorithmKind : std::uint8_t {
-  /// g ← mean(g), then the local step (`GradientAllreduce`).
-  GradientAllreduce,
-  /// x ← W (x − γ d) (`AdaptThenCombine`, `AdaptInBackward`).
-  AdaptThenCombine,
-  /// x ← W x − γ d(x) (`AdaptWithCombine`).
-  AdaptWithCombine,
-  /// x ← x − γ d (`NoCommunication`).
-  None,
-  /// x⁺ = (I + W) x − ½ (I + W) x₋ − γ (d − d₋) (`Extra`).
-  Extra,
-  /// ψ = x − γ d; x ← ½ (I + W) (ψ + x − ψ₋) (`ExactDiffusion`).
-  ExactDiffusion,
-  /// ψ = x − γ d; x ← W (ψ + x − ψ₋) (`ExactDiffusion`).
-  D2,
-  /// y⁺ = W y + g⁺ − g; x⁺ = W (x − γ d(y)) (`GradientTracking`).
-  GradientTracking,
-  /// x ← P (x − γ d(x / w)); w ← P w; P column-stochastic (`PushSum`).
-  PushSum,
-  /// x ← W (x − γ d), every `global_period_rounds` rounds x ← J (x − γ d) (`GossipPga`).
-  GossipPga,
-  /// x ← x − γ d, in communicating steps x ← J (x − γ d) (`LocalSgd`).
-  LocalSgd,
-  /// v ← β v + x − W (x − γ d); x ← x − v (`DecentLam`).
-  DecentLam,
-  /// x⁺ = W (x − γ d − β v); v ← β v + (1 − β) (x − x⁺) (`QuasiGlobalMomentum`).
-  QuasiGlobalMomentum,
-  /// x_i ← w_ii ψ_i + Σ_j w_ij · what j has put last, ψ = x − γ d; no rank waits (`WinPut`).
-  WinPut,
-  /// The same with what is fetched from j (`PullGet`).
-  PullGet,
-  /// Push-sum in which no rank waits (`AsyncPushSum`).
-  AsyncPushSum,
-};
-
-/// "adapt_then_combine", …; "unknown" for other numbers.
-[[nodiscard]] std::string_view name_of(AlgorithmKind kind);
-
 /// This rank's part of communication round 0, 1, …; called once for each, in order.
 using PlanOfRound = std::function<NeighborPlan(std::int64_t round)>;
 
 /// How a `DistributedOptimizer` works. The same on all ranks.
 struct DistributedOptimizerOptions {
-  AlgorithmKind algorithm = AlgorithmKind::AdaptThenCombine;
+  /// The way in which ranks work together (`algorithms()`, docs/optimizers.md).
+  AlgorithmName algorithm = AlgorithmName::AdaptThenCombine;
 
   /// W(t) of communication round t. Default: the static exponential graph, base 2; where W must be
   /// symmetric the symmetric exponential graph, for D² with a self share of 0.4 (`topology::lazy`).
@@ -71,7 +35,7 @@ struct DistributedOptimizerOptions {
   /// With windows, where no rank waits for another, nothing is compared.
   ops::PlanCheck plan_check = ops::PlanCheck::Checked;
 
-  /// Every k-th `step` communicates; at least 1. What the steps between do is the algorithm's
+  /// Every k-th `step` communicates; at least 1. The steps between are the algorithm's
   /// matter: local steps, or, with gradient all-reduce, adding up gradients. Algorithms that
   /// correct their bias by what they exchanged in the step before refuse k > 1.
   std::int64_t num_steps_per_communication = 1;
@@ -82,6 +46,10 @@ struct DistributedOptimizerOptions {
   /// β of DecentLaM and QG-DSGDm, from 0 to below 1. The wrapped optimizer has none of its own
   /// then.
   double momentum = 0.9;
+
+  /// Options that the algorithm's row lists and that have no field here, as those of algorithms
+  /// that programs register; what is left out has the row's default.
+  std::map<std::string, double, std::less<>> numbers{};
 
   /// Parameters travel in pieces of up to this size. 0: `BLUEFOG_FUSION_THRESHOLD`, and at most 4 MiB
   /// where pieces leave in the backward pass (gradient all-reduce, `step_in_backward`); the first of

@@ -47,8 +47,8 @@ def parse_arguments():
 def wrap(algorithm, topology, optimizer, model):
     """The optimizer, and what sets whom its next step hears."""
     if algorithm not in WRAPPERS:
-        graphs = "one-peer-exponential" if topology == "one_peer" else topology
-        return (bf.DecentralizedOptimizer(optimizer, model, algorithm, graphs=graphs),
+        schedule = "one-peer-exponential" if topology == "one_peer" else topology
+        return (bf.DecentralizedOptimizer(optimizer, model, algorithm, schedule=schedule),
                 itertools.repeat(None))
     wrapped = WRAPPERS[algorithm](optimizer, model)
     return wrapped, (one_peer_of_each_step(wrapped, algorithm) if topology == "one_peer"

@@ -13,10 +13,10 @@ from bfbench.training import make_optimizer, with_ddp
 from bluefog_cpp import topology_util
 
 GRAPHS = {"one_peer": "one-peer-exponential", "exponential": "exponential"}
-AVERAGES: dict[str, dict] = {
-    "atc": {"algorithm": "adapt_then_combine"},
-    "atc_in_backward": {"algorithm": "adapt_then_combine", "step_in_backward": True},
-    "awc": {"algorithm": "adapt_with_combine"}}
+# Averages with neighbours: a name of an algorithm, and further options.
+AVERAGES: dict[str, tuple[str, dict]] = {
+    "atc": ("atc", {}), "atc_in_backward": ("atc", {"step_in_backward": True}),
+    "awc": ("awc", {})}
 ALL_RANKS = "all ranks"
 DDP_ALONE = "ddp_alone"
 # The training without communication that each speed is a share of; "none" for the others.
@@ -53,8 +53,9 @@ def wrap(algorithm, graph, model, bucket_mb):
             optimizer, model, bf.CommunicationType.hierarchical_neighbor_allreduce)
     if algorithm == "none":
         return model, bf.DecentralizedOptimizer(optimizer, model, "none")
-    return model, bf.DecentralizedOptimizer(optimizer, model, graphs=GRAPHS[graph],
-                                            **AVERAGES[algorithm])
+    name, options = AVERAGES[algorithm]
+    return model, bf.DecentralizedOptimizer(optimizer, model, name, schedule=GRAPHS[graph],
+                                            **options)
 
 
 class Way:

@@ -1,52 +1,40 @@
 #include "examples/common/named_algorithm.hpp"
 
-#include <array>
+#include <algorithm>
 
-#include "examples/common/name_table.hpp"
 #include "examples/common/named_schedule.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/options.hpp"
 
 namespace bluefog::examples {
 namespace {
 
-using optimizers::AlgorithmKind;
+/// Adapt-then-combine with `step_in_backward`, as command lines say it.
+constexpr std::string_view kAtcInBackward = "atc_in_backward";
 
-constexpr const char* kAtcInBackward = "atc-in-backward";
-
-constexpr std::array kAlgorithms{
-    Name<AlgorithmKind>{"atc", AlgorithmKind::AdaptThenCombine},
-    Name<AlgorithmKind>{kAtcInBackward, AlgorithmKind::AdaptThenCombine},
-    Name<AlgorithmKind>{"awc", AlgorithmKind::AdaptWithCombine},
-    Name<AlgorithmKind>{"gradient_allreduce", AlgorithmKind::GradientAllreduce},
-    Name<AlgorithmKind>{"none", AlgorithmKind::None},
-    Name<AlgorithmKind>{"extra", AlgorithmKind::Extra},
-    Name<AlgorithmKind>{"exact-diffusion", AlgorithmKind::ExactDiffusion},
-    Name<AlgorithmKind>{"d2", AlgorithmKind::D2},
-    Name<AlgorithmKind>{"gradient-tracking", AlgorithmKind::GradientTracking},
-    Name<AlgorithmKind>{"push-sum", AlgorithmKind::PushSum},
-    Name<AlgorithmKind>{"gossip-pga", AlgorithmKind::GossipPga},
-    Name<AlgorithmKind>{"local-sgd", AlgorithmKind::LocalSgd},
-    Name<AlgorithmKind>{"decent-lam", AlgorithmKind::DecentLam},
-    Name<AlgorithmKind>{"qg-dsgdm", AlgorithmKind::QuasiGlobalMomentum},
-    Name<AlgorithmKind>{"win-put", AlgorithmKind::WinPut},
-    Name<AlgorithmKind>{"pull-get", AlgorithmKind::PullGet},
-    Name<AlgorithmKind>{"async-push-sum", AlgorithmKind::AsyncPushSum},
-};
+bool is_atc_in_backward(std::string_view name) {
+  return std::ranges::equal(name, kAtcInBackward, {}, [](char c) { return c == '-' ? '_' : c; });
+}
 
 }  // namespace
 
-const std::vector<std::string>& algorithm_names() {
-  static const std::vector<std::string> kNames = names_in(kAlgorithms);
-  return kNames;
+std::vector<std::string> algorithm_names() {
+  std::vector<std::string> names;
+  for (const optimizers::AlgorithmRow* row : optimizers::algorithms()) {
+    names.push_back(row->name);
+    names.insert(names.end(), row->aliases.begin(), row->aliases.end());
+  }
+  names.emplace_back(kAtcInBackward);
+  return names;
 }
 
-AlgorithmKind algorithm_of(std::string_view name) {
-  return find_in(kAlgorithms, "algorithm", name);
+optimizers::AlgorithmName algorithm_of(std::string_view name) {
+  return is_atc_in_backward(name) ? optimizers::AlgorithmName("atc")
+                                  : optimizers::AlgorithmName(name);
 }
 
 bool brings_momentum(std::string_view algorithm) {
-  const AlgorithmKind kind = algorithm_of(algorithm);
-  return kind == AlgorithmKind::DecentLam || kind == AlgorithmKind::QuasiGlobalMomentum;
+  return row_of(algorithm_of(algorithm)).reads("momentum");
 }
 
 const std::vector<std::string>& topology_names() {
@@ -62,12 +50,12 @@ optimizers::DistributedOptimizerOptions options_of(const CommunicationOptions& c
                                                    int ranks) {
   optimizers::DistributedOptimizerOptions options;
   options.algorithm = algorithm_of(communication.algorithm);
-  options.step_in_backward = communication.algorithm == kAtcInBackward;
+  options.step_in_backward = is_atc_in_backward(communication.algorithm);
   if (communication.topology != kDefaultTopology) {
     options.schedule = make_schedule(communication.topology, ranks);
   }
-  (options.algorithm == AlgorithmKind::GossipPga ? options.global_period_rounds
-                                                 : options.num_steps_per_communication) =
+  (row_of(options.algorithm).reads("global_period_rounds") ? options.global_period_rounds
+                                                           : options.num_steps_per_communication) =
       communication.period_steps;
   options.momentum = communication.momentum;
   return options;

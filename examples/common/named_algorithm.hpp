@@ -5,20 +5,20 @@
 #include <string_view>
 #include <vector>
 
+#include "optimizers/algorithm_name.hpp"
+
 namespace bluefog::optimizers {
-enum class AlgorithmKind : std::uint8_t;
 struct DistributedOptimizerOptions;
 }  // namespace bluefog::optimizers
 
 namespace bluefog::examples {
 
-/// The names that `algorithm_of` knows: atc, awc, gradient_allreduce, none, extra, exact-diffusion,
-/// d2, gradient-tracking, push-sum, gossip-pga, local-sgd, decent-lam, qg-dsgdm, win-put, pull-get,
-/// async-push-sum.
-[[nodiscard]] const std::vector<std::string>& algorithm_names();
+/// The names that `algorithm_of` knows: those of registered algorithms, with their aliases, and
+/// atc_in_backward.
+[[nodiscard]] std::vector<std::string> algorithm_names();
 
 /// @throws InvalidArgument if `name` is unknown; lists the known ones.
-[[nodiscard]] optimizers::AlgorithmKind algorithm_of(std::string_view name);
+[[nodiscard]] optimizers::AlgorithmName algorithm_of(std::string_view name);
 
 /// True if the algorithm has momentum of its own, so that the local optimizer should have none.
 [[nodiscard]] bool brings_momentum(std::string_view algorithm);

@@ -20,6 +20,11 @@ std::string hint(const std::vector<std::string>& names, std::string_view word) {
   return name.empty() ? std::string() : fmt::format("; did you mean {}?", name);
 }
 
+bool is_same_name(std::string_view one, std::string_view other) {
+  const auto spelled = [](char letter) { return letter == '_' ? '-' : letter; };
+  return std::ranges::equal(one, other, {}, spelled, spelled);
+}
+
 std::vector<std::string> long_options(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -45,7 +50,8 @@ CLI::Validator one_of(std::vector<std::string> names) {
   const std::string all = fmt::format("{}", fmt::join(names, ","));
   return CLI::Validator(
       [names = std::move(names)](std::string& text) {
-        const bool is_known = std::ranges::find(names, text) != names.end();
+        const bool is_known = std::ranges::any_of(
+            names, [&](const std::string& name) { return is_same_name(name, text); });
         return is_known ? std::string()
                         : fmt::format("expected one of {}; found {}{}", fmt::join(names, ", "),
                                       text, hint(names, text));

@@ -10,7 +10,8 @@
 /// The words that the command lines of the examples accept, and the answers to other words.
 namespace bluefog::examples {
 
-/// One of `names`; the error for another word lists them and says which one is nearest.
+/// One of `names`, in which hyphens and underscores mean the same; to another it lists them and
+/// says which of them is nearest.
 [[nodiscard]] CLI::Validator one_of(std::vector<std::string> names);
 
 /// The same for names that stand for values: puts the value in place of the name, for

@@ -7,7 +7,7 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
-#include "optimizers/buckets/round_calls.hpp"
+#include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 

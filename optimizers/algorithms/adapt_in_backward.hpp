@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
-#include "optimizers/algorithms/early_step.hpp"
-#include "optimizers/buckets/bucket_averages.hpp"
+#include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/bucket_readiness.hpp"
 #include "optimizers/buckets/gradient_hooks.hpp"
+#include "optimizers/early_step.hpp"
 
 namespace bluefog::optimizers {
 
@@ -20,8 +20,8 @@ namespace bluefog::optimizers {
 /// buckets before it have left, and travels while the pass goes on to the layers before. `step`
 /// steps the rest, and returns when all have arrived. The results are those of `AdaptThenCombine`.
 ///
-/// By the end of `backward` parameters have changed: clipping and scaling come too late then, and the
-/// next backward pass before `step` is refused. A bucket with a parameter that gets no gradient
+/// Parameters have changed by the end of `backward`: clipping and scaling come too late then, and
+/// the next backward pass before `step` is refused. A bucket with a parameter that gets no gradient
 /// waits for `step`, and so do those after it; so does a round before which parameters were given
 /// other memory.
 /// Cost per rank and round: one neighbor_allreduce for each bucket, no memory of its own.

@@ -1,5 +1,8 @@
 #include "optimizers/algorithms/adapt_then_combine.hpp"
 
+#include "optimizers/algorithms/adapt_in_backward.hpp"
+#include "optimizers/algorithms/built_in_rows.hpp"
+
 namespace bluefog::optimizers {
 
 AdaptThenCombine::AdaptThenCombine(Context& context, std::vector<Bucket>& buckets)
@@ -8,6 +11,30 @@ AdaptThenCombine::AdaptThenCombine(Context& context, std::vector<Bucket>& bucket
 void AdaptThenCombine::step(const Round& round, const StepBucket& step_bucket) {
   averages_.run(round, [&](std::size_t b) { step_bucket(buckets_[b]); });
   note_changes(buckets_);
+}
+
+AlgorithmRow adapt_then_combine_row() {
+  return {.name = "adapt_then_combine",
+          .aliases = {"atc"},
+          .equation = "x ← W (x − γ d)",
+          .description = "The local step, then the average of its result with the neighbours.",
+          .source = "Chen and Sayed, Diffusion adaptation strategies, 2012; BlueFog",
+          .overlap =
+              "the local steps of the next buckets; with `step_in_backward` the rest of the "
+              "backward pass",
+          .options = {{.name = "step_in_backward",
+                       .default_value = false,
+                       .meaning = "buckets are stepped and sent in the backward pass",
+                       .is_field = true}},
+          .allows_reevaluation = true,
+          .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
+            if (parts.options.step_in_backward) {
+              return std::make_unique<AdaptInBackward>(parts.context, parts.buckets,
+                                                       std::move(parts.early),
+                                                       parts.options.rethrow_in_backward);
+            }
+            return std::make_unique<AdaptThenCombine>(parts.context, parts.buckets);
+          }};
 }
 
 }  // namespace bluefog::optimizers

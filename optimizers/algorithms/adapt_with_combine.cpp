@@ -4,17 +4,18 @@
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
-#include "optimizers/buckets/bucket_averages.hpp"
-#include "optimizers/buckets/round_calls.hpp"
+#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/bucket_averages.hpp"
 #include "optimizers/parameter.hpp"
+#include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 
 namespace {
 
-/// The end of the round before, whose average the step that comes next waits for. Where it has
-/// failed that step is made all the same, since other ranks wait in it, and throws when it is over:
-/// else one failure would go to and fro between the ranks for ever.
+/// The end of the round before, whose average the step that comes next waits for. If it has failed,
+/// that step is made all the same, since other ranks wait in it, and throws when it is over: else
+/// one failure would go to and fro between the ranks for ever.
 class EarlierRound {
  public:
   template <typename Wait>
@@ -103,6 +104,21 @@ void AdaptWithCombine::combine(std::size_t bucket) {
 void AdaptWithCombine::drain() {
   wait_all(works_);
   note_changes(buckets_);
+}
+
+AlgorithmRow adapt_with_combine_row() {
+  return {
+      .name = "adapt_with_combine",
+      .aliases = {"awc"},
+      .equation = "x ← W x − γ d(x)",
+      .description = "The average with the neighbours and the local step from the same parameters.",
+      .source = "D-PSGD, arXiv 1705.09056; BlueFog",
+      .overlap = "a whole iteration",
+      .memory = {.copies = 1,
+                 .note = "in shared memory; between hosts also 1 for each neighbour heard"},
+      .make = [](AlgorithmParts parts) {
+        return std::make_unique<AdaptWithCombine>(parts.context, parts.buckets);
+      }};
 }
 
 }  // namespace bluefog::optimizers

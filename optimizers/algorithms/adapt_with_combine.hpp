@@ -4,7 +4,7 @@
 
 #include "bluefog_cpp/work.hpp"
 #include "optimizers/algorithm.hpp"
-#include "optimizers/buckets/bucket_averages.hpp"
+#include "optimizers/bucket_averages.hpp"
 
 namespace bluefog::optimizers {
 
@@ -19,12 +19,12 @@ namespace bluefog::optimizers {
 /// The first step takes x for W x: start from equal parameters. `drain` forms the outstanding
 /// average; the next step then computes its gradient at that average.
 ///
-/// What is published waits in order: of two optimizers of this kind on one context, the one that
+/// Published buckets wait in order: of two optimizers of this kind on one context, the one that
 /// published first must combine first. Models that are stepped independently of each other get a
 /// context each (`Context::duplicate`).
 ///
-/// Rounds that average over others than the neighbours (`Averaging`) do so at the start of their own
-/// step, which waits for it.
+/// Rounds that average over others than the neighbours (`Averaging`) do so at the start of their
+/// own step, which waits for it.
 ///
 /// Cost per rank and round: one neighbor_allreduce for each bucket; memory for the published copy
 /// of the model in shared memory.

@@ -6,7 +6,8 @@
 
 #include "bluefog_cpp/context.hpp"
 #include "optimizers/algorithm.hpp"
-#include "optimizers/algorithms/early_step.hpp"
+#include "optimizers/algorithm_row.hpp"
+#include "optimizers/early_step.hpp"
 #include "optimizers/options.hpp"
 #include "optimizers/parameter.hpp"
 
@@ -22,17 +23,12 @@ namespace bluefog::optimizers {
                                                         std::vector<Bucket>& buckets,
                                                         EarlyStep early);
 
-/// What the algorithm's rounds average with, for `size` ranks: the options' schedule or the
-/// algorithm's own default; with exact diffusion ½ (I + W) in place of W; with asynchronous
-/// push-sum weighed by senders.
-[[nodiscard]] Schedule mixing_of(const DistributedOptimizerOptions& options, int size);
-
 /// Why the options cannot be used on `size` ranks, with what was expected and found; empty if they
 /// can. A function of its arguments alone: ranks with equal ones come to the same verdict.
 [[nodiscard]] std::string why_invalid(const DistributedOptimizerOptions& options, int size);
 
 /// Why the algorithm cannot train parameters of these types; empty if it can.
-[[nodiscard]] std::string why_untrainable(AlgorithmKind kind, const NamedTensors& parameters);
+[[nodiscard]] std::string why_untrainable(const AlgorithmRow& row, const NamedTensors& parameters);
 
 /// Why these parameters cannot be averaged where they are, or an empty string: they are on several
 /// devices, or on one that the context does not use.

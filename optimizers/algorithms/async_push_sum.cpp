@@ -2,9 +2,11 @@
 
 #include <torch/torch.h>
 
-#include "optimizers/buckets/bucket_averages.hpp"
+#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/buckets/weighted_sums.hpp"
+#include "topology/mixing/sender_weights.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -55,7 +57,7 @@ void AsyncPushSum::step_sum(std::size_t b, const StepBucket& step_bucket) {
   add_stepped(buckets_[b].flat(), sums_[b]);
 }
 
-// What is kept follows from what was taken: nothing is lost if a rank has finished meanwhile.
+// The kept share follows from what was taken: nothing is lost if a rank has finished meanwhile.
 void AsyncPushSum::exchange(std::size_t b, const NeighborPlan& plan) {
   windows_[b].set_associated_weight(weight(b));
   const bool may_give = plan.self_weight * weight(b) >= kLeastWeight;
@@ -105,6 +107,25 @@ void AsyncPushSum::restart() {
   for (const at::Tensor& weight : weights_) {
     weight.fill_(1.0);
   }
+}
+
+AlgorithmRow async_push_sum_row() {
+  return {.name = "async_push_sum",
+          .equation = "x ← x − γ d(z); shares of x and w to neighbours; z = x / w",
+          .description = "Push-sum in which no rank waits.",
+          .source = "arXiv 1811.10792, 1803.08950; BlueFog",
+          .overlap = "nobody is waited for",
+          .memory = {.copies = 1, .copies_per_source = 1, .carried = "w"},
+          .mixing = {.stochastic = Stochastic::Columns},
+          .uses_windows = true,
+          .full_precision_because = "each step multiplies by a weight and divides by it again",
+          .transform =
+              [](Schedule schedule) { return topology::weighed_by_senders(std::move(schedule)); },
+          .make =
+              [](AlgorithmParts parts) {
+                return std::make_unique<AsyncPushSum>(
+                    parts.context, parts.buckets, mixing_of(parts.options, parts.context.size()));
+              }};
 }
 
 }  // namespace bluefog::optimizers

@@ -15,7 +15,7 @@ namespace bluefog::optimizers {
 ///     (x_i, w_i) ← p_ii (x_i, w_i) + Σ_j b_i(j), b_i(j) ← 0;   z_i = x_i / w_i,
 ///
 /// first w = 1, x = z, P column-stochastic, with `PushSum`'s rules for schedules and plans. No rank
-/// waits for another one. What is on its way lies in buffers: Σ w over ranks and buffers is n, and
+/// waits for another one. Shares on their way lie in buffers: Σ w over ranks and buffers is n, and
 /// Σ x changes by the steps alone, however fast ranks are. w is a double, whatever the parameters
 /// are.
 ///
@@ -35,7 +35,8 @@ namespace bluefog::optimizers {
 /// 1803.08950; BlueFog's `DistributedPushSumOptimizer`. The bound on w is this library's.
 class AsyncPushSum final : public Algorithm {
  public:
-  /// As `WinPut`.
+  /// Collective. @param context, buckets outlive this object.
+  /// @param neighbors every round's neighbours are among its.
   AsyncPushSum(Context& context, std::vector<Bucket>& buckets, const Schedule& neighbors);
 
   [[nodiscard]] std::size_t calls_due() const override { return 0; }

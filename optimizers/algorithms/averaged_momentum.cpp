@@ -1,5 +1,6 @@
 #include "optimizers/algorithms/averaged_momentum.hpp"
 
+#include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 
 namespace bluefog::optimizers {
@@ -14,5 +15,17 @@ AveragedMomentum::AveragedMomentum(Context& context, std::vector<Bucket>& bucket
 NamedTensors AveragedMomentum::state() const { return named(moments_, "momentum"); }
 
 void AveragedMomentum::restart() { zero(moments_); }
+
+AlgorithmRow averaged_momentum_row() {
+  return {.name = "",
+          .overlap = "the local steps of the next buckets",
+          .memory = {.copies = 2, .carried = "v"},
+          .options = {{.name = "momentum",
+                       .default_value = DistributedOptimizerOptions{}.momentum,
+                       .meaning = "β, from 0 to below 1; the wrapped optimizer has none of its own",
+                       .is_field = true}},
+          .mixing = {.note = "any with which momentum lets differences between ranks die out"},
+          .needs_every_step = true};
+}
 
 }  // namespace bluefog::optimizers

@@ -3,11 +3,12 @@
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
-#include "optimizers/buckets/bucket_averages.hpp"
+#include "optimizers/algorithm_row.hpp"
+#include "optimizers/bucket_averages.hpp"
 
 namespace bluefog::optimizers {
 
-/// What algorithms with momentum over the averaged model's way have in common: averages with the
+/// The common part of algorithms with momentum over the averaged model's way: averages with the
 /// neighbours, v, and room for x at the start of a step. A checkpoint keeps v.
 class AveragedMomentum : public Algorithm {
  public:
@@ -26,5 +27,8 @@ class AveragedMomentum : public Algorithm {
   std::vector<at::Tensor> moments_;
   std::vector<at::Tensor> starts_;
 };
+
+/// The part of their rows that they have in common.
+[[nodiscard]] AlgorithmRow averaged_momentum_row();
 
 }  // namespace bluefog::optimizers

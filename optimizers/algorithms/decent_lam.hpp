@@ -1,6 +1,7 @@
 #pragma once
 
 #include "optimizers/algorithms/averaged_momentum.hpp"
+#include "optimizers/checks/momentum_growth.hpp"
 
 namespace bluefog::optimizers {
 
@@ -10,8 +11,8 @@ namespace bluefog::optimizers {
 ///
 /// with γ d the step of a wrapped optimizer that has no momentum of its own. Its limit is that of
 /// adapt-then-combine at the same step size, where momentum in the wrapped optimizer multiplies the
-/// bias by 1 / (1 − β). β = 0 is adapt-then-combine. Where W is not one symmetric matrix, differences
-/// between ranks may grow without bound (`growth_per_round`).
+/// bias by 1 / (1 − β). β = 0 is adapt-then-combine. Differences between
+/// ranks may grow without bound where W is not one symmetric matrix (`growth_per_round`).
 ///
 /// Cost per rank and round: one neighbor_allreduce for each bucket; two copies of the model, one of
 /// which (v) a checkpoint keeps.
@@ -20,6 +21,9 @@ class DecentLam final : public AveragedMomentum {
  public:
   using AveragedMomentum::AveragedMomentum;
 
+  [[nodiscard]] static MomentumRecursion without_gradients(double momentum) {
+    return {.momentum = momentum, .moves_by_momentum = true};
+  }
   void step(const Round& round, const StepBucket& step_bucket) override;
 };
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
-#include "optimizers/buckets/bucket_averages.hpp"
+#include "optimizers/bucket_averages.hpp"
 
 namespace bluefog::optimizers {
 
@@ -12,8 +12,8 @@ namespace bluefog::optimizers {
 ///     ψ = x − γ d;   φ = ψ + x − ψ₋;   x ← Ŵ φ
 ///
 /// with ψ₋ the previous step's ψ (first: x), W symmetric and the same in every round, and Ŵ as the
-/// plan has it: ½ (I + W) for exact diffusion (`AlgorithmKind::ExactDiffusion`), W itself for D²
-/// (`AlgorithmKind::D2`), which is stable only if no eigenvalue of W is −1/3 or below.
+/// plan has it: ½ (I + W) for exact diffusion ("exact_diffusion"), W itself for D² ("d2"), which is
+/// stable only if no eigenvalue of W is −1/3 or below.
 ///
 /// With exact gradients, and SGD with or without momentum as the local step, all ranks reach the
 /// minimiser of the mean objective at a fixed step size, however different their data are. The mean

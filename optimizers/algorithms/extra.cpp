@@ -1,7 +1,9 @@
 #include "optimizers/algorithms/extra.hpp"
 
+#include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
+#include "topology/static_graphs.hpp"
 
 namespace bluefog::optimizers {
 
@@ -41,5 +43,26 @@ void Extra::step(const Round& round, const StepBucket& step_bucket) {
 NamedTensors Extra::state() const { return named(sums_, "sum"); }
 
 void Extra::restart() { zero(sums_); }
+
+AlgorithmRow extra_row() {
+  return {
+      .name = "extra",
+      .equation = "x⁺ = (I + W) x − ½ (I + W) x₋ − γ (d − d₋)",
+      .description = "Decentralized gradient descent without its bias.",
+      .source = "arXiv 1404.6264",
+      .overlap = "the local steps",
+      .memory = {.copies = 3, .carried = "the sum of ½ (x − W x)"},
+      .mixing = {.stochastic = Stochastic::RowsAndColumns,
+                 .is_symmetric = true,
+                 .is_fixed = true,
+                 .eigenvalues_above = EigenvalueBound{.value = -1.0, .text = "-1"}},
+      .needs_every_step = true,
+      .default_schedule =
+          [](int size) { return topology::static_schedule(topology::symmetric_exponential(size)); },
+      .make =
+          [](AlgorithmParts parts) {
+            return std::make_unique<Extra>(parts.context, parts.buckets);
+          }};
+}
 
 }  // namespace bluefog::optimizers

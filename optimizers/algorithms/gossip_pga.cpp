@@ -1,5 +1,7 @@
 #include "optimizers/algorithms/gossip_pga.hpp"
 
+#include "optimizers/algorithms/built_in_rows.hpp"
+
 namespace bluefog::optimizers {
 
 GossipPga::GossipPga(Context& context, std::vector<Bucket>& buckets, std::int64_t period_rounds)
@@ -16,6 +18,24 @@ void GossipPga::step(const Round& round, const StepBucket& step_bucket) {
     neighbor_averages_.run(round, step_one);
   }
   note_changes(buckets_);
+}
+
+AlgorithmRow gossip_pga_row() {
+  const auto rounds = DistributedOptimizerOptions{}.global_period_rounds;
+  return {.name = "gossip_pga",
+          .equation = "x ← W (x − γ d), every H rounds x ← J (x − γ d)",
+          .description = "Adapt-then-combine with an average over all ranks now and then.",
+          .source = "arXiv 2105.09080",
+          .overlap = "the local steps of the next buckets",
+          .options = {{.name = "global_period_rounds",
+                       .default_value = rounds,
+                       .meaning = "H, at least 1",
+                       .is_field = true}},
+          .allows_reevaluation = true,
+          .make = [](AlgorithmParts parts) {
+            return std::make_unique<GossipPga>(parts.context, parts.buckets,
+                                               parts.options.global_period_rounds);
+          }};
 }
 
 }  // namespace bluefog::optimizers

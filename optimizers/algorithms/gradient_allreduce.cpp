@@ -8,8 +8,9 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/buckets/gradient_placement.hpp"
-#include "optimizers/buckets/round_calls.hpp"
+#include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 
@@ -58,7 +59,7 @@ void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
   }
 }
 
-// What has no gradient here counts as zeros; the flags say which have one.
+// A parameter without a gradient here counts as zeros; the flags say which have one.
 void GradientAllreduce::fill_missing(std::size_t bucket) {
   const torch::NoGradGuard no_grad;
   Bucket& b = buckets_[bucket];
@@ -208,6 +209,22 @@ bool GradientAllreduce::zero_gradients(bool set_to_none) {
     }
   }
   return true;
+}
+
+AlgorithmRow gradient_allreduce_row() {
+  return {.name = "gradient_allreduce",
+          .equation = "g ← mean(g); x ← x − γ d(g)",
+          .description = "The mean of all ranks' gradients, then the local step: parallel SGD.",
+          .source = "Horovod; DDP, arXiv 2006.15704; BlueFog",
+          .overlap = "the backward pass",
+          .memory = {.note = "gradients move into flat buckets"},
+          .mixing = {.note = "none: averages over all ranks"},
+          .begins_in_backward = true,
+          .sums_gradients = true,
+          .make = [](AlgorithmParts parts) {
+            return std::make_unique<GradientAllreduce>(parts.context, parts.buckets,
+                                                       parts.options.rethrow_in_backward);
+          }};
 }
 
 }  // namespace bluefog::optimizers

@@ -73,9 +73,9 @@ class GradientAllreduce final : public Algorithm {
   std::string where_;
   std::vector<ops::AllreduceOptions> options_;
   std::vector<Work> works_;
-  /// By bucket and segment: a gradient has arrived since the last clearing.
+  /// Whether a gradient has arrived since the last clearing, by bucket and segment.
   std::vector<std::vector<char>> has_gradient_;
-  /// By bucket: the flags that left with its gradients.
+  /// The flags that left with each bucket's gradients.
   std::vector<std::vector<std::uint8_t>> own_flags_;
   BucketReadiness readiness_;
   std::size_t launched_ = 0;

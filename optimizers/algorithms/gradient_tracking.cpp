@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/buckets/gradient_placement.hpp"
@@ -117,5 +118,20 @@ bool GradientTracking::zero_gradients(bool /*set_to_none*/) {
 NamedTensors GradientTracking::state() const { return named(carried_, "tracking"); }
 
 void GradientTracking::restart() { zero(carried_); }
+
+AlgorithmRow gradient_tracking_row() {
+  return {
+      .name = "gradient_tracking",
+      .equation = "y⁺ = W y + g⁺ − g; x⁺ = W (x − γ d(y))",
+      .description = "The local step with an estimate y of the mean gradient; sends twice as much.",
+      .source = "DIGing, arXiv 1607.03218, 1805.11454",
+      .overlap = "the local steps of the next buckets",
+      .memory = {.copies = 1, .note = "gradients move into flat buckets", .carried = "W y − g"},
+      .mixing = {.stochastic = Stochastic::RowsAndColumns, .kept_mean = "the mean gradient"},
+      .needs_every_step = true,
+      .make = [](AlgorithmParts parts) {
+        return std::make_unique<GradientTracking>(parts.context, parts.buckets);
+      }};
+}
 
 }  // namespace bluefog::optimizers

@@ -4,7 +4,7 @@
 
 namespace bluefog::optimizers {
 
-/// Every rank for itself: x ← x − γ d. What communication costs is measured against it. Answers to
+/// Every rank for itself: x ← x − γ d. The cost of communication is measured against it. Answers to
 /// BlueFog's communication type `empty`.
 class NoCommunication final : public Algorithm {
  public:

@@ -1,6 +1,7 @@
 #include "optimizers/algorithms/pull_get.hpp"
 
-#include "optimizers/buckets/bucket_averages.hpp"
+#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 
 namespace bluefog::optimizers {
@@ -40,6 +41,20 @@ void PullGet::discard() {
     windows_.set(b, buckets_[b].values());
     windows_.publish(b);
   }
+}
+
+AlgorithmRow pull_get_row() {
+  return {.name = "pull_get",
+          .equation = "ψ = x − γ d; x ← W ψ̂, ψ̂ what neighbours have published last",
+          .description = "Adapt-then-combine without waiting, by reading from neighbours.",
+          .source = "BlueFog",
+          .overlap = "nobody is waited for",
+          .memory = {.copies = 1, .copies_per_source = 1},
+          .uses_windows = true,
+          .make = [](AlgorithmParts parts) {
+            return std::make_unique<PullGet>(parts.context, parts.buckets,
+                                             mixing_of(parts.options, parts.context.size()));
+          }};
 }
 
 }  // namespace bluefog::optimizers

@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/buckets/weighted_sums.hpp"
 
@@ -63,6 +64,20 @@ void PushSum::restart() {
   for (const at::Tensor& weight : weights_) {
     weight.fill_(1.0);
   }
+}
+
+AlgorithmRow push_sum_row() {
+  return {.name = "push_sum",
+          .equation = "x ← P (x − γ d(z)); w ← P w; z = x / w",
+          .description = "Stochastic gradient push, over directed graphs whose columns sum to 1.",
+          .source = "arXiv 1811.10792",
+          .overlap = "the local steps of the next buckets",
+          .memory = {.copies = 1, .carried = "w"},
+          .mixing = {.stochastic = Stochastic::Columns},
+          .full_precision_because = "each step multiplies by a weight and divides by it again",
+          .make = [](AlgorithmParts parts) {
+            return std::make_unique<PushSum>(parts.context, parts.buckets);
+          }};
 }
 
 }  // namespace bluefog::optimizers

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
-#include "optimizers/buckets/bucket_averages.hpp"
+#include "optimizers/bucket_averages.hpp"
 
 namespace bluefog::optimizers {
 

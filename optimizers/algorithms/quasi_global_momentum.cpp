@@ -1,7 +1,9 @@
 #include "optimizers/algorithms/quasi_global_momentum.hpp"
 
+#include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
+#include "optimizers/checks/mixing_requirements.hpp"
 
 namespace bluefog::optimizers {
 
@@ -24,6 +26,28 @@ void QuasiGlobalMomentum::step(const Round& round, const StepBucket& step_bucket
         moments_[b], ReadOnly{buckets_[b].flat()}, ReadOnly{starts_[b]});
   }
   note_changes(buckets_);
+}
+
+AlgorithmRow quasi_global_momentum_row() {
+  AlgorithmRow row = averaged_momentum_row();
+  row.name = "quasi_global_momentum";
+  row.aliases = {"qg_dsgdm"};
+  row.equation = "x⁺ = W (x − γ d − β v); v ← β v + (1 − β) (x − x⁺)";
+  row.description = "QG-DSGDm: momentum from the way that the averaged model moves.";
+  row.source = "arXiv 2102.04761";
+  row.why_unfit_schedule = [](const DistributedOptimizerOptions& options,
+                              const Schedule& schedule) {
+    return options.momentum > 0.0
+               ? why_unfit_momentum(options.algorithm,
+                                    QuasiGlobalMomentum::without_gradients(options.momentum),
+                                    schedule)
+               : std::string();
+  };
+  row.make = [](AlgorithmParts parts) {
+    return std::make_unique<QuasiGlobalMomentum>(parts.context, parts.buckets,
+                                                 parts.options.momentum);
+  };
+  return row;
 }
 
 }  // namespace bluefog::optimizers

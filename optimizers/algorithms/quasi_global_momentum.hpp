@@ -1,6 +1,7 @@
 #pragma once
 
 #include "optimizers/algorithms/averaged_momentum.hpp"
+#include "optimizers/checks/momentum_growth.hpp"
 
 namespace bluefog::optimizers {
 
@@ -9,7 +10,7 @@ namespace bluefog::optimizers {
 ///     x⁺ = W (x − γ d − β v);   v ← β v + (1 − β) (x − x⁺),   first v = 0,
 ///
 /// with γ d the step of a wrapped optimizer that has no momentum of its own: v is γ m̂ of the paper,
-/// with its μ = β. Where nothing moves v is zero, so that its limit is that of adapt-then-combine
+/// with its μ = β. v is zero where nothing moves, so that its limit is that of adapt-then-combine
 /// at the same step size. β = 0 is adapt-then-combine. Differences between ranks may grow without
 /// bound where W turns them around (`growth_per_round`).
 ///
@@ -20,6 +21,9 @@ class QuasiGlobalMomentum final : public AveragedMomentum {
  public:
   using AveragedMomentum::AveragedMomentum;
 
+  [[nodiscard]] static MomentumRecursion without_gradients(double momentum) {
+    return {.momentum = momentum, .of_sent = momentum, .of_taken = 1.0 - momentum};
+  }
   void step(const Round& round, const StepBucket& step_bucket) override;
 };
 

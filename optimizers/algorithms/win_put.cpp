@@ -1,6 +1,7 @@
 #include "optimizers/algorithms/win_put.hpp"
 
-#include "optimizers/buckets/bucket_averages.hpp"
+#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/bucket_averages.hpp"
 
 namespace bluefog::optimizers {
 
@@ -23,6 +24,20 @@ void WinPut::discard() {
   for (std::size_t b = 0; b < windows_.size(); ++b) {
     windows_.fill(b, ops::WindowFill::OwnValue);
   }
+}
+
+AlgorithmRow win_put_row() {
+  return {.name = "win_put",
+          .equation = "ψ = x − γ d; x ← W ψ̂, ψ̂ what neighbours have put last",
+          .description = "Adapt-then-combine without waiting, by writing to neighbours.",
+          .source = "BlueFog",
+          .overlap = "nobody is waited for",
+          .memory = {.copies_per_source = 1, .note = "in shared memory"},
+          .uses_windows = true,
+          .make = [](AlgorithmParts parts) {
+            return std::make_unique<WinPut>(parts.context, parts.buckets,
+                                            mixing_of(parts.options, parts.context.size()));
+          }};
 }
 
 }  // namespace bluefog::optimizers

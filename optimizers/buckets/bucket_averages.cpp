@@ -1,4 +1,4 @@
-#include "optimizers/buckets/bucket_averages.hpp"
+#include "optimizers/bucket_averages.hpp"
 
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 
@@ -17,7 +17,7 @@ Work NeighborAverages::start(const Round& round, std::size_t b) {
     return ops::hierarchical_neighbor_allreduce_nonblocking(
         context_, on_current_stream(buffers_[b]), round.plan, {.name = options.name, .check = options.check});
   }
-  if (round.averaging == Averaging::Global) {
+  if (round.averaging == Averaging::Everybody) {
     ops::AllreduceOptions options;
     options.name = options_[b].name;
     return ops::allreduce_nonblocking(context_, on_current_stream(buffers_[b]), options);

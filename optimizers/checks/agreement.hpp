@@ -8,7 +8,7 @@
 
 namespace bluefog::optimizers {
 
-/// What a rank has to say in `check_ranks_agree`.
+/// A rank's part of `check_ranks_agree`.
 struct Statement {
   /// One line for each thing that must be equal on all ranks, in order.
   std::vector<std::string> lines;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "optimizers/checks/momentum_growth.hpp"
 #include "topology/analysis/least_eigenvalue.hpp"
 
 namespace bluefog::optimizers {
@@ -54,104 +53,100 @@ std::string negative_weight(const MixingMatrix& matrix) {
   return {};
 }
 
-/// Where W is not doubly stochastic; empty if it is.
+/// The first place that keeps W from being doubly stochastic; empty if there is none.
 std::string not_doubly_stochastic(const MixingMatrix& matrix) {
   std::string found = negative_weight(matrix);
   found = found.empty() ? worst_sum(matrix.row_sums(), "row") : found;
   return found.empty() ? worst_sum(matrix.column_sums(), "column") : found;
 }
 
-std::string why_unstable(AlgorithmKind kind, const MixingMatrix& matrix) {
-  const bool is_d2 = kind == AlgorithmKind::D2;
-  if (!is_d2 && kind != AlgorithmKind::Extra) {
-    return {};  // ½ (I + W) has no eigenvalue below 0
+/// The first weight below 0, or sum other than 1, that the algorithm does not bear; empty if none.
+std::string wrong_weights(const MixingNeeds& needs, const MixingMatrix& matrix) {
+  switch (needs.stochastic) {
+    case Stochastic::Any:
+      return {};
+    case Stochastic::RowsAndColumns:
+      return not_doubly_stochastic(matrix);
+    case Stochastic::Rows:
+    case Stochastic::Columns:
+      break;
   }
-  const double bound = is_d2 ? -1.0 / 3.0 : -1.0;
+  std::string found = negative_weight(matrix);
+  const bool of_columns = needs.stochastic == Stochastic::Columns;
+  return !found.empty() ? found
+                        : worst_sum(of_columns ? matrix.column_sums() : matrix.row_sums(),
+                                    of_columns ? "column" : "row");
+}
+
+std::string expected_weights(const MixingNeeds& needs) {
+  if (needs.stochastic == Stochastic::Columns) {
+    return "weights of at least 0 and columns that sum to 1, because each rank hands out all of "
+           "what "
+           "it has";
+  }
+  if (needs.stochastic == Stochastic::Rows || needs.is_symmetric) {
+    return "weights of at least 0 and rows that sum to 1";
+  }
+  return fmt::format(
+      "weights of at least 0, rows that sum to 1 for agreement, and columns that sum to 1 to keep "
+      "{}",
+      needs.kept_mean);
+}
+
+std::string why_unstable(const AlgorithmRow& row, const MixingMatrix& matrix) {
+  const EigenvalueBound& bound = *row.mixing.eigenvalues_above;
   const topology::EigenvalueEstimate least = topology::least_eigenvalue(matrix);
-  if (least.converged && least.value - least.error > bound + kEigenvalueMargin) {
+  if (least.converged && least.value - least.error > bound.value + kEigenvalueMargin) {
     return {};
   }
   return fmt::format(
       "schedule: {} expects every eigenvalue of W above {}, found {}{:.6g}; give ranks a larger "
       "self weight (topology::lazy; in Python topology_util.LazyGraph), or use exact_diffusion",
-      name_of(kind), is_d2 ? "-1/3" : "-1", least.converged ? "" : "an estimate of ", least.value);
+      row.name, bound.text, least.converged ? "" : "an estimate of ", least.value);
 }
 
-std::string why_unfit_fixed(AlgorithmKind kind, const Schedule& schedule) {
-  if (schedule.period_steps() != 1) {
+std::string why_unfit_matrix(const AlgorithmRow& row, const MixingMatrix& matrix,
+                             std::int64_t step) {
+  const MixingNeeds& needs = row.mixing;
+  const auto with = [&](const std::string& found) {
+    return needs.is_fixed ? fmt::format(", found {}", found)
+                          : fmt::format("; found in round {}: {}", step, found);
+  };
+  if (needs.is_symmetric && !matrix.is_symmetric()) {
     return fmt::format(
-        "schedule: {} expects the same W in every round, because it corrects a step by what W did "
-        "in the step before, found a period of {} rounds; gradient_tracking accepts those",
-        name_of(kind), schedule.period_steps());
+        "schedule: {} expects a symmetric W, because {}{}; see topology::symmetric_exponential",
+        row.name, needs.symmetric_because, with(first_asymmetry(matrix)));
   }
-  const MixingMatrix matrix = schedule.mixing_matrix(0);
-  if (!matrix.is_symmetric()) {
-    return fmt::format(
-        "schedule: {} expects a symmetric W, because its corrections cancel only between ranks "
-        "that "
-        "weigh each other alike, found {}; see topology::symmetric_exponential",
-        name_of(kind), first_asymmetry(matrix));
+  if (const std::string found = wrong_weights(needs, matrix); !found.empty()) {
+    return fmt::format("schedule: {} expects {}{}", row.name, expected_weights(needs), with(found));
   }
-  const std::string found = not_doubly_stochastic(matrix);
-  if (!found.empty()) {
-    return fmt::format(
-        "schedule: {} expects weights of at least 0 and rows that sum to 1, found {}",
-        name_of(kind), found);
+  if (needs.stochastic == Stochastic::Columns) {
+    const std::vector<double> kept = matrix.row_sums();
+    const auto empty = std::ranges::find_if(kept, [](double sum) { return !(sum > 0.0); });
+    if (empty != kept.end()) {
+      return fmt::format("schedule: {} expects every rank to keep or receive something{}", row.name,
+                         with(fmt::format("row {} sums to 0", empty - kept.begin())));
+    }
   }
-  return why_unstable(kind, matrix);
-}
-
-std::string why_unfit_tracking(const MixingMatrix& matrix, std::int64_t step) {
-  const std::string found = not_doubly_stochastic(matrix);
-  return found.empty() ? found
-                       : fmt::format(
-                             "schedule: gradient_tracking expects weights of at least 0, "
-                             "rows that sum to 1 for agreement, and columns that sum to 1 "
-                             "to keep the mean gradient; found in round {}: {}",
-                             step, found);
-}
-
-std::string why_unfit_push(AlgorithmKind kind, const MixingMatrix& matrix, std::int64_t step) {
-  std::string found = negative_weight(matrix);
-  found = found.empty() ? worst_sum(matrix.column_sums(), "column") : found;
-  if (!found.empty()) {
-    return fmt::format(
-        "schedule: {} expects weights of at least 0 and columns that sum to 1, because each "
-        "rank hands out all of what it has; found in round {}: {}",
-        name_of(kind), step, found);
-  }
-  const std::vector<double> kept = matrix.row_sums();
-  const auto empty = std::ranges::find_if(kept, [](double sum) { return !(sum > 0.0); });
-  return empty == kept.end() ? std::string()
-                             : fmt::format(
-                                   "schedule: {} expects every rank to keep or receive something; "
-                                   "found in round {}: row {} sums to 0",
-                                   name_of(kind), step, empty - kept.begin());
+  return needs.eigenvalues_above ? why_unstable(row, matrix) : std::string();
 }
 
 }  // namespace
 
-bool needs_fixed_symmetric_mixing(AlgorithmKind kind) noexcept {
-  return kind == AlgorithmKind::Extra || kind == AlgorithmKind::ExactDiffusion ||
-         kind == AlgorithmKind::D2;
-}
-
-bool hands_out_shares(AlgorithmKind kind) noexcept {
-  return kind == AlgorithmKind::PushSum || kind == AlgorithmKind::AsyncPushSum;
-}
-
-std::string why_unfit(AlgorithmKind kind, const Schedule& schedule) {
-  if (needs_fixed_symmetric_mixing(kind)) {
-    return why_unfit_fixed(kind, schedule);
+std::string why_unfit(const AlgorithmRow& row, const Schedule& schedule) {
+  const MixingNeeds& needs = row.mixing;
+  if (needs.is_fixed && schedule.period_steps() != 1) {
+    return fmt::format(
+        "schedule: {} expects the same W in every round, because {}, found a period of {} rounds; "
+        "gradient_tracking accepts those",
+        row.name, needs.fixed_because, schedule.period_steps());
   }
-  if (kind != AlgorithmKind::GradientTracking && !hands_out_shares(kind)) {
+  if (needs.stochastic == Stochastic::Any && !needs.is_symmetric && !needs.eigenvalues_above) {
     return {};
   }
   const std::int64_t steps = std::min(schedule.period_steps(), kStepsLookedAt);
   for (std::int64_t step = 0; step < steps; ++step) {
-    const MixingMatrix matrix = schedule.mixing_matrix(step);
-    std::string found = hands_out_shares(kind) ? why_unfit_push(kind, matrix, step)
-                                               : why_unfit_tracking(matrix, step);
+    std::string found = why_unfit_matrix(row, schedule.mixing_matrix(step), step);
     if (!found.empty()) {
       return found;
     }
@@ -159,16 +154,18 @@ std::string why_unfit(AlgorithmKind kind, const Schedule& schedule) {
   return {};
 }
 
-std::string why_unfit_momentum(AlgorithmKind kind, double momentum, const Schedule& schedule) {
-  const double growth = growth_per_round(kind, momentum, schedule);
+std::string why_unfit_momentum(const AlgorithmName& algorithm, const MomentumRecursion& recursion,
+                               const Schedule& schedule) {
+  const double growth = growth_per_round(recursion, schedule);
   return growth <= kMostGrowth
              ? std::string()
              : fmt::format(
                    "schedule: {} with momentum {} expects differences between ranks to die out "
                    "where there are no gradients, found that they grow by a factor of {:.4g} a "
-                   "round; use another momentum, or one symmetric W in all rounds with self weights "
+                   "round; use another momentum, or one symmetric W in all rounds with self "
+                   "weights "
                    "of at least 1/2 (topology::lazy; in Python topology_util.LazyGraph)",
-                   name_of(kind), momentum, growth);
+                   algorithm.text(), recursion.momentum, growth);
 }
 
 }  // namespace bluefog::optimizers

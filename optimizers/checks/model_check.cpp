@@ -115,9 +115,9 @@ std::string why_untrainable(const NamedTensors& parameters, const ModelParameter
   return {};
 }
 
-std::string why_doubled_momentum(AlgorithmKind algorithm,
+std::string why_doubled_momentum(const AlgorithmRow& row,
                                  const torch::optim::Optimizer& optimizer) {
-  if (algorithm != AlgorithmKind::DecentLam && algorithm != AlgorithmKind::QuasiGlobalMomentum) {
+  if (!row.reads("momentum")) {
     return {};
   }
   const auto& groups = optimizer.param_groups();
@@ -127,8 +127,9 @@ std::string why_doubled_momentum(AlgorithmKind algorithm,
                                 : nullptr;
     if (sgd != nullptr && sgd->momentum() > 0.0) {
       return fmt::format(
-          "{} has a momentum of its own: expected an optimizer without, found SGD with {} in group {}",
-          name_of(algorithm), sgd->momentum(), i);
+          "{} has a momentum of its own: expected an optimizer without, found SGD with {} in group "
+          "{}",
+          row.name, sgd->momentum(), i);
     }
   }
   return {};

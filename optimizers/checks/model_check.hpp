@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "optimizers/options.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace torch::optim {
@@ -31,7 +31,7 @@ struct ModelParameters {
                                           const torch::optim::Optimizer& optimizer);
 
 /// Why an algorithm that brings momentum cannot step by the optimizer; empty if it can.
-[[nodiscard]] std::string why_doubled_momentum(AlgorithmKind algorithm,
+[[nodiscard]] std::string why_doubled_momentum(const AlgorithmRow& row,
                                                const torch::optim::Optimizer& optimizer);
 
 }  // namespace bluefog::optimizers

@@ -13,7 +13,7 @@
 namespace bluefog::optimizers {
 namespace {
 
-std::string describe(const NeighborPlan& plan) {
+std::string text_of(const NeighborPlan& plan) {
   std::string text = fmt::format("{} of itself", plan.self_weight);
   for (const WeightedRank& source : plan.sources) {
     text += fmt::format(", {} of rank {}", source.weight, source.rank);
@@ -25,7 +25,7 @@ std::string describe(const NeighborPlan& plan) {
 }
 
 // One line for each rank of the first rounds, of which there are more the fewer ranks there are.
-std::vector<std::string> describe(const Schedule& schedule) {
+std::vector<std::string> lines_of(const Schedule& schedule) {
   constexpr std::int64_t kMostLines = 1024;
   constexpr std::int64_t kMostRounds = 16;
   const std::int64_t size = schedule.size();
@@ -37,7 +37,7 @@ std::vector<std::string> describe(const Schedule& schedule) {
     const MixingMatrix w = schedule.mixing_matrix(round);
     for (int rank = 0; rank < size; ++rank) {
       lines.push_back(
-          fmt::format("W({}) with rank {}: {}", round, rank, describe(w.plan_for(rank))));
+          fmt::format("W({}) with rank {}: {}", round, rank, text_of(w.plan_for(rank))));
     }
   }
   return lines;
@@ -68,9 +68,12 @@ Statement statement_of(const ModelParameters& parameters,
       fmt::format("step_in_backward {}", options.step_in_backward),
       fmt::format("buffer policy {}", name_of(options.buffers)),
       fmt::format("plans {}", options.plans ? "from a function" : "from a schedule")};
+  for (const auto& [name, value] : options.numbers) {
+    statement.lines.push_back(fmt::format("{} {}", name, value));
+  }
   if (options.schedule) {
     try {
-      std::ranges::move(describe(*options.schedule), std::back_inserter(statement.lines));
+      std::ranges::move(lines_of(*options.schedule), std::back_inserter(statement.lines));
     } catch (const std::exception& error) {
       statement.problem = fmt::format("schedule: {}", error.what());
     }

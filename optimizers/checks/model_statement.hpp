@@ -8,8 +8,8 @@
 
 namespace bluefog::optimizers {
 
-/// What must be the same on all ranks of a distributed optimizer: options, the first rounds of the
-/// schedule, parameters. Its problem is that of a schedule which cannot make its rounds.
+/// The options, first rounds of the schedule and parameters that all ranks of a distributed
+/// optimizer have in common. Its problem is that of a schedule which cannot make its rounds.
 [[nodiscard]] Statement statement_of(const ModelParameters& parameters,
                                      const DistributedOptimizerOptions& options,
                                      std::int64_t bucket_bytes);

@@ -11,15 +11,14 @@ namespace bluefog::optimizers {
 namespace {
 
 constexpr std::int64_t kRoundsTried = 2000;
-/// What has grown this far never comes back, and stays below the largest double.
+/// A norm that has grown this far never comes back, and stays below the largest double.
 constexpr double kGrownForGood = 1e100;
 
 /// One number per rank, as a model without gradients.
 class RanksWithoutGradients {
  public:
-  RanksWithoutGradients(AlgorithmKind kind, double momentum, int size)
-      : kind_(kind),
-        momentum_(momentum),
+  RanksWithoutGradients(const MomentumRecursion& recursion, int size)
+      : recursion_(recursion),
         values_(static_cast<std::size_t>(size)),
         moments_(values_.size(), 0.0),
         sent_(values_.size()),
@@ -31,15 +30,14 @@ class RanksWithoutGradients {
   }
 
   void average(const MixingMatrix& w) {
-    const bool is_decent_lam = kind_ == AlgorithmKind::DecentLam;
     for (std::size_t i = 0; i < values_.size(); ++i) {
-      sent_[i] = values_[i] - (is_decent_lam ? 0.0 : momentum_ * moments_[i]);
+      sent_[i] = values_[i] - recursion_.of_sent * moments_[i];
     }
     w.apply(sent_, averages_);
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const double taken_back = values_[i] - averages_[i];
-      moments_[i] = momentum_ * moments_[i] + (is_decent_lam ? 1.0 : 1.0 - momentum_) * taken_back;
-      values_[i] -= is_decent_lam ? moments_[i] : taken_back;
+      moments_[i] = recursion_.momentum * moments_[i] + recursion_.of_taken * taken_back;
+      values_[i] -= recursion_.moves_by_momentum ? moments_[i] : taken_back;
     }
   }
 
@@ -52,8 +50,7 @@ class RanksWithoutGradients {
   }
 
  private:
-  AlgorithmKind kind_;
-  double momentum_;
+  MomentumRecursion recursion_;
   std::vector<double> values_;
   std::vector<double> moments_;
   std::vector<double> sent_;
@@ -62,8 +59,8 @@ class RanksWithoutGradients {
 
 }  // namespace
 
-double growth_per_round(AlgorithmKind kind, double momentum, const Schedule& schedule) {
-  RanksWithoutGradients ranks(kind, momentum, schedule.size());
+double growth_per_round(const MomentumRecursion& recursion, const Schedule& schedule) {
+  RanksWithoutGradients ranks(recursion, schedule.size());
   std::vector<double> norms{ranks.norm()};
   for (std::int64_t round = 0; round < kRoundsTried && norms.back() < kGrownForGood; ++round) {
     ranks.average(schedule.mixing_matrix(round));

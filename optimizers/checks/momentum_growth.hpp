@@ -1,23 +1,31 @@
 #pragma once
 
-#include "optimizers/options.hpp"
 #include "topology/schedule.hpp"
 
 namespace bluefog::optimizers {
 
+/// One round of an algorithm with momentum v where there are no gradients: with a = x − W s,
+///
+///     s = x − `of_sent` v;   v ← `momentum` v + `of_taken` a;   x ← x − v or x − a.
+struct MomentumRecursion {
+  double momentum = 0.0;
+  double of_sent = 0.0;
+  double of_taken = 1.0;
+  /// x ← x − v; otherwise x ← x − a.
+  bool moves_by_momentum = false;
+};
+
 /// The factor by which a round multiplies differences between ranks in the long run, where there
-/// are no gradients: the recursions of `DecentLam` and `QuasiGlobalMomentum` with d = 0, run for
-/// 2,000 rounds from one random number per rank. Around 1 or below where they die out.
+/// are no gradients: the recursion, run for 2,000 rounds from one random number per rank. Around 1
+/// or below where they die out.
 ///
 /// One symmetric W in all rounds with eigenvalues above −1 never makes DecentLaM grow: v obeys
-/// z² − (β + λ) z + β = 0 for each eigenvalue λ. QG-DSGDm bears eigenvalues down to about −3/4.
-/// Where W changes no such rule is known: a W that is symmetric in each round may grow for all
-/// that. What an average takes back is carried on β / (1 − β) times as far while the next ones
+/// z² − (β + λ) z + β = 0 for each eigenvalue λ. QG-DSGDm bears eigenvalues down to about −3/4. For
+/// a W that changes no such rule is known: one that is symmetric in each round may grow for all
+/// that. Momentum carries what an average takes back β / (1 − β) times as far while the next ones
 /// change nothing.
 ///
 /// The same on every rank. Cost: 2,000 products with W.
-/// @param kind DecentLam or QuasiGlobalMomentum.
-[[nodiscard]] double growth_per_round(AlgorithmKind kind, double momentum,
-                                      const Schedule& schedule);
+[[nodiscard]] double growth_per_round(const MomentumRecursion& recursion, const Schedule& schedule);
 
 }  // namespace bluefog::optimizers

@@ -11,10 +11,10 @@
 #include "optimizers/algorithms/algorithm_choice.hpp"
 #include "optimizers/buckets/bucket_memory.hpp"
 #include "optimizers/buckets/gradient_hooks.hpp"
-#include "optimizers/buckets/round_calls.hpp"
 #include "optimizers/checks/agreement.hpp"
 #include "optimizers/checks/model_check.hpp"
 #include "optimizers/checks/model_statement.hpp"
+#include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -67,13 +67,13 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
     statement.problem = why_untrainable(parameters, sorted, optimizer);
   }
   if (statement.problem.empty()) {
-    statement.problem = why_untrainable(options.algorithm, sorted.trained);
+    statement.problem = why_untrainable(row_of(options.algorithm), sorted.trained);
   }
   if (statement.problem.empty()) {
     statement.problem = why_elsewhere(sorted.trained, *context_);
   }
   if (statement.problem.empty()) {
-    statement.problem = why_doubled_momentum(options.algorithm, optimizer);
+    statement.problem = why_doubled_momentum(row_of(options.algorithm), optimizer);
   }
   if (statement.problem.empty()) {
     statement.problem = why_not_stepped(options, optimizer);
@@ -156,7 +156,7 @@ Round DistributedOptimizer::State::next_round() {
               .check = ops::PlanCheck::Trusted,
               .index = round_count_,
               .averaging = averaging_};
-  if (averaging_ == Averaging::Global || averaging_ == Averaging::Nobody) {
+  if (averaging_ == Averaging::Everybody || averaging_ == Averaging::Nobody) {
     next_plan_ = nullptr;
     return round;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/local_step.hpp"
 #include "optimizers/wrapper/buffer_sync.hpp"
@@ -41,7 +42,7 @@ class DistributedOptimizer::State {
   }
   /// Gradients add up between the steps of one round of gradient all-reduce.
   [[nodiscard]] bool sums_gradients() const {
-    return options_.algorithm == AlgorithmKind::GradientAllreduce &&
+    return row_of(options_.algorithm).sums_gradients &&
            step_count_ % options_.num_steps_per_communication != 0;
   }
 

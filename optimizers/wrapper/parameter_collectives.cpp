@@ -9,8 +9,8 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
-#include "optimizers/buckets/round_calls.hpp"
 #include "optimizers/checks/agreement.hpp"
+#include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 namespace {

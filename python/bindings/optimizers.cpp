@@ -1,9 +1,7 @@
 #include <ATen/ops/from_blob.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +10,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/allgather_parts.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/checks/agreement.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/parameter_collectives.hpp"
@@ -35,22 +34,62 @@ opt::NamedTensors named_tensors(const NamedPairs& pairs) {
   return tensors;
 }
 
-std::vector<std::string> algorithm_names() {
-  std::vector<std::string> names;
-  for (int i = 0; i <= static_cast<int>(opt::AlgorithmKind::AsyncPushSum); ++i) {
-    names.emplace_back(opt::name_of(static_cast<opt::AlgorithmKind>(i)));
+const char* stochastic_text(const opt::AlgorithmRow& row) {
+  switch (row.mixing.stochastic) {
+    case opt::Stochastic::Rows:
+      return "rows";
+    case opt::Stochastic::Columns:
+      return "columns";
+    case opt::Stochastic::RowsAndColumns:
+      return "rows and columns";
+    case opt::Stochastic::Any:
+      break;
   }
-  return names;
+  return "";
 }
 
-opt::AlgorithmKind algorithm_of(const std::string& name) {
-  const std::vector<std::string> names = algorithm_names();
-  const auto found = std::ranges::find(names, name);
-  if (found != names.end()) {
-    return static_cast<opt::AlgorithmKind>(found - names.begin());
-  }
-  throw InvalidArgument(
-      fmt::format("algorithm: expected one of {}, found '{}'", fmt::join(names, ", "), name));
+void bind_algorithm_rows(py::module_& module) {
+  using Row = opt::AlgorithmRow;
+  py::class_<opt::AlgorithmOption>(module, "AlgorithmOption", "See optimizers/algorithm_row.hpp.")
+      .def_readonly("name", &opt::AlgorithmOption::name)
+      .def_readonly("default", &opt::AlgorithmOption::default_value)
+      .def_readonly("meaning", &opt::AlgorithmOption::meaning);
+  py::class_<Row, std::unique_ptr<Row, py::nodelete>>(module, "AlgorithmRow",
+                                                      "See optimizers/algorithm_row.hpp.")
+      .def_readonly("name", &Row::name)
+      .def_readonly("aliases", &Row::aliases)
+      .def_readonly("equation", &Row::equation)
+      .def_readonly("description", &Row::description)
+      .def_readonly("source", &Row::source)
+      .def_readonly("overlap", &Row::overlap)
+      .def_readonly("options", &Row::options)
+      .def_readonly("uses_windows", &Row::uses_windows)
+      .def_readonly("begins_in_backward", &Row::begins_in_backward)
+      .def_readonly("sums_gradients", &Row::sums_gradients)
+      .def_readonly("needs_every_step", &Row::needs_every_step)
+      .def_readonly("allows_reevaluation", &Row::allows_reevaluation)
+      .def_property_readonly("copies", [](const Row& row) { return row.memory.copies; })
+      .def_property_readonly("copies_per_source",
+                             [](const Row& row) { return row.memory.copies_per_source; })
+      .def_property_readonly("memory_note", [](const Row& row) { return row.memory.note; })
+      .def_property_readonly("carried", [](const Row& row) { return row.memory.carried; })
+      .def_property_readonly("stochastic", &stochastic_text)
+      .def_property_readonly("is_symmetric", [](const Row& row) { return row.mixing.is_symmetric; })
+      .def_property_readonly("is_fixed", [](const Row& row) { return row.mixing.is_fixed; })
+      .def_property_readonly("eigenvalues_above",
+                             [](const Row& row) {
+                               const auto& bound = row.mixing.eigenvalues_above;
+                               return bound ? bound->text : std::string();
+                             })
+      .def_property_readonly("mixing_note", [](const Row& row) { return row.mixing.note; })
+      .def("reads", &Row::reads, py::arg("option"));
+  module.def(
+      "algorithms", [] { return opt::algorithms(); }, py::return_value_policy::reference,
+      "The rows of all registered algorithms.");
+  module.def(
+      "algorithm_named",
+      [](const std::string& name) { return &opt::row_of(opt::AlgorithmName(name)); },
+      py::arg("name"), py::return_value_policy::reference);
 }
 
 /// A distributed optimizer with the local step that it stands on.
@@ -77,22 +116,21 @@ struct PythonOptimizer {
   std::unique_ptr<opt::DistributedOptimizer> distributed;
 };
 
-std::shared_ptr<PythonOptimizer> make_optimizer(std::shared_ptr<Context> context,
-                                                const std::vector<std::vector<at::Tensor>>& groups,
-                                                py::function step, const NamedPairs& parameters,
-                                                const std::string& algorithm,
-                                                std::int64_t num_steps_per_communication,
-                                                bool by_bucket, bool reevaluates,
-                                                const std::optional<Schedule>& schedule,
-                                                std::int64_t global_period_rounds, double momentum,
-                                                std::int64_t bucket_bytes, bool step_in_backward) {
+std::shared_ptr<PythonOptimizer> make_optimizer(
+    std::shared_ptr<Context> context, const std::vector<std::vector<at::Tensor>>& groups,
+    py::function step, const NamedPairs& parameters, const std::string& algorithm,
+    std::int64_t num_steps_per_communication, bool by_bucket, bool reevaluates,
+    const std::optional<Schedule>& schedule, std::int64_t global_period_rounds, double momentum,
+    std::int64_t bucket_bytes, bool step_in_backward,
+    const std::map<std::string, double>& numbers) {
   opt::DistributedOptimizerOptions options;
   options.schedule = schedule;
   options.global_period_rounds = global_period_rounds;
   options.momentum = momentum;
   options.bucket_bytes = bucket_bytes;
   options.step_in_backward = step_in_backward;
-  options.algorithm = algorithm_of(algorithm);
+  options.algorithm = algorithm;
+  options.numbers.insert(numbers.begin(), numbers.end());
   options.num_steps_per_communication = num_steps_per_communication;
   options.reevaluates = reevaluates;
   options.rethrow_in_backward = rethrow_through_torch;
@@ -157,23 +195,24 @@ void bind_parameter_collectives(py::module_& module) {
 }  // namespace
 
 void bind_optimizers(py::module_& module) {
-  module.attr("algorithms") = algorithm_names();
+  bind_algorithm_rows(module);
   py::enum_<opt::Averaging>(module, "Averaging", "Over whom a round averages.")
       .value("neighbors", opt::Averaging::Neighbors)
       .value("machines", opt::Averaging::Machines)
-      .value("everybody", opt::Averaging::Global)
+      .value("everybody", opt::Averaging::Everybody)
       .value("nobody", opt::Averaging::Nobody);
 
   py::class_<PythonOptimizer, std::shared_ptr<PythonOptimizer>>(
       module, "DistributedOptimizer",
       "An algorithm over a Python optimizer. See optimizers/distributed_optimizer.hpp.")
-      .def(py::init(&make_optimizer), py::arg("context"), py::arg("groups"), py::arg("step"),
-           py::arg("parameters"), py::arg("algorithm"), py::arg("num_steps_per_communication"),
-           py::arg("by_bucket"), py::arg("reevaluates"), py::arg("schedule") = py::none(),
-           py::arg("global_period_rounds") = opt::DistributedOptimizerOptions{}.global_period_rounds,
-           py::arg("momentum") = opt::DistributedOptimizerOptions{}.momentum,
-           py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes,
-           py::arg("step_in_backward") = false)
+      .def(
+          py::init(&make_optimizer), py::arg("context"), py::arg("groups"), py::arg("step"),
+          py::arg("parameters"), py::arg("algorithm"), py::arg("num_steps_per_communication"),
+          py::arg("by_bucket"), py::arg("reevaluates"), py::arg("schedule") = py::none(),
+          py::arg("global_period_rounds") = opt::DistributedOptimizerOptions{}.global_period_rounds,
+          py::arg("momentum") = opt::DistributedOptimizerOptions{}.momentum,
+          py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes,
+          py::arg("step_in_backward") = false, py::arg("numbers") = std::map<std::string, double>())
       .def(
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(

@@ -130,6 +130,15 @@ def instance_of(kind: type, what: str) -> Check:
     return check
 
 
+def numbers(value: Any) -> dict[str, float]:
+    """A dict of numbers by name, or None for none."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ArgumentTypeError(f"expected a dict of numbers by name, found {shown(value)}")
+    return {key: number(item) for key, item in value.items()}
+
+
 def described(value: Any) -> str:
     """The value's type, where the value itself says nothing."""
     return "None" if value is None else f"{type(value).__name__} ({shown(value)})"

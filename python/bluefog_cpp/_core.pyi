@@ -159,7 +159,37 @@ class Window:
     def set_has_associated_p(self, on: bool) -> None: ...
     def lock(self, ranks: list[int]) -> WindowLock: ...
 
-algorithms: list[str]
+class AlgorithmOption:
+    name: str
+    default: bool | int | float
+    meaning: str
+
+class AlgorithmRow:
+    name: str
+    aliases: list[str]
+    equation: str
+    description: str
+    source: str
+    overlap: str
+    options: list[AlgorithmOption]
+    uses_windows: bool
+    begins_in_backward: bool
+    sums_gradients: bool
+    needs_every_step: bool
+    allows_reevaluation: bool
+    copies: int
+    copies_per_source: int
+    memory_note: str
+    carried: str
+    stochastic: str
+    is_symmetric: bool
+    is_fixed: bool
+    eigenvalues_above: str
+    mixing_note: str
+    def reads(self, option: str) -> bool: ...
+
+def algorithms() -> list[AlgorithmRow]: ...
+def algorithm_named(name: str) -> AlgorithmRow: ...
 
 class Averaging(enum.Enum):
     neighbors = ...
@@ -174,7 +204,7 @@ class DistributedOptimizer:
                  reevaluates: bool,
                  schedule: Schedule | None = None, global_period_rounds: int = 6,
                  momentum: float = 0.9, bucket_bytes: int = 0,
-                 step_in_backward: bool = False) -> None: ...
+                 step_in_backward: bool = False, numbers: dict[str, float] = ...) -> None: ...
     def step(self) -> None: ...
     def zero_grad(self, set_to_none: bool) -> None: ...
     def forget_lost_step(self) -> None: ...

@@ -60,10 +60,14 @@ ROOMS = {
                   RUNTIME + TOPOLOGY + OPS[:1]),
     "ops.window": ("ops/window", public("ops", "window"), RUNTIME + TOPOLOGY + OPS[:2]),
     "optimizers.buckets": ("optimizers/buckets",
-                           public("optimizers", "algorithm averaging bucket local_step parameter "
-                                                "rethrow_in_backward"),
+                           public("optimizers", "algorithm averaging bucket bucket_averages "
+                                                "early_step "
+                                                "local_step parameter rethrow_in_backward "
+                                                "round_calls"),
                            RUNTIME + TOPOLOGY + OPS),
-    "optimizers.checks": ("optimizers/checks", public("optimizers", "options buffer_policy"),
+    "optimizers.checks": ("optimizers/checks",
+                          public("optimizers", "algorithm_name algorithm_row buffer_policy "
+                                               "options"),
                           RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:1]),
     "optimizers.algorithms": ("optimizers/algorithms", (),
                               RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:2]),

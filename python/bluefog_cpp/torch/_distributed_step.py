@@ -71,6 +71,7 @@ class DistributedStep:
                  algorithm: str, num_steps_per_communication: int, options: dict[str, Any]):
         runtime = current()
         self.algorithm = algorithm
+        self._sums_gradients = core.algorithm_named(algorithm).sums_gradients
         self.period = num_steps_per_communication
         # Its calls are in no order with the user's, which may lie anywhere in a backward pass.
         self.context = runtime.context.duplicate()
@@ -202,7 +203,7 @@ class DistributedStep:
 
     def zero_grad(self, set_to_none: bool) -> bool:
         """Clears the gradients where the algorithm has its own way to; else False."""
-        if self.algorithm != "gradient_allreduce":
+        if not self._sums_gradients:
             self.core.forget_lost_step()
             return False
         self.core.zero_grad(set_to_none)

@@ -37,7 +37,7 @@ TEST(Averaging, ChangesBetweenSteps) {
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
       at::Tensor expected = starting_points(context.size(), Start::Different);
       const int machine_count = context.machines().machine_count();
-      for (const Averaging averaging : {Averaging::Nobody, Averaging::Global, Averaging::Nobody,
+      for (const Averaging averaging : {Averaging::Nobody, Averaging::Everybody, Averaging::Nobody,
                                         Averaging::Machines, Averaging::Neighbors}) {
         optimizer.set_averaging(averaging);
         if (averaging == Averaging::Machines) {
@@ -81,7 +81,7 @@ TEST(Averaging, IsTheAlgorithmsOwnElsewhere) {
     torch::optim::SGD sgd(point.parameters(), kStep);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
                                    options_of(AlgorithmKind::GradientAllreduce));
-    EXPECT_THROW(optimizer.set_averaging(Averaging::Global), StateError);
+    EXPECT_THROW(optimizer.set_averaging(Averaging::Everybody), StateError);
     optimizer.set_averaging(Averaging::Neighbors);
     EXPECT_THROW(optimizer.skip_steps(-1), InvalidArgument);
   });

@@ -74,7 +74,8 @@ TEST(InBackward, StepsAreThoseOfAdaptThenCombine) {
         twins.expect_same_step();
       }
       EXPECT_EQ(twins.early_optimizer.round_count(), 7 / steps_per_round);
-      for (const Averaging averaging : {Averaging::Global, Averaging::Nobody, Averaging::Neighbors}) {
+      for (const Averaging averaging :
+           {Averaging::Everybody, Averaging::Nobody, Averaging::Neighbors}) {
         twins.early_optimizer.set_averaging(averaging);
         twins.late_optimizer.set_averaging(averaging);
         twins.expect_same_step();

@@ -6,6 +6,8 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/algorithm_choice.hpp"
+#include "optimizers/algorithms/decent_lam.hpp"
+#include "optimizers/algorithms/quasi_global_momentum.hpp"
 #include "optimizers/checks/momentum_growth.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/families.hpp"
@@ -16,6 +18,7 @@ namespace bluefog::testing {
 namespace {
 
 using optimizers::AlgorithmKind;
+using optimizers::AlgorithmRow;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::HasSubstr;
@@ -58,15 +61,17 @@ MixingMatrix rows_alone(int size) {
 
 TEST(MixingRequirements, TheDefaultsAreMet) {
   for (int size = 1; size <= 33; ++size) {
-    for (int i = 0; i <= static_cast<int>(AlgorithmKind::AsyncPushSum); ++i) {
-      const auto kind = static_cast<AlgorithmKind>(i);
-      const Schedule mixing = optimizers::mixing_of(with(kind, std::nullopt), size);
-      EXPECT_EQ(optimizers::why_unfit(kind, mixing), "") << name_of(kind) << ", " << size;
-    }
-    for (const AlgorithmKind kind : {AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
-      const Schedule mixing = optimizers::mixing_of(with(kind, std::nullopt), size);
+    for (const AlgorithmRow* row : optimizers::algorithms()) {
+      DistributedOptimizerOptions options = with(row->name, std::nullopt);
+      const Schedule mixing = optimizers::mixing_of(options, size);
+      EXPECT_EQ(optimizers::why_unfit(*row, mixing), "") << row->name << ", " << size;
+      if (!row->why_unfit_schedule) {
+        continue;
+      }
       for (const double beta : {0.3, 0.6, 0.9, 0.99}) {
-        EXPECT_EQ(optimizers::why_unfit_momentum(kind, beta, mixing), "") << size << ", " << beta;
+        options.momentum = beta;
+        EXPECT_EQ(row->why_unfit_schedule(options, mixing), "")
+            << row->name << ", " << size << ", " << beta;
       }
     }
   }
@@ -75,11 +80,11 @@ TEST(MixingRequirements, TheDefaultsAreMet) {
 /// The factors come from the eigenvalues of a period's matrix and agree with runs of 2,000 steps of
 /// 4 ranks: a W that is symmetric in every round may diverge, and one that is not need not.
 TEST(MixingRequirements, MomentumMayNotCarryDifferencesOn) {
-  const auto growth = [](AlgorithmKind kind, double beta, const Schedule& schedule) {
-    return optimizers::growth_per_round(kind, beta, schedule);
+  const auto growth = [](auto recursion_of, double beta, const Schedule& schedule) {
+    return optimizers::growth_per_round(recursion_of(beta), schedule);
   };
-  constexpr auto kLam = AlgorithmKind::DecentLam;
-  constexpr auto kQuasi = AlgorithmKind::QuasiGlobalMomentum;
+  constexpr auto kLam = &optimizers::DecentLam::without_gradients;
+  constexpr auto kQuasi = &optimizers::QuasiGlobalMomentum::without_gradients;
   constexpr double kNear = 1e-3;  // what was carried before the differences took over
   const Schedule one_peer = topology::one_peer_exponential(4);
   EXPECT_NEAR(growth(kLam, 0.9, one_peer), 1.0795, kNear);
@@ -100,11 +105,9 @@ TEST(MixingRequirements, MomentumMayNotCarryDifferencesOn) {
 
 TEST(MixingRequirements, EveryAlgorithmCanBeMade) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (int kind = 0; kind <= static_cast<int>(AlgorithmKind::AsyncPushSum); ++kind) {
-      EXPECT_EQ(refusal(context, with(static_cast<AlgorithmKind>(kind), std::nullopt)), "") << kind;
+    for (const AlgorithmRow* row : optimizers::algorithms()) {
+      EXPECT_EQ(refusal(context, with(row->name, std::nullopt)), "") << row->name;
     }
-    EXPECT_THAT(refusal(context, with(static_cast<AlgorithmKind>(200), std::nullopt)),
-                HasSubstr("found 200"));
   });
 }
 

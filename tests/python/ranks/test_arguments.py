@@ -104,6 +104,8 @@ TABLE = {
     "DecentralizedOptimizer": names(
         **WRAP, algorithm=("exat", "", None, 3, True),
         graphs=(3, [], [3], (n for n in ()), nx.Graph()),
+        schedule=(3, [], [3], (n for n in ()), nx.Graph()),
+        numbers=(3, "rho", {1: 2.0}, {"rho": 0.5}),
         global_period_rounds=COUNT, momentum=NUMBER,
         bucket_bytes=tuple(wrong for wrong in COUNT if not (wrong == 0 and wrong is not False)),
         step_in_backward=SWITCH),

@@ -6,12 +6,12 @@
 
 namespace bluefog::optimizers {
 
-/// What an algorithm needs of its optimizer to begin a round in the backward pass, before `step`.
+/// The optimizer's part in an algorithm that begins a round in the backward pass, before `step`.
 struct EarlyStep {
   /// The round of the step that the pass under way belongs to; null where that has to begin with the
   /// step itself. Called once a round. @throws what a step throws before it communicates.
   std::function<const Round*()> begin;
-  /// As `Algorithm::step` has it.
+  /// The same function that `Algorithm::step` is given.
   StepBucket step_bucket;
 };
 

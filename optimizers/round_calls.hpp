@@ -1,17 +1,21 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
-#include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/work.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace bluefog::optimizers {
+
+/// Counts `count` calls as made and failed: the ranks that wait for them hear `reason`.
+void refuse_calls(Context& context, std::size_t count, std::string_view reason);
 
 /// Runs the calls of one round. If `body` fails before all `call_count` calls were issued, the
 /// others count as refused: peers that wait for them are told why, and ranks stay in step.
@@ -22,14 +26,11 @@ void run_round(Context& context, std::size_t call_count, Body&& body) {
   try {
     std::forward<Body>(body)(issued);
   } catch (const std::exception& error) {
-    for (; issued < call_count; ++issued) {
-      context.core().engine().refuse(error.what());
-    }
+    refuse_calls(context, call_count - std::min(issued, call_count), error.what());
     throw;
   } catch (...) {
-    for (; issued < call_count; ++issued) {
-      context.core().engine().refuse("an exception of an unknown type");
-    }
+    refuse_calls(context, call_count - std::min(issued, call_count),
+                 "an exception of an unknown type");
     throw;
   }
 }
@@ -57,7 +58,7 @@ inline void wait_all(std::vector<Work>& works) {
   }
 }
 
-/// `wait_all` without its errors, for when an earlier error is the one that counts.
+/// `wait_all` for callers that have an earlier error, which is the one that counts.
 inline void end_all(std::vector<Work>& works) noexcept {
   try {
     wait_all(works);

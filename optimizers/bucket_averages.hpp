@@ -11,8 +11,8 @@
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/algorithm.hpp"
-#include "optimizers/buckets/round_calls.hpp"
 #include "optimizers/parameter.hpp"
+#include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 

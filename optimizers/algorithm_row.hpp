@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "bluefog_cpp/context.hpp"
+#include "optimizers/algorithm.hpp"
+#include "optimizers/algorithm_name.hpp"
+#include "optimizers/bucket.hpp"
+#include "optimizers/early_step.hpp"
+#include "optimizers/options.hpp"
+#include "topology/neighbor_plan.hpp"
+#include "topology/schedule.hpp"
+
+namespace bluefog::optimizers {
+
+/// An option that an algorithm reads, beside those that all of them have.
+struct AlgorithmOption {
+  /// A field of `DistributedOptimizerOptions`, or a key of its `numbers`.
+  std::string name;
+  std::variant<bool, std::int64_t, double> default_value;
+  std::string meaning;
+  /// A number of `numbers` is from `least` to below `below`.
+  double least = -std::numeric_limits<double>::infinity();
+  double below = std::numeric_limits<double>::infinity();
+  /// It is a field, and checked by itself.
+  bool is_field = false;
+};
+
+/// The sums of W that are 1; with any of them weights are at least 0.
+enum class Stochastic : std::uint8_t { Any, Rows, Columns, RowsAndColumns };
+
+/// A bound that every eigenvalue of a symmetric W lies above, and how a message writes it.
+struct EigenvalueBound {
+  double value = -1.0;
+  std::string text = "-1";
+};
+
+/// An algorithm's conditions on the matrices W(t) that its rounds average with. The constructor of
+/// `DistributedOptimizer` refuses others; a plan for one round is checked as far as one rank sees.
+/// Reasons complete the sentence of the message.
+struct MixingNeeds {
+  Stochastic stochastic = Stochastic::Any;
+  /// The quantity that columns which sum to 1 keep, for messages.
+  std::string kept_mean = "the mean";
+
+  bool is_symmetric = false;
+  std::string symmetric_because =
+      "its corrections cancel only between ranks that weigh each other alike";
+
+  /// The same W in every round.
+  bool is_fixed = false;
+  std::string fixed_because = "it corrects a step by what W did in the step before";
+
+  std::optional<EigenvalueBound> eigenvalues_above{};
+
+  /// The words for W in docs, in place of those for the above.
+  std::string note{};
+};
+
+/// Memory beside parameters and gradients, in copies of the model.
+struct AlgorithmMemory {
+  int copies = 0;
+  int copies_per_source = 0;
+  /// The place where it lies, or what else there is.
+  std::string note{};
+  /// The part of it that lives from step to step, and that a checkpoint keeps.
+  std::string carried{};
+};
+
+/// The things an algorithm is made from; context and buckets outlive it.
+struct AlgorithmParts {
+  Context& context;
+  std::vector<Bucket>& buckets;
+  const DistributedOptimizerOptions& options;
+  EarlyStep early;
+
+  /// A number of `options.numbers`, or the default in the algorithm's row.
+  /// @throws InvalidArgument if the row has no such option.
+  [[nodiscard]] double number(std::string_view name) const;
+};
+
+/// Everything that the library knows about an algorithm beside its class. Names, checks, docs and
+/// the choices of Python and the examples are made from rows (`register_algorithm`).
+///
+/// Functions are called on every rank with equal arguments, and come to the same result there.
+struct AlgorithmRow {
+  /// Lower case, with underscores: the one in messages and checkpoints.
+  std::string name;
+  std::vector<std::string> aliases{};
+  /// With W the mixing matrix of a round, J the mean over all ranks, γ d the wrapped optimizer's
+  /// step.
+  std::string equation{};
+  std::string description{};
+  /// Paper, program.
+  std::string source{};
+  /// The work that hides the communication.
+  std::string overlap{};
+  AlgorithmMemory memory{};
+
+  std::vector<AlgorithmOption> options{};
+  MixingNeeds mixing{};
+
+  /// Ranks write and read each other's windows: no rank waits, plans are not compared.
+  bool uses_windows = false;
+  /// Rounds begin in the backward pass, by hooks on gradients.
+  bool begins_in_backward = false;
+  /// Between communicating steps gradients add up, and the wrapped optimizer does not step.
+  bool sums_gradients = false;
+  /// A step goes by what the one before exchanged: `num_steps_per_communication` is 1.
+  bool needs_every_step = false;
+  /// The wrapped optimizer may evaluate the gradients several times in one step: no evaluation is a
+  /// round, or lies between what a step sends and what it takes in.
+  bool allows_reevaluation = false;
+  /// Why parameters are float32 or float64 ("each step …"); empty if they may be of 16 bits.
+  std::string full_precision_because{};
+
+  /// The schedule of callers that give none; if empty, the static exponential graph of base 2.
+  std::function<Schedule(int size)> default_schedule{};
+  /// Makes the schedule that rounds average with from the given one; if empty, they are the same.
+  std::function<Schedule(Schedule schedule)> transform{};
+
+  /// Checks of the algorithm's own, after those that `mixing` asks for: why it cannot use a
+  /// schedule, and why it cannot use a plan that this rank has made, where `before` is the one it
+  /// made for the round before, or null. An empty text where it can.
+  std::function<std::string(const DistributedOptimizerOptions& options, const Schedule& schedule)>
+      why_unfit_schedule{};
+  std::function<std::string(const DistributedOptimizerOptions& options, const NeighborPlan& plan,
+                            const NeighborPlan* before)>
+      why_unfit_plan{};
+
+  /// Collective where the algorithm's constructor is.
+  std::function<std::unique_ptr<Algorithm>(AlgorithmParts parts)> make{};
+
+  /// True if `options` lists this one.
+  [[nodiscard]] bool reads(std::string_view option) const;
+};
+
+/// Makes an algorithm known under its names: options, Python and the examples accept them from now
+/// on. Any thread. The same on all ranks, before the first optimizer that uses it.
+/// @throws InvalidArgument naming what was expected, if a name is taken or not of lower-case
+///   letters, digits and underscores, or if the row cannot make the algorithm.
+void register_algorithm(AlgorithmRow row);
+
+/// The row with this name or alias, or null. It lives as long as the program. Any thread.
+[[nodiscard]] const AlgorithmRow* find_algorithm(std::string_view name);
+
+/// The row of a name. Any thread.
+[[nodiscard]] const AlgorithmRow& row_of(const AlgorithmName& algorithm);
+
+/// All rows: this library's in a fixed order, then the others in the order in which they came. Any
+/// thread.
+[[nodiscard]] std::vector<const AlgorithmRow*> algorithms();
+
+/// The schedule that the algorithm's rounds average with, for `size` ranks: that of the options or
+/// the row's default, as the row transforms it.
+[[nodiscard]] Schedule mixing_of(const DistributedOptimizerOptions& options, int size);
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,165 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+#include "bluefog_cpp/base/nearest_name.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithm_row.hpp"
+#include "optimizers/algorithms/built_in_rows.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+char spelled(char letter) { return letter == '-' ? '_' : letter; }
+
+bool is_same_name(std::string_view one, std::string_view other) {
+  return std::ranges::equal(one, other, {}, spelled, spelled);
+}
+
+bool has_name(const AlgorithmRow& row, std::string_view name) {
+  return is_same_name(row.name, name) || std::ranges::any_of(row.aliases, [&](const auto& alias) {
+           return is_same_name(alias, name);
+         });
+}
+
+/// Rows never move, so that names and rows may be kept.
+class Registry {
+ public:
+  static Registry& instance() {
+    static Registry registry;
+    return registry;
+  }
+
+  void add(AlgorithmRow row) {
+    const std::unique_lock lock(mutex_);
+    check(row.name, row.name);
+    for (const std::string& alias : row.aliases) {
+      check(row.name, alias);
+    }
+    rows_.push_back(std::move(row));
+  }
+
+  const AlgorithmRow* find(std::string_view name) const {
+    const std::shared_lock lock(mutex_);
+    return find_locked(name);
+  }
+
+  std::vector<const AlgorithmRow*> all() const {
+    const std::shared_lock lock(mutex_);
+    std::vector<const AlgorithmRow*> rows;
+    for (const AlgorithmRow& row : rows_) {
+      rows.push_back(&row);
+    }
+    return rows;
+  }
+
+ private:
+  Registry() {
+    for (const auto make_row : kBuiltInRows) {
+      rows_.push_back(make_row());
+    }
+  }
+
+  const AlgorithmRow* find_locked(std::string_view name) const {
+    const auto found =
+        std::ranges::find_if(rows_, [&](const AlgorithmRow& row) { return has_name(row, name); });
+    return found == rows_.end() ? nullptr : &*found;
+  }
+
+  void check(std::string_view of_row, std::string_view name) const {
+    if (const AlgorithmRow* taken = find_locked(name)) {
+      throw InvalidArgument(
+          fmt::format("register_algorithm, '{}': expected names that no algorithm has, found '{}', "
+                      "which {} has",
+                      of_row, name, taken->name));
+    }
+  }
+
+  mutable std::shared_mutex mutex_;
+  std::deque<AlgorithmRow> rows_;
+};
+
+bool is_name(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '_';
+  });
+}
+
+std::string why_unknown(std::string_view name) {
+  std::vector<std::string_view> names;
+  std::vector<std::string_view> with_aliases;
+  for (const AlgorithmRow* row : algorithms()) {
+    names.emplace_back(row->name);
+    with_aliases.emplace_back(row->name);
+    with_aliases.insert(with_aliases.end(), row->aliases.begin(), row->aliases.end());
+  }
+  std::string word(name);
+  std::ranges::transform(word, word.begin(), spelled);
+  const std::string_view nearest = nearest_name(with_aliases, word);
+  return fmt::format("algorithm: expected one of {}, found '{}'{}", fmt::join(names, ", "), name,
+                     nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest));
+}
+
+}  // namespace
+
+std::string_view AlgorithmName::registered(std::string_view name) {
+  const AlgorithmRow* const row = find_algorithm(name);
+  if (row == nullptr) {
+    throw InvalidArgument(why_unknown(name));
+  }
+  return row->name;
+}
+
+bool AlgorithmRow::reads(std::string_view option) const {
+  return std::ranges::find(options, option, &AlgorithmOption::name) != options.end();
+}
+
+double AlgorithmParts::number(std::string_view name) const {
+  if (const auto given = options.numbers.find(name); given != options.numbers.end()) {
+    return given->second;
+  }
+  const AlgorithmRow& row = row_of(options.algorithm);
+  const auto listed = std::ranges::find(row.options, name, &AlgorithmOption::name);
+  if (listed == row.options.end()) {
+    throw InvalidArgument(fmt::format(
+        "algorithm {}: expected an option that its row lists, found '{}'", row.name, name));
+  }
+  return std::visit([](auto value) { return static_cast<double>(value); }, listed->default_value);
+}
+
+void register_algorithm(AlgorithmRow row) {
+  if (!is_name(row.name)) {
+    throw InvalidArgument(fmt::format(
+        "register_algorithm: expected a name of lower-case letters, digits and underscores, found "
+        "'{}'",
+        row.name));
+  }
+  if (!row.make) {
+    throw InvalidArgument(
+        fmt::format("register_algorithm, '{}': expected a function that makes the algorithm "
+                    "(`make`), found none",
+                    row.name));
+  }
+  Registry::instance().add(std::move(row));
+}
+
+const AlgorithmRow* find_algorithm(std::string_view name) {
+  return Registry::instance().find(name);
+}
+
+const AlgorithmRow& row_of(const AlgorithmName& algorithm) {
+  const AlgorithmRow* const row = find_algorithm(algorithm.text());
+  if (row == nullptr) {
+    throw InternalError(fmt::format("row_of: no row of '{}'", algorithm.text()));
+  }
+  return *row;
+}
+
+std::vector<const AlgorithmRow*> algorithms() { return Registry::instance().all(); }
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <array>
+
+#include "optimizers/algorithm_row.hpp"
+
+namespace bluefog::optimizers {
+
+// Each stands in the file of its algorithm.
+AlgorithmRow adapt_then_combine_row();
+AlgorithmRow adapt_with_combine_row();
+AlgorithmRow gradient_allreduce_row();
+AlgorithmRow extra_row();
+AlgorithmRow exact_diffusion_row();
+AlgorithmRow d2_row();
+AlgorithmRow gradient_tracking_row();
+AlgorithmRow push_sum_row();
+AlgorithmRow gossip_pga_row();
+AlgorithmRow local_sgd_row();
+AlgorithmRow decent_lam_row();
+AlgorithmRow quasi_global_momentum_row();
+AlgorithmRow win_put_row();
+AlgorithmRow pull_get_row();
+AlgorithmRow async_push_sum_row();
+AlgorithmRow none_row();
+
+/// The algorithms of this library, in the order in which docs list them.
+inline constexpr std::array kBuiltInRows{&adapt_then_combine_row,
+                                         &adapt_with_combine_row,
+                                         &gradient_allreduce_row,
+                                         &extra_row,
+                                         &exact_diffusion_row,
+                                         &d2_row,
+                                         &gradient_tracking_row,
+                                         &push_sum_row,
+                                         &gossip_pga_row,
+                                         &local_sgd_row,
+                                         &decent_lam_row,
+                                         &quasi_global_momentum_row,
+                                         &win_put_row,
+                                         &pull_get_row,
+                                         &async_push_sum_row,
+                                         &none_row};
+
+}  // namespace bluefog::optimizers

@@ -1,0 +1,20 @@
+#include "optimizers/algorithms/no_communication.hpp"
+
+#include "optimizers/algorithms/built_in_rows.hpp"
+
+namespace bluefog::optimizers {
+
+AlgorithmRow none_row() {
+  return {.name = "none",
+          .aliases = {"empty"},
+          .equation = "x ← x − γ d",
+          .description = "Every rank for itself: the cost of communication is measured against it.",
+          .source = "BlueFog's communication type `empty`",
+          .mixing = {.note = "none"},
+          .allows_reevaluation = true,
+          .make = [](AlgorithmParts parts) {
+            return std::make_unique<NoCommunication>(parts.buckets);
+          }};
+}
+
+}  // namespace bluefog::optimizers

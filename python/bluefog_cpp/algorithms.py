@@ -1,0 +1,118 @@
+"""The registered algorithms, as tables made from their rows.
+
+    python -m bluefog_cpp.algorithms               prints the tables
+    python -m bluefog_cpp.algorithms --write PAGE  writes each between its marks in a page
+
+`load` takes in the algorithms of a shared object.
+"""
+
+import argparse
+import ctypes
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Union
+
+from bluefog_cpp._extension import core
+
+
+def load(path: Union[str, "os.PathLike[str]"]) -> list[str]:
+    """Loads a shared object that registers algorithms (docs/your_own_algorithm.md), and returns
+    their names. All ranks, before the first optimizer that uses them.
+
+    Raises OSError where it cannot be loaded.
+    """
+    known = {row.name for row in core.algorithms()}
+    ctypes.CDLL(os.fspath(pathlib.Path(path).resolve()))
+    return [row.name for row in core.algorithms() if row.name not in known]
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _names(row: core.AlgorithmRow) -> str:
+    return ", ".join(f"`{name}`" for name in (row.name, *row.aliases))
+
+
+def _memory(row: core.AlgorithmRow) -> str:
+    copies = [str(row.copies)] if row.copies else []
+    if row.copies_per_source:
+        copies.append(f"{row.copies_per_source} for each neighbour heard")
+    words = ", and ".join(copies) or "none"
+    return f"{words}; {row.memory_note}" if row.memory_note else words
+
+
+def _mixing(row: core.AlgorithmRow) -> str:
+    if row.mixing_note:
+        return row.mixing_note
+    if not row.stochastic:
+        return "any; rows that sum to 1 agree, columns that sum to 1 keep the mean"
+    sums = "rows" if row.is_symmetric else row.stochastic
+    words = ["symmetric"] if row.is_symmetric else []
+    words += ["weights ≥ 0", f"{sums} sum to 1"]
+    words += ["no empty row"] if row.stochastic == "columns" else []
+    if row.eigenvalues_above:
+        words.append(f"eigenvalues above {row.eigenvalues_above.replace('-', '−')}")
+    return ", ".join(words)
+
+
+def _shown(value: object) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def algorithm_table(rows: list[core.AlgorithmRow]) -> str:
+    return _table(("name", "update", "what it does", "overlaps with",
+                   "memory in copies of the model", "carried from step to step", "source"),
+                  ((_names(row), f"`{row.equation}`", row.description, row.overlap, _memory(row),
+                    row.carried, row.source) for row in rows))
+
+
+def mixing_table(rows: list[core.AlgorithmRow]) -> str:
+    return _table(("algorithm", "`W`", "may change", "local steps in between"),
+                  ((f"`{row.name}`", _mixing(row), "no" if row.is_fixed else "yes",
+                    "no" if row.needs_every_step else "yes") for row in rows))
+
+
+def option_table(rows: list[core.AlgorithmRow]) -> str:
+    readers: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows:
+        for option in row.options:
+            words = (f"`{option.name}`", _shown(option.default), option.meaning)
+            readers.setdefault(words, []).append(f"`{row.name}`")
+    return _table(("option", "default", "meaning", "read by"),
+                  ((*words, ", ".join(names)) for words, names in readers.items()))
+
+
+TABLES: dict[str, Callable[[list[core.AlgorithmRow]], str]] = {
+    "algorithms": algorithm_table, "mixing": mixing_table, "options": option_table}
+
+
+def with_tables(page: str) -> str:
+    """The page, with the tables of today's rows between its marks."""
+    for name, table in TABLES.items():
+        begin, end = f"<!-- rows: {name} -->", "<!-- end of rows -->"
+        part = re.search(f"{begin}.*?{end}", page, re.DOTALL)
+        if part is None:
+            raise ValueError(f"expected a line '{begin}' and a line '{end}' after it, found none")
+        made = f"{begin}\n{table(core.algorithms())}\n{end}"
+        page = page[:part.start()] + made + page[part.end():]
+    return page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bluefog_cpp.algorithms",
+                                     description="Tables of the registered algorithms.")
+    parser.add_argument("--write", type=pathlib.Path, metavar="PAGE",
+                        help="into this page, in place")
+    page = parser.parse_args().write
+    if page is None:
+        print("\n\n".join(table(core.algorithms()) for table in TABLES.values()))
+    else:
+        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
