@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
-#include "bluefog_cpp/device/call_streams.hpp"
+#include "bluefog_cpp/device/calls/call_streams.hpp"
+#include "bluefog_cpp/device/calls/device_payloads.hpp"
+#include "bluefog_cpp/device/calls/neighbor_agreement.hpp"
+#include "bluefog_cpp/device/calls/rank_meeting.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
-#include "bluefog_cpp/device/device_payloads.hpp"
-#include "bluefog_cpp/device/neighbor_agreement.hpp"
-#include "bluefog_cpp/device/rank_meeting.hpp"
 #include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/work.hpp"

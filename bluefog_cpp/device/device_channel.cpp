@@ -7,7 +7,7 @@
 #include "bluefog_cpp/base/farewell.hpp"
 #include "bluefog_cpp/base/message_of.hpp"
 #include "bluefog_cpp/deadline.hpp"
-#include "bluefog_cpp/device/link_search.hpp"
+#include "bluefog_cpp/device/links/link_search.hpp"
 #include "bluefog_cpp/device/rank_problems.hpp"
 #include "bluefog_cpp/error.hpp"
 

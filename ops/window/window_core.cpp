@@ -15,8 +15,8 @@
 #include "ops/calls/allgather_parts.hpp"
 #include "ops/collectives.hpp"
 #include "ops/sums/combine.hpp"
-#include "ops/window/device_wait.hpp"
-#include "ops/window/device_window_work.hpp"
+#include "ops/window/device/device_wait.hpp"
+#include "ops/window/device/device_window_work.hpp"
 #include "ops/window/window_setup.hpp"
 
 namespace bluefog::ops {

@@ -8,7 +8,8 @@
 
 #include "ops/calls/device_tensors.hpp"
 #include "ops/window.hpp"
-#include "ops/window/device_buffers.hpp"
+#include "ops/window/device/device_buffers.hpp"
+#include "ops/window/device/window_tensors.hpp"
 #include "ops/window/lock_site.hpp"
 #include "ops/window/own_part.hpp"
 #include "ops/window/window_call.hpp"
@@ -16,7 +17,6 @@
 #include "ops/window/window_memory.hpp"
 #include "ops/window/window_mutexes.hpp"
 #include "ops/window/window_parts.hpp"
-#include "ops/window/window_tensors.hpp"
 
 namespace bluefog::ops {
 

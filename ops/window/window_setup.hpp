@@ -4,12 +4,12 @@
 #include <functional>
 #include <vector>
 
-#include "ops/window/device_buffers.hpp"
+#include "ops/window/device/device_buffers.hpp"
+#include "ops/window/device/window_tensors.hpp"
 #include "ops/window/own_part.hpp"
 #include "ops/window/window_identity.hpp"
 #include "ops/window/window_parts.hpp"
 #include "ops/window/window_record.hpp"
-#include "ops/window/window_tensors.hpp"
 
 namespace bluefog::ops {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/farewell.hpp"
-#include "bluefog_cpp/device/payload_layout.hpp"
+#include "bluefog_cpp/device/calls/payload_layout.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {

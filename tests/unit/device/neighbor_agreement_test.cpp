@@ -1,8 +1,9 @@
-#include "bluefog_cpp/device/neighbor_agreement.hpp"
+#include "bluefog_cpp/device/calls/neighbor_agreement.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ class Side {
 
   /// Hears the other side's message, in two parts.
   void hear(const Side& other) {
+    ASSERT_EQ(other.spec.outgoing.size(), 1U);
     const std::byte* const message = other.spec.outgoing[0].data;
     constexpr std::size_t kBytes = NeighborAgreement::message_bytes();
     ASSERT_EQ(other.spec.outgoing[0].bytes, kBytes);

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/device/payload_layout.hpp"
+#include "bluefog_cpp/device/calls/payload_layout.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <span>
 
+#include "bluefog_cpp/device/calls/neighbor_agreement.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
 #include "bluefog_cpp/device/device_link.hpp"
-#include "bluefog_cpp/device/neighbor_agreement.hpp"
 #include "bluefog_cpp/engine/exchange.hpp"
 
 namespace bluefog {

@@ -1,4 +1,4 @@
-#include "ops/window/device_wait.hpp"
+#include "ops/window/device/device_wait.hpp"
 
 #include <fmt/format.h>
 

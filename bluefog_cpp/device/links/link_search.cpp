@@ -1,4 +1,4 @@
-#include "bluefog_cpp/device/link_search.hpp"
+#include "bluefog_cpp/device/links/link_search.hpp"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "bluefog_cpp/base/message_of.hpp"
-#include "bluefog_cpp/device/device_way.hpp"
 #include "bluefog_cpp/device/kernel_images.hpp"
+#include "bluefog_cpp/device/links/device_way.hpp"
 #include "bluefog_cpp/device/nccl/nccl_link.hpp"
 #include "bluefog_cpp/device/peer/peer_link.hpp"
 #include "bluefog_cpp/device/rank_problems.hpp"

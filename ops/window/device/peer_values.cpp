@@ -1,10 +1,10 @@
-#include "ops/window/peer_values.hpp"
+#include "ops/window/device/peer_values.hpp"
 
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/sums/cuda/device_arithmetic.hpp"
-#include "ops/window/device_wait.hpp"
+#include "ops/window/device/device_wait.hpp"
 
 namespace bluefog::ops {
 

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/device/device_way.hpp"
+#include "bluefog_cpp/device/links/device_way.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

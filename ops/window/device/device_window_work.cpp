@@ -1,4 +1,4 @@
-#include "ops/window/device_window_work.hpp"
+#include "ops/window/device/device_window_work.hpp"
 
 #include <fmt/format.h>
 

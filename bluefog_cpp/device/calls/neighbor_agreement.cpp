@@ -1,4 +1,4 @@
-#include "bluefog_cpp/device/neighbor_agreement.hpp"
+#include "bluefog_cpp/device/calls/neighbor_agreement.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/device/link_end.hpp"
+#include "bluefog_cpp/device/links/link_end.hpp"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 
 #include "bluefog_cpp/device/rank_problems.hpp"
 #include "ops/calls/device_tensors.hpp"
-#include "ops/window/device_buffers.hpp"
+#include "ops/window/device/device_buffers.hpp"
 #include "ops/window/window_call.hpp"
 #include "ops/window/window_identity.hpp"
 #include "ops/window/window_values.hpp"

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/device/launched_calls.hpp"
+#include "bluefog_cpp/device/calls/launched_calls.hpp"
 
 #include <fmt/format.h>
 

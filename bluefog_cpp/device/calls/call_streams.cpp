@@ -1,4 +1,4 @@
-#include "bluefog_cpp/device/call_streams.hpp"
+#include "bluefog_cpp/device/calls/call_streams.hpp"
 
 #include <algorithm>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bluefog_cpp/device/calls/launch_counts.hpp"
 #include "bluefog_cpp/device/device_link.hpp"
-#include "bluefog_cpp/device/launch_counts.hpp"
 #include "bluefog_cpp/engine/exchange.hpp"
 #include "bluefog_cpp/weighted_rank.hpp"
 

@@ -1,9 +1,9 @@
-#include "bluefog_cpp/device/device_payloads.hpp"
+#include "bluefog_cpp/device/calls/device_payloads.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "bluefog_cpp/device/payload_layout.hpp"
+#include "bluefog_cpp/device/calls/payload_layout.hpp"
 
 namespace bluefog {
 

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "bluefog_cpp/device/peer_memory.hpp"
-#include "ops/window/device_buffers.hpp"
+#include "ops/window/device/device_buffers.hpp"
 #include "ops/window/window_call.hpp"
 #include "ops/window/window_identity.hpp"
 #include "ops/window/window_values.hpp"

@@ -9,7 +9,7 @@
 #include "bluefog_cpp/device/device_link.hpp"
 #include "bluefog_cpp/device/host_staging.hpp"
 #include "bluefog_cpp/device/libraries.hpp"
-#include "bluefog_cpp/device/loaded_kernels.hpp"
+#include "bluefog_cpp/device/links/loaded_kernels.hpp"
 #include "bluefog_cpp/log.hpp"
 #include "bluefog_cpp/machine_layout.hpp"
 #include "bluefog_cpp/settings.hpp"

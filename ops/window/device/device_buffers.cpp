@@ -1,4 +1,4 @@
-#include "ops/window/device_buffers.hpp"
+#include "ops/window/device/device_buffers.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "ops/window/window_tensors.hpp"
+#include "ops/window/device/window_tensors.hpp"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include "bluefog_cpp/device/device_channel.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/start_call.hpp"
-#include "ops/window/device_wait.hpp"
-#include "ops/window/peer_values.hpp"
+#include "ops/window/device/device_wait.hpp"
+#include "ops/window/device/peer_values.hpp"
 
 namespace bluefog::ops {
 namespace {
