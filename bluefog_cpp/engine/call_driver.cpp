@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/message_of.hpp"
-#include "bluefog_cpp/engine/source.hpp"
+#include "bluefog_cpp/engine/exchange/source.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/engine/exchange/exchange_trace.hpp"
+#include "bluefog_cpp/engine/exchange/retractions.hpp"
+#include "bluefog_cpp/engine/exchange/routes.hpp"
+#include "bluefog_cpp/engine/exchange/sendings.hpp"
+#include "bluefog_cpp/engine/exchange/source.hpp"
 #include "bluefog_cpp/engine/exchange_spec.hpp"
-#include "bluefog_cpp/engine/exchange_trace.hpp"
 #include "bluefog_cpp/engine/peer_reports.hpp"
-#include "bluefog_cpp/engine/retractions.hpp"
-#include "bluefog_cpp/engine/routes.hpp"
-#include "bluefog_cpp/engine/sendings.hpp"
-#include "bluefog_cpp/engine/source.hpp"
 
 namespace bluefog {
 

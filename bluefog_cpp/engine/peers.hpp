@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bluefog_cpp/engine/call_key.hpp"
-#include "bluefog_cpp/engine/routes.hpp"
+#include "bluefog_cpp/engine/exchange/routes.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 

@@ -6,8 +6,8 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/algorithm_choice.hpp"
-#include "optimizers/algorithms/decent_lam.hpp"
-#include "optimizers/algorithms/quasi_global_momentum.hpp"
+#include "optimizers/algorithms/momentum/decent_lam.hpp"
+#include "optimizers/algorithms/momentum/quasi_global_momentum.hpp"
 #include "optimizers/checks/momentum_growth.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/families.hpp"

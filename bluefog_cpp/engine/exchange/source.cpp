@@ -1,4 +1,4 @@
-#include "bluefog_cpp/engine/source.hpp"
+#include "bluefog_cpp/engine/exchange/source.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/engine/sendings.hpp"
+#include "bluefog_cpp/engine/exchange/sendings.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "optimizers/algorithms/averaged_momentum.hpp"
+#include "optimizers/algorithms/momentum/averaged_momentum.hpp"
 #include "optimizers/checks/momentum_growth.hpp"
 
 namespace bluefog::optimizers {

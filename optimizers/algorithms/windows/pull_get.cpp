@@ -1,4 +1,4 @@
-#include "optimizers/algorithms/pull_get.hpp"
+#include "optimizers/algorithms/windows/pull_get.hpp"
 
 #include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"

@@ -1,4 +1,4 @@
-#include "optimizers/algorithms/averaged_momentum.hpp"
+#include "optimizers/algorithms/momentum/averaged_momentum.hpp"
 
 #include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/buckets/flat_state.hpp"

@@ -1,4 +1,4 @@
-#include "optimizers/algorithms/win_put.hpp"
+#include "optimizers/algorithms/windows/win_put.hpp"
 
 #include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"

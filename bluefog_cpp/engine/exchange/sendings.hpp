@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "bluefog_cpp/engine/exchange/retractions.hpp"
+#include "bluefog_cpp/engine/exchange/routes.hpp"
 #include "bluefog_cpp/engine/exchange_spec.hpp"
-#include "bluefog_cpp/engine/retractions.hpp"
-#include "bluefog_cpp/engine/routes.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 #include "bluefog_cpp/weighted_rank.hpp"
 

@@ -1,4 +1,4 @@
-#include "optimizers/algorithms/quasi_global_momentum.hpp"
+#include "optimizers/algorithms/momentum/quasi_global_momentum.hpp"
 
 #include "optimizers/algorithms/built_in_rows.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"

@@ -1,4 +1,4 @@
-#include "optimizers/algorithms/async_push_sum.hpp"
+#include "optimizers/algorithms/windows/async_push_sum.hpp"
 
 #include <torch/torch.h>
 

@@ -1,4 +1,4 @@
-#include "optimizers/algorithms/decent_lam.hpp"
+#include "optimizers/algorithms/momentum/decent_lam.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

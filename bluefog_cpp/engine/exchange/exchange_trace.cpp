@@ -1,4 +1,4 @@
-#include "bluefog_cpp/engine/exchange_trace.hpp"
+#include "bluefog_cpp/engine/exchange/exchange_trace.hpp"
 
 #include <fmt/format.h>
 
