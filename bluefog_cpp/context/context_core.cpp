@@ -66,7 +66,7 @@ ContextCore::ContextCore(std::shared_ptr<Bootstrap> bootstrap, const Settings& s
             .rank = rank_}),
       hosts_(MachineLayout::single(1)),
       machines_(MachineLayout::single(1)),
-      relatives_(std::make_shared<Relatives>()) {}
+      family_(std::make_shared<ContextFamily>()) {}
 
 ContextCore::~ContextCore() {
   if (engine_ && engine_->is_forked()) {
@@ -177,7 +177,7 @@ void ContextCore::start_engine(EngineParts parts) {
     parts.recorder = recorder_;
     parts.recorded_context = recorder_->add_context();
   }
-  parts.relatives = relatives_;
+  parts.family = family_;
   engine_ = std::make_shared<Engine>(std::move(parts));
 }
 
@@ -201,7 +201,7 @@ std::unique_ptr<ContextCore> ContextCore::duplicate() {
   auto copy = std::make_unique<ContextCore>(bootstrap_->duplicate(deadline), settings_);
   copy->timeline_ = timeline_;
   copy->recorder_ = recorder_;
-  copy->relatives_ = relatives_;
+  copy->family_ = family_;
   return copy;
 }
 
@@ -262,7 +262,7 @@ void ContextCore::close() noexcept {
     if (engine_->has_dead_peer()) {
       bootstrap_->note_process_failure();
     }
-    if (engine_->has_given_up()) {
+    if (engine_->has_abandoned()) {
       bootstrap_->limit_shutdown(settings_.timeout);
     }
     engine_->close();

@@ -92,7 +92,7 @@ class ContextCore {
   std::shared_ptr<Timeline> timeline_;
   std::shared_ptr<FlightRecorder> recorder_;
   /// Shared with all copies.
-  std::shared_ptr<Relatives> relatives_;
+  std::shared_ptr<ContextFamily> family_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<shm::HostMemory> shared_memory_;
   std::shared_ptr<OneSided> one_sided_;

@@ -147,9 +147,9 @@ void DeviceChannel::hear_failure(int rank, std::uint64_t call, const std::string
 }
 
 // A rank may have left when its own part was done: the bytes that it sent are on their way.
-void DeviceChannel::hear_death(int rank, const std::string& obituary) {
+void DeviceChannel::hear_death(int rank, const std::string& cause_of_death) {
   if (!link_->has_delivered(rank)) {
-    launched_.note_death(rank, obituary);
+    launched_.note_death(rank, cause_of_death);
   }
 }
 

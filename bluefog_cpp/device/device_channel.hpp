@@ -24,7 +24,7 @@
 #include "bluefog_cpp/device/links/device_way.hpp"
 #include "bluefog_cpp/device/links/link_end.hpp"
 #include "bluefog_cpp/device/links/loaded_kernels.hpp"
-#include "bluefog_cpp/engine/attendant.hpp"
+#include "bluefog_cpp/engine/progress_hook.hpp"
 #include "bluefog_cpp/log.hpp"
 #include "bluefog_cpp/machine_layout.hpp"
 #include "bluefog_cpp/settings.hpp"
@@ -47,7 +47,7 @@ namespace bluefog {
 ///
 /// Calls between `enter` and the scope's end are made under the engine's mutex, unless said
 /// otherwise.
-class DeviceChannel final : public Attendant {
+class DeviceChannel final : public ProgressHook {
  public:
   /// Collective. All calls go through the host where no link serves all ranks; rank 0 logs which
   /// way was chosen, and why.
@@ -141,7 +141,7 @@ class DeviceChannel final : public Attendant {
   }
   [[nodiscard]] std::vector<int> awaited_ranks() const override;
   void hear_failure(int rank, std::uint64_t call, const std::string& reason, bool is_over) override;
-  void hear_death(int rank, const std::string& obituary) override;
+  void hear_death(int rank, const std::string& cause_of_death) override;
   [[nodiscard]] std::vector<EndedCall> take_ended_calls() override { return launched_.take_news(); }
 
   /// Waits for calls under way, as long as a peer may need them, and gives everything back. Without

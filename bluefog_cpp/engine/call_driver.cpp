@@ -29,7 +29,7 @@ void CallDriver::refuse(std::string_view reason, int partner) {
 
 bool CallDriver::step_all() {
   bool moved = parts_.peers.progress();
-  if (attendant_) {
+  if (progress_hook_) {
     moved |= attend();
   }
   moved |= receive_reports();  // before the messages that came with them are looked at
@@ -69,8 +69,8 @@ bool CallDriver::step_all() {
 }
 
 bool CallDriver::attend() {
-  const bool moved = attendant_->attend();
-  for (const auto& [call, reason] : attendant_->take_ended_calls()) {
+  const bool moved = progress_hook_->attend();
+  for (const auto& [call, reason] : progress_hook_->take_ended_calls()) {
     parts_.peers.report({.call = call}, reason, ControlMessage::Kind::Refusal);
   }
   return moved;
@@ -136,8 +136,8 @@ void CallDriver::complete(Operation& operation) {
   if (call.is_staged) {
     operation.finish();
   }
-  if (attendant_) {
-    tell_attendant_of(operation);
+  if (progress_hook_) {
+    report_to_hook(operation);
   }
   const bool throws = parts_.ledger.has_late_mismatch();
   parts_.records.end(operation,
@@ -191,8 +191,8 @@ void CallDriver::receive(int source, ControlMessage report) {
 }
 
 void CallDriver::receive_refusal(int source, ControlMessage report) {
-  if (attendant_) {
-    attendant_->hear_failure(source, report.call, report.text,
+  if (progress_hook_) {
+    progress_hook_->hear_failure(source, report.call, report.text,
                              parts_.ledger.is_over(CallKey::of(source, report.call)));
   }
   parts_.ledger.note_refusal(source, std::move(report));
@@ -234,8 +234,8 @@ bool CallDriver::drop_messages_of_failed_calls() {
 }
 
 void CallDriver::fail_calls_on_dead_peers() {
-  if (attendant_) {
-    tell_attendant_of_dead_peers();
+  if (progress_hook_) {
+    report_dead_peers_to_hook();
   }
   struct Death {
     int rank = -1;
@@ -269,37 +269,37 @@ void CallDriver::fail_calls_on_dead_peers() {
   }
 }
 
-void CallDriver::attach(std::shared_ptr<Attendant> attendant) { attendant_ = std::move(attendant); }
+void CallDriver::attach(std::shared_ptr<ProgressHook> progress_hook) { progress_hook_ = std::move(progress_hook); }
 
 void CallDriver::detach() noexcept {
-  attendant_.reset();
+  progress_hook_.reset();
   retractions_.clear();
 }
 
-void CallDriver::tell_attendant_of(const Operation& operation) {
+void CallDriver::report_to_hook(const Operation& operation) {
   for (int rank = 0; rank < parts_.peers.size(); ++rank) {
     if (const auto* const refusal =
             parts_.ledger.find_refusal(rank, CallState::of(operation).index)) {
-      attendant_->hear_failure(rank, refusal->call, refusal->reason, /*is_over=*/true);
+      progress_hook_->hear_failure(rank, refusal->call, refusal->reason, /*is_over=*/true);
     }
   }
 }
 
-void CallDriver::tell_attendant_of_dead_peers() {
-  for (const int rank : attendant_->awaited_ranks()) {
+void CallDriver::report_dead_peers_to_hook() {
+  for (const int rank : progress_hook_->awaited_ranks()) {
     if (const auto cause = parts_.peers.cause_of_death(rank)) {
-      attendant_->hear_death(rank, *cause);
+      progress_hook_->hear_death(rank, *cause);
     }
   }
 }
 
 bool CallDriver::has_work() const {
-  return (attendant_ && attendant_->is_busy()) || parts_.peers.has_pending() ||
+  return (progress_hook_ && progress_hook_->is_busy()) || parts_.peers.has_pending() ||
          !retractions_.empty() || parts_.queue.has_work();
 }
 
 bool CallDriver::needs_polling() const {
-  return (attendant_ && attendant_->is_busy()) || parts_.peers.needs_polling() ||
+  return (progress_hook_ && progress_hook_->is_busy()) || parts_.peers.needs_polling() ||
          parts_.queue.has_staged();
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string_view>
 
-#include "bluefog_cpp/engine/attendant.hpp"
 #include "bluefog_cpp/engine/call_key.hpp"
 #include "bluefog_cpp/engine/call_ledger.hpp"
 #include "bluefog_cpp/engine/call_queue.hpp"
@@ -14,6 +13,7 @@
 #include "bluefog_cpp/engine/exchange_spec.hpp"
 #include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/engine/peers.hpp"
+#include "bluefog_cpp/engine/progress_hook.hpp"
 #include "bluefog_cpp/engine/progress_thread.hpp"
 #include "bluefog_cpp/engine/sleepers.hpp"
 #include "bluefog_cpp/engine/stall_report.hpp"
@@ -74,8 +74,8 @@ class CallDriver {
   /// although no call here reads from them. @return whether some are off their streams.
   bool drop_messages_of_failed_calls();
 
-  /// From now on `attendant` is driven too.
-  void attach(std::shared_ptr<Attendant> attendant);
+  /// From now on `progress_hook` is driven too.
+  void attach(std::shared_ptr<ProgressHook> progress_hook);
   /// Forgets it, and messages whose readers were not told of their end.
   void detach() noexcept;
 
@@ -95,13 +95,13 @@ class CallDriver {
   void receive(int source, ControlMessage report);
   void receive_refusal(int source, ControlMessage report);
   void receive_rejection(int source, const ControlMessage& report);
-  /// Tells the attendant which ranks have ended with an error a call that is complete here.
-  void tell_attendant_of(const Operation& operation);
-  void tell_attendant_of_dead_peers();
+  /// Tells the progress hook which ranks have ended with an error a call that is complete here.
+  void report_to_hook(const Operation& operation);
+  void report_dead_peers_to_hook();
 
   Parts parts_;
   /// Null while there is none.
-  std::shared_ptr<Attendant> attendant_;
+  std::shared_ptr<ProgressHook> progress_hook_;
   Retractions retractions_;
 };
 

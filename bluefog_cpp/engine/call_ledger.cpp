@@ -38,7 +38,7 @@ bool CallLedger::has_failed(CallKey key) const noexcept {
 }
 
 void CallLedger::note_refusal(int rank, ControlMessage report) {
-  has_given_up_ = has_given_up_ || report.kind == ControlMessage::Kind::GivenUp;
+  has_abandoned_ = has_abandoned_ || report.kind == ControlMessage::Kind::Abandoned;
   auto& of_rank = refusals_[static_cast<std::size_t>(rank)];
   std::erase_if(of_rank, [this, rank](const Refusal& refusal) {
     return is_over(CallKey::of(rank, refusal.call));
@@ -46,8 +46,8 @@ void CallLedger::note_refusal(int rank, ControlMessage report) {
   if (!is_over(CallKey::of(rank, report.call))) {
     of_rank.push_back({report.call, report.kind, std::move(report.text)});
   }
-  knows_of_giving_up_ = std::ranges::any_of(refusals_, [](const auto& of_peer) {
-    return std::ranges::find(of_peer, ControlMessage::Kind::GivenUp, &Refusal::kind) !=
+  knows_of_abandonment_ = std::ranges::any_of(refusals_, [](const auto& of_peer) {
+    return std::ranges::find(of_peer, ControlMessage::Kind::Abandoned, &Refusal::kind) !=
            of_peer.end();
   });
 }
@@ -76,9 +76,9 @@ const std::string* CallLedger::refusal(int rank, std::uint64_t call) const {
   return found == nullptr ? nullptr : &found->reason;
 }
 
-const std::string* CallLedger::giving_up(int rank, std::uint64_t call) const {
+const std::string* CallLedger::abandonment(int rank, std::uint64_t call) const {
   const Refusal* const found = find_refusal(rank, call);
-  return found == nullptr || found->kind != ControlMessage::Kind::GivenUp ? nullptr
+  return found == nullptr || found->kind != ControlMessage::Kind::Abandoned ? nullptr
                                                                           : &found->reason;
 }
 

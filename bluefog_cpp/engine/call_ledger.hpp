@@ -61,12 +61,12 @@ class CallLedger final : public PeerReports {
   void count_larger_calls(int change) noexcept { larger_calls_ += change; }
 
   /// Whether a wait has timed out, here or at another rank.
-  [[nodiscard]] bool has_given_up() const noexcept { return has_given_up_; }
-  void note_giving_up() noexcept { has_given_up_ = true; }
+  [[nodiscard]] bool has_abandoned() const noexcept { return has_abandoned_; }
+  void note_abandonment() noexcept { has_abandoned_ = true; }
 
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
-  [[nodiscard]] bool knows_of_giving_up() const noexcept override { return knows_of_giving_up_; }
-  [[nodiscard]] const std::string* giving_up(int rank, std::uint64_t call) const override;
+  [[nodiscard]] bool knows_of_abandonment() const noexcept override { return knows_of_abandonment_; }
+  [[nodiscard]] const std::string* abandonment(int rank, std::uint64_t call) const override;
   [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
   /// Tells that rank too.
   void report_unexpected(int rank, std::uint64_t call, const std::string& text) override;
@@ -86,8 +86,8 @@ class CallLedger final : public PeerReports {
   /// The refusals of each peer whose calls are not over here.
   std::vector<std::vector<Refusal>> refusals_;
   /// Some of them have given up a call.
-  bool knows_of_giving_up_ = false;
-  bool has_given_up_ = false;
+  bool knows_of_abandonment_ = false;
+  bool has_abandoned_ = false;
 
   std::string late_mismatch_;
   CallKey last_late_call_{};

@@ -34,13 +34,13 @@ void relax() noexcept {
 Engine::Engine(EngineParts parts)
     : policy_(parts.policy),
       log_(std::move(parts.log)),
-      relatives_(std::move(parts.relatives)),
+      family_(std::move(parts.family)),
       operation_pool_(std::make_shared<std::pmr::synchronized_pool_resource>(std::pmr::pool_options{
           .max_blocks_per_chunk = 0, .largest_required_pool_block = kLargestOperation})),
       peers_(parts.rank, parts.size, std::move(parts.transports), std::move(parts.routes)),
       ledger_(peers_, queue_),
       records_(std::move(parts.timeline), std::move(parts.recorder), parts.recorded_context),
-      stalls_(peers_, queue_, *this, relatives_),
+      stalls_(peers_, queue_, *this, family_),
       sleepers_(parts.doorbell),
       background_([this] { run_progress_thread(); }),
       driver_({.peers = peers_,
@@ -50,14 +50,14 @@ Engine::Engine(EngineParts parts)
                .stalls = stalls_,
                .sleepers = sleepers_,
                .background = background_}) {
-  if (relatives_) {
-    relatives_->add(*this);
+  if (family_) {
+    family_->add(*this);
   }
 }
 
 Engine::~Engine() {
-  if (relatives_) {
-    relatives_->remove(*this);
+  if (family_) {
+    family_->remove(*this);
   }
   close();
 }
@@ -182,14 +182,14 @@ void Engine::check_wait(Lock& lock, Waiter& waiter, Operation& operation) {
     log_.warning(stalls_.warning(operation, waiter.stalled()));
   }
   if (waiter.timed_out()) {
-    ledger_.note_giving_up();
+    ledger_.note_abandonment();
     driver_.fail(operation, stalls_.timeout_error(operation, policy_.timeout),
-                 ControlMessage::Kind::GivenUp);
+                 ControlMessage::Kind::Abandoned);
     return;
   }
   const std::exception_ptr interruption = interrupt_check_.run(lock);
   if (interruption && !is_done(operation)) {
-    driver_.fail(operation, interruption, ControlMessage::Kind::GivenUp);
+    driver_.fail(operation, interruption, ControlMessage::Kind::Abandoned);
   }
 }
 
@@ -256,9 +256,9 @@ void Engine::count_larger_calls(int change) {
   ledger_.count_larger_calls(change);
 }
 
-void Engine::attach(std::shared_ptr<Attendant> attendant) {
+void Engine::attach(std::shared_ptr<ProgressHook> progress_hook) {
   const Lock lock(mutex_);
-  driver_.attach(std::move(attendant));
+  driver_.attach(std::move(progress_hook));
 }
 
 void Engine::set_interrupt_check(std::function<void()> check) {
@@ -280,7 +280,7 @@ void Engine::record_stall(std::string_view reason) {
   records_.write_flight_record(queue_, reason);
 }
 
-std::optional<std::string> Engine::obituary(int peer) {
+std::optional<std::string> Engine::cause_of_death(int peer) {
   if (is_forked()) {
     return std::nullopt;
   }
@@ -305,9 +305,9 @@ std::string Engine::call_ahead(int peer) {
   return fmt::format("{}, {}", call_text(call), name_of(kind));
 }
 
-bool Engine::has_given_up() {
+bool Engine::has_abandoned() {
   const Lock lock(mutex_);
-  return ledger_.has_given_up();
+  return ledger_.has_abandoned();
 }
 
 bool Engine::is_closed() {

@@ -13,18 +13,18 @@
 #include "bluefog_cpp/base/fork_guard.hpp"
 #include "bluefog_cpp/base/pooled_allocator.hpp"
 #include "bluefog_cpp/base/trace.hpp"
-#include "bluefog_cpp/engine/attendant.hpp"
 #include "bluefog_cpp/engine/call_driver.hpp"
 #include "bluefog_cpp/engine/call_ledger.hpp"
 #include "bluefog_cpp/engine/call_queue.hpp"
 #include "bluefog_cpp/engine/call_records.hpp"
+#include "bluefog_cpp/engine/context_family.hpp"
 #include "bluefog_cpp/engine/exchange/routes.hpp"
 #include "bluefog_cpp/engine/flight_recorder.hpp"
 #include "bluefog_cpp/engine/interrupt_check.hpp"
 #include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/engine/peers.hpp"
+#include "bluefog_cpp/engine/progress_hook.hpp"
 #include "bluefog_cpp/engine/progress_thread.hpp"
-#include "bluefog_cpp/engine/relatives.hpp"
 #include "bluefog_cpp/engine/sleepers.hpp"
 #include "bluefog_cpp/engine/stall_report.hpp"
 #include "bluefog_cpp/engine/waiter.hpp"
@@ -51,7 +51,7 @@ struct EngineParts {
   /// This context's number in the flight record.
   int recorded_context = 0;
   /// The engines of related contexts; null where there can be none.
-  std::shared_ptr<Relatives> relatives{};
+  std::shared_ptr<ContextFamily> family{};
 };
 
 /// Orders the calls of one context and drives their exchanges.
@@ -115,8 +115,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Engine& engine_;
   };
 
-  /// From now on `attendant` is driven beside the transports, until the engine is closed.
-  void attach(std::shared_ptr<Attendant> attendant);
+  /// From now on `progress_hook` is driven beside the transports, until the engine is closed.
+  void attach(std::shared_ptr<ProgressHook> progress_hook);
 
   /// `check` is called about every 50 ms by the user's threads while they wait, without the mutex;
   /// an exception from it fails the call and leaves the wait.
@@ -130,7 +130,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void record_stall(std::string_view reason);
 
   /// Why `peer`, another rank, will not come any more, or nothing while it lives.
-  [[nodiscard]] std::optional<std::string> obituary(int peer);
+  [[nodiscard]] std::optional<std::string> cause_of_death(int peer);
 
   /// Whether the process of another rank is known to have ended without leaving the group.
   [[nodiscard]] bool has_dead_peer();
@@ -140,7 +140,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] std::string call_ahead(int peer);
 
   /// Whether a wait has timed out, here or at another rank: one of them may not come any more.
-  [[nodiscard]] bool has_given_up();
+  [[nodiscard]] bool has_abandoned();
 
   [[nodiscard]] bool is_closed();
 
@@ -174,7 +174,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   WaitPolicy policy_;
   Logger log_;
-  std::shared_ptr<Relatives> relatives_;
+  std::shared_ptr<ContextFamily> family_;
   ForkGuard home_;
   std::shared_ptr<std::pmr::memory_resource> operation_pool_;
 

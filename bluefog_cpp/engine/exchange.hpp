@@ -57,8 +57,8 @@ class Exchange {
   }
   bool publish(const StepRights& rights) { return sendings_.publish(call_.spec.supply, rights); }
   bool consume(PeerReports& reports) {
-    if (reports.knows_of_giving_up()) [[unlikely]] {
-      throw_if_given_up(reports);
+    if (reports.knows_of_abandonment()) [[unlikely]] {
+      throw_if_abandoned(reports);
     }
     return call_.spec.pace == Pace::Together ? consume_together(reports) : consume_each(reports);
   }
@@ -71,7 +71,7 @@ class Exchange {
   std::size_t gather_pieces(PeerReports& reports);
   bool consume_each(PeerReports& reports);
   bool consume_one(std::size_t index, PeerReports& reports);
-  void throw_if_given_up(const PeerReports& reports) const;
+  void throw_if_abandoned(const PeerReports& reports) const;
 
   ExchangeCall call_{};
   Receiver* receiver_ = nullptr;

@@ -15,10 +15,10 @@ class PeerReports {
 
   /// Why `rank` refused its call number `call` or ended it with an error, or null.
   [[nodiscard]] virtual const std::string* refusal(int rank, std::uint64_t call) const = 0;
-  /// Whether `giving_up` may have something to tell.
-  [[nodiscard]] virtual bool knows_of_giving_up() const noexcept = 0;
+  /// Whether `abandonment` may have something to tell.
+  [[nodiscard]] virtual bool knows_of_abandonment() const noexcept = 0;
   /// Why `rank` has left its call number `call` without waiting for its end, or null.
-  [[nodiscard]] virtual const std::string* giving_up(int rank, std::uint64_t call) const = 0;
+  [[nodiscard]] virtual const std::string* abandonment(int rank, std::uint64_t call) const = 0;
   /// Whether `call`, which `rank` makes too, has begun here and has not ended: it takes its
   /// messages itself.
   [[nodiscard]] virtual bool is_under_way(int rank, std::uint64_t call) const = 0;

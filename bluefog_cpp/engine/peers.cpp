@@ -31,7 +31,7 @@ void Peers::report(CallKey call, std::string_view reason, ControlMessage::Kind k
 
 std::optional<std::string> Peers::cause_of_death(int peer) const {
   Transport* const route = route_to(peer);
-  return route == nullptr ? std::nullopt : route->obituary(peer);
+  return route == nullptr ? std::nullopt : route->cause_of_death(peer);
 }
 
 bool Peers::has_dead_peer() const {

@@ -24,8 +24,8 @@ std::string name_of_call(const Operation& operation) {
 }  // namespace
 
 StallReport::StallReport(const Peers& peers, const CallQueue& queue, const Engine& engine,
-                         std::shared_ptr<Relatives> relatives)
-    : peers_(peers), queue_(queue), engine_(engine), relatives_(std::move(relatives)) {}
+                         std::shared_ptr<ContextFamily> family)
+    : peers_(peers), queue_(queue), engine_(engine), family_(std::move(family)) {}
 
 std::string StallReport::warning(const Operation& operation,
                                  std::chrono::milliseconds waited) const {
@@ -48,7 +48,7 @@ std::exception_ptr StallReport::death_error(const Operation& operation, int rank
 }
 
 std::string StallReport::ahead_elsewhere(int rank) const {
-  return relatives_ ? relatives_->ahead_elsewhere(rank, engine_) : std::string();
+  return family_ ? family_->ahead_elsewhere(rank, engine_) : std::string();
 }
 
 std::string StallReport::awaited_text(const Operation& operation) const {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "bluefog_cpp/engine/call_queue.hpp"
+#include "bluefog_cpp/engine/context_family.hpp"
 #include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/engine/peers.hpp"
-#include "bluefog_cpp/engine/relatives.hpp"
 
 namespace bluefog {
 
@@ -18,9 +18,9 @@ namespace bluefog {
 class StallReport {
  public:
   /// @param engine the one whose calls these are.
-  /// @param relatives null where the context has none.
+  /// @param family null where the context has none.
   StallReport(const Peers& peers, const CallQueue& queue, const Engine& engine,
-              std::shared_ptr<Relatives> relatives);
+              std::shared_ptr<ContextFamily> family);
 
   /// "call 5, barrier, has been waiting for 60.0 s: no message from rank 1 (…)".
   [[nodiscard]] std::string warning(const Operation& operation,
@@ -40,7 +40,7 @@ class StallReport {
   const Peers& peers_;
   const CallQueue& queue_;
   const Engine& engine_;
-  std::shared_ptr<Relatives> relatives_;
+  std::shared_ptr<ContextFamily> family_;
 };
 
 }  // namespace bluefog

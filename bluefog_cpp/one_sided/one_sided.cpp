@@ -100,21 +100,21 @@ Deadline OneSided::deadline() const { return Deadline::after(timeout_); }
 
 void OneSided::check_interrupt() const { engine_->check_interrupt(); }
 
-std::optional<std::string> OneSided::obituary(int rank) {
+std::optional<std::string> OneSided::cause_of_death(int rank) {
   if (rank == rank_) {
     return std::nullopt;
   }
   const std::scoped_lock lock(mutex_);
   Look& look = looks_[static_cast<std::size_t>(rank)];
-  if (!look.obituary) {
+  if (!look.cause_of_death) {
     const auto now = Deadline::Clock::now();
     if (now < look.next) {
       return std::nullopt;
     }
     look.next = now + kPeerLookPeriod;
-    look.obituary = engine_->obituary(rank);
+    look.cause_of_death = engine_->cause_of_death(rank);
   }
-  return look.obituary;
+  return look.cause_of_death;
 }
 
 void OneSided::close() noexcept {

@@ -63,7 +63,7 @@ class OneSided {
   /// Runs the user's check, for waits outside the engine. @throws what that check throws.
   void check_interrupt() const;
   /// The reason why `rank` will not come any more, or nothing while it lives. Looks now and then.
-  [[nodiscard]] std::optional<std::string> obituary(int rank);
+  [[nodiscard]] std::optional<std::string> cause_of_death(int rank);
 
   void close() noexcept;
   /// Gives device memory back, after `close`, when the other ranks know that this one leaves.
@@ -88,7 +88,7 @@ class OneSided {
   struct Look {
     Deadline::Clock::time_point next{};
     /// Set for good: a rank that is gone does not come back.
-    std::optional<std::string> obituary{};
+    std::optional<std::string> cause_of_death{};
   };
   std::vector<Look> looks_;
 };

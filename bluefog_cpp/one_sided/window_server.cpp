@@ -101,7 +101,7 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   if (to.is_gone) {
     throw_failure(peer, to.has_left,
                   fmt::format("{}: {}", where(),
-                              network_->obituary(peer).value_or("that rank is gone")));
+                              network_->cause_of_death(peer).value_or("that rank is gone")));
   }
   request.ticket = next_ticket_++;
   request.bytes = payload.size();
@@ -158,9 +158,9 @@ void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, const Request& r
     if (!failure_.empty()) {
       throw TransportError(fmt::format("{}: {}", where(), failure_));
     }
-    if (auto obituary = network_->obituary(request.peer)) {
+    if (auto cause_of_death = network_->cause_of_death(request.peer)) {
       throw_failure(request.peer, network_->has_left(request.peer),
-                    fmt::format("{}: waited for rank {}, but {}", where(), request.peer, *obituary));
+                    fmt::format("{}: waited for rank {}, but {}", where(), request.peer, *cause_of_death));
     }
     if (asker.deadline.expired()) {
       throw TimeoutError(

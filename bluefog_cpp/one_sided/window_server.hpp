@@ -140,9 +140,9 @@ class WindowServer {
   void unlock(int peer, const WindowMessage& message);
   /// Releases mutexes of windows that have gone.
   void release_orphans();
-  void bury_the_dead();
+  void end_calls_on_dead_peers();
   /// Ends what waits for `peer`, and releases what it holds.
-  void bury(int peer, std::string_view reason);
+  void end_calls_on(int peer, std::string_view reason);
   [[nodiscard]] std::span<std::byte> room_for(const WindowMessage& message, Incoming& in);
   [[nodiscard]] bool is_quiet() const;
   void wait_for(std::unique_lock<std::mutex>& lock, const Request& request,

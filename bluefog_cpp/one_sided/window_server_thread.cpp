@@ -42,7 +42,7 @@ void WindowServer::work() {
     }
     if (const auto now = Deadline::Clock::now(); now >= next_check) {
       next_check = now + kAliveCheckPeriod;
-      bury_the_dead();
+      end_calls_on_dead_peers();
     }
     has_work_.wait_for(lock, pause);
     pause = is_quiet() ? poll_period_ : std::min(2 * pause, poll_period_);
@@ -83,7 +83,7 @@ bool WindowServer::step() {
       moved |= send(peers_[rank]);
       moved |= receive(peer, peers_[rank]);
     } catch (const PeerFailure& failure) {
-      bury(peer, failure.what());
+      end_calls_on(peer, failure.what());
     }
   }
   serve_locks();
@@ -309,19 +309,19 @@ void WindowServer::release_orphans() {
   }
 }
 
-void WindowServer::bury_the_dead() {
+void WindowServer::end_calls_on_dead_peers() {
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     const int peer = static_cast<int>(rank);
     if (peer == rank_ || !network_->reaches(peer) || peers_[rank].is_gone) {
       continue;
     }
-    if (const auto obituary = network_->obituary(peer)) {
-      bury(peer, *obituary);
+    if (const auto cause_of_death = network_->cause_of_death(peer)) {
+      end_calls_on(peer, *cause_of_death);
     }
   }
 }
 
-void WindowServer::bury(int peer, std::string_view reason) {
+void WindowServer::end_calls_on(int peer, std::string_view reason) {
   Peer& dead = peers_[static_cast<std::size_t>(peer)];
   dead.is_gone = true;
   dead.has_left = network_->has_left(peer);

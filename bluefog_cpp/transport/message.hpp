@@ -150,7 +150,7 @@ struct ControlMessage {
     /// The sender did not accept the receiver's message.
     Rejection = 1,
     /// The sender has left its call before it ended: its wait took too long or was interrupted.
-    GivenUp = 2,
+    Abandoned = 2,
   };
 
   Kind kind = Kind::Refusal;

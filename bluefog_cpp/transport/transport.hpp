@@ -106,7 +106,7 @@ class Transport {
   [[nodiscard]] virtual bool needs_polling() const noexcept { return false; }
 
   /// Why `rank` will not come any more (it left, or its process ended), or nothing while it lives.
-  [[nodiscard]] virtual std::optional<std::string> obituary(int rank) = 0;
+  [[nodiscard]] virtual std::optional<std::string> cause_of_death(int rank) = 0;
 
   /// Whether the process of `rank` has ended without closing its context; false where that cannot be
   /// told.

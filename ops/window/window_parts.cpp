@@ -24,8 +24,8 @@ const WindowMemory* WindowParts::reachable(int rank, std::string_view call) cons
     throw WindowGoneError(rank, fmt::format("{}: rank {} has freed or destroyed it, or has ended",
                                             window_.where(call), rank));
   }
-  if (const auto obituary = window_.hub().obituary(rank)) {
-    throw PeerFailure(rank, fmt::format("{}, rank {}: {}", window_.where(call), rank, *obituary));
+  if (const auto cause_of_death = window_.hub().cause_of_death(rank)) {
+    throw PeerFailure(rank, fmt::format("{}, rank {}: {}", window_.where(call), rank, *cause_of_death));
   }
   return &*memory;
 }

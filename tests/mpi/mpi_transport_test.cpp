@@ -302,13 +302,13 @@ TEST_F(MpiTransportTest, ARankThatLeavesIsKnownOnceItsDataHaveBeenRead) {
     transport_.reset();
   } else {
     EXPECT_EQ(receive(0, Lane::Ordinary), pattern(bytes, 0, 3));
-    std::optional<std::string> obituary;
+    std::optional<std::string> cause_of_death;
     until("the goodbye", [&] {
       EXPECT_FALSE(transport_->poll_control().has_value());
-      return (obituary = transport_->obituary(0)).has_value();
+      return (cause_of_death = transport_->cause_of_death(0)).has_value();
     });
-    EXPECT_THAT(*obituary, HasSubstr("has closed its context"));
-    EXPECT_THAT(*obituary, HasSubstr("call 3, neighbor_allreduce"));
+    EXPECT_THAT(*cause_of_death, HasSubstr("has closed its context"));
+    EXPECT_THAT(*cause_of_death, HasSubstr("call 3, neighbor_allreduce"));
     // A message to the gone rank goes nowhere, and nobody waits for it.
     send(pattern(bytes, rank(), 4), 4, {{0, 1.0}}, Lane::Ordinary);
     EXPECT_FALSE(transport_->has_pending());

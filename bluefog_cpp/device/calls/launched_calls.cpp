@@ -87,13 +87,13 @@ std::vector<int> LaunchedCalls::awaited_ranks() const {
   return calls_.empty() || death_ ? std::vector<int>{} : calls_.front().partners;
 }
 
-void LaunchedCalls::note_death(int rank, const std::string& obituary) {
+void LaunchedCalls::note_death(int rank, const std::string& cause_of_death) {
   const LaunchedCall& first = calls_.front();
   heard_of_death_ = Clock::now();
   dead_rank_ = rank;
   death_ = std::make_exception_ptr(
       PeerFailure(rank, fmt::format("rank {}, call {}, {}: launched, but {}", rank_, first.call,
-                                    first.text, obituary)));
+                                    first.text, cause_of_death)));
 }
 
 std::exception_ptr LaunchedCalls::failure_by(int rank, std::uint64_t call,

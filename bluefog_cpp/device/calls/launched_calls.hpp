@@ -13,7 +13,7 @@
 
 #include "bluefog_cpp/device/cuda/cuda_api.hpp"
 #include "bluefog_cpp/device/device_link.hpp"
-#include "bluefog_cpp/engine/attendant.hpp"
+#include "bluefog_cpp/engine/progress_hook.hpp"
 
 namespace bluefog {
 
@@ -68,7 +68,7 @@ class LaunchedCalls {
   /// Ranks without which the first call does not end, as long as none is known to be dead.
   [[nodiscard]] std::vector<int> awaited_ranks() const;
   /// `rank` will not come any more: the first call gets the time for its last bytes.
-  void note_death(int rank, const std::string& obituary);
+  void note_death(int rank, const std::string& cause_of_death);
   /// The failure of a call here that needs `rank`, which has ended it with an error; null where
   /// there is no such call.
   /// @param is_over whether the call is complete here.
@@ -81,7 +81,7 @@ class LaunchedCalls {
   void cut_short(const std::string& cause, Hearers hearers);
   /// Whether other ranks have not been told yet of some calls that were cut short.
   [[nodiscard]] bool has_news() const noexcept { return !news_.empty(); }
-  [[nodiscard]] std::vector<Attendant::EndedCall> take_news() { return std::exchange(news_, {}); }
+  [[nodiscard]] std::vector<ProgressHook::EndedCall> take_news() { return std::exchange(news_, {}); }
 
   /// Lets go of all calls: of a device that tells nothing any more, or at the end.
   void clear() noexcept { calls_.clear(); }
@@ -94,7 +94,7 @@ class LaunchedCalls {
   std::chrono::nanoseconds timeout_;
   std::deque<LaunchedCall> calls_;
   std::shared_ptr<std::atomic<bool>> is_quiet_ = std::make_shared<std::atomic<bool>>(true);
-  std::vector<Attendant::EndedCall> news_;
+  std::vector<ProgressHook::EndedCall> news_;
   Clock::time_point last_look_{};
   /// When a call last came to its end, or the first one began.
   Clock::time_point moved_{};

@@ -187,9 +187,9 @@ std::vector<int> Exchange::awaited_sources() const {
   return ranks;
 }
 
-void Exchange::throw_if_given_up(const PeerReports& reports) const {
+void Exchange::throw_if_abandoned(const PeerReports& reports) const {
   for (const Source& source : sources_) {
-    source.throw_if_given_up(call_, reports);
+    source.throw_if_abandoned(call_, reports);
   }
 }
 

@@ -120,11 +120,11 @@ void Source::throw_if_refused(const ExchangeCall& call, const PeerReports& repor
   }
 }
 
-void Source::throw_if_given_up(const ExchangeCall& call, const PeerReports& reports) const {
+void Source::throw_if_abandoned(const ExchangeCall& call, const PeerReports& reports) const {
   if (finished_) {
     return;
   }
-  if (const std::string* const reason = reports.giving_up(rank_, call.id.call())) {
+  if (const std::string* const reason = reports.abandonment(rank_, call.id.call())) {
     throw PeerFailure(rank_, fmt::format("{}: rank {} has given up this call: {}", call.describe(),
                                          rank_, *reason));
   }

@@ -67,7 +67,7 @@ class Source {
   void throw_if_aborted(const ExchangeCall& call, const PeerReports& reports) const;
   /// @throws PeerFailure if the source has left the call. Its message may have come, but holds
   /// nothing of this call then: both ranks have it or neither.
-  void throw_if_given_up(const ExchangeCall& call, const PeerReports& reports) const;
+  void throw_if_abandoned(const ExchangeCall& call, const PeerReports& reports) const;
 
  private:
   bool accept_past(const MessageHeader* header, const ExchangeCall& call, PeerReports& reports);

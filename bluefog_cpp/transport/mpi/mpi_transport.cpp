@@ -91,7 +91,7 @@ bool MpiTransport::has_said_all(const PeerState& state) const {
   return true;
 }
 
-std::optional<std::string> MpiTransport::obituary(int rank) {
+std::optional<std::string> MpiTransport::cause_of_death(int rank) {
   const PeerState& state = peer(rank);
   if (state.failure) {
     return fmt::format("{} ({})", *state.failure, last_seen(rank));

@@ -31,7 +31,7 @@ struct MpiTransportOptions {
 /// per chunk; a short receipt on the lane `Deep`.
 ///
 /// An MPI failure ends the calls that meet it: a process that is known to be
-/// gone shows in `obituary`, others as MpiError from `publish` and `arrived`.
+/// gone shows in `cause_of_death`, others as MpiError from `publish` and `arrived`.
 class MpiTransport final : public Transport, private FailureSink {
  public:
   /// `comm` returns errors and belongs to this object alone.
@@ -55,7 +55,7 @@ class MpiTransport final : public Transport, private FailureSink {
   [[nodiscard]] bool needs_polling() const noexcept override { return true; }
   [[nodiscard]] bool has_pending() override;
   [[nodiscard]] bool has_come(int source, Lane lane, CallId id) override;
-  [[nodiscard]] std::optional<std::string> obituary(int rank) override;
+  [[nodiscard]] std::optional<std::string> cause_of_death(int rank) override;
   [[nodiscard]] bool has_left(int rank) override {
     return peer(rank).goodbye.has_value() && !peer(rank).failure;
   }

@@ -74,7 +74,7 @@ class ShmTransport final : public Transport {
   void finish(int source, Lane lane) override;
   void send_control(int rank, const ControlMessage& message) override;
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> poll_control() override;
-  [[nodiscard]] std::optional<std::string> obituary(int rank) override;
+  [[nodiscard]] std::optional<std::string> cause_of_death(int rank) override;
   [[nodiscard]] bool has_died(int rank) override;
   [[nodiscard]] bool has_left(int rank) override;
   [[nodiscard]] SeenCall last_call(int rank) const override;

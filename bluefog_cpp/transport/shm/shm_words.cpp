@@ -84,7 +84,7 @@ std::optional<std::pair<int, ControlMessage>> ShmTransport::next_control() {
   return std::nullopt;
 }
 
-std::optional<std::string> ShmTransport::obituary(int rank) {
+std::optional<std::string> ShmTransport::cause_of_death(int rank) {
   const std::size_t index = index_of(rank);
   if (has_left(rank)) {
     states_[index].is_gone = true;

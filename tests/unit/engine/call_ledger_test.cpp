@@ -13,7 +13,7 @@ namespace {
 class CallLedgerTest : public ::testing::Test {
  protected:
   static constexpr auto kRefusal = ControlMessage::Kind::Refusal;
-  static constexpr auto kGivenUp = ControlMessage::Kind::GivenUp;
+  static constexpr auto kAbandoned = ControlMessage::Kind::Abandoned;
 
   /// The ledger of rank 0 of 3.
   CallLedgerTest() : peers_(0, 3, {}, {nullptr, &transport_, &transport_}) {}
@@ -71,7 +71,7 @@ TEST_F(CallLedgerTest, RefusalsAreKeptUntilTheirCallsAreOver) {
   EXPECT_EQ(*ledger_.refusal(1, 1), "one");
   EXPECT_EQ(*ledger_.refusal(1, 2), "two");
   EXPECT_EQ(ledger_.refusal(2, 1), nullptr);
-  EXPECT_EQ(ledger_.giving_up(1, 1), nullptr);
+  EXPECT_EQ(ledger_.abandonment(1, 1), nullptr);
   begin_call(call);
   end_call(call);
   ledger_.note_refusal(1, {.kind = kRefusal, .call = 3, .text = "three"});
@@ -83,16 +83,16 @@ TEST_F(CallLedgerTest, RefusalsAreKeptUntilTheirCallsAreOver) {
 
 TEST_F(CallLedgerTest, GivingUpIsKnownWhileItsCallIsNotOver) {
   ScriptedCall call({});
-  EXPECT_FALSE(ledger_.knows_of_giving_up());
-  ledger_.note_refusal(2, {.kind = kGivenUp, .call = 1, .text = "interrupted"});
-  EXPECT_TRUE(ledger_.knows_of_giving_up());
-  EXPECT_EQ(*ledger_.giving_up(2, 1), "interrupted");
+  EXPECT_FALSE(ledger_.knows_of_abandonment());
+  ledger_.note_refusal(2, {.kind = kAbandoned, .call = 1, .text = "interrupted"});
+  EXPECT_TRUE(ledger_.knows_of_abandonment());
+  EXPECT_EQ(*ledger_.abandonment(2, 1), "interrupted");
   EXPECT_EQ(*ledger_.refusal(2, 1), "interrupted");
   begin_call(call);
   end_call(call);
   ledger_.note_refusal(2, {.kind = kRefusal, .call = 2, .text = "two"});
-  EXPECT_FALSE(ledger_.knows_of_giving_up());
-  EXPECT_TRUE(ledger_.has_given_up()) << "a rank may be missing from now on";
+  EXPECT_FALSE(ledger_.knows_of_abandonment());
+  EXPECT_TRUE(ledger_.has_abandoned()) << "a rank may be missing from now on";
 }
 
 TEST_F(CallLedgerTest, ALateMismatchIsTakenOncePerCall) {

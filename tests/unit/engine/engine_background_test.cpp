@@ -53,7 +53,7 @@ class SlowNetwork final : public Transport {
   [[nodiscard]] bool has_come(int, Lane, CallId) override { return driven_ >= kNeeded; }
   [[nodiscard]] bool needs_polling() const noexcept override { return true; }
   bool has_left(int /*rank*/) override { return false; }
-  [[nodiscard]] std::optional<std::string> obituary(int) override { return std::nullopt; }
+  [[nodiscard]] std::optional<std::string> cause_of_death(int) override { return std::nullopt; }
   [[nodiscard]] SeenCall last_call(int) const override { return {}; }
   [[nodiscard]] std::string last_seen(int) const override { return ""; }
   void note_call(CallId id, OpKind) override {

@@ -27,8 +27,8 @@ TEST_F(EngineEnds, APeerThatDiesWhileNobodyWaitsEndsTheCallsThatNeedIt) {
   EXPECT_FALSE(needs_another.done());
   EXPECT_EQ(error_of<PeerFailure>([&] { needs_it.wait(); }),
             kCallOne + "waited for rank 1, but its process ended");
-  EXPECT_EQ(engine_->obituary(1), "its process ended");
-  EXPECT_EQ(engine_->obituary(2), std::nullopt);
+  EXPECT_EQ(engine_->cause_of_death(1), "its process ended");
+  EXPECT_EQ(engine_->cause_of_death(2), std::nullopt);
   EXPECT_TRUE(engine_->has_dead_peer());
   script([](ScriptedTransport& t) { send(t, 2, 2); });
   needs_another.wait();
@@ -85,9 +85,9 @@ TEST_F(EngineEnds, AWaitThatTakesTooLongIsGivenUp) {
       "nothing moved for 0.1 s (BLUEFOG_TIMEOUT): no message from rank 1 (last "
       "seen in call 5); no message from rank 2 (not seen yet)";
   EXPECT_EQ(error_of<TimeoutError>([&] { run({.sources = {1, 2}}); }), text);
-  EXPECT_TRUE(engine_->has_given_up());
+  EXPECT_TRUE(engine_->has_abandoned());
   ASSERT_EQ(sent_reports(), (Texts{"rank 1, call 1: " + text, "rank 2, call 1: " + text}));
-  EXPECT_EQ(outbox_->reports[0].second.kind, ControlMessage::Kind::GivenUp);
+  EXPECT_EQ(outbox_->reports[0].second.kind, ControlMessage::Kind::Abandoned);
   EXPECT_EQ(engine_->call_ahead(1), "call 5, barrier");
   EXPECT_EQ(engine_->call_ahead(2), "");
 }
@@ -110,7 +110,7 @@ TEST_F(EngineEnds, AnInterruptGivesTheCallUp) {
             "interrupted by the user");
   EXPECT_EQ(sent_reports(), (Texts{"rank 1, call 1: interrupted by the user",
                                    "rank 2, call 1: interrupted by the user"}));
-  EXPECT_EQ(outbox_->reports[0].second.kind, ControlMessage::Kind::GivenUp);
+  EXPECT_EQ(outbox_->reports[0].second.kind, ControlMessage::Kind::Abandoned);
 }
 
 TEST_F(EngineEnds, AnInterruptCheckMayCloseTheEngine) {

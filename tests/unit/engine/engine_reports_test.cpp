@@ -16,7 +16,7 @@ namespace {
 using EngineReports = ScriptedEngine;
 
 constexpr auto kRejection = ControlMessage::Kind::Rejection;
-constexpr auto kGivenUp = ControlMessage::Kind::GivenUp;
+constexpr auto kAbandoned = ControlMessage::Kind::Abandoned;
 
 TEST_F(EngineReports, ARefusalEndsItsCallWheneverItComesBeforeTheMessage) {
   script([](ScriptedTransport& t) { t.send_report(1, refusal(1, "not this one")); });
@@ -66,15 +66,15 @@ TEST_F(EngineReports, RefusalsOfEarlierAndLaterCallsFindTheirCallsInEveryOrder) 
 }
 
 TEST_F(EngineReports, ACallThatAPeerHasGivenUpEndsAlthoughItsMessageIsHere) {
-  EXPECT_FALSE(engine_->has_given_up());
+  EXPECT_FALSE(engine_->has_abandoned());
   script([](ScriptedTransport& t) {
     send(t, 1, 1);
-    t.send_report(1, report(kGivenUp, 1, "interrupted"));
+    t.send_report(1, report(kAbandoned, 1, "interrupted"));
   });
   EXPECT_EQ(error_of<PeerFailure>([&] { run({.sources = {1}}); }),
             "rank 0, call 1, neighbor_allgather(uint8[4]): rank 1 has given up this call: "
             "interrupted");
-  EXPECT_TRUE(engine_->has_given_up());
+  EXPECT_TRUE(engine_->has_abandoned());
 }
 
 TEST_F(EngineReports, ARejectionEndsItsCallWhileThatIsUnderWay) {

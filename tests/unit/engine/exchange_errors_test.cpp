@@ -100,7 +100,7 @@ TEST_F(ExchangeErrors, ACallThatASourceHasGivenUpEndsAlthoughItsMessageIsHere) {
   transport_.begin_message(1, header());
   EXPECT_TRUE(step());
   transport_.deliver(1, rising_bytes(kBytes, 5));
-  reports_.given_up[{1, kCall}] = "interrupted";
+  reports_.abandoned[{1, kCall}] = "interrupted";
   EXPECT_EQ(error_of_steps<PeerFailure>(),
             "rank 0, call 7, neighbor_allreduce(uint8[100]): rank 1 has given up this call: "
             "interrupted");

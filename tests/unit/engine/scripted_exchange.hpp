@@ -26,9 +26,9 @@ class ScriptedReports final : public PeerReports {
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override {
     return find(refusals, rank, call);
   }
-  [[nodiscard]] bool knows_of_giving_up() const noexcept override { return !given_up.empty(); }
-  [[nodiscard]] const std::string* giving_up(int rank, std::uint64_t call) const override {
-    return find(given_up, rank, call);
+  [[nodiscard]] bool knows_of_abandonment() const noexcept override { return !abandoned.empty(); }
+  [[nodiscard]] const std::string* abandonment(int rank, std::uint64_t call) const override {
+    return find(abandoned, rank, call);
   }
   [[nodiscard]] bool is_under_way(int /*rank*/, std::uint64_t call) const override {
     return under_way.contains(call);
@@ -39,7 +39,7 @@ class ScriptedReports final : public PeerReports {
 
   using Texts = std::map<std::pair<int, std::uint64_t>, std::string>;
   Texts refusals;
-  Texts given_up;
+  Texts abandoned;
   std::set<std::uint64_t> under_way;
   std::vector<std::string> unexpected;
 

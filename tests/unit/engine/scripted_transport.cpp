@@ -137,7 +137,7 @@ std::optional<std::pair<int, ControlMessage>> ScriptedTransport::poll_control() 
   return report;
 }
 
-std::optional<std::string> ScriptedTransport::obituary(int rank) {
+std::optional<std::string> ScriptedTransport::cause_of_death(int rank) {
   const auto it = dead_.find(rank);
   return it == dead_.end() ? std::nullopt : std::optional(it->second);
 }

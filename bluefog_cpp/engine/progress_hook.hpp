@@ -8,12 +8,12 @@ namespace bluefog {
 
 /// Looks after work that complete calls have left under way on a device. The engine drives it
 /// beside its transports, under its mutex; no function blocks.
-class Attendant {
+class ProgressHook {
  public:
-  Attendant() = default;
-  Attendant(const Attendant&) = delete;
-  Attendant& operator=(const Attendant&) = delete;
-  virtual ~Attendant() = default;
+  ProgressHook() = default;
+  ProgressHook(const ProgressHook&) = delete;
+  ProgressHook& operator=(const ProgressHook&) = delete;
+  virtual ~ProgressHook() = default;
 
   /// @return whether something came to its end.
   virtual bool attend() = 0;
@@ -26,7 +26,7 @@ class Attendant {
   virtual void hear_failure(int rank, std::uint64_t call, const std::string& reason,
                             bool is_over) = 0;
   /// `rank` will not come any more.
-  virtual void hear_death(int rank, const std::string& obituary) = 0;
+  virtual void hear_death(int rank, const std::string& cause_of_death) = 0;
 
   struct EndedCall {
     std::uint64_t call = 0;

@@ -12,7 +12,7 @@ class Engine;
 /// those of another, so a rank that is missed in one may be waiting in another.
 ///
 /// Thread-safe.
-class Relatives {
+class ContextFamily {
  public:
   /// @param engine until `remove`.
   void add(Engine& engine);

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/engine/relatives.hpp"
+#include "bluefog_cpp/engine/context_family.hpp"
 
 #include <fmt/format.h>
 
@@ -6,17 +6,17 @@
 
 namespace bluefog {
 
-void Relatives::add(Engine& engine) {
+void ContextFamily::add(Engine& engine) {
   const std::lock_guard lock(mutex_);
   engines_.push_back(&engine);
 }
 
-void Relatives::remove(const Engine& engine) {
+void ContextFamily::remove(const Engine& engine) {
   const std::lock_guard lock(mutex_);
   std::erase(engines_, &engine);
 }
 
-std::string Relatives::ahead_elsewhere(int rank, const Engine& here) const {
+std::string ContextFamily::ahead_elsewhere(int rank, const Engine& here) const {
   const std::lock_guard lock(mutex_);
   std::string text;
   for (Engine* const engine : engines_) {
