@@ -6,8 +6,8 @@
 
 namespace bluefog {
 
-/// Ends on no rank before all have come to it. Dissemination: in round k every rank tells the one
-/// 2^k after it, and hears the one 2^k before, in ceil(log2 size) rounds.
+/// Ends on no rank before all have come to it. Dissemination: in round k every rank sends to the
+/// one 2^k after it and receives from the one 2^k before it, in ceil(log2 size) rounds.
 class BarrierOperation final : public Operation {
  public:
   /// @param kind the call that it is part of.

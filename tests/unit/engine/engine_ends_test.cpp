@@ -35,12 +35,12 @@ TEST_F(EngineEnds, APeerThatDiesWhileNobodyWaitsEndsTheCallsThatNeedIt) {
 }
 
 TEST_F(EngineEnds, TheLastMessageOfADeadPeerIsUsed) {
-  script([](ScriptedTransport& t) {
-    t.die(1, "its process ended");
-    send(t, 1, 1, 70);
-  });
   const auto call = make_call({.sources = {1}});
-  engine_->submit(call).wait();
+  const Work work = engine_->submit(call);
+  script([](ScriptedTransport& t) {
+    t.die(1, "its process ended", [](ScriptedTransport& late) { send(late, 1, 1, 70); });
+  });
+  work.wait();
   EXPECT_EQ(call->received[0], rising_bytes(4, 70));
 }
 
@@ -123,14 +123,14 @@ TEST_F(EngineEnds, TheEndMarkOfAFailedCallComesBeforeTheNextMessage) {
   script([](ScriptedTransport& t) { t.set_room(2); });
   const Work first = submit({.sources = {1}, .readers = {2}});
   script([](ScriptedTransport& t) {
-    t.set_open(false);
+    t.set_open_for_end_marks(false);
     t.send_report(1, refusal(1, "not this one"));
   });
   EXPECT_THROW(first.wait(), PeerFailure);
   const Work second = submit({.readers = {2}});
   script([](ScriptedTransport& t) { t.set_room(1000); });
   EXPECT_FALSE(second.done());
-  script([](ScriptedTransport& t) { t.set_open(true); });
+  script([](ScriptedTransport& t) { t.set_open_for_end_marks(true); });
   second.wait();
   EXPECT_EQ(outbox_->order, (Texts{"publish call 1", "report call 1", "report call 1",
                                    "abort call 1", "publish call 2"}));

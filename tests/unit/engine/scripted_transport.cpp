@@ -73,7 +73,7 @@ bool ScriptedTransport::publish(Departure& departure) {
 }
 
 bool ScriptedTransport::abort(Departure& departure, std::string_view reason) {
-  if (!open_) {
+  if (!open_for_end_marks_) {
     return false;
   }
   const auto sent = std::ranges::find(outbox_->messages, departure.header.id,
@@ -139,7 +139,13 @@ std::optional<std::pair<int, ControlMessage>> ScriptedTransport::poll_control() 
 
 std::optional<std::string> ScriptedTransport::cause_of_death(int rank) {
   const auto it = dead_.find(rank);
-  return it == dead_.end() ? std::nullopt : std::optional(it->second);
+  if (it == dead_.end()) {
+    return std::nullopt;
+  }
+  if (const Act last_act = std::exchange(it->second.last_act, {})) {
+    last_act(*this);
+  }
+  return it->second.cause;
 }
 
 Transport::SeenCall ScriptedTransport::last_call(int rank) const {

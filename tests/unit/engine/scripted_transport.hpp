@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -52,12 +53,17 @@ class ScriptedTransport final : public Transport {
   void abort_message(int source, std::string reason, Lane lane = Lane::Ordinary);
   /// A control message from `source` arrives.
   void send_report(int source, ControlMessage report);
-  /// `rank` will not come any more.
-  void die(int rank, std::string cause) { dead_[rank] = std::move(cause); }
+  using Act = std::function<void(ScriptedTransport&)>;
+  /// `rank` will not come any more. @param last_act played when its death is first noticed.
+  void die(int rank, std::string cause, Act last_act = {}) {
+    dead_[rank] = {std::move(cause), std::move(last_act)};
+  }
   /// Room for so many bytes more; a header needs none.
   void set_room(std::size_t bytes) { room_ = bytes; }
-  /// Whether headers and end marks find room.
+  /// Whether headers find room.
   void set_open(bool open) { open_ = open; }
+  /// Whether the end marks of aborted messages find room.
+  void set_open_for_end_marks(bool open) { open_for_end_marks_ = open; }
   /// `rank` is known to have begun `call`.
   void show_call(int rank, SeenCall call) { seen_[rank] = call; }
 
@@ -93,16 +99,21 @@ class ScriptedTransport final : public Transport {
     std::size_t consumed = 0;
     std::optional<std::string> aborted{};
   };
+  struct Death {
+    std::string cause{};
+    Act last_act{};
+  };
   using Stream = std::deque<Arriving>;
 
   [[nodiscard]] Stream& stream(int source, Lane lane) { return streams_[{source, lane}]; }
 
   std::map<std::pair<int, Lane>, Stream> streams_;
   std::deque<std::pair<int, ControlMessage>> arriving_reports_;
-  std::map<int, std::string> dead_;
+  std::map<int, Death> dead_;
   std::map<int, SeenCall> seen_;
   std::size_t room_ = std::numeric_limits<std::size_t>::max();
   bool open_ = true;
+  bool open_for_end_marks_ = true;
   std::shared_ptr<Outbox> outbox_ = std::make_shared<Outbox>();
 };
 
