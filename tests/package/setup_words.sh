@@ -34,7 +34,7 @@ stand_in not_root id 'echo 1000'
 stand_in not_root sudo 'exit 1'
 stand_in not_root dpkg-query 'exit 1'
 stand_in not_root apt-get 'exit 1'
-expect not_root 'apt-get install -y --no-install-recommends dataset-fashion-mnist g++'
+expect not_root 'apt-get install -y --no-install-recommends dataset-fashion-mnist doxygen g++'
 
 stand_in apt_fails id 'echo 0'
 stand_in apt_fails dpkg-query 'exit 1'
