@@ -20,7 +20,7 @@ if(BLUEFOG_SANITIZE)
 endif()
 set(BLUEFOG_TEST_PATH "PATH=path_list_prepend:${BLUEFOG_VENV}/bin")
 
-# What test targets share. They run for moments: a quarter of their compile time is worth more.
+# Properties of all test targets. They run for moments: a quarter of their compile time is worth more.
 function(bluefog_set_test_properties target)
   bluefog_set_common_properties(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -82,7 +82,7 @@ def asynchronous(x, arguments, report):
         )
         bf.win_update_then_collect("x")
         report(iteration, x / bf.win_associated_p("x"))
-    # What was sent last has arrived when all have come here.
+    # The last messages have arrived when all ranks have come here.
     bf.barrier()
     bf.win_update_then_collect("x")
     x /= bf.win_associated_p("x")

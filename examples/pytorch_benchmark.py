@@ -64,7 +64,7 @@ def parse_arguments():
 def with_ddp(model, device):
     """torch's own data parallelism, over gloo, or NCCL on GPUs."""
     if not torch.distributed.is_initialized():
-        # Where bfrun starts the ranks, it tells them where they meet.
+        # bfrun tells the ranks that it starts where they meet.
         launched = {} if "RANK" in os.environ else {"store": torch.distributed.HashStore()}
         backend = "gloo" if device.type == "cpu" else "nccl"
         torch.distributed.init_process_group(

@@ -32,7 +32,7 @@ SANITIZED_RUNGS = ("unit", "fabric")
 JOBS_THAT_WAIT = 2
 # Folders of tests/ that the rungs share; they register no tests of their own.
 SHARED_FOLDERS = {"bodies", "support"}
-# Where CMake looks for nvcc besides PATH.
+# Folders in which CMake looks for nvcc besides PATH.
 USUAL_NVCC = "/usr/local/cuda/bin/nvcc"
 # Words that LEVEL adds to ctest's: tests with the label "long" take long and are rarely useful.
 LEVELS = {"ci": ("-LE", "^long$"), "long": ()}

@@ -103,7 +103,7 @@ def output_of(words, environment, longest_sec=None):
         output, errors = end(process)
         raise DeadlinePassed(words, longest_sec, errors, output) from late
     except BaseException as stop:
-        # What the job had printed, for whoever made it.
+        # The output of the job, for its maker.
         stop.records = records_in(end(process)[0])  # type: ignore[attr-defined]  # new on it
         raise
     if process.returncode != 0:

@@ -54,14 +54,14 @@ class ContextCore {
   /// Null before `use_device`.
   [[nodiscard]] const std::shared_ptr<DeviceChannel>& device() const noexcept { return device_; }
 
-  /// As `Context::use_device`. @param libraries how to call CUDA and NCCL; null: this machine's,
+  /// Does `Context::use_device`. @param libraries how to call CUDA and NCCL; null: this machine's,
   /// loaded now.
   void use_device(int device, const gpu::Libraries* libraries);
 
-  /// What windows stand on. Collective the first time.
+  /// The memory, server and thread that windows use. Collective the first time.
   [[nodiscard]] OneSided& one_sided();
 
-  /// As `Context::allocate_shared`.
+  /// Does `Context::allocate_shared`.
   [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(std::size_t bytes);
 
   /// Opens the timeline and the flight record where settings name them.

@@ -30,7 +30,7 @@ std::string_view word_of(DeviceWayChoice choice) {
   }
 }
 
-/// What the way to connect depends on: the same on all ranks.
+/// The settings on which the way to connect depends: the same on all ranks.
 Lines common_settings(const Settings& settings) {
   return {fmt::format("BLUEFOG_TRANSPORT {}",
                       settings.transport == TransportChoice::Mpi ? "mpi" : "auto"),

@@ -23,20 +23,20 @@ namespace bluefog::examples {
 /// True if the algorithm has momentum of its own, so that the local optimizer should have none.
 [[nodiscard]] bool brings_momentum(std::string_view algorithm);
 
-/// What stands for the algorithm's own default schedule.
+/// The name for the algorithm's own default schedule.
 inline constexpr std::string_view kDefaultTopology = "default";
 
 /// `kDefaultTopology` and the names that `make_schedule` knows.
 [[nodiscard]] const std::vector<std::string>& topology_names();
 
-/// What the command line says about the exchange between ranks.
+/// The words of the command line about the exchange between ranks.
 struct CommunicationOptions {
   std::string algorithm = "atc";
   /// One of `topology_names`.
   std::string topology{kDefaultTopology};
   /// Communicate every so many steps; with gossip-pga, average over all ranks every so many.
   std::int64_t period_steps = 1;
-  /// Of algorithms that bring their own.
+  /// The options of algorithms that bring their own.
   double momentum = 0.9;
 };
 

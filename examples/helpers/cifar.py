@@ -10,7 +10,7 @@ import bluefog_cpp.torch as bf
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
-# By set: training files, test files, bytes of labels before an image (the last one counts),
+# For each set: training files, test files, bytes of labels before an image (the last one counts),
 # classes.
 SETS = (
     (tuple(f"data_batch_{part}.bin" for part in range(1, 6)), ("test_batch.bin",), 1, 10),

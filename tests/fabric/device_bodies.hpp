@@ -17,7 +17,7 @@
 #include "tests/support/gpu/device_ranks.hpp"
 #include "topology/static_graphs.hpp"
 
-/// What calls on a device have in common, whichever way they go.
+/// The traits that calls on a device share, whichever way they go.
 namespace bluefog::testing {
 
 /// A test that runs over each link between devices.

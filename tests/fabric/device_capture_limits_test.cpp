@@ -1,4 +1,4 @@
-// What cannot be captured in a CUDA graph, and the end of what was, over the stand-ins: each
+// Calls that cannot be captured in a CUDA graph and the end of captured ones, on stand-ins: each
 // refusal comes before anything moves, and leaves the capture whole.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ Plan ring(const Context& context) {
       topology::ring(context.size()).plan_for(context.rank()));
 }
 
-/// What follows after a refusal is captured as if there had been none.
+/// Calls after a refusal are captured as if there had been none.
 void expect_capture_goes_on(DeviceRank& rank, const BufferView& own) {
   ops::neighbor_allreduce(rank.context, own, ring(rank.context));
 }
@@ -130,7 +130,7 @@ TEST(DeviceCaptureMismatch, AnEdgeOfOneEnd) {
       EXPECT_THROW(ops::neighbor_allreduce(rank.context, own, wrong), Error);
       meet(rank.context);
     });
-    // What was captured before is a transfer between ranks 2 and 3 and a sum.
+    // The calls captured before are a transfer between ranks 2 and 3 and a sum.
     EXPECT_EQ(graph->count_of("nccl group"), n == 4 && own_rank > 1 ? 2 : 1);
     meet(rank.context);
     expect_device_usable(rank);
@@ -243,7 +243,7 @@ TEST(DeviceCaptureRefusal, OneStreamOfTwo) {
   });
 }
 
-/// Of what was captured elsewhere, or not at all.
+/// Graphs that were captured elsewhere, or not at all.
 TEST(DeviceCaptureRefusal, Waits) {
   on_device_ranks({.at_least = 2, .at_most = 4}, [](DeviceRank& rank) {
     const Plan plan = ring(rank.context);
@@ -341,7 +341,7 @@ TEST(DeviceCaptureEnd, TheContextOutlivesItsGraphs) {
   });
 }
 
-/// What ends the channel does not wait for graphs either.
+/// The end of the channel does not wait for graphs either.
 TEST(DeviceCaptureEnd, TheChannelEnds) {
   on_device_ranks({.at_least = 2, .at_most = 3}, [](DeviceRank& rank) {
     const BufferView own = rank.upload(thirds(Dtype::Float32, 600, rank.context.rank()));

@@ -86,7 +86,7 @@ TEST(DeviceCapture, ReplaysHaveTheBitsOfCalls) {
   });
 }
 
-/// What a capture does not do: nothing runs before the first replay.
+/// A capture only records: nothing runs before the first replay.
 TEST(DeviceCapture, NothingRunsInACapture) {
   on_device_ranks({.at_most = 4}, [](DeviceRank& rank) {
     const Values input = thirds(Dtype::Float32, 100, rank.context.rank());

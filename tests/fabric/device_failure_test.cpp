@@ -225,7 +225,7 @@ TEST_P(DeviceFailure, NotDoneInTime) {
 }
 
 /// On a path 0 – 1 – 2, rank 2 refuses: rank 1 never launches, and rank 0, which had agreed with it
-/// and may have launched, is told. What rank 1 has offered comes, and nothing ends.
+/// and may have launched, is told. The payload that rank 1 has offered comes, and nothing ends.
 TEST_P(DeviceFailure, ANeighborsNeighborRefuses) {
   on_links({.at_least = 3, .at_most = 3}, [is_offered = !is_nccl()](DeviceRank& rank) {
     const int own = rank.context.rank();
@@ -348,7 +348,7 @@ TEST_F(UseDevice, WithoutTheOthers) {
   });
 }
 
-/// What this machine has: a GPU and NCCL, or words that say what is missing.
+/// The GPU and NCCL of this machine, or words that say what is missing.
 TEST_F(UseDevice, OfThisMachine) {
   on_ranks({.at_most = 1, .layouts = {Layout::OneHost}}, [&](Context& context) {
     try {

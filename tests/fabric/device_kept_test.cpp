@@ -33,13 +33,13 @@ Plan exponential(const Context& context) {
       topology::exponential(context.size()).plan_for(context.rank()));
 }
 
-/// What the CPU makes of the same values.
+/// The CPU's result for the same values.
 Values average_of(Context& context, Values values, const Plan& plan) {
   ops::neighbor_allreduce(context, values.view(), plan);
   return values;
 }
 
-/// What comes later on `second` comes after what is on `first` now.
+/// Later work on `second` comes after what is on `first` now.
 void order(DeviceRank& rank, gpu::StreamHandle first, gpu::StreamHandle second) {
   const gpu::EventHandle event = rank.cuda.make_event();
   rank.cuda.record(event, first);
@@ -81,7 +81,7 @@ TEST_P(DeviceHeld, BitsOfTheCpuAndNoneBeforeTheWait) {
   });
 }
 
-/// As a forward and backward pass that reads the model meanwhile.
+/// Like a forward and backward pass that reads the model meanwhile.
 TEST_P(DeviceHeld, TheResultComesAfterWhatIsOnTheStreamAtTheWait) {
   on_links({}, [](DeviceRank& rank) {
     const Plan plan = exponential(rank.context);
@@ -100,7 +100,7 @@ TEST_P(DeviceHeld, TheResultComesAfterWhatIsOnTheStreamAtTheWait) {
   });
 }
 
-/// As a training loop that steps on another stream than it has begun on.
+/// Like a training loop that steps on another stream than it has begun on.
 TEST_P(DeviceHeld, AWaitOnAnotherStreamOrdersThatOneToo) {
   for (const auto completion : {ops::Completion::AsItArrives, ops::Completion::OnWait}) {
     on_links({.at_most = 3}, [completion](DeviceRank& rank) {

@@ -1,4 +1,4 @@
-// What a device does not launch: kernels that do not load, launches that fail, memory that a kernel
+// Calls that a device does not launch: kernels that do not load, launches that fail, memory that a kernel
 // cannot read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -207,7 +207,7 @@ TEST_P(DeviceAllgather, UnequalCounts) {
       BufferView all;
       ops::allgather(rank.context, own, [&](const std::vector<std::int64_t>& counts) {
         const auto total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-        // As a caller's allocator does: memory in the order of the caller's stream.
+        // Like a caller's allocator: memory in the order of the caller's stream.
         all = {.data = rank.cuda.allocate(static_cast<std::size_t>(total) * size_of(dtype)),
                .count = total,
                .dtype = dtype,

@@ -193,7 +193,7 @@ TEST_P(DeviceOptimizers, ThroughTheHost) { run(Reach::Host); }
 INSTANTIATE_TEST_SUITE_P(All, DeviceOptimizers,
                          ::testing::Range(std::size_t{0}, trainings().size()));
 
-/// What a backward pass and a step of a gradient all-reduce have the host wait for.
+/// The host's waits in a backward pass and a step of a gradient all-reduce.
 TEST(DeviceGradientAllreduce, WaitsForTheDeviceWhereItLacksAGradient) {
   on_device_ranks({.at_least = 2, .at_most = 3}, [](DeviceRank& rank) {
     const int own = rank.context.rank();

@@ -368,7 +368,7 @@ TEST_F(DeviceWays, AsTheSettingSays) {
                                   "BLUEFOG_DEVICE_WAY is host\n"));
 }
 
-/// Where one rank's device does not reach another's, no rank goes that way, and nothing stays open.
+/// If one rank's device does not reach another's, no rank goes that way, and nothing stays open.
 TEST_F(DeviceWays, WhereCopiesDoNotServe) {
   for (const char* const call : {"cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcOpenEventHandle",
                                  "cuStreamWaitEvent", "cuMemcpyAsync"}) {

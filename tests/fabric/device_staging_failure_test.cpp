@@ -1,4 +1,4 @@
-// What goes wrong in calls with buffers on a device that go through the host's memory.
+// Failures of calls with buffers on a device that go through the host's memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -45,7 +45,7 @@ ops::AllocateGathered room_for(DeviceRank& rank, const BufferView& like, BufferV
   };
 }
 
-/// Where NCCL is: none of it is used if calls are staged.
+/// NCCL is there, and none of it is used if calls are staged.
 DeviceRanks without_nccl() { return {.reach = Reach::Host}; }
 
 void neighbor_allreduce_like_the_cpu(DeviceRank& rank, Dtype dtype, std::size_t count) {
@@ -258,7 +258,7 @@ TEST(StagedPairGossip, PairsInNoOrder) {
   }
 }
 
-/// What the caller's stream has not done yet is waited for, by nobody but the call.
+/// The call alone waits for what the caller's stream has not done yet.
 TEST(StagedCalls, ComeAfterTheCallersStream) {
   DeviceRanks ranks = without_nccl();
   ranks.at_least = 2;

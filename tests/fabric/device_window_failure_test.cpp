@@ -1,4 +1,4 @@
-// What goes wrong in calls of windows of tensors on a device.
+// Failures of calls of windows of tensors on a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ NeighborPlan ring(const Context& context) {
   return topology::ring(context.size()).plan_for(context.rank());
 }
 
-/// As the windows of device_window_test.cpp.
+/// Windows like those of device_window_test.cpp.
 class DeviceWindowErrors : public ::testing::TestWithParam<Reach> {
  protected:
   [[nodiscard]] static bool is_on_host() { return GetParam() == Reach::Host; }
@@ -130,7 +130,7 @@ TEST_P(DeviceWindowErrors, CopiesThatFail) {
     const auto window = window_of(rank, tensor);
     const std::vector<std::string> everywhere{"win_put", "win_get", "win_update", "win_publish",
                                               "win_accumulate"};
-    // Where it fails before the tensor is written.
+    // It fails before the tensor is written.
     const std::map<std::string, std::vector<std::string>> calls{
         {"cuEventRecord", everywhere},
         {"cuEventQuery", everywhere},

@@ -162,7 +162,7 @@ TEST_P(DeviceWindowPeer, CreationWithoutMemoryIsRefusedOnAllRanks) {
   });
 }
 
-/// Where one rank's memory cannot be opened, or its copy of it cannot be shown, all keep their
+/// If one rank's memory cannot be opened, or its copy of it cannot be shown, all keep their
 /// buffers on the host, and do not try again.
 TEST_P(DeviceWindowPeer, KeepsBuffersOnTheHostWhereOneRankCannotShare) {
   const std::vector<std::string> calls =
@@ -254,7 +254,7 @@ TEST_P(DeviceWindowPeer, ADeviceThatStopsInACall) {
   });
 }
 
-/// What a call that fails has begun is done before others have its locks.
+/// The transfers that a failing call has begun are done before others have its locks.
 TEST_P(DeviceWindowPeer, ACallThatFailsHalfway) {
   DeviceRanks ranks = two_or_three();
   ranks.at_most = 2;

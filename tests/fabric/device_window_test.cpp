@@ -66,7 +66,7 @@ struct Twins {
     ops::barrier(rank.context);
   }
 
-  /// What the buffers hold then.
+  /// The contents of the buffers then.
   void expect_same_buffers(const std::string& what) {
     ops::barrier(rank.context);
     for (const WeightedRank& source : on_cpu->plan().sources) {
@@ -109,7 +109,7 @@ void every_call_like_the_cpu(DeviceRank& rank, Dtype dtype, std::size_t count,
   twins.on_cpu->update();
   ASSERT_NO_FATAL_FAILURE(twins.expect_alike(kind + ", update"));
 
-  // Of a tensor that is not the window's.
+  // A tensor that is not the window's.
   Values other = thirds(dtype, count, rank.context.rank() + 5);
   const BufferView other_tensor = rank.upload(other, rank.cuda.make_stream());
   twins.on_device->accumulate(other_tensor, {.self_weight = 0.25});
@@ -162,7 +162,7 @@ TEST(DeviceWindowBesideNccl, GivesTheBitsOfTheCpu) {
   });
 }
 
-/// Of ranks some have their tensor on a device, and others on the CPU.
+/// Some ranks have their tensor on a device, and others on the CPU.
 TEST_P(DeviceWindow, MeetsRanksOnTheCpu) {
   DeviceRanks ranks = up_to_four();
   ranks.at_least = 2;
@@ -192,7 +192,7 @@ TEST_P(DeviceWindow, MeetsRanksOnTheCpu) {
   });
 }
 
-/// What others get is what the tensor was in its owner's last call, and `publish` is one.
+/// Others get the tensor as it was in its owner's last call, and `publish` is one.
 TEST_P(DeviceWindow, GetFindsWhatWasPublished) {
   DeviceRanks ranks = up_to_four();
   ranks.at_least = 2;
@@ -278,7 +278,7 @@ TEST_P(DeviceWindow, NonblockingCallsInTheirOrder) {
   });
 }
 
-/// What the caller's stream has not done yet is waited for, by nobody but the call.
+/// The call alone waits for what the caller's stream has not done yet.
 TEST_P(DeviceWindow, ComesAfterTheCallersStream) {
   DeviceRanks ranks = up_to_four();
   ranks.at_least = 2;

@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-LIMIT = 0.25
+LIMIT = 0.03
 FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "python", "tools", "examples",
            "benchmarks", "cmake", "tests")
 SUFFIXES = {".hpp": "//", ".cpp": "//", ".cu": "//", ".py": "#", ".cmake": "#", ".txt": "#",

@@ -166,7 +166,7 @@ def test_what_cannot_converge_is_refused(size):
 def test_wrong_arguments(size):
     model = model_of(0)
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(ValueError, match="expected one of gradient_allreduce, .*found 'exat'"):
+    with pytest.raises(ValueError, match="expected one of adapt_then_combine, .*found 'exat'"):
         bf.DecentralizedOptimizer(sgd, model, "exat")
     with pytest.raises(ValueError, match="graphs: expected"):
         bf.DecentralizedOptimizer(sgd, model, graphs=[3])
