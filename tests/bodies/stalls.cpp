@@ -52,12 +52,12 @@ void with_records(int ranks, Layout layout,
   std::filesystem::remove_all(folder);
 }
 
-tracing::FlightRecord record_of(int rank, const std::filesystem::path& folder) {
+bftrace::FlightRecord record_of(int rank, const std::filesystem::path& folder) {
   const std::string path = folder / fmt::format("record{}.json", rank);
-  return tracing::parse_record(path, tracing::read_file(path));
+  return bftrace::parse_record(path, bftrace::read_file(path));
 }
 
-const tracing::RecordedCall& last_window_call(const tracing::FlightRecord& record) {
+const bftrace::RecordedCall& last_window_call(const bftrace::FlightRecord& record) {
   for (std::size_t i = record.calls.size(); i > 0; --i) {
     if (record.calls[i - 1].is_window_call) {
       return record.calls[i - 1];
@@ -117,9 +117,9 @@ TEST_P(WindowStalls, AMutexThatAnotherRankHoldsIsNamedWithItsHolder) {
       EXPECT_EQ(call.state, "running");
       EXPECT_EQ(call.what, "the mutex of rank 2, which rank 1 holds");
       EXPECT_EQ(call.waits_for, std::vector<int>{1});
-      EXPECT_THAT(tracing::explain_stall({record}),
+      EXPECT_THAT(bftrace::explain_stall({record}),
                   HasSubstr("Rank 1 is waited for and left no record"));
-      EXPECT_THAT(tracing::explain_stall({record}),
+      EXPECT_THAT(bftrace::explain_stall({record}),
                   HasSubstr("Rank 0 waits for rank 1 in "
                             "win_put(float32[1], window 'w'): the mutex "
                             "of rank 2, which rank 1 holds."));
@@ -171,7 +171,7 @@ TEST(WindowStall, AnOwnerThatDoesNotAnswerIsNamed) {
       const auto& call = last_window_call(record);
       EXPECT_EQ(call.text, "win_get(float32[1], window 'w')");
       EXPECT_EQ(call.what, "an answer of rank 1");
-      EXPECT_THAT(tracing::explain_stall({record}),
+      EXPECT_THAT(bftrace::explain_stall({record}),
                   HasSubstr("Rank 0 waits for rank 1 in "
                             "win_get(float32[1], window 'w'): an answer "
                             "of rank 1."));
@@ -205,14 +205,14 @@ TEST(Stall, ARankThatWasStoppedHoldsUpTheOthers) {
           Error);
     }
     // Each process has a folder of its own.
-    const std::string own = tracing::read_file(folder / fmt::format("record{}.json", context.rank()));
-    std::vector<tracing::FlightRecord> records;
+    const std::string own = bftrace::read_file(folder / fmt::format("record{}.json", context.rank()));
+    std::vector<bftrace::FlightRecord> records;
     for (const auto& blob :
          context.core().bootstrap().allgather(std::as_bytes(std::span(own)), Deadline::never())) {
-      records.push_back(tracing::parse_record(
+      records.push_back(bftrace::parse_record(
           "a record", {reinterpret_cast<const char*>(blob.data()), blob.size()}));
     }
-    EXPECT_THAT(tracing::explain_stall(records),
+    EXPECT_THAT(bftrace::explain_stall(records),
                 ContainsRegex("\n\nRank 1 held up rank 0: it began call [0-9]+, "
                               "allreduce\\(float32\\[1\\], name 'late'\\), [0-9.]+ s after rank 0 had "
                               "begun to wait for it"));

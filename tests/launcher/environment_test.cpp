@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 using ::testing::ElementsAre;
@@ -63,4 +63,4 @@ TEST(Environment, BindPoliciesSurviveTheTrip) {
 }
 
 }  // namespace
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -8,7 +8,7 @@
 #include "tests/support/error_of.hpp"
 #include "tools/bfrun/options.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 using ::testing::AllOf;
@@ -92,4 +92,4 @@ TEST(IsThisHost, KnowsOwnNames) {
 }
 
 }  // namespace
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 using namespace std::chrono_literals;
@@ -209,4 +209,4 @@ TEST(JobMonitor, AnnouncesPlacementOnceAllHaveStarted) {
 }
 
 }  // namespace
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -7,7 +7,7 @@
 
 #include "tools/bfrun/start/mpirun_command.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 using ::testing::Contains;
@@ -131,4 +131,4 @@ TEST(MpirunCommand, FlagsAreRecognisedInEverySpelling) {
 }
 
 }  // namespace
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

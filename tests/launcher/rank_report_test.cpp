@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 using ::testing::ElementsAre;
@@ -93,4 +93,4 @@ TEST(RankReport, SaysHowTheRankEnded) {
 }
 
 }  // namespace
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 Environment open_mpi(const std::string& rank, const std::string& size,
@@ -70,4 +70,4 @@ TEST(RankVariables, MpiYieldsWhenRanksOutnumberCores) {
 }
 
 }  // namespace
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

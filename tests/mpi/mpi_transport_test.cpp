@@ -41,7 +41,7 @@ Bytes pattern(std::size_t bytes, int sender, std::uint64_t call) {
   return result;
 }
 
-class MpiTransportTest : public testing::Test {
+class MpiTransportTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_GE(bootstrap_->size(), 2);

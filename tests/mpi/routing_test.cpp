@@ -83,7 +83,7 @@ BufferView view(std::vector<float>& data) {
           .dtype = Dtype::Float32};
 }
 
-class RoutingTest : public testing::TestWithParam<Mix> {};
+class RoutingTest : public ::testing::TestWithParam<Mix> {};
 
 TEST_P(RoutingTest, UsesTheTransportsThatItShould) {
   const auto context = make_context(GetParam());
@@ -196,7 +196,7 @@ TEST_P(RoutingTest, OneSidedStep) {
   }
 }
 
-std::string name_of_mix(const testing::TestParamInfo<Mix>& mix) {
+std::string name_of_mix(const ::testing::TestParamInfo<Mix>& mix) {
   return mix.param == Mix::SharedMemory ? "SharedMemory"
          : mix.param == Mix::Mpi        ? "Mpi"
                                         : "TwoHosts";
@@ -242,7 +242,7 @@ TEST_P(RoutingTest, DataArriveWhileTheirSenderIsBusy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixes, RoutingTest,
-                         testing::Values(Mix::SharedMemory, Mix::Mpi, Mix::TwoHosts), name_of_mix);
+                         ::testing::Values(Mix::SharedMemory, Mix::Mpi, Mix::TwoHosts), name_of_mix);
 
 }  // namespace
 }  // namespace bluefog

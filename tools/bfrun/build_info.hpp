@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// The build of bfrun, as CMake knew it.
 struct BuildInfo {
@@ -22,4 +22,4 @@ struct BuildInfo {
 /// The text of `bfrun --check-build`; `mpirun` is the one that would be used now.
 [[nodiscard]] std::string describe_build(const std::string& mpirun);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -4,7 +4,7 @@
 
 #include "tools/bfrun/build_info.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 /// Vector instructions of this machine, of which the kernels choose the best when they run.
@@ -39,4 +39,4 @@ std::string describe_build(const std::string& mpirun) {
       info.cuda, cpu_features());
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace bluefog::launcher;
+using namespace bluefog::bfrun;
 
 constexpr int kUsageCode = 2;
 

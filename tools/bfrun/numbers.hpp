@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// The whole of `text` as a decimal number, or nothing when it is not one or does not fit.
 template <typename Integer>
@@ -30,4 +30,4 @@ template <typename Integer>
          std::all_of(name.begin(), name.end(), allowed);
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -9,7 +9,7 @@
 
 #include "tools/bfrun/numbers.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 constexpr int kMaxRanks = 1 << 20;
@@ -177,4 +177,4 @@ Options parse_options(const std::vector<std::string>& arguments) {
   return options;
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -6,7 +6,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "tools/bfrun/rank/binding.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// A command line or host list that bfrun cannot use; the process ends with code 2.
 class UsageError : public InvalidArgument {
@@ -51,7 +51,7 @@ struct Options {
 ///
 /// Options end at the first argument that is not one, or at `--`: from there on everything is the
 /// command. `-np` is understood ahead of the command only.
-/// Errors: UsageError, which names the option, what it wants and what was found.
+/// @throws UsageError, which names the option, what it wants and what was found.
 [[nodiscard]] Options parse_options(const std::vector<std::string>& arguments);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

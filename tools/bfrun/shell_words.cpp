@@ -7,7 +7,7 @@
 
 #include "tools/bfrun/options.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 bool is_escapable_in_quotes(char c) { return c == '"' || c == '\\' || c == '$' || c == '`'; }
@@ -74,4 +74,4 @@ std::string join_shell_words(const std::vector<std::string>& words) {
   return line;
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -13,7 +13,7 @@
 namespace {
 
 using namespace bluefog;
-using namespace bluefog::tracing;
+using namespace bluefog::bftrace;
 
 void stall(const std::vector<std::string>& paths) {
   std::vector<FlightRecord> records;

@@ -19,7 +19,7 @@
 #include "bluefog_cpp/base/whole_file.hpp"
 #include "bluefog_cpp/error.hpp"
 
-namespace bluefog::tracing {
+namespace bluefog::bftrace {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
@@ -182,4 +182,4 @@ std::size_t merge_files(const std::vector<std::string>& paths, const std::string
   return count;
 }
 
-}  // namespace bluefog::tracing
+}  // namespace bluefog::bftrace

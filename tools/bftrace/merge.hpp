@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace bluefog::tracing {
+namespace bluefog::bftrace {
 
 /// The contents of a file. @throws InvalidArgument with its name and the reason.
 [[nodiscard]] std::string read_file(const std::string& path);
@@ -34,4 +34,4 @@ struct RankTimeline {
 /// @throws InvalidArgument as above, if `output` is one of `paths`, or cannot be written.
 std::size_t merge_files(const std::vector<std::string>& paths, const std::string& output);
 
-}  // namespace bluefog::tracing
+}  // namespace bluefog::bftrace

@@ -12,7 +12,7 @@
 
 #include "bluefog_cpp/error.hpp"
 
-namespace bluefog::tracing {
+namespace bluefog::bftrace {
 namespace {
 
 /// One call that waits for one rank.
@@ -354,4 +354,4 @@ std::string explain_stall(std::vector<FlightRecord> records) {
   return text + '\n' + verdict(waits, late, records.front().size);
 }
 
-}  // namespace bluefog::tracing
+}  // namespace bluefog::bftrace

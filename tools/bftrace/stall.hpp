@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace bluefog::tracing {
+namespace bluefog::bftrace {
 
 /// One call of a rank's flight record.
 struct RecordedCall {
@@ -54,4 +54,4 @@ struct FlightRecord {
 /// @throws InvalidArgument for no records, two of one rank, or ranks of runs of different sizes.
 [[nodiscard]] std::string explain_stall(std::vector<FlightRecord> records);
 
-}  // namespace bluefog::tracing
+}  // namespace bluefog::bftrace

@@ -12,7 +12,7 @@
 
 #include "bluefog_cpp/error.hpp"
 
-namespace bluefog::tracing {
+namespace bluefog::bftrace {
 namespace {
 
 using ::testing::HasSubstr;
@@ -142,4 +142,4 @@ TEST_F(MergeFiles, LeavesTheOutputWhereItFails) {
 }
 
 }  // namespace
-}  // namespace bluefog::tracing
+}  // namespace bluefog::bftrace

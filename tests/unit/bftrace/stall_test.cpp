@@ -8,7 +8,7 @@
 
 #include "bluefog_cpp/error.hpp"
 
-namespace bluefog::tracing {
+namespace bluefog::bftrace {
 namespace {
 
 using ::testing::HasSubstr;
@@ -182,4 +182,4 @@ TEST(ParseRecord, SaysWhatIsWrongWithOthers) {
 }
 
 }  // namespace
-}  // namespace bluefog::tracing
+}  // namespace bluefog::bftrace

@@ -17,7 +17,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "tools/bfrun/job/process.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -189,4 +189,4 @@ ExitStatus run_child(const std::vector<std::string>& words,
   }
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -19,7 +19,7 @@
 #include "tools/bfrun/start/mpirun_command.hpp"
 #include "tools/bfrun/start/network.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 void say(const std::string& line) { write_to_stderr("bfrun: " + line + "\n"); }
@@ -207,4 +207,4 @@ int run_job(const Options& options) {
   return run_and_follow(words, environment, key, monitor);
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

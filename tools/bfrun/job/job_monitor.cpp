@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 constexpr int kMostNames = 16;
@@ -169,4 +169,4 @@ std::vector<RankReport> JobMonitor::silent_ranks() const {
   return silent;
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -9,7 +9,7 @@
 #include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/rank/binding.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// The facts about a job that its monitor needs before the start.
 struct MonitoredJob {
@@ -77,4 +77,4 @@ class JobMonitor {
   bool failed_before_signal_ = false;
 };
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

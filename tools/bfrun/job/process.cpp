@@ -9,7 +9,7 @@
 #include <array>
 #include <cerrno>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 std::vector<std::string> split_search_path(std::string_view search_path) {
   std::vector<std::string> folders;
@@ -127,4 +127,4 @@ bool write_to_stderr(std::string_view text) {
   return true;
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// Exit codes that a shell uses for a program that cannot be started.
 inline constexpr int kNotFoundCode = 127;
@@ -68,7 +68,7 @@ struct ChildEvents {
 /// SIGUSR2 that reach the calling process are passed on, except one that the terminal sent to the
 /// whole foreground group. The child gets SIGTERM if the caller dies. These signals stay blocked in
 /// the calling thread, for good: meant for a program's main thread.
-/// Errors: TransportError when the child cannot be started.
+/// @throws TransportError when the child cannot be started.
 [[nodiscard]] ExitStatus run_child(const std::vector<std::string>& words,
                                    const std::vector<std::string>& environment,
                                    const ChildEvents& events);
@@ -86,4 +86,4 @@ void open_missing_streams();
 /// Writes all of `text` to standard error; a closed one is no error. Returns whether all was taken.
 bool write_to_stderr(std::string_view text);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

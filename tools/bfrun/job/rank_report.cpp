@@ -10,7 +10,7 @@
 
 #include "tools/bfrun/numbers.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 constexpr char kSeparator = '\x1e';
@@ -117,4 +117,4 @@ std::string name_of_signal(int number) {
   return name == nullptr ? fmt::format("{}", number) : fmt::format("{} (SIG{})", number, name);
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -8,7 +8,7 @@
 
 #include "tools/bfrun/rank/binding.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// The report of one rank's watcher to bfrun, sent when the rank starts and when it ends. A rank
 /// that announces its exit (base/exit_note.hpp) ends in two reports, of which the first counts.
@@ -68,4 +68,4 @@ class ReportFilter {
 /// "9 (SIGKILL)".
 [[nodiscard]] std::string name_of_signal(int number);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

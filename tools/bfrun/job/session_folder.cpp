@@ -5,7 +5,7 @@
 
 #include "tools/bfrun/options.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 /// The variable that places the session folder of this host's daemon alone.
@@ -44,4 +44,4 @@ OpenMpiVersion SessionFolder::offer_to(const std::string& mpirun, Environment& e
   }
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -5,7 +5,7 @@
 #include "tools/bfrun/start/environment.hpp"
 #include "tools/bfrun/start/mpirun.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// A folder of this job's own for the files by which mpirun and the ranks of this host meet.
 ///
@@ -26,11 +26,11 @@ class SessionFolder {
   /// Points `mpirun` to the folder, by a variable in `environment`, unless the user has chosen a
   /// place already, in a variable or in a file of parameters: given two places, mpirun does not
   /// answer when asked for its version.
-  /// @return its version. Errors: as `query_mpirun_version`.
+  /// @return its version. @throws as `query_mpirun_version`.
   OpenMpiVersion offer_to(const std::string& mpirun, Environment& environment) const;
 
  private:
   std::string path_;
 };
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -14,7 +14,7 @@
 
 #include "tools/bfrun/options.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 constexpr const char* kCpuRoot = "/sys/devices/system/cpu";
@@ -191,4 +191,4 @@ std::string describe(int ranks, int hosts, const Placement& placement,
                      binding, threads);
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

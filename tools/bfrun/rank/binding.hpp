@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// How ranks are bound to cores: `Auto` binds when they fit evenly, `Core` always, `None` never.
 enum class BindPolicy { Auto, Core, None };
@@ -44,7 +44,7 @@ struct Placement {
 ///
 /// Threads are max(1, min(cores, quota) / local_ranks). `Auto` binds when the cores divide evenly
 /// among at least two ranks and no quota is tighter than the cores; `Core` binds whenever there
-/// is a core for each rank. Errors: UsageError for `Core` with more ranks than cores.
+/// is a core for each rank. @throws UsageError for `Core` with more ranks than cores.
 [[nodiscard]] Placement choose_placement(int cores, int quota, int local_ranks, BindPolicy policy);
 
 /// choose_placement for this machine.
@@ -72,4 +72,4 @@ struct PlacementNotes {
 [[nodiscard]] std::string describe(int ranks, int hosts, const Placement& placement,
                                    const PlacementNotes& notes);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

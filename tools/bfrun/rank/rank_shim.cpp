@@ -23,7 +23,7 @@
 #include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/numbers.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 /// The signal that the kernel sends when the process that started us has died.
@@ -307,4 +307,4 @@ int run_rank(const std::vector<std::string>& command) {
   return watch(command, environment, *identity, placement, key);
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -7,7 +7,7 @@
 #include "tools/bfrun/rank/binding.hpp"
 #include "tools/bfrun/start/environment.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// The ranks and sizes of a process, as Open MPI's mpirun tells them.
 struct RankIdentity {
@@ -38,4 +38,4 @@ void add_rank_variables(const RankIdentity& identity, const Placement& placement
 /// Does not use MPI or PMIx itself.
 [[nodiscard]] int run_rank(const std::vector<std::string>& command);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -9,7 +9,7 @@
 
 #include "tools/bfrun/numbers.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 constexpr std::array<std::string_view, 19> kOwnNames{
@@ -89,4 +89,4 @@ BindPolicy bind_policy_from(const std::string& text) {
   return text == "core" ? BindPolicy::Core : BindPolicy::None;
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

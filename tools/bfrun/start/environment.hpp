@@ -6,7 +6,7 @@
 
 #include "tools/bfrun/options.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// Variables by name.
 using Environment = std::map<std::string, std::string>;
@@ -44,4 +44,4 @@ void add_job_variables(const Options& options, const MasterAddress& master, bool
 [[nodiscard]] const char* to_text(BindPolicy policy);
 [[nodiscard]] BindPolicy bind_policy_from(const std::string& text);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -11,7 +11,7 @@
 #include "tools/bfrun/numbers.hpp"
 #include "tools/bfrun/options.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 constexpr int kMaxSlots = 65536;
@@ -160,4 +160,4 @@ bool is_this_host(std::string_view name, std::string_view own_name) {
   return name == own_name || name == own_name.substr(0, own_name.find('.'));
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

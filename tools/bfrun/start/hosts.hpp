@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// One host and how many ranks it may hold.
 struct HostSlots {
@@ -16,27 +16,27 @@ struct HostSlots {
 
 /// Reads `host1:2,host2:4,[2001:db8::1]:2`; a host without a number has one slot.
 ///
-/// Errors: UsageError for an empty entry, a name no host can have, slots outside 1 to 65536, or a
+/// @throws UsageError for an empty entry, a name no host can have, slots outside 1 to 65536, or a
 /// host given twice; the message quotes the entry.
 [[nodiscard]] std::vector<HostSlots> parse_host_list(std::string_view text);
 
 /// Reads the text of a hosts file: `NAME [slots=N]` or `NAME:N` on each line, `#` begins a comment.
 ///
-/// `source` names the file in messages. Errors: as parse_host_list, with the line's number and
+/// `source` names the file in messages. @throws as parse_host_list, with the line's number and
 /// text; UsageError too for more than 1 MiB or for a file without hosts.
 [[nodiscard]] std::vector<HostSlots> parse_hostfile(std::string_view text,
                                                     const std::string& source);
 
-/// Reads a hosts file from disk. Errors: UsageError when it cannot be read, else as parse_hostfile.
+/// Reads a hosts file from disk. @throws UsageError when it cannot be read, else as parse_hostfile.
 [[nodiscard]] std::vector<HostSlots> read_hostfile(const std::string& path);
 
 /// How many ranks each host gets: hosts are filled in the given order, ranks stay consecutive.
 /// Hosts that get none are left out; each one's `slots` is then its number of ranks.
 ///
-/// Errors: UsageError when there are more ranks than slots.
+/// @throws UsageError when there are more ranks than slots.
 [[nodiscard]] std::vector<HostSlots> assign_ranks(const std::vector<HostSlots>& hosts, int ranks);
 
 /// Whether `name` means the machine whose host name is `own_name` (or its short form).
 [[nodiscard]] bool is_this_host(std::string_view name, std::string_view own_name);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -7,7 +7,7 @@
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/options.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 constexpr int kOldestMajor = 4;
@@ -74,4 +74,4 @@ OpenMpiVersion query_mpirun_version(const std::string& mpirun) {
   return *version;
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

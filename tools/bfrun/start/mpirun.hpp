@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// The places where an mpirun may be, in the order in which bfrun looks.
 struct MpirunPlaces {
@@ -21,7 +21,7 @@ struct MpirunPlaces {
 /// The first mpirun that exists. A path given by option or variable is not replaced by another: a
 /// wrong one is the error.
 ///
-/// `is_program` says whether a path can be executed. Errors: UsageError, with what to install.
+/// `is_program` says whether a path can be executed. @throws UsageError, with what to install.
 [[nodiscard]] std::string find_mpirun(const MpirunPlaces& places,
                                       const std::function<bool(const std::string&)>& is_program);
 
@@ -38,8 +38,8 @@ struct OpenMpiVersion {
 /// for another MPI.
 [[nodiscard]] std::optional<OpenMpiVersion> parse_mpirun_version(std::string_view output);
 
-/// Asks `mpirun` for its version. Errors: UsageError when it does not answer, is no Open MPI, or
+/// Asks `mpirun` for its version. @throws UsageError when it does not answer, is no Open MPI, or
 /// is older than 4.0.
 [[nodiscard]] OpenMpiVersion query_mpirun_version(const std::string& mpirun);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

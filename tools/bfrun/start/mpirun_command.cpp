@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 namespace {
 
 /// Runs bfrun as the watcher where it is installed. A host that lacks it gets the program with
@@ -99,4 +99,4 @@ bool has_flag(const std::vector<std::string>& flags, const std::string& name) {
   });
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

@@ -7,7 +7,7 @@
 #include "tools/bfrun/start/hosts.hpp"
 #include "tools/bfrun/start/mpirun.hpp"
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// Everything that decides how mpirun is called.
 struct MpirunCall {
@@ -25,7 +25,7 @@ struct MpirunCall {
 /// The words of the mpirun command line.
 ///
 /// Ranks fill the hosts in order; mpirun binds nothing, each rank's watcher does (mpirun's own
-/// binding leaves the affinity of its caller). Errors: UsageError for --fault-tolerant with an
+/// binding leaves the affinity of its caller). @throws UsageError for --fault-tolerant with an
 /// Open MPI older than 5.
 [[nodiscard]] std::vector<std::string> build_mpirun_command(const Options& options,
                                                             const MpirunCall& call);
@@ -33,4 +33,4 @@ struct MpirunCall {
 /// Whether `flags` hold the option `name` (without dashes), as `-name`, `--name` or `--name=…`.
 [[nodiscard]] bool has_flag(const std::vector<std::string>& flags, const std::string& name);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

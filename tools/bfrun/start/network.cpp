@@ -10,7 +10,7 @@
 #include <array>
 #include <sstream>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 int free_port() {
   const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -52,4 +52,4 @@ std::string interface_address(const std::string& name) {
   return found;
 }
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun

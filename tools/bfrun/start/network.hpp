@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace bluefog::launcher {
+namespace bluefog::bfrun {
 
 /// A TCP port that nobody listens on now; 0 when there is none.
 [[nodiscard]] int free_port();
@@ -18,4 +18,4 @@ namespace bluefog::launcher {
 /// The first IPv4 address of a network interface of this machine, empty when it has none.
 [[nodiscard]] std::string interface_address(const std::string& name);
 
-}  // namespace bluefog::launcher
+}  // namespace bluefog::bfrun
