@@ -206,7 +206,7 @@ std::string name_of_mix(const ::testing::TestParamInfo<Mix>& mix) {
 TEST_P(RoutingTest, DataArriveWhileTheirSenderIsBusy) {
   const auto context = make_context(GetParam(), 16 << 10);
   const auto deadline = Deadline::after(std::chrono::seconds(20));
-  std::string folder = testing::TempDir() + "routing_XXXXXX";
+  std::string folder = ::testing::TempDir() + "routing_XXXXXX";
   if (context->rank() == 0) {
     ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   }
