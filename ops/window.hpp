@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <boost/container/small_vector.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -93,11 +95,18 @@ class WindowLock {
     /// The number that the release names where the memory of that rank is not shared.
     std::uint64_t ticket = 0;
   };
+  void begin(WindowCall call);
   void take(std::span<const int> ranks);
   void release() noexcept;
 
+  /// Enough for a `WindowCall`, whose type is private; on the heap it would cost each step of window
+  /// optimizers an allocation.
+  static constexpr std::size_t kCallBytes = 96;
+
   std::shared_ptr<WindowCore> core_;
-  std::unique_ptr<WindowCall> call_;
+  alignas(std::max_align_t) std::array<std::byte, kCallBytes> room_;  // no braces: they would clear it
+  /// In `room_`; null while no call lasts.
+  WindowCall* call_ = nullptr;
   boost::container::small_vector<Taken, 4> taken_;
 };
 

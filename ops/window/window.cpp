@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "ops/window/window_arguments.hpp"
@@ -82,7 +84,7 @@ Work start_storing(const std::shared_ptr<WindowCore>& core, BufferView tensor, S
 
 WindowLock::WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ranks)
     : core_(std::move(core)) {
-  call_ = std::make_unique<WindowCall>(core_->identity().begin_call("mutex"));
+  begin(core_->identity().begin_call("mutex"));
   try {
     take(ranks);
   } catch (const std::exception& e) {
@@ -90,6 +92,11 @@ WindowLock::WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ra
     release();
     throw;
   }
+}
+
+void WindowLock::begin(WindowCall call) {
+  static_assert(sizeof(WindowCall) <= kCallBytes && alignof(WindowCall) <= alignof(std::max_align_t));
+  call_ = new (room_.data()) WindowCall(std::move(call));
 }
 
 void WindowLock::take(std::span<const int> ranks) {
@@ -105,7 +112,7 @@ void WindowLock::take(std::span<const int> ranks) {
   call_->hold_mutexes(ranks);
 }
 
-WindowLock::WindowLock(WindowLock&& other) noexcept = default;
+WindowLock::WindowLock(WindowLock&& other) noexcept { *this = std::move(other); }
 
 WindowLock::~WindowLock() { release(); }
 
@@ -113,8 +120,12 @@ WindowLock& WindowLock::operator=(WindowLock&& other) noexcept {
   if (this != &other) {
     release();
     core_ = std::move(other.core_);
-    call_ = std::move(other.call_);
+    if (other.call_ != nullptr) {
+      begin(std::move(*other.call_));
+      std::destroy_at(std::exchange(other.call_, nullptr));
+    }
     taken_ = std::move(other.taken_);
+    other.taken_.clear();
   }
   return *this;
 }
@@ -126,7 +137,9 @@ void WindowLock::release() noexcept {
     }
   }
   taken_.clear();
-  call_.reset();
+  if (call_ != nullptr) {
+    std::destroy_at(std::exchange(call_, nullptr));
+  }
 }
 
 WindowLock Window::lock(std::vector<int> ranks) {
