@@ -118,7 +118,7 @@ TEST_P(DeviceFaults, LeaveNothingBehind) {
               .at_most = 4,
               .settings =
                   [](Settings& settings) {
-                    settings.timeout = std::chrono::seconds(2);
+                    settings.timeout = std::chrono::seconds(6);
                     settings.log_level = LogLevel::Fatal;
                   }},
              [seed](DeviceRank& rank) { RandomCalls(rank, seed).run(); });
