@@ -269,15 +269,18 @@ nlohmann::json measure_launches(Context& context, Bench& bench, const Options& o
       topology::exponential(context.size()).plan_for(context.rank()));
   const DeviceWay way = context.core().device()->way_of(OpKind::NeighborAllreduce);
   const bool is_nccl = way == DeviceWay::Nccl;
-  nlohmann::json result{{"way", is_nccl ? "nccl" : way == DeviceWay::Peer ? "peer" : "host"},
-                        {"ranks", context.size()},
-                        {"bytes", buffer.bytes()},
-                        {"neighbor_allreduce_seconds",
-                         launch_seconds(context, bench, options.launches, [&] {
-                           ops::neighbor_allreduce(context, buffer, plan);
-                         })}};
+  nlohmann::json result{
+      {"way", is_nccl                  ? "nccl"
+              : way == DeviceWay::Peer ? "peer"
+                                       : "host"},
+      {"ranks", context.size()},
+      {"bytes", buffer.bytes()},
+      {"neighbor_allreduce_seconds", launch_seconds(context, bench, options.launches, [&] {
+         ops::neighbor_allreduce(context, buffer, plan);
+       })}};
   if (is_nccl) {
-    NcclAllReduce all_reduce(context.core().bootstrap(), Deadline::after(context.settings().timeout));
+    NcclAllReduce all_reduce(context.core().bootstrap(),
+                             Deadline::after(context.settings().timeout));
     const double seconds = launch_seconds(context, bench, options.launches, [&] {
       all_reduce(buffer.data, static_cast<std::size_t>(kCount), bench.stream());
     });
@@ -294,8 +297,8 @@ nlohmann::json measure_launches(Context& context, Bench& bench, const Options& o
     bench.synchronize();
     ops::barrier(context);
     DriverGraph graph(bench.stream(), step);
-    result["captured_step_seconds"] = launch_seconds(
-        context, bench, options.launches, [&] { graph.launch(bench.stream()); });
+    result["captured_step_seconds"] =
+        launch_seconds(context, bench, options.launches, [&] { graph.launch(bench.stream()); });
     bench.synchronize();
     ops::barrier(context);  // the graph ends when all have launched it
   }

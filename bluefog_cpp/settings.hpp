@@ -43,7 +43,7 @@ struct Settings {
   std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);  ///< zero: never
   LogLevel log_level = LogLevel::Warning;
   bool log_hide_time = false;
-  std::string timeline;  ///< file name prefix; empty: no timeline
+  std::string timeline;         ///< file name prefix; empty: no timeline
   std::string flight_recorder;  ///< file name prefix; empty: no flight record
   std::int64_t fusion_threshold_bytes = 25 << 20;
   std::string host_id;        ///< empty: found out

@@ -104,7 +104,8 @@ class WindowLock {
   static constexpr std::size_t kCallBytes = 96;
 
   std::shared_ptr<WindowCore> core_;
-  alignas(std::max_align_t) std::array<std::byte, kCallBytes> room_;  // no braces: they would clear it
+  alignas(
+      std::max_align_t) std::array<std::byte, kCallBytes> room_;  // no braces: they would clear it
   /// In `room_`; null while no call lasts.
   WindowCall* call_ = nullptr;
   boost::container::small_vector<Taken, 4> taken_;

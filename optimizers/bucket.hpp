@@ -30,8 +30,7 @@ struct Segment {
 [[nodiscard]] bool is_in_a_bucket(const at::Tensor& parameter);
 
 /// Flat tensors of `count` zeros.
-using MakeZeros =
-    std::function<at::Tensor(std::int64_t count, const at::TensorOptions& options)>;
+using MakeZeros = std::function<at::Tensor(std::int64_t count, const at::TensorOptions& options)>;
 
 /// Parameters in one piece of memory, so that one operation serves all of them.
 ///

@@ -15,8 +15,7 @@ namespace bluefog::optimizers {
 ///   between ranks (names the first one); a rank that sent more hears of it in a later call.
 /// @param call the user's call that this is a part of, for messages; empty: this is the user's call.
 /// Source: BlueFog's `broadcast_parameters`.
-void broadcast(Context& context, const NamedTensors& tensors, int root,
-               std::string_view call = {});
+void broadcast(Context& context, const NamedTensors& tensors, int root, std::string_view call = {});
 
 /// `broadcast` of the module's parameters, frozen ones included, after comparing them: where they
 /// differ, in number too, all ranks get the MismatchError and stay in step.

@@ -168,8 +168,8 @@ std::vector<Contestant> take_out_too_large(const Setting& setting,
   const auto ranks = static_cast<double>(hosts.ranks_of(hosts.machine_of(context.rank())).size());
   double budget = kShare * available_bytes() / ranks;
   bluefog::ops::broadcast(context, {.data = &budget, .count = 1, .dtype = Dtype::Float64}, 0);
-  const double buffer = static_cast<double>(setting.count) *
-                        static_cast<double>(bluefog::size_of(setting.dtype));
+  const double buffer =
+      static_cast<double>(setting.count) * static_cast<double>(bluefog::size_of(setting.dtype));
   const double all_buffers = Buffers::bytes_of(setting);
   double used = all_buffers + contestants.back().memory * buffer;
   bool has_shared = false;
@@ -179,9 +179,8 @@ std::vector<Contestant> take_out_too_large(const Setting& setting,
     if (fits_at_all && &contestant == &contestants.back()) {
       return false;
     }
-    const double more =
-        contestant.memory * buffer +
-        (contestant.takes_shared_buffers && !has_shared ? all_buffers : 0.0);
+    const double more = contestant.memory * buffer +
+                        (contestant.takes_shared_buffers && !has_shared ? all_buffers : 0.0);
     if (fits_at_all && used + more <= budget) {
       used += more;
       has_shared |= contestant.takes_shared_buffers;
@@ -292,7 +291,8 @@ void print_left_out(const Setting& setting, const std::vector<Contestant>& too_l
                                         {"not_run", reason}}
                              .dump());
     } else {
-      fmt::print("{:>11} B  {:<12} {:<50} not run: {}\n", bytes, contestant.peer, contestant.op, reason);
+      fmt::print("{:>11} B  {:<12} {:<50} not run: {}\n", bytes, contestant.peer, contestant.op,
+                 reason);
     }
   }
 }
@@ -319,9 +319,10 @@ void print(const Setting& setting, const std::vector<Measurement>& measurements,
                                         {"limit_ratio", measurement.median_us / limit_us}}
                              .dump());
     } else {
-      fmt::print("{:>11} B  {:<12} {:<50} {:>11.2f} us  p95 {:>11.2f} us  {:>7.2f} GB/s  {:>7.2f}\n",
-                 bytes, contestant.peer, contestant.op, measurement.median_us, measurement.p95_us,
-                 gbps, measurement.median_us / limit_us);
+      fmt::print(
+          "{:>11} B  {:<12} {:<50} {:>11.2f} us  p95 {:>11.2f} us  {:>7.2f} GB/s  {:>7.2f}\n",
+          bytes, contestant.peer, contestant.op, measurement.median_us, measurement.p95_us, gbps,
+          measurement.median_us / limit_us);
     }
   }
   std::fflush(stdout);
@@ -363,7 +364,8 @@ int run(int argc, char** argv) {
     if (contestants.empty()) {
       continue;
     }
-    const std::vector<Measurement> measurements = measure(setting, contestants, options.seconds,
+    const std::vector<Measurement> measurements =
+        measure(setting, contestants, options.seconds,
                 std::chrono::duration<double, std::milli>(options.pause_ms));
     if (context->rank() == 0) {
       print(setting, measurements, options.as_json);

@@ -110,9 +110,8 @@ class Exchanges {
     std::size_t next = 0;
     T* const room = received();
     for (std::size_t j = 0; j < sources_.size(); ++j) {
-      check(MPI_Irecv(room + j * static_cast<std::size_t>(count_),
-                      static_cast<int>(count_), type_, sources_[j], 0, world_->comm,
-                      &requests_[next++]),
+      check(MPI_Irecv(room + j * static_cast<std::size_t>(count_), static_cast<int>(count_), type_,
+                      sources_[j], 0, world_->comm, &requests_[next++]),
             "MPI_Irecv");
     }
     for (const int destination : destinations_) {
@@ -127,8 +126,8 @@ class Exchanges {
 
   void neighbor_alltoallv(const BufferView& buffer) {
     check(MPI_Neighbor_alltoallv(buffer.data, send_counts_.data(), send_places_.data(), type_,
-                                 received(), receive_counts_.data(), receive_places_.data(),
-                                 type_, graph_->comm),
+                                 received(), receive_counts_.data(), receive_places_.data(), type_,
+                                 graph_->comm),
           "MPI_Neighbor_alltoallv");
     average_into(buffer);
   }
@@ -157,23 +156,22 @@ template <typename T>
 std::vector<Contestant> contestants_of(const Setting& setting, MPI_Datatype type) {
   const auto exchanges = std::make_shared<Exchanges<T>>(setting, type);
   const auto n = static_cast<double>(setting.context.size());
-  return {{.peer = kMpi,
-           .op = "MPI_Allreduce",
-           .bus_factor = 2 * (n - 1) / n,
-           .memory = 1,
-           .call = [exchanges](const BufferView& buffer) { exchanges->allreduce(buffer); }},
-          {.peer = kMpi,
-           .op = "send/receive and average (exponential)",
-           .bus_factor = exchanges->degree(),
-           .memory = exchanges->degree(),
-           .call = [exchanges](const BufferView& buffer) { exchanges->send_and_receive(buffer); }},
-          {.peer = kMpi,
-           .op = "MPI_Neighbor_alltoallv and average (exponential)",
-           .bus_factor = exchanges->degree(),
-           .memory = exchanges->degree(),
-           .call = [exchanges](const BufferView& buffer) {
-             exchanges->neighbor_alltoallv(buffer);
-           }}};
+  return {
+      {.peer = kMpi,
+       .op = "MPI_Allreduce",
+       .bus_factor = 2 * (n - 1) / n,
+       .memory = 1,
+       .call = [exchanges](const BufferView& buffer) { exchanges->allreduce(buffer); }},
+      {.peer = kMpi,
+       .op = "send/receive and average (exponential)",
+       .bus_factor = exchanges->degree(),
+       .memory = exchanges->degree(),
+       .call = [exchanges](const BufferView& buffer) { exchanges->send_and_receive(buffer); }},
+      {.peer = kMpi,
+       .op = "MPI_Neighbor_alltoallv and average (exponential)",
+       .bus_factor = exchanges->degree(),
+       .memory = exchanges->degree(),
+       .call = [exchanges](const BufferView& buffer) { exchanges->neighbor_alltoallv(buffer); }}};
 }
 
 }  // namespace

@@ -22,9 +22,10 @@ Contestant neighbor_allreduce(Context& context, std::string op, const Schedule& 
   return {.peer = kOwn,
           .op = std::move(op),
           .bus_factor = static_cast<double>(first->sources.size()),
-          .call = [&context, schedule, step = std::int64_t{0}](const BufferView& buffer) mutable {
-            ops::neighbor_allreduce(context, buffer, schedule.plan_for(context.rank(), step++));
-          },
+          .call =
+              [&context, schedule, step = std::int64_t{0}](const BufferView& buffer) mutable {
+                ops::neighbor_allreduce(context, buffer, schedule.plan_for(context.rank(), step++));
+              },
           .period = static_cast<int>(schedule.period_steps())};
 }
 
@@ -34,8 +35,8 @@ struct WindowOnTensor {
       : memory(static_cast<std::size_t>(setting.count) * size_of(setting.dtype)) {
     Context& context = setting.context;
     const BufferView tensor{.data = memory.data(), .count = setting.count, .dtype = setting.dtype};
-    const auto plan = topology::ring(context.size(), topology::RingStyle::Right)
-                          .plan_for(context.rank());
+    const auto plan =
+        topology::ring(context.size(), topology::RingStyle::Right).plan_for(context.rank());
     window = ops::Window::create(context, tensor, plan, {.name = name});
   }
 
@@ -77,9 +78,10 @@ Contestant window_get(const Setting& setting) {
           .op = "win_get",
           .memory = 2,
           .call = [late](const BufferView&) { (**late).window->get(); },
-          .prepare = [late](const BufferView& buffer) {
-            std::memcpy((**late).memory.data(), buffer.data, buffer.bytes());
-          }};
+          .prepare =
+              [late](const BufferView& buffer) {
+                std::memcpy((**late).memory.data(), buffer.data, buffer.bytes());
+              }};
 }
 
 }  // namespace
@@ -97,10 +99,11 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
     all.push_back(neighbor_allreduce(context, "neighbor_allreduce (ring)",
                                      topology::static_schedule(topology::ring(size))));
   }
-  all.push_back({.peer = kOwn,
-                 .op = "allreduce",
-                 .bus_factor = 2 * (n - 1) / n,
-                 .call = [&context](const BufferView& buffer) { ops::allreduce(context, buffer); }});
+  all.push_back(
+      {.peer = kOwn,
+       .op = "allreduce",
+       .bus_factor = 2 * (n - 1) / n,
+       .call = [&context](const BufferView& buffer) { ops::allreduce(context, buffer); }});
   if (context.core().shared_memory() && context.hosts().machine_count() == 1) {
     // Calls that find their buffers where all ranks reach them: all-reduce, and averages of pairs.
     std::vector<Contestant> shared{all.back()};
@@ -124,12 +127,12 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
                    }});
   }
   if (size > 1) {
-    all.push_back(window_call(setting, "win_put", [](ops::Window& window, const BufferView& buffer) {
-      window.put(buffer);
-    }));
-    all.push_back(window_call(setting, "win_accumulate", [](ops::Window& window, const BufferView& buffer) {
-      window.accumulate(buffer);
-    }));
+    all.push_back(
+        window_call(setting, "win_put",
+                    [](ops::Window& window, const BufferView& buffer) { window.put(buffer); }));
+    all.push_back(window_call(
+        setting, "win_accumulate",
+        [](ops::Window& window, const BufferView& buffer) { window.accumulate(buffer); }));
     all.push_back(window_get(setting));
   }
   return all;
@@ -138,7 +141,10 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
 Contestant memcpy_contestant(const Setting& setting) {
   auto target = std::make_shared<std::vector<std::byte>>();
   const std::size_t bytes = static_cast<std::size_t>(setting.count) * size_of(setting.dtype);
-  return {.peer = "memcpy", .op = "memcpy", .memory = 1, .call = [target, bytes](const BufferView& buffer) {
+  return {.peer = "memcpy",
+          .op = "memcpy",
+          .memory = 1,
+          .call = [target, bytes](const BufferView& buffer) {
             target->resize(bytes);
             std::memcpy(target->data(), buffer.data, buffer.bytes());
             asm volatile("" : : "r"(target->data()) : "memory");  // it counts although nobody reads

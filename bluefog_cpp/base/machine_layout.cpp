@@ -38,8 +38,8 @@ MachineLayout MachineLayout::from_host_ids(const std::vector<std::string>& host_
 
 MachineLayout MachineLayout::split(int ranks_per_machine) const {
   if (ranks_per_machine < 1) {
-    throw InvalidArgument(fmt::format(
-        "expected at least 1 rank per machine, found {}", ranks_per_machine));
+    throw InvalidArgument(
+        fmt::format("expected at least 1 rank per machine, found {}", ranks_per_machine));
   }
   const auto part = static_cast<std::size_t>(ranks_per_machine);
   std::vector<std::vector<int>> parts;

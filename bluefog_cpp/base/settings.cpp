@@ -256,14 +256,11 @@ constexpr std::array kRows{
         [](Settings& s, std::string_view name, std::string_view value) {
           s.device_way = parse_device_way(name, value);
         }},
-    Row{{"BLUEFOG_ALLGATHER_BY_MPI", "flag", "", "0",
-         "As BLUEFOG_OPS_ON_CPU, for `allgather`."},
+    Row{{"BLUEFOG_ALLGATHER_BY_MPI", "flag", "", "0", "As BLUEFOG_OPS_ON_CPU, for `allgather`."},
         read_flag<&Settings::allgather_by_mpi>},
-    Row{{"BLUEFOG_ALLREDUCE_BY_MPI", "flag", "", "0",
-         "As BLUEFOG_OPS_ON_CPU, for `allreduce`."},
+    Row{{"BLUEFOG_ALLREDUCE_BY_MPI", "flag", "", "0", "As BLUEFOG_OPS_ON_CPU, for `allreduce`."},
         read_flag<&Settings::allreduce_by_mpi>},
-    Row{{"BLUEFOG_BROADCAST_BY_MPI", "flag", "", "0",
-         "As BLUEFOG_OPS_ON_CPU, for `broadcast`."},
+    Row{{"BLUEFOG_BROADCAST_BY_MPI", "flag", "", "0", "As BLUEFOG_OPS_ON_CPU, for `broadcast`."},
         read_flag<&Settings::broadcast_by_mpi>},
     Row{{"BLUEFOG_HIERARCHICAL_NEIGHBOR_ALLREDUCE_BY_MPI", "flag", "", "0",
          "As BLUEFOG_OPS_ON_CPU, for `hierarchical_neighbor_allreduce`."},

@@ -61,9 +61,7 @@ ContextCore::ContextCore(std::shared_ptr<Bootstrap> bootstrap, const Settings& s
       rank_(bootstrap_->rank()),
       size_(bootstrap_->size()),
       settings_(settings),
-      log_({.level = settings.log_level,
-            .hide_time = settings.log_hide_time,
-            .rank = rank_}),
+      log_({.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = rank_}),
       hosts_(MachineLayout::single(1)),
       machines_(MachineLayout::single(1)),
       family_(std::make_shared<ContextFamily>()) {}
@@ -72,9 +70,9 @@ ContextCore::~ContextCore() {
   if (engine_ && engine_->is_forked()) {
     // Destroying them would wait for threads that the fork does not have, and tell the other ranks
     // that this one has left.
-    [[maybe_unused]] const auto* kept = new auto(std::tuple(
-        std::move(engine_), std::move(one_sided_), std::move(device_), std::move(bootstrap_),
-        std::move(timeline_), std::move(recorder_)));
+    [[maybe_unused]] const auto* kept =
+        new auto(std::tuple(std::move(engine_), std::move(one_sided_), std::move(device_),
+                            std::move(bootstrap_), std::move(timeline_), std::move(recorder_)));
   }
 }
 
@@ -83,15 +81,13 @@ void ContextCore::open_files() {
     timeline_ = std::make_shared<Timeline>(settings_.timeline, rank());
   }
   if (!settings_.flight_recorder.empty()) {
-    recorder_ =
-        std::make_shared<FlightRecorder>(settings_.flight_recorder, rank(), size(), log_);
+    recorder_ = std::make_shared<FlightRecorder>(settings_.flight_recorder, rank(), size(), log_);
   }
 }
 
 void ContextCore::connect(const std::string& problem) {
   const Deadline deadline = Deadline::after(settings_.timeout);
-  std::vector<std::string> host_ids =
-      agree_on_settings(*bootstrap_, settings_, problem, deadline);
+  std::vector<std::string> host_ids = agree_on_settings(*bootstrap_, settings_, problem, deadline);
   EngineParts parts;
   parts.routes.assign(static_cast<std::size_t>(size()), nullptr);
   if (settings_.transport == TransportChoice::Auto) {
@@ -108,8 +104,8 @@ void ContextCore::connect(const std::string& problem) {
 
 void ContextCore::share_memory(std::vector<std::string>& host_ids, EngineParts& parts,
                                Deadline deadline) {
-  auto [transport, errors] = shm::connect(*bootstrap_, "shm", host_ids,
-                                          shm::ShmOptions::from(settings_), deadline);
+  auto [transport, errors] =
+      shm::connect(*bootstrap_, "shm", host_ids, shm::ShmOptions::from(settings_), deadline);
   const auto own = static_cast<std::size_t>(rank());
   if (own < errors.size() && !errors[own].empty()) {
     log_.warning(fmt::format("no shared memory on this host: {}", errors[own]));
@@ -131,7 +127,8 @@ void ContextCore::share_memory(std::vector<std::string>& host_ids, EngineParts& 
 void ContextCore::lay_out_machines(const std::vector<std::string>& host_ids) {
   hosts_ = MachineLayout::from_host_ids(host_ids);
   try {
-    machines_ = settings_.nodes_per_machine > 0 ? hosts_.split(settings_.nodes_per_machine) : hosts_;
+    machines_ =
+        settings_.nodes_per_machine > 0 ? hosts_.split(settings_.nodes_per_machine) : hosts_;
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("rank {}, BLUEFOG_NODES_PER_MACHINE={}: {}", rank(),
                                       settings_.nodes_per_machine, error.what()));
@@ -186,10 +183,11 @@ bool ContextCore::uses_network() const noexcept {
 }
 
 std::unique_ptr<ContextCore> ContextCore::duplicate() {
-  if (const auto obstacle = bootstrap_->concurrency_obstacle(); uses_network() && !obstacle.empty()) {
-    throw UnsupportedError(fmt::format(
-        "rank {}, duplicate: contexts of several threads use MPI at the same time: {}", rank(),
-        obstacle));
+  if (const auto obstacle = bootstrap_->concurrency_obstacle();
+      uses_network() && !obstacle.empty()) {
+    throw UnsupportedError(
+        fmt::format("rank {}, duplicate: contexts of several threads use MPI at the same time: {}",
+                    rank(), obstacle));
   }
   if (engine_->is_closed()) {
     throw StateError(fmt::format("rank {}, duplicate: the context is closed", rank()));
@@ -207,9 +205,9 @@ std::unique_ptr<ContextCore> ContextCore::duplicate() {
 
 void ContextCore::use_device(int device, const gpu::Libraries* libraries) {
   if (engine_->is_closed() || device_) {
-    throw StateError(fmt::format("rank {}, use_device: {}", rank(),
-                                 device_ ? "this context has a device already"
-                                         : "the context is closed"));
+    throw StateError(
+        fmt::format("rank {}, use_device: {}", rank(),
+                    device_ ? "this context has a device already" : "the context is closed"));
   }
   const Engine::LargerCall whole(*engine_);
   BarrierOperation meeting(OpKind::UseDevice, rank(), size());

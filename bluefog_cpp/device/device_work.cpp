@@ -48,8 +48,8 @@ void DeviceWork::wait(WaitingStream stream) {
   try {
     engine_->wait(*call_);
   } catch (...) {
-    const auto also =
-        problem_of([this, stream] { call_->order_streams(stream); });  // its payload may be read yet
+    const auto also = problem_of(
+        [this, stream] { call_->order_streams(stream); });  // its payload may be read yet
     throw;
   }
   throw_if_cut_short();

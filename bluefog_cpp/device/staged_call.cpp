@@ -68,10 +68,10 @@ void StagedCall::bring_result_back(WaitingStream waiting) {
     buffers_->note_streams(waiting);
     buffers_->finish();
   } catch (const CudaError& error) {
-    throw CudaError(error.code(),
-                    fmt::format("CUDA device {}, {}, {}: its result is on the host: {}",
-                                channel_->device(), call_text(call_index()), envelope().describe(),
-                                error.what()));
+    throw CudaError(
+        error.code(),
+        fmt::format("CUDA device {}, {}, {}: its result is on the host: {}", channel_->device(),
+                    call_text(call_index()), envelope().describe(), error.what()));
   }
   has_result_ = false;
   has_ended_ = true;

@@ -193,7 +193,7 @@ void CallDriver::receive(int source, ControlMessage report) {
 void CallDriver::receive_refusal(int source, ControlMessage report) {
   if (progress_hook_) {
     progress_hook_->hear_failure(source, report.call, report.text,
-                             parts_.ledger.is_over(CallKey::of(source, report.call)));
+                                 parts_.ledger.is_over(CallKey::of(source, report.call)));
   }
   parts_.ledger.note_refusal(source, std::move(report));
 }
@@ -269,7 +269,9 @@ void CallDriver::fail_calls_on_dead_peers() {
   }
 }
 
-void CallDriver::attach(std::shared_ptr<ProgressHook> progress_hook) { progress_hook_ = std::move(progress_hook); }
+void CallDriver::attach(std::shared_ptr<ProgressHook> progress_hook) {
+  progress_hook_ = std::move(progress_hook);
+}
 
 void CallDriver::detach() noexcept {
   progress_hook_.reset();

@@ -79,7 +79,7 @@ const std::string* CallLedger::refusal(int rank, std::uint64_t call) const {
 const std::string* CallLedger::abandonment(int rank, std::uint64_t call) const {
   const Refusal* const found = find_refusal(rank, call);
   return found == nullptr || found->kind != ControlMessage::Kind::Abandoned ? nullptr
-                                                                          : &found->reason;
+                                                                            : &found->reason;
 }
 
 bool CallLedger::is_under_way(int rank, std::uint64_t call) const {

@@ -65,7 +65,9 @@ class CallLedger final : public PeerReports {
   void note_abandonment() noexcept { has_abandoned_ = true; }
 
   [[nodiscard]] const std::string* refusal(int rank, std::uint64_t call) const override;
-  [[nodiscard]] bool knows_of_abandonment() const noexcept override { return knows_of_abandonment_; }
+  [[nodiscard]] bool knows_of_abandonment() const noexcept override {
+    return knows_of_abandonment_;
+  }
   [[nodiscard]] const std::string* abandonment(int rank, std::uint64_t call) const override;
   [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
   /// Tells that rank too.

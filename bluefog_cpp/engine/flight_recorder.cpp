@@ -61,9 +61,8 @@ FlightRecorder::Entry& FlightRecorder::place_for_next() {
     place = (place + 1) % last_.size();
   }
   Entry& entry = last_[place];
-  entry = {.ticket = ++count_ * last_.size() + place,
-           .state = State::Running,
-           .begun = Clock::now()};
+  entry = {
+      .ticket = ++count_ * last_.size() + place, .state = State::Running, .begun = Clock::now()};
   return entry;
 }
 
@@ -173,12 +172,9 @@ std::string FlightRecorder::text_of(std::string_view reason) const {
     }
     calls.push_back(std::move(call));
   }
-  const nlohmann::json record{{"bluefog_flight_record", 1},
-                              {"rank", rank_},
-                              {"size", size_},
-                              {"reason", reason},
-                              {"written_at", seconds_since_epoch()},
-                              {"calls", calls}};
+  const nlohmann::json record{
+      {"bluefog_flight_record", 1},          {"rank", rank_}, {"size", size_}, {"reason", reason},
+      {"written_at", seconds_since_epoch()}, {"calls", calls}};
   return record.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -88,8 +88,8 @@ std::shared_ptr<OneSided> OneSided::connect(const OneSidedParts& parts) {
           "and bootstrap '{}' offers none",
           rank, bootstrap.name()));
     }
-    one_sided->server_ = std::make_unique<WindowServer>(
-        std::move(network), rank, bootstrap.size(), parts.settings.poll_period, check);
+    one_sided->server_ = std::make_unique<WindowServer>(std::move(network), rank, bootstrap.size(),
+                                                        parts.settings.poll_period, check);
   }
   return one_sided;
 }

@@ -122,7 +122,8 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   }
   const WindowMessage& answer = *pending.answer;
   if (answer.kind == WindowMessage::Kind::Gone) {
-    throw WindowGoneError(peer, fmt::format("{}: rank {} has freed or destroyed it, or has ended", where(), peer));
+    throw WindowGoneError(
+        peer, fmt::format("{}: rank {} has freed or destroyed it, or has ended", where(), peer));
   }
   if (answer.kind == WindowMessage::Kind::Failed) {
     throw_failure(peer, to.has_left, fmt::format("{}: {}", where(), answer.text.data()));
@@ -159,8 +160,9 @@ void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, const Request& r
       throw TransportError(fmt::format("{}: {}", where(), failure_));
     }
     if (auto cause_of_death = network_->cause_of_death(request.peer)) {
-      throw_failure(request.peer, network_->has_left(request.peer),
-                    fmt::format("{}: waited for rank {}, but {}", where(), request.peer, *cause_of_death));
+      throw_failure(
+          request.peer, network_->has_left(request.peer),
+          fmt::format("{}: waited for rank {}, but {}", where(), request.peer, *cause_of_death));
     }
     if (asker.deadline.expired()) {
       throw TimeoutError(

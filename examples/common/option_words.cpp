@@ -63,8 +63,7 @@ CommandLineEnd end_of(const CLI::App& app, const CLI::ParseError& error) {
   constexpr int kWrongCommandLine = 2;
   std::ostringstream text;
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    return {kWrongCommandLine,
-            words_for_extras(app) + "\nRun with --help for more information.\n"};
+    return {kWrongCommandLine, words_for_extras(app) + "\nRun with --help for more information.\n"};
   }
   const bool is_help = app.exit(error, text, text) == 0;
   return {is_help ? 0 : kWrongCommandLine, text.str()};

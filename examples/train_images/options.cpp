@@ -55,8 +55,7 @@ void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names
   app.add_option("--momentum", options.momentum,
                  "Momentum of sgd and rmsprop, or of decent-lam and qg-dsgdm")
       ->check(number({.high = 1.0, .at_high = Bound::Excluded}));
-  app.add_option("--weight-decay", options.weight_decay, "Weight decay")
-      ->check(number({}));
+  app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(number({}));
   app.add_option("--seed", options.seed, "Seed of the model, the shards and the batches")
       ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
 }

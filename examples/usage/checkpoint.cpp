@@ -1,9 +1,9 @@
 // Training that goes on where another run stopped, bit for bit: each rank has a file of its own.
+#include "optimizers/checkpoint.hpp"
+
 #include <torch/torch.h>
 
 #include <iostream>
-
-#include "optimizers/checkpoint.hpp"
 
 namespace {
 
@@ -38,8 +38,8 @@ int main() {
   whole.make_steps(3, 6);
 
   Training resumed(context);  // as in another process
-  const auto found = bluefog::optimizers::load_checkpoint("checkpoint", *resumed.model,
-                                                          resumed.optimizer);
+  const auto found =
+      bluefog::optimizers::load_checkpoint("checkpoint", *resumed.model, resumed.optimizer);
   resumed.make_steps(static_cast<int>(found.step_count), 6);
   std::cout << "rank " << context->rank() << ": resumed after step " << found.step_count << ", "
             << (resumed.model->weight.equal(whole.model->weight) ? "the same" : "other")

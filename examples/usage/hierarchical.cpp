@@ -17,8 +17,8 @@ int main() {
 
   std::vector<float> x(1000, static_cast<float>(context->rank()));
   for (int step = 0; step < 50; ++step) {
-    bluefog::ops::hierarchical_neighbor_allreduce(
-        *context, {x.data(), 1000, bluefog::Dtype::Float32}, plan);
+    bluefog::ops::hierarchical_neighbor_allreduce(*context,
+                                                  {x.data(), 1000, bluefog::Dtype::Float32}, plan);
   }
   std::cout << "rank " << context->rank() << ": " << x[0] << '\n';
 }

@@ -1,9 +1,10 @@
 // Averages with one other rank. Only the two of a pair call; others do something else meanwhile.
+#include "ops/pair_gossip.hpp"
+
 #include <iostream>
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
-#include "ops/pair_gossip.hpp"
 
 int main() {
   auto context = bluefog::Context::create();

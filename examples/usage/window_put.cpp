@@ -13,8 +13,8 @@ int main() {
 
   std::vector<float> x(1000, static_cast<float>(context->rank()));
   const bluefog::BufferView view{x.data(), 1000, bluefog::Dtype::Float32};
-  auto window = bluefog::ops::Window::create(*context, view, graph.plan_for(context->rank()),
-                                             {.name = "x"});
+  auto window =
+      bluefog::ops::Window::create(*context, view, graph.plan_for(context->rank()), {.name = "x"});
   for (int step = 0; step < 50; ++step) {
     window->put(view);
     bluefog::ops::barrier(*context);  // for figures that are the same in each run; not needed else

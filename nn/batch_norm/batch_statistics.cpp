@@ -25,10 +25,11 @@ void check_input(const Context& context, const at::Tensor& input) {
   std::string problem = optimizers::why_not_averaged(input);
   const int used = context.core().device() ? context.core().device()->device() : -1;
   if (problem.empty() && input.is_cuda() && input.device().index() != used) {
-    problem = fmt::format("expected an input on the CPU or on the device of the context "
-                          "(Context::use_device), {}, found {}",
-                          used < 0 ? "which has none" : fmt::format("CUDA device {}", used),
-                          optimizers::describe(input));
+    problem = fmt::format(
+        "expected an input on the CPU or on the device of the context "
+        "(Context::use_device), {}, found {}",
+        used < 0 ? "which has none" : fmt::format("CUDA device {}", used),
+        optimizers::describe(input));
   }
   if (problem.empty() && (input.dim() < 2 || input.size(1) == 0)) {
     problem = fmt::format("expected an input of shape [N, C, …] with channels, found {}",
@@ -45,7 +46,8 @@ at::Tensor gather(Context& context, const at::Tensor& mine, std::vector<std::int
   at::Tensor all;
   const auto room = [&](const std::vector<std::int64_t>& counts) {
     sizes = counts;
-    all = at::empty({std::accumulate(counts.begin(), counts.end(), std::int64_t{0})}, mine.options());
+    all =
+        at::empty({std::accumulate(counts.begin(), counts.end(), std::int64_t{0})}, mine.options());
     return optimizers::view_of(all);
   };
   ops::allgather(context, optimizers::view_of(mine), room, {.name = name});
@@ -117,7 +119,9 @@ double merge(const Gathered& gathered, const at::Tensor& mean, const at::Tensor&
   }
   if (count > 0) {
     optimizers::update_elements(
-        [count](auto& squares) { squares = squares / optimizers::NumberOf<decltype(squares)>(count); },
+        [count](auto& squares) {
+          squares = squares / optimizers::NumberOf<decltype(squares)>(count);
+        },
         variance);
   }
   return count;
@@ -135,8 +139,9 @@ GradientSums global_means(Context& context, const GradientSums& sums, std::int64
   options.reduction = ops::Reduction::Sum;
   ops::allreduce(context, optimizers::view_of(both), options);
   // Divided by a tensor: a divisor that is a number would become a factor on a device.
-  const at::Tensor means =
-      (both / at::full({1}, static_cast<double>(count), both.options())).to(sums.dy.scalar_type()).view({2, -1});
+  const at::Tensor means = (both / at::full({1}, static_cast<double>(count), both.options()))
+                               .to(sums.dy.scalar_type())
+                               .view({2, -1});
   return {.dy = means[0], .dy_normalized = means[1]};
 }
 

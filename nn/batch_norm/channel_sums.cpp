@@ -136,7 +136,8 @@ at::Tensor input_gradient(const at::Tensor& grad_output, const at::Tensor& input
   if (!x.is_cpu()) {
     const auto by_channel = [&x](const at::Tensor& values) { return like_channels_of(x, values); };
     const at::Tensor slopes = by_channel(slope) * (x - by_channel(moments.mean));
-    return in_order_of(x, (by_channel(scale) * dy + slopes + by_channel(shift)).to(x.scalar_type()));
+    return in_order_of(x,
+                       (by_channel(scale) * dy + slopes + by_channel(shift)).to(x.scalar_type()));
   }
   at::Tensor out = at::empty_like(x);
   const std::int64_t channels = x.size(1);

@@ -19,9 +19,7 @@ constexpr OpKind kKind = OpKind::Allgather;
 GatherPlan everyone(const Context& context) {
   const Group group = Group::everyone(context);
   const std::vector<WeightedRank> others(group.peers.begin(), group.peers.end());
-  return {.sources = others,
-          .readers = others,
-          .own_part = static_cast<std::int64_t>(group.own)};
+  return {.sources = others, .readers = others, .own_part = static_cast<std::int64_t>(group.own)};
 }
 
 }  // namespace

@@ -32,17 +32,16 @@ template <typename Part>
   constexpr Dtype kDtype = kIsDouble ? Dtype::Float64 : kIsInteger ? Dtype::Int32 : Dtype::UInt8;
   std::vector<std::int64_t> counts;
   std::vector<Value> all;
-  allgather_within(
-      context, call, {own.data(), std::ssize(own), kDtype},
-      [&](const std::vector<std::int64_t>& found) {
-        counts = found;
-        std::int64_t total = 0;
-        for (const std::int64_t count : counts) {
-          total += count;
-        }
-        all.resize(static_cast<std::size_t>(total));
-        return BufferView{.data = all.data(), .count = total, .dtype = kDtype};
-      });
+  allgather_within(context, call, {own.data(), std::ssize(own), kDtype},
+                   [&](const std::vector<std::int64_t>& found) {
+                     counts = found;
+                     std::int64_t total = 0;
+                     for (const std::int64_t count : counts) {
+                       total += count;
+                     }
+                     all.resize(static_cast<std::size_t>(total));
+                     return BufferView{.data = all.data(), .count = total, .dtype = kDtype};
+                   });
   std::vector<Part> parts;
   auto next = all.begin();
   for (const std::int64_t count : counts) {

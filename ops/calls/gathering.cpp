@@ -97,8 +97,9 @@ void Gathering::prepare_output() {
   for (std::size_t part = 0; part < counts_.size(); ++part) {
     const std::int64_t count = counts_[part];
     if (count < 0 || count > std::numeric_limits<std::int64_t>::max() / element - total) {
-      throw InvalidArgument(fmt::format("rank {}, {}: rank {} announced {} elements after {} of others",
-                                        rank_, envelope_.describe(), rank_of_part(part), count, total));
+      throw InvalidArgument(
+          fmt::format("rank {}, {}: rank {} announced {} elements after {} of others", rank_,
+                      envelope_.describe(), rank_of_part(part), count, total));
     }
     begins.push_back(bytes_of(total));
     total += count;
@@ -113,9 +114,11 @@ void Gathering::prepare_output() {
         output_.count, output_.data == nullptr ? " at a null pointer" : "",
         output_.device != input_.device ? " on another one" : ""));
   }
-  if (input_.device.kind != DeviceKind::Cpu && overlaps_in_part(input_, output_) && plan_.own_part >= 0 &&
+  if (input_.device.kind != DeviceKind::Cpu && overlaps_in_part(input_, output_) &&
+      plan_.own_part >= 0 &&
       static_cast<const std::byte*>(input_.data) !=
-          static_cast<std::byte*>(output_.data) + begins[static_cast<std::size_t>(plan_.own_part)]) {
+          static_cast<std::byte*>(output_.data) +
+              begins[static_cast<std::size_t>(plan_.own_part)]) {
     throw InvalidArgument(fmt::format(
         "rank {}, {}: expected an input on a GPU to lie apart from the result or in its own place "
         "there, found it elsewhere in the result",

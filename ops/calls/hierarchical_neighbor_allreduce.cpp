@@ -287,8 +287,8 @@ Work hierarchical_neighbor_allreduce_nonblocking(
     const std::shared_ptr<const NeighborPlan>& machine_plan, const HierarchicalOptions& options) {
   validate(context, [&] { check_arguments(context, input, output, machine_plan.get()); });
   const Placement placement = place(context, input, output);
-  return submit_call<HierarchicalNeighborAllreduce>(
-      context, placement, context, std::move(input), std::move(output), *machine_plan, options);
+  return submit_call<HierarchicalNeighborAllreduce>(context, placement, context, std::move(input),
+                                                    std::move(output), *machine_plan, options);
 }
 
 Work hierarchical_neighbor_allreduce_nonblocking(

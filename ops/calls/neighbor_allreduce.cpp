@@ -152,8 +152,8 @@ Work neighbor_allreduce_nonblocking(Context& context, ConstBufferView input, Buf
   validate(context, [&] { check_arguments(context, input, output, plan.get()); });
   const NeighborPlan* const kept = plan.get();
   const Placement placement = place(context, input, output, options);
-  return submit_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output), kept,
-                                        std::move(plan), options, context);
+  return submit_call<NeighborAllreduce>(context, placement, std::move(input), std::move(output),
+                                        kept, std::move(plan), options, context);
 }
 
 Work neighbor_allreduce_nonblocking(Context& context, BufferView buffer,

@@ -11,8 +11,8 @@ constexpr std::size_t kWholeBytes = 4096;
 
 }  // namespace
 
-ShardedReduction::ShardedReduction(const Context& context, ConstBufferView input,
-                                   BufferView output, Group group, bool averages)
+ShardedReduction::ShardedReduction(const Context& context, ConstBufferView input, BufferView output,
+                                   Group group, bool averages)
     : input_(std::move(input)),
       output_(std::move(output)),
       group_(std::move(group)),
@@ -88,8 +88,8 @@ void ShardedReduction::receive(std::size_t offset, std::size_t bytes,
   }
   const std::size_t begin = sum_begin_ + offset;
   operands_[group_.own] = in() + begin;
-  arithmetic_->plain_sum(output_.dtype, out() + begin, {operands_.data(), operands_.size()},
-                         bytes, divisor_);
+  arithmetic_->plain_sum(output_.dtype, out() + begin, {operands_.data(), operands_.size()}, bytes,
+                         divisor_);
 }
 
 }  // namespace bluefog::ops

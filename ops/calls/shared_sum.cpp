@@ -79,9 +79,8 @@ SharedSum::Step SharedSum::next(ExchangeSpec& spec) {
 }
 
 void SharedSum::describe(ExchangeSpec& spec, const void* message, std::size_t bytes) {
-  outgoing_ = {.data = static_cast<const std::byte*>(message),
-               .bytes = bytes,
-               .readers = group_.others()};
+  outgoing_ = {
+      .data = static_cast<const std::byte*>(message), .bytes = bytes, .readers = group_.others()};
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
     incoming_[i] = {.source = group_.peers[i], .bytes = bytes};
   }
@@ -126,8 +125,7 @@ void SharedSum::sum_plain(std::size_t offset, std::size_t bytes) {
     operands_[place] = buffers_[place] + offset;
   }
   std::byte* const own = buffers_[group_.own] + offset;
-  sums_->plain_sum(output_.dtype, own, {operands_.data(), operands_.size()}, bytes,
-                   rule_.divisor);
+  sums_->plain_sum(output_.dtype, own, {operands_.data(), operands_.size()}, bytes, rule_.divisor);
   for (std::size_t i = 0; i < group_.peers.size(); ++i) {
     copy_bytes(buffers_[group_.place_of_peer(i)] + offset, own, bytes);
   }
@@ -145,8 +143,8 @@ void SharedSum::sum_weighted(std::size_t offset, std::size_t bytes) {
                               Operand{.data = received, .weight = weight}};
     sums_->weighted_sum(output_.dtype, to, operands, bytes);
   };
-  const bool are_alike = rule_.self_weight == own_gets && theirs.self_weight == own_gets &&
-                         they_get == own_gets;
+  const bool are_alike =
+      rule_.self_weight == own_gets && theirs.self_weight == own_gets && they_get == own_gets;
   if (are_alike) {  // then both sums have the same bits
     sum(own, rule_.self_weight, other, own_gets);
     copy_bytes(other, own, bytes);

@@ -27,9 +27,10 @@ std::optional<std::uint64_t> find_capture(DeviceChannel& channel, std::string_vi
     }
   }
   if (first.status != second.status || first.id != second.id) {
-    throw StateError(fmt::format("{}: expected the streams of input and output in the same capture "
-                                 "of a CUDA graph, or both in none, found them apart",
-                                 call));
+    throw StateError(
+        fmt::format("{}: expected the streams of input and output in the same capture "
+                    "of a CUDA graph, or both in none, found them apart",
+                    call));
   }
   return first.status == gpu::CaptureStatus::Active ? std::optional(first.id) : std::nullopt;
 }
@@ -49,8 +50,7 @@ void check_no_capture(DeviceChannel& channel, std::string_view call, const Const
 void Placement::stage(Context& context, OpKind kind, ConstBufferView& input, BufferView& output,
                       const StagingRules& rules, const PlacementLimits& limits) {
   const auto& channel = context.core().device();
-  const bool by_link =
-      limits.way != DeviceWay::Host && channel->way_of(kind) != DeviceWay::Host;
+  const bool by_link = limits.way != DeviceWay::Host && channel->way_of(kind) != DeviceWay::Host;
   validate(
       context,
       [&] {
@@ -61,10 +61,10 @@ void Placement::stage(Context& context, OpKind kind, ConstBufferView& input, Buf
         }
         capture = find_capture(*channel, where(context, kind), streams);
         if (capture && !channel->link().can_be_replayed()) {
-          throw UnsupportedError(
-              fmt::format("{}: its stream captures a CUDA graph, of which only calls by NCCL can be "
-                          "part, found one by another way",
-                          where(context, kind)));
+          throw UnsupportedError(fmt::format(
+              "{}: its stream captures a CUDA graph, of which only calls by NCCL can be "
+              "part, found one by another way",
+              where(context, kind)));
         }
       },
       limits.partner);
@@ -108,20 +108,20 @@ void Placement::stage_gathering(Context& context, OpKind kind, ConstBufferView& 
 Work submit_on_device(Context& context, std::shared_ptr<Operation> operation,
                       const Placement& placement) {
   if (placement.staged) {
-    auto call = context.core().engine().make_operation<StagedCall>(context.core().device(), std::move(operation),
-                                                            placement.staged);
+    auto call = context.core().engine().make_operation<StagedCall>(
+        context.core().device(), std::move(operation), placement.staged);
     (void)context.core().engine().submit(call);
     return Work(
         std::make_shared<StagedWork>(context.core().engine().shared_from_this(), std::move(call)));
   }
   std::shared_ptr<DeviceCall> call;
   validate(context, [&] {
-    call = context.core().engine().make_operation<DeviceCall>(context.core().device(), context.rank(),
-                                                       std::move(operation), placement.streams,
-                                                       placement.consumption, placement.capture);
+    call = context.core().engine().make_operation<DeviceCall>(
+        context.core().device(), context.rank(), std::move(operation), placement.streams,
+        placement.consumption, placement.capture);
   });
-  auto work = std::make_shared<DeviceWork>(context.core().engine().shared_from_this(), context.core().device(),
-                                           call);
+  auto work = std::make_shared<DeviceWork>(context.core().engine().shared_from_this(),
+                                           context.core().device(), call);
   if (placement.capture) {
     work->run();
   } else {

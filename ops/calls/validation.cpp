@@ -31,10 +31,10 @@ namespace {
 void check_device(const Context& context, OpKind kind, const Device& device) {
   const auto& channel = context.core().device();
   if (!channel) {
-    throw InvalidArgument(
-        fmt::format("{}: expected a buffer on the CPU, or Context::use_device before this call, found "
-                    "a buffer on {}",
-                    where(context, kind), text_of(device)));
+    throw InvalidArgument(fmt::format(
+        "{}: expected a buffer on the CPU, or Context::use_device before this call, found "
+        "a buffer on {}",
+        where(context, kind), text_of(device)));
   }
   if (device.index != channel->device()) {
     throw InvalidArgument(fmt::format(
@@ -45,9 +45,9 @@ void check_device(const Context& context, OpKind kind, const Device& device) {
     try {
       std::rethrow_exception(failure);
     } catch (const std::exception& error) {
-      throw StateError(fmt::format(
-          "{}: this context makes no calls on {} any more, only a new context can: {}",
-          where(context, kind), text_of(device), error.what()));
+      throw StateError(
+          fmt::format("{}: this context makes no calls on {} any more, only a new context can: {}",
+                      where(context, kind), text_of(device), error.what()));
     }
   }
 }
@@ -92,7 +92,8 @@ void check_buffer(const Context& context, OpKind kind, const ConstBufferView& bu
 
 void check_operands(const Context& context, OpKind kind, const ConstBufferView& buffer,
                     std::size_t operands) {
-  if (buffer.device.kind != DeviceKind::Cpu && context.core().device()->way_of(kind) != DeviceWay::Host &&
+  if (buffer.device.kind != DeviceKind::Cpu &&
+      context.core().device()->way_of(kind) != DeviceWay::Host &&
       operands > cuda::kMostSumOperands) {
     throw UnsupportedError(fmt::format(
         "{}: expected at most {} values to add up on a GPU, this rank's own included, found {}",
@@ -154,9 +155,9 @@ void check_plan_of(const Context& context, OpKind kind, const NeighborPlan* plan
   try {
     plan->validate();
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("{}: {}{}", where(context, kind),
-                                      what == "rank" ? "" : fmt::format("in a plan whose ranks are {}s, ", what),
-                                      error.what()));
+    throw InvalidArgument(fmt::format(
+        "{}: {}{}", where(context, kind),
+        what == "rank" ? "" : fmt::format("in a plan whose ranks are {}s, ", what), error.what()));
   }
 }
 

@@ -95,7 +95,8 @@ WindowLock::WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ra
 }
 
 void WindowLock::begin(WindowCall call) {
-  static_assert(sizeof(WindowCall) <= kCallBytes && alignof(WindowCall) <= alignof(std::max_align_t));
+  static_assert(sizeof(WindowCall) <= kCallBytes &&
+                alignof(WindowCall) <= alignof(std::max_align_t));
   call_ = new (room_.data()) WindowCall(std::move(call));
 }
 
@@ -222,8 +223,7 @@ void Window::update(const WindowUpdateOptions& options) {
 }
 
 void Window::update_then_collect(Exclusion exclusion, WindowStream stream) {
-  WindowUpdateOptions options{
-      .reset = BufferReset::Zero, .exclusion = exclusion, .stream = stream};
+  WindowUpdateOptions options{.reset = BufferReset::Zero, .exclusion = exclusion, .stream = stream};
   options.weights.emplace();
   for (const WeightedRank& source : core_->identity().plan().sources) {
     options.weights->sources.push_back({.rank = source.rank});

@@ -1,4 +1,3 @@
-#include "bluefog_cpp/context/context_core.hpp"
 #include "ops/window/window_call.hpp"
 
 #include <fmt/format.h>
@@ -6,6 +5,8 @@
 
 #include <utility>
 #include <vector>
+
+#include "bluefog_cpp/context/context_core.hpp"
 
 namespace bluefog::ops {
 

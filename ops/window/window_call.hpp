@@ -67,7 +67,7 @@ class WindowWait {
     Mutex,
     Buffer,
     Answer,
-    Copy,  ///< of this rank's tensor, between its device and the host
+    Copy,    ///< of this rank's tensor, between its device and the host
     Device,  ///< this rank's
   };
 

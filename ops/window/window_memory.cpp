@@ -127,8 +127,7 @@ void WindowMemory::mark_empty(std::size_t index) const noexcept {
   buffer_head(index).mass = 0.0;
 }
 
-void WindowMemory::fill(const std::byte* value, const TakeLock& take,
-                        WindowValues* values) const {
+void WindowMemory::fill(const std::byte* value, const TakeLock& take, WindowValues* values) const {
   for (std::size_t index = 0; index < shape_.sources; ++index) {
     HeldLocks held;
     held.add(buffer_head(index).lock, take);
@@ -166,8 +165,8 @@ void WindowMemory::store(std::size_t index, StoreMode mode, const WeightedBytes&
 }
 
 void WindowMemory::store_read(std::size_t index, const WeightedBytes& value,
-                              const std::function<void(std::byte* to)>& read,
-                              const TakeLock& take, WindowValues* values) const {
+                              const std::function<void(std::byte* to)>& read, const TakeLock& take,
+                              WindowValues* values) const {
   BufferHead& of_source = buffer_head(index);
   std::byte* const to = buffer(index);
   HeldLocks held;
@@ -192,8 +191,7 @@ void WindowMemory::publish(const std::byte* value, const TakeLock& take,
   settled.now();
 }
 
-void WindowMemory::copy_published(std::byte* to, const TakeLock& take,
-                                  WindowValues* values) const {
+void WindowMemory::copy_published(std::byte* to, const TakeLock& take, WindowValues* values) const {
   HeldLocks held;
   held.add(buffer_head(shape_.sources).lock, take);
   Settled settled(values);

@@ -85,15 +85,13 @@ class WindowMemory {
   [[nodiscard]] shm::RobustLock& mutex() const noexcept { return head().mutex; }
   /// This rank's own associated weight.
   [[nodiscard]] std::atomic<double>& mass() const noexcept { return head().mass; }
-  [[nodiscard]] bool publishes() const noexcept {
-    return shape_.own_value == OwnValue::Published;
-  }
+  [[nodiscard]] bool publishes() const noexcept { return shape_.own_value == OwnValue::Published; }
   [[nodiscard]] bool is_freed() const noexcept { return head().is_freed.load(); }
   void mark_freed() const noexcept { head().is_freed.store(true); }
 
   /// Puts into the buffer of the source with that index, or adds to it.
-  void store(std::size_t index, StoreMode mode, const WeightedBytes& value,
-             const TakeLock& take, WindowValues* values = nullptr) const;
+  void store(std::size_t index, StoreMode mode, const WeightedBytes& value, const TakeLock& take,
+             WindowValues* values = nullptr) const;
 
   /// Puts what `read` writes, times `value.weight`; `value.data` is not used.
   void store_read(std::size_t index, const WeightedBytes& value,

@@ -25,7 +25,8 @@ const WindowMemory* WindowParts::reachable(int rank, std::string_view call) cons
                                             window_.where(call), rank));
   }
   if (const auto cause_of_death = window_.hub().cause_of_death(rank)) {
-    throw PeerFailure(rank, fmt::format("{}, rank {}: {}", window_.where(call), rank, *cause_of_death));
+    throw PeerFailure(rank,
+                      fmt::format("{}, rank {}: {}", window_.where(call), rank, *cause_of_death));
   }
   return &*memory;
 }

@@ -93,8 +93,7 @@ std::vector<std::byte> WindowRecord::to_blob() const {
       .place = place,
       .address = address,
       .block = block,
-      .lengths = {sources.size(), destinations.size(), name.size(), error.size(),
-                  obstacle.size()}};
+      .lengths = {sources.size(), destinations.size(), name.size(), error.size(), obstacle.size()}};
   std::vector<std::byte> blob;
   append(blob, &head, 1);
   append(blob, sources.data(), sources.size());
@@ -142,9 +141,9 @@ void check_records(const std::vector<WindowRecord>& records, int own) {
     const WindowRecord& other = records[rank];
     if (other.name != first.name || other.dtype != first.dtype || other.count != first.count ||
         other.associated_weight != first.associated_weight) {
-      throw MismatchError(fmt::format(
-          "rank {}, win_create: mismatched calls: rank 0 called {}, rank {} called {}", own,
-          describe(first), rank, describe(other)));
+      throw MismatchError(
+          fmt::format("rank {}, win_create: mismatched calls: rank 0 called {}, rank {} called {}",
+                      own, describe(first), rank, describe(other)));
     }
   }
   const auto sources = [](const WindowRecord& record) -> const auto& { return record.sources; };

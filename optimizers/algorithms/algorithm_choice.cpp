@@ -190,9 +190,9 @@ std::string why_elsewhere(const NamedTensors& parameters, const Context& context
   for (const auto& [name, tensor] : parameters) {
     const Device device = device_holding(tensor);
     if (device != device_holding(parameters.front().tensor)) {
-      return fmt::format("parameter '{}': expected all parameters on one device, found {}, and {} for '{}'",
-                         name, describe(tensor), describe(parameters.front().tensor),
-                         parameters.front().name);
+      return fmt::format(
+          "parameter '{}': expected all parameters on one device, found {}, and {} for '{}'", name,
+          describe(tensor), describe(parameters.front().tensor), parameters.front().name);
     }
     if (device.kind == DeviceKind::Cpu) {
       continue;
@@ -201,7 +201,8 @@ std::string why_elsewhere(const NamedTensors& parameters, const Context& context
       return fmt::format(
           "parameter '{}': expected a tensor on the CPU or on the device of the context "
           "(Context::use_device), {}, found {}",
-          name, used < 0 ? "which has none" : fmt::format("CUDA device {}", used), describe(tensor));
+          name, used < 0 ? "which has none" : fmt::format("CUDA device {}", used),
+          describe(tensor));
     }
   }
   return {};

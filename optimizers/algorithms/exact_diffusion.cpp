@@ -31,8 +31,8 @@ void ExactDiffusion::step(const Round& round, const StepBucket& step_bucket) {
         buckets_[b].flat(), corrections_[b]);
   });
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    update_elements([](const auto& x, auto& psi) { psi = x - psi; },
-                    ReadOnly{buckets_[b].flat()}, corrections_[b]);
+    update_elements([](const auto& x, auto& psi) { psi = x - psi; }, ReadOnly{buckets_[b].flat()},
+                    corrections_[b]);
   }
   note_changes(buckets_);
 }

@@ -140,7 +140,8 @@ void Bucket::add_gradients() {
 
 void Bucket::set_flags(const std::vector<std::uint8_t>& flags) {
   for (auto begin = flags.begin(); begin != flags.end();) {
-    const auto end = std::find_if(begin, flags.end(), [begin](auto flag) { return flag != *begin; });
+    const auto end =
+        std::find_if(begin, flags.end(), [begin](auto flag) { return flag != *begin; });
     flag_tensor_.narrow(0, begin - flags.begin(), end - begin).fill_(*begin);
     begin = end;
   }

@@ -15,7 +15,8 @@ Work NeighborAverages::start(const Round& round, std::size_t b) {
   if (round.averaging == Averaging::Machines) {
     const auto& options = options_for(round, b);
     return ops::hierarchical_neighbor_allreduce_nonblocking(
-        context_, on_current_stream(buffers_[b]), round.plan, {.name = options.name, .check = options.check});
+        context_, on_current_stream(buffers_[b]), round.plan,
+        {.name = options.name, .check = options.check});
   }
   if (round.averaging == Averaging::Everybody) {
     ops::AllreduceOptions options;
@@ -36,7 +37,8 @@ Work NeighborAverages::average(const Round& round, std::size_t b) {
   if (round.averaging != Averaging::Neighbors) {
     return start(round, b);
   }
-  ops::neighbor_allreduce(context_, on_current_stream(buffers_[b]), round.plan, options_for(round, b));
+  ops::neighbor_allreduce(context_, on_current_stream(buffers_[b]), round.plan,
+                          options_for(round, b));
   return {};
 }
 

@@ -29,7 +29,9 @@ class DeviceValues {
   friend DeviceValues operator-(const DeviceValues& a, const DeviceValues& b) {
     return DeviceValues(at::sub(a.elements_, b.elements_));
   }
-  friend DeviceValues operator-(const DeviceValues& a) { return DeviceValues(at::neg(a.elements_)); }
+  friend DeviceValues operator-(const DeviceValues& a) {
+    return DeviceValues(at::neg(a.elements_));
+  }
   friend DeviceValues operator*(Number a, const DeviceValues& b) {
     return DeviceValues(at::mul(b.elements_, a));
   }

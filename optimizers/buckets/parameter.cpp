@@ -24,8 +24,8 @@ NamedTensors collect(const torch::OrderedDict<std::string, at::Tensor>& dict) {
 // Through torch's table of devices: a build against torch for the CPU serves CUDA's as well.
 void* current_stream_of(const Device& device) {
   const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
-  return cuda.getStreamNativeHandle(cuda.getStream(
-      {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.index)}));
+  return cuda.getStreamNativeHandle(
+      cuda.getStream({c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.index)}));
 }
 
 }  // namespace
@@ -143,8 +143,8 @@ Device device_holding(const at::Tensor& tensor) {
     return {.kind = DeviceKind::Cuda, .index = tensor.device().index()};
   }
   if (!tensor.is_cpu()) {
-    throw UnsupportedError(fmt::format("expected a tensor on the CPU or a CUDA device, found {}",
-                                       describe(tensor)));
+    throw UnsupportedError(
+        fmt::format("expected a tensor on the CPU or a CUDA device, found {}", describe(tensor)));
   }
   return {};
 }

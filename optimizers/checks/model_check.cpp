@@ -122,9 +122,10 @@ std::string why_doubled_momentum(const AlgorithmRow& row,
   }
   const auto& groups = optimizer.param_groups();
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const auto* const sgd = groups[i].has_options()
-                                ? dynamic_cast<const torch::optim::SGDOptions*>(&groups[i].options())
-                                : nullptr;
+    const auto* const sgd =
+        groups[i].has_options()
+            ? dynamic_cast<const torch::optim::SGDOptions*>(&groups[i].options())
+            : nullptr;
     if (sgd != nullptr && sgd->momentum() > 0.0) {
       return fmt::format(
           "{} has a momentum of its own: expected an optimizer without, found SGD with {} in group "

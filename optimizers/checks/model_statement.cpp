@@ -29,8 +29,8 @@ std::vector<std::string> lines_of(const Schedule& schedule) {
   constexpr std::int64_t kMostLines = 1024;
   constexpr std::int64_t kMostRounds = 16;
   const std::int64_t size = schedule.size();
-  const std::int64_t rounds =
-      std::clamp(std::min(kMostLines / size, schedule.period_steps()), std::int64_t{1}, kMostRounds);
+  const std::int64_t rounds = std::clamp(std::min(kMostLines / size, schedule.period_steps()),
+                                         std::int64_t{1}, kMostRounds);
   std::vector<std::string> lines{
       fmt::format("a schedule of {} ranks with period {}", size, schedule.period_steps())};
   for (std::int64_t round = 0; round < rounds; ++round) {

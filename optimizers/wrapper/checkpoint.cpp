@@ -140,9 +140,9 @@ bool has_new_files(const std::string& prefix) {
   const std::filesystem::directory_iterator folder(
       path.has_parent_path() ? path.parent_path() : ".", error);
   return !error && std::ranges::any_of(folder, [&](const auto& entry) {
-           const std::string name = entry.path().filename().string();
-           return name.starts_with(begin) && name.ends_with(".pt.new");
-         });
+    const std::string name = entry.path().filename().string();
+    return name.starts_with(begin) && name.ends_with(".pt.new");
+  });
 }
 
 /// Each rank's file of the newest moment that all of them have.
@@ -258,8 +258,9 @@ void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
   std::error_code error;
   std::filesystem::rename(fresh, file, error);
   if (error) {
-    throw InvalidArgument(fmt::format("rank {}, checkpoint file '{}': expected to rename it, found: {}",
-                                      context.rank(), fresh, error.message()));
+    throw InvalidArgument(
+        fmt::format("rank {}, checkpoint file '{}': expected to rename it, found: {}",
+                    context.rank(), fresh, error.message()));
   }
 }
 

@@ -161,9 +161,9 @@ Round DistributedOptimizer::State::next_round() {
     return round;
   }
   if (averaging_ == Averaging::Machines && !next_plan_) {
-    throw StateError(fmt::format(
-        "rank {}: expected a plan for this round between machines, from set_next_plan",
-        context_->rank()));
+    throw StateError(
+        fmt::format("rank {}: expected a plan for this round between machines, from set_next_plan",
+                    context_->rank()));
   }
   if (next_plan_) {
     round.plan = made_plan_ = std::exchange(next_plan_, nullptr);
@@ -305,10 +305,9 @@ std::shared_ptr<const NeighborPlan> DistributedOptimizer::State::checked(
   const int rank = is_of_machines ? machines.machine_of(context_->rank()) : context_->rank();
   const int size = is_of_machines ? machines.machine_count() : context_->size();
   if (plan.rank != rank || plan.size != size) {
-    throw InvalidArgument(
-        fmt::format("rank {}, {}: expected the plan of {} {} of {}, found that of {} of {}",
-                    context_->rank(), where, is_of_machines ? "machine" : "rank", rank, size,
-                    plan.rank, plan.size));
+    throw InvalidArgument(fmt::format(
+        "rank {}, {}: expected the plan of {} {} of {}, found that of {} of {}", context_->rank(),
+        where, is_of_machines ? "machine" : "rank", rank, size, plan.rank, plan.size));
   }
   const std::string problem = why_unfit(options_, plan, made_plan_.get());
   if (!problem.empty()) {
@@ -345,8 +344,8 @@ void DistributedOptimizer::State::set_averaging(Averaging averaging) {
 
 void DistributedOptimizer::State::skip_steps(std::int64_t count) {
   if (count < 0) {
-    throw InvalidArgument(fmt::format("rank {}, skip_steps: expected 0 or more, found {}",
-                                      context_->rank(), count));
+    throw InvalidArgument(
+        fmt::format("rank {}, skip_steps: expected 0 or more, found {}", context_->rank(), count));
   }
   step_count_ += count;
   algorithm_->expect(communicates_next());

@@ -57,7 +57,8 @@ at::Tensor shared_zeros(Context& context, const std::vector<std::int64_t>& sizes
   const auto count = static_cast<std::size_t>(c10::multiply_integers(sizes));
   auto memory = context.allocate_shared(count * like.element_size());
   void* const data = memory.get();
-  return at::from_blob(data, sizes, [memory = std::move(memory)](void*) {}, like.options());
+  return at::from_blob(
+      data, sizes, [memory = std::move(memory)](void*) {}, like.options());
 }
 
 // ---- averages
@@ -171,9 +172,10 @@ std::int64_t row_count(const at::Tensor& tensor) {
 
 /// The stream of the tensor's device that is current in this thread; none on the CPU.
 std::optional<c10::Stream> current_stream(const at::Tensor& tensor) {
-  return tensor.is_cpu() ? std::nullopt
-                         : std::optional(c10::impl::VirtualGuardImpl(tensor.device().type())
-                                             .getStream(tensor.device()));
+  return tensor.is_cpu()
+             ? std::nullopt
+             : std::optional(
+                   c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device()));
 }
 
 // The engine calls the result, and the interpreter's lock must not hold it up: plain ATen.
@@ -254,7 +256,8 @@ void bind_collectives(py::module_& module) {
   module.def("start_broadcast", &start_broadcast, context, py::arg("buffer"), py::arg("root"), name,
              WithoutGil());
 
-  module.def("shared_zeros", &shared_zeros, context, py::arg("sizes"), py::arg("like"), WithoutGil());
+  module.def("shared_zeros", &shared_zeros, context, py::arg("sizes"), py::arg("like"),
+             WithoutGil());
   module.def("fresh_like", &fresh_like, py::arg("tensor"), WithoutGil());
   module.def(
       "note_change",

@@ -1,5 +1,4 @@
 #include "bluefog_cpp/context.hpp"
-#include "bluefog_cpp/context/context_core.hpp"
 
 #include <memory>
 #include <optional>
@@ -7,6 +6,7 @@
 #include <utility>
 
 #include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
 #include "bluefog_cpp/work.hpp"
 #include "optimizers/parameter.hpp"
@@ -71,8 +71,7 @@ void bind_context(py::module_& module) {
       .def("done", &Work::done, "Whether `wait` would return at once. Never blocks.");
 
   py::class_<Context, std::shared_ptr<Context>> context(
-      module, "Context",
-      "A group of ranks that communicate. See bluefog_cpp/context.hpp.");
+      module, "Context", "A group of ranks that communicate. See bluefog_cpp/context.hpp.");
   context
       .def_static(
           "create", [] { return prepared(Context::create()); }, WithoutGil(),
@@ -92,7 +91,8 @@ void bind_context(py::module_& module) {
       .def(
           "uses_nccl",
           [](const Context& c) {
-            return c.core().device() && c.core().device()->way_of(OpKind::NeighborAllreduce) == DeviceWay::Nccl;
+            return c.core().device() &&
+                   c.core().device()->way_of(OpKind::NeighborAllreduce) == DeviceWay::Nccl;
           },
           "Whether averages on the device go by NCCL.")
       .def_property_readonly("rank", &Context::rank)

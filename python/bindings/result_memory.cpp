@@ -84,8 +84,8 @@ class BlockCache {
 
 /// The cache never ends: tensors may outlive everything else.
 BlockCache& cache() {
-  static auto* const blocks = new BlockCache(
-      static_cast<std::size_t>(Settings::from_environment().result_cache_bytes));
+  static auto* const blocks =
+      new BlockCache(static_cast<std::size_t>(Settings::from_environment().result_cache_bytes));
   return *blocks;
 }
 
@@ -112,7 +112,8 @@ class ResultAllocator final : public c10::Allocator {
 }  // namespace
 
 at::Tensor fresh_tensor(c10::IntArrayRef shape, c10::ScalarType dtype) {
-  const auto bytes = static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
+  const auto bytes =
+      static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
   if (bytes < kLargePage) {
     return at::empty(shape, at::TensorOptions().dtype(dtype));
   }

@@ -11,8 +11,9 @@ namespace bluefog::python {
 
 BufferView view_of(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided || (!tensor.is_cpu() && !tensor.is_cuda())) {
-    throw UnsupportedError(fmt::format("expected a dense tensor on the CPU or a CUDA device, found {}",
-                                       optimizers::describe(tensor)));
+    throw UnsupportedError(
+        fmt::format("expected a dense tensor on the CPU or a CUDA device, found {}",
+                    optimizers::describe(tensor)));
   }
   if (!tensor.is_contiguous()) {
     throw InvalidArgument(fmt::format("expected a contiguous tensor, found {} with strides {}",

@@ -48,8 +48,8 @@ ops::WindowStream stream_of(const ops::Window& window) {
              : ops::WindowStream(optimizers::on_current_stream(tensor).stream);
 }
 
-ops::WindowGetOptions get_options(const ops::Window& window,
-                                  const std::optional<RankToWeight>& src, bool require_mutex) {
+ops::WindowGetOptions get_options(const ops::Window& window, const std::optional<RankToWeight>& src,
+                                  bool require_mutex) {
   ops::WindowGetOptions options{.stream = stream_of(window)};
   options.exclusion = exclusion_of(require_mutex);
   if (src) {

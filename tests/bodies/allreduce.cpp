@@ -198,9 +198,9 @@ TEST(Allreduce, RefusesWhatItCannotReduce) {
     EXPECT_THAT(message({.data = memory.data(), .count = -1}, {}), HasSubstr("0 or more"));
     EXPECT_THAT(message({.data = memory.data(), .count = 4, .dtype = static_cast<Dtype>(77)}, {}),
                 HasSubstr("expected a dtype of Dtype, found number 77"));
-    EXPECT_THAT(message({.data = memory.data(), .count = 4},
-                        {.reduction = static_cast<ops::Reduction>(9)}),
-                HasSubstr("expected Sum or Average, found number 9"));
+    EXPECT_THAT(
+        message({.data = memory.data(), .count = 4}, {.reduction = static_cast<ops::Reduction>(9)}),
+        HasSubstr("expected Sum or Average, found number 9"));
     EXPECT_THAT(message({.data = memory.data(), .count = 4}, {.scope = static_cast<ops::Scope>(9)}),
                 HasSubstr("expected Global or Machine, found number 9"));
   });

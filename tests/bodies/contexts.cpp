@@ -27,29 +27,29 @@ using ::testing::HasSubstr;
 
 // Calls of two contexts are in no order, so that they are no mismatch.
 TEST(Contexts, ATimeoutTellsWhatTheMissingRankHasBegunInAnotherContext) {
-  on_ranks({.at_least = 2,
-            .at_most = 2,
-            .settings = [](Settings& settings,
-                           int /*rank*/) { settings.timeout = std::chrono::seconds(1); },
-            .expect_usable = false},
-           [](Context& context) {
-             const auto copy = context.duplicate();
-             float value = 1;
-             const BufferView buffer{.data = &value, .count = 1};
-             std::string text;
-             if (context.rank() == 0) {
-               text = error_of<TimeoutError>([&] { ops::barrier(*copy); });
-               EXPECT_THAT(text, HasSubstr("in another context, as each distributed optimizer has "
-                                           "one, it has begun call 2, allreduce, which this rank "
-                                           "has not"));
-             } else {
-               text = error_of<TimeoutError>([&] { ops::allreduce(context, buffer); });
-               EXPECT_THAT(text, HasSubstr("it has begun call 1, barrier, which this rank has not"));
-             }
-             EXPECT_THAT(text, HasSubstr(fmt::format("no message from rank {} (",
-                                                     1 - context.rank())));
-             meet(context);
-           });
+  on_ranks(
+      {.at_least = 2,
+       .at_most = 2,
+       .settings = [](Settings& settings,
+                      int /*rank*/) { settings.timeout = std::chrono::seconds(1); },
+       .expect_usable = false},
+      [](Context& context) {
+        const auto copy = context.duplicate();
+        float value = 1;
+        const BufferView buffer{.data = &value, .count = 1};
+        std::string text;
+        if (context.rank() == 0) {
+          text = error_of<TimeoutError>([&] { ops::barrier(*copy); });
+          EXPECT_THAT(text, HasSubstr("in another context, as each distributed optimizer has "
+                                      "one, it has begun call 2, allreduce, which this rank "
+                                      "has not"));
+        } else {
+          text = error_of<TimeoutError>([&] { ops::allreduce(context, buffer); });
+          EXPECT_THAT(text, HasSubstr("it has begun call 1, barrier, which this rank has not"));
+        }
+        EXPECT_THAT(text, HasSubstr(fmt::format("no message from rank {} (", 1 - context.rank())));
+        meet(context);
+      });
 }
 
 TEST(Contexts, SettingsThatDifferAreNamedOnAllRanks) {
@@ -68,8 +68,7 @@ TEST(Contexts, SettingsThatDifferAreNamedOnAllRanks) {
         return error.what();
       }
     };
-    const std::string other =
-        context.settings().transport == TransportChoice::Mpi ? "auto" : "mpi";
+    const std::string other = context.settings().transport == TransportChoice::Mpi ? "auto" : "mpi";
     EXPECT_THAT(create([&](Settings& settings) {
                   settings.transport =
                       other == "mpi" ? TransportChoice::Mpi : TransportChoice::Auto;
@@ -123,8 +122,7 @@ TEST(Contexts, AForkIsNoRankAndDisturbsNone) {
         for (const auto& call : std::vector<std::function<void()>>{
                  [&] { ops::allreduce(context, buffer); },
                  [&] { (void)ops::neighbor_allreduce_nonblocking(context, buffer, ring(context)); },
-                 [&] { (void)context.duplicate(); },
-                 [&] { (void)context.allocate_shared(64); }}) {
+                 [&] { (void)context.duplicate(); }, [&] { (void)context.allocate_shared(64); }}) {
           try {
             call();
           } catch (const StateError&) {

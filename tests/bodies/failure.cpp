@@ -203,7 +203,7 @@ TEST(Failure, WordsOfOtherRanksProlongNoWait) {
       words = std::byte{count};
     }
     const auto all = context.core().bootstrap().allgather(std::span(&words, 1),
-                                                   Deadline::after(std::chrono::minutes(1)));
+                                                          Deadline::after(std::chrono::minutes(1)));
     for (int i = 0; context.rank() != 1 && i < std::to_integer<int>(all[1][0]); ++i) {
       refuse();
     }
@@ -282,8 +282,8 @@ TEST(Failure, ManyRefusalsAreHeardByRanksThatComeLater) {
 }
 
 TEST(Failure, AFlightRecordTellsWhomAStalledCallWaitedFor) {
-  const auto folder = std::filesystem::temp_directory_path() /
-                      fmt::format("bluefog_flight_{}", ::getpid());
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("bluefog_flight_{}", ::getpid());
   std::filesystem::create_directories(folder);
   on_ranks({.at_least = 2,
             .at_most = 2,
@@ -297,16 +297,15 @@ TEST(Failure, AFlightRecordTellsWhomAStalledCallWaitedFor) {
              float value = 1;
              ops::barrier(context);
              if (context.rank() == 0) {
-               EXPECT_THROW(
-                   ops::allreduce(context, {.data = &value, .count = 1}, {.name = "late"}),
-                   TimeoutError);
+               EXPECT_THROW(ops::allreduce(context, {.data = &value, .count = 1}, {.name = "late"}),
+                            TimeoutError);
                std::ifstream file(folder / "record0.json");
                std::stringstream text;
                text << file.rdbuf();
-               EXPECT_THAT(text.str(), AllOf(HasSubstr("\"name\": \"late\""),
-                                             HasSubstr("\"kind\": \"barrier\""),
-                                             HasSubstr("\"state\": \"running\""),
-                                             HasSubstr("nothing moved")));
+               EXPECT_THAT(
+                   text.str(),
+                   AllOf(HasSubstr("\"name\": \"late\""), HasSubstr("\"kind\": \"barrier\""),
+                         HasSubstr("\"state\": \"running\""), HasSubstr("nothing moved")));
                EXPECT_THAT(text.str(), ContainsRegex("\"no_message_from\": \\[[ \n]*1"));
              } else {
                std::this_thread::sleep_for(std::chrono::milliseconds(700));

@@ -204,8 +204,8 @@ TEST(HierarchicalNeighborAllreduce, WeightsThatDifferWithinAMachineAreAnErrorOnE
   ranks.layouts = {Layout::OneHost};
   on_ranks(ranks, [](Context& context) {
     const int machines = context.machines().machine_count();
-    NeighborPlan plan = topology::ring(machines).plan_for(
-        context.machines().machine_of(context.rank()));
+    NeighborPlan plan =
+        topology::ring(machines).plan_for(context.machines().machine_of(context.rank()));
     plan.self_weight += context.rank() == 1 ? 0.25 : 0.0;
     std::vector<float> values(10, 1.0F);
     const BufferView buffer{.data = values.data(), .count = 10};
@@ -231,12 +231,12 @@ TEST(HierarchicalNeighborAllreduce, WrongArgumentsAreRefused) {
                  InvalidArgument);
     const BufferView buffer{.data = values.data(), .count = 4};
     EXPECT_THROW(ops::hierarchical_neighbor_allreduce(context, buffer, nullptr), InvalidArgument);
-    EXPECT_THROW(ops::hierarchical_neighbor_allreduce(
-                     context, ConstBufferView(buffer),
-                     {.data = values.data() + 1, .count = 4}, plan),
-                 InvalidArgument);
-    EXPECT_THROW(ops::hierarchical_neighbor_allreduce(
-                     context, ConstBufferView(buffer), {.data = values.data(), .count = 3}, plan),
+    EXPECT_THROW(
+        ops::hierarchical_neighbor_allreduce(context, ConstBufferView(buffer),
+                                             {.data = values.data() + 1, .count = 4}, plan),
+        InvalidArgument);
+    EXPECT_THROW(ops::hierarchical_neighbor_allreduce(context, ConstBufferView(buffer),
+                                                      {.data = values.data(), .count = 3}, plan),
                  InvalidArgument);
     try {
       ops::hierarchical_neighbor_allreduce(context, buffer,

@@ -293,9 +293,9 @@ TEST(Mismatch, ACallThatComparesPlansMeetsOneThatDoesNot) {
   on_ranks(two(), [](Context& context) {
     float value = 1;
     const std::string error = outcome_of([&] {
-      ops::neighbor_allreduce(context, {.data = &value, .count = 1}, full(context),
-                              {.check = context.rank() == 0 ? ops::PlanCheck::Checked
-                                                            : ops::PlanCheck::Trusted});
+      ops::neighbor_allreduce(
+          context, {.data = &value, .count = 1}, full(context),
+          {.check = context.rank() == 0 ? ops::PlanCheck::Checked : ops::PlanCheck::Trusted});
     });
     EXPECT_THAT(error, HasSubstr("rank 0 compares the ranks' topologies first"));
   });

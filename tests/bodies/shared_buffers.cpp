@@ -83,7 +83,8 @@ TEST(SharedBuffers, GiveTheSumsOfBuffersApart) {
       if (dtype == Dtype::Bool) {
         continue;
       }
-      const bool is_floating = std::ranges::find(kFloatingDtypes, dtype) != std::end(kFloatingDtypes);
+      const bool is_floating =
+          std::ranges::find(kFloatingDtypes, dtype) != std::end(kFloatingDtypes);
       for (const std::size_t count : counts(dtype)) {
         Values apart = is_floating ? thirds(dtype, count, context.rank())
                                    : small_integers(dtype, count, context.rank());
@@ -108,8 +109,7 @@ TEST(SharedBuffers, GiveTheAveragesOfPairs) {
           Values apart = thirds(dtype, count, context.rank());
           SharedValues shared(context, apart);
           ops::neighbor_allreduce(context, apart.view(), plan);
-          ops::neighbor_allreduce(context, shared.view(), plan,
-                                  {.check = ops::PlanCheck::Checked});
+          ops::neighbor_allreduce(context, shared.view(), plan, {.check = ops::PlanCheck::Checked});
           ASSERT_EQ(shared.values(), apart) << name_of(dtype) << "[" << count << "]";
           ASSERT_TRUE(shared.has_its_marks()) << name_of(dtype) << "[" << count << "]";
         }
@@ -142,7 +142,8 @@ TEST(SharedBuffers, MeetCallsThatAreNotInPlace) {
     Values expected = before;
     ops::neighbor_allreduce(context, expected.view(), plan);
     SharedValues input(context, before);
-    SharedValues output(context, context.rank() == 0 ? Values(before.dtype(), before.count()) : before);
+    SharedValues output(context,
+                        context.rank() == 0 ? Values(before.dtype(), before.count()) : before);
     if (context.rank() == 0) {
       ops::neighbor_allreduce(context, input.view(), output.view(), plan);
       EXPECT_EQ(input.values(), before);
@@ -163,8 +164,8 @@ TEST(SharedBuffers, MayBeManyCallsAtOnce) {
       buffers.emplace_back(context, small_integers(Dtype::Float32, count, context.rank() + i));
     }
     for (const SharedValues& buffer : buffers) {
-      works.push_back(ops::allreduce_nonblocking(context, buffer.view(),
-                                                 {.reduction = ops::Reduction::Sum}));
+      works.push_back(
+          ops::allreduce_nonblocking(context, buffer.view(), {.reduction = ops::Reduction::Sum}));
     }
     for (int i = kCalls - 1; i >= 0; --i) {
       works[static_cast<std::size_t>(i)].wait();
@@ -177,7 +178,8 @@ TEST(SharedBuffers, MayBeManyCallsAtOnce) {
 
 TEST(SharedBuffers, StayAsTheyWereInCallsThatDiffer) {
   on_ranks({.at_least = 2}, [](Context& context) {
-    const std::size_t count = counts(Dtype::Float32).back() + static_cast<std::size_t>(context.rank());
+    const std::size_t count =
+        counts(Dtype::Float32).back() + static_cast<std::size_t>(context.rank());
     const Values before = thirds(Dtype::Float32, count, context.rank());
     SharedValues shared(context, before);
     const std::string found = failure_of([&] { ops::allreduce(context, shared.view()); }).second;

@@ -78,8 +78,7 @@ std::vector<int> processes_of(Context& context) {
 }
 
 void wait_until_stopped(int process) {
-  for (std::string state; state != "T";
-       std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+  for (std::string state; state != "T"; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
     std::ifstream file(fmt::format("/proc/{}/stat", process));
     std::string number;
     std::string name;
@@ -205,17 +204,19 @@ TEST(Stall, ARankThatWasStoppedHoldsUpTheOthers) {
           Error);
     }
     // Each process has a folder of its own.
-    const std::string own = bftrace::read_file(folder / fmt::format("record{}.json", context.rank()));
+    const std::string own =
+        bftrace::read_file(folder / fmt::format("record{}.json", context.rank()));
     std::vector<bftrace::FlightRecord> records;
     for (const auto& blob :
          context.core().bootstrap().allgather(std::as_bytes(std::span(own)), Deadline::never())) {
       records.push_back(bftrace::parse_record(
           "a record", {reinterpret_cast<const char*>(blob.data()), blob.size()}));
     }
-    EXPECT_THAT(bftrace::explain_stall(records),
-                ContainsRegex("\n\nRank 1 held up rank 0: it began call [0-9]+, "
-                              "allreduce\\(float32\\[1\\], name 'late'\\), [0-9.]+ s after rank 0 had "
-                              "begun to wait for it"));
+    EXPECT_THAT(
+        bftrace::explain_stall(records),
+        ContainsRegex("\n\nRank 1 held up rank 0: it began call [0-9]+, "
+                      "allreduce\\(float32\\[1\\], name 'late'\\), [0-9.]+ s after rank 0 had "
+                      "begun to wait for it"));
     meet(context);
   });
 }

@@ -257,15 +257,13 @@ TEST(Window, WeightIsConservedWhileAccumulatesOverlapWithCollects) {
     std::vector<double> values(50'000, 0.0);
     std::vector<double> given(values.size(), 0.0);
     const auto view_of_doubles = [](std::vector<double>& v) {
-      return BufferView{.data = v.data(),
-                        .count = static_cast<std::int64_t>(v.size()),
-                        .dtype = Dtype::Float64};
+      return BufferView{
+          .data = v.data(), .count = static_cast<std::int64_t>(v.size()), .dtype = Dtype::Float64};
     };
     const auto plan = full_plan(context);
-    const auto window =
-        Window::create(context, view_of_doubles(values), plan,
-                       {.fill = ops::WindowFill::Zeros,
-                        .associated_weight = ops::AssociatedWeight::On});
+    const auto window = Window::create(
+        context, view_of_doubles(values), plan,
+        {.fill = ops::WindowFill::Zeros, .associated_weight = ops::AssociatedWeight::On});
     std::vector<WeightedRank> halves = plan.destinations;
     for (WeightedRank& destination : halves) {
       destination.weight = 0.5 / static_cast<double>(halves.size());

@@ -47,8 +47,8 @@ TEST(Window, RanksThatDoNotAgreeAllGetTheSameError) {
       EXPECT_THAT(error.what(), HasSubstr("does not hear it"));
     }
     EXPECT_THROW(create(5, plan, context.rank() == 0 ? "c" : "d"), MismatchError);
-    const auto counting = context.rank() == last ? ops::AssociatedWeight::On
-                                                 : ops::AssociatedWeight::Off;
+    const auto counting =
+        context.rank() == last ? ops::AssociatedWeight::On : ops::AssociatedWeight::Off;
     EXPECT_THROW((void)Window::create(context, {.data = value.data(), .count = 5}, plan,
                                       {.associated_weight = counting}),
                  MismatchError);
@@ -130,9 +130,9 @@ TEST(Window, CreatingBesideAnotherCallNamesTheWindowAndThatCall) {
       }
       ADD_FAILURE() << "expected an error";
     } catch (const MismatchError& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("0 called win_create 'momenta'"),
-                                      HasSubstr("1 called allreduce(float32[3])"),
-                                      Not(HasSubstr("bytes"))));
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("0 called win_create 'momenta'"),
+                        HasSubstr("1 called allreduce(float32[3])"), Not(HasSubstr("bytes"))));
     }
     const auto window = Window::create(context, view, full_plan(context), {.name = "momenta"});
     window->free();

@@ -74,12 +74,11 @@ TEST(Window, ALockThatOutlivesItsWindowLeavesTheNextOneAlone) {
 }
 
 TEST(Window, LocksThatAreNotFreeEndInATimeoutThatNamesTheHolder) {
-  const Ranks ranks{.at_least = 2,
-                    .at_most = 2,
-                    .layouts = {Layout::OneHost},
-                    .settings = [](Settings& settings, int) {
-                      settings.timeout = std::chrono::seconds(1);
-                    }};
+  const Ranks ranks{
+      .at_least = 2,
+      .at_most = 2,
+      .layouts = {Layout::OneHost},
+      .settings = [](Settings& settings, int) { settings.timeout = std::chrono::seconds(1); }};
   on_ranks(ranks, [](Context& context) {
     float value = 0.0F;
     const BufferView view{.data = &value, .count = 1};
@@ -162,9 +161,9 @@ TEST(Window, CallsThatTakeAMutexThatThisThreadHoldsAreRefusedBeforeAnythingMoves
     EXPECT_EQ(value, 1.0F + static_cast<float>(context.rank()));
     meet(context);
     for (const auto& [source, version] : window->versions()) {
-      const bool is_put_by_it = (source == context.size() - 1 ? context.size() - 2
-                                                               : context.size() - 1) ==
-                                context.rank();
+      const bool is_put_by_it =
+          (source == context.size() - 1 ? context.size() - 2 : context.size() - 1) ==
+          context.rank();
       EXPECT_EQ(version, is_put_by_it ? 1 : 0) << "from rank " << source;
     }
     meet(context);
@@ -176,11 +175,10 @@ TEST(Window, CallsThatTakeAMutexThatThisThreadHoldsAreRefusedBeforeAnythingMoves
 
 #if !defined(__SANITIZE_THREAD__)  // which reports the release by the wrong thread, as it should
 TEST(Window, ALockThatAnotherThreadDropsStaysTakenUntilItsThreadEnds) {
-  const Ranks ranks{.at_most = 2,
-                    .layouts = {Layout::OneHost},
-                    .settings = [](Settings& settings, int) {
-                      settings.timeout = std::chrono::seconds(1);
-                    }};
+  const Ranks ranks{
+      .at_most = 2, .layouts = {Layout::OneHost}, .settings = [](Settings& settings, int) {
+        settings.timeout = std::chrono::seconds(1);
+      }};
   on_ranks(ranks, [](Context& context) {
     float value = 0.0F;
     const auto window = Window::create(context, {.data = &value, .count = 1}, full_plan(context));

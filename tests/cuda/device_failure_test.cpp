@@ -27,7 +27,9 @@ using namespace std::chrono_literals;
 constexpr auto kTimeout = 4s;
 
 /// Runs of threads at other numbers of ranks are spared: one is enough for so long a wait.
-bool is_spared(Context& context) { return context.core().bootstrap().in_process() && context.size() < 4; }
+bool is_spared(Context& context) {
+  return context.core().bootstrap().in_process() && context.size() < 4;
+}
 
 class DeviceFailure : public OverWays {
  protected:

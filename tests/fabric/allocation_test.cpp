@@ -91,8 +91,9 @@ TEST(Allocations, NoneInSumsOfSharedBuffers) {
 }
 
 TEST(Allocations, NoneInBarriers) {
-  expect_no_allocations([](Context& context, const Plan& /*plan*/,
-                           const BufferView& /*buffer*/) { ops::barrier(context); });
+  expect_no_allocations([](Context& context, const Plan& /*plan*/, const BufferView& /*buffer*/) {
+    ops::barrier(context);
+  });
 }
 
 }  // namespace

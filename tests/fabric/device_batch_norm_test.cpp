@@ -26,7 +26,8 @@ at::Tensor input_of(int rank, at::IntArrayRef behind, at::ScalarType dtype) {
 }
 
 /// Output, gradients and running statistics of two steps, on the CPU.
-std::vector<at::Tensor> stepped(Context& context, const at::Tensor& values, const at::Device& device) {
+std::vector<at::Tensor> stepped(Context& context, const at::Tensor& values,
+                                const at::Device& device) {
   nn::SyncBatchNorm layer(context.shared_from_this(), torch::nn::BatchNormOptions(kChannels));
   {
     const torch::NoGradGuard no_grad;
@@ -80,8 +81,8 @@ TEST(DeviceBatchNorm, RefusesInputsElsewhere) {
     const int own = rank.context.rank();
     const TorchDevice torch_device(rank.shared_cuda(), own, rank.stream);
     const auto copy = rank.context.duplicate();  // it has no device
-    const at::Tensor input = input_of(own, {}, at::kFloat)
-                                 .to(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(own)));
+    const at::Tensor input =
+        input_of(own, {}, at::kFloat).to(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(own)));
     nn::SyncBatchNorm layer(copy, torch::nn::BatchNormOptions(kChannels));
     layer->to(input.device());
     EXPECT_THAT(error_of<InvalidArgument>([&] { (void)layer->forward(input); }),
@@ -96,10 +97,11 @@ TEST(DeviceBatchNorm, InputsThatLieApartAreAMismatch) {
   on_device_ranks({.at_least = 2, .at_most = 2}, [](DeviceRank& rank) {
     const int own = rank.context.rank();
     const TorchDevice torch_device(rank.shared_cuda(), own, rank.stream);
-    const at::Device device = own == 0 ? at::Device(at::kCPU)
-                                       : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(own));
-    EXPECT_THAT(error_of<Error>([&] { stepped(rank.context, input_of(own, {}, at::kFloat), device); }),
-                HasSubstr("sync_batch_norm"));
+    const at::Device device =
+        own == 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(own));
+    EXPECT_THAT(
+        error_of<Error>([&] { stepped(rank.context, input_of(own, {}, at::kFloat), device); }),
+        HasSubstr("sync_batch_norm"));
     meet(rank.context);
   });
 }

@@ -39,10 +39,9 @@ inline std::string link_name(const ::testing::TestParamInfo<Reach>& info) {
 
 /// All tests of `suite`, over all links.
 #define BF_OVER_LINKS(suite)                                                                  \
-  INSTANTIATE_TEST_SUITE_P(Links, suite,                                                      \
-                           ::testing::Values(Reach::Nccl, Reach::PeerProcesses,               \
-                                             Reach::PeerThreads),                             \
-                           link_name)
+  INSTANTIATE_TEST_SUITE_P(                                                                   \
+      Links, suite, ::testing::Values(Reach::Nccl, Reach::PeerProcesses, Reach::PeerThreads), \
+      link_name)
 
 /// The device can still be used: a call gives the right result.
 inline void expect_device_usable(DeviceRank& rank) {
@@ -55,9 +54,8 @@ inline void expect_device_usable(DeviceRank& rank) {
 inline void expect_ended(DeviceRank& rank, const std::string& reason) {
   const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
   EXPECT_THAT(error_of<StateError>([&] { ops::allreduce(rank.context, own); }),
-              ::testing::AllOf(
-                  ::testing::HasSubstr("this context makes no calls on CUDA device"),
-                  ::testing::HasSubstr(reason)));
+              ::testing::AllOf(::testing::HasSubstr("this context makes no calls on CUDA device"),
+                               ::testing::HasSubstr(reason)));
 }
 
 inline std::shared_ptr<const NeighborPlan> ring_plan(const Context& context) {
@@ -66,8 +64,7 @@ inline std::shared_ptr<const NeighborPlan> ring_plan(const Context& context) {
 }
 
 /// Calls of several sizes on several streams, waited for in reverse order, give the CPU's bits.
-inline void several_under_way(DeviceRank& rank,
-                              const ops::NeighborAllreduceOptions& options = {}) {
+inline void several_under_way(DeviceRank& rank, const ops::NeighborAllreduceOptions& options = {}) {
   const auto plan = std::make_shared<const NeighborPlan>(
       topology::exponential(rank.context.size()).plan_for(rank.context.rank()));
   std::vector<Values> expected;
@@ -77,8 +74,8 @@ inline void several_under_way(DeviceRank& rank,
     const auto count = static_cast<std::size_t>(1 + 137 * i);
     Values values = thirds(Dtype::Float32, count, rank.context.rank() + i);
     buffers.push_back(rank.upload(values, i % 3 == 0 ? rank.cuda.make_stream() : rank.stream));
-    work.push_back(ops::neighbor_allreduce_nonblocking(rank.context, buffers.back(), plan,
-                                                       options));
+    work.push_back(
+        ops::neighbor_allreduce_nonblocking(rank.context, buffers.back(), plan, options));
     ops::neighbor_allreduce(rank.context, values.view(), plan);
     expected.push_back(std::move(values));
   }

@@ -168,20 +168,19 @@ TEST_P(DeviceMismatch, ARefusalReachesTheOthers) {
 
 TEST_P(DeviceMismatch, ARankThatDoesNotCome) {
   on_links({.at_least = 2, .at_most = 2, .settings = timeout_of(std::chrono::seconds(1))},
-                  [](DeviceRank& rank) {
-                    const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
-                    if (rank.context.rank() == 0) {
-                      EXPECT_THAT(
-                          error_of<TimeoutError>([&] { ops::allreduce(rank.context, own); }),
-                          HasSubstr("no message from rank 1"));
-                    }
-                    meet(rank.context);
-                    if (rank.context.rank() == 1) {
-                      EXPECT_THROW(ops::allreduce(rank.context, own), PeerFailure);
-                    }
-                    meet(rank.context);
-                    expect_device_usable(rank);
-                  });
+           [](DeviceRank& rank) {
+             const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
+             if (rank.context.rank() == 0) {
+               EXPECT_THAT(error_of<TimeoutError>([&] { ops::allreduce(rank.context, own); }),
+                           HasSubstr("no message from rank 1"));
+             }
+             meet(rank.context);
+             if (rank.context.rank() == 1) {
+               EXPECT_THROW(ops::allreduce(rank.context, own), PeerFailure);
+             }
+             meet(rank.context);
+             expect_device_usable(rank);
+           });
 }
 
 TEST(DeviceFailure, NcclReportsAnError) {
@@ -208,20 +207,20 @@ BF_OVER_LINKS(DeviceFailure);
 
 TEST_P(DeviceFailure, NotDoneInTime) {
   on_links({.at_least = 2, .at_most = 2, .settings = timeout_of(std::chrono::seconds(1))},
-                  [](DeviceRank& rank) {
-                    rank.shut(rank.stream);
-                    const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
-                    const Work work = ops::allreduce_nonblocking(rank.context, own);
-                    work.wait();
-                    while (!rank.context.core().device()->failure()) {
-                      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                    }
-                    meet(rank.context);
-                    rank.open();
-                    EXPECT_THAT(error_of<Error>([&] { work.synchronize(); }),
-                                HasSubstr("launched, and not done on the device after 1.0 s"));
-                    expect_ended(rank, "launched, and not done");
-                  });
+           [](DeviceRank& rank) {
+             rank.shut(rank.stream);
+             const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
+             const Work work = ops::allreduce_nonblocking(rank.context, own);
+             work.wait();
+             while (!rank.context.core().device()->failure()) {
+               std::this_thread::sleep_for(std::chrono::milliseconds(1));
+             }
+             meet(rank.context);
+             rank.open();
+             EXPECT_THAT(error_of<Error>([&] { work.synchronize(); }),
+                         HasSubstr("launched, and not done on the device after 1.0 s"));
+             expect_ended(rank, "launched, and not done");
+           });
 }
 
 /// On a path 0 – 1 – 2, rank 2 refuses: rank 1 never launches, and rank 0, which had agreed with it

@@ -27,10 +27,10 @@ namespace {
 constexpr int kSeeds = few(40, 10);
 constexpr int kSteps = 14;
 constexpr std::size_t kBuffers = 4;
-constexpr std::array kCalls{"cuMemAlloc",      "cuMemHostAlloc",  "cuEventCreate", "cuEventRecord",
-                            "cuStreamWaitEvent", "cuMemcpyAsync", "cuLaunchKernel", "cuEventQuery",
-                            "cuMemsetD8Async", "ncclSend",        "ncclRecv",      "ncclGroupStart",
-                            "ncclGroupEnd"};
+constexpr std::array kCalls{
+    "cuMemAlloc",    "cuMemHostAlloc", "cuEventCreate", "cuEventRecord",   "cuStreamWaitEvent",
+    "cuMemcpyAsync", "cuLaunchKernel", "cuEventQuery",  "cuMemsetD8Async", "ncclSend",
+    "ncclRecv",      "ncclGroupStart", "ncclGroupEnd"};
 
 class DeviceFaults : public OverLinks {};
 INSTANTIATE_TEST_SUITE_P(Ways, DeviceFaults,
@@ -41,11 +41,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, DeviceFaults,
 /// The same on all ranks.
 class RandomCalls {
  public:
-  RandomCalls(DeviceRank& rank, int seed)
-      : rank_(rank), random_(static_cast<unsigned>(seed)) {
+  RandomCalls(DeviceRank& rank, int seed) : rank_(rank), random_(static_cast<unsigned>(seed)) {
     for (std::size_t i = 0; i < kBuffers; ++i) {
-      buffers_.push_back(
-          rank.upload(thirds(Dtype::Float32, 100 + 1000 * i, rank.context.rank())));
+      buffers_.push_back(rank.upload(thirds(Dtype::Float32, 100 + 1000 * i, rank.context.rank())));
     }
   }
 

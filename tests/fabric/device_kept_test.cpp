@@ -66,8 +66,7 @@ TEST_P(DeviceHeld, BitsOfTheCpuAndNoneBeforeTheWait) {
           const Values expected = average_of(rank.context, input, plan);
           const BufferView own = rank.upload(input, rank.stream, size_of(dtype));
           const Work work = ops::neighbor_allreduce_nonblocking(
-              rank.context, own, plan,
-              {.check = check, .completion = ops::Completion::OnWait});
+              rank.context, own, plan, {.check = check, .completion = ops::Completion::OnWait});
           meet(rank.context);
           if (count > 0) {
             ASSERT_FALSE(work.done());
@@ -108,8 +107,8 @@ TEST_P(DeviceHeld, AWaitOnAnotherStreamOrdersThatOneToo) {
       const Values input = thirds(Dtype::Float32, 501, rank.context.rank());
       const Values expected = average_of(rank.context, input, plan);
       BufferView own = rank.upload(input);
-      const Work work = ops::neighbor_allreduce_nonblocking(rank.context, own, plan,
-                                                            {.completion = completion});
+      const Work work =
+          ops::neighbor_allreduce_nonblocking(rank.context, own, plan, {.completion = completion});
       EXPECT_EQ(work.device(), own.device);
       meet(rank.context);
       const gpu::StreamHandle other = rank.cuda.make_stream();
@@ -188,8 +187,7 @@ TEST(DeviceHeldThroughTheHost, AStagedResultOfDroppedWorkComesAfterTheDrop) {
     const BufferView first = rank.upload(input);
     const BufferView second = rank.upload(input);
     {
-      const Work dropped =
-          ops::neighbor_allreduce_nonblocking(rank.context, first, plan, kOnWait);
+      const Work dropped = ops::neighbor_allreduce_nonblocking(rank.context, first, plan, kOnWait);
       ops::neighbor_allreduce_nonblocking(rank.context, second, plan, kOnWait).wait();
       EXPECT_TRUE(dropped.done());
       EXPECT_EQ(rank.download(first), input);
@@ -270,8 +268,8 @@ TEST(DeviceKeptByNccl, TheChannelEndsWhileTheCallRests) {
   on_device_ranks({.at_least = 2, .at_most = 4}, [](DeviceRank& rank) {
     rank.shut(rank.stream);
     const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));
-    const Work work = ops::neighbor_allreduce_nonblocking(rank.context, own,
-                                                          exponential(rank.context), kOnWait);
+    const Work work =
+        ops::neighbor_allreduce_nonblocking(rank.context, own, exponential(rank.context), kOnWait);
     meet(rank.context);
     rank.nccl.set_async_error(rank.context.rank(), "the network is gone");
     while (rank.cuda.counts()["ncclCommAbort"] < rank.context.size()) {

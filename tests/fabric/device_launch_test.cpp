@@ -96,9 +96,9 @@ TEST_P(DeviceLaunch, OfAKernelThatFailsKeepsWhatTheTransferUses) {
       };
       if (rank.context.rank() == 0) {
         rank.cuda.fail_next("cuLaunchKernel", 0, kNoBinary);
-        EXPECT_THAT(error_of<CudaError>(call),
-                    AllOf(HasSubstr("rank 0, call "), HasSubstr("neighbor_allreduce(float32[50000]"),
-                          HasSubstr("cuLaunchKernel")));
+        EXPECT_THAT(error_of<CudaError>(call), AllOf(HasSubstr("rank 0, call "),
+                                                     HasSubstr("neighbor_allreduce(float32[50000]"),
+                                                     HasSubstr("cuLaunchKernel")));
         rank.context.close();
       } else {
         (void)problem_of(call);
@@ -111,7 +111,9 @@ TEST_P(DeviceLaunch, OfAKernelThatFailsKeepsWhatTheTransferUses) {
 
 /// Nobody opens the stream before: as that of a process which was killed.
 TEST_P(DeviceLaunch, ThatIsNeverDoneEndsSynchronize) {
-  on_links({.at_least = 2, .at_most = 2, .settings = [](Settings& settings) { settings.timeout = std::chrono::seconds(1); }},
+  on_links({.at_least = 2,
+            .at_most = 2,
+            .settings = [](Settings& settings) { settings.timeout = std::chrono::seconds(1); }},
            [](DeviceRank& rank) {
              rank.shut(rank.stream);
              const BufferView own = rank.upload(small_integers(Dtype::Float32, 5, 0));

@@ -147,29 +147,29 @@ class DeviceAllreduce : public OverLinks {};
 BF_OVER_LINKS(DeviceAllreduce);
 
 TEST_P(DeviceAllreduce, BitsOfTheCpu) {
-  on_links({.at_most = few(8, 4), .layouts = {Layout::OneHost, Layout::TwoHosts}},
-           [](DeviceRank& rank) {
-    for (const Dtype dtype : kAllDtypes) {
-      for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{7001}}) {
-        for (const auto reduction : {ops::Reduction::Sum, ops::Reduction::Average}) {
-          for (const auto scope : {ops::Scope::Global, ops::Scope::Machine}) {
-            if (dtype == Dtype::Bool ||
-                (!is_floating(dtype) && reduction == ops::Reduction::Average)) {
-              continue;
+  on_links(
+      {.at_most = few(8, 4), .layouts = {Layout::OneHost, Layout::TwoHosts}}, [](DeviceRank& rank) {
+        for (const Dtype dtype : kAllDtypes) {
+          for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{7001}}) {
+            for (const auto reduction : {ops::Reduction::Sum, ops::Reduction::Average}) {
+              for (const auto scope : {ops::Scope::Global, ops::Scope::Machine}) {
+                if (dtype == Dtype::Bool ||
+                    (!is_floating(dtype) && reduction == ops::Reduction::Average)) {
+                  continue;
+                }
+                Values expected = is_floating(dtype)
+                                      ? thirds(dtype, count, rank.context.rank())
+                                      : small_integers(dtype, count, rank.context.rank());
+                const BufferView own = rank.upload(expected);
+                const ops::AllreduceOptions options{.reduction = reduction, .scope = scope};
+                ops::allreduce(rank.context, own, options);
+                ops::allreduce(rank.context, expected.view(), options);
+                ASSERT_EQ(rank.download(own), expected) << name_of(dtype) << "[" << count << "]";
+              }
             }
-            Values expected = is_floating(dtype)
-                                  ? thirds(dtype, count, rank.context.rank())
-                                  : small_integers(dtype, count, rank.context.rank());
-            const BufferView own = rank.upload(expected);
-            const ops::AllreduceOptions options{.reduction = reduction, .scope = scope};
-            ops::allreduce(rank.context, own, options);
-            ops::allreduce(rank.context, expected.view(), options);
-            ASSERT_EQ(rank.download(own), expected) << name_of(dtype) << "[" << count << "]";
           }
         }
-      }
-    }
-  });
+      });
 }
 
 class DeviceBroadcast : public OverLinks {};

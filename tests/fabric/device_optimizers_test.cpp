@@ -238,12 +238,14 @@ TEST(DeviceOptimizerErrors, ModelsElsewhere) {
     };
     const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(other));
     net.second->to(device);
-    EXPECT_THAT(error_of<InvalidArgument>(wrap), HasSubstr("expected all parameters on one device"));
-    net.first->to(device);
     EXPECT_THAT(error_of<InvalidArgument>(wrap),
-                HasSubstr(fmt::format("the device of the context (Context::use_device), CUDA device "
-                                      "{}, found float32[5, 6] on cuda:{}",
-                                      own, other)));
+                HasSubstr("expected all parameters on one device"));
+    net.first->to(device);
+    EXPECT_THAT(
+        error_of<InvalidArgument>(wrap),
+        HasSubstr(fmt::format("the device of the context (Context::use_device), CUDA device "
+                              "{}, found float32[5, 6] on cuda:{}",
+                              own, other)));
   });
 }
 

@@ -137,10 +137,9 @@ TEST_P(DeviceWindowErrors, CopiesThatFail) {
         {"cuMemcpyAsync", is_on_host() ? everywhere
                                        : std::vector<std::string>{"win_put", "win_get",
                                                                   "win_publish", "win_accumulate"}},
-        {"cuLaunchKernel", is_on_host()
-                               ? std::vector<std::string>{}
-                               : std::vector<std::string>{"win_put", "win_update",
-                                                          "win_accumulate"}}};
+        {"cuLaunchKernel",
+         is_on_host() ? std::vector<std::string>{}
+                      : std::vector<std::string>{"win_put", "win_update", "win_accumulate"}}};
     const std::map<std::string, std::function<void()>> bodies{
         {"win_put", [&] { window->put(tensor, {.self_weight = 2.0}); }},
         {"win_get", [&] { window->get(); }},

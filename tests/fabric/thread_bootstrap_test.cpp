@@ -98,8 +98,10 @@ TEST(ThreadBootstrap, NamesTheRanksThatDoNotCome) {
     bootstraps[1]->barrier(Deadline::after(std::chrono::milliseconds(20)));
     FAIL() << "expected TimeoutError";
   } catch (const TimeoutError& error) {
-    EXPECT_STREQ(error.what(), "bootstrap barrier on rank 1: expected all 3 ranks within 0.02 s (BLUEFOG_TIMEOUT), ranks "
-                 "0, 2 have not come");
+    EXPECT_STREQ(
+        error.what(),
+        "bootstrap barrier on rank 1: expected all 3 ranks within 0.02 s (BLUEFOG_TIMEOUT), ranks "
+        "0, 2 have not come");
   }
 }
 

@@ -94,7 +94,8 @@ class WindowServers : public ::testing::Test {
   WindowServer& asker() { return *servers_[0]; }
   WindowServer& owner() { return *servers_[1]; }
   std::uint64_t lock(Deadline deadline) {
-    return asker().ask(1, {.kind = Kind::Lock, .window = kWindow}, {}, {}, asker_until(deadline))
+    return asker()
+        .ask(1, {.kind = Kind::Lock, .window = kWindow}, {}, {}, asker_until(deadline))
         .ticket;
   }
   void unlock(std::uint64_t ticket) {
@@ -163,13 +164,13 @@ class StoppedRank : public ::testing::Test {
 
   void SetUp() override {
     server(1).add(kWindow, std::make_shared<Value>(value_, [&] {
-      is_asked_.count_down();
-      is_stopped_.wait();
-    }));
+                    is_asked_.count_down();
+                    is_stopped_.wait();
+                  }));
     server(0).add(kSlowWindow, std::make_shared<Value>(nothing_, [&] {
-      is_stopped_.count_down();
-      goes_on_.wait();
-    }));
+                    is_stopped_.count_down();
+                    goes_on_.wait();
+                  }));
   }
 
   WindowServer& server(std::size_t rank) { return *servers_[rank]; }

@@ -20,7 +20,8 @@ std::string list_error(const std::string& text) {
 }
 
 std::string file_error(const std::string& text) {
-  return testing::error_of<UsageError>([&] { static_cast<void>(parse_hostfile(text, "hosts.txt")); });
+  return testing::error_of<UsageError>(
+      [&] { static_cast<void>(parse_hostfile(text, "hosts.txt")); });
 }
 
 TEST(HostList, ReadsNamesAndSlots) {
@@ -70,7 +71,8 @@ TEST(Hostfile, NamesLineAndContent) {
 
 TEST(Hostfile, ThatCannotBeReadIsAnError) {
   for (const char* path : {"/nonexistent/hosts", "/"}) {
-    EXPECT_THAT(testing::error_of<UsageError>([&] { static_cast<void>(read_hostfile(path)); }), HasSubstr(path));
+    EXPECT_THAT(testing::error_of<UsageError>([&] { static_cast<void>(read_hostfile(path)); }),
+                HasSubstr(path));
   }
 }
 

@@ -51,9 +51,9 @@ TEST(RankVariables, TheUsersMallocStays) {
     Environment environment{{name, value}};
     add_rank_variables({0, 2, 0, 2}, {8, 4, 4}, environment);
     EXPECT_EQ(environment.at(name), value);
-    EXPECT_EQ(environment.count("MALLOC_TRIM_THRESHOLD_") +
-                  environment.count("MALLOC_MMAP_THRESHOLD_"),
-              name == "GLIBC_TUNABLES" ? 0U : 1U);
+    EXPECT_EQ(
+        environment.count("MALLOC_TRIM_THRESHOLD_") + environment.count("MALLOC_MMAP_THRESHOLD_"),
+        name == "GLIBC_TUNABLES" ? 0U : 1U);
   }
   Environment others{{"GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F"}};
   add_rank_variables({0, 2, 0, 2}, {8, 4, 4}, others);

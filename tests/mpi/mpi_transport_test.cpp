@@ -194,9 +194,8 @@ TEST_F(MpiTransportTest, ADeepMessageComesAsAWholeBeforeItsReaderLooks) {
     const Bytes large = pattern(kChunk * kDepth * 4 + call, rank(), call);
     EXPECT_FALSE(transport_->has_come(previous(), Lane::Deep, CallId::make(call, 0)));
     send(large, call, readers, Lane::Deep);
-    until("the whole message", [&] {
-      return transport_->has_come(previous(), Lane::Deep, CallId::make(call, 0));
-    });
+    until("the whole message",
+          [&] { return transport_->has_come(previous(), Lane::Deep, CallId::make(call, 0)); });
     until("the sends to end", [&] { return !transport_->has_pending(); });
     bootstrap_->barrier(soon());  // nobody has read anything yet
     EXPECT_EQ(receive(previous(), Lane::Deep), pattern(large.size(), previous(), call));

@@ -210,7 +210,8 @@ TEST_P(RoutingTest, DataArriveWhileTheirSenderIsBusy) {
   if (context->rank() == 0) {
     ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   }
-  const auto names = context->core().bootstrap().allgather(std::as_bytes(std::span(folder)), deadline);
+  const auto names =
+      context->core().bootstrap().allgather(std::as_bytes(std::span(folder)), deadline);
   folder.assign(reinterpret_cast<const char*>(names[0].data()), names[0].size());
   const auto receipt_of = [&folder](int rank) { return folder + "/" + std::to_string(rank); };
 
@@ -242,7 +243,8 @@ TEST_P(RoutingTest, DataArriveWhileTheirSenderIsBusy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixes, RoutingTest,
-                         ::testing::Values(Mix::SharedMemory, Mix::Mpi, Mix::TwoHosts), name_of_mix);
+                         ::testing::Values(Mix::SharedMemory, Mix::Mpi, Mix::TwoHosts),
+                         name_of_mix);
 
 }  // namespace
 }  // namespace bluefog

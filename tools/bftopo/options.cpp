@@ -99,9 +99,8 @@ void add_family_options(CLI::App& command, Options& options, RawValues& raw) {
   of_family(command.add_option("--period", family.period_steps, "Steps before draws repeat"),
             "P (65536)")
       ->check(whole_number(1, kMaxSteps));
-  auto* draws =
-      of_family(command.add_option("--draws", family.draws, "Shifts that are drawn"), "M")
-          ->check(count);
+  auto* draws = of_family(command.add_option("--draws", family.draws, "Shifts that are drawn"), "M")
+                    ->check(count);
   of_family(command.add_option("--rho", family.rho, "Distance from J to aim at, 0 … 1"), "R (0.5)")
       ->check(share)
       ->excludes(draws);
@@ -216,8 +215,8 @@ void finish(const CLI::App& command, const RawValues& raw, Options& options) {
   resolve_subject(command, options);
   check_family_options(options, raw);
   if (options.family && command.count("--rule") > 0) {
-    throw UsageError(fmt::format("--rule: '{}' does not read it, a graph from a file does",
-                                 options.subject));
+    throw UsageError(
+        fmt::format("--rule: '{}' does not read it, a graph from a file does", options.subject));
   }
   if (!raw.shape.empty()) options.family_options.shape = shape_of(raw.shape);
   if (!raw.rule.empty()) {

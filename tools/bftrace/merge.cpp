@@ -68,12 +68,10 @@ std::string why_no_event(const nlohmann::json& event) {
     return fmt::format("expected an object, found {}", event.type_name());
   }
   const bool has_time = event.value("ph", nlohmann::json()) != "M";
-  const std::array fields{Field{"ph", "one letter", kIsPhase, true},
-                          Field{"pid", "a rank", is_rank, true},
-                          Field{"tid", "an integer", kIsInteger, false},
-                          Field{"name", "a text", kIsText, false},
-                          Field{"ts", "a number", is_time, has_time},
-                          Field{"dur", "a number", is_time, false}};
+  const std::array fields{
+      Field{"ph", "one letter", kIsPhase, true},     Field{"pid", "a rank", is_rank, true},
+      Field{"tid", "an integer", kIsInteger, false}, Field{"name", "a text", kIsText, false},
+      Field{"ts", "a number", is_time, has_time},    Field{"dur", "a number", is_time, false}};
   for (const Field& field : fields) {
     const auto found = event.find(field.name);
     if (found == event.end() ? field.is_needed : !field.fits(*found)) {
@@ -139,9 +137,10 @@ nlohmann::json merge_timelines(const std::vector<RankTimeline>& timelines) {
     if (timeline.rank) {
       const auto [other, is_new] = path_of.emplace(*timeline.rank, timeline.path);
       if (!is_new) {
-        throw InvalidArgument(fmt::format("expected one timeline per rank, found two of rank {}: {} "
-                                          "and {}",
-                                          other->first, other->second, timeline.path));
+        throw InvalidArgument(
+            fmt::format("expected one timeline per rank, found two of rank {}: {} "
+                        "and {}",
+                        other->first, other->second, timeline.path));
       }
     }
     for (const auto& event : timeline.events) {
@@ -167,9 +166,9 @@ std::size_t merge_files(const std::vector<std::string>& paths, const std::string
   for (const std::string& path : paths) {
     std::error_code absent;
     if (std::filesystem::equivalent(path, output, absent)) {
-      throw InvalidArgument(fmt::format(
-          "--output {}: expected another file than those to join, found {} among them", output,
-          path));
+      throw InvalidArgument(
+          fmt::format("--output {}: expected another file than those to join, found {} among them",
+                      output, path));
     }
     timelines.push_back(parse_timeline(path, read_file(path)));
   }

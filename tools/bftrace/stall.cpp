@@ -28,10 +28,9 @@ std::string call_text(const RecordedCall& call) {
   if (call.is_window_call) {
     return context + call.text;
   }
-  return context +
-         (call.partner < 0
-              ? fmt::format("call {}, {}", call.call, call.text)
-              : fmt::format("pair call {} with rank {}, {}", call.call, call.partner, call.text));
+  return context + (call.partner < 0 ? fmt::format("call {}, {}", call.call, call.text)
+                                     : fmt::format("pair call {} with rank {}, {}", call.call,
+                                                   call.partner, call.text));
 }
 
 RecordedCall parse_call(const nlohmann::json& json) {
@@ -178,8 +177,8 @@ std::optional<Late> find_late(const RecordedCall& call, const FlightRecord& reco
     for (const Wait& wait : waits.at(other.rank)) {
       if (wait.awaited == record.rank) {
         waits_for_it = true;
-        late.after_wait_s = std::max(late.after_wait_s,
-                                     begun - (*other.written_at - wait.call->begun_s_ago));
+        late.after_wait_s =
+            std::max(late.after_wait_s, begun - (*other.written_at - wait.call->begun_s_ago));
       }
     }
     if (waits_for_it) {
@@ -255,10 +254,11 @@ std::string late_text(int rank, const Late& late) {
   const std::string until_then =
       late.before == nullptr
           ? "it was stopped, or computing"
-          : fmt::format("it was in {}, {}, which took it {:.1f} s: whoever came late to that held up "
-                        "all",
-                        call_text(*late.before), late.before->state,
-                        late.before->begun_s_ago - *late.before->ended_s_ago);
+          : fmt::format(
+                "it was in {}, {}, which took it {:.1f} s: whoever came late to that held up "
+                "all",
+                call_text(*late.before), late.before->state,
+                late.before->begun_s_ago - *late.before->ended_s_ago);
   return fmt::format(
       "Rank {} {} rank{} {}: it began {}, {:.1f} s after {} had begun to wait for it, and {:.1f} s "
       "after {} wrote its record; until then {}.\n",
@@ -322,9 +322,10 @@ FlightRecord parse_record(const std::string& path, const std::string& text) {
                         .size = json.at("size").get<int>(),
                         .reason = json.at("reason").get<std::string>()};
     if (record.size < 1 || record.rank < 0 || record.rank >= record.size) {
-      throw InvalidArgument(fmt::format("{}: expected a flight record of one of at least 1 ranks, "
-                                        "found rank {} of {}",
-                                        path, record.rank, record.size));
+      throw InvalidArgument(
+          fmt::format("{}: expected a flight record of one of at least 1 ranks, "
+                      "found rank {} of {}",
+                      path, record.rank, record.size));
     }
     if (json.contains("written_at")) {
       record.written_at = json["written_at"].get<double>();

@@ -110,7 +110,10 @@ namespace detail {
 GapEstimate converged_gap(double magnitude, double error) {
   const double gap = 1.0 - magnitude;
   // A magnitude of 1 may come out a little larger.
-  return {.value = gap < 0.0 && gap >= -error ? 0.0 : gap, .lower = gap - error, .upper = gap + error, .converged = true};
+  return {.value = gap < 0.0 && gap >= -error ? 0.0 : gap,
+          .lower = gap - error,
+          .upper = gap + error,
+          .converged = true};
 }
 
 GapEstimate bounded_gap(double lower_magnitude, double upper_magnitude) {

@@ -73,7 +73,8 @@ std::string ArrivalMark::roll_call(const std::string& job, int size) {
   if (unseen_count == 0) {
     return fmt::format("all {} ranks were seen on this host, but not all made this call", size);
   }
-  return fmt::format("seen on this host: {}; not seen: {}", seen_count == 0 ? "none" : seen, unseen);
+  return fmt::format("seen on this host: {}; not seen: {}", seen_count == 0 ? "none" : seen,
+                     unseen);
 }
 
 std::string job_name() {

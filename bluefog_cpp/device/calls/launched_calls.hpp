@@ -81,7 +81,9 @@ class LaunchedCalls {
   void cut_short(const std::string& cause, Hearers hearers);
   /// Whether other ranks have not been told yet of some calls that were cut short.
   [[nodiscard]] bool has_news() const noexcept { return !news_.empty(); }
-  [[nodiscard]] std::vector<ProgressHook::EndedCall> take_news() { return std::exchange(news_, {}); }
+  [[nodiscard]] std::vector<ProgressHook::EndedCall> take_news() {
+    return std::exchange(news_, {});
+  }
 
   /// Lets go of all calls: of a device that tells nothing any more, or at the end.
   void clear() noexcept { calls_.clear(); }

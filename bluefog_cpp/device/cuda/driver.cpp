@@ -128,8 +128,7 @@ class Driver final : public CudaApi {
 
   EventHandle make_shared_event() override {
     CUevent event = nullptr;
-    check(cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS),
-          "cuEventCreate");
+    check(cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS), "cuEventCreate");
     return event;
   }
 

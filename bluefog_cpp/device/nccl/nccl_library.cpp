@@ -94,8 +94,7 @@ class NcclLibrary final : public NcclApi {
       std::vector<int> excluded(gone.begin(), gone.end());  // NCCL's signature has no const
       ncclComm_t shrunk = nullptr;
       check(ncclCommShrink_(static_cast<ncclComm_t>(comm), excluded.data(),
-                            static_cast<int>(excluded.size()), &shrunk, nullptr,
-                            NCCL_SHRINK_ABORT),
+                            static_cast<int>(excluded.size()), &shrunk, nullptr, NCCL_SHRINK_ABORT),
             "ncclCommShrink");
       return shrunk;
     }
@@ -129,9 +128,10 @@ class NcclLibrary final : public NcclApi {
 
  private:
   [[noreturn]] void throw_too_old(std::string_view call, std::string_view since) {
-    throw UnsupportedError(fmt::format("{}: expected NCCL {} or newer, where this library was built "
-                                       "and at run time, found {} and {}",
-                                       call, since, NCCL_VERSION_CODE, version()));
+    throw UnsupportedError(
+        fmt::format("{}: expected NCCL {} or newer, where this library was built "
+                    "and at run time, found {} and {}",
+                    call, since, NCCL_VERSION_CODE, version()));
   }
 
   [[nodiscard]] std::string text_of(ncclResult_t result, CommHandle comm) const {

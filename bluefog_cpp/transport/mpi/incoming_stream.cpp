@@ -50,9 +50,7 @@ bool IncomingStream::post() noexcept {
 }
 
 bool IncomingStream::post_more() noexcept {
-  const auto used = [&] {
-    return posted_ - received_ + (is_deep(lane_) ? 0 : frames_.size());
-  };
+  const auto used = [&] { return posted_ - received_ + (is_deep(lane_) ? 0 : frames_.size()); };
   while (used() < ring_.size() && post()) {
   }
   return posted_ > received_;

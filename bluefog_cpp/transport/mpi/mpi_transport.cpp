@@ -140,8 +140,7 @@ std::size_t MpiTransport::next_chunk_bytes(const Departure& departure) const noe
   const std::size_t quarter = round_up<std::size_t>(departure.header.bytes / 4, kPage);
   const std::size_t chunk =
       std::clamp(quarter, std::min(kLeastChunk, options_.chunk_bytes), options_.chunk_bytes);
-  return std::min(chunk,
-                  std::min(departure.header.bytes, departure.here) - departure.published);
+  return std::min(chunk, std::min(departure.header.bytes, departure.here) - departure.published);
 }
 
 // Readers with the same weight share one copy; only the first frame carries a weight.
@@ -188,8 +187,7 @@ bool MpiTransport::publish(Departure& departure) {
 
 bool MpiTransport::abort(Departure& departure, std::string_view reason) {
   if (departure.announced && !is_over_) {
-    if (!is_deep(departure.lane) && failure_code_ == MPI_SUCCESS &&
-        !all_have_room(departure)) {
+    if (!is_deep(departure.lane) && failure_code_ == MPI_SUCCESS && !all_have_room(departure)) {
       return false;
     }
     const std::string_view text = reason.substr(0, options_.chunk_bytes);

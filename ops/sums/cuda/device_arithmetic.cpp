@@ -54,8 +54,7 @@ void launch_weighted_sum(gpu::CudaApi& cuda, gpu::FunctionHandle kernel, Dtype d
 }
 
 gpu::FunctionHandle DeviceArithmetic::kernel(SumRule rule, Dtype dtype, std::size_t bytes) const {
-  return bytes == 0 ? nullptr
-                    : channel_->kernel(sum_kernels_image(), sum_kernel_name(rule, dtype));
+  return bytes == 0 ? nullptr : channel_->kernel(sum_kernels_image(), sum_kernel_name(rule, dtype));
 }
 
 void DeviceArithmetic::weighted_sum(Dtype dtype, std::byte* out, std::span<const Operand> operands,

@@ -3,12 +3,12 @@
 
 using namespace bluefog::ops::cuda;
 
-#define BF_SUM_KERNEL(name, Element, Rule)                                          \
-  extern "C" __global__ void __launch_bounds__(256)                                 \
-      name(const __grid_constant__ SumArguments arguments) {                        \
-    sum_share<Element, Rule>(                                                       \
-        arguments, static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, \
-        static_cast<std::int64_t>(gridDim.x) * blockDim.x);                         \
+#define BF_SUM_KERNEL(name, Element, Rule)                                                     \
+  extern "C" __global__ void __launch_bounds__(256)                                            \
+      name(const __grid_constant__ SumArguments arguments) {                                   \
+    sum_share<Element, Rule>(arguments,                                                        \
+                             static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, \
+                             static_cast<std::int64_t>(gridDim.x) * blockDim.x);               \
   }
 
 BF_SUM_KERNEL(bluefog_weighted_sum_float16, Float16, Weighted)

@@ -12,9 +12,7 @@ void QuasiGlobalMomentum::step(const Round& round, const StepBucket& step_bucket
   averages_.run(round, [&](std::size_t b) {
     step_bucket(buckets_[b]);
     update_elements(
-        [beta = momentum_](auto& x, const auto& v) {
-          x -= NumberOf<decltype(x)>(beta) * v;
-        },
+        [beta = momentum_](auto& x, const auto& v) { x -= NumberOf<decltype(x)>(beta) * v; },
         buckets_[b].flat(), ReadOnly{moments_[b]});
   });
   for (std::size_t b = 0; b < buckets_.size(); ++b) {

@@ -111,8 +111,7 @@ TEST(InBackward, WhatGetsNoGradientWaitsForTheStep) {
     const at::Tensor used = bag.add("used", filled({20}, rank));
     const at::Tensor unused = bag.add("unused", filled({20}, 10 * rank));
     torch::optim::SGD sgd(bag.parameters(), 1.0);
-    DistributedOptimizerOptions options =
-        full_averaging(context, AlgorithmKind::AdaptThenCombine);
+    DistributedOptimizerOptions options = full_averaging(context, AlgorithmKind::AdaptThenCombine);
     options.step_in_backward = true;
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
     optimizer.zero_grad();
@@ -240,7 +239,8 @@ TEST(InBackward, WhatLeavesABackwardPassMayBeAnotherError) {
     optimizer.zero_grad();
     sgd.zero_grad();
     // The sparse gradient is refused in a hook.
-    const at::Tensor looked_up = at::embedding(x, torch::tensor({1, 2}), -1, false, /*sparse=*/true);
+    const at::Tensor looked_up =
+        at::embedding(x, torch::tensor({1, 2}), -1, false, /*sparse=*/true);
     EXPECT_THROW(looked_up.sum().backward(), Renamed);
     EXPECT_THAT(seen, HasSubstr("dense"));
   });
@@ -283,8 +283,7 @@ TEST(InBackward, AfterARoundThatCouldNotBeginTheStepMakesNoCall) {
     Bag bag;
     const at::Tensor x = bag.add("x", filled({3}, 1));
     torch::optim::SGD sgd(bag.parameters(), 1.0);
-    DistributedOptimizerOptions options =
-        full_averaging(context, AlgorithmKind::AdaptThenCombine);
+    DistributedOptimizerOptions options = full_averaging(context, AlgorithmKind::AdaptThenCombine);
     options.step_in_backward = true;
     const Schedule schedule = *std::exchange(options.schedule, std::nullopt);
     options.plans = [&](std::int64_t round) {

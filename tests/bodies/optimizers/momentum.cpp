@@ -177,10 +177,10 @@ TEST(Momentum, DecentLamExpectsPlansInBothDirections) {
       train(optimizer, point, problem);
       ADD_FAILURE() << "expected an error";
     } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(), HasSubstr(fmt::format("found a plan that hears [{}] and sends to "
-                                                      "[{}]",
-                                                      (context.rank() + n - 1) % n,
-                                                      (context.rank() + 1) % n)));
+      EXPECT_THAT(error.what(),
+                  HasSubstr(fmt::format("found a plan that hears [{}] and sends to "
+                                        "[{}]",
+                                        (context.rank() + n - 1) % n, (context.rank() + 1) % n)));
     }
   });
 }
@@ -226,7 +226,8 @@ TEST(Momentum, AboveAHalfDecentLamExpectsPlansThatStay) {
 
 TEST(Momentum, OfTheOptimizerAsWellIsRefused) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const AlgorithmKind kind : {AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
+    for (const AlgorithmKind kind :
+         {AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
       DistributedOptimizerOptions options;

@@ -54,10 +54,8 @@ TEST(RefusedModels, UnsupportedOnesAreRefusedByName) {
   on_ranks(some_ranks(), [](Context& context) {
     const at::Tensor sparse = at::eye(3).to_sparse();
     const at::Tensor complex = at::zeros({2}, at::kComplexFloat);
-    for (const auto& [value, text] :
-         std::vector<std::pair<at::Tensor, std::string>>{{sparse, "dense"},
-                                                         {complex, "Complex"},
-                                                         {at::zeros({1}).expand({3}), "its own"}}) {
+    for (const auto& [value, text] : std::vector<std::pair<at::Tensor, std::string>>{
+             {sparse, "dense"}, {complex, "Complex"}, {at::zeros({1}).expand({3}), "its own"}}) {
       Bag bag;
       bag.add("good", filled({2}, 1));
       const at::Tensor bad = bag.add("bad_one", value);
@@ -234,7 +232,9 @@ TEST(RefusedModels, AnotherHookOnAGradientIsRefused) {
       torch::autograd::impl::set_post_acc_grad_hooks(point.second, std::make_unique<SilentHook>());
     }
     DistributedOptimizerOptions options;
-    const auto wrap = [&] { DistributedOptimizer(context.shared_from_this(), sgd, point, options); };
+    const auto wrap = [&] {
+      DistributedOptimizer(context.shared_from_this(), sgd, point, options);
+    };
     wrap();
     options.algorithm = AlgorithmKind::GradientAllreduce;
     const std::string text =

@@ -41,10 +41,9 @@ BufferView DeviceRank::upload(Values values, gpu::StreamHandle on, std::size_t s
   BufferView view = values.view();
   const std::size_t bytes = values.bytes().size();
   auto* const memory = static_cast<std::byte*>(cuda.allocate(bytes + shift)) + shift;
-  cuda.enqueue(on, "upload", {{.memory = memory, .bytes = bytes, .writes = true}},
-               [memory, from = std::move(values)]() mutable {
-                 std::ranges::copy(from.bytes(), memory);
-               });
+  cuda.enqueue(
+      on, "upload", {{.memory = memory, .bytes = bytes, .writes = true}},
+      [memory, from = std::move(values)]() mutable { std::ranges::copy(from.bytes(), memory); });
   view.data = memory;
   view.device = {.kind = DeviceKind::Cuda, .index = context.core().device()->device()};
   view.stream = on;
@@ -54,8 +53,7 @@ BufferView DeviceRank::upload(Values values, gpu::StreamHandle on, std::size_t s
 Values DeviceRank::download(const BufferView& view) {
   Values values(view.dtype, static_cast<std::size_t>(view.count));
   cuda.enqueue(view.stream, "download",
-               {{.memory = view.data, .bytes = view.bytes(), .writes = false}},
-               [&] {
+               {{.memory = view.data, .bytes = view.bytes(), .writes = false}}, [&] {
                  std::copy_n(static_cast<const std::byte*>(view.data), view.bytes(),
                              values.bytes().data());
                });

@@ -180,7 +180,7 @@ void NcclStandIn::group_end() {
     accesses.push_back({.memory = part.data, .bytes = part.bytes, .writes = !part.sends});
   }
   Comm* const comm = group.comm;
-  const auto count_one = [comm](int Comm::* which, int change) {
+  const auto count_one = [comm](int Comm::*which, int change) {
     const std::scoped_lock lock(comm->clique->mutex);
     comm->*which += change;
     comm->clique->changed.notify_all();
@@ -197,11 +197,11 @@ void NcclStandIn::group_end() {
                    run(*comm, parts);
                  });
   count_one(&Comm::captured_groups, 1);
-  cuda_->keep_in_graph(group.stream,
-                       std::shared_ptr<const void>(
-                           comm, [comm = comm->shared_from_this(), count_one](const void* /*comm*/) {
-                             count_one(&Comm::captured_groups, -1);
-                           }));
+  cuda_->keep_in_graph(
+      group.stream, std::shared_ptr<const void>(
+                        comm, [comm = comm->shared_from_this(), count_one](const void* /*comm*/) {
+                          count_one(&Comm::captured_groups, -1);
+                        }));
 }
 
 void NcclStandIn::add(const Part& part, gpu::CommHandle handle, gpu::StreamHandle stream,

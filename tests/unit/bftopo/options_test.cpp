@@ -127,8 +127,11 @@ TEST(BftopoOptions, NumbersOutOfRangeAreNamedWithTheRange) {
                       StrEq(c.option + ": expected " + c.expected + ", found " + wrong)));
     }
   }
-  EXPECT_THAT([&] { (void)parse_options({"simulate", "ring", "--n", "4", "--alpha", ""}); },
-              ThrowsMessage<UsageError>(HasSubstr("found nothing")));
+  EXPECT_THAT(
+      [&] {
+        (void)parse_options({"simulate", "ring", "--n", "4", "--alpha", ""});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("found nothing")));
 }
 
 }  // namespace

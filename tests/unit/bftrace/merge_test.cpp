@@ -90,7 +90,8 @@ class MergeFiles : public ::testing::Test {
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
     for (const int rank : {0, 1}) {
-      std::ofstream(path(rank)) << fmt::format(R"([{{"name":"A","ph":"B","ts":9,"pid":{}}}])", rank);
+      std::ofstream(path(rank)) << fmt::format(R"([{{"name":"A","ph":"B","ts":9,"pid":{}}}])",
+                                               rank);
     }
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -132,7 +133,8 @@ TEST_F(MergeFiles, WhatItHasJoinedIsNoRanksTimeline) {
 TEST_F(MergeFiles, LeavesTheOutputWhereItFails) {
   const std::string before = read_file(path(0));
   const std::string other_way = folder_ / "." / "rank0.json";
-  EXPECT_THAT(refusal({path(0), path(1)}, other_way), HasSubstr("found " + path(0) + " among them"));
+  EXPECT_THAT(refusal({path(0), path(1)}, other_way),
+              HasSubstr("found " + path(0) + " among them"));
   EXPECT_EQ(read_file(path(0)), before);
   EXPECT_THAT(refusal({path(1), folder_ / "none.json"}, path(0)), HasSubstr("cannot read"));
   EXPECT_EQ(read_file(path(0)), before);

@@ -65,12 +65,14 @@ TEST(ExplainStall, NamesARankThatCameWhenOthersHadGivenUp) {
   const FlightRecord stopped = at_time(1009.25, 0.25, waiting(1, {0, 2}));
   EXPECT_THAT(
       explain_stall({first, stopped}),
-      HasSubstr("\n\nRank 1 held up rank 0: it began call 7, allreduce(float32[4]), 9.0 s after rank 0 "
-                "had begun to wait for it, and 4.0 s after rank 0 wrote its record; until then it was "
-                "stopped, or computing.\n"));
+      HasSubstr(
+          "\n\nRank 1 held up rank 0: it began call 7, allreduce(float32[4]), 9.0 s after rank 0 "
+          "had begun to wait for it, and 4.0 s after rank 0 wrote its record; until then it was "
+          "stopped, or computing.\n"));
   const std::string text = explain_stall({first, other, stopped});
-  EXPECT_THAT(text, HasSubstr("Rank 1 held up ranks 0, 2: it began call 7, allreduce(float32[4]), 9.0 s "
-                              "after the first of them had begun to wait"));
+  EXPECT_THAT(text,
+              HasSubstr("Rank 1 held up ranks 0, 2: it began call 7, allreduce(float32[4]), 9.0 s "
+                        "after the first of them had begun to wait"));
   EXPECT_THAT(text, Not(HasSubstr("for each other")));
 }
 
@@ -78,16 +80,15 @@ TEST(ExplainStall, NamesARankThatCameWhenOthersHadGivenUp) {
 TEST(ExplainStall, NamesTheCallThatKeptALateRank) {
   const FlightRecord waiter = at_time(1005.0, 5.0, waiting(0, {1}));
   FlightRecord late = at_time(1009.25, 0.25, waiting(1, {0}));
-  late.calls.insert(late.calls.begin(), {.call = 6,
-                                         .text = "barrier",
-                                         .state = "complete",
-                                         .begun_s_ago = 8.5,
-                                         .ended_s_ago = 0.5});
-  EXPECT_THAT(explain_stall({waiter, late}),
-              HasSubstr("\n\nRank 1 came late to rank 0: it began call 7, allreduce(float32[4]), 9.0 s "
-                        "after rank 0 had begun to wait for it, and 4.0 s after rank 0 wrote its "
-                        "record; until then it was in call 6, barrier, complete, which took it 8.0 s: "
-                        "whoever came late to that held up all.\n"));
+  late.calls.insert(
+      late.calls.begin(),
+      {.call = 6, .text = "barrier", .state = "complete", .begun_s_ago = 8.5, .ended_s_ago = 0.5});
+  EXPECT_THAT(
+      explain_stall({waiter, late}),
+      HasSubstr("\n\nRank 1 came late to rank 0: it began call 7, allreduce(float32[4]), 9.0 s "
+                "after rank 0 had begun to wait for it, and 4.0 s after rank 0 wrote its "
+                "record; until then it was in call 6, barrier, complete, which took it 8.0 s: "
+                "whoever came late to that held up all.\n"));
   late.calls.front().ended_s_ago = 7.0;  // and computed for most of the time
   EXPECT_THAT(explain_stall({waiter, late}), HasSubstr("Rank 1 held up rank 0"));
 }
@@ -117,19 +118,22 @@ TEST(ExplainStall, NamesCallsOfWindows) {
   asker.calls.push_back(window_call("win_put(float32[4], window 'w')",
                                     "the mutex of rank 2, which rank 1 holds", {1}));
   FlightRecord holder = idle(1);
-  holder.calls.push_back(
-      window_call("mutex(float32[4], window 'w')", "the mutex of rank 2", {}));
+  holder.calls.push_back(window_call("mutex(float32[4], window 'w')", "the mutex of rank 2", {}));
   holder.calls.back().state = "held";
   std::string text = explain_stall({asker, holder});
-  EXPECT_THAT(text, HasSubstr("  win_put(float32[4], window 'w'), begun 2.0 s before; waits for the "
-                              "mutex of rank 2, which rank 1 holds\n"));
-  EXPECT_THAT(text, HasSubstr("  mutex(float32[4], window 'w'), begun 2.0 s before, holds the mutex "
-                              "of rank 2\n"));
-  EXPECT_THAT(text, HasSubstr("Rank 1 is waited for and waits for nobody: it holds up the others.\n"
-                              "  Rank 0 waits for rank 1 in win_put(float32[4], window 'w'): the mutex "
-                              "of rank 2, which rank 1 holds.\n"));
-  EXPECT_THAT(explain_stall({asker}), HasSubstr("Rank 1 is waited for and left no record: it ended, "
-                                                "or was still computing.\n  Rank 0 waits for rank 1"));
+  EXPECT_THAT(text,
+              HasSubstr("  win_put(float32[4], window 'w'), begun 2.0 s before; waits for the "
+                        "mutex of rank 2, which rank 1 holds\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  mutex(float32[4], window 'w'), begun 2.0 s before, holds the mutex "
+                        "of rank 2\n"));
+  EXPECT_THAT(text,
+              HasSubstr("Rank 1 is waited for and waits for nobody: it holds up the others.\n"
+                        "  Rank 0 waits for rank 1 in win_put(float32[4], window 'w'): the mutex "
+                        "of rank 2, which rank 1 holds.\n"));
+  EXPECT_THAT(explain_stall({asker}),
+              HasSubstr("Rank 1 is waited for and left no record: it ended, "
+                        "or was still computing.\n  Rank 0 waits for rank 1"));
   holder.calls.push_back(waiting(1, {0}).calls[0]);
   text = explain_stall({asker, holder});
   EXPECT_THAT(text, HasSubstr("Ranks 0, 1 wait for each other: compare their calls above.\n"

@@ -18,10 +18,12 @@ TEST(OldNccl, SaysWhatItLacks) {
   } catch (const UnsupportedError& error) {
     GTEST_SKIP() << error.what();
   }
-  EXPECT_THAT(error_of<UnsupportedError>([&] { (void)nccl->shrink(nullptr, {}); }),
-              HasSubstr("ncclCommShrink: expected NCCL 2.27 or newer, where this library was built"));
-  EXPECT_THAT(error_of<UnsupportedError>([&] { nccl->revoke(nullptr); }),
-              HasSubstr("ncclCommRevoke: expected NCCL 2.28 or newer, where this library was built"));
+  EXPECT_THAT(
+      error_of<UnsupportedError>([&] { (void)nccl->shrink(nullptr, {}); }),
+      HasSubstr("ncclCommShrink: expected NCCL 2.27 or newer, where this library was built"));
+  EXPECT_THAT(
+      error_of<UnsupportedError>([&] { nccl->revoke(nullptr); }),
+      HasSubstr("ncclCommRevoke: expected NCCL 2.28 or newer, where this library was built"));
 }
 
 }  // namespace

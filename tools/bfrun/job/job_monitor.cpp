@@ -100,17 +100,18 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
                           job_.extra_mpi_flags)));
   }
   if (mpirun.killed_by != 0 && ending_signal_ == 0) {
-    lines.push_back(fmt::format("mpirun was killed by signal {}", name_of_signal(mpirun.killed_by)));
+    lines.push_back(
+        fmt::format("mpirun was killed by signal {}", name_of_signal(mpirun.killed_by)));
   }
   if (!job_.fault_tolerant || ending_signal_ != 0) return lines;
   // A rank that exits with a code ends the job under fault tolerance too.
-  const bool has_exited = std::ranges::any_of(
-      failed_, [](const RankReport& report) { return report.killed_by == 0; });
+  const bool has_exited =
+      std::ranges::any_of(failed_, [](const RankReport& report) { return report.killed_by == 0; });
   for (const auto& rank : silent_ranks()) {
-    lines.push_back(fmt::format("rank {} on host {} (pid {}) ended without a word: {}", rank.rank,
-                                rank.host, rank.pid,
-                                has_exited ? "mpirun ended it, because another rank exited with an error"
-                                           : "its watching bfrun was killed"));
+    lines.push_back(fmt::format(
+        "rank {} on host {} (pid {}) ended without a word: {}", rank.rank, rank.host, rank.pid,
+        has_exited ? "mpirun ended it, because another rank exited with an error"
+                   : "its watching bfrun was killed"));
   }
   return lines;
 }
