@@ -29,6 +29,7 @@ class AlgorithmName {
   static const AlgorithmName GradientTracking;
   static const AlgorithmName PushSum;
   static const AlgorithmName GossipPga;
+  static const AlgorithmName Ceca;
   static const AlgorithmName LocalSgd;
   static const AlgorithmName DecentLam;
   static const AlgorithmName QuasiGlobalMomentum;
@@ -59,6 +60,7 @@ inline constexpr AlgorithmName AlgorithmName::D2{BuiltIn{"d2"}};
 inline constexpr AlgorithmName AlgorithmName::GradientTracking{BuiltIn{"gradient_tracking"}};
 inline constexpr AlgorithmName AlgorithmName::PushSum{BuiltIn{"push_sum"}};
 inline constexpr AlgorithmName AlgorithmName::GossipPga{BuiltIn{"gossip_pga"}};
+inline constexpr AlgorithmName AlgorithmName::Ceca{BuiltIn{"ceca"}};
 inline constexpr AlgorithmName AlgorithmName::LocalSgd{BuiltIn{"local_sgd"}};
 inline constexpr AlgorithmName AlgorithmName::DecentLam{BuiltIn{"decent_lam"}};
 inline constexpr AlgorithmName AlgorithmName::QuasiGlobalMomentum{BuiltIn{"quasi_global_momentum"}};

@@ -175,5 +175,5 @@ class Launcher:
     def worker(self, name, ranks, *options):
         """Ranks of Python; those of gloo meet in the file that --store names."""
         with tempfile.TemporaryDirectory() as folder:
-            return self.run(ranks, sys.executable, "-m", f"bfbench.{name}", "--store",
+            return self.run(ranks, sys.executable, "-m", f"bfbench.workers.{name}", "--store",
                             f"{folder}/store", *options)

@@ -212,8 +212,7 @@ constexpr std::array kRows{
         }},
     Row{{"BLUEFOG_SHM_COPY", "auto, cache, stream", "", "auto",
          "How payload is written to shared memory. cache: through the writer's cache; stream: "
-         "around "
-         "it, for cores that share none; auto: what is measured to be faster."},
+         "around it, for cores that share none; auto: what is measured to be faster."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.shm_copy = parse_shm_copy(name, value);
         }},

@@ -8,15 +8,15 @@
 #include "bluefog_cpp/engine/call_key.hpp"
 #include "bluefog_cpp/engine/call_ledger.hpp"
 #include "bluefog_cpp/engine/call_queue.hpp"
-#include "bluefog_cpp/engine/call_records.hpp"
 #include "bluefog_cpp/engine/exchange/retractions.hpp"
 #include "bluefog_cpp/engine/exchange_spec.hpp"
 #include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/engine/peers.hpp"
 #include "bluefog_cpp/engine/progress_hook.hpp"
 #include "bluefog_cpp/engine/progress_thread.hpp"
+#include "bluefog_cpp/engine/records/call_records.hpp"
+#include "bluefog_cpp/engine/records/stall_report.hpp"
 #include "bluefog_cpp/engine/sleepers.hpp"
-#include "bluefog_cpp/engine/stall_report.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 
 namespace bluefog {

@@ -151,8 +151,7 @@ std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
   if (options.plans && row.mixing.is_fixed) {
     return fmt::format(
         "plans: {} expects the same W in every round, because {}, found a function of the round; "
-        "use "
-        "a static schedule",
+        "use a static schedule",
         row.name, row.mixing.fixed_because);
   }
   if (!options.schedule) {

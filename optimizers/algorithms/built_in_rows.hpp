@@ -16,6 +16,7 @@ AlgorithmRow d2_row();
 AlgorithmRow gradient_tracking_row();
 AlgorithmRow push_sum_row();
 AlgorithmRow gossip_pga_row();
+AlgorithmRow ceca_row();
 AlgorithmRow local_sgd_row();
 AlgorithmRow decent_lam_row();
 AlgorithmRow quasi_global_momentum_row();
@@ -34,6 +35,7 @@ inline constexpr std::array kBuiltInRows{&adapt_then_combine_row,
                                          &gradient_tracking_row,
                                          &push_sum_row,
                                          &gossip_pga_row,
+                                         &ceca_row,
                                          &local_sgd_row,
                                          &decent_lam_row,
                                          &quasi_global_momentum_row,

@@ -81,8 +81,7 @@ std::string wrong_weights(const MixingNeeds& needs, const MixingMatrix& matrix) 
 std::string expected_weights(const MixingNeeds& needs) {
   if (needs.stochastic == Stochastic::Columns) {
     return "weights of at least 0 and columns that sum to 1, because each rank hands out all of "
-           "what "
-           "it has";
+           "what it has";
   }
   if (needs.stochastic == Stochastic::Rows || needs.is_symmetric) {
     return "weights of at least 0 and rows that sum to 1";
@@ -163,8 +162,7 @@ std::string why_unfit_momentum(const AlgorithmName& algorithm, const MomentumRec
                    "schedule: {} with momentum {} expects differences between ranks to die out "
                    "where there are no gradients, found that they grow by a factor of {:.4g} a "
                    "round; use another momentum, or one symmetric W in all rounds with self "
-                   "weights "
-                   "of at least 1/2 (topology::lazy; in Python topology_util.LazyGraph)",
+                   "weights of at least 1/2 (topology::lazy; in Python topology_util.LazyGraph)",
                    algorithm.text(), recursion.momentum, growth);
 }
 

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from bfbench.torch_sync_batch_norm import TorchSyncBatchNorm
+from bfbench.workers.torch_sync_batch_norm import TorchSyncBatchNorm
 
 
 def test_on_one_rank_they_are_batch_normalisation(tmp_path):

@@ -7,8 +7,9 @@ import types
 
 import pytest
 
-from bfbench import hosts, launch, operations, output, rounds, turns
+from bfbench import hosts, launch, operations, output, turns
 from bfbench.__main__ import main
+from bfbench.workers import rounds
 from records_of import operation
 
 BFRUN = """#!/bin/sh

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from bfbench import gloo_worker
 from bfbench.records import (
     LEAST_LINK_BYTES,
     add_peer_ratios,
@@ -14,6 +13,7 @@ from bfbench.records import (
     with_link_as_limit,
     with_one_memcpy,
 )
+from bfbench.workers import gloo_worker
 from records_of import operation, training
 
 

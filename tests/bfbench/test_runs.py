@@ -196,7 +196,7 @@ def test_a_killed_command_leaves_no_ranks_behind():
 
 def is_worker(pid):
     with contextlib.suppress(OSError):
-        return b"bfbench.train_worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"bfbench.workers.train_worker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 

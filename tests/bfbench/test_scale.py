@@ -15,9 +15,9 @@ from bfbench.__main__ import main
 from bfbench.launch import LaunchFailed
 from bfbench.link_rate import find_rate
 from bfbench.scale_model import Costs
-from bfbench.scale_ways import ways_of
-from bfbench.scale_worker import add_shares
-from bfbench.sleeping_model import SleepingModel, grouped
+from bfbench.workers.scale_ways import ways_of
+from bfbench.workers.scale_worker import add_shares
+from bfbench.workers.sleeping_model import SleepingModel, grouped
 from records_of import on_hosts
 
 BUILD = os.environ["BFBENCH_BUILD"]

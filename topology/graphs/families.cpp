@@ -212,7 +212,7 @@ Schedule make_schedule(std::string_view name, const FamilyOptions& options) {
   if (family.kind == FamilyKind::TwoVariables) {
     throw UnsupportedError(
         fmt::format("topology '{}' keeps two variables per rank: no mixing matrix describes it, "
-                    "expected a family that has one",
+                    "expected a family that has one; the algorithm ceca averages by it",
                     name));
   }
   return family.make(options);

@@ -19,8 +19,7 @@ void DeviceWindowWork::wait(WaitingStream stream) {
   if (tensors_->is_captured(stream)) {
     throw StateError(
         fmt::format("{}: expected the wait for a window's call before the capture of a CUDA graph "
-                    "begins on its "
-                    "stream, or after its end, found it in the capture",
+                    "begins on its stream, or after its end, found it in the capture",
                     window_->where("wait")));
   }
   try {

@@ -37,8 +37,7 @@ std::string why_unfit_decent_lam(const DistributedOptimizerOptions& options,
     return fmt::format(
         "decent_lam with momentum expects a symmetric W, because its momentum may grow without "
         "bound otherwise, so that a rank sends to those that it hears, found a plan that hears "
-        "[{}] "
-        "and sends to [{}]; quasi_global_momentum accepts those",
+        "[{}] and sends to [{}]; quasi_global_momentum accepts those",
         fmt::join(ranks_of(plan.sources), ", "), fmt::join(ranks_of(plan.destinations), ", "));
   }
   if (options.momentum > kMostChangingMomentum && before != nullptr && plan != *before) {

@@ -73,7 +73,8 @@ struct Training {
     if (kind == AlgorithmKind::PushSum) {
       options.schedule = topology::static_schedule(unbalanced_graph(context.size()));
     } else if (kind != AlgorithmKind::Extra && kind != AlgorithmKind::ExactDiffusion &&
-               kind != AlgorithmKind::D2) {  // their default is the one symmetric W they need
+               kind != AlgorithmKind::D2 &&
+               kind != AlgorithmKind::Ceca) {  // their default is what they need
       options.schedule = topology::one_peer_exponential(context.size());
     }
     options.momentum = 0.5;  // as much as DecentLaM bears on that schedule
@@ -98,8 +99,8 @@ TEST(Checkpoint, AResumedRunHasTheSameBits) {
          {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
           AlgorithmKind::AdaptWithCombine, AlgorithmKind::None, AlgorithmKind::Extra,
           AlgorithmKind::ExactDiffusion, AlgorithmKind::D2, AlgorithmKind::GradientTracking,
-          AlgorithmKind::PushSum, AlgorithmKind::GossipPga, AlgorithmKind::LocalSgd,
-          AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
+          AlgorithmKind::PushSum, AlgorithmKind::GossipPga, AlgorithmKind::Ceca,
+          AlgorithmKind::LocalSgd, AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
       const Folder folder(context);
       Training first(context, kind, 0);
       first.steps(3);

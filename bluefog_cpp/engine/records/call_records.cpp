@@ -1,4 +1,4 @@
-#include "bluefog_cpp/engine/call_records.hpp"
+#include "bluefog_cpp/engine/records/call_records.hpp"
 
 namespace bluefog {
 namespace {

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
-from bfbench.gloo_worker import NeighbourAverage, rewritten
-from bfbench.rounds import figures_of, join_ranks, take_turns
+from bfbench.workers.gloo_worker import NeighbourAverage, rewritten
+from bfbench.workers.rounds import figures_of, join_ranks, take_turns
 
 PEERS = {"cuda": "NCCL", "cpu": "gloo"}
 

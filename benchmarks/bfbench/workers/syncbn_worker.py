@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
-from bfbench.rounds import figures_of, join_ranks, take_turns
-from bfbench.torch_sync_batch_norm import TorchSyncBatchNorm
+from bfbench.workers.rounds import figures_of, join_ranks, take_turns
+from bfbench.workers.torch_sync_batch_norm import TorchSyncBatchNorm
 
 # The last one, each rank for itself, is the limit.
 CONTESTANTS = {

@@ -16,9 +16,9 @@ import torch
 import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
-from bfbench.rounds import join_gloo
-from bfbench.train_models import make_model
 from bfbench.training import DDP_FLAGS, PEERS, make_optimizer, peer_of, quantiles_of, with_ddp
+from bfbench.workers.rounds import join_gloo
+from bfbench.workers.train_models import make_model
 from bluefog_cpp import topology_util
 
 WARM_UP_STEPS = 3

@@ -14,9 +14,9 @@ import torch.distributed as dist
 import bluefog_cpp.torch as bf
 from bfbench import images
 from bfbench.memory import Growth
-from bfbench.rounds import join_gloo
-from bfbench.train_models import make_model
 from bfbench.training import make_optimizer, peer_of, quantiles_of, with_ddp
+from bfbench.workers.rounds import join_gloo
+from bfbench.workers.train_models import make_model
 
 SEED = 5
 

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/engine/stall_report.hpp"
+#include "bluefog_cpp/engine/records/stall_report.hpp"
 
 #include <fmt/format.h>
 

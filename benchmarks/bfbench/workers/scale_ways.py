@@ -7,9 +7,9 @@ import pathlib
 import torch
 
 import bluefog_cpp.torch as bf
-from bfbench.sleeping_model import SleepingModel
-from bfbench.train_models import make_model
 from bfbench.training import make_optimizer, with_ddp
+from bfbench.workers.sleeping_model import SleepingModel
+from bfbench.workers.train_models import make_model
 from bluefog_cpp import topology_util
 
 GRAPHS = {"one_peer": "one-peer-exponential", "exponential": "exponential"}

@@ -7,9 +7,9 @@ import json
 
 import torch
 
-from bfbench import sleeping_model
-from bfbench.train_models import make_model
 from bfbench.training import make_optimizer
+from bfbench.workers import sleeping_model
+from bfbench.workers.train_models import make_model
 
 STEPS = 5
 

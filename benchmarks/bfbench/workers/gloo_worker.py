@@ -14,9 +14,9 @@ import pathlib
 import torch
 import torch.distributed as dist
 
-from bfbench.link_stream import LinkStream
 from bfbench.records import LEAST_LINK_BYTES, LIMITS
-from bfbench.rounds import figures_of, join_ranks, take_turns
+from bfbench.workers.link_stream import LinkStream
+from bfbench.workers.rounds import figures_of, join_ranks, take_turns
 
 ROTATED_BYTES = 64 << 20
 MOST_BUFFERS = 16

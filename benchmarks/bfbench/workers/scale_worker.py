@@ -14,9 +14,9 @@ import torch.distributed as dist
 import bluefog_cpp.torch as bf
 from bfbench import hosts
 from bfbench.link_rate import find_rate
-from bfbench.rounds import join_gloo
-from bfbench.scale_ways import DDP_ALONE, Way, baseline_of, ways_of
 from bfbench.training import peer_of, quantiles_of
+from bfbench.workers.rounds import join_gloo
+from bfbench.workers.scale_ways import DDP_ALONE, Way, baseline_of, ways_of
 
 WARM_UP_STEPS = 1
 SMALL_CALLS, LARGE_CALLS = 100, 3

@@ -1,0 +1,1 @@
+"""Programs that run as ranks, and what they alone stand on."""
