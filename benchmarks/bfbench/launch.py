@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+WORKERS = "bfbench.workers"  # the package of programs that run as ranks
 LONGEST_END_SEC = 30
 # The launcher takes its ranks and hosts down, whatever ends this process.
 ENDS_WITH_THIS = ("setpriv", "--pdeathsig", "TERM")
@@ -175,5 +176,5 @@ class Launcher:
     def worker(self, name, ranks, *options):
         """Ranks of Python; those of gloo meet in the file that --store names."""
         with tempfile.TemporaryDirectory() as folder:
-            return self.run(ranks, sys.executable, "-m", f"bfbench.workers.{name}", "--store",
+            return self.run(ranks, sys.executable, "-m", f"{WORKERS}.{name}", "--store",
                             f"{folder}/store", *options)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 
-from bfbench.launch import LONGEST_END_SEC, DeadlinePassed, LaunchFailed, last_words_of
+from bfbench.launch import LONGEST_END_SEC, WORKERS, DeadlinePassed, LaunchFailed, last_words_of
 
 
 class Side:
@@ -30,8 +30,8 @@ class Side:
         self._longest_sec = launcher.longest_sec
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 close() does
         self._words = list(map(str, launcher.words(
-            ranks, *prefix, sys.executable, "-m", f"bfbench.{worker}", "--store", f"{folder}/store",
-            "--words", folder, *options)))
+            ranks, *prefix, sys.executable, "-m", f"{WORKERS}.{worker}",
+            "--store", f"{folder}/store", "--words", folder, *options)))
         self._process = subprocess.Popen(self._words, stdout=subprocess.PIPE, stderr=self._errors,
                                          text=True, env=launcher.environment)
         try:

@@ -136,7 +136,7 @@ std::vector<int> DeviceChannel::awaited_ranks() const {
 }
 
 // Offered payloads come whatever their sender does afterwards.
-void DeviceChannel::hear_failure(int rank, std::uint64_t call, const std::string& reason,
+void DeviceChannel::note_failure(int rank, std::uint64_t call, const std::string& reason,
                                  bool is_over) {
   if (is_linked() && link_->offers()) {
     return;
@@ -147,7 +147,7 @@ void DeviceChannel::hear_failure(int rank, std::uint64_t call, const std::string
 }
 
 // A rank may have left when its own part was done: the bytes that it sent are on their way.
-void DeviceChannel::hear_death(int rank, const std::string& cause_of_death) {
+void DeviceChannel::note_death(int rank, const std::string& cause_of_death) {
   if (!link_->has_delivered(rank)) {
     launched_.note_death(rank, cause_of_death);
   }

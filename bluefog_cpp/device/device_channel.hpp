@@ -140,8 +140,8 @@ class DeviceChannel final : public ProgressHook {
     return !launched_.is_empty() || launched_.has_news();
   }
   [[nodiscard]] std::vector<int> awaited_ranks() const override;
-  void hear_failure(int rank, std::uint64_t call, const std::string& reason, bool is_over) override;
-  void hear_death(int rank, const std::string& cause_of_death) override;
+  void note_failure(int rank, std::uint64_t call, const std::string& reason, bool is_over) override;
+  void note_death(int rank, const std::string& cause_of_death) override;
   [[nodiscard]] std::vector<EndedCall> take_ended_calls() override { return launched_.take_news(); }
 
   /// Waits for calls under way, as long as a peer may need them, and gives everything back. Without

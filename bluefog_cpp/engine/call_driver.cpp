@@ -192,7 +192,7 @@ void CallDriver::receive(int source, ControlMessage report) {
 
 void CallDriver::receive_refusal(int source, ControlMessage report) {
   if (progress_hook_) {
-    progress_hook_->hear_failure(source, report.call, report.text,
+    progress_hook_->note_failure(source, report.call, report.text,
                                  parts_.ledger.is_over(CallKey::of(source, report.call)));
   }
   parts_.ledger.note_refusal(source, std::move(report));
@@ -282,7 +282,7 @@ void CallDriver::report_to_hook(const Operation& operation) {
   for (int rank = 0; rank < parts_.peers.size(); ++rank) {
     if (const auto* const refusal =
             parts_.ledger.find_refusal(rank, CallState::of(operation).index)) {
-      progress_hook_->hear_failure(rank, refusal->call, refusal->reason, /*is_over=*/true);
+      progress_hook_->note_failure(rank, refusal->call, refusal->reason, /*is_over=*/true);
     }
   }
 }
@@ -290,7 +290,7 @@ void CallDriver::report_to_hook(const Operation& operation) {
 void CallDriver::report_dead_peers_to_hook() {
   for (const int rank : progress_hook_->awaited_ranks()) {
     if (const auto cause = parts_.peers.cause_of_death(rank)) {
-      progress_hook_->hear_death(rank, *cause);
+      progress_hook_->note_death(rank, *cause);
     }
   }
 }

@@ -23,10 +23,10 @@ class ProgressHook {
   [[nodiscard]] virtual std::vector<int> awaited_ranks() const = 0;
   /// `rank` has ended that call with an error.
   /// @param is_over whether it is complete here.
-  virtual void hear_failure(int rank, std::uint64_t call, const std::string& reason,
+  virtual void note_failure(int rank, std::uint64_t call, const std::string& reason,
                             bool is_over) = 0;
   /// `rank` will not come any more.
-  virtual void hear_death(int rank, const std::string& cause_of_death) = 0;
+  virtual void note_death(int rank, const std::string& cause_of_death) = 0;
 
   struct EndedCall {
     std::uint64_t call = 0;

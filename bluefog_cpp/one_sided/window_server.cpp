@@ -138,7 +138,7 @@ void WindowServer::throw_failure(int rank, bool has_left, const std::string& tex
   throw PeerFailure(rank, text);
 }
 
-void WindowServer::tell(int peer, const WindowMessage& request) {
+void WindowServer::notify(int peer, const WindowMessage& request) {
   const auto lock = enter();
   Peer& to = peers_[static_cast<std::size_t>(peer)];
   if (!to.is_gone) {

@@ -64,7 +64,7 @@ class WindowServer {
   Answer ask(int peer, WindowMessage request, std::span<const std::byte> payload,
              std::span<std::byte> room, const Asker& asker);
   /// Sends a request that nobody answers.
-  void tell(int peer, const WindowMessage& request);
+  void notify(int peer, const WindowMessage& request);
 
   /// Makes requests under way fail with StateError. Idempotent.
   void close() noexcept;

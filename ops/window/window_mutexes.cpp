@@ -56,7 +56,7 @@ void WindowMutexes::release(int rank, std::uint64_t ticket) noexcept {
   }
   const auto& memory = parts_.of(rank).memory;
   if (!memory) {
-    parts_.tell(rank, {.kind = WindowMessage::Kind::Unlock, .ticket = ticket});
+    parts_.notify(rank, {.kind = WindowMessage::Kind::Unlock, .ticket = ticket});
   } else if (!memory->mutex().release()) {
     window_.context().log().error(fmt::format(
         "{}: the mutex of rank {} has to be released by the thread that took it; it stays taken "

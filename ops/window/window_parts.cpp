@@ -47,9 +47,9 @@ WindowServer::Answer WindowParts::ask(WindowCall& call, WindowWait::For what, in
   return answer;
 }
 
-void WindowParts::tell(int rank, WindowMessage request) const {
+void WindowParts::notify(int rank, WindowMessage request) const {
   request.window = window_.number();
-  window_.hub().server()->tell(rank, request);
+  window_.hub().server()->notify(rank, request);
 }
 
 void WindowParts::read_tensor(const WindowCall& call, int rank, std::byte* to) const {

@@ -45,7 +45,7 @@ class WindowParts {
                            std::span<const std::byte> payload = {},
                            std::span<std::byte> room = {}) const;
   /// Sends the server of `rank` a request that nobody answers.
-  void tell(int rank, WindowMessage request) const;
+  void notify(int rank, WindowMessage request) const;
   /// Reads the tensor of a rank of this host in its own memory. @throws PeerFailure,
   /// TransportError.
   void read_tensor(const WindowCall& call, int rank, std::byte* to) const;

@@ -99,7 +99,7 @@ class WindowServers : public ::testing::Test {
         .ticket;
   }
   void unlock(std::uint64_t ticket) {
-    asker().tell(1, {.kind = Kind::Unlock, .window = kWindow, .ticket = ticket});
+    asker().notify(1, {.kind = Kind::Unlock, .window = kWindow, .ticket = ticket});
   }
 
   std::shared_ptr<Mutex> mutex_ = std::make_shared<Mutex>();

@@ -22,6 +22,8 @@ enum class Layout {
 struct Ranks {
   int at_least = 1;
   int at_most = 8;
+  /// The numbers of threads that this process tries; processes are as many as were started.
+  std::vector<int> thread_counts{1, 2, 3, 4, 8};
   std::vector<Layout> layouts{Layout::OneHost, Layout::TwoHosts, Layout::NetworkOnly};
   /// Changes the settings from the environment, on each rank.
   std::function<void(Settings&, int rank)> settings{};

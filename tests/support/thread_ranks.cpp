@@ -12,7 +12,7 @@ namespace bluefog::testing {
 
 void on_ranks(const Ranks& ranks, const std::function<void(Context&)>& body) {
   bool has_run = false;
-  for (const int size : {1, 2, 3, 4, 8}) {
+  for (const int size : ranks.thread_counts) {
     if (size < ranks.at_least || size > ranks.at_most) {
       continue;
     }

@@ -58,6 +58,13 @@ struct Stacked {
   std::int64_t round = 0;
 };
 
+/// Five to seven ranks send s too, after others have changed it.
+Ranks every_number(int at_least = 1) {
+  Ranks ranks = some_ranks(at_least);
+  ranks.thread_counts = {1, 2, 3, 4, 5, 6, 7, 8};
+  return ranks;
+}
+
 std::vector<Ceca> all_ports(int size) {
   std::vector<Ceca> all{Ceca(size)};
   if (size % 2 == 0) {
@@ -67,7 +74,7 @@ std::vector<Ceca> all_ports(int size) {
 }
 
 TEST(CecaAveraging, FollowsItsEquation) {
-  on_ranks(some_ranks(), [](Context& context) {
+  on_ranks(every_number(), [](Context& context) {
     for (const Ceca& ceca : all_ports(context.size())) {
       for (const int steps_per_round : {1, 2}) {
         const LeastSquares problem = LeastSquares::of_rank(context.rank());
@@ -92,7 +99,7 @@ TEST(CecaAveraging, FollowsItsEquation) {
 
 /// Without a local step every rank has the mean after one period, from the second one on too.
 TEST(CecaAveraging, PeriodsAreExactMeans) {
-  on_ranks(some_ranks(), [](Context& context) {
+  on_ranks(every_number(), [](Context& context) {
     const LeastSquares problem = LeastSquares::of_rank(context.rank());
     const Point point(static_cast<std::uint64_t>(context.rank()));
     torch::optim::SGD sgd(point.parameters(), 0.0);
@@ -117,7 +124,7 @@ TEST(CecaAveraging, PeriodsAreExactMeans) {
 
 /// Parameters that ranks set in the middle of a period are what goes on, once they restart.
 TEST(CecaAveraging, RestartForgetsOlderValues) {
-  on_ranks(some_ranks(3), [](Context& context) {
+  on_ranks(every_number(3), [](Context& context) {
     const LeastSquares problem = LeastSquares::of_rank(context.rank());
     const Point point(static_cast<std::uint64_t>(context.rank()));
     torch::optim::SGD sgd(point.parameters(), 0.0);
@@ -140,7 +147,7 @@ TEST(CecaAveraging, RestartForgetsOlderValues) {
 }
 
 TEST(CecaAveraging, RefusesOtherMessages) {
-  on_ranks(some_ranks(3), [](Context& context) {
+  on_ranks(every_number(3), [](Context& context) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kCecaRate);
     try {
