@@ -26,8 +26,8 @@ import time
 import counts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SANITIZED = ("tsan", "asan")
-SANITIZED_RUNGS = ("unit", "fabric")
+# The rungs of each sanitized preset. Release and debug have all but the fuzzers.
+SANITIZED_RUNGS = {"tsan": {"unit", "fabric"}, "asan": {"unit", "fabric", "launcher", "fuzz"}}
 # Beyond the cores: ranks of most tests rather wait than compute.
 JOBS_THAT_WAIT = 2
 # Folders of tests/ that the rungs share; they register no tests of their own.
@@ -58,9 +58,9 @@ class Steps:
 def configure_arguments(preset):
     arguments = ["cmake", "--preset", preset]
     torch_root = os.environ.get("BLUEFOG_TORCH_ROOT")
-    if torch_root and preset not in SANITIZED:
+    if torch_root and preset not in SANITIZED_RUNGS:
         arguments.append(f"-DBLUEFOG_TORCH_ROOT={torch_root}")
-    if preset not in SANITIZED:
+    if preset not in SANITIZED_RUNGS:
         has_nvcc = shutil.which("nvcc") or shutil.which(USUAL_NVCC)
         arguments.append(f"-DBLUEFOG_WITH_CUDA={'ON' if has_nvcc else 'AUTO'}")
     return arguments + shlex.split(os.environ.get("CMAKE_ARGS", ""))
@@ -146,11 +146,11 @@ def rungs_of(preset):
     """The rungs that the tests folder has for this preset."""
     rungs = {path.parent.name for path in (ROOT / "tests").glob("*/CMakeLists.txt")}
     rungs -= SHARED_FOLDERS
-    return rungs & set(SANITIZED_RUNGS) if preset in SANITIZED else rungs
+    return rungs & SANITIZED_RUNGS.get(preset, rungs - {"fuzz"})
 
 
 def main():
-    presets = sys.argv[1:] or ["release", *SANITIZED]
+    presets = sys.argv[1:] or ["release", *SANITIZED_RUNGS]
     level = os.environ.get("LEVEL") or "ci"
     if level not in LEVELS:
         sys.exit(f"make test: LEVEL is one of {', '.join(LEVELS)}, not {level}")

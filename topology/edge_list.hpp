@@ -28,7 +28,8 @@ enum class WeightRule {
                                                  WeightRule rule);
 
 struct EdgeListOptions {
-  /// Number of ranks; 0: the highest rank of the file + 1.
+  /// Number of ranks; 0: the highest rank of the file + 1, which then may be at most 1,024, or four
+  /// for each edge.
   int size = 0;
   /// Weights for a file that has none, and must not. Unset: the file's weights, or else Uniform.
   std::optional<WeightRule> rule{};
@@ -43,7 +44,8 @@ struct EdgeListOptions {
 /// @throws InvalidArgument naming the line: something that is no rank (at most
 ///   9,999,999, or below options.size) or no finite number, a fourth word, a
 ///   repeated edge, weights on some lines only, an overlong line; or a text
-///   without edges, or with weights where options.rule would make others.
+///   without edges, with weights where options.rule would make others, or with a rank far above
+///   all others where options.size is 0.
 [[nodiscard]] MixingMatrix read_edge_list(std::istream& text, std::string_view name,
                                           const EdgeListOptions& options = {});
 

@@ -64,12 +64,14 @@ std::size_t read_some(gzFile file, const fs::path& path, std::uint8_t* out, std:
 }  // namespace
 
 std::vector<std::uint8_t> read_file(const fs::path& path, std::size_t max_bytes) {
-  constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+  constexpr std::size_t kFirstBytes = std::size_t{64} << 10;
+  constexpr std::size_t kMostPieceBytes = std::size_t{8} << 20;
   const GzipFile file = open_file(path);
   std::vector<std::uint8_t> bytes;
   for (;;) {
     const std::size_t begin = bytes.size();
-    const std::size_t piece = std::min(kPieceBytes, max_bytes - begin + 1);
+    const std::size_t next = std::clamp(begin, kFirstBytes, kMostPieceBytes);
+    const std::size_t piece = std::min(next, max_bytes - begin + 1);
     bytes.resize(begin + piece);
     const std::size_t got = read_some(file.get(), path, bytes.data() + begin, piece);
     bytes.resize(begin + got);

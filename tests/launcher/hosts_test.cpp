@@ -69,6 +69,17 @@ TEST(Hostfile, NamesLineAndContent) {
   EXPECT_THAT(file_error(std::string((1 << 20) + 1, 'a')), HasSubstr("at most 1048576 bytes"));
 }
 
+// A terminal obeys control characters, and a file of another kind may be one line of a megabyte.
+TEST(Hostfile, QuotesOnlyWhatATerminalCanShow) {
+  EXPECT_EQ(file_error("\x1b[2J\x07\n"),
+            "hosts.txt, line 1 '?[2J?': expected a host name of letters, digits, '.', '-' and '_', "
+            "found '?[2J?'");
+  EXPECT_THAT(file_error("a \xff\n"), HasSubstr("line 1 'a ?': expected slots=N, found '?'"));
+  EXPECT_THAT(file_error("a slots=\x1b\n"), HasSubstr("65536, found '?'"));
+  EXPECT_LT(file_error(std::string(1 << 20, 'a')).size(), 400U);
+  EXPECT_LT(list_error(std::string(1 << 20, 'a')).size(), 400U);
+}
+
 TEST(Hostfile, ThatCannotBeReadIsAnError) {
   for (const char* path : {"/nonexistent/hosts", "/"}) {
     EXPECT_THAT(testing::error_of<UsageError>([&] { static_cast<void>(read_hostfile(path)); }),

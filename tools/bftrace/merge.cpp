@@ -18,6 +18,7 @@
 
 #include "bluefog_cpp/base/whole_file.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "tools/bftrace/json_text.hpp"
 
 namespace bluefog::bftrace {
 namespace {
@@ -45,8 +46,10 @@ bool is_rank(const nlohmann::json& value) {
   return value.is_number_integer() && value >= 0 && value <= std::numeric_limits<int>::max();
 }
 
+/// Microseconds of which differences are finite numbers too.
 bool is_time(const nlohmann::json& value) {
-  return value.is_number() && std::isfinite(value.get<double>());
+  constexpr double kLongest = 1e300;
+  return value.is_number() && std::abs(value.get<double>()) <= kLongest;
 }
 
 /// Why `event` is no trace event of a rank; empty if it is one.
@@ -76,7 +79,7 @@ std::string why_no_event(const nlohmann::json& event) {
     const auto found = event.find(field.name);
     if (found == event.end() ? field.is_needed : !field.fits(*found)) {
       return fmt::format(R"(expected {} as "{}", found {})", field.expected, field.name,
-                         found == event.end() ? "none" : found->dump());
+                         found == event.end() ? "none" : excerpt(*found));
     }
   }
   return {};
@@ -97,13 +100,13 @@ std::string read_file(const std::string& path) {
 }
 
 RankTimeline parse_timeline(const std::string& path, const std::string& text) {
-  nlohmann::json events = nlohmann::json::parse(text, nullptr, false);
+  nlohmann::json events = parse_json(path, text);
   if (events.is_discarded()) {
     // Events are one per line: the last line may be cut in the middle.
     const std::size_t last_line = text.rfind(",\n");
-    events = nlohmann::json::parse(closed(text), nullptr, false);
+    events = parse_json(path, closed(text));
     if (events.is_discarded() && last_line != std::string::npos) {
-      events = nlohmann::json::parse(closed(text.substr(0, last_line)), nullptr, false);
+      events = parse_json(path, closed(text.substr(0, last_line)));
     }
   }
   const std::string expected =

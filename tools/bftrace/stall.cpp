@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -31,36 +30,6 @@ std::string call_text(const RecordedCall& call) {
   return context + (call.partner < 0 ? fmt::format("call {}, {}", call.call, call.text)
                                      : fmt::format("pair call {} with rank {}, {}", call.call,
                                                    call.partner, call.text));
-}
-
-RecordedCall parse_call(const nlohmann::json& json) {
-  const bool is_window_call = json.value("window_call", false);
-  std::optional<double> ended_s_ago;
-  if (const auto ended = json.find("ended_s_ago"); ended != json.end()) {
-    ended_s_ago = ended->get<double>();
-  }
-  RecordedCall call{.call = is_window_call ? 0 : json.at("call").get<std::uint64_t>(),
-                    .context = json.value("context", 0),
-                    .partner = json.value("partner", -1),
-                    .text = json.at("kind").get<std::string>(),
-                    .state = json.at("state").get<std::string>(),
-                    .begun_s_ago = json.at("begun_s_ago").get<double>(),
-                    .ended_s_ago = ended_s_ago,
-                    .no_message_from = json.value("no_message_from", std::vector<int>{}),
-                    .not_taken_by = json.value("not_taken_by", std::vector<int>{}),
-                    .is_window_call = is_window_call,
-                    .what = json.value("what", ""),
-                    .waits_for = json.value("waits_for", std::vector<int>{})};
-  if (json.contains("dtype")) {
-    const auto count = json.at("count").get<std::int64_t>();
-    call.text += fmt::format("({}[{}]", json.at("dtype").get<std::string>(),
-                             count < 0 ? "any" : std::to_string(count));
-    if (const auto name = json.at("name").get<std::string>(); !name.empty()) {
-      call.text += fmt::format(", {} '{}'", is_window_call ? "window" : "name", name);
-    }
-    call.text += ')';
-  }
-  return call;
 }
 
 void check_together(const std::vector<FlightRecord>& records) {
@@ -310,37 +279,6 @@ std::string verdict(const Waits& waits, const std::map<int, Late>& late, int siz
 }
 
 }  // namespace
-
-FlightRecord parse_record(const std::string& path, const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("bluefog_flight_record")) {
-    throw InvalidArgument(
-        fmt::format("{}: expected a flight record (BLUEFOG_FLIGHT_RECORDER)", path));
-  }
-  try {
-    FlightRecord record{.rank = json.at("rank").get<int>(),
-                        .size = json.at("size").get<int>(),
-                        .reason = json.at("reason").get<std::string>()};
-    if (record.size < 1 || record.rank < 0 || record.rank >= record.size) {
-      throw InvalidArgument(
-          fmt::format("{}: expected a flight record of one of at least 1 ranks, "
-                      "found rank {} of {}",
-                      path, record.rank, record.size));
-    }
-    if (json.contains("written_at")) {
-      record.written_at = json["written_at"].get<double>();
-    }
-    for (const auto& call : json.at("calls")) {
-      record.calls.push_back(parse_call(call));
-    }
-    return record;
-  } catch (const nlohmann::json::exception& e) {
-    // The library's sentence alone, without the name and number before it.
-    const std::string_view whole(e.what());
-    throw InvalidArgument(fmt::format("{}: expected a flight record: {}", path,
-                                      whole.substr(std::min(whole.find("] ") + 2, whole.size()))));
-  }
-}
 
 std::string explain_stall(std::vector<FlightRecord> records) {
   check_together(records);

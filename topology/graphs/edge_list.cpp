@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "bluefog_cpp/base/quoted.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::topology {
@@ -24,13 +25,6 @@ constexpr std::size_t kMaxLineLength = 1000;
 std::uint64_t edge_key(const WeightedEdge& edge) {
   return static_cast<std::uint64_t>(edge.source) << 32 |
          static_cast<std::uint32_t>(edge.destination);
-}
-
-/// A word of the user's file, safe to print.
-std::string quoted(std::string_view word) {
-  std::string text = "'";
-  for (const char c : word.substr(0, 40)) text += c >= ' ' && c <= '~' ? c : '?';
-  return text + (word.size() > 40 ? "…'" : "'");
 }
 
 std::vector<std::string_view> words_of(std::string_view line) {
@@ -177,6 +171,26 @@ MixingMatrix from_unweighted_edges(int size, std::span<const WeightedEdge> edges
   return MixingMatrix::from_rows(std::move(rows));
 }
 
+namespace {
+
+/// The number of ranks of a file that is read without one. One high rank among few edges, a slip of a
+/// key, would take gigabytes for ranks that no edge names.
+int inferred_size(const EdgeListReader& reader, std::string_view name) {
+  constexpr std::size_t kAlwaysTaken = 1024;
+  constexpr std::size_t kRanksPerEdge = 4;
+  const int size = reader.highest_rank() + 1;
+  const std::size_t edges = reader.edges().size();
+  if (std::cmp_greater(size, std::max(kAlwaysTaken, kRanksPerEdge * edges))) {
+    throw InvalidArgument(fmt::format(
+        "edge list {}: rank {} is the highest, and {} edges name few of those below it: "
+        "give the size where this is meant",
+        name, size - 1, edges));
+  }
+  return size;
+}
+
+}  // namespace
+
 MixingMatrix read_edge_list(std::istream& text, std::string_view name,
                             const EdgeListOptions& options) {
   if (options.size < 0 || options.size > kMaxRanks) {
@@ -188,7 +202,7 @@ MixingMatrix read_edge_list(std::istream& text, std::string_view name,
   EdgeListReader reader(name, options);
   reader.read(text);
   if (reader.edges().empty()) throw InvalidArgument(fmt::format("edge list {}: no edges", name));
-  const int size = options.size > 0 ? options.size : reader.highest_rank() + 1;
+  const int size = options.size > 0 ? options.size : inferred_size(reader, name);
   if (!reader.weighted()) {
     return from_unweighted_edges(size, reader.edges(), options.rule.value_or(WeightRule::Uniform));
   }

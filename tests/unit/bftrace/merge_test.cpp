@@ -83,6 +83,29 @@ TEST(MergeTimelines, OtherFilesAreRefused) {
   EXPECT_THROW((void)read_file("/nonexistent/file"), InvalidArgument);
 }
 
+TEST(MergeTimelines, ValuesThatAreNestedWithoutEndAreRefused) {
+  const auto nested = [](std::size_t levels) {
+    return R"([{"ph":"M","pid":0,"args":)" + std::string(levels, '[') + std::string(levels, ']') +
+           "}]";
+  };
+  EXPECT_EQ(merge_timelines({parse_timeline("a", nested(50))}).size(), 1U);
+  for (const std::size_t levels : {1'000, 1'000'000}) {
+    EXPECT_EQ(refusal(nested(levels)),
+              "file.json: expected values in at most 100 levels, found more");
+  }
+}
+
+TEST(MergeTimelines, AMessageQuotesTheBeginOfALongValue) {
+  const std::string found =
+      refusal(R"([{"ph":"B","pid":0,"ts":")" + std::string(5000, 'x') + R"("}])");
+  EXPECT_THAT(found, HasSubstr(R"(found "xxxx)"));
+  EXPECT_LT(found.size(), 300U);
+}
+
+TEST(MergeTimelines, TimesThatNoClockShowsAreRefused) {
+  EXPECT_THAT(refusal(R"([{"ph":"B","pid":0,"ts":-1e308}])"), HasSubstr(R"(a number as "ts")"));
+}
+
 class MergeFiles : public ::testing::Test {
  protected:
   void SetUp() override {

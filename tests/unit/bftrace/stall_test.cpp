@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace bluefog::bftrace {
 namespace {
@@ -180,9 +181,40 @@ TEST(ParseRecord, SaysWhatIsWrongWithOthers) {
     return "no error";
   };
   EXPECT_EQ(text_of(R"({"bluefog_flight_record": 1, "rank": "x"})"),
-            "a: expected a flight record: type must be number, but is string");
+            R"(a: expected a flight record: an integer of 32 bits as "rank", found "x")");
   EXPECT_EQ(text_of(R"({"bluefog_flight_record": 1, "rank": -5, "size": 2, "reason": ""})"),
             "a: expected a flight record of one of at least 1 ranks, found rank -5 of 2");
+  const auto of_call = [&](const std::string& field) {
+    return text_of(R"({"bluefog_flight_record": 1, "rank": 0, "size": 2, "reason": "", "calls": [
+      {"kind": "barrier", "state": "running", "begun_s_ago": 1, "call": 1, )" +
+                   field + "}]}");
+  };
+  EXPECT_EQ(of_call(R"("partner": 1)"), "no error");
+  EXPECT_EQ(of_call(R"("waits_for": [1, 1.5])"),
+            R"(a: expected a flight record: an integer of 32 bits in "waits_for", found 1.5)");
+  EXPECT_EQ(of_call(R"("waits_for": {"a": 1})"),
+            R"(a: expected a flight record: an array as "waits_for", found object)");
+}
+
+TEST(ParseRecord, TakesNoNumberForAnotherOne) {
+  const auto text_of = [](const std::string& rank) {
+    return testing::error_of<InvalidArgument>([&] {
+      (void)parse_record("a", R"({"bluefog_flight_record": 1, "size": 9, "reason": "", "calls": [],
+                                  "rank": )" +
+                                  rank + "}");
+    });
+  };
+  for (const char* const rank : {"4294967296", "18446744073709551615", "0.5", "1e300"}) {
+    EXPECT_THAT(text_of(rank),
+                HasSubstr(R"(expected a flight record: an integer of 32 bits as "rank")"))
+        << rank;
+  }
+}
+
+TEST(ParseRecord, ValuesThatAreNestedWithoutEndAreRefused) {
+  EXPECT_THAT(testing::error_of<InvalidArgument>(
+                  [] { (void)parse_record("a", std::string(1'000'000, '[')); }),
+              HasSubstr("a: expected values in at most 100 levels"));
 }
 
 }  // namespace

@@ -70,6 +70,15 @@ TEST(EdgeList, SizeMayExceedTheHighestRank) {
   EXPECT_EQ(read("0 1\n", {.size = 4, .rule = WeightRule::Uniform}).size(), 4);
 }
 
+// A slip of a key would make a graph of millions of ranks, most of which no edge names.
+TEST(EdgeList, ARankFarAboveAllOthersNeedsASize) {
+  EXPECT_EQ(refusal("0 1\n1 9000000\n"),
+            "edge list graph.txt: rank 9000000 is the highest, and 2 edges name few of those below "
+            "it: give the size where this is meant");
+  EXPECT_EQ(refusal("0 1023\n"), "");
+  EXPECT_EQ(read("0 1\n1 90000\n", {.size = 90001, .rule = WeightRule::Uniform}).size(), 90001);
+}
+
 TEST(EdgeList, NamesTheWrongLine) {
   EXPECT_EQ(refusal("0 1 1\n0 x 1\n"),
             "edge list graph.txt, line 2: 'x' is not a rank, expected 0 … 9999999");

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "bluefog_cpp/base/quoted.hpp"
 #include "tools/bfrun/numbers.hpp"
 #include "tools/bfrun/options.hpp"
 
@@ -31,8 +32,8 @@ bool is_host_name(std::string_view name) {
 int parse_slots(std::string_view text, const std::string& where) {
   const auto slots = parse_int(text);
   if (!slots || *slots < 1 || *slots > kMaxSlots) {
-    throw UsageError(fmt::format("{}: expected a number of slots from 1 to {}, found '{}'", where,
-                                 kMaxSlots, text));
+    throw UsageError(fmt::format("{}: expected a number of slots from 1 to {}, found {}", where,
+                                 kMaxSlots, quoted(text)));
   }
   return *slots;
 }
@@ -56,8 +57,8 @@ HostSlots parse_entry(std::string_view entry, const std::string& where) {
   }
   if (!is_host_name(host.name)) {
     throw UsageError(
-        fmt::format("{}: expected a host name of letters, digits, '.', '-' and '_', found '{}'",
-                    where, host.name));
+        fmt::format("{}: expected a host name of letters, digits, '.', '-' and '_', found {}",
+                    where, quoted(host.name)));
   }
   if (rest.empty()) return host;
   if (rest.front() != ':') throw UsageError(fmt::format("{}: expected ':' after ']'", where));
@@ -81,7 +82,7 @@ void parse_properties(std::istringstream& words, HostSlots& host, const std::str
     const auto equals = word.find('=');
     const std::string key = word.substr(0, equals);
     if (equals == std::string::npos || (key != "slots" && key != "max_slots")) {
-      throw UsageError(fmt::format("{}: expected slots=N, found '{}'", where, word));
+      throw UsageError(fmt::format("{}: expected slots=N, found {}", where, quoted(word)));
     }
     const int slots = parse_slots(std::string_view(word).substr(equals + 1), where);
     if (key == "slots") host.slots = slots;
@@ -97,7 +98,7 @@ std::vector<HostSlots> parse_host_list(std::string_view text) {
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view entry = text.substr(begin, end - begin);
-    const std::string where = fmt::format("-H, entry {} '{}'", hosts.size() + 1, entry);
+    const std::string where = fmt::format("-H, entry {} {}", hosts.size() + 1, quoted(entry));
     hosts.push_back(parse_entry(entry, where));
     refuse_second_mention(first_seen, hosts.back(), where);
     begin = end + 1;
@@ -118,7 +119,7 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
     std::istringstream words(line.substr(0, line.find('#')));
     std::string entry;
     if (!(words >> entry)) continue;
-    const std::string where = fmt::format("{}, line {} '{}'", source, number, line);
+    const std::string where = fmt::format("{}, line {} {}", source, number, quoted(line));
     hosts.push_back(parse_entry(entry, where));
     parse_properties(words, hosts.back(), where);
     refuse_second_mention(first_seen, hosts.back(), fmt::format("{}, line {}", source, number));

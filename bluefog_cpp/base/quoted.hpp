@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace bluefog {
+
+/// A word of a user's file or command line in quotes, safe to print: its begin, and '?' for what a
+/// terminal might obey or not show.
+[[nodiscard]] inline std::string quoted(std::string_view word, std::size_t limit = 60) {
+  std::string text = "'";
+  for (const char c : word.substr(0, limit)) text += c >= ' ' && c <= '~' ? c : '?';
+  return text + (word.size() > limit ? "...'" : "'");
+}
+
+}  // namespace bluefog
