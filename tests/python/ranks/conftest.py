@@ -17,12 +17,15 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "up_to_ranks(n): a long case that more ranks add nothing to")
+    config.addinivalue_line("markers", "from_ranks(n): a long case that fewer ranks add nothing to")
 
 
 def pytest_collection_modifyitems(config, items):
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     for item in list(items):
-        if any(ranks > mark.args[0] for mark in item.iter_markers("up_to_ranks")):
+        too_many = any(ranks > mark.args[0] for mark in item.iter_markers("up_to_ranks"))
+        too_few = any(ranks < mark.args[0] for mark in item.iter_markers("from_ranks"))
+        if too_many or too_few:
             items.remove(item)
             config.hook.pytest_deselected(items=[item])
 

@@ -46,6 +46,8 @@ TINY = ("--model", "squeezenet1_1", "--image-size", 32, "--batch-size", 2, "--nu
         "--num-batches-per-iter", 1, "--num-warmup-batches", 1)
 
 
+@pytest.mark.up_to_ranks(2)
+@pytest.mark.from_ranks(2)
 @pytest.mark.parametrize("options", (
     (), ("--atc-style", "--disable-dynamic-topology"), ("--dist-optimizer", "horovod"),
     ("--dist-optimizer", "win_put"), ("--dist-optimizer", "pull_get"),
@@ -97,6 +99,7 @@ RESNET = ("pytorch_resnet.py", "--synthetic", 16, "--batch-size", 2, "--atc-styl
           "--decay-epochs", 1)
 
 
+@pytest.mark.from_ranks(2)
 @pytest.mark.up_to_ranks(2)
 def test_resnet_goes_on_from_its_checkpoint(run, tmp_path, rank, size):
     pytest.importorskip("torchvision")

@@ -171,6 +171,7 @@ def write_idx(path, values):
     )
 
 
+@pytest.mark.from_ranks(2)
 @pytest.mark.up_to_ranks(2)
 @pytest.mark.parametrize("case", (PUBLISHED[0], PUBLISHED[6], PUBLISHED[7]), ids=" ".join)
 def test_mnist(run, case, rank, tmp_path):
@@ -209,6 +210,7 @@ def test_mnist_of_a_damaged_file(run, capfd, tmp_path):
 TINY = ("pytorch_resnet.py", "--epochs=1", "--batch-size", 2, "--no-cuda")
 
 
+@pytest.mark.from_ranks(2)
 @pytest.mark.up_to_ranks(2)
 @pytest.mark.parametrize("case", (PUBLISHED[0], PUBLISHED[5], PUBLISHED[8]), ids=" ".join)
 def test_resnet_takes_other_models_and_several_batches_a_step(run, case, rank, size):
@@ -255,6 +257,7 @@ def test_several_batches_are_one_step_of_their_mean(monkeypatch):
     assert (weights[0] - weights[1]).abs().max() < 1e-14
 
 
+@pytest.mark.from_ranks(2)
 @pytest.mark.up_to_ranks(2)
 def test_resnet_on_folders_of_images(run, capfd, rank, tmp_path):
     pytest.importorskip("torchvision")
@@ -312,6 +315,7 @@ def test_resnet_writes_for_tensorboard(run, capfd, tmp_path, rank):
         assert any((tmp_path / "logs").glob("events*")) == (rank == 0)
 
 
+@pytest.mark.from_ranks(2)
 @pytest.mark.up_to_ranks(2)
 def test_resnet_fetches_cifar(run, capfd, monkeypatch, rank):
     datasets = pytest.importorskip("torchvision.datasets")
