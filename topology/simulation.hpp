@@ -39,7 +39,8 @@ struct Simulation {
 
 /// Averages one number per rank, drawn evenly from −1 … 1 by `seed`, step by step; a hundred
 /// thousand ranks take some milliseconds a step. One thread.
-/// @throws InvalidArgument if `steps` < 0, or for the cost model as `step_time`.
+/// @throws InvalidArgument if `steps` < 0, if the values overflow, or for the cost model as
+///   `step_time`.
 [[nodiscard]] Simulation simulate(const Schedule& schedule, const SimulationOptions& options);
 
 /// The same for CECA; x is d.

@@ -12,6 +12,13 @@
 
 namespace bluefog::topology {
 
+/// A row or column of W in one step of a schedule, and what it sums to.
+struct StepSum {
+  int rank = 0;
+  double sum = 1.0;
+  std::int64_t step = 0;
+};
+
 /// The effect of a topology or schedule on the values that are averaged, and its cost.
 struct TopologyReport {
   int size = 0;
@@ -22,6 +29,9 @@ struct TopologyReport {
   /// Largest |Σ_j W(i, j) − 1| and |Σ_i W(i, j) − 1| of any step.
   double row_error = 0.0;
   double column_error = 0.0;
+  /// The first row and column that are furthest from 1.
+  StepSum worst_row{};
+  StepSum worst_column{};
   bool has_negative_weight = false;
 
   /// Largest number of values that a rank receives and sends in one step.
@@ -32,6 +42,12 @@ struct TopologyReport {
   /// Edges, over all steps, that only the sender's or only the receiver's plan has. Absent where
   /// the steps have more than `ReportOptions::max_edges` edges.
   std::optional<std::int64_t> edge_mismatches;
+
+  /// Parts that the ranks fall into, if edges of all steps with a weight connect them in either
+  /// direction, and the lowest rank that is in another part than rank 0, or −1. Several never agree.
+  /// Absent where the period was cut, or the steps have more than `ReportOptions::max_edges` edges.
+  std::optional<int> parts;
+  int first_apart = -1;
 
   /// Messages from rank to rank in a step, all ranks together: their mean over the steps, and most.
   double messages_per_step = 0.0;

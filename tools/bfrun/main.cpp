@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "tools/bfrun/options.hpp"
 #include "tools/bfrun/rank/rank_shim.hpp"
 #include "tools/bfrun/start/mpirun.hpp"
+#include "tools/command_line/standard_output.hpp"
 
 namespace {
 
@@ -31,18 +33,27 @@ std::string mpirun_of(const Options& options) {
   }
 }
 
-int run(const std::vector<std::string>& arguments) {
+/// The text that is the command's whole work.
+/// @throws std::runtime_error if it is lost.
+void print(const std::string& text, bool is_output_closed) {
+  if (is_output_closed) {
+    throw std::runtime_error("cannot write standard output: it is closed");
+  }
+  bluefog::command_line::print(text);
+}
+
+int run(const std::vector<std::string>& arguments, bool is_output_closed) {
   // mpirun starts bfrun once more for each rank, as `bfrun --exec-rank -- COMMAND`.
   if (arguments.size() >= 2 && arguments[0] == "--exec-rank" && arguments[1] == "--") {
     return run_rank({arguments.begin() + 2, arguments.end()});
   }
   const Options options = parse_options(arguments);
   if (!options.help_text.empty()) {
-    fmt::print("{}", options.help_text);
+    print(options.help_text, is_output_closed);
   } else if (options.show_version) {
-    fmt::print("bfrun {}\n", build_info().version);
+    print(fmt::format("bfrun {}\n", build_info().version), is_output_closed);
   } else if (options.check_build) {
-    fmt::print("{}", describe_build(mpirun_of(options)));
+    print(describe_build(mpirun_of(options)), is_output_closed);
   } else {
     return run_job(options);
   }
@@ -52,12 +63,13 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bool is_output_closed = bluefog::command_line::fill_closed_output();
   open_missing_streams();
   if (std::getenv("HOME") == nullptr) {
     setenv("HOME", "/", 0);  // Open MPI does not start without
   }
   try {
-    return run({argv + 1, argv + argc});
+    return run({argv + 1, argv + argc}, is_output_closed);
   } catch (const CommandError& error) {
     fmt::print(stderr, "bfrun: {}\n", error.what());
     return error.code();

@@ -2,6 +2,7 @@
 
 #include "tools/bftopo/commands.hpp"
 #include "tools/bftopo/json_values.hpp"
+#include "tools/bftopo/problems.hpp"
 
 namespace bluefog::bftopo {
 namespace {
@@ -35,9 +36,11 @@ std::string line(std::string_view name, const std::string& value) {
 
 }  // namespace
 
-std::string check_text(const Options& options, const Subject& subject) {
+Answer check_answer(const Options& options, const Subject& subject) {
   const topology::TopologyReport report = report_of(options, subject);
-  if (options.json) return report_json(subject, report).dump(2) + "\n";
+  const std::vector<std::string> problems = problems_of(options, report);
+  const int exit_code = problems.empty() ? 0 : 1;
+  if (options.json) return {report_json(subject, report, problems).dump(2) + "\n", exit_code};
   std::string text = fmt::format("{}: {}\n", subject.name, subject.description);
   text += line("ranks", fmt::format("{}", report.size));
   text += line("period", fmt::format("{} step(s)", report.period_steps));
@@ -57,7 +60,8 @@ std::string check_text(const Options& options, const Subject& subject) {
     text += line("bytes between machines",
                  words_or_unknown(report.bytes_between_machines_per_step) + " per step");
   }
-  return text;
+  for (const std::string& problem : problems) text += line("broken", problem);
+  return {text, exit_code};
 }
 
 }  // namespace bluefog::bftopo

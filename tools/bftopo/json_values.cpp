@@ -24,7 +24,8 @@ Json gap_json(const std::optional<topology::SpectralGap>& gap) {
   return json;
 }
 
-Json report_json(const Subject& subject, const topology::TopologyReport& report) {
+Json report_json(const Subject& subject, const topology::TopologyReport& report,
+                 const std::vector<std::string>& problems) {
   Json json{{"topology", subject.name},
             {"n", report.size},
             {"period", report.period_steps},
@@ -32,7 +33,8 @@ Json report_json(const Subject& subject, const topology::TopologyReport& report)
             {"row_error", report.row_error},
             {"column_error", report.column_error},
             {"has_negative_weight", report.has_negative_weight},
-            {"edge_mismatches", or_null(report.edge_mismatches)}};
+            {"edge_mismatches", or_null(report.edge_mismatches)},
+            {"parts", or_null(report.parts)}};
   json["period_residual"] =
       report.period_residual ? Json(*report.period_residual) : or_null(report.probed_residual);
   json["period_residual_method"] = report.period_residual   ? Json("product")
@@ -47,7 +49,8 @@ Json report_json(const Subject& subject, const topology::TopologyReport& report)
            {"max_messages_per_step", report.max_messages_per_step},
            {"bytes_per_rank_per_step", report.bytes_per_rank_per_step},
            {"max_bytes_per_rank_per_step", report.max_bytes_per_rank_per_step},
-           {"bytes_between_machines_per_step", or_null(report.bytes_between_machines_per_step)}});
+           {"bytes_between_machines_per_step", or_null(report.bytes_between_machines_per_step)},
+           {"problems", problems}});
   return json;
 }
 

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "tools/bftopo/subject.hpp"
 #include "topology/spectral_gap.hpp"
@@ -22,6 +24,8 @@ Json or_null(const std::optional<T>& value) {
 [[nodiscard]] Json gap_json(const std::optional<topology::SpectralGap>& gap);
 
 /// The object of `bftopo check --json`; docs/bftopo.md lists its keys.
-[[nodiscard]] Json report_json(const Subject& subject, const topology::TopologyReport& report);
+/// @param problems what `problems_of` has found.
+[[nodiscard]] Json report_json(const Subject& subject, const topology::TopologyReport& report,
+                               const std::vector<std::string>& problems);
 
 }  // namespace bluefog::bftopo

@@ -152,6 +152,9 @@ void add_command_options(CLI::App& command, Command kind, Options& options, RawV
     command.add_option("-o,--output", options.output, "Where to, instead of standard output")
         ->option_text("FILE");
   }
+  if (kind == Command::Check) {
+    command.add_flag("--push-sum", options.push_sum, "Columns are to sum to 1, not rows");
+  }
   if (kind == Command::Check || kind == Command::Simulate) {
     command.add_option("--bytes", options.cost.message_bytes, "Bytes that a rank sends to another")
         ->check(whole_number(0, std::uint64_t{1} << 50))
@@ -167,6 +170,19 @@ topology::GridShape shape_of(const std::string& text) {
     throw UsageError(fmt::format("--shape wants ROWSxCOLUMNS as 3x4, found '{}'", text));
   }
   return shape;
+}
+
+/// The format that is asked for, or that the output's name says.
+PictureFormat format_of(const std::string& asked_for, const std::string& output) {
+  const std::string ending = std::filesystem::path(output).extension().string();
+  if (asked_for == "svg" || (asked_for.empty() && ending == ".svg")) return PictureFormat::Svg;
+  if (!asked_for.empty() || ending.empty() || ending == ".dot" || ending == ".gv") {
+    return PictureFormat::Dot;
+  }
+  throw UsageError(
+      fmt::format("--output: expected a name that ends in .svg, .dot or .gv, or --format besides, "
+                  "found '{}'; Graphviz makes other pictures: bftopo draw ... | dot -Tpng > FILE",
+                  output));
 }
 
 /// Refuses options that mean nothing to this family and command.
@@ -223,8 +239,7 @@ void finish(const CLI::App& command, const RawValues& raw, Options& options) {
     options.rule = raw.rule == "metropolis" ? topology::WeightRule::MetropolisHastings
                                             : topology::WeightRule::Uniform;
   }
-  const bool is_svg = raw.format.empty() ? options.output.ends_with(".svg") : raw.format == "svg";
-  options.format = is_svg ? PictureFormat::Svg : PictureFormat::Dot;
+  options.format = format_of(raw.format, options.output);
   options.cost.latency = topology::Seconds(raw.latency_us * 1e-6);
   options.cost.compute = topology::Seconds(raw.compute_ms * 1e-3);
   options.cost.bytes_per_second = raw.beta_ns > 0.0 ? 1e9 / raw.beta_ns : raw.gigabits * 1e9 / 8.0;

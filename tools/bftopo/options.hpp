@@ -37,6 +37,8 @@ struct Options {
   std::optional<topology::WeightRule> rule{};
 
   bool json = false;
+  /// check: columns are to sum to 1, as push-sum asks, and not rows.
+  bool push_sum = false;
   /// show, draw: this step only.
   std::optional<std::int64_t> step;
   /// show: ranks that are printed.

@@ -9,6 +9,7 @@
 
 #include "tools/bftrace/merge.hpp"
 #include "tools/bftrace/stall.hpp"
+#include "tools/command_line/standard_output.hpp"
 
 namespace {
 
@@ -20,7 +21,7 @@ void stall(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     records.push_back(parse_record(path, read_file(path)));
   }
-  fmt::print("{}", explain_stall(std::move(records)));
+  command_line::print(explain_stall(std::move(records)));
 }
 
 int run(int argc, char** argv) {
@@ -39,14 +40,16 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
-      return app.exit(error);  // help was asked for
+      const int code = app.exit(error);  // help was asked for
+      command_line::flush_output();
+      return code;
     }
     fmt::print(stderr, "bftrace: {}\n(bftrace --help lists the commands)\n", error.what());
     return 2;
   }
   if (merging.parsed()) {
     const std::size_t count = merge_files(paths, output);
-    fmt::print("{}: {} events of {} files\n", output, count, paths.size());
+    command_line::print(fmt::format("{}: {} events of {} files\n", output, count, paths.size()));
   } else {
     stall(paths);
   }

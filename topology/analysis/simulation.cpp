@@ -33,6 +33,15 @@ double distance_of(std::span<const double> values) {
   return std::sqrt(sum);
 }
 
+void check_finite(double distance, std::int64_t step) {
+  if (!std::isfinite(distance)) {
+    throw InvalidArgument(fmt::format(
+        "simulation: expected finite values, found that they have overflowed after step "
+        "{}: weights or sums of rows are too large",
+        step));
+  }
+}
+
 /// Messages of a step, and the most that one rank has to do with.
 struct Load {
   std::int64_t messages;
@@ -54,6 +63,7 @@ Simulation run_steps(int size, const SimulationOptions& options, Step step) {
     const Load load = step(t, values);
     elapsed += step_time(load.degree, options.cost);
     result.steps.push_back({distance_of(values), elapsed, load.messages});
+    check_finite(result.steps.back().consensus_distance, t);
     if (options.on_step) options.on_step(t + 1);
   }
   result.mean_drift = std::abs(average_of(values) - first_mean);

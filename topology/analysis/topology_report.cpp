@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -31,25 +33,60 @@ std::int64_t steps_to_check(const Schedule& schedule, const ReportOptions& optio
   return std::min(schedule.period_steps(), limit);
 }
 
-double largest_deviation_from_one(const std::vector<double>& sums) {
-  double largest = 0.0;
-  for (const double sum : sums) largest = std::max(largest, std::abs(sum - 1.0));
-  return largest;
+/// Keeps the worst of `sums` in place of `worst` and `error`, its distance from 1.
+void look_at_sums(const std::vector<double>& sums, std::int64_t step, StepSum& worst,
+                  double& error) {
+  for (std::size_t rank = 0; rank < sums.size(); ++rank) {
+    if (const double found = std::abs(sums[rank] - 1.0); found > error) {
+      error = found;
+      worst = {static_cast<int>(rank), sums[rank], step};
+    }
+  }
 }
+
+/// Ranks joined by edges, as they come.
+class Parts {
+ public:
+  explicit Parts(int size) : parents_(static_cast<std::size_t>(size)) {
+    std::iota(parents_.begin(), parents_.end(), 0);
+  }
+
+  void join(int one, int other) { parents_[root_of(one)] = static_cast<int>(root_of(other)); }
+
+  void describe(TopologyReport& report) {
+    int count = 0;
+    for (int rank = 0; rank < std::ssize(parents_); ++rank) {
+      count += parents_[static_cast<std::size_t>(rank)] == rank ? 1 : 0;
+      if (report.first_apart < 0 && root_of(rank) != root_of(0)) report.first_apart = rank;
+    }
+    report.parts = count;
+  }
+
+ private:
+  std::size_t root_of(int rank) {
+    auto at = static_cast<std::size_t>(rank);
+    while (parents_[at] != static_cast<int>(at)) {
+      parents_[at] = parents_[static_cast<std::size_t>(parents_[at])];
+      at = static_cast<std::size_t>(parents_[at]);
+    }
+    return at;
+  }
+
+  std::vector<int> parents_;
+};
 
 /// Adds up the steps, one after the other.
 class Tally {
  public:
   Tally(const Schedule& schedule, const ReportOptions& options, TopologyReport& report)
-      : schedule_(schedule), options_(options), report_(report) {
+      : schedule_(schedule), options_(options), report_(report), parts_(schedule.size()) {
     report_.edge_mismatches = 0;
   }
 
   void add(std::int64_t step) {
     const MixingMatrix matrix = schedule_.mixing_matrix(step);
-    report_.row_error = std::max(report_.row_error, largest_deviation_from_one(matrix.row_sums()));
-    report_.column_error =
-        std::max(report_.column_error, largest_deviation_from_one(matrix.column_sums()));
+    look_at_sums(matrix.row_sums(), step, report_.worst_row, report_.row_error);
+    look_at_sums(matrix.column_sums(), step, report_.worst_column, report_.column_error);
     const detail::StepTraffic traffic = detail::traffic_of(matrix);
     report_.has_negative_weight |= traffic.has_negative_weight;
     report_.max_in_degree = std::max(report_.max_in_degree, traffic.max_in_degree);
@@ -69,6 +106,9 @@ class Tally {
       report_.bytes_between_machines_per_step =
           static_cast<double>(between_machines_) / steps * bytes;
     }
+    if (report_.edge_mismatches && report_.steps_checked == report_.period_steps) {
+      parts_.describe(report_);
+    }
   }
 
  private:
@@ -77,6 +117,11 @@ class Tally {
     if (edges_ > options_.max_edges) report_.edge_mismatches.reset();
     if (!report_.edge_mismatches) return;
     *report_.edge_mismatches += detail::count_edge_mismatches(schedule_, step);
+    for (int rank = 0; rank < matrix.size(); ++rank) {
+      for (const WeightedRank& heard : matrix.row(rank)) {
+        if (heard.weight != 0.0) parts_.join(heard.rank, rank);
+      }
+    }
     if (options_.layout) {
       between_machines_ += detail::messages_between_machines(matrix, *options_.layout);
     }
@@ -85,6 +130,7 @@ class Tally {
   const Schedule& schedule_;
   const ReportOptions& options_;
   TopologyReport& report_;
+  Parts parts_;
   std::int64_t edges_ = 0;
   std::int64_t messages_ = 0;
   std::int64_t between_machines_ = 0;

@@ -32,6 +32,44 @@ expect 0 out 'ranks +3$' check "$work/triangle"
 expect 0 out 'hears 1 \(1\), sends to 5' show ceca --n 25 --step 1 --ranks 5
 expect 0 out '^digraph' draw ring --n 5
 expect 0 out 'ring all-reduce' simulate base --n 25 --k 2
+printf '0 0 1e308\n1 0 1e308\n0 1 1e308\n1 1 1e308\n' >"$work/huge"
+expect 1 out 'broken +rows do not sum to 1: that of rank 0 sums to inf' check "$work/huge"
+expect 2 err 'values, found that they have overflowed after step [0-9]+' simulate "$work/huge"
+expect 2 err 'overflowed after step' simulate "$work/huge" --json
+expect 2 err '--output: expected a name that ends in .svg, .dot or .gv, .* found .*/g.png' \
+  draw ring --n 5 --output "$work/g.png"
+[[ ! -e $work/g.png ]] || { echo 'FAILED: a picture that is none'; failures=$((failures + 1)); }
+"$bftopo" draw ring --n 5 --format svg --output "$work/g.picture" && grep -q '<svg' "$work/g.picture" ||
+  { echo 'FAILED: no picture of an asked-for format'; failures=$((failures + 1)); }
+
+# Output that is lost is a failure.
+lost() {
+  local found
+  "$bftopo" "$@" >/dev/full 2>"$work/err" </dev/null
+  found=$?
+  [[ $found == 1 ]] && grep -q 'cannot write standard output: No space left' "$work/err" ||
+    { echo "FAILED: bftopo $* > /dev/full: $found"; failures=$((failures + 1)); }
+  "$bftopo" "$@" >&- 2>"$work/err" </dev/null
+  found=$?
+  [[ $found == 1 ]] && grep -q 'cannot write standard output: Bad file' "$work/err" ||
+    { echo "FAILED: bftopo $* >&-: $found"; failures=$((failures + 1)); }
+}
+lost list
+lost --help
+lost --version
+lost show ring --n 5
+lost simulate ring --n 5 --json
+lost draw "$work/triangle"
+
+# At a terminal long work says what it is about: here it waits for its input.
+mkfifo "$work/slow"
+exec 3< <(script -qec "'$bftopo' show '$work/slow'" /dev/null </dev/null)
+seen=''
+while [[ $seen != *"reading $work/slow, 1 s"* ]] && read -r -t 30 -d $'\r' -u 3 seen; do :; done
+printf '0 1\n1 0\n' >"$work/slow"
+[[ $seen == *"reading $work/slow, 1 s"* ]] && grep -q 'hears 1' <&3 ||
+  { echo "FAILED: silent for more than a second: '$seen'"; failures=$((failures + 1)); }
+exec 3<&-
 expect 1 err 'cannot write' draw ring --n 5 -o "$work/none/ring.svg"
 expect 2 err 'found nothing'
 expect 2 err 'wheel' check wheel --n 5

@@ -48,6 +48,10 @@ TEST(BftopoOptions, ReadTheCostModelInItsUnits) {
 TEST(BftopoOptions, PicturesByFormatOrName) {
   EXPECT_EQ(parse_options({"draw", "ring", "--n", "3"}).format, PictureFormat::Dot);
   EXPECT_EQ(parse_options({"draw", "ring", "--n", "3", "-o", "a.svg"}).format, PictureFormat::Svg);
+  for (const char* const name : {"a.dot", "a.gv", "a", "folder.png/a", "/dev/stdout"}) {
+    EXPECT_EQ(parse_options({"draw", "ring", "--n", "3", "-o", name}).format, PictureFormat::Dot);
+  }
+  EXPECT_THROW((void)parse_options({"draw", "ring", "--n", "3", "-o", "a.png"}), UsageError);
   EXPECT_EQ(parse_options({"draw", "ring", "--n", "3", "-o", "a.svg", "--format", "dot"}).format,
             PictureFormat::Dot);
 }

@@ -21,7 +21,7 @@ std::string output_of(const std::vector<std::string>& arguments) {
     case Command::Show:
       return show_text(options, subject);
     case Command::Check:
-      return check_text(options, subject);
+      return check_answer(options, subject).text;
     case Command::Gap:
       return gap_text(options, subject);
     default:
@@ -73,7 +73,48 @@ TEST(BftopoOutput, CheckOfEveryFamily) {
     EXPECT_LE(report["row_error"], 1e-12) << family.name;
     EXPECT_LE(report["column_error"], 1e-12) << family.name;
     EXPECT_EQ(report["edge_mismatches"], 0) << family.name;
+    EXPECT_TRUE(report["problems"].empty()) << family.name << ": " << report["problems"];
   }
+}
+
+/// The answer of `check` about a file with these lines.
+Answer check_of(const std::string& lines, const std::vector<std::string>& further = {}) {
+  const std::string path = ::testing::TempDir() + "/bftopo_checked_graph.txt";
+  std::ofstream(path) << lines;
+  std::vector<std::string> arguments{"check", path};
+  arguments.insert(arguments.end(), further.begin(), further.end());
+  const Options options = parse_options(arguments);
+  const Answer answer = check_answer(options, make_subject(options));
+  std::filesystem::remove(path);
+  return answer;
+}
+
+TEST(BftopoOutput, CheckSaysWhatIsBroken) {
+  const auto expect_broken = [](const std::string& lines, const std::string& words) {
+    const Answer answer = check_of(lines);
+    EXPECT_EQ(answer.exit_code, 1) << lines;
+    EXPECT_THAT(answer.text, HasSubstr(words));
+    const json report = json::parse(check_of(lines, {"--json"}).text);
+    EXPECT_THAT(report["problems"].dump(), HasSubstr(words));
+  };
+  expect_broken("0 0 0.5\n1 0 0.75\n1 1 0.5\n0 1 0.5\n",
+                "rows do not sum to 1: that of rank 0 sums to 1.25");
+  expect_broken("0 1 1e308\n0 0 1e308\n1 1 1e308\n", "that of rank 1 sums to inf");
+  expect_broken("0 1\n1 0\n2 3\n3 2\n",
+                "the ranks fall into 2 parts that never hear of each other: rank 2 is in another");
+  expect_broken("0 1 0\n0 0 1\n1 1 1\n", "the ranks fall into 2 parts");
+  expect_broken("0 1 1\n1 0 1\n", "differences between ranks do not die out");
+  EXPECT_EQ(check_of("0 1\n1 0\n").exit_code, 0);
+}
+
+TEST(BftopoOutput, CheckForPushSumLooksAtColumns) {
+  const std::string columns = "0 0 0.5\n0 1 0.5\n1 0 1\n";
+  EXPECT_EQ(check_of(columns).exit_code, 1);
+  EXPECT_THAT(check_of(columns).text, HasSubstr("columns do: push-sum can use it (--push-sum)"));
+  EXPECT_EQ(check_of(columns, {"--push-sum"}).exit_code, 0);
+  const Answer rows = check_of("0 0 0.5\n1 0 0.5\n0 1 1\n", {"--push-sum"});
+  EXPECT_EQ(rows.exit_code, 1);
+  EXPECT_THAT(rows.text, HasSubstr("columns do not sum to 1: that of rank 0 sums to 1.5"));
 }
 
 TEST(BftopoOutput, GapOfTheExponentialGraph) {

@@ -85,6 +85,8 @@ TEST(Simulation, FollowsFromTheSeed) {
 TEST(Simulation, RefusesWrongArguments) {
   const Schedule schedule = static_schedule(ring(3));
   EXPECT_THROW((void)simulate(schedule, {.steps = -1}), InvalidArgument);
+  const MixingMatrix huge = MixingMatrix::from_dense(2, std::vector<double>{1e308, 1e308, 1, 1});
+  EXPECT_THROW((void)simulate(static_schedule(huge), {.steps = 3}), InvalidArgument);
   EXPECT_THROW((void)step_time(1, {.latency = Seconds(-1)}), InvalidArgument);
   EXPECT_THROW((void)step_time(1, {.bytes_per_second = 0}), InvalidArgument);
   EXPECT_THROW((void)step_time(1, {.message_bytes = -1}), InvalidArgument);

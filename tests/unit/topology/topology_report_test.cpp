@@ -50,9 +50,35 @@ TEST(TopologyReport, RowsAndColumnsThatDoNotSumToOne) {
   const TopologyReport report = check(matrix);
   EXPECT_EQ(report.row_error, 0.25);
   EXPECT_EQ(report.column_error, 0.5);
+  EXPECT_EQ(report.worst_row.rank, 1);
+  EXPECT_EQ(report.worst_row.sum, 1.25);
+  EXPECT_EQ(report.worst_column.rank, 0);
+  EXPECT_EQ(report.worst_column.sum, 1.5);
   EXPECT_FALSE(report.period_gap.has_value());
   EXPECT_TRUE(
       check(MixingMatrix::from_rows({{{0, 2.0}, {1, -1.0}}, {{1, 1.0}}})).has_negative_weight);
+}
+
+TEST(TopologyReport, PartsOfAPeriod) {
+  // Ranks 0 and 1, 2 and 4, and 3 alone; the second step joins 1 and 2, an edge of weight 0 nobody.
+  std::vector<double> first(25, 0.0);
+  for (int rank = 0; rank < 5; ++rank) first[static_cast<std::size_t>(rank) * 6] = 1.0;
+  std::vector<double> second = first;
+  first[1] = 0.5;
+  first[14] = 0.5;
+  const TopologyReport apart = check(MixingMatrix::from_dense(5, first));
+  EXPECT_EQ(apart.parts, 3);
+  EXPECT_EQ(apart.first_apart, 2);
+  second[7] = 0.5;
+  const TopologyReport both =
+      check(cycle({MixingMatrix::from_dense(5, first), MixingMatrix::from_dense(5, second)}));
+  EXPECT_EQ(both.parts, 2);
+  EXPECT_EQ(both.first_apart, 3);
+  EXPECT_EQ(both.worst_row.step, 0);
+  EXPECT_EQ(check(MixingMatrix::from_rows({{{0, 1.0}, {1, 0.0}}, {{1, 1.0}}})).parts, 2);
+  EXPECT_EQ(check(ring(7)).parts, 1);
+  EXPECT_EQ(check(ring(7)).first_apart, -1);
+  EXPECT_FALSE(check(random_matching(6, 1)).parts.has_value());
 }
 
 TEST(TopologyReport, OnePeerOfAnIrregularGraphKeepsRowsOnly) {
