@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import errno
+import os
 import signal
 import sys
 
@@ -11,6 +13,10 @@ from bfbench.launch import LaunchFailed
 
 COMMANDS = {"ops": operations, "train": train, "ddp": ddp, "syncbn": syncbn, "converge": converge,
             "scale": scale, "diff": diff}
+
+DEFAULT_COMMAND = "ops"
+# Reasons for which standard output takes no more, of errors that name no file.
+LOST_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EPIPE, errno.EIO)
 
 
 @contextlib.contextmanager
@@ -23,21 +29,44 @@ def sigterm_as_ctrl_c():
         signal.signal(signal.SIGTERM, before)
 
 
+def with_command(words):
+    """The words with their command: `ops` where they name none."""
+    names_one = words and (not words[0].startswith("-") or words[0] in ("-h", "--help"))
+    return words if names_one else [DEFAULT_COMMAND, *words]
+
+
+def end_output():
+    """Raises OSError where what was printed is lost."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    sys.stdout.flush()
+
+
 def main(words=None):
-    parser = argparse.ArgumentParser(prog="bfbench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bfbench", description=__doc__,
+                                     epilog=f"Without a command: {DEFAULT_COMMAND}.")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, module in COMMANDS.items():
         about = module.__doc__.split(": ", 1)[1]
         command = commands.add_parser(name, help=about, description=about)
         module.add_arguments(command)
         command.set_defaults(run=module.run)
-    words = sys.argv[1:] if words is None else words
+    words = with_command(sys.argv[1:] if words is None else words)
     args = parser.parse_args(words, argparse.Namespace(words=words))
     try:
         with sigterm_as_ctrl_c():
-            return args.run(args) or 0
+            code = args.run(args) or 0
+        end_output()
+        return code
     except (LaunchFailed, NothingToCompare) as error:
         print(f"bfbench {args.command}: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.filename is not None or error.errno not in LOST_OUTPUT:
+            raise
+        sys.stdout = None  # Python would try once more at its end
+        print(f"bfbench {args.command}: cannot write standard output: {error.strerror}",
+              file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -8,8 +8,11 @@ import sys
 import pytest
 
 from bfbench.__main__ import main
+from bfbench.commands import with_command
 from bfbench.launch import last_words_of
 from bfbench.options import choice_list, new_file, new_folder, whole_list
+from bfbench.records import merge_starts
+from records_of import operation
 
 
 def test_lists():
@@ -39,12 +42,31 @@ def test_lists():
     ("train --batch-size 0", "argument --batch-size: expected a whole number of at least 1"),
     ("train --starts 1.5", "argument --starts: expected a whole number"),
     ("fly", "invalid choice: 'fly'"),
-    ("", "required: command"),
+    ("--sizes 0", "bfbench ops: error: argument --sizes"),
+    ("--json /no/such/folder/file", "bfbench ops: error: argument --json"),
 ))
 def test_refused_words(words, expected, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words.split())
     assert ended.value.code == 2 and expected in capsys.readouterr().err
+
+
+def test_ops_is_meant_without_a_command():
+    assert with_command([]) == ["ops"]
+    assert with_command(["--json", "x"]) == ["ops", "--json", "x"]
+    for words in (["train", "--json", "x"], ["fly"], ["-h"], ["--help"]):
+        assert with_command(words) == words
+
+
+@pytest.mark.parametrize("lost", ("/dev/full", None))
+def test_output_that_is_lost_is_a_failure(tmp_path, lost):
+    (tmp_path / "found").write_text(json.dumps({"records": merge_starts([[operation()]])}))
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {f">{lost}" if lost else ">&-"}', "sh", sys.executable, "-m",
+         "bfbench", "diff", tmp_path / "found", tmp_path / "found"], stderr=subprocess.PIPE,
+        text=True, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert "bfbench diff: cannot write standard output" in ended.stderr
 
 
 def test_an_interrupt_while_modules_are_imported_is_quiet(tmp_path):
