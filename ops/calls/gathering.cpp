@@ -91,20 +91,23 @@ void Gathering::receive(std::size_t offset, std::size_t bytes, std::span<const P
 }
 
 void Gathering::prepare_output() {
-  std::vector<std::size_t> begins;
+  std::vector<std::size_t> begins(counts_.size());
+  std::vector<std::int64_t> counts;
   std::int64_t total = 0;
   const auto element = static_cast<std::int64_t>(size_of(input_.dtype));
-  for (std::size_t part = 0; part < counts_.size(); ++part) {
+  for (std::size_t place = 0; place < counts_.size(); ++place) {
+    const std::size_t part = part_at(place);
     const std::int64_t count = counts_[part];
     if (count < 0 || count > std::numeric_limits<std::int64_t>::max() / element - total) {
       throw InvalidArgument(
           fmt::format("rank {}, {}: rank {} announced {} elements after {} of others", rank_,
                       envelope_.describe(), rank_of_part(part), count, total));
     }
-    begins.push_back(bytes_of(total));
+    begins[part] = bytes_of(total);
+    counts.push_back(count);
     total += count;
   }
-  output_ = allocate_(counts_);
+  output_ = allocate_(counts);
   if (output_.count != total || output_.dtype != input_.dtype ||
       (output_.data == nullptr && total > 0) || output_.device != input_.device) {
     throw InvalidArgument(fmt::format(

@@ -21,9 +21,10 @@ struct GatherPlan {
   std::vector<WeightedRank> sources{};
   /// Ranks that hear this one.
   std::vector<WeightedRank> readers{};
-  /// Part of the result that is this rank's own input; −1: none. Sources fill the other parts in
-  /// their order.
+  /// Part that is this rank's own input; −1: none. Sources fill the other parts in their order.
   std::int64_t own_part = -1;
+  /// The parts one after the other as the result has them; empty: as they are numbered.
+  std::vector<std::size_t> order{};
 };
 
 /// Gathers the sources' inputs, one after the other, for allgather and neighbour allgather: first
@@ -43,6 +44,9 @@ class Gathering final : public Operation {
 
   [[nodiscard]] std::size_t part_of_source(std::size_t i) const noexcept;
   [[nodiscard]] int rank_of_part(std::size_t part) const noexcept;
+  [[nodiscard]] std::size_t part_at(std::size_t place) const noexcept {
+    return plan_.order.empty() ? place : plan_.order[place];
+  }
   [[nodiscard]] std::size_t bytes_of(std::int64_t count) const noexcept {
     return static_cast<std::size_t>(count) * size_of(input_.dtype);
   }

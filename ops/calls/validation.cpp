@@ -103,9 +103,12 @@ void check_operands(const Context& context, OpKind kind, const ConstBufferView& 
 
 void check_floating(const Context& context, OpKind kind, Dtype dtype) {
   if (!is_floating(dtype)) {
-    throw InvalidArgument(
-        fmt::format("{}: expected float16, bfloat16, float32 or float64 for an average, found {}",
-                    where(context, kind), name_of(dtype)));
+    throw InvalidArgument(fmt::format(
+        "{}: expected float16, bfloat16, float32 or float64 for an average, found {}; convert the "
+        "values first (in Python tensor.float()){}",
+        where(context, kind), name_of(dtype),
+        kind == OpKind::Allreduce ? ", or take their sum (Reduction::Sum, in Python average=False)"
+                                  : ""));
   }
 }
 

@@ -229,12 +229,13 @@ GatherWork start_allgather(Context& context, const at::Tensor& input, const std:
 }
 
 GatherWork start_neighbor_allgather(Context& context, const at::Tensor& input, const Plan& plan,
-                                    bool checked, const std::string& name) {
+                                    bool checked, const std::string& name,
+                                    const std::vector<int>& order) {
   return start_gather(context, input, name,
                       [&](const BufferView& rows, auto allocate, const std::string& full_name) {
                         return ops::neighbor_allgather_nonblocking(
                             context, rows, std::move(allocate), plan,
-                            {.name = full_name, .check = check_of(checked)});
+                            {.name = full_name, .check = check_of(checked), .order = order});
                       });
 }
 
@@ -275,7 +276,7 @@ void bind_collectives(py::module_& module) {
       .def("done", [](const GatherWork& gather) { return gather.work.done(); });
   module.def("start_allgather", &start_allgather, context, py::arg("input"), name, WithoutGil());
   module.def("start_neighbor_allgather", &start_neighbor_allgather, context, py::arg("input"),
-             py::arg("plan"), py::arg("checked"), name, WithoutGil());
+             py::arg("plan"), py::arg("checked"), name, py::arg("order"), WithoutGil());
   module.def(
       "barrier", [](Context& c) { ops::barrier(c); }, context, WithoutGil());
 }

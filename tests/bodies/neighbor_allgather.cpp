@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,12 +29,16 @@ Plan share(NeighborPlan plan) { return std::make_shared<const NeighborPlan>(std:
 template <typename CountOf>
 void gather_and_check(Context& context, const Plan& plan, Dtype dtype, CountOf count_of,
                       const ops::NeighborAllgatherOptions& options = {}) {
+  std::vector<int> order = options.order;
+  if (order.empty()) {
+    std::ranges::transform(plan->sources, std::back_inserter(order), &WeightedRank::rank);
+  }
   std::vector<std::int64_t> expected_counts;
   std::vector<double> expected;
-  for (const WeightedRank& source : plan->sources) {
-    const std::size_t count = count_of(source.rank);
+  for (const int source : order) {
+    const std::size_t count = count_of(source);
     expected_counts.push_back(static_cast<std::int64_t>(count));
-    const auto part = small_integers(dtype, count, source.rank).to_doubles();
+    const auto part = small_integers(dtype, count, source).to_doubles();
     expected.insert(expected.end(), part.begin(), part.end());
   }
   Values input = small_integers(dtype, count_of(context.rank()), context.rank());
@@ -73,6 +80,49 @@ TEST(NeighborAllgather, CountsMayDifferAndBeZero) {
     });
     gather_and_check(context, plan, Dtype::Int64,
                      [](int rank) { return static_cast<std::size_t>(rank) * 1000 + 1; });
+  });
+}
+
+TEST(NeighborAllgather, FollowsAnOrder) {
+  on_ranks([](Context& context) {
+    const int rank = context.rank();
+    const Plan plan = share(topology::fully_connected(context.size()).plan_for(rank));
+    std::vector<int> falling;
+    for (int other = context.size() - 1; other >= 0; --other) {
+      if (other != rank) {
+        falling.push_back(other);
+      }
+    }
+    std::vector<int> with_own = falling;
+    with_own.insert(with_own.begin() + with_own.size() / 2, rank);
+    for (const auto& order : {falling, with_own}) {
+      for (const ops::PlanCheck check : {ops::PlanCheck::Trusted, ops::PlanCheck::Checked}) {
+        gather_and_check(
+            context, plan, Dtype::Int32,
+            [](int source) { return large(static_cast<std::size_t>(source) * 10'000) + 1; },
+            {.check = check, .order = order});
+      }
+    }
+  });
+}
+
+TEST(NeighborAllgather, AnOrderNamesEachSourceOnce) {
+  on_ranks({.at_least = 3, .at_most = 3}, [](Context& context) {
+    const int rank = context.rank();
+    const int ahead = (rank + 1) % 3;
+    const Plan plan = share(topology::ring(3).plan_for(rank));
+    Values input = small_integers(Dtype::Float32, std::size_t{2}, rank);
+    for (const auto& order : std::vector<std::vector<int>>{
+             {ahead}, {rank}, {ahead, ahead}, {ahead, (rank + 2) % 3, rank, rank}, {ahead, 3}}) {
+      try {
+        ops::neighbor_allgather(context, input.view(), [&](const auto&) { return input.view(); },
+                                plan, {.order = order});
+        ADD_FAILURE() << "expected an error";
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), HasSubstr("order: expected each source of the plan, ["));
+      }
+    }
+    gather_and_check(context, plan, Dtype::Float32, [](int) { return std::size_t{2}; });
   });
 }
 
