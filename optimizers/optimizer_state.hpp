@@ -10,7 +10,7 @@ namespace bluefog::optimizers {
 
 /// Collective. Every rank's optimizer gets `root`'s learning rates and state: moments, momentum,
 /// step counts. State that only the root has is made, state that the root lacks is dropped, so that
-/// ranks which have not stepped yet may join one that has.
+/// ranks which have not stepped yet may join one that has. State has the root's dtypes everywhere.
 ///
 /// Only numbers travel. All ranks have the same kind of optimizer over the same parameters.
 /// Cost: two small broadcasts, and one for each tensor of state.

@@ -87,8 +87,14 @@ std::vector<at::Tensor> all_parameters(const optim::Optimizer& optimizer) {
   return parameters;
 }
 
-// Per parameter: whether it has state, which of its tensors are there, its step.
-constexpr std::size_t kNumbers = 3;
+// Per parameter: whether it has state, which of its tensors are there, its step, their dtypes.
+constexpr std::size_t kNumbers = 4;
+constexpr int kBitsOfDtype = 8;
+
+at::ScalarType dtype_of(std::int64_t dtypes, std::size_t tensor) {
+  constexpr std::int64_t kMask = (1 << kBitsOfDtype) - 1;
+  return static_cast<at::ScalarType>((dtypes >> (tensor * kBitsOfDtype)) & kMask);
+}
 
 std::vector<std::int64_t> summarize(const Kind& kind, optim::Optimizer& optimizer,
                                     const std::vector<at::Tensor>& parameters) {
@@ -97,14 +103,20 @@ std::vector<std::int64_t> summarize(const Kind& kind, optim::Optimizer& optimize
     const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
     std::int64_t present = 0;
     std::int64_t step = 0;
+    std::int64_t dtypes = 0;
     if (found != optimizer.state().end()) {
       const Fields fields = kind.open(*found->second);
       for (std::size_t i = 0; i < fields.tensors.size(); ++i) {
-        present |= std::int64_t{fields.tensors[i]->defined()} << i;
+        const at::Tensor& tensor = *fields.tensors[i];
+        if (tensor.defined()) {
+          present |= std::int64_t{1} << i;
+          dtypes |= static_cast<std::int64_t>(tensor.scalar_type()) << (i * kBitsOfDtype);
+        }
       }
       step = fields.step != nullptr ? *fields.step : 0;
     }
-    summary.insert(summary.end(), {found != optimizer.state().end() ? 1 : 0, present, step});
+    summary.insert(summary.end(),
+                   {found != optimizer.state().end() ? 1 : 0, present, step, dtypes});
   }
   return summary;
 }
@@ -134,8 +146,9 @@ NamedTensors adopt(const Kind& kind, optim::Optimizer& optimizer,
       if (((numbers[1] >> i) & 1) == 0) {
         tensor.reset();
       } else {
-        if (!tensor.defined()) {
-          tensor = torch::zeros_like(parameters[p], torch::MemoryFormat::Preserve);
+        const at::ScalarType dtype = dtype_of(numbers[3], i);
+        if (!tensor.defined() || tensor.scalar_type() != dtype) {
+          tensor = torch::zeros_like(parameters[p], dtype, torch::MemoryFormat::Preserve);
         }
         tensors.push_back({fmt::format("{} state {} of parameter {}", kind.name, i, p), tensor});
       }

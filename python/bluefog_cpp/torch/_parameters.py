@@ -1,6 +1,7 @@
 """Parameters and optimizer state of all ranks at once."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -47,11 +48,11 @@ def allreduce_parameters(params: Parameters) -> None:
 @ranged
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
     """Collective. The options of every group and the state of every parameter become the root's,
-    also where a rank has no state yet.
+    also where a rank has no state yet. Dtypes are the root's too.
 
     Raises MismatchError where the ranks' optimizers are of different classes, or have groups of
-    other sizes; InvalidArgument for another argument, and PeerFailure on the other ranks. Nothing
-    is changed then."""
+    other sizes; InvalidArgument for another argument, and for state of the root that is no tensor,
+    number or text, by its key; PeerFailure on the other ranks. Nothing is changed then."""
     runtime = current()
     runtime.drain_optimizers()
     received = broadcast_state("broadcast_optimizer_state",
@@ -60,6 +61,28 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
                                lambda: _described(optimizer), root_rank)
     if runtime.rank != root_rank:
         optimizer.load_state_dict(received)
+        _take_over_dtypes(optimizer, received)
+
+
+def _take_over_dtypes(optimizer: torch.optim.Optimizer, received: Mapping[str, Any]) -> None:
+    """torch's `load_state_dict` has cast state to the dtype of its parameter."""
+    places = [place for group in received["param_groups"] for place in group["params"]]
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    for place, parameter in zip(places, parameters):
+        if place in received["state"] and parameter in optimizer.state:
+            optimizer.state[parameter] = _with_dtypes(optimizer.state[parameter],
+                                                      received["state"][place])
+
+
+def _with_dtypes(loaded: Any, sent: Any) -> Any:
+    """`loaded`, with the tensors of `sent` where they have another dtype."""
+    if isinstance(loaded, torch.Tensor) and isinstance(sent, torch.Tensor):
+        return loaded if loaded.dtype == sent.dtype else sent.to(loaded.device)
+    if type(loaded) is dict and isinstance(sent, Mapping):
+        return {key: _with_dtypes(value, sent.get(key)) for key, value in loaded.items()}
+    if type(loaded) in (list, tuple) and isinstance(sent, (list, tuple)):
+        return type(loaded)(map(_with_dtypes, loaded, sent))
+    return loaded
 
 
 def _described(optimizer: torch.optim.Optimizer) -> str:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy
 import torch
 
 from bluefog_cpp import _arguments
@@ -38,7 +39,7 @@ def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], 
         lines += [f"root {root_rank}", statement()]
         is_root = runtime.rank == root_rank
         if is_root:
-            text = json.dumps(_outline(make(), tensors))
+            text = json.dumps(_outline(make(), tensors, "state"))
     except Exception as error:
         problem = error
     check_agreed(call, lines, problem)
@@ -72,20 +73,28 @@ def root(size: int, root_rank: Any) -> int:
         raise type(error)(f"root_rank: {error}") from None
 
 
-def _outline(value: Any, tensors: list[torch.Tensor]) -> list[Any]:
+def _outline(value: Any, tensors: list[torch.Tensor], place: str) -> list[Any]:
+    """The value in words of JSON; its tensors are added to `tensors`. place: its own, for
+    messages."""
     if isinstance(value, torch.Tensor):
-        tensors.append(elements(value.detach()))
+        try:
+            tensors.append(elements(value.detach()))
+        except Error as error:
+            raise type(error)(f"{place}: {error}") from None
         return ["tensor", str(value.dtype).split(".")[1], list(value.shape)]
     if isinstance(value, Mapping):
-        return ["dict", [[_outline(key, tensors), _outline(item, tensors)]
+        return ["dict", [[_outline(key, tensors, f"a key of {place}"),
+                          _outline(item, tensors, f"{place}[{key!r}]")]
                          for key, item in value.items()]]
     if isinstance(value, (list, tuple)):
         return ["tuple" if isinstance(value, tuple) else "list",
-                [_outline(item, tensors) for item in value]]
+                [_outline(item, tensors, f"{place}[{i}]") for i, item in enumerate(value)]]
+    if isinstance(value, numpy.generic):
+        value = value.item()
     if isinstance(value, _PLAIN):
         return ["plain", value]
-    raise InvalidArgument(
-        f"expected state of tensors, numbers and text, found {type(value).__name__}")
+    raise InvalidArgument(f"{place}: expected a tensor, a number, text or None, found "
+                          f"{_arguments.described(value)}")
 
 
 def _tensors(outline: list[Any]) -> Iterator[tuple[str, list[int]]]:

@@ -151,6 +151,34 @@ TEST(ParameterCollectives, OptimizerStateTravels) {
   });
 }
 
+TEST(ParameterCollectives, OptimizerStateHasTheRootsDtypes) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    namespace optim = torch::optim;
+    const int root = context.size() - 1;
+    for (const bool have_state : {false, true}) {
+      Bag bag;
+      const at::Tensor weight = bag.add("weight", filled({2, 3}, 0));
+      optim::Adam adam(bag.parameters(), optim::AdamOptions(0.1));
+      const bool is_root = context.rank() == root;
+      if (is_root || have_state) {
+        const at::ScalarType dtype = is_root ? at::kDouble : at::kBFloat16;
+        auto state = std::make_unique<optim::AdamParamState>();
+        state->step(5);
+        state->exp_avg(at::full({2, 3}, 1.0 / 3, dtype));
+        state->exp_avg_sq(at::full({2, 3}, 0.5, is_root ? at::kFloat : at::kDouble));
+        adam.state()[weight.unsafeGetTensorImpl()] = std::move(state);
+      }
+      optimizers::broadcast_optimizer_state(context, adam, root);
+      const auto& found =
+          static_cast<optim::AdamParamState&>(*adam.state()[weight.unsafeGetTensorImpl()]);
+      EXPECT_EQ(found.exp_avg().scalar_type(), at::kDouble);
+      EXPECT_SAME(found.exp_avg(), at::full({2, 3}, 1.0 / 3, at::kDouble));
+      EXPECT_EQ(found.exp_avg_sq().scalar_type(), at::kFloat);
+      EXPECT_FALSE(found.max_exp_avg_sq().defined());
+    }
+  });
+}
+
 TEST(ParameterCollectives, UnknownOptimizersAreRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const Point point(0);

@@ -203,6 +203,43 @@ def test_broadcast_of_parameters_and_state(rank, size):
         bf.broadcast_optimizer_state(optimizer, root)
 
 
+def test_broadcast_state_has_the_roots_dtypes_and_numbers(rank, size):
+    root = size - 1
+    model = model_of(0).float()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    weight = model[0].weight
+    if rank == root:
+        optimizer.state[weight] = {
+            "momentum_buffer": torch.full((6, 4), 1 / 3, dtype=torch.float64),
+            "halves": [torch.tensor([0.5], dtype=torch.float16)],
+            "counted": {"at": torch.tensor([2**40 + 1]), "seen": (torch.tensor([True]), None)}}
+        optimizer.param_groups[0].update(lr=numpy.float32(0.25), rounds=numpy.int64(3),
+                                         frozen=numpy.bool_(True))
+    bf.broadcast_optimizer_state(optimizer, root)
+    state, group = optimizer.state[weight], optimizer.param_groups[0]
+    assert state["momentum_buffer"].dtype is torch.float64
+    assert state["momentum_buffer"].eq(1 / 3).all()
+    assert state["halves"][0].dtype is torch.float16 and state["halves"][0].item() == 0.5
+    assert state["counted"]["at"].dtype is torch.int64 and state["counted"]["at"] == 2**40 + 1
+    assert state["counted"]["seen"][0].dtype is torch.bool
+    assert (group["lr"], group["rounds"], group["frozen"]) == (0.25, 3, True)
+
+
+@pytest.mark.parametrize("wrong,said", (
+    (numpy.ones(2), "found ndarray"), (1j, "found complex"), (numpy.complex64(1j), "found complex"),
+    ({"inner": [1, print]}, r"\['inner'\]\[1\]: .*found builtin_function"),
+    (torch.ones(1, dtype=torch.complex64), "found one of dtype complex64")))
+def test_state_that_cannot_be_sent_is_named(wrong, said, rank):
+    model = model_of(0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if rank == 0:
+        optimizer.param_groups[0]["note"] = wrong
+    with pytest.raises(bluefog_cpp.Error,
+                       match=rf"state\['param_groups'\]\[0\]\['note'\].*{said}"):
+        bf.broadcast_optimizer_state(optimizer, 0)
+    assert bf.allreduce(torch.ones(1)).item() == 1
+
+
 def test_the_wrapped_optimizer_goes_with_its_last_name(rank):
     import gc
     import weakref
