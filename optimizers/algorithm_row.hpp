@@ -34,8 +34,17 @@ struct AlgorithmOption {
   bool is_field = false;
 };
 
-/// The sums of W that are 1; with any of them weights are at least 0.
-enum class Stochastic : std::uint8_t { Any, Rows, Columns, RowsAndColumns };
+/// The sums of W that are 1.
+enum class Stochastic : std::uint8_t {
+  /// None: the algorithm makes no average of W, or bears every one.
+  Any,
+  /// Rows, with weights of any sign, unless the options ask for others (`RowSums`).
+  Averages,
+  /// Rows, columns or both, with weights of at least 0.
+  Rows,
+  Columns,
+  RowsAndColumns,
+};
 
 /// A bound that every eigenvalue of a symmetric W lies above, and how a message writes it.
 struct EigenvalueBound {
@@ -47,7 +56,7 @@ struct EigenvalueBound {
 /// `DistributedOptimizer` refuses others; a plan for one round is checked as far as one rank sees.
 /// Reasons complete the sentence of the message.
 struct MixingNeeds {
-  Stochastic stochastic = Stochastic::Any;
+  Stochastic stochastic = Stochastic::Averages;
   /// The quantity that columns which sum to 1 keep, for messages.
   std::string kept_mean = "the mean";
 

@@ -11,6 +11,7 @@
 #include "optimizers/buffer_policy.hpp"
 #include "optimizers/local_step.hpp"
 #include "optimizers/rethrow_in_backward.hpp"
+#include "optimizers/row_sums.hpp"
 #include "topology/neighbor_plan.hpp"
 #include "topology/schedule.hpp"
 
@@ -34,6 +35,10 @@ struct DistributedOptimizerOptions {
   /// Whether the ranks compare what `plans` gives before any data moves: one all-gather a round.
   /// With windows, where no rank waits for another, nothing is compared.
   ops::PlanCheck plan_check = ops::PlanCheck::Checked;
+
+  /// Whether rounds may average with rows of W that do not sum to 1. Algorithms whose row asks for
+  /// certain sums, as push-sum's for columns, go by that alone.
+  RowSums row_sums = RowSums::One;
 
   /// Every k-th `step` communicates; at least 1. The steps between are the algorithm's
   /// matter: local steps, or, with gradient all-reduce, adding up gradients. Algorithms that

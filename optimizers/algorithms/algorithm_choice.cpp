@@ -79,6 +79,10 @@ std::string why_invalid_numbers(const AlgorithmRow& row,
     return fmt::format("stepping: expected a value of Stepping, found {}",
                        static_cast<int>(options.stepping));
   }
+  if (options.row_sums > RowSums::Any) {
+    return fmt::format("row_sums: expected a value of RowSums, found {}",
+                       static_cast<int>(options.row_sums));
+  }
   if (options.step_in_backward && !row.reads("step_in_backward")) {
     return fmt::format(
         "step_in_backward: expected {}, found {}",
@@ -162,7 +166,7 @@ std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
                        options.schedule->size());
   }
   try {
-    problem = why_unfit(row, *options.schedule);
+    problem = why_unfit(row, *options.schedule, options.row_sums);
     return problem.empty() && row.why_unfit_schedule
                ? row.why_unfit_schedule(options, *options.schedule)
                : problem;
@@ -240,8 +244,12 @@ std::string why_unfit(const DistributedOptimizerOptions& options, const Neighbor
     return fmt::format("{} expects the same W in every round, found a plan for one round",
                        row.name);
   }
-  std::string found =
-      row.mixing.stochastic == Stochastic::Columns ? why_not_shares(row, plan) : std::string();
+  std::string found;
+  if (row.mixing.stochastic == Stochastic::Columns) {
+    found = why_not_shares(row, plan);
+  } else if (options.row_sums == RowSums::One) {
+    found = why_no_average(row, plan);
+  }
   return found.empty() && row.why_unfit_plan ? row.why_unfit_plan(options, plan, before) : found;
 }
 

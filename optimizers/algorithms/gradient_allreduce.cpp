@@ -218,7 +218,7 @@ AlgorithmRow gradient_allreduce_row() {
           .source = "Horovod; DDP, arXiv 2006.15704; BlueFog",
           .overlap = "the backward pass",
           .memory = {.note = "gradients move into flat buckets"},
-          .mixing = {.note = "none: averages over all ranks"},
+          .mixing = {.stochastic = Stochastic::Any, .note = "none: averages over all ranks"},
           .begins_in_backward = true,
           .sums_gradients = true,
           .make = [](AlgorithmParts parts) {

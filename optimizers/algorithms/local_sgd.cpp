@@ -20,7 +20,7 @@ AlgorithmRow local_sgd_row() {
               "`num_steps_per_communication` steps.",
           .source = "arXiv 1805.09767",
           .overlap = "the local steps of the next buckets",
-          .mixing = {.note = "none: averages over all ranks"},
+          .mixing = {.stochastic = Stochastic::Any, .note = "none: averages over all ranks"},
           .allows_reevaluation = true,
           .make = [](AlgorithmParts parts) {
             return std::make_unique<LocalSgd>(parts.context, parts.buckets);

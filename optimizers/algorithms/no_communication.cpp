@@ -10,7 +10,7 @@ AlgorithmRow none_row() {
           .equation = "x ← x − γ d",
           .description = "Every rank for itself: the cost of communication is measured against it.",
           .source = "BlueFog's communication type `empty`",
-          .mixing = {.note = "none"},
+          .mixing = {.stochastic = Stochastic::Any, .note = "none"},
           .allows_reevaluation = true,
           .make = [](AlgorithmParts parts) {
             return std::make_unique<NoCommunication>(parts.buckets);

@@ -14,16 +14,19 @@ namespace {
 
 constexpr std::int64_t kStepsLookedAt = 256;
 constexpr double kSumTolerance = 1e-9;
+/// Weights that were computed in float32, or written with seven digits, make an average.
+constexpr double kAverageTolerance = 1e-6;
 /// An eigenvalue this near to a bound counts as on it.
 constexpr double kEigenvalueMargin = 1e-9;
 /// A factor per round that momentum may reach: what lies on the bound grows by rounding alone.
 constexpr double kMostGrowth = 1.001;
 
 /// "row 2 sums to 0.9" of the worst one; empty if all sum to 1.
-std::string worst_sum(const std::vector<double>& sums, const char* what) {
+std::string worst_sum(const std::vector<double>& sums, const char* what,
+                      double tolerance = kSumTolerance) {
   const auto worst =
       std::ranges::max_element(sums, {}, [](double sum) { return std::abs(sum - 1.0); });
-  return std::abs(*worst - 1.0) <= kSumTolerance
+  return std::abs(*worst - 1.0) <= tolerance
              ? std::string()
              : fmt::format("{} {} sums to {}", what, worst - sums.begin(), *worst);
 }
@@ -61,10 +64,13 @@ std::string not_doubly_stochastic(const MixingMatrix& matrix) {
 }
 
 /// The first weight below 0, or sum other than 1, that the algorithm does not bear; empty if none.
-std::string wrong_weights(const MixingNeeds& needs, const MixingMatrix& matrix) {
+std::string wrong_weights(const MixingNeeds& needs, RowSums row_sums, const MixingMatrix& matrix) {
   switch (needs.stochastic) {
     case Stochastic::Any:
       return {};
+    case Stochastic::Averages:
+      return row_sums == RowSums::Any ? std::string()
+                                      : worst_sum(matrix.row_sums(), "row", kAverageTolerance);
     case Stochastic::RowsAndColumns:
       return not_doubly_stochastic(matrix);
     case Stochastic::Rows:
@@ -79,6 +85,9 @@ std::string wrong_weights(const MixingNeeds& needs, const MixingMatrix& matrix) 
 }
 
 std::string expected_weights(const MixingNeeds& needs) {
+  if (needs.stochastic == Stochastic::Averages) {
+    return "rows that sum to 1, because ranks that agree would else leave what they agree on";
+  }
   if (needs.stochastic == Stochastic::Columns) {
     return "weights of at least 0 and columns that sum to 1, because each rank hands out all of "
            "what it has";
@@ -90,6 +99,14 @@ std::string expected_weights(const MixingNeeds& needs) {
       "weights of at least 0, rows that sum to 1 for agreement, and columns that sum to 1 to keep "
       "{}",
       needs.kept_mean);
+}
+
+/// The ways out of a row that does not sum to 1.
+std::string ways_to_average(const MixingNeeds& needs) {
+  return needs.stochastic == Stochastic::Averages
+             ? "; correct the weights, use push_sum if the columns sum to 1, or ask for such sums: "
+               "row_sums = RowSums::Any, in Python row_sums='any'"
+             : "";
 }
 
 std::string why_unstable(const AlgorithmRow& row, const MixingMatrix& matrix) {
@@ -104,7 +121,7 @@ std::string why_unstable(const AlgorithmRow& row, const MixingMatrix& matrix) {
       row.name, bound.text, least.converged ? "" : "an estimate of ", least.value);
 }
 
-std::string why_unfit_matrix(const AlgorithmRow& row, const MixingMatrix& matrix,
+std::string why_unfit_matrix(const AlgorithmRow& row, RowSums row_sums, const MixingMatrix& matrix,
                              std::int64_t step) {
   const MixingNeeds& needs = row.mixing;
   const auto with = [&](const std::string& found) {
@@ -116,8 +133,9 @@ std::string why_unfit_matrix(const AlgorithmRow& row, const MixingMatrix& matrix
         "schedule: {} expects a symmetric W, because {}{}; see topology::symmetric_exponential",
         row.name, needs.symmetric_because, with(first_asymmetry(matrix)));
   }
-  if (const std::string found = wrong_weights(needs, matrix); !found.empty()) {
-    return fmt::format("schedule: {} expects {}{}", row.name, expected_weights(needs), with(found));
+  if (const std::string found = wrong_weights(needs, row_sums, matrix); !found.empty()) {
+    return fmt::format("schedule: {} expects {}{}{}", row.name, expected_weights(needs),
+                       with(found), ways_to_average(needs));
   }
   if (needs.stochastic == Stochastic::Columns) {
     const std::vector<double> kept = matrix.row_sums();
@@ -132,7 +150,7 @@ std::string why_unfit_matrix(const AlgorithmRow& row, const MixingMatrix& matrix
 
 }  // namespace
 
-std::string why_unfit(const AlgorithmRow& row, const Schedule& schedule) {
+std::string why_unfit(const AlgorithmRow& row, const Schedule& schedule, RowSums row_sums) {
   const MixingNeeds& needs = row.mixing;
   if (needs.is_fixed && schedule.period_steps() != 1) {
     return fmt::format(
@@ -140,17 +158,41 @@ std::string why_unfit(const AlgorithmRow& row, const Schedule& schedule) {
         "gradient_tracking accepts those",
         row.name, needs.fixed_because, schedule.period_steps());
   }
-  if (needs.stochastic == Stochastic::Any && !needs.is_symmetric && !needs.eigenvalues_above) {
+  const bool bears_any_sums =
+      needs.stochastic == Stochastic::Any ||
+      (needs.stochastic == Stochastic::Averages && row_sums == RowSums::Any);
+  if (bears_any_sums && !needs.is_symmetric && !needs.eigenvalues_above) {
     return {};
   }
   const std::int64_t steps = std::min(schedule.period_steps(), kStepsLookedAt);
   for (std::int64_t step = 0; step < steps; ++step) {
-    std::string found = why_unfit_matrix(row, schedule.mixing_matrix(step), step);
+    std::string found = why_unfit_matrix(row, row_sums, schedule.mixing_matrix(step), step);
     if (!found.empty()) {
       return found;
     }
   }
   return {};
+}
+
+std::string why_no_average(const AlgorithmRow& row, const NeighborPlan& plan) {
+  const bool sends_unweighted =
+      std::ranges::all_of(plan.destinations,
+                          [](const WeightedRank& entry) { return entry.weight == 1.0; }) &&
+      (plan.sources.empty() || !plan.destinations.empty());
+  if (row.mixing.stochastic != Stochastic::Averages || !sends_unweighted) {
+    return {};
+  }
+  double sum = plan.self_weight;
+  for (const WeightedRank& source : plan.sources) {
+    sum += source.weight;
+  }
+  return std::abs(sum - 1.0) <= kAverageTolerance
+             ? std::string()
+             : fmt::format(
+                   "{} expects {}, found that row {} sums to {} (self weight and weights of "
+                   "sources){}",
+                   row.name, expected_weights(row.mixing), plan.rank, sum,
+                   ways_to_average(row.mixing));
 }
 
 std::string why_unfit_momentum(const AlgorithmName& algorithm, const MomentumRecursion& recursion,

@@ -67,7 +67,8 @@ Statement statement_of(const ModelParameters& parameters,
       fmt::format("bucket_bytes {}", bucket_bytes),
       fmt::format("step_in_backward {}", options.step_in_backward),
       fmt::format("buffer policy {}", name_of(options.buffers)),
-      fmt::format("plans {}", options.plans ? "from a function" : "from a schedule")};
+      fmt::format("plans {}", options.plans ? "from a function" : "from a schedule"),
+      fmt::format("row_sums {}", options.row_sums == RowSums::Any ? "any" : "one")};
   for (const auto& [name, value] : options.numbers) {
     statement.lines.push_back(fmt::format("{} {}", name, value));
   }

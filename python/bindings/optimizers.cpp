@@ -36,6 +36,8 @@ opt::NamedTensors named_tensors(const NamedPairs& pairs) {
 
 const char* stochastic_text(const opt::AlgorithmRow& row) {
   switch (row.mixing.stochastic) {
+    case opt::Stochastic::Averages:
+      return "averages";
     case opt::Stochastic::Rows:
       return "rows";
     case opt::Stochastic::Columns:
@@ -121,9 +123,10 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
     py::function step, const NamedPairs& parameters, const std::string& algorithm,
     std::int64_t num_steps_per_communication, bool by_bucket, bool reevaluates,
     const std::optional<Schedule>& schedule, std::int64_t global_period_rounds, double momentum,
-    std::int64_t bucket_bytes, bool step_in_backward,
-    const std::map<std::string, double>& numbers) {
+    std::int64_t bucket_bytes, bool step_in_backward, const std::map<std::string, double>& numbers,
+    opt::RowSums row_sums) {
   opt::DistributedOptimizerOptions options;
+  options.row_sums = row_sums;
   options.schedule = schedule;
   options.global_period_rounds = global_period_rounds;
   options.momentum = momentum;
@@ -201,6 +204,9 @@ void bind_optimizers(py::module_& module) {
       .value("machines", opt::Averaging::Machines)
       .value("everybody", opt::Averaging::Everybody)
       .value("nobody", opt::Averaging::Nobody);
+  py::enum_<opt::RowSums>(module, "RowSums", "What rows of W sum to. See optimizers/row_sums.hpp.")
+      .value("one", opt::RowSums::One)
+      .value("any", opt::RowSums::Any);
 
   py::class_<PythonOptimizer, std::shared_ptr<PythonOptimizer>>(
       module, "DistributedOptimizer",
@@ -212,7 +218,8 @@ void bind_optimizers(py::module_& module) {
           py::arg("global_period_rounds") = opt::DistributedOptimizerOptions{}.global_period_rounds,
           py::arg("momentum") = opt::DistributedOptimizerOptions{}.momentum,
           py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes,
-          py::arg("step_in_backward") = false, py::arg("numbers") = std::map<std::string, double>())
+          py::arg("step_in_backward") = false, py::arg("numbers") = std::map<std::string, double>(),
+          py::arg("row_sums") = opt::RowSums::One)
       .def(
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(

@@ -23,6 +23,7 @@ Weights = dict[int, float] | None
 
 _MOST_SHOWN = 120
 _SWITCHES = (bool, numpy.bool_)
+_INTEGERS = (int, numpy.integer)
 _LARGEST = 2**63 - 1
 _own_rank: int | None = None
 
@@ -58,8 +59,8 @@ def shown(value: Any) -> str:
 
 
 def switch(value: Any) -> bool:
-    """True or False."""
-    if not isinstance(value, _SWITCHES):
+    """True or False, or the integers 1 and 0, as BlueFog's scripts write."""
+    if not isinstance(value, _SWITCHES) and not (isinstance(value, _INTEGERS) and value in (0, 1)):
         raise ArgumentTypeError(f"expected True or False, found {shown(value)}")
     return bool(value)
 
@@ -172,10 +173,20 @@ def function_or_none(value: Any) -> Any:
 # ---- graphs
 
 
-def graph(value: Any) -> nx.DiGraph:
-    """A networkx.DiGraph over 0 … n - 1."""
+def digraph(value: Any) -> nx.DiGraph:
+    """A networkx.DiGraph over whatever nodes."""
+    if isinstance(value, nx.Graph) and not value.is_directed():
+        raise ArgumentTypeError(f"expected a networkx.DiGraph, found an undirected "
+                                f"{type(value).__name__}; its to_directed() has every edge in both "
+                                "directions")
     if not isinstance(value, nx.DiGraph):
         raise ArgumentTypeError(f"expected a networkx.DiGraph, found {type(value).__name__}")
+    return value
+
+
+def graph(value: Any) -> nx.DiGraph:
+    """A networkx.DiGraph over 0 … n - 1."""
+    value = digraph(value)
     size = value.number_of_nodes()
     if set(value.nodes) != set(range(size)):
         raise ArgumentTypeError(f"expected the nodes to be the ranks 0 … {size - 1}, found "
@@ -203,7 +214,7 @@ def rank(count: int, what: str = "rank") -> Callable[[Any], int]:
 
 
 def weights(own: int, count: int, what: str = "rank") -> Callable[[Any], Weights]:
-    """A check for other ranks with their weights, or None."""
+    """A check for other ranks with their weights, or None. own: -1 where any rank will do."""
 
     def check(value: Any) -> Weights:
         if value is None:
@@ -218,7 +229,7 @@ def weights(own: int, count: int, what: str = "rank") -> Callable[[Any], Weights
 
 
 def receivers(own: int, count: int, what: str = "rank") -> Callable[[Any], Weights]:
-    """A check for a list of other ranks, which count 1 each, or `weights`."""
+    """A check for a list of other ranks, which count 1 each, or `weights`. own: as there."""
 
     def check(value: Any) -> Weights:
         if value is None or isinstance(value, Mapping):
@@ -276,7 +287,9 @@ def _others(values: Iterable[Any], own: int, count: int, what: str) -> list[int]
         if not 0 <= found[-1] < count or found[-1] == own:
             others = (f"other {what}s than {own} below {count}" if own >= 0
                       else f"{what}s of 0 … {count - 1}")
-            raise InvalidArgument(f"expected {others}, found {found[-1]}")
+            way_out = "; its own value needs no edge, and counts by the self weight"
+            raise InvalidArgument(f"expected {others}, found {found[-1]}"
+                                  f"{way_out if found[-1] == own else ''}")
     if len(set(found)) != len(found):
         raise InvalidArgument(f"expected each {what} once, found {shown(found)}")
     return found

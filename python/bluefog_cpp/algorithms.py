@@ -48,8 +48,10 @@ def _memory(row: core.AlgorithmRow) -> str:
 def _mixing(row: core.AlgorithmRow) -> str:
     if row.mixing_note:
         return row.mixing_note
+    if row.stochastic == "averages":
+        return "rows sum to 1 (`row_sums`); columns that sum to 1 keep the mean"
     if not row.stochastic:
-        return "any; rows that sum to 1 agree, columns that sum to 1 keep the mean"
+        return "any"
     sums = "rows" if row.is_symmetric else row.stochastic
     words = ["symmetric"] if row.is_symmetric else []
     words += ["weights ≥ 0", f"{sums} sum to 1"]

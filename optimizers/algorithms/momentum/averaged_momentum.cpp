@@ -24,7 +24,7 @@ AlgorithmRow averaged_momentum_row() {
                        .default_value = DistributedOptimizerOptions{}.momentum,
                        .meaning = "β, from 0 to below 1; the wrapped optimizer has none of its own",
                        .is_field = true}},
-          .mixing = {.note = "any with which momentum lets differences between ranks die out"},
+          .mixing = {.note = "rows sum to 1, and momentum lets differences between ranks die out"},
           .needs_every_step = true};
 }
 

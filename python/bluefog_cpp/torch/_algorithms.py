@@ -31,7 +31,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                            schedule: Graphs | None = None, graphs: Graphs | None = None,
                            num_steps_per_communication: int = 1, global_period_rounds: int = 6,
                            momentum: float = 0.9, bucket_bytes: int = 0,
-                           step_in_backward: bool = False,
+                           step_in_backward: bool = False, row_sums: str = "one",
                            numbers: dict[str, float] | None = None) -> Any:
     """Collective. Any registered algorithm by its name; `python -m bluefog_cpp.algorithms` lists
     them with their equations, as docs/optimizers.md does.
@@ -50,6 +50,8 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     step_in_backward: of `adapt_then_combine`: each piece is stepped and sent as soon as the
     backward pass has its gradients. Most of the round is then over when `step` is called; gradients
     cannot be clipped or scaled before they are used, and each step has one backward pass.
+    row_sums: "any" where rows of the graphs may sum to something else than 1: each round multiplies
+    a rank's parameters by the sum of its row. Push-sum asks for columns that sum to 1 instead.
     numbers: options that the algorithm's row lists and that have no argument here, by name.
     The choices are attributes of the result, to be read.
 
@@ -69,7 +71,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     name, given = runtime.or_refuse(lambda: _one_of_both(maker, schedule, graphs))
     made = runtime.or_refuse(lambda: _schedule_of(runtime, maker, name, given))
     return wrap(optimizer, AlgorithmOptimizer, maker, model, row.name, num_steps_per_communication,
-                {"algorithm": row.name, "schedule": given, "graphs": given, **chosen},
+                {"algorithm": row.name, "schedule": given, "graphs": given, **chosen}, row_sums,
                 schedule=made, **chosen)
 
 
@@ -111,11 +113,11 @@ def _schedule_of(runtime: Runtime, maker: str, name: str, graphs: Graphs | None)
             return core.make_schedule(graphs, runtime.size, runtime.context.local_size)
         except InvalidArgument as error:
             raise InvalidArgument(f"{_arguments.place(maker)}: {name}: {error}") from None
-    if isinstance(graphs, nx.DiGraph):
+    if isinstance(graphs, nx.Graph):
         return core.static_schedule(matrix_of(maker, name, graphs))
     # Generators of schedules have no end.
     matrices = list(graphs) if isinstance(graphs, (list, tuple)) else [graphs]
-    wrong = [graph for graph in matrices if not isinstance(graph, nx.DiGraph)]
+    wrong = [graph for graph in matrices if not isinstance(graph, nx.Graph)]
     if wrong or not matrices:
         found = _arguments.described(wrong[0]) if wrong else "none"
         raise InvalidArgument(f"{_arguments.place(maker)}: {name}: expected a name of `bftopo "

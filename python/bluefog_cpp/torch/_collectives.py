@@ -67,7 +67,8 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None
     other weights; neighbours that are left out count 0. With `dst_weights` too (a list of ranks,
     sent with weight 1, or a dict): any edges, a dynamic step; `enable_topo_check` then has the
     ranks compare senders and receivers first, which costs one all-gather and makes a mismatch an
-    error on every rank.
+    error on every rank. A rank may be among its own sources and destinations, both at once: what it
+    sends to itself is added to its self weight.
 
     Cost: one message of the tensor's size to each out-neighbour.
     Raises InvalidArgument, MismatchError, PeerFailure, TimeoutError.
@@ -124,7 +125,7 @@ def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: float 
     work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, source,
                                                           step.plan,
                                                           step.checked, name or ""))
-    return runtime.add(work, lambda _: store(source, tensor), step.failed)
+    return runtime.add(work, lambda _: store(source, tensor), step.failed, source)
 
 
 def _neighbor_step(runtime: Runtime, *arguments: Any) -> _plans.Step:
@@ -272,7 +273,7 @@ def _start_in_place(call: str, take: Callable[[torch.Tensor], torch.Tensor], ten
     runtime = current()
     buffer = runtime.source(call, tensor, name, take)
     work = start(runtime.context, buffer, name or "")
-    return runtime.add(work, lambda _: finish(buffer, tensor))
+    return runtime.add(work, lambda _: finish(buffer, tensor), writes=buffer)
 
 
 # ---- gathers
@@ -298,8 +299,9 @@ def allgather_nonblocking(tensor: torch.Tensor, name: str | None = None) -> int:
 def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Sequence[int] | None = None,
                        dst_ranks: Sequence[int] | None = None, enable_topo_check: bool = True,
                        name: str | None = None) -> torch.Tensor:
-    """As `allgather`, over the in-neighbours of the topology, or over `src_ranks` where `dst_ranks`
-    says whom this rank sends to: by rising rank, without this rank's own."""
+    """As `allgather`, over the in-neighbours of the topology, by rising rank and without this
+    rank's own; or over `src_ranks`, in their order, where `dst_ranks` says whom this rank sends to.
+    A rank that is in both of its lists has its own tensor there too."""
     return wait(neighbor_allgather_nonblocking(tensor, src_ranks=src_ranks, dst_ranks=dst_ranks,
                                                enable_topo_check=enable_topo_check, name=name))
 
@@ -313,10 +315,10 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
     """Starts `neighbor_allgather`."""
     runtime = current()
     source = runtime.source("neighbor_allgather", tensor, name, elements)
-    step = runtime.or_refuse(
+    step, order = runtime.or_refuse(
         lambda: _plans.gather_plan(runtime, src_ranks, dst_ranks, enable_topo_check))
     work = step.run(lambda: core.start_neighbor_allgather(runtime.context, source, step.plan,
-                                                          step.checked, name or ""))
+                                                          step.checked, name or "", order))
     return runtime.add(work, lambda result: like(result, tensor), step.failed)
 
 

@@ -140,8 +140,8 @@ class NeighborOptimizer(DistributedOptimizer):
     arguments of `neighbor_allreduce` and `hierarchical_neighbor_allreduce` of the same names."""
 
     self_weight = Steering(None, _steering.weight)
-    src_weights = Steering(None, _steering.rank_weights)
-    dst_weights = Steering(None, _steering.receivers)
+    src_weights = Steering(None, _steering.sources_of_average)
+    dst_weights = Steering(None, _steering.receivers_of_average)
     src_machine_weights = Steering(None, _steering.machine_weights)
     dst_machine_weights = Steering(None, _steering.receiving_machines)
     enable_topo_check = Steering(False, _steering.switch)
@@ -253,13 +253,14 @@ _OWN = frozenset(("_label", "_choices", "_distributed", "_shared", "_own_windows
 
 def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Models, algorithm: str,
          num_steps_per_communication: int, choices: dict[str, Any] | None = None,
-         **options: Any) -> Any:
+         row_sums: str = "one", **options: Any) -> Any:
     """An object of a class that is `kind` and the optimizer's, with the optimizer's groups and
     state.
 
     optimizer: a plain one, or one that was wrapped and has ended. maker: the public function that
     wraps.
-    choices: what its caller chose. options: further ones of the core's.
+    choices: what its caller chose. row_sums: "one", or "any" where rows of W may sum to other
+    numbers. options: further ones of the core's.
     """
     runtime = current()
     runtime.argument(maker, "optimizer", _wrappable, optimizer)
@@ -267,6 +268,7 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
     num_steps_per_communication = runtime.argument(maker, "num_steps_per_communication",
                                                    _arguments.at_least(1),
                                                    num_steps_per_communication)
+    row_sums = runtime.argument(maker, "row_sums", _arguments.one_of("one", "any"), row_sums)
     # The class that an ended wrapper was made of, if `optimizer` is one.
     base = type(optimizer)
     if isinstance(optimizer, DistributedOptimizer):
@@ -279,11 +281,13 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
                              if name not in _OWN and name != "step"})
     wrapped.__dict__.update(
         _label=f"rank {current().rank}, {base.__name__} of {maker}",
-        _choices={"num_steps_per_communication": num_steps_per_communication, **(choices or {})},
+        _choices={"num_steps_per_communication": num_steps_per_communication,
+                  "row_sums": row_sums, **(choices or {})},
         _shared=SharedGroups(optimizer, wrapped))
     wrapped._patch_step_function()
-    wrapped._distributed = DistributedStep(maker, wrapped, base, models, algorithm,
-                                           num_steps_per_communication, options)
+    wrapped._distributed = DistributedStep(
+        maker, wrapped, base, models, algorithm, num_steps_per_communication,
+        {"row_sums": core.RowSums.__members__[row_sums], **options})
     return wrapped
 
 
@@ -301,28 +305,31 @@ def DistributedGradientAllreduceOptimizer(optimizer: torch.optim.Optimizer, mode
 def DistributedAdaptThenCombineOptimizer(
         optimizer: torch.optim.Optimizer, model: Models,
         communication_type: CommunicationType = CommunicationType.neighbor_allreduce,
-        num_steps_per_communication: int = 1) -> Any:
+        num_steps_per_communication: int = 1, *, row_sums: str = "one") -> Any:
     """Collective. x ← W (x - γ d): the local step, then the average of its result.
 
     num_steps_per_communication: every k-th step averages; or one step after k backward passes does.
+    row_sums: "any" where weights may sum to something else than 1, which multiplies parameters by
+    the sum in each round; else a step with such weights raises InvalidArgument.
     """
     return _with_type("DistributedAdaptThenCombineOptimizer", "adapt_then_combine", optimizer,
                       model,
-                      communication_type, num_steps_per_communication)
+                      communication_type, num_steps_per_communication, row_sums)
 
 
 def DistributedAdaptWithCombineOptimizer(
         optimizer: torch.optim.Optimizer, model: Models,
         communication_type: CommunicationType = CommunicationType.neighbor_allreduce,
-        num_steps_per_communication: int = 1) -> Any:
+        num_steps_per_communication: int = 1, *, row_sums: str = "one") -> Any:
     """Collective. x ← W x - γ d(x): the average and the local step start from the same parameters.
 
     The average overlaps the forward and the backward pass and is formed at the start of the next
-    step; `finish` forms it at the end of training.
+    step; `finish` forms it at the end of training. row_sums: as of
+    `DistributedAdaptThenCombineOptimizer`.
     """
     return _with_type("DistributedAdaptWithCombineOptimizer", "adapt_with_combine", optimizer,
                       model,
-                      communication_type, num_steps_per_communication)
+                      communication_type, num_steps_per_communication, row_sums)
 
 
 def DistributedPushSumOptimizer(optimizer: torch.optim.Optimizer, model: Models,
@@ -341,25 +348,29 @@ def DistributedAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Model
 
 
 def DistributedNeighborAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
-                                          num_steps_per_communication: int = 1) -> Any:
+                                          num_steps_per_communication: int = 1, *,
+                                          row_sums: str = "one") -> Any:
     """BlueFog's older name: adapt-with-combine over neighbours."""
     return _with_type("DistributedNeighborAllreduceOptimizer", "adapt_with_combine", optimizer,
-                      model, CommunicationType.neighbor_allreduce, num_steps_per_communication)
+                      model, CommunicationType.neighbor_allreduce, num_steps_per_communication,
+                      row_sums)
 
 
 def DistributedHierarchicalNeighborAllreduceOptimizer(optimizer: torch.optim.Optimizer,
                                                       model: Models,
-                                                      num_steps_per_communication: int = 1) -> Any:
+                                                      num_steps_per_communication: int = 1, *,
+                                                      row_sums: str = "one") -> Any:
     """BlueFog's older name: adapt-with-combine over machines."""
     return _with_type("DistributedHierarchicalNeighborAllreduceOptimizer", "adapt_with_combine",
                       optimizer,
                       model, CommunicationType.hierarchical_neighbor_allreduce,
-                      num_steps_per_communication)
+                      num_steps_per_communication, row_sums)
 
 
-def _with_type(maker, algorithm, optimizer, model, communication_type, num_steps_per_communication):
+def _with_type(maker, algorithm, optimizer, model, communication_type, num_steps_per_communication,
+               row_sums="one"):
     current().argument(maker, "communication_type", _communication_type, communication_type)
     wrapped = wrap(optimizer, NeighborOptimizer, maker, model, algorithm,
-                   num_steps_per_communication)
+                   num_steps_per_communication, row_sums=row_sums)
     wrapped.communication_type = communication_type
     return wrapped

@@ -65,9 +65,18 @@ def rank_weights(value: Any) -> dict[int, float] | None:
 
 
 def machine_weights(value: Any) -> dict[int, float] | None:
-    """Other machines with their weights, or None."""
-    context = current().context
-    return _arguments.weights(context.machine_rank, context.machine_count, "machine")(value)
+    """Machines with their weights, this rank's among them or not, or None."""
+    return _arguments.weights(-1, current().context.machine_count, "machine")(value)
+
+
+def sources_of_average(value: Any) -> dict[int, float] | None:
+    """As `rank_weights`, and this rank itself may be among them (`_plans`)."""
+    return _arguments.weights(-1, current().size)(value)
+
+
+def receivers_of_average(value: Any) -> dict[int, float] | None:
+    """As `receivers`, and this rank itself may be among them (`_plans`)."""
+    return _arguments.receivers(-1, current().size)(value)
 
 
 def receivers(value: Any) -> dict[int, float] | None:
@@ -76,9 +85,8 @@ def receivers(value: Any) -> dict[int, float] | None:
 
 
 def receiving_machines(value: Any) -> dict[int, float] | None:
-    """A list of other machines, which count 1 each, or `machine_weights`."""
-    context = current().context
-    return _arguments.receivers(context.machine_rank, context.machine_count, "machine")(value)
+    """A list of machines, which count 1 each, or `machine_weights`."""
+    return _arguments.receivers(-1, current().context.machine_count, "machine")(value)
 
 
 def shares(value: Any) -> dict[int, float] | None:

@@ -9,7 +9,7 @@ is given back when that has happened on all ranks and the next optimizer is wrap
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from bluefog_cpp.torch import _steering, _windows
 from bluefog_cpp.torch._collectives import barrier
 from bluefog_cpp.torch._distributed_step import Models
 from bluefog_cpp.torch._optimizers import DistributedOptimizer, wrap
-from bluefog_cpp.torch._plans import Step
+from bluefog_cpp.torch._plans import Step, check_average
 from bluefog_cpp.torch._process import in_neighbor_ranks, out_neighbor_ranks
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._steering import Steering
@@ -32,6 +32,8 @@ class WindowOptimizer(DistributedOptimizer):
     force_barrier = Steering(False, _steering.switch)
     """Whether all ranks wait for each other before they combine."""
 
+    _transfer_weights: str
+    """The attribute with the weights that values travel with."""
     _own_windows: dict[str, _windows.Window]
     _finished: set[int]
 
@@ -60,7 +62,19 @@ class WindowOptimizer(DistributedOptimizer):
                     "window_prefix of its own")
             self._own_windows[name] = runtime.windows[name]
 
+    def _check_transfer_weights(self) -> None:
+        weights = getattr(self, self._transfer_weights)
+        wrong = ({} if self.row_sums == "any" or not isinstance(weights, Mapping) else
+                 {rank: weight for rank, weight in weights.items() if float(weight) != 1})
+        if wrong:
+            rank, weight = next(iter(wrong.items()))
+            raise InvalidArgument(
+                f"{self._label}, {self._transfer_weights}: expected weights of 1, because the "
+                "topology's weights sum to 1 where values are averaged, found "
+                f"{float(weight):.9g} for rank {rank}; wrap with row_sums='any' to average so")
+
     def _before_round(self) -> Step | None:
+        self._check_transfer_weights()
         # Parameters whose memory was replaced come back into their buckets first.
         self._distributed.drain()
         for name in self._own_windows:
@@ -104,6 +118,7 @@ class WinPutOptimizer(WindowOptimizer):
     """Writes its parameters into its out-neighbours' buffers."""
 
     dst_weights = Steering(None, _steering.receivers)
+    _transfer_weights = "dst_weights"
 
     def _transfer(self, name: str) -> None:
         tensor = self._own_windows[name].tensor
@@ -116,6 +131,7 @@ class PullGetOptimizer(WindowOptimizer):
     """Fetches its in-neighbours' parameters."""
 
     src_weights = Steering(None, _steering.rank_weights)
+    _transfer_weights = "src_weights"
 
     def _transfer(self, name: str) -> None:
         self._with_those_there(
@@ -125,31 +141,36 @@ class PullGetOptimizer(WindowOptimizer):
 
 def DistributedWinPutOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                num_steps_per_communication: int = 1,
-                               window_prefix: str | None = None) -> Any:
+                               window_prefix: str | None = None, *, row_sums: str = "one") -> Any:
     """Collective. x ← Σ_j w_j b(j) + w x, then the local step; b(j) is what in-neighbour j put
     last.
 
+    row_sums: "any" where weights of the topology may sum to something else than 1, or values be
+    put with other weights than 1; that multiplies parameters in every round.
     Attributes: `dst_weights`, some out-neighbours for the next steps; `force_barrier`.
     """
     return _with_windows(optimizer, WinPutOptimizer, "DistributedWinPutOptimizer", model,
-                         num_steps_per_communication, window_prefix)
+                         num_steps_per_communication, window_prefix, row_sums)
 
 
 def DistributedPullGetOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                 num_steps_per_communication: int = 1,
-                                window_prefix: str | None = None) -> Any:
+                                window_prefix: str | None = None, *, row_sums: str = "one") -> Any:
     """Collective. As `DistributedWinPutOptimizer`, and b(j) is what this rank fetches from j.
 
     Attributes: `src_weights`, some in-neighbours for the next steps; `force_barrier`.
     """
     return _with_windows(optimizer, PullGetOptimizer, "DistributedPullGetOptimizer", model,
-                         num_steps_per_communication, window_prefix)
+                         num_steps_per_communication, window_prefix, row_sums)
 
 
 def _with_windows(optimizer, kind: Callable, maker: str, model, num_steps_per_communication,
-                  window_prefix):
-    current().argument(maker, "window_prefix", _arguments.name, window_prefix)
+                  window_prefix, row_sums):
+    runtime = current()
+    runtime.argument(maker, "window_prefix", _arguments.name, window_prefix)
+    if row_sums != "any":
+        runtime.or_refuse(lambda: check_average(maker, runtime.topology))
     wrapped = wrap(optimizer, kind, maker, model, "none", num_steps_per_communication,
-                   {"window_prefix": window_prefix})
+                   {"window_prefix": window_prefix}, row_sums)
     wrapped._register_windows(window_prefix)
     return wrapped

@@ -17,6 +17,8 @@ from bluefog_cpp.torch._collectives import (
     synchronize,
 )
 from bluefog_cpp.torch._optimizers import CommunicationType
+from bluefog_cpp.torch._plans import check_average
+from bluefog_cpp.torch._runtime import current
 
 Parameters = Iterable[torch.nn.Parameter] | Iterable[dict[str, Any]]
 
@@ -24,12 +26,15 @@ Parameters = Iterable[torch.nn.Parameter] | Iterable[dict[str, Any]]
 class NeighborAverager(ModelAverager):
     """Averages parameters with neighbours every `period` steps, from step `warmup_steps` on.
 
-    communication_type: over whom; the weights are those of the topology. torch.distributed need not
-    be initialized. Raises InvalidArgument for a period below 1 or a negative number of steps.
+    communication_type: over whom; the weights are those of the topology. row_sums: "any" where they
+    may sum to something else than 1, which multiplies parameters by the sum each time.
+    torch.distributed need not be initialized. Raises InvalidArgument for a period below 1 or a
+    negative number of steps.
     """
 
     def __init__(self, period: int = 1, warmup_steps: int = 0,
-                 communication_type: CommunicationType = CommunicationType.neighbor_allreduce):
+                 communication_type: CommunicationType = CommunicationType.neighbor_allreduce,
+                 row_sums: str = "one"):
         # The base's constructor is not called, as it asks for a process group.
         call = "NeighborAverager"
         self.process_group = None  # type: ignore[assignment]  # there is one group, that of init
@@ -38,12 +43,15 @@ class NeighborAverager(ModelAverager):
         self.communication_type = checked(
             call, "communication_type",
             _arguments.instance_of(CommunicationType, "a CommunicationType"), communication_type)
+        self.row_sums = checked(call, "row_sums", _arguments.one_of("one", "any"), row_sums)
         self.step = 0
 
     def average_parameters(self, params: Parameters) -> None:
         """Collective. Counts a step, and averages if it is one of those.
 
         params: of a model, or the groups of an optimizer. All in flight together.
+        Raises InvalidArgument where weights of the topology do not sum to 1, and `row_sums` is not
+        "any".
         """
         steps = self.step - self.warmup_steps
         self.step += 1
@@ -51,9 +59,14 @@ class NeighborAverager(ModelAverager):
             self._average(_tensors(params))
 
     def _average(self, tensors: list[torch.Tensor]) -> None:
-        kind = self.communication_type
+        kind, runtime = self.communication_type, current()
         if kind is CommunicationType.empty:
             return
+        topology = {CommunicationType.neighbor_allreduce: runtime.topology,
+                    CommunicationType.hierarchical_neighbor_allreduce: runtime.machine_topology}
+        averaged = topology.get(kind)
+        if self.row_sums == "one" and averaged is not None:
+            runtime.or_refuse(lambda: check_average("average_parameters", averaged))
         if kind is CommunicationType.hierarchical_neighbor_allreduce:
             handles = [hierarchical_neighbor_allreduce_nonblocking(t, name=f"parameter {place}")
                        for place, t in enumerate(tensors)]

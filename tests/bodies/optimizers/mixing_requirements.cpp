@@ -1,6 +1,7 @@
 // The W that an algorithm accepts; a W that it refuses is refused on every rank, with the reason.
 #include "optimizers/checks/mixing_requirements.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -180,6 +181,78 @@ TEST(MixingRequirements, TrackingNeedsBothSumsAndPushSumColumns) {
     EXPECT_THAT(
         refusal(context, with(AlgorithmKind::PushSum, always(MixingMatrix::from_dense(n, values)))),
         HasSubstr("row 0 sums to 0"));
+  });
+}
+
+/// Every rank keeps half and hears half of the one before; the last one keeps `extra` more.
+MixingMatrix heavy_ring(int size, double extra) {
+  std::vector<std::vector<WeightedRank>> rows(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) {
+    rows[static_cast<std::size_t>(rank)] = {{rank, rank == size - 1 ? 0.5 + extra : 0.5},
+                                            {(rank + size - 1) % size, 0.5}};
+  }
+  return MixingMatrix::from_rows(rows);
+}
+
+TEST(MixingRequirements, AveragesNeedRowsThatSumToOneUnlessOthersAreAskedFor) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const int n = context.size();
+    const std::string last = fmt::format("row {} sums to 1.5", n - 1);
+    for (const AlgorithmRow* row : optimizers::algorithms()) {
+      if (row->mixing.stochastic != optimizers::Stochastic::Averages) {
+        continue;
+      }
+      DistributedOptimizerOptions options = with(row->name, always(heavy_ring(n, 0.5)));
+      options.momentum = 0.0;
+      EXPECT_THAT(refusal(context, options), HasSubstr(last)) << row->name;
+      EXPECT_THAT(refusal(context, options), HasSubstr("row_sums = RowSums::Any")) << row->name;
+      options.schedule = topology::cycle({heavy_ring(n, 0.0), heavy_ring(n, -0.25)});
+      EXPECT_THAT(refusal(context, options), HasSubstr("found in round 1: row")) << row->name;
+      options.row_sums = optimizers::RowSums::Any;
+      EXPECT_EQ(refusal(context, options), "") << row->name;
+      options.row_sums = optimizers::RowSums::One;
+      options.schedule = always(heavy_ring(n, 5e-7));  // as weights in float32 have it
+      EXPECT_EQ(refusal(context, options), "") << row->name;
+    }
+    // Gradients are averaged over all ranks, whatever the schedule says.
+    EXPECT_EQ(refusal(context, with(AlgorithmKind::GradientAllreduce, always(heavy_ring(n, 0.5)))),
+              "");
+    DistributedOptimizerOptions options;
+    options.row_sums = static_cast<optimizers::RowSums>(9);
+    EXPECT_THAT(refusal(context, options),
+                HasSubstr("row_sums: expected a value of RowSums, found 9"));
+  });
+}
+
+TEST(MixingRequirements, PlansOfOneRoundAreAverages) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const MixingMatrix matrix = heavy_ring(context.size(), 0.5);
+    const AlgorithmRow& row = optimizers::row_of(AlgorithmKind::AdaptThenCombine);
+    NeighborPlan plan = matrix.plan_for(context.size() - 1);
+    EXPECT_THAT(optimizers::why_no_average(row, plan),
+                HasSubstr(fmt::format("row {} sums to 1.5", context.size() - 1)));
+    EXPECT_EQ(optimizers::why_no_average(row, matrix.plan_for(0)), "");
+    EXPECT_EQ(optimizers::why_no_average(optimizers::row_of(AlgorithmKind::PushSum), plan), "");
+    // The weights that others send with are theirs to know.
+    plan.destinations.front().weight = 0.5;
+    EXPECT_EQ(optimizers::why_no_average(row, plan), "");
+    plan.destinations.clear();
+    EXPECT_EQ(optimizers::why_no_average(row, plan), "");
+    plan.sources.clear();
+    plan.self_weight = 0.5;  // nobody is heard: it is all there is
+    EXPECT_THAT(optimizers::why_no_average(row, plan), HasSubstr("sums to 0.5 "));
+
+    const Point point(0);
+    torch::optim::SGD sgd(point.parameters(), 0.1);
+    {
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point);
+      if (context.rank() == context.size() - 1) {
+        EXPECT_THROW(optimizer.set_next_plan(matrix.plan_for(context.rank())), InvalidArgument);
+      }
+    }
+    DistributedOptimizer other(context.shared_from_this(), sgd, point,
+                               {.row_sums = optimizers::RowSums::Any});
+    other.set_next_plan(matrix.plan_for(context.rank()));
   });
 }
 
