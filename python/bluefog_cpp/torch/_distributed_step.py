@@ -20,6 +20,7 @@ from bluefog_cpp.errors import (
 )
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._devices import take_device_of
+from bluefog_cpp.torch._moved_memory import check_unshared
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
@@ -51,6 +52,14 @@ def parameters_of(models: Models) -> list[tuple[str, torch.Tensor]]:
         return list(models.named_parameters())
     return [(f"{place}.{name}", parameter) for place, model in enumerate(models)
             for name, parameter in model.named_parameters()]
+
+
+def buffers_of(models: Models) -> list[tuple[str, torch.Tensor]]:
+    """The buffers with their names, as `parameters_of` has those of parameters."""
+    if isinstance(models, torch.nn.Module):
+        return list(models.named_buffers())
+    return [(f"{place}.{name}", buffer) for place, model in enumerate(models)
+            for name, buffer in model.named_buffers()]
 
 
 def _places_of(models: Models) -> list[tuple[dict, str, torch.Tensor, str]]:
@@ -90,7 +99,10 @@ class DistributedStep:
         this = weakref.ref(self)
         # Optimizers of others may keep state in a group, which belongs to all of its parameters.
         by_bucket = base.__module__.startswith("torch.optim") and not self._reevaluates
-        self._retire_others({id(parameter) for _, parameter in parameters})
+        own = {id(parameter) for _, parameter in parameters}
+        runtime.or_refuse(lambda: check_unshared(runtime, maker, parameters, buffers_of(models),
+                                                 self._windows_of_others(own)))
+        self._retire_others(own)
         free_retired_windows(runtime, maker)
         take_device_of(self.context, (parameter for _, parameter in parameters))
         self._core: core.DistributedOptimizer | None = core.DistributedOptimizer(
@@ -112,6 +124,12 @@ class DistributedStep:
         if self._core is None:
             raise StateError(f"{self._optimizer()._label}: this optimizer has ended: {self._end}")
         return self._core
+
+    @staticmethod
+    def _windows_of_others(parameters: set[int]) -> set[int]:
+        """The ids of windows that go with the optimizers that `_retire_others` ends."""
+        return {id(window) for other in current().optimizers if other._parameters & parameters
+                for window in getattr(other._optimizer(), "_own_windows", {}).values()}
 
     def _retire_others(self, parameters: set[int]) -> None:
         """Whoever runs a notebook's cell again wraps again, while the name still holds the old

@@ -39,9 +39,7 @@ class Topology:
     def __init__(self, call: str, graph: nx.DiGraph, is_weighted: bool, own: int, what: str,
                  count: int,
                  comparison: "Comparison"):
-        if not isinstance(graph, nx.DiGraph):
-            raise ArgumentTypeError(f"{place(call)}: topology: expected a networkx.DiGraph, found "
-                                    f"{type(graph).__name__}")
+        checked(call, "topology", _arguments.digraph, graph)
         if graph.number_of_nodes() != count:
             raise ArgumentTypeError(
                 f"{place(call)}: topology: expected {count} nodes, one for each "
@@ -70,6 +68,8 @@ class InFlight(NamedTuple):
     work: Any
     finish: Callable[[Any], torch.Tensor | None]
     failed: Callable[[BaseException], None]
+    writes: torch.Tensor | None
+    """The memory that the call itself writes into, where it is the caller's."""
 
 
 class Runtime:
@@ -167,12 +167,18 @@ class Runtime:
         self.context.abandon()
 
     def add(self, work: Any, finish: Callable[[Any], torch.Tensor | None],
-            failed: Callable[[BaseException], None] = lambda _: None) -> int:
+            failed: Callable[[BaseException], None] = lambda _: None,
+            writes: torch.Tensor | None = None) -> int:
         """A handle for a call that was started; `failed` takes what its wait raises."""
         handle = self._next_handle
         self._next_handle += 1
-        self._in_flight[handle] = InFlight(work, finish, failed)
+        self._in_flight[handle] = InFlight(work, finish, failed, writes)
         return handle
+
+    def written_in_flight(self) -> list[torch.Tensor]:
+        """The callers' tensors that calls which nobody has waited for yet write into."""
+        calls = list(self._in_flight.values())  # other threads begin and end calls
+        return [call.writes for call in calls if call.writes is not None]
 
     def is_done(self, handle: int, asked_by: str = "poll") -> bool:
         return bool(self._of(handle, asked_by).work.done())

@@ -373,4 +373,6 @@ def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, d
     except Exception as error:
         raise runtime.placed(f"{call} '{name}'", error) from None
     work = start(source, 1.0 if self_weight is None else self_weight, weights, require_mutex)
-    return runtime.add(work, lambda _: tensor if self_weight is None else store(source, tensor))
+    if self_weight is None:
+        return runtime.add(work, lambda _: tensor)
+    return runtime.add(work, lambda _: store(source, tensor), writes=source)
