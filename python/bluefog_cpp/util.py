@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -18,6 +19,11 @@ def env(**variables: str | None) -> Iterator[None]:
         yield
     finally:
         _assign(before)
+
+
+def check_extension(ext_name: str, pkg_path: str = "", *args: Any) -> None:
+    """Accepted for BlueFog's scripts: the extension is loaded with the package, and its import
+    raises ImportError where it was not built or fits another torch."""
 
 
 def _assign(variables: Mapping[str, str | None]) -> None:

@@ -1,6 +1,23 @@
 """Decentralized averaging of torch tensors, in BlueFog's vocabulary: `import bluefog_cpp.torch as
 bf`."""
 
+from bluefog_cpp._graphs import (
+    ExponentialGraph,
+    ExponentialTwoGraph,
+    FullyConnectedGraph,
+    GetDynamicOnePeerSendRecvRanks,
+    GetExp2DynamicSendRecvMachineRanks,
+    GetInnerOuterExpo2DynamicSendRecvRanks,
+    GetInnerOuterRingDynamicSendRecvRanks,
+    GetRecvWeights,
+    GetSendWeights,
+    IsRegularGraph,
+    IsTopologyEquivalent,
+    MeshGrid2DGraph,
+    RingGraph,
+    StarGraph,
+    SymmetricExponentialGraph,
+)
 from bluefog_cpp.torch._algorithms import DecentralizedOptimizer
 from bluefog_cpp.torch._batch_norm import SyncBatchNorm
 from bluefog_cpp.torch._collectives import (
@@ -117,17 +134,23 @@ from bluefog_cpp.torch._windows import (
     win_update_then_collect,
     win_wait,
 )
+from bluefog_cpp.util import check_extension
 
 __all__ = [
     "CommunicationType", "DecentralizedOptimizer", "DistributedAdaptThenCombineOptimizer",
     "DistributedAdaptWithCombineOptimizer", "DistributedAllreduceOptimizer",
     "DistributedGradientAllreduceOptimizer", "DistributedHierarchicalNeighborAllreduceOptimizer",
     "DistributedNeighborAllreduceOptimizer", "DistributedPullGetOptimizer",
-    "DistributedPushSumOptimizer", "DistributedWinPutOptimizer", "InferDestinationFromSourceRanks",
-    "InferSourceFromDestinationRanks", "SyncBatchNorm", "allgather", "allgather_nonblocking",
-    "allreduce", "allreduce_", "allreduce_nonblocking", "allreduce_nonblocking_",
-    "allreduce_parameters", "barrier", "broadcast", "broadcast_", "broadcast_nonblocking",
-    "broadcast_nonblocking_", "broadcast_optimizer_state", "broadcast_parameters", "check_build",
+    "DistributedPushSumOptimizer", "DistributedWinPutOptimizer", "ExponentialGraph",
+    "ExponentialTwoGraph", "FullyConnectedGraph", "GetDynamicOnePeerSendRecvRanks",
+    "GetExp2DynamicSendRecvMachineRanks", "GetInnerOuterExpo2DynamicSendRecvRanks",
+    "GetInnerOuterRingDynamicSendRecvRanks", "GetRecvWeights", "GetSendWeights",
+    "InferDestinationFromSourceRanks", "InferSourceFromDestinationRanks", "IsRegularGraph",
+    "IsTopologyEquivalent", "MeshGrid2DGraph", "RingGraph", "StarGraph",
+    "SymmetricExponentialGraph", "SyncBatchNorm", "allgather", "allgather_nonblocking", "allreduce",
+    "allreduce_", "allreduce_nonblocking", "allreduce_nonblocking_", "allreduce_parameters",
+    "barrier", "broadcast", "broadcast_", "broadcast_nonblocking", "broadcast_nonblocking_",
+    "broadcast_optimizer_state", "broadcast_parameters", "check_build", "check_extension",
     "get_current_created_window_names", "get_skip_negotiate_stage", "get_win_version",
     "hierarchical_neighbor_allreduce", "hierarchical_neighbor_allreduce_nonblocking",
     "in_neighbor_machine_ranks", "in_neighbor_ranks", "init", "is_homogeneous", "is_initialized",

@@ -1,5 +1,6 @@
 """The core's algorithms around optimizers of torch, by name."""
 
+import networkx as nx
 import pytest
 import torch
 
@@ -89,7 +90,7 @@ def test_graphs_by_turns(rank, size):
     shift = [[(i, (i + k) % size) for i in range(size)] for k in (0, 1)]
     graphs = []
     for edges in shift:
-        graph = topology_util.nx.DiGraph()
+        graph = nx.DiGraph()
         graph.add_nodes_from(range(size))
         graph.add_weighted_edges_from((i, j, 1.0) for i, j in edges)
         graphs.append(graph)

@@ -19,7 +19,7 @@ from conftest import needs
 pytestmark = pytest.mark.up_to_ranks(2)  # who checks arguments does not look at the number of ranks
 
 NAN, HUGE = float("nan"), 2**70
-SWITCH = ("x", 1, 0, None, 0.0, torch.ones(2))
+SWITCH = ("x", 2, -1, None, 0.0, torch.ones(2))
 NAME = (3, b"x", ["x"], 1.5)
 TEXT = (*NAME, None, "")
 NUMBER = ("0.5", True, NAN, float("inf"), [0.5], torch.ones(2), 1j)
@@ -54,8 +54,9 @@ STORE = names(name=TEXT, self_weight=NUMBER, dst_weights=RECEIVERS, require_mute
 FETCH = names(name=TEXT, src_weights=WEIGHTS, require_mutex=SWITCH)
 ACTIVITY = names(tensor_name=TEXT, activity_name=TEXT)
 WRAP = names(optimizer=OPTIMIZER, model=MODEL, num_steps_per_communication=COUNT)
-CHOOSE = names(**WRAP, communication_type=(None, "allreduce", 3, True))
-OVER_WINDOWS = names(**WRAP, window_prefix=NAME)
+AVERAGING = names(**WRAP, row_sums=("two", "", None, 1, True))
+CHOOSE = names(**AVERAGING, communication_type=(None, "allreduce", 3, True))
+OVER_WINDOWS = names(**AVERAGING, window_prefix=NAME)
 INFER = names(construct_adjacency_matrix=SWITCH)
 TENSORS = (None, 3, "weights", torch.ones(2), torch.nn.Linear(1, 1), [3], [("w", 3)])
 
@@ -95,14 +96,15 @@ TABLE = {
     "timeline_start_activity": ACTIVITY, "timeline_context": ACTIVITY,
     "timeline_end_activity": names(tensor_name=TEXT),
     **dict.fromkeys(("DistributedGradientAllreduceOptimizer", "DistributedPushSumOptimizer",
-                     "DistributedAllreduceOptimizer", "DistributedNeighborAllreduceOptimizer",
-                     "DistributedHierarchicalNeighborAllreduceOptimizer"), WRAP),
+                     "DistributedAllreduceOptimizer"), WRAP),
+    **dict.fromkeys(("DistributedNeighborAllreduceOptimizer",
+                     "DistributedHierarchicalNeighborAllreduceOptimizer"), AVERAGING),
     **dict.fromkeys(("DistributedAdaptThenCombineOptimizer",
                      "DistributedAdaptWithCombineOptimizer"),
                     CHOOSE),
     **dict.fromkeys(("DistributedWinPutOptimizer", "DistributedPullGetOptimizer"), OVER_WINDOWS),
     "DecentralizedOptimizer": names(
-        **WRAP, algorithm=("exat", "", None, 3, True),
+        **AVERAGING, algorithm=("exat", "", None, 3, True),
         graphs=(3, [], [3], (n for n in ()), nx.Graph()),
         schedule=(3, [], [3], (n for n in ()), nx.Graph()),
         numbers=(3, "rho", {1: 2.0}, {"rho": 0.5}),
@@ -242,10 +244,9 @@ HANDLES = {"poll", "synchronize", "wait", "win_poll", "win_wait"}
 def test_the_tables_are_whole():
     """Each public function stands in them, with each of its arguments."""
     functions = {name for name in bf.__all__ if callable(getattr(bf, name))}
-    assert functions - WITHOUT_ARGUMENTS - HANDLES - {"CommunicationType"} == set(TABLE)
-    graphs = {name for name, value in vars(topology_util).items()
-              if inspect.isfunction(value) and value.__module__ == topology_util.__name__
-              and name[0] != "_"}
+    assert functions - WITHOUT_ARGUMENTS - HANDLES - set(GRAPH_ROWS) - {
+        "CommunicationType", "check_extension"} == set(TABLE)
+    graphs = set(topology_util.__all__)
     assert graphs - set(GRAPH_ROWS) == {"InferSourceFromDestinationRanks",
                                         "InferDestinationFromSourceRanks"}
     for module, table in ((bf, TABLE), (topology_util, GRAPH_ROWS)):
