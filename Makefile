@@ -10,6 +10,7 @@ help: ## List the targets
 	@echo '              make test PRESETS=release    one of: release debug tsan asan'
 	@echo '              make test LEVEL=long         also what takes long and is rarely useful'
 	@echo 'make bfbench  set up, build, and measure beside other libraries: bfbench ops'
+	@echo '              make bfbench ARGS="--json ops.json"'
 	@echo '              make bfbench ARGS="train --models resnet18"'
 	@echo 'make install  set up, build, and install the C++ package below PREFIX (/usr/local)'
 	@echo 'make setup    install what is missing, and nothing more'

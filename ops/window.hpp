@@ -147,7 +147,8 @@ class Window {
  public:
   /// Collective. @param tensor this rank's value: `count` elements of float16, bfloat16, float32 or
   ///   float64 on the CPU or on the context's device, the same count and dtype on all ranks. Must stay
-  ///   where it is while the window lives (or give its `owner`).
+  ///   where it is while the window lives (or give its `owner`): a `DistributedOptimizer` moves the
+  ///   parameters that it wraps, so that windows over those are made after it.
   /// @param plan this rank's part of a graph; who sends to a rank must be one of its sources.
   /// Memory: one copy of the tensor per source, shared between the ranks of the host; for a tensor
   ///   on a device one more, and page-locked memory for one while a call lasts.
