@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace bluefog::bftopo {
 namespace {
 
@@ -26,8 +28,9 @@ std::string problem_of_sums(const Options& options, const topology::TopologyRepo
   }
   if (!(report.row_error > kSumTolerance)) return "";
   return words_for("row", report.worst_row, report) +
-         (report.column_error <= kSumTolerance ? "; columns do: push-sum can use it (--push-sum)"
-                                               : "");
+         (report.column_error <= kSumTolerance && !report.has_negative_weight
+              ? "; columns do: push-sum can use it (--push-sum)"
+              : "");
 }
 
 }  // namespace
@@ -44,6 +47,9 @@ std::vector<std::string> problems_of(const Options& options,
   if (report.edge_mismatches.value_or(0) > 0) {
     problems.push_back(
         fmt::format("{} edges are known to one of their ends alone", *report.edge_mismatches));
+  }
+  if (report.period_gap && std::isinf(report.period_gap->lambda2.lower)) {
+    problems.emplace_back("weights are so large that values overflow");
   }
   if (report.parts.value_or(1) > 1) {
     problems.push_back(

@@ -108,6 +108,9 @@ SpectralGap spectral_gap(const MixingMatrix& matrix, const GapOptions& options) 
 namespace detail {
 
 GapEstimate converged_gap(double magnitude, double error) {
+  if (!std::isfinite(magnitude) || !std::isfinite(error)) {  // weights near the largest number
+    return bounded_gap(0.0, std::numeric_limits<double>::infinity());
+  }
   const double gap = 1.0 - magnitude;
   // A magnitude of 1 may come out a little larger.
   return {.value = gap < 0.0 && gap >= -error ? 0.0 : gap,

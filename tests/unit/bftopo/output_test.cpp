@@ -100,6 +100,8 @@ TEST(BftopoOutput, CheckSaysWhatIsBroken) {
   expect_broken("0 0 0.5\n1 0 0.75\n1 1 0.5\n0 1 0.5\n",
                 "rows do not sum to 1: that of rank 0 sums to 1.25");
   expect_broken("0 1 1e308\n0 0 1e308\n1 1 1e308\n", "that of rank 1 sums to inf");
+  expect_broken("0 0 1e308\n1 0 -1e308\n2 0 1\n1 1 1\n2 2 1\n",
+                "weights are so large that values overflow");
   expect_broken("0 1\n1 0\n2 3\n3 2\n",
                 "the ranks fall into 2 parts that never hear of each other: rank 2 is in another");
   expect_broken("0 1 0\n0 0 1\n1 1 1\n", "the ranks fall into 2 parts");
