@@ -133,7 +133,7 @@ class Sweep {
   double sum_seconds(std::size_t bytes, gpu::FunctionHandle kernel, Dtype dtype, int operands) {
     ops::cuda::SumArguments arguments{};
     arguments.count = static_cast<std::int64_t>(bytes / size_of(dtype));
-    arguments.divisor = 1;
+    arguments.form = ops::cuda::SumForm::Average;
     arguments.operand_count = operands;
     const auto packs = static_cast<unsigned>(bytes / ops::cuda::kPackBytes);
     const gpu::Grid grid{.blocks = std::clamp((packs + kThreads - 1) / kThreads, 1U, kMostBlocks),

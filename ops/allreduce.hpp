@@ -26,11 +26,13 @@ struct AllreduceOptions {
 
 /// Sum or average over all ranks of the scope, in place, the same bits on each of them:
 ///
-///     x_i ← Σ_j x_j   or   x_i ← (Σ_j x_j) / n
+///     x_i ← Σ_j x_j   or   x_i ← x_0 − (Σ_{j>0} (x_0 − x_j)) / n
 ///
-/// Sums are formed by rising rank, then divided by n, in float32 (float64 for float64, the type
-/// itself for integers); only the result is rounded to the buffer's type. Each element is summed by
-/// one rank and copied by the others; small buffers are summed by each rank in the same order.
+/// with 0 the lowest rank of the scope: the mean of equal values is exactly that value, and a mean
+/// that is finite does not overflow on the way. Elements of which that is not finite become
+/// Σ_j (x_j / n). Sums are formed by rising rank, in float32 (float64 for float64, the type itself
+/// for integers); only the result is rounded to the buffer's type. Each element is summed by one
+/// rank and copied by the others; small buffers are summed by each rank in the same order.
 /// @param buffer `count` elements, the same count and dtype on all ranks. Sums take
 ///   every dtype but bool (integers wrap around), averages the floating ones. Its contents are
 ///   unspecified after an error of the call.

@@ -21,7 +21,8 @@ struct HierarchicalOptions {
 ///     y_m = (1 / |m|) Σ_{i ∈ m} x_i        x_i ← w_mm y_m + Σ_k w_mk · d_k(m) · y_k   for i ∈ m
 ///
 /// with w and d from `machine_plan`, whose ranks are machines (`Context::machines`). Every rank of
-/// a machine gets the same bits. Machines may hold different numbers of ranks.
+/// a machine gets the same bits. Machines may hold different numbers of ranks. y_m is formed as by
+/// `allreduce`, the average between machines as by `neighbor_allreduce`, with machines as ranks.
 ///
 /// All ranks of a machine take part on the way between machines: each owns a shard, sums it inside
 /// the machine, exchanges it with the owners of the same bytes on neighbouring machines, and hands

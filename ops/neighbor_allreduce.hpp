@@ -39,9 +39,17 @@ struct NeighborAllreduceOptions {
 ///     x_i ← w_ii x_i + Σ_j w_ij · d_j(i) · x_j
 ///
 /// with w from `plan.self_weight` and `plan.sources`, and d_j(i) the weight that rank j sends with
-/// (its `plan.destinations`). The sum is formed in float32 (float64 for float64), self first, then
-/// sources by rising rank; each product and sum rounds separately, so that results do not depend
-/// on the transport.
+/// (its `plan.destinations`).
+///
+/// Where the weights w_ii and w_ij d_j(i) sum to 1 within 1e-9, the average counts from the value of
+/// rank b, the one of the largest weight, of several the lowest:
+///
+///     x_i ← x_b − Σ_{j≠b} w_ij d_j(i) (x_b − x_j)
+///
+/// with b's weight as the remainder: equal values stay exactly that value. Elements of which that is
+/// not finite, and all of other rows, are sums of products. All is formed by rising rank, this rank
+/// included, in float32 (float64 for float64), each difference, product and sum rounded by itself:
+/// results do not depend on the transport, and ranks with the same row get the same bits.
 ///
 /// @param buffer `count` elements of float16, bfloat16, float32 or float64; the same count and
 ///   dtype on all ranks; read and written until the work is complete. An error that a mismatch of

@@ -123,7 +123,9 @@ class WindowLock {
 ///     get         b_i(j) ← w(j) · x_j           for j among the sources
 ///     update      x_i ← w_self · x_i + Σ_j w(j) · b_i(j)
 ///
-/// and the same for the associated weights where they are On, with m_i, n_i(j) for x_i, b_i(j).
+/// and the same for the associated weights where they are On, with m_i, n_i(j) for x_i, b_i(j). The
+/// sum of `update` is formed as by `neighbor_allreduce`, with equal values exact where its weights
+/// sum to 1.
 ///
 /// Every store into a buffer and every read of it is whole: an update sees a put or an accumulate
 /// entirely or not at all, and none is lost. `get` reads the other rank's tensor while that rank

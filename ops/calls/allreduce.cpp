@@ -40,7 +40,8 @@ class Allreduce final : public Operation {
                    options.reduction == Reduction::Average) {
     if (SharedSum::is_worth_asking(context, reduction_.group(), buffer)) {
       shared_.emplace(context, reduction_.group(), buffer, buffer,
-                      SharedSumRule{.divisor = reduction_.divisor()});
+                      SharedSumRule{.kind = reduction_.averages() ? SharedSumRule::Kind::Mean
+                                                                  : SharedSumRule::Kind::Sum});
     }
   }
 

@@ -10,6 +10,7 @@
 #include "bluefog_cpp/base/copy.hpp"
 #include "ops/calls/group.hpp"
 #include "ops/calls/plan_exchange.hpp"
+#include "ops/calls/row_operands.hpp"
 #include "ops/calls/sharded_reduction.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
@@ -82,6 +83,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
       : input_(std::move(input)),
         output_(std::move(output)),
         self_weight_(plan.self_weight),
+        own_place_(place_among(plan.sources, plan.rank)),
         name_(options.name),
         envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)),
         sums_(arithmetic_on(context, output_.device)),
@@ -219,10 +221,8 @@ class HierarchicalNeighborAllreduce final : public Operation {
   }
 
   void combine(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) {
-    operands_.assign(1, {.data = mean() + begin_ + offset, .weight = self_weight_});
-    for (const Piece& piece : pieces) {
-      operands_.push_back({.data = piece.data, .weight = piece.weight});
-    }
+    list_row(operands_, own_place_, {.data = mean() + begin_ + offset, .weight = self_weight_},
+             pieces);
     sums_->weighted_sum(output_.dtype, out() + begin_ + offset, operands_, bytes);
   }
 
@@ -230,16 +230,19 @@ class HierarchicalNeighborAllreduce final : public Operation {
     if (!uses_scratch_) {
       return;
     }
-    operands_.assign(1, {.data = mean() + begin_, .weight = self_weight_});
+    std::vector<Piece> pieces(weights_.size());
     for (std::size_t m = 0; m < weights_.size(); ++m) {
-      operands_.push_back({.data = scratch_.data() + m * (end_ - begin_), .weight = weights_[m]});
+      pieces[m] = {.data = scratch_.data() + m * (end_ - begin_), .weight = weights_[m]};
     }
+    list_row(operands_, own_place_, {.data = mean() + begin_, .weight = self_weight_}, pieces);
     weighted_sum(output_.dtype, out() + begin_, operands_, end_ - begin_);
   }
 
   ConstBufferView input_;
   BufferView output_;
   double self_weight_;
+  /// This machine's place among those that it hears, and itself.
+  std::size_t own_place_;
   CallName name_;
   Envelope envelope_;
   ArithmeticHandle sums_;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ops/calls/plan_exchange.hpp"
+#include "ops/calls/row_operands.hpp"
 #include "ops/calls/shared_sum.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
@@ -39,6 +40,7 @@ class NeighborAllreduce final : public Operation {
         output_(std::move(output)),
         plan_(plan),
         plan_owner_(std::move(plan_owner)),
+        own_place_(place_among(plan_->sources, plan_->rank)),
         sums_(arithmetic_on(context, output_.device)),
         consumption_(consumption_of(options)),
         name_(options.name),
@@ -80,7 +82,6 @@ class NeighborAllreduce final : public Operation {
     for (const WeightedRank& source : plan_->sources) {
       incoming_.push_back({.source = source, .bytes = output_.bytes()});
     }
-    operands_.resize(1 + incoming_.size());
     spec.outgoing = {&outgoing_, 1};
     spec.incoming = {incoming_.data(), incoming_.size()};
     spec.bytes = output_.bytes();
@@ -100,11 +101,10 @@ class NeighborAllreduce final : public Operation {
       shared_->receive(offset, bytes, pieces);
       return;
     }
-    operands_[0] = {.data = static_cast<const std::byte*>(input_.data) + offset,
-                    .weight = plan_->self_weight};
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      operands_[i + 1] = {.data = pieces[i].data, .weight = pieces[i].weight};
-    }
+    list_row(
+        operands_, own_place_,
+        {.data = static_cast<const std::byte*>(input_.data) + offset, .weight = plan_->self_weight},
+        pieces);
     sums_->weighted_sum(output_.dtype, static_cast<std::byte*>(output_.data) + offset,
                         {operands_.data(), operands_.size()}, bytes);
   }
@@ -114,6 +114,7 @@ class NeighborAllreduce final : public Operation {
   BufferView output_;
   const NeighborPlan* plan_;
   std::shared_ptr<const NeighborPlan> plan_owner_;
+  std::size_t own_place_;
   ArithmeticHandle sums_;
   Consumption consumption_;
   CallName name_;

@@ -17,10 +17,12 @@ constexpr OpKind kKind = OpKind::PairGossip;
 
 class PairGossip final : public Operation {
  public:
-  PairGossip(ConstBufferView input, BufferView output, int target, const PairGossipOptions& options)
+  PairGossip(int rank, ConstBufferView input, BufferView output, int target,
+             const PairGossipOptions& options)
       : input_(std::move(input)),
         output_(std::move(output)),
         target_{.rank = target},
+        own_place_(rank < target ? 0 : 1),
         self_weight_(options.self_weight),
         name_(options.name),
         envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)),
@@ -46,11 +48,10 @@ class PairGossip final : public Operation {
   }
 
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
-    const std::array operands{
-        Operand{.data = static_cast<const std::byte*>(input_.data) + offset,
-                .weight = self_weight_},
-        Operand{.data = pieces[0].data, .weight = pieces[0].weight},
-    };
+    std::array<Operand, 2> operands{};
+    operands[own_place_] = {.data = static_cast<const std::byte*>(input_.data) + offset,
+                            .weight = self_weight_};
+    operands[1 - own_place_] = {.data = pieces[0].data, .weight = pieces[0].weight};
     weighted_sum(output_.dtype, static_cast<std::byte*>(output_.data) + offset, operands, bytes);
   }
 
@@ -58,6 +59,8 @@ class PairGossip final : public Operation {
   ConstBufferView input_;
   BufferView output_;
   WeightedRank target_;
+  /// This rank's place among the two, by rising rank.
+  std::size_t own_place_;
   double self_weight_;
   CallName name_;
   Envelope envelope_;
@@ -101,8 +104,8 @@ Work pair_gossip_nonblocking(Context& context, ConstBufferView input, BufferView
                              const PairGossipOptions& options) {
   check_arguments(context, input, output, target, options);
   const Placement placement = place(context, input, output, target);
-  return submit_call<PairGossip>(context, placement, std::move(input), std::move(output), target,
-                                 options);
+  return submit_call<PairGossip>(context, placement, context.rank(), std::move(input),
+                                 std::move(output), target, options);
 }
 
 Work pair_gossip_nonblocking(Context& context, BufferView buffer, int target,
@@ -115,7 +118,8 @@ void pair_gossip(Context& context, ConstBufferView input, BufferView output, int
                  const PairGossipOptions& options) {
   check_arguments(context, input, output, target, options);
   const Placement placement = place(context, input, output, target);
-  run_call<PairGossip>(context, placement, std::move(input), std::move(output), target, options);
+  run_call<PairGossip>(context, placement, context.rank(), std::move(input), std::move(output),
+                       target, options);
 }
 
 void pair_gossip(Context& context, BufferView buffer, int target,

@@ -17,7 +17,7 @@ ShardedReduction::ShardedReduction(const Context& context, ConstBufferView input
       output_(std::move(output)),
       group_(std::move(group)),
       arithmetic_(arithmetic_on(context, output_.device)),
-      divisor_(averages ? static_cast<int>(group_.size()) : 1),
+      averages_(averages),
       incoming_(group_.peers.size()),
       operands_(group_.size()) {
   outgoing_.reserve(group_.peers.size());
@@ -88,8 +88,12 @@ void ShardedReduction::receive(std::size_t offset, std::size_t bytes,
   }
   const std::size_t begin = sum_begin_ + offset;
   operands_[group_.own] = in() + begin;
-  arithmetic_->plain_sum(output_.dtype, out() + begin, {operands_.data(), operands_.size()}, bytes,
-                         divisor_);
+  const std::span<const std::byte* const> operands(operands_.data(), operands_.size());
+  if (averages_) {
+    arithmetic_->mean(output_.dtype, out() + begin, operands, bytes);
+  } else {
+    arithmetic_->plain_sum(output_.dtype, out() + begin, operands, bytes);
+  }
 }
 
 }  // namespace bluefog::ops

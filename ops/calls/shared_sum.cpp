@@ -112,48 +112,53 @@ void SharedSum::sum_shard() {
   const std::size_t end = shards.begin(group_.own + 1);
   for (std::size_t offset = shards.begin(group_.own); offset < end; offset += kBlockBytes) {
     const std::size_t bytes = std::min(kBlockBytes, end - offset);
-    if (rule_.kind == SharedSumRule::Kind::Plain) {
-      sum_plain(offset, bytes);
-    } else {
+    if (rule_.kind == SharedSumRule::Kind::Weighted) {
       sum_weighted(offset, bytes);
+    } else {
+      sum_alike(offset, bytes);
     }
   }
 }
 
-void SharedSum::sum_plain(std::size_t offset, std::size_t bytes) {
+void SharedSum::sum_alike(std::size_t offset, std::size_t bytes) {
   for (std::size_t place = 0; place < buffers_.size(); ++place) {
     operands_[place] = buffers_[place] + offset;
   }
   std::byte* const own = buffers_[group_.own] + offset;
-  sums_->plain_sum(output_.dtype, own, {operands_.data(), operands_.size()}, bytes, rule_.divisor);
+  const std::span<const std::byte* const> operands(operands_.data(), operands_.size());
+  if (rule_.kind == SharedSumRule::Kind::Mean) {
+    sums_->mean(output_.dtype, own, operands, bytes);
+  } else {
+    sums_->plain_sum(output_.dtype, own, operands, bytes);
+  }
   for (std::size_t i = 0; i < group_.peers.size(); ++i) {
     copy_bytes(buffers_[group_.place_of_peer(i)] + offset, own, bytes);
   }
 }
 
 void SharedSum::sum_weighted(std::size_t offset, std::size_t bytes) {
-  const Offer& theirs = offers_[1 - group_.own];
-  const double own_gets = rule_.source_weight * theirs.destination_weight;
-  const double they_get = theirs.source_weight * rule_.destination_weight;
-  std::byte* const own = buffers_[group_.own] + offset;
-  std::byte* const other = buffers_[1 - group_.own] + offset;
-  const auto sum = [&](std::byte* to, double self_weight, const std::byte* received,
-                       double weight) {
-    const std::array operands{Operand{.data = to, .weight = self_weight},
-                              Operand{.data = received, .weight = weight}};
-    sums_->weighted_sum(output_.dtype, to, operands, bytes);
+  // The weight that the rank at place `to` gives to the value of the one at `from`.
+  const auto weight = [&](std::size_t to, std::size_t from) {
+    return to == from ? offers_[to].self_weight
+                      : offers_[to].source_weight * offers_[from].destination_weight;
   };
-  const bool are_alike =
-      rule_.self_weight == own_gets && theirs.self_weight == own_gets && they_get == own_gets;
-  if (are_alike) {  // then both sums have the same bits
-    sum(own, rule_.self_weight, other, own_gets);
-    copy_bytes(other, own, bytes);
+  const auto sum = [&](std::size_t place, const std::byte* first, const std::byte* second) {
+    const std::array operands{Operand{.data = first, .weight = weight(place, 0)},
+                              Operand{.data = second, .weight = weight(place, 1)}};
+    sums_->weighted_sum(output_.dtype, buffers_[place] + offset, operands, bytes);
+  };
+  std::byte* const first = buffers_[0] + offset;
+  std::byte* const second = buffers_[1] + offset;
+  if (weight(0, 0) == weight(1, 0) && weight(0, 1) == weight(1, 1)) {
+    // Ranks with the same row get the same bits.
+    sum(group_.own, first, second);
+    copy_bytes(group_.own == 0 ? second : first, buffers_[group_.own] + offset, bytes);
     return;
   }
   alignas(64) std::array<std::byte, kBlockBytes> before;
-  copy_bytes(before.data(), own, bytes);
-  sum(own, rule_.self_weight, other, own_gets);
-  sum(other, theirs.self_weight, before.data(), they_get);
+  copy_bytes(before.data(), first, bytes);
+  sum(0, first, second);
+  sum(1, before.data(), second);
 }
 
 }  // namespace bluefog::ops

@@ -23,14 +23,15 @@ namespace bluefog::ops {
 /// The rule by which the results of a sum over a group are formed.
 struct SharedSumRule {
   enum class Kind : std::uint8_t {
-    /// Σ buffers / divisor, by rising rank: the same on all ranks.
-    Plain,
+    /// Σ buffers, by rising rank: the same on all ranks.
+    Sum,
+    /// Their mean, likewise.
+    Mean,
     /// Between two ranks: self_weight · own + source weight · destination weight · the other's, by
     /// each rank's own weights.
     Weighted,
   };
-  Kind kind = Kind::Plain;
-  int divisor = 1;
+  Kind kind = Kind::Sum;
   double self_weight = 1.0;
   double source_weight = 1.0;
   double destination_weight = 1.0;
@@ -90,7 +91,7 @@ class SharedSum {
   void describe(ExchangeSpec& spec, const void* message, std::size_t bytes);
   [[nodiscard]] bool all_are_shared() const noexcept;
   void sum_shard();
-  void sum_plain(std::size_t offset, std::size_t bytes);
+  void sum_alike(std::size_t offset, std::size_t bytes);
   void sum_weighted(std::size_t offset, std::size_t bytes);
 
   std::shared_ptr<shm::HostMemory> memory_;

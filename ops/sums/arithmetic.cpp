@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "bluefog_cpp/context/context_core.hpp"
+#include "ops/sums/average.hpp"
 #include "ops/sums/cuda/device_arithmetic.hpp"
 #include "ops/sums/plain_sum.hpp"
 
@@ -16,8 +17,12 @@ class CpuArithmetic final : public Arithmetic {
     ops::weighted_sum(dtype, out, operands, bytes);
   }
   void plain_sum(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
-                 std::size_t bytes, int divisor) const override {
-    ops::plain_sum(dtype, out, operands, bytes, divisor);
+                 std::size_t bytes) const override {
+    ops::plain_sum(dtype, out, operands, bytes);
+  }
+  void mean(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
+            std::size_t bytes) const override {
+    ops::mean(dtype, out, operands, bytes);
   }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
     std::memmove(to, from, bytes);

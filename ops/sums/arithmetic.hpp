@@ -25,7 +25,10 @@ class Arithmetic {
                             std::size_t bytes) const = 0;
   /// Does the work of the function `plain_sum`.
   virtual void plain_sum(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
-                         std::size_t bytes, int divisor) const = 0;
+                         std::size_t bytes) const = 0;
+  /// Does the work of the function `mean`.
+  virtual void mean(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
+                    std::size_t bytes) const = 0;
   /// @param to and `from` may overlap on the CPU.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) const = 0;
 };

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "bluefog_cpp/error.hpp"
+#include "ops/sums/average.hpp"
 
 // Highway compiles this file once per instruction set and chooses at run time.
 #undef HWY_TARGET_INCLUDE
@@ -140,7 +141,12 @@ void weighted_sum(Dtype dtype, std::byte* out, std::span<const Operand> operands
     throw UnsupportedError(
         fmt::format("weighted_sum: expected a floating dtype, found {}", name_of(dtype)));
   }
-  if (!operands.empty() && bytes > 0) {
+  if (operands.empty() || bytes == 0) {
+    return;
+  }
+  if (const auto base = base_of(operands)) {
+    weighted_average(dtype, out, operands, *base, bytes);
+  } else {
     HWY_DYNAMIC_DISPATCH(weighted_sum_floating)(dtype, out, operands, bytes);
   }
 }

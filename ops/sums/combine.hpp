@@ -4,20 +4,17 @@
 #include <span>
 
 #include "bluefog_cpp/dtype.hpp"
+#include "ops/sums/operand.hpp"
 
 namespace bluefog::ops {
 
-/// One operand of a weighted sum.
-struct Operand {
-  const std::byte* data = nullptr;
-  double weight = 1.0;
-};
-
-/// out[k] ← Σ_s weight_s · operand_s[k], added in the order of `operands`.
+/// out[k] ← Σ_s weight_s · operand_s[k], added in the order of `operands`: by rising rank, so that
+/// ranks with the same weights get the same bits.
 ///
-/// float32, float16 and bfloat16 accumulate in float32, float64 in float64; every product and
-/// every sum rounds by itself. The one place of this arithmetic on the CPU, in SIMD chosen at run
-/// time. `out` may be one of the operands, at the same address.
+/// Where the weights sum to 1 within 1e-9 it is an average (`weighted_average`), which gives equal
+/// values back exactly, and no overflow on the way to a mean that has none. float32, float16 and
+/// bfloat16 accumulate in float32, float64 in float64; every difference, product and sum rounds by
+/// itself. In SIMD chosen at run time. `out` may be one of the operands, at the same address.
 /// @param bytes a multiple of the element's size.
 /// @throws UnsupportedError for other dtypes.
 void weighted_sum(Dtype dtype, std::byte* out, std::span<const Operand> operands,

@@ -1,11 +1,8 @@
 #include "ops/sums/plain_sum.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <type_traits>
 
 #include "bluefog_cpp/error.hpp"
 
@@ -31,25 +28,16 @@ hn::Vec<D> element(D d, Operands operands, std::size_t s, std::size_t k) {
   return Lanes::load(d, reinterpret_cast<const typename Lanes::Stored*>(operands[s]) + k);
 }
 
-template <class D>
-hn::Vec<D> quotient(D d, hn::Vec<D> sum, int divisor) {
-  if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
-    return divisor == 1 ? sum : hn::Div(sum, hn::Set(d, static_cast<hn::TFromD<D>>(divisor)));
-  } else {
-    return sum;
-  }
-}
-
 /// Sums elements [k, count) in whole vectors of D. @return where it ended.
 template <class Lanes, class D>
-std::size_t sum_vectors(D d, typename Lanes::Stored* out, Operands operands, int divisor,
-                        std::size_t k, std::size_t count) {
+std::size_t sum_vectors(D d, typename Lanes::Stored* out, Operands operands, std::size_t k,
+                        std::size_t count) {
   const std::size_t lanes = hn::Lanes(d);
   if (operands.size() == 2) {
     for (; k + lanes <= count; k += lanes) {
       const auto sum =
           hn::Add(element<Lanes>(d, operands, 0, k), element<Lanes>(d, operands, 1, k));
-      Lanes::store(quotient(d, sum, divisor), d, out + k);
+      Lanes::store(sum, d, out + k);
     }
     return k;
   }
@@ -63,7 +51,7 @@ std::size_t sum_vectors(D d, typename Lanes::Stored* out, Operands operands, int
       }
     }
     for (std::size_t i = 0; i < elements; i += lanes) {
-      Lanes::store(quotient(d, hn::LoadU(d, &sums[i]), divisor), d, out + k + i);
+      Lanes::store(hn::LoadU(d, &sums[i]), d, out + k + i);
     }
     k += elements;
   }
@@ -71,34 +59,34 @@ std::size_t sum_vectors(D d, typename Lanes::Stored* out, Operands operands, int
 }
 
 template <class Lanes>
-void sum_all(std::byte* out, Operands operands, std::size_t bytes, int divisor) {
+void sum_all(std::byte* out, Operands operands, std::size_t bytes) {
   using Sum = typename Lanes::Sum;
   auto* const to = reinterpret_cast<typename Lanes::Stored*>(out);
   const std::size_t count = bytes / sizeof(typename Lanes::Stored);
-  const std::size_t k = sum_vectors<Lanes>(hn::ScalableTag<Sum>(), to, operands, divisor, 0, count);
-  sum_vectors<Lanes>(hn::CappedTag<Sum, 1>(), to, operands, divisor, k, count);
+  const std::size_t k = sum_vectors<Lanes>(hn::ScalableTag<Sum>(), to, operands, 0, count);
+  sum_vectors<Lanes>(hn::CappedTag<Sum, 1>(), to, operands, k, count);
 }
 
-void plain_sum_any(Dtype dtype, std::byte* out, Operands operands, std::size_t bytes, int divisor) {
+void plain_sum_any(Dtype dtype, std::byte* out, Operands operands, std::size_t bytes) {
   switch (dtype) {
     case Dtype::Float16:
-      return sum_all<Float16Lanes>(out, operands, bytes, divisor);
+      return sum_all<Float16Lanes>(out, operands, bytes);
     case Dtype::BFloat16:
-      return sum_all<BFloat16Lanes>(out, operands, bytes, divisor);
+      return sum_all<BFloat16Lanes>(out, operands, bytes);
     case Dtype::Float32:
-      return sum_all<Plain<float>>(out, operands, bytes, divisor);
+      return sum_all<Plain<float>>(out, operands, bytes);
     case Dtype::Float64:
-      return sum_all<Plain<double>>(out, operands, bytes, divisor);
+      return sum_all<Plain<double>>(out, operands, bytes);
     // Unsigned sums wrap around; two's complement makes them the signed ones too.
     case Dtype::UInt8:
     case Dtype::Int8:
-      return sum_all<Plain<std::uint8_t>>(out, operands, bytes, divisor);
+      return sum_all<Plain<std::uint8_t>>(out, operands, bytes);
     case Dtype::Int16:
-      return sum_all<Plain<std::uint16_t>>(out, operands, bytes, divisor);
+      return sum_all<Plain<std::uint16_t>>(out, operands, bytes);
     case Dtype::Int32:
-      return sum_all<Plain<std::uint32_t>>(out, operands, bytes, divisor);
+      return sum_all<Plain<std::uint32_t>>(out, operands, bytes);
     case Dtype::Int64:
-      return sum_all<Plain<std::uint64_t>>(out, operands, bytes, divisor);
+      return sum_all<Plain<std::uint64_t>>(out, operands, bytes);
     case Dtype::Bool:
       return;
   }
@@ -113,14 +101,12 @@ namespace bluefog::ops {
 HWY_EXPORT(plain_sum_any);
 
 void plain_sum(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
-               std::size_t bytes, int divisor) {
-  if (dtype == Dtype::Bool || (!is_floating(dtype) && divisor != 1)) {
-    throw UnsupportedError(fmt::format("plain_sum: expected {}, found {}",
-                                       divisor == 1 ? "a numeric dtype" : "a floating dtype",
-                                       name_of(dtype)));
+               std::size_t bytes) {
+  if (dtype == Dtype::Bool) {
+    throw UnsupportedError("plain_sum: expected a numeric dtype, found bool");
   }
   if (!operands.empty() && bytes > 0) {
-    HWY_DYNAMIC_DISPATCH(plain_sum_any)(dtype, out, operands, bytes, divisor);
+    HWY_DYNAMIC_DISPATCH(plain_sum_any)(dtype, out, operands, bytes);
   }
 }
 

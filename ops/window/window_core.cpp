@@ -272,6 +272,8 @@ void WindowCore::update(const WindowUpdateOptions& options) {
     terms.push_back({.index = index_of(identity_.sources(), source.rank), .weight = source.weight});
   }
   std::ranges::sort(std::span(terms.data(), terms.size()), {}, &WindowMemory::Term::index);
+  const auto own_place = static_cast<std::size_t>(std::ranges::count_if(
+      sources, [this](const WeightedRank& source) { return source.rank < identity_.rank(); }));
   identity_.run("win_update", [&](WindowCall& call) {
     const auto lock =
         options.exclusion == Exclusion::Mutex
@@ -287,8 +289,11 @@ void WindowCore::update(const WindowUpdateOptions& options) {
                          [&](std::byte* out, WindowValues* values) {
                            const bool is_copy = tensors && tensors->staged() != nullptr;
                            own_.memory().combine(
-                               out, is_copy ? out : static_cast<const std::byte*>(own.data),
-                               self_weight, {terms.data(), terms.size()},
+                               out,
+                               {.data = is_copy ? out : static_cast<const std::byte*>(own.data),
+                                .weight = self_weight,
+                                .place = own_place},
+                               {terms.data(), terms.size()},
                                options.reset == BufferReset::Zero ? WindowMemory::After::Zero
                                                                   : WindowMemory::After::Keep,
                                counts_weight() ? WindowMemory::Mass::On : WindowMemory::Mass::Off,

@@ -199,18 +199,17 @@ void WindowMemory::copy_published(std::byte* to, const TakeLock& take, WindowVal
   settled.now();
 }
 
-void WindowMemory::combine(std::byte* out, const std::byte* own, double self_weight,
-                           std::span<const Term> terms, After after, Mass mass,
-                           const TakeLock& take, WindowValues* values) const {
+void WindowMemory::combine(std::byte* out, const OwnTerm& own, std::span<const Term> terms,
+                           After after, Mass mass, const TakeLock& take,
+                           WindowValues* values) const {
   HeldLocks held;
   boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands;
-  operands.push_back({.data = own, .weight = self_weight});
-  double received = 0.0;
   for (const Term& term : terms) {
     held.add(buffer_head(term.index).lock, take);
     operands.push_back({.data = buffer(term.index), .weight = term.weight});
-    received += term.weight * buffer_head(term.index).mass;
   }
+  operands.insert(operands.begin() + static_cast<std::ptrdiff_t>(own.place),
+                  {.data = own.data, .weight = own.weight});
   Settled settled(values);
   sum(out, {operands.data(), operands.size()}, values);
   if (after == After::Zero) {
@@ -220,9 +219,7 @@ void WindowMemory::combine(std::byte* out, const std::byte* own, double self_wei
   }
   settled.now();
   if (mass == Mass::On) {
-    double own_mass = head().mass.load();
-    while (!head().mass.compare_exchange_weak(own_mass, self_weight * own_mass + received)) {
-    }
+    combine_mass(own, terms);
   }
   for (const Term& term : terms) {
     BufferHead& of_source = buffer_head(term.index);
@@ -231,6 +228,25 @@ void WindowMemory::combine(std::byte* out, const std::byte* own, double self_wei
       of_source.mass = 0.0;
     }
   }
+}
+
+// A sum of one element: masses of 1 stay 1 where values that are equal stay what they are.
+void WindowMemory::combine_mass(const OwnTerm& own, std::span<const Term> terms) const {
+  double own_mass = head().mass.load();
+  const auto bytes_of = [](const double& value) {
+    return reinterpret_cast<const std::byte*>(&value);
+  };
+  boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands;
+  for (const Term& term : terms) {
+    operands.push_back({.data = bytes_of(buffer_head(term.index).mass), .weight = term.weight});
+  }
+  operands.insert(operands.begin() + static_cast<std::ptrdiff_t>(own.place),
+                  {.data = bytes_of(own_mass), .weight = own.weight});
+  double result = 0.0;
+  do {
+    weighted_sum(Dtype::Float64, reinterpret_cast<std::byte*>(&result),
+                 {operands.data(), operands.size()}, sizeof result);
+  } while (!head().mass.compare_exchange_weak(own_mass, result));
 }
 
 }  // namespace bluefog::ops

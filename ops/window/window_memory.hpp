@@ -113,12 +113,18 @@ class WindowMemory {
     double weight = 1.0;
   };
   enum class After : std::uint8_t { Keep, Zero };
-  /// out ← self_weight · own + Σ weight · buffer over `terms`, rising by index; sets this rank's
-  /// associated weight in the same way where `mass` is On. All buffers are held meanwhile.
+  /// This rank's own value, and its place among the terms by rising rank.
+  struct OwnTerm {
+    const std::byte* data = nullptr;
+    double weight = 1.0;
+    std::size_t place = 0;
+  };
+  /// out ← own.weight · own + Σ weight · buffer over `terms`, rising by index, as `weighted_sum`;
+  /// sets this rank's associated weight in the same way where `mass` is On. All buffers are held
+  /// meanwhile.
   enum class Mass : std::uint8_t { Off, On };
-  void combine(std::byte* out, const std::byte* own, double self_weight,
-               std::span<const Term> terms, After after, Mass mass, const TakeLock& take,
-               WindowValues* values = nullptr) const;
+  void combine(std::byte* out, const OwnTerm& own, std::span<const Term> terms, After after,
+               Mass mass, const TakeLock& take, WindowValues* values = nullptr) const;
 
  private:
   struct alignas(64) Head {
@@ -143,6 +149,7 @@ class WindowMemory {
   void copy(std::byte* to, const std::byte* from, WindowValues* values) const;
   void sum(std::byte* out, std::span<const Operand> operands, WindowValues* values) const;
   void zero(std::byte* data, WindowValues* values) const;
+  void combine_mass(const OwnTerm& own, std::span<const Term> terms) const;
 
   std::byte* block_;
   std::byte* buffers_;

@@ -8,6 +8,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/sum_contract.hpp"
 #include "tests/support/values.hpp"
 
 namespace bluefog::testing {
@@ -72,8 +73,8 @@ TEST(Allreduce, SumsSeveralMebibytes) {
   });
 }
 
-/// The contract: float32 sums by rising rank, one division, one rounding to the element's type.
-TEST(Allreduce, AveragesByRisingRankWithOneRounding) {
+/// Means count from the lowest rank's value, and are rounded to the element's type once.
+TEST(Allreduce, AveragesCountFromTheLowestRank) {
   on_ranks([](Context& context) {
     for (const Dtype dtype : kFloatingDtypes) {
       for (const std::size_t count : {std::size_t{5}, std::size_t{9001}}) {
@@ -84,26 +85,11 @@ TEST(Allreduce, AveragesByRisingRankWithOneRounding) {
           }
           return values;
         };
-        Values expected = value_of(0);
         std::vector<Values> inputs;
         for (int rank = 0; rank < context.size(); ++rank) {
           inputs.push_back(value_of(rank));
         }
-        for (std::size_t k = 0; k < count; ++k) {
-          if (dtype == Dtype::Float64) {
-            double sum = inputs[0][k];
-            for (std::size_t r = 1; r < inputs.size(); ++r) {
-              sum += inputs[r][k];
-            }
-            expected.set(k, sum / context.size());
-          } else {
-            auto sum = static_cast<float>(inputs[0][k]);
-            for (std::size_t r = 1; r < inputs.size(); ++r) {
-              sum += static_cast<float>(inputs[r][k]);
-            }
-            expected.set(k, static_cast<double>(sum / static_cast<float>(context.size())));
-          }
-        }
+        const Values expected = expected_mean(inputs);
         Values values = value_of(context.rank());
         ops::allreduce(context, values.view());
         ASSERT_EQ(values, expected) << name_of(dtype) << "[" << count << "]";

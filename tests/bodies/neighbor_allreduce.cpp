@@ -17,6 +17,7 @@
 #include "ops/collectives.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/sum_contract.hpp"
 #include "tests/support/values.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -29,26 +30,28 @@ using Plan = std::shared_ptr<const NeighborPlan>;
 
 Plan share(NeighborPlan plan) { return std::make_shared<const NeighborPlan>(std::move(plan)); }
 
-/// Result of one step by the contract: self first, then sources by rising rank, each product and
-/// each sum rounded to float32 (float64), and the result to the element's type.
+/// Result of one step by the contract.
 /// @param sent_with d_j(i): the weight with which rank j sends to this rank.
 Values expected_step(const NeighborPlan& plan, const std::vector<Values>& inputs,
                      const std::function<double(int)>& sent_with) {
-  const Values& own = inputs[static_cast<std::size_t>(plan.rank)];
-  Values result(own.dtype(), own.count());
-  const auto sum_in = [&]<typename Sum>(Sum, std::size_t k) {
-    Sum sum = static_cast<Sum>(plan.self_weight) * static_cast<Sum>(own[k]);
-    for (const auto& [rank, weight] : plan.sources) {
-      const auto product = static_cast<Sum>(weight * sent_with(rank)) *
-                           static_cast<Sum>(inputs[static_cast<std::size_t>(rank)][k]);
-      sum = sum + product;
-    }
-    return static_cast<double>(sum);
+  std::vector<Values> operands;
+  std::vector<double> weights;
+  const auto add = [&](int rank, double weight) {
+    operands.push_back(inputs[static_cast<std::size_t>(rank)]);
+    weights.push_back(weight);
   };
-  for (std::size_t k = 0; k < own.count(); ++k) {
-    result.set(k, own.dtype() == Dtype::Float64 ? sum_in(double{}, k) : sum_in(float{}, k));
+  bool has_own = false;
+  for (const auto& [rank, weight] : plan.sources) {
+    if (rank > plan.rank && !has_own) {
+      add(plan.rank, plan.self_weight);
+      has_own = true;
+    }
+    add(rank, weight * sent_with(rank));
   }
-  return result;
+  if (!has_own) {
+    add(plan.rank, plan.self_weight);
+  }
+  return expected_weighted_sum(operands, weights);
 }
 
 std::vector<Values> inputs_of_all(Dtype dtype, std::size_t count, int size) {

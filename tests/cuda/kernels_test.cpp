@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/sums/average.hpp"
 #include "ops/sums/combine.hpp"
 #include "ops/sums/cuda/sum_kernels.hpp"
 #include "ops/sums/cuda/sum_loop.hpp"
@@ -15,6 +16,7 @@ namespace bluefog::testing {
 namespace {
 
 using ops::cuda::SumArguments;
+using ops::cuda::SumForm;
 using ops::cuda::SumRule;
 
 class Kernels : public ::testing::Test {
@@ -42,18 +44,22 @@ class Kernels : public ::testing::Test {
     return values;
   }
 
-  void expect_bits(SumRule rule, Dtype dtype, std::size_t count, int operands, std::size_t shift) {
+  void expect_bits(SumForm form, Dtype dtype, std::size_t count, int operands, std::size_t shift) {
+    const SumRule rule =
+        form == SumForm::Products || form == SumForm::Average ? SumRule::Weighted : SumRule::Plain;
     std::vector<Values> inputs;
     SumArguments arguments{};
     std::vector<ops::Operand> weighted;
     std::vector<const std::byte*> plain;
     arguments.count = static_cast<std::int64_t>(count);
     arguments.operand_count = operands;
-    arguments.divisor = is_floating(dtype) ? operands : 1;
+    arguments.form = form;
     for (int s = 0; s < operands; ++s) {
       inputs.push_back(operand(dtype, count, s));
       arguments.operands[s] = {.data = gpu_->upload(inputs.back(), shift).data,
-                               .weight = rule == SumRule::Plain ? 1.0 : 0.1 + s};
+                               .weight = form == SumForm::Products  ? 0.1 + s
+                                         : form == SumForm::Average ? 1.0 / operands
+                                                                    : 1.0};
     }
     for (int s = 0; s < operands; ++s) {
       const std::byte* const data = inputs[static_cast<std::size_t>(s)].bytes().data();
@@ -64,8 +70,10 @@ class Kernels : public ::testing::Test {
     const std::size_t bytes = expected.bytes().size();
     if (rule == SumRule::Weighted) {
       ops::weighted_sum(dtype, expected.bytes().data(), weighted, bytes);
+    } else if (form == SumForm::Mean) {
+      ops::mean(dtype, expected.bytes().data(), plain, bytes);
     } else {
-      ops::plain_sum(dtype, expected.bytes().data(), plain, bytes, arguments.divisor);
+      ops::plain_sum(dtype, expected.bytes().data(), plain, bytes);
     }
     const BufferView out = gpu_->upload(Values(dtype, count), shift);
     arguments.out = out.data;
@@ -82,13 +90,15 @@ class Kernels : public ::testing::Test {
 
 TEST_F(Kernels, WeightedSums) {
   for (const Dtype dtype : kFloatingDtypes) {
-    for (const std::size_t count : {1, 1003, 300'007}) {
-      for (const int operands : {1, 2, 3, 8}) {
-        expect_bits(SumRule::Weighted, dtype, count, operands, 0);
+    for (const SumForm form : {SumForm::Products, SumForm::Average}) {
+      for (const std::size_t count : {1, 1003, 300'007}) {
+        for (const int operands : {1, 2, 3, 8}) {
+          expect_bits(form, dtype, count, operands, 0);
+        }
       }
+      expect_bits(form, dtype, 1003, ops::cuda::kMostSumOperands, 0);
+      expect_bits(form, dtype, 1003, 3, 8);
     }
-    expect_bits(SumRule::Weighted, dtype, 1003, ops::cuda::kMostSumOperands, 0);
-    expect_bits(SumRule::Weighted, dtype, 1003, 3, 8);
   }
 }
 
@@ -97,10 +107,15 @@ TEST_F(Kernels, PlainSums) {
     if (dtype == Dtype::Bool) {
       continue;
     }
-    for (const std::size_t count : {1, 1003, 300'007}) {
-      expect_bits(SumRule::Plain, dtype, count, 3, 0);
+    for (const SumForm form : {SumForm::Sum, SumForm::Mean}) {
+      if (form == SumForm::Mean && !is_floating(dtype)) {
+        continue;
+      }
+      for (const std::size_t count : {1, 1003, 300'007}) {
+        expect_bits(form, dtype, count, 3, 0);
+      }
+      expect_bits(form, dtype, 1003, 4, 8);
     }
-    expect_bits(SumRule::Plain, dtype, 1003, 4, 8);
   }
 }
 

@@ -14,24 +14,28 @@ struct Kernel {
   std::size_t element_bytes;
 };
 
-template <typename Element, template <typename> typename Rule>
-constexpr Kernel kernel() {
-  return {sum_share<Element, Rule>, sizeof(typename Element::Stored)};
+template <typename Element>
+constexpr Kernel weighted() {
+  return {weighted_share<Element>, sizeof(typename Element::Stored)};
+}
+template <typename Element>
+constexpr Kernel plain() {
+  return {plain_share<Element>, sizeof(typename Element::Stored)};
 }
 
 const std::map<std::string_view, Kernel> kKernels{
-    {"bluefog_weighted_sum_float16", kernel<Float16, Weighted>()},
-    {"bluefog_weighted_sum_bfloat16", kernel<BFloat16, Weighted>()},
-    {"bluefog_weighted_sum_float32", kernel<Plain<float>, Weighted>()},
-    {"bluefog_weighted_sum_float64", kernel<Plain<double>, Weighted>()},
-    {"bluefog_plain_sum_float16", kernel<Float16, Unweighted>()},
-    {"bluefog_plain_sum_bfloat16", kernel<BFloat16, Unweighted>()},
-    {"bluefog_plain_sum_float32", kernel<Plain<float>, Unweighted>()},
-    {"bluefog_plain_sum_float64", kernel<Plain<double>, Unweighted>()},
-    {"bluefog_plain_sum_1", kernel<Plain<std::uint8_t>, Unweighted>()},
-    {"bluefog_plain_sum_2", kernel<Plain<std::uint16_t>, Unweighted>()},
-    {"bluefog_plain_sum_4", kernel<Plain<std::uint32_t>, Unweighted>()},
-    {"bluefog_plain_sum_8", kernel<Plain<std::uint64_t>, Unweighted>()},
+    {"bluefog_weighted_sum_float16", weighted<Float16>()},
+    {"bluefog_weighted_sum_bfloat16", weighted<BFloat16>()},
+    {"bluefog_weighted_sum_float32", weighted<Plain<float>>()},
+    {"bluefog_weighted_sum_float64", weighted<Plain<double>>()},
+    {"bluefog_plain_sum_float16", plain<Float16>()},
+    {"bluefog_plain_sum_bfloat16", plain<BFloat16>()},
+    {"bluefog_plain_sum_float32", plain<Plain<float>>()},
+    {"bluefog_plain_sum_float64", plain<Plain<double>>()},
+    {"bluefog_plain_sum_1", plain<Plain<std::uint8_t>>()},
+    {"bluefog_plain_sum_2", plain<Plain<std::uint16_t>>()},
+    {"bluefog_plain_sum_4", plain<Plain<std::uint32_t>>()},
+    {"bluefog_plain_sum_8", plain<Plain<std::uint64_t>>()},
 };
 
 const Kernel& kernel_of(std::string_view name) {

@@ -6,6 +6,7 @@
 
 #include "bluefog_cpp/base/alignment.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "ops/sums/average.hpp"
 
 namespace bluefog::ops::cuda {
 namespace {
@@ -43,13 +44,15 @@ void launch_weighted_sum(gpu::CudaApi& cuda, gpu::FunctionHandle kernel, Dtype d
                          std::byte* out, std::span<const Operand> operands, std::size_t bytes,
                          gpu::StreamHandle stream) {
   check_count(operands.size());
+  const auto base = base_of(operands);
   SumArguments arguments;
   arguments.out = out;
-  arguments.divisor = 1;
+  arguments.form = base ? SumForm::Average : SumForm::Products;
   arguments.operand_count = static_cast<std::int32_t>(operands.size());
-  std::ranges::transform(operands, arguments.operands, [](const Operand& operand) {
-    return SumOperand{.data = operand.data, .weight = operand.weight};
-  });
+  for (std::size_t s = 0; s < operands.size(); ++s) {
+    const Operand& operand = operands[base ? from_base(*base, s) : s];
+    arguments.operands[s] = {.data = operand.data, .weight = operand.weight};
+  }
   launch(cuda, kernel, dtype, arguments, bytes, stream);
 }
 
@@ -64,12 +67,23 @@ void DeviceArithmetic::weighted_sum(Dtype dtype, std::byte* out, std::span<const
 }
 
 void DeviceArithmetic::plain_sum(Dtype dtype, std::byte* out,
-                                 std::span<const std::byte* const> operands, std::size_t bytes,
-                                 int divisor) const {
+                                 std::span<const std::byte* const> operands,
+                                 std::size_t bytes) const {
+  launch_plain(SumForm::Sum, dtype, out, operands, bytes);
+}
+
+void DeviceArithmetic::mean(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
+                            std::size_t bytes) const {
+  launch_plain(SumForm::Mean, dtype, out, operands, bytes);
+}
+
+void DeviceArithmetic::launch_plain(SumForm form, Dtype dtype, std::byte* out,
+                                    std::span<const std::byte* const> operands,
+                                    std::size_t bytes) const {
   check_count(operands.size());
   SumArguments arguments;
   arguments.out = out;
-  arguments.divisor = divisor;
+  arguments.form = form;
   arguments.operand_count = static_cast<std::int32_t>(operands.size());
   std::ranges::transform(operands, arguments.operands, [](const std::byte* operand) {
     return SumOperand{.data = operand, .weight = 1.0};

@@ -9,7 +9,7 @@
 
 namespace bluefog::ops::cuda {
 
-/// Puts out ← Σ weight · operand on `stream`; none of it for 0 bytes. The device has been entered.
+/// Puts `weighted_sum` on `stream`; none of it for 0 bytes. The device has been entered.
 /// @param kernel that of `SumRule::Weighted` and the dtype, or null for 0 bytes.
 /// @throws UnsupportedError for more than `kMostSumOperands` operands, CudaError.
 void launch_weighted_sum(gpu::CudaApi& cuda, gpu::FunctionHandle kernel, Dtype dtype,
@@ -25,10 +25,14 @@ class DeviceArithmetic final : public Arithmetic {
   void weighted_sum(Dtype dtype, std::byte* out, std::span<const Operand> operands,
                     std::size_t bytes) const override;
   void plain_sum(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
-                 std::size_t bytes, int divisor) const override;
+                 std::size_t bytes) const override;
+  void mean(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
+            std::size_t bytes) const override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override;
 
  private:
+  void launch_plain(SumForm form, Dtype dtype, std::byte* out,
+                    std::span<const std::byte* const> operands, std::size_t bytes) const;
   /// Null for 0 bytes.
   [[nodiscard]] gpu::FunctionHandle kernel(SumRule rule, Dtype dtype, std::size_t bytes) const;
 

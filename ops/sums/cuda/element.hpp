@@ -26,7 +26,7 @@ BF_HOST_DEVICE inline To bits_as(From from) {
   return to;
 }
 
-/// a · b and a + b, each rounded by itself.
+/// a · b, a + b, a − b and a / b, each rounded by itself.
 template <typename T>
 BF_HOST_DEVICE inline T product(T a, T b) {
 #if defined(__CUDA_ARCH__)
@@ -51,6 +51,18 @@ BF_HOST_DEVICE inline T sum(T a, T b) {
   return static_cast<T>(a + b);
 }
 template <typename T>
+BF_HOST_DEVICE inline T difference(T a, T b) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (std::is_same_v<T, float>) {
+    return __fsub_rn(a, b);
+  } else {
+    return __dsub_rn(a, b);
+  }
+#else
+  return a - b;
+#endif
+}
+template <typename T>
 BF_HOST_DEVICE inline T quotient(T a, T b) {
 #if defined(__CUDA_ARCH__)
   if constexpr (std::is_same_v<T, float>) {
@@ -60,6 +72,11 @@ BF_HOST_DEVICE inline T quotient(T a, T b) {
   }
 #endif
   return static_cast<T>(a / b);
+}
+
+template <typename T>
+BF_HOST_DEVICE inline bool is_finite(T value) {
+  return difference(value, value) == T{0};
 }
 
 /// The stored form of an element type, and the type in which its sums are formed.

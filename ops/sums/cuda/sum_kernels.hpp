@@ -10,7 +10,7 @@ namespace bluefog::ops::cuda {
 
 enum class SumRule : std::uint8_t {
   Weighted,  ///< as `weighted_sum`
-  Plain,     ///< as `plain_sum`
+  Plain,     ///< as `plain_sum` and `mean`
 };
 
 /// The fat binary with the sum kernels; empty in a build without CUDA.

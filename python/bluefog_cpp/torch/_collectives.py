@@ -63,6 +63,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None
 
         result_i = self_weight x_i + Σ_j src_weights_i[j] dst_weights_j[i] x_j
 
+    Where these weights sum to 1 (within 1e-9), equal values stay exactly that value.
     No weights: those of the topology. `self_weight` and `src_weights`: the topology's edges with
     other weights; neighbours that are left out count 0. With `dst_weights` too (a list of ranks,
     sent with weight 1, or a dict): any edges, a dynamic step; `enable_topo_check` then has the
@@ -194,7 +195,8 @@ def _start_hierarchical(runtime: Runtime, tensor: torch.Tensor, self_weight: Any
 @ranged
 def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local: bool = False,
               name: str | None = None) -> torch.Tensor:
-    """The average over all ranks, or the sum: the same bits on each.
+    """The average over all ranks, or the sum: the same bits on each. The average of equal values is
+    exactly that value.
 
     is_hierarchical_local: over the ranks of each machine for itself. Sums take integers too.
     """

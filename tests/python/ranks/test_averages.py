@@ -52,6 +52,24 @@ def test_dtypes(dtype, rank, size):
     assert bf.allreduce(value_of(rank, dtype=dtype), average=False)[0, 0] == size * (size + 1) // 2
 
 
+@pytest.mark.parametrize("dtype", FLOATING)
+def test_equal_values_stay_that_value(dtype, rank, size):
+    values = torch.randn(1000, generator=torch.Generator().manual_seed(1)).to(dtype)
+    for make in (topology_util.FullyConnectedGraph, topology_util.ExponentialGraph,
+                 topology_util.RingGraph, topology_util.StarGraph):
+        for is_weighted in (False, True):
+            bf.set_topology(make(size), is_weighted)
+            assert bf.neighbor_allreduce(values).equal(values)
+    assert bf.allreduce(values).equal(values)
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+def test_means_of_the_largest_values_are_finite(dtype, rank, size):
+    largest = torch.full((1000,), torch.finfo(dtype).max, dtype=dtype)
+    assert bf.allreduce(largest).equal(largest)
+    assert bf.neighbor_allreduce(largest).equal(largest)
+
+
 def test_integers_are_summed_and_not_averaged(rank, size):
     for dtype in INTEGERS:
         x = torch.full((5,), rank + 1, dtype=dtype)

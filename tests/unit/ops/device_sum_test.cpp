@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
+#include "ops/sums/average.hpp"
 #include "ops/sums/combine.hpp"
 #include "ops/sums/cuda/sum_kernels.hpp"
 #include "ops/sums/plain_sum.hpp"
@@ -19,6 +20,7 @@ namespace bluefog::testing {
 namespace {
 
 using ops::cuda::SumArguments;
+using ops::cuda::SumForm;
 using ops::cuda::SumRule;
 
 /// Memory for `count` elements that begins `shift` elements behind a multiple of 16 bytes, with an
@@ -61,21 +63,37 @@ Values any_values(Dtype dtype, std::size_t count, unsigned seed) {
 }
 
 struct Case {
-  SumRule rule;
+  SumForm form;
   Dtype dtype;
   std::size_t number;
   std::size_t count;
   /// Elements by which the out and the operands are shifted from a multiple of 16 bytes.
   std::size_t out_shift = 0;
   std::size_t operand_shift = 0;
-  int divisor = 1;
   /// Index of the operand that is also the out, or −1.
   int in_place = -1;
 };
 
 const std::vector<double> kWeights{0.25, 1.0, -0.5, 1.0 / 3, 0.1, 2.0, 0.7, -1.0, 0.0, 1.25};
 
+[[nodiscard]] SumRule rule_of(SumForm form) {
+  return form == SumForm::Products || form == SumForm::Average ? SumRule::Weighted : SumRule::Plain;
+}
+
+/// Weights that sum to 1 where the form is an average; the base is then the second of them.
+std::vector<double> weights_of(const Case& c) {
+  std::vector<double> weights(kWeights.begin(),
+                              kWeights.begin() + static_cast<std::ptrdiff_t>(c.number));
+  if (c.form == SumForm::Average) {
+    const double others = std::accumulate(weights.begin(), weights.end(), 0.0) -
+                          (c.number > 1 ? weights[1] : weights[0]);
+    weights[c.number > 1 ? 1 : 0] = 1.0 - others;
+  }
+  return weights;
+}
+
 void expect_bits_of_the_cpu(const Case& c) {
+  const std::vector<double> weights = weights_of(c);
   std::vector<Placed> operands;
   std::vector<ops::Operand> weighted;
   std::vector<const std::byte*> plain;
@@ -85,14 +103,16 @@ void expect_bits_of_the_cpu(const Case& c) {
                           c.in_place == static_cast<int>(s) ? c.out_shift : c.operand_shift);
   }
   for (std::size_t s = 0; s < c.number; ++s) {
-    weighted.push_back({.data = operands[s].data(), .weight = kWeights[s]});
+    weighted.push_back({.data = operands[s].data(), .weight = weights[s]});
     plain.push_back(operands[s].data());
   }
   Values expected(c.dtype, c.count);
-  if (c.rule == SumRule::Weighted) {
+  if (rule_of(c.form) == SumRule::Weighted) {
     ops::weighted_sum(c.dtype, expected.bytes().data(), weighted, expected.bytes().size());
+  } else if (c.form == SumForm::Mean) {
+    ops::mean(c.dtype, expected.bytes().data(), plain, expected.bytes().size());
   } else {
-    ops::plain_sum(c.dtype, expected.bytes().data(), plain, expected.bytes().size(), c.divisor);
+    ops::plain_sum(c.dtype, expected.bytes().data(), plain, expected.bytes().size());
   }
 
   Placed other(Values(c.dtype, c.count), c.out_shift);
@@ -100,12 +120,14 @@ void expect_bits_of_the_cpu(const Case& c) {
   SumArguments arguments{};
   arguments.out = out.data();
   arguments.count = static_cast<std::int64_t>(c.count);
-  arguments.divisor = c.divisor;
+  arguments.form = c.form;
   arguments.operand_count = static_cast<int>(c.number);
   for (std::size_t s = 0; s < c.number; ++s) {
-    arguments.operands[s] = {.data = operands[s].data(), .weight = kWeights[s]};
+    const std::size_t place =
+        c.form == SumForm::Average ? ops::from_base(*ops::base_of(weighted), s) : s;
+    arguments.operands[s] = {.data = operands[place].data(), .weight = weights[place]};
   }
-  run_sum_kernel(ops::cuda::sum_kernel_name(c.rule, c.dtype), arguments, 37);
+  run_sum_kernel(ops::cuda::sum_kernel_name(rule_of(c.form), c.dtype), arguments, 37);
   ASSERT_TRUE(same_numbers(out.values(c.dtype), expected))
       << name_of(c.dtype) << ", " << c.number << " operands of " << c.count << ", shifts "
       << c.out_shift << " and " << c.operand_shift;
@@ -116,7 +138,8 @@ TEST(DeviceSum, WeightedSumsOfZeroToNineSources) {
   for (const Dtype dtype : kFloatingDtypes) {
     for (std::size_t number = 1; number <= 10; ++number) {
       for (const std::size_t count : odd_counts()) {
-        expect_bits_of_the_cpu({SumRule::Weighted, dtype, number, count});
+        expect_bits_of_the_cpu({SumForm::Products, dtype, number, count});
+        expect_bits_of_the_cpu({SumForm::Average, dtype, number, count});
       }
     }
   }
@@ -129,7 +152,8 @@ TEST(DeviceSum, HeadsAndTailsBesidePacks) {
       for (const std::size_t operand_shift : {out_shift, (out_shift + 1) % lanes}) {
         for (const std::size_t count :
              {std::size_t{1}, lanes - 1, lanes, lanes + 1, 3 * lanes + 5}) {
-          expect_bits_of_the_cpu({SumRule::Weighted, dtype, 3, count, out_shift, operand_shift});
+          expect_bits_of_the_cpu({SumForm::Products, dtype, 3, count, out_shift, operand_shift});
+          expect_bits_of_the_cpu({SumForm::Average, dtype, 3, count, out_shift, operand_shift});
         }
       }
     }
@@ -139,7 +163,9 @@ TEST(DeviceSum, HeadsAndTailsBesidePacks) {
 TEST(DeviceSum, IntoAnyOfItsOperands) {
   for (const Dtype dtype : kFloatingDtypes) {
     for (int own = 0; own < 4; ++own) {
-      expect_bits_of_the_cpu({SumRule::Weighted, dtype, 4, 1100, 1, 1, 1, own});
+      for (const SumForm form : {SumForm::Products, SumForm::Average, SumForm::Mean}) {
+        expect_bits_of_the_cpu({form, dtype, 4, 1100, 1, 1, own});
+      }
     }
   }
 }
@@ -151,10 +177,9 @@ TEST(DeviceSum, PlainSumsOfEveryDtype) {
     }
     for (std::size_t number = 1; number <= 9; ++number) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{17}, std::size_t{1100}}) {
-        for (const int divisor : {1, 3, 8}) {
-          if (divisor == 1 || is_floating(dtype)) {
-            expect_bits_of_the_cpu({SumRule::Plain, dtype, number, count, 1, 1, divisor});
-          }
+        expect_bits_of_the_cpu({SumForm::Sum, dtype, number, count, 1, 1});
+        if (is_floating(dtype)) {
+          expect_bits_of_the_cpu({SumForm::Mean, dtype, number, count, 1, 1});
         }
       }
     }
@@ -173,6 +198,7 @@ TEST(DeviceSum, EveryHalf) {
       SumArguments arguments{};
       arguments.out = out.bytes().data();
       arguments.count = static_cast<std::int64_t>(in.count());
+      arguments.form = weight == 1.0 ? SumForm::Average : SumForm::Products;
       arguments.operand_count = 1;
       arguments.operands[0] = {.data = in.bytes().data(), .weight = weight};
       run_sum_kernel(ops::cuda::sum_kernel_name(SumRule::Weighted, dtype), arguments, 64);

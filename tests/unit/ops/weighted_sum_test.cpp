@@ -6,32 +6,11 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/sums/combine.hpp"
+#include "tests/support/sum_contract.hpp"
 #include "tests/unit/ops/sums.hpp"
 
 namespace bluefog::testing {
 namespace {
-
-/// Σ_s weight_s · operand_s[k] in the order of the operands, formed in Sum, each step rounded.
-template <typename Sum>
-double scalar_sum(const std::vector<Values>& operands, const std::vector<double>& weights,
-                  std::size_t k) {
-  Sum sum = static_cast<Sum>(operands[0][k]) * static_cast<Sum>(weights[0]);
-  for (std::size_t s = 1; s < operands.size(); ++s) {
-    const Sum product = static_cast<Sum>(operands[s][k]) * static_cast<Sum>(weights[s]);
-    sum = sum + product;
-  }
-  return static_cast<double>(sum);
-}
-
-Values expected_sum(const std::vector<Values>& operands, const std::vector<double>& weights) {
-  const Dtype dtype = operands[0].dtype();
-  Values result(dtype, operands[0].count());
-  for (std::size_t k = 0; k < result.count(); ++k) {
-    result.set(k, dtype == Dtype::Float64 ? scalar_sum<double>(operands, weights, k)
-                                          : scalar_sum<float>(operands, weights, k));
-  }
-  return result;
-}
 
 /// @param out one of the operands, or another buffer of that size.
 void sum_into(Values& out, std::vector<Values>& operands, const std::vector<double>& weights) {
@@ -64,7 +43,7 @@ TEST(WeightedSum, HardValuesOfOneToNineOperands) {
           const std::vector<double> weights = weights_of(number);
           Values out(dtype, count);
           sum_into(out, operands, weights);
-          ASSERT_TRUE(same_numbers(out, expected_sum(operands, weights)))
+          ASSERT_TRUE(same_numbers(out, expected_weighted_sum(operands, weights)))
               << name_of(dtype) << ", " << number << " operands";
         }
       }
@@ -80,7 +59,7 @@ TEST(WeightedSum, IntoAnyOfItsOperands) {
           std::vector<Values> operands = hard_operands(dtype, number, 1100);
           const std::vector<Values> before = operands;
           const std::vector<double> weights = weights_of(number);
-          const Values expected = expected_sum(operands, weights);
+          const Values expected = expected_weighted_sum(operands, weights);
           sum_into(operands[own], operands, weights);
           for (std::size_t s = 0; s < number; ++s) {
             ASSERT_TRUE(same_numbers(operands[s], s == own ? expected : before[s]))
@@ -112,14 +91,15 @@ TEST(WeightedSum, EveryHalfScaledRoundsToNearestEven) {
         std::vector<Values> operands{all_halves(dtype)};
         Values out(dtype, operands[0].count());
         sum_into(out, operands, {weight});
-        ASSERT_TRUE(same_numbers(out, expected_sum(operands, {weight})))
+        ASSERT_TRUE(same_numbers(out, expected_weighted_sum(operands, {{weight}})))
             << name_of(dtype) << " times " << weight;
       }
       std::vector<Values> operands{all_halves(dtype), all_halves(dtype)};
       const double half_unit = dtype == Dtype::Float16 ? 0x1p-11 : 0x1p-8;
       Values out(dtype, operands[0].count());
       sum_into(out, operands, {1.0, half_unit});
-      ASSERT_TRUE(same_numbers(out, expected_sum(operands, {1.0, half_unit}))) << name_of(dtype);
+      ASSERT_TRUE(same_numbers(out, expected_weighted_sum(operands, {{1.0, half_unit}})))
+          << name_of(dtype);
     }
   });
 }
@@ -157,7 +137,7 @@ TEST(WeightedSum, MemoryAtOddAddressesAndNothingBehindIt) {
       ops::weighted_sum(Dtype::Float32, memory.data() + 4, {&operand, 1}, count * 4);
       Values out(Dtype::Float32, count);
       std::copy_n(memory.data() + 4, count * 4, out.bytes().data());
-      ASSERT_TRUE(same_numbers(out, expected_sum(operands, {0.5})));
+      ASSERT_TRUE(same_numbers(out, expected_weighted_sum(operands, {{0.5}})));
       ASSERT_EQ(memory[3], std::byte{0x5a});
       ASSERT_EQ(memory.back(), std::byte{0x5a});
     }

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "bluefog_cpp/dtype.hpp"
+#include "ops/sums/operand.hpp"
+
+namespace bluefog::ops {
+
+/// The operand from which a weighted average counts: the one of the largest weight, of several the
+/// first. None where the weights do not sum to 1 within 1e-9: such a sum is no average.
+[[nodiscard]] std::optional<std::size_t> base_of(std::span<const Operand> operands) noexcept;
+
+/// The operand that is number `s` in an average's order: the base, then the others as they come.
+[[nodiscard]] constexpr std::size_t from_base(std::size_t base, std::size_t s) noexcept {
+  return s == 0 ? base : s - (s <= base ? 1U : 0U);
+}
+
+/// out[k] ← x_b[k] − Σ_{s≠b} weight_s (x_b[k] − x_s[k]), with b the base: what
+/// Σ_s weight_s x_s[k] is where the weights sum to 1. Equal values give exactly that value.
+///
+/// An element whose result is not finite (a difference overflowed, or an operand is not finite) is
+/// formed as Σ_s weight_s x_s instead, the base first. Types, order and places as `weighted_sum`.
+void weighted_average(Dtype dtype, std::byte* out, std::span<const Operand> operands,
+                      std::size_t base, std::size_t bytes);
+
+/// out[k] ← x_0[k] − (Σ_{s≥1} (x_0[k] − x_s[k])) / n, the mean of n operands. Equal values give
+/// exactly that value. An element whose result is not finite is formed as Σ_s (x_s[k] / n).
+/// @param dtype floating; sums and quotients are formed in float32, of float64 in float64.
+/// @param operands one or more; `out` may be one of them, at the same address.
+/// @param bytes a multiple of the element's size.
+/// @throws UnsupportedError for other dtypes.
+void mean(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
+          std::size_t bytes);
+
+}  // namespace bluefog::ops
