@@ -65,8 +65,9 @@ class Bucket {
   /// `values` as a tensor, in the same memory.
   [[nodiscard]] const at::Tensor& flat() const noexcept { return flat_; }
 
-  /// True if every parameter still lies in this bucket.
+  /// True if every parameter still lies in this bucket, or the one of `segment` does.
   [[nodiscard]] bool is_bound() const;
+  [[nodiscard]] bool is_bound(const Segment& segment) const;
 
   /// Takes back parameters whose memory was replaced (`torch::load`, `set_data`, a change of
   /// memory format): the value goes into the bucket, in the bucket's layout, and the parameter
@@ -105,7 +106,6 @@ class Bucket {
   friend std::vector<std::vector<std::uint8_t>> flags_of(const std::vector<const Bucket*>& buckets);
   [[nodiscard]] at::Tensor alias(const at::Tensor& flat, std::int64_t offset,
                                  const Segment& segment) const;
-  [[nodiscard]] bool is_bound(const Segment& segment) const;
 
   /// Lives as long as this bucket; the memory of its parameters may live longer.
   std::shared_ptr<const int> presence_;

@@ -19,8 +19,10 @@ AdaptInBackward::AdaptInBackward(Context& context, std::vector<Bucket>& buckets,
       early_(std::move(early)),
       works_(buckets.size()),
       readiness_(buckets),
-      hooks_(
-          buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }, std::move(rethrow)) {}
+      hooks_(buckets,
+             {.on_ready = [this](const GradientArrival& arrival) { on_ready(arrival); },
+              .on_compiled = [this] { refuse_compiled(); }},
+             rethrow) {}
 
 void AdaptInBackward::begin() {
   readiness_.clear();
@@ -28,32 +30,60 @@ void AdaptInBackward::begin() {
   phase_ = round_ == nullptr ? Phase::Late : Phase::Backward;
 }
 
-void AdaptInBackward::on_ready(std::size_t bucket, std::size_t segment) {
-  forget_lost_step();
-  if (!communicates_ || phase_ == Phase::Late) {
+void AdaptInBackward::on_ready(const GradientArrival& arrival) {
+  if (arrival.is_first_of_pass) {
+    forget_lost_step();
+    has_failed_in_pass_ = false;
+  }
+  if (!communicates_ || has_failed_in_pass_) {
     return;
   }
-  if (bucket < launched_) {  // the round goes on: its step may still come
+  if (arrival.bucket < launched_) {  // the round goes on: its step may still come
     throw StateError(fmt::format(
         "rank {}, parameter '{}': got a gradient after it had been stepped with one; expected one "
-        "backward pass for each step (step_in_backward)",
-        context_.rank(), buckets_[bucket].segments()[segment].name));
+        "backward pass for each step (step_in_backward), and none inside of it (a reentrant "
+        "checkpoint, a hook) that reaches a parameter after it",
+        context_.rank(), buckets_[arrival.bucket].segments()[arrival.segment].name));
   }
   try {
-    if (phase_ == Phase::Idle) {
-      begin();
-    }
-    if (phase_ == Phase::Late) {
-      return;
-    }
-    readiness_.note(bucket, segment);
-    while (launched_ < buckets_.size() && readiness_.is_whole(launched_)) {
-      launch(*round_, early_.step_bucket);
-    }
+    take_gradient(arrival);
   } catch (const std::exception& error) {
+    has_failed_in_pass_ = true;
     fail_round(error.what());
     throw;
   }
+}
+
+// After a pass inside of this one no gradient is known to be whole before the step.
+void AdaptInBackward::take_gradient(const GradientArrival& arrival) {
+  if (arrival.is_first_of_pass) {
+    hooks_.check_alone(fmt::format("rank {}", context_.rank()));
+  }
+  if (arrival.is_inside_another_pass) {
+    phase_ = Phase::Late;
+  }
+  if (phase_ == Phase::Idle) {
+    begin();
+  }
+  if (phase_ == Phase::Late) {
+    return;
+  }
+  readiness_.note(arrival.bucket, arrival.segment);
+  while (launched_ < buckets_.size() && readiness_.is_whole(launched_)) {
+    launch(*round_, early_.step_bucket);
+  }
+}
+
+// All hooks of a pass that is compiled would be left out.
+void AdaptInBackward::refuse_compiled() {
+  const std::string reason = fmt::format(
+      "rank {}: expected a backward pass of autograd's engine, found compiled autograd, which leaves "
+      "out the hooks that step parameters (step_in_backward): leave one of the two away",
+      context_.rank());
+  if (communicates_) {
+    fail_round(reason);
+  }
+  throw UnsupportedError(reason);
 }
 
 void AdaptInBackward::launch(const Round& round, const StepBucket& step_bucket) {

@@ -23,7 +23,7 @@ namespace bluefog::optimizers {
 /// Parameters have changed by the end of `backward`: clipping and scaling come too late then, and
 /// the next backward pass before `step` is refused. A bucket with a parameter that gets no gradient
 /// waits for `step`, and so do those after it; so does a round before which parameters were given
-/// other memory.
+/// other memory, and what a pass inside of this one reaches (a reentrant checkpoint, a hook).
 /// Cost per rank and round: one neighbor_allreduce for each bucket, no memory of its own.
 /// Source: as `AdaptThenCombine`; BlueFog steps in the backward pass too.
 class AdaptInBackward final : public Algorithm {
@@ -51,7 +51,9 @@ class AdaptInBackward final : public Algorithm {
     Late,
   };
 
-  void on_ready(std::size_t bucket, std::size_t segment);
+  void on_ready(const GradientArrival& arrival);
+  void take_gradient(const GradientArrival& arrival);
+  void refuse_compiled();
   void begin();
   void launch(const Round& round, const StepBucket& step_bucket);
   void fail_round(std::string_view reason);
@@ -66,6 +68,8 @@ class AdaptInBackward final : public Algorithm {
   /// Buckets that were stepped, and whose call was made.
   std::size_t launched_ = 0;
   bool communicates_ = true;
+  /// The pass under way has had its error: what arrives until its end counts no more.
+  bool has_failed_in_pass_ = false;
   Phase phase_ = Phase::Idle;
   GradientHooks hooks_;
 };

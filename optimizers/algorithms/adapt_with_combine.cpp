@@ -1,5 +1,9 @@
 #include "optimizers/algorithms/adapt_with_combine.hpp"
 
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -11,12 +15,10 @@
 
 namespace bluefog::optimizers {
 
-namespace {
-
 /// The end of the round before, whose average the step that comes next waits for. If it has failed,
 /// that step is made all the same, since other ranks wait in it, and throws when it is over: else
 /// one failure would go to and fro between the ranks for ever.
-class EarlierRound {
+class AdaptWithCombine::EarlierRound {
  public:
   template <typename Wait>
   void end(Wait&& wait) {
@@ -39,17 +41,40 @@ class EarlierRound {
   std::exception_ptr error_;
 };
 
-}  // namespace
-
-AdaptWithCombine::AdaptWithCombine(Context& context, std::vector<Bucket>& buckets)
+AdaptWithCombine::AdaptWithCombine(Context& context, std::vector<Bucket>& buckets,
+                                   Stepping stepping)
     : Algorithm(buckets),
       context_(context),
+      steps_whole_(stepping == Stepping::Whole),
       averages_(context, values_of(buckets), names_of(buckets)),
       options_(buckets.size()),
-      works_(buckets.size()) {
+      works_(buckets.size()),
+      is_published_(buckets.size(), 0) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     options_[b].name = buckets[b].name();
     options_[b].completion = ops::Completion::OnWait;
+    left_.emplace_back(buckets[b]);
+    times_set_.emplace_back(buckets[b].segments().size(), 0);
+  }
+}
+
+// An optimizer that steps all parameters with the first bucket has to find all averages formed.
+template <typename StepOne>
+void AdaptWithCombine::combine_and(EarlierRound& earlier, StepOne&& step_one) {
+  const auto combine_checked = [&](std::size_t b) {
+    earlier.end([&] {
+      combine(b);
+      check_averages_stay(b);
+    });
+  };
+  for (std::size_t b = 0; steps_whole_ && b < buckets_.size(); ++b) {
+    combine_checked(b);
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (!steps_whole_) {
+      combine_checked(b);
+    }
+    step_one(b);
   }
 }
 
@@ -60,14 +85,15 @@ void AdaptWithCombine::step(const Round& round, const StepBucket& step_bucket) {
   }
   EarlierRound earlier;
   run_round(context_, buckets_.size(), [&](std::size_t& issued) {
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      earlier.end([&] { combine(b); });
+    combine_and(earlier, [&](std::size_t b) {
       step_bucket(buckets_[b]);
+      left_[b].note();
       options_[b].check = b == 0 ? round.check : ops::PlanCheck::Trusted;
       ++issued;
       works_[b] = ops::neighbor_allreduce_nonblocking(context_, buckets_[b].values(), round.plan,
                                                       options_[b]);
-    }
+      is_published_[b] = 1;
+    });
   });
   earlier.rethrow();
 }
@@ -76,7 +102,7 @@ void AdaptWithCombine::step_after_average(const Round& round, const StepBucket& 
   const std::size_t calls_due = round.averaging == Averaging::Nobody ? 0 : buckets_.size();
   EarlierRound earlier;
   run_round(context_, calls_due, [&](std::size_t& issued) {
-    earlier.end([&] { wait_all(works_); });
+    combine_and(earlier, [](std::size_t /*bucket*/) {});
     issued = calls_due;
   });
   averages_.run(round, [](std::size_t /*bucket*/) {});
@@ -89,21 +115,79 @@ void AdaptWithCombine::step_after_average(const Round& round, const StepBucket& 
 
 void AdaptWithCombine::step_alone(const StepBucket& step_bucket) {
   EarlierRound earlier;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    earlier.end([&] { combine(b); });
-    step_bucket(buckets_[b]);
+  combine_and(earlier, [&](std::size_t b) { step_bucket(buckets_[b]); });
+  earlier.rethrow();
+}
+
+// Parameters that the caller has set since the last step stay as they are: the average in flight is
+// of what they were before.
+void AdaptWithCombine::combine(std::size_t b) {
+  KeptValues set(buckets_[b]);
+  if (is_published_[b] != 0) {
+    for (std::size_t i = 0; i < times_set_[b].size(); ++i) {
+      const bool is_set = left_[b].is_set(i);
+      times_set_[b][i] = is_set ? times_set_[b][i] + 1 : 0;
+      if (is_set) {
+        set.keep(i);
+      }
+    }
+  }
+  end_average(b, set);
+}
+
+void AdaptWithCombine::end_average(std::size_t b, const KeptValues& kept) {
+  is_published_[b] = 0;
+  try {
+    wait_on_current_stream(std::exchange(works_[b], Work()));
+  } catch (...) {
+    kept.put_back();
+    throw;
+  }
+  kept.put_back();
+  buckets_[b].note_change();
+}
+
+// Ranks would drift apart without a word if a parameter were set after every step.
+void AdaptWithCombine::check_averages_stay(std::size_t b) const {
+  for (std::size_t i = 0; i < times_set_[b].size(); ++i) {
+    if (times_set_[b][i] > 1) {
+      throw StateError(fmt::format(
+          "rank {}, adapt_with_combine, parameter '{}': expected values that are set between steps "
+          "now and then, found new ones after {} rounds in a row: each time they take the place of "
+          "the average in flight, and the parameter is never averaged; form the average first "
+          "(drain, finish in Python), or choose adapt_then_combine",
+          context_.rank(), buckets_[b].segments()[i].name, times_set_[b][i]));
+    }
+  }
+}
+
+template <typename End>
+void AdaptWithCombine::for_all_in_flight(End&& end) {
+  EarlierRound earlier;
+  try {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      earlier.end([&] { end(b); });
+    }
+  } catch (const TimeoutError&) {
+    std::ranges::fill(works_, Work());
+    std::ranges::fill(is_published_, 0);
+    throw;
   }
   earlier.rethrow();
 }
 
-void AdaptWithCombine::combine(std::size_t bucket) {
-  wait_on_current_stream(std::exchange(works_[bucket], Work()));
-  buckets_[bucket].note_change();
+void AdaptWithCombine::drain() {
+  for_all_in_flight([this](std::size_t b) { combine(b); });
 }
 
-void AdaptWithCombine::drain() {
-  wait_all(works_);
-  note_changes(buckets_);
+void AdaptWithCombine::discard() {
+  for_all_in_flight([this](std::size_t b) {
+    KeptValues all(buckets_[b]);
+    if (is_published_[b] != 0) {
+      all.keep_all();
+    }
+    end_average(b, all);
+  });
 }
 
 AlgorithmRow adapt_with_combine_row() {
@@ -117,7 +201,8 @@ AlgorithmRow adapt_with_combine_row() {
       .memory = {.copies = 1,
                  .note = "in shared memory; between hosts also 1 for each neighbour heard"},
       .make = [](AlgorithmParts parts) {
-        return std::make_unique<AdaptWithCombine>(parts.context, parts.buckets);
+        return std::make_unique<AdaptWithCombine>(parts.context, parts.buckets,
+                                                  parts.options.stepping);
       }};
 }
 

@@ -74,9 +74,9 @@ CecaAveraging::CecaAveraging(Context& context, std::vector<Bucket>& buckets, con
   keep_values(buckets_, without_own_);
 }
 
+// After `keep_values` of all buckets: the first one's step may be that of all.
 void CecaAveraging::step_both(std::size_t b, const StepBucket& step_bucket) {
   const at::Tensor& before = messages_[b];
-  before.copy_(buckets_[b].flat());
   step_bucket(buckets_[b]);
   update_elements([](auto& s, const auto& x, const auto& x_before) { s += x - x_before; },
                   without_own_[b], ReadOnly{buckets_[b].flat()}, ReadOnly{before});
@@ -109,6 +109,7 @@ void CecaAveraging::step(const Round& round, const StepBucket& step_bucket) {
   NeighborAverages& calls =
       now.sends == CecaStep::Sends::WithOwn ? with_own_calls_ : without_own_calls_;
   run_overlapped_round(context_, calls_due(), works_, [&](std::size_t& issued) {
+    keep_values(buckets_, messages_);
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       step_both(b, step_bucket);
       ++issued;
@@ -120,6 +121,7 @@ void CecaAveraging::step(const Round& round, const StepBucket& step_bucket) {
 }
 
 void CecaAveraging::step_alone(const StepBucket& step_bucket) {
+  keep_values(buckets_, messages_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     step_both(b, step_bucket);
   }

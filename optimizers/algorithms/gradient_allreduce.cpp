@@ -22,8 +22,11 @@ GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buck
       options_(buckets.size()),
       works_(buckets.size()),
       readiness_(buckets),
-      hooks_(
-          buckets, [this](std::size_t b, std::size_t i) { on_ready(b, i); }, std::move(rethrow)) {
+      hooks_(buckets,
+             {.on_ready = [this](const GradientArrival& arrival) { on_ready(arrival); },
+              .on_end = [this] { finish_round(); },
+              .on_compiled = [this] { refuse_compiled(); }},
+             rethrow) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     options_[b].name = "gradients of " + buckets[b].name();
     buckets[b].add_gradients();
@@ -32,31 +35,82 @@ GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buck
   }
 }
 
-void GradientAllreduce::on_ready(std::size_t bucket, std::size_t segment) {
-  forget_lost_step();
+void GradientAllreduce::on_ready(const GradientArrival& arrival) {
+  if (arrival.is_first_of_pass) {
+    forget_lost_step();
+    has_failed_in_pass_ = false;
+    is_late_ = false;
+  }
+  if (has_failed_in_pass_) {
+    return;  // whoever began a pass inside of this one has caught the error
+  }
   try {
-    if (communicates_ && phase_ != Phase::Backward) {
-      phase_ = Phase::Backward;
-      launched_ = 0;
-      readiness_.clear();
-      hooks_.call_after_backward([this] { finish_round(); });
-    }
-    if (communicates_ && bucket < launched_) {
-      throw StateError(fmt::format(
-          "{}, parameter '{}': its gradient changed after it had been sent; expected one backward "
-          "pass at a time, and none of them to fail in between",
-          where_, buckets_[bucket].segments()[segment].name));
-    }
-    place_gradient(buckets_[bucket], segment, where_);
-    has_gradient_[bucket][segment] = 1;
     if (communicates_) {
-      readiness_.note(bucket, segment);
-      launch_ready();
+      enter_round(arrival);
     }
+    if (arrival.is_first_of_pass) {
+      hooks_.check_alone(where_);
+    }
+    take_gradient(arrival);
   } catch (const std::exception& error) {
-    fail_round(error.what());
+    fail_pass(error.what());
     throw;
   }
+}
+
+void GradientAllreduce::enter_round(const GradientArrival& arrival) {
+  if (phase_ != Phase::Backward) {
+    phase_ = Phase::Backward;
+    launched_ = 0;
+    readiness_.clear();
+  } else if (arrival.is_first_of_pass && launched_ == 0) {
+    readiness_.clear();  // the pass before has failed
+  }
+}
+
+void GradientAllreduce::take_gradient(const GradientArrival& arrival) {
+  const auto [bucket, segment, is_first, is_inside] = arrival;
+  const std::string& name = buckets_[bucket].segments()[segment].name;
+  if (communicates_ && bucket < launched_) {
+    throw StateError(fmt::format(
+        "{}, parameter '{}': its gradient changed after it had been sent; expected one backward pass at "
+        "a time, none of them to fail in between, and those inside of another one (reentrant "
+        "checkpoints, hooks) to reach no parameter that the outer one reaches before them",
+        where_, name));
+  }
+  if (buckets_[bucket].segments()[segment].parameter.grad().requires_grad()) {
+    throw UnsupportedError(fmt::format(
+        "{}, parameter '{}': expected a gradient without a graph, because the mean has none, found "
+        "one of create_graph; take gradients of gradients by torch.autograd.grad, inside the loss",
+        where_, name));
+  }
+  place_gradient(buckets_[bucket], segment, where_);
+  has_gradient_[bucket][segment] = 1;
+  if (communicates_) {
+    is_late_ = is_late_ || is_inside;
+    readiness_.note(bucket, segment);
+    launch_ready();
+  }
+}
+
+// All hooks of a pass that is compiled would be left out.
+void GradientAllreduce::refuse_compiled() {
+  const std::string reason = fmt::format(
+      "{}: expected a backward pass of autograd's engine, found compiled autograd, which leaves out "
+      "the hooks that average gradients: leave it away, or choose an algorithm that averages "
+      "parameters",
+      where_);
+  forget_lost_step();
+  if (communicates_) {
+    enter_round({});
+  }
+  fail_pass(reason);
+  throw UnsupportedError(reason);
+}
+
+void GradientAllreduce::fail_pass(std::string_view reason) {
+  has_failed_in_pass_ = true;
+  fail_round(reason);
 }
 
 // A parameter without a gradient here counts as zeros; the flags say which have one.
@@ -83,8 +137,10 @@ void GradientAllreduce::launch(std::size_t bucket) {
       ops::allreduce_nonblocking(context_, buckets_[bucket].gradients(), options_[bucket]);
 }
 
+// The last bucket leaves at the end of the pass, so that ranks hear of an error before it. After a
+// pass inside of this one no gradient is known to be whole.
 void GradientAllreduce::launch_ready() {
-  while (launched_ < buckets_.size() && readiness_.is_whole(launched_)) {
+  while (!is_late_ && launched_ + 1 < buckets_.size() && readiness_.is_whole(launched_)) {
     launch(launched_);
   }
 }
@@ -165,6 +221,7 @@ void GradientAllreduce::step(const Round& /*round*/, const StepBucket& step_buck
   }
   try {
     hooks_.check_in_place();
+    hooks_.check_ends();
   } catch (const StateError& error) {
     fail_round(error.what());
     throw StateError(fmt::format("{}, {}", where_, error.what()));

@@ -19,7 +19,8 @@ namespace bluefog::optimizers {
 ///     g ← (1/n) Σ_j g_j;   x ← x − γ d(g).
 ///
 /// Gradients lie in flat buckets. A bucket travels as soon as the backward pass has finished its
-/// last gradient and all buckets before it have left; `backward` returns when the means are there,
+/// last gradient and all buckets before it have left, the last one at the end of the pass, and all
+/// of them there if passes ran inside of it; `backward` returns when the means are there,
 /// so that clipping and scaling between `backward` and `step` see them. A parameter without a
 /// gradient on this rank counts as zeros; without one on any rank it keeps none, so that every
 /// rank skips it alike. On a device the means are there in the order of the stream; the host waits for
@@ -29,7 +30,9 @@ namespace bluefog::optimizers {
 /// the k-th `step` uses the mean of the sums, the others do nothing, and gradients are not cleared
 /// in between.
 ///
-/// Each backward pass of a communicating step is a round in which all ranks take part.
+/// Each backward pass of a communicating step, with all that run inside of it, is a round in which
+/// all ranks take part. A gradient with a graph (`create_graph`) is refused, and so is compiled
+/// autograd.
 /// Cost per rank and round: one allreduce for each bucket; as much memory as the parameters, in
 /// place of the gradients. A gradient that autograd makes anew (after a `zero_grad` that drops
 /// gradients) is copied once into its bucket.
@@ -60,7 +63,11 @@ class GradientAllreduce final : public Algorithm {
     Reduced,
   };
 
-  void on_ready(std::size_t bucket, std::size_t segment);
+  void on_ready(const GradientArrival& arrival);
+  void enter_round(const GradientArrival& arrival);
+  void take_gradient(const GradientArrival& arrival);
+  void refuse_compiled();
+  void fail_pass(std::string_view reason);
   void fill_missing(std::size_t bucket);
   void launch(std::size_t bucket);
   void launch_ready();
@@ -80,6 +87,10 @@ class GradientAllreduce final : public Algorithm {
   BucketReadiness readiness_;
   std::size_t launched_ = 0;
   bool communicates_ = true;
+  /// The pass under way has had its error: what arrives until its end counts no more.
+  bool has_failed_in_pass_ = false;
+  /// The pass under way sends everything at its end.
+  bool is_late_ = false;
   Phase phase_ = Phase::Idle;
   GradientHooks hooks_;
 };

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 #include <torch/torch.h>
-// The engine comes with LibTorch's own sources of autograd.
-#include <torch/csrc/autograd/engine.h>
+// Hooks come with LibTorch's own sources of autograd.
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
@@ -15,22 +16,6 @@ namespace bluefog::optimizers {
 namespace {
 
 namespace autograd = torch::autograd;
-
-class Hook final : public autograd::PostAccumulateGradHook {
- public:
-  Hook(std::shared_ptr<const GradientHooks::OnReady> on_ready, std::size_t bucket,
-       std::size_t segment)
-      : on_ready_(std::move(on_ready)), bucket_(bucket), segment_(segment) {}
-
-  void operator()(const autograd::Variable& /*parameter*/) override {
-    (*on_ready_)(bucket_, segment_);
-  }
-
- private:
-  std::shared_ptr<const GradientHooks::OnReady> on_ready_;
-  std::size_t bucket_;
-  std::size_t segment_;
-};
 
 bool is_in_place(const at::Tensor& parameter, const void* hook) {
   return autograd::impl::post_acc_grad_hooks(parameter).get() == hook;
@@ -53,6 +38,25 @@ std::function<void(Arguments...)> rethrowing(std::function<void(Arguments...)> f
   };
 }
 
+// DistributedDataParallel's reducer waits behind the node that adds to a gradient.
+bool is_reduced_by_torch(const at::Tensor& parameter) {
+  const auto accumulator = autograd::impl::try_get_grad_accumulator(parameter);
+  return accumulator && std::ranges::any_of(accumulator->post_hooks(), [](const auto& hook) {
+           return dynamic_cast<const autograd::utils::LambdaPostHook*>(hook.get()) != nullptr;
+         });
+}
+
+std::string why_not_alone(const std::string& name, const at::Tensor& parameter) {
+  if (!is_reduced_by_torch(parameter)) {
+    return {};
+  }
+  return fmt::format(
+      "parameter '{}': expected nobody else to average its gradient, found torch's "
+      "DistributedDataParallel around the model: leave it away, or keep it with the plain optimizer "
+      "and its communication hook bluefog_cpp.torch.ddp_comm_hooks.allreduce_hook",
+      name);
+}
+
 }  // namespace
 
 std::string why_not_hooked(const NamedTensors& parameters) {
@@ -63,18 +67,45 @@ std::string why_not_hooked(const NamedTensors& parameters) {
           "(LibTorch has room for one)",
           name);
     }
+    if (std::string why = why_not_alone(name, tensor); !why.empty()) {
+      return why;
+    }
   }
   return {};
 }
 
-GradientHooks::GradientHooks(const std::vector<Bucket>& buckets, OnReady on_ready,
-                             RethrowInBackward rethrow)
-    : on_ready_(std::make_shared<const OnReady>(rethrowing(std::move(on_ready), rethrow))),
-      rethrow_(std::move(rethrow)) {
+class GradientHooks::Hook final : public autograd::PostAccumulateGradHook {
+ public:
+  Hook(std::shared_ptr<Shared> shared, std::size_t bucket, std::size_t segment)
+      : shared_(std::move(shared)), bucket_(bucket), segment_(segment) {}
+
+  void operator()(const autograd::Variable& /*parameter*/) override {
+    const BackwardPasses::Noted pass = shared_->passes.note();
+    shared_->listener.on_ready({.bucket = bucket_,
+                                .segment = segment_,
+                                .is_first_of_pass = pass.is_first,
+                                .is_inside_another_pass = pass.is_inside_another});
+  }
+
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& /*arguments*/) const override {
+    shared_->listener.on_compiled();
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  std::size_t bucket_;
+  std::size_t segment_;
+};
+
+GradientHooks::GradientHooks(const std::vector<Bucket>& buckets, GradientListener listener,
+                             const RethrowInBackward& rethrow) {
+  listener.on_ready = rethrowing(std::move(listener.on_ready), rethrow);
+  listener.on_compiled = rethrowing(std::move(listener.on_compiled), rethrow);
+  shared_ = std::make_shared<Shared>(std::move(listener), rethrow);
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const auto& segments = buckets[b].segments();
     for (std::size_t i = 0; i < segments.size(); ++i) {
-      auto hook = std::make_unique<Hook>(on_ready_, b, i);
+      auto hook = std::make_unique<Hook>(shared_, b, i);
       hooked_.push_back(
           {.parameter = segments[i].parameter, .name = segments[i].name, .hook = hook.get()});
       autograd::impl::set_post_acc_grad_hooks(segments[i].parameter, std::move(hook));
@@ -102,8 +133,20 @@ void GradientHooks::check_in_place() const {
   }
 }
 
-void GradientHooks::call_after_backward(std::function<void()> callback) const {
-  autograd::Engine::get_default_engine().queue_callback(rethrowing(std::move(callback), rethrow_));
+void GradientHooks::check_alone(std::string_view where) const {
+  for (const Hooked& hooked : hooked_) {
+    if (const std::string why = why_not_alone(hooked.name, hooked.parameter); !why.empty()) {
+      throw StateError(fmt::format("{}, {}", where, why));
+    }
+  }
+}
+
+void GradientHooks::check_ends() const {
+  if (shared_->passes.has_lost_end()) {
+    throw StateError(
+        "expected backward passes to end on the thread that began them, found one inside of another "
+        "that has ended elsewhere (a reentrant checkpoint or a hook across devices)");
+  }
 }
 
 }  // namespace bluefog::optimizers

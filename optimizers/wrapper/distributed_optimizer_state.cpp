@@ -85,7 +85,12 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   frozen_ = std::move(sorted.frozen);
   buckets_ = make_buckets(sorted.trained, sizes.others, sizes.first, bucket_memory(*context_));
   local_step_.emplace(optimizer, buckets_, options.stepping, options.reevaluates);
-  step_bucket_ = [this](const Bucket& bucket) { (*local_step_)(bucket); };
+  step_bucket_ = [this](const Bucket& bucket) {
+    (*local_step_)(bucket);
+    if (!bucket.is_bound()) {  // an optimizer may give parameters new memory
+      buckets_[static_cast<std::size_t>(bucket.index())].rebind();
+    }
+  };
   algorithm_ = make_algorithm(
       options, *context_, buckets_,
       {.begin = [this] { return begin_in_backward(); }, .step_bucket = step_bucket_});

@@ -11,6 +11,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/allgather_parts.hpp"
 #include "optimizers/algorithm_row.hpp"
+#include "optimizers/buckets/backward_passes.hpp"
 #include "optimizers/checks/agreement.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/parameter_collectives.hpp"
@@ -115,6 +116,7 @@ struct PythonOptimizer {
 
   LocalOptimizer local;
   bool reevaluates = false;
+  opt::BackwardPasses passes;
   std::unique_ptr<opt::DistributedOptimizer> distributed;
 };
 
@@ -226,6 +228,14 @@ void bind_optimizers(py::module_& module) {
           "zero_grad",
           [](PythonOptimizer& o, bool set_to_none) { o.distributed->zero_grad(set_to_none); },
           py::arg("set_to_none"), WithoutGil())
+      .def(
+          "begins_pass",
+          [](PythonOptimizer& o, const at::Tensor& parameter) {
+            return opt::accumulates_into(parameter) && o.passes.note().is_first;
+          },
+          py::arg("parameter"),
+          "From a hook of the parameter: whether it is the first of a backward pass that adds to "
+          "gradients. Passes inside of another one count with it.")
       .def("forget_lost_step", [](PythonOptimizer& o) { o.distributed->forget_lost_step(); })
       .def(
           "drain", [](PythonOptimizer& o) { o.distributed->drain(); }, WithoutGil())

@@ -101,6 +101,7 @@ DOORS = {
     "ops/sums/cuda/sum_kernels.hpp": ("benchmarks/",),
     "ops/sums/cuda/sum_loop.hpp": ("benchmarks/",),
     "optimizers/buckets/flat_arithmetic.hpp": ("nn/",),
+    "optimizers/buckets/backward_passes.hpp": ("python/",),
     "optimizers/checks/agreement.hpp": ("python/",),
     "bluefog_cpp/device/cuda/cuda_api.hpp": ("benchmarks/",),
     "bluefog_cpp/device/cuda/shared_object.hpp": ("benchmarks/",),

@@ -1,6 +1,7 @@
 """How a wrapped optimizer takes a step: the algorithm of the C++ core, which has the user's own
 optimizer make each local step."""
 
+import inspect
 import itertools
 import sys
 import weakref
@@ -20,6 +21,7 @@ from bluefog_cpp.errors import (
 )
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._devices import take_device_of
+from bluefog_cpp.torch._model_parts import ModelParts
 from bluefog_cpp.torch._moved_memory import check_unshared
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
@@ -62,12 +64,10 @@ def buffers_of(models: Models) -> list[tuple[str, torch.Tensor]]:
             for name, buffer in model.named_buffers()]
 
 
-def _places_of(models: Models) -> list[tuple[dict, str, torch.Tensor, str]]:
-    """Where each parameter lies: the module's dict, its name there, itself, and its whole name."""
-    models = [models] if isinstance(models, torch.nn.Module) else list(models)
-    return [(module._parameters, name, parameter, f"{prefix}.{name}" if prefix else name)
-            for model in models for prefix, module in model.named_modules()
-            for name, parameter in module._parameters.items() if parameter is not None]
+def _asks_for_closure(optimizer: type) -> bool:
+    """Whether `step` of this class has a closure without a default."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is closure.empty
 
 
 _numbers = itertools.count()
@@ -80,7 +80,8 @@ class DistributedStep:
                  algorithm: str, num_steps_per_communication: int, options: dict[str, Any]):
         runtime = current()
         self.algorithm = algorithm
-        self._sums_gradients = core.algorithm_named(algorithm).sums_gradients
+        row = core.algorithm_named(algorithm)
+        self._sums_gradients = row.sums_gradients
         self.period = num_steps_per_communication
         # Its calls are in no order with the user's, which may lie anywhere in a backward pass.
         self.context = runtime.context.duplicate()
@@ -88,7 +89,11 @@ class DistributedStep:
         # A plain step runs without the hooks before and after: those of the whole step run.
         is_hooked = getattr(base.step, "hooked", False)
         self._plain_step = base.step.__wrapped__ if is_hooked else base.step
-        self._reevaluates = isinstance(optimizer, torch.optim.LBFGS)
+        is_torchs = base.__module__.startswith("torch.optim")
+        self._needs_closure = issubclass(base, torch.optim.LBFGS) or _asks_for_closure(base)
+        # Optimizers of others may call the closure as they like (SAM does, after a step uphill).
+        self._reevaluates = self._needs_closure or (not is_torchs and row.allows_reevaluation)
+        self._is_stepping = False
         self._closure: Callable | None = None
         self._loss = None
         self._skips_local_step = False
@@ -98,7 +103,7 @@ class DistributedStep:
         parameters = parameters_of(models)
         this = weakref.ref(self)
         # Optimizers of others may keep state in a group, which belongs to all of its parameters.
-        by_bucket = base.__module__.startswith("torch.optim") and not self._reevaluates
+        by_bucket = is_torchs and not self._reevaluates
         own = {id(parameter) for _, parameter in parameters}
         runtime.or_refuse(lambda: check_unshared(runtime, maker, parameters, buffers_of(models),
                                                  self._windows_of_others(own)))
@@ -113,7 +118,7 @@ class DistributedStep:
         self._end = ""
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
-        self._places = _places_of(models)
+        self._parts = ModelParts(models)
         self._passes = _BackwardPasses(self, [parameter for _, parameter in parameters])
         self.number = next(_numbers)
         """Of those that this process has made."""
@@ -156,7 +161,7 @@ class DistributedStep:
     def step(self, closure: Callable | None = None,
              before: Callable[[], _plans.Step | None] = lambda: None):
         """`before` prepares a step that communicates, once gradients are there."""
-        loss, plan = None, None
+        loss, plan, self._loss = None, None, None
         self._or_refuse(lambda: self._check_closure(closure))
         if self._reevaluates:
             self._closure = closure
@@ -165,6 +170,7 @@ class DistributedStep:
         self._or_refuse(self._unscale)
         try:
             plan = self._prepare(before)
+            self._is_stepping = True
             optimizer_step(self.core)
         except LateMismatchError as error:  # the step itself is made
             error.result = self._loss if self._reevaluates else loss
@@ -176,7 +182,7 @@ class DistributedStep:
                 plan.failed(error)
             raise
         finally:
-            self._skips_local_step = False
+            self._is_stepping = self._skips_local_step = False
             self._closure = None
             self._passes.clear()
         return self._loss if self._reevaluates else loss
@@ -227,6 +233,11 @@ class DistributedStep:
         self.core.zero_grad(set_to_none)
         return True
 
+    @property
+    def counts_passes(self) -> bool:
+        """Whether a backward pass now is one of those before a step: not an evaluation within."""
+        return not self.has_ended and not self._is_stepping
+
     def count_passes(self, passes: int) -> None:
         """A backward pass has begun; the k-th one before a step makes that step communicate."""
         if passes == self.period and self.core.step_count % self.period == 0:
@@ -263,21 +274,19 @@ class DistributedStep:
             raise StateError(
                 f"rank {self.context.rank}: expected the {self._group_count} groups that the "
                 f"optimizer was wrapped with, found {groups}; wrap it again")
-        for parameters, name, parameter, whole_name in self._places:
-            if parameters.get(name) is not parameter:
-                raise StateError(
-                    f"rank {self.context.rank}, parameter '{whole_name}': expected the module to "
-                    "hold the parameter that it held when the optimizer was wrapped, found another "
-                    "one (load_state_dict(assign=True)?); wrap the optimizer again")
+        changed = self._parts.why_changed()
+        if changed:
+            raise StateError(f"rank {self.context.rank}, {changed}")
 
     def _check_closure(self, closure) -> None:
         where = f"rank {self.context.rank}, step"
         if closure is not None and not callable(closure):
             raise ArgumentTypeError(f"{where}: closure: expected a function or None, found "
                                     f"{_arguments.shown(closure)}")
-        if self._reevaluates and closure is None:
+        if self._needs_closure and closure is None:
+            name = type(self._optimizer()).__name__
             raise InvalidArgument(
-                f"{where}: closure: expected a function, which LBFGS calls, found None")
+                f"{where}: closure: expected a function, which {name} calls, found None")
 
     def _unscale(self) -> None:
         """What GradScaler leaves to us. A rank that found an infinity makes no local step, but
@@ -330,32 +339,31 @@ def optimizer_step(algorithm: core.DistributedOptimizer) -> None:
 
 
 class _BackwardPasses:
-    """Counts backward passes since the last step, where several may come before one."""
+    """Counts backward passes since the last step, where several may come before one. Those that run
+    inside of another one count with it; those that only hand gradients out do not count."""
 
     def __init__(self, step: DistributedStep, parameters: list[torch.Tensor]):
         self._passes = 0
-        self._by_parameter = [0] * len(parameters)
+        self._step = weakref.ref(step)
         if step.period > 1:
-            this, owner = weakref.ref(self), weakref.ref(step)
-            for place, parameter in enumerate(parameters):
+            for parameter in parameters:
                 if parameter.requires_grad:
-                    parameter.register_hook(_counter(this, owner, place))
+                    parameter.register_hook(_counter(weakref.ref(self), weakref.ref(parameter)))
 
-    def begin(self, place: int, step: DistributedStep) -> None:
-        self._by_parameter[place] += 1
-        if self._by_parameter[place] > self._passes:
-            self._passes = self._by_parameter[place]
+    def note(self, parameter: torch.Tensor) -> None:
+        step = self._step()
+        if step is not None and step.counts_passes and step.core.begins_pass(parameter):
+            self._passes += 1
             step.count_passes(self._passes)
 
     def clear(self) -> None:
         self._passes = 0
-        self._by_parameter = [0] * len(self._by_parameter)
 
 
-def _counter(passes, step, place):
-    def count(_gradient):
-        counted = passes()
-        if counted is not None:
-            counted.begin(place, step())
+def _counter(passes: weakref.ref, of: weakref.ref) -> Callable[[torch.Tensor], None]:
+    def count(_gradient: torch.Tensor) -> None:
+        counted, parameter = passes(), of()
+        if counted is not None and parameter is not None:
+            counted.note(parameter)
 
     return count

@@ -21,7 +21,12 @@ from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, UncopyableError
 from bluefog_cpp.torch import _plans, _steering
-from bluefog_cpp.torch._distributed_step import DistributedStep, Models, models_of
+from bluefog_cpp.torch._distributed_step import (
+    DistributedStep,
+    Models,
+    models_of,
+    parameters_of,
+)
 from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._shared_groups import SharedGroups
@@ -246,6 +251,15 @@ def _wrappable(optimizer: Any) -> torch.optim.Optimizer:
     return optimizer
 
 
+def _check_values(models: Models) -> None:
+    """Parameters of lazy modules have no values, and no shape, before a forward pass."""
+    for name, parameter in parameters_of(models):
+        if torch.nn.parameter.is_lazy(parameter):
+            raise InvalidArgument(
+                f"parameter '{name}': expected values, found that of a lazy module without any; "
+                "make a forward pass before the optimizer is wrapped")
+
+
 # Attributes of a wrapped optimizer that another one does not take over.
 _OWN = frozenset(("_label", "_choices", "_distributed", "_shared", "_own_windows",
                   "_communication_type"))
@@ -265,6 +279,7 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
     runtime = current()
     runtime.argument(maker, "optimizer", _wrappable, optimizer)
     models = runtime.argument(maker, "model", models_of, models)
+    runtime.argument(maker, "model", _check_values, models)
     num_steps_per_communication = runtime.argument(maker, "num_steps_per_communication",
                                                    _arguments.at_least(1),
                                                    num_steps_per_communication)

@@ -94,3 +94,81 @@ def test_a_hook_that_takes_the_place_of_the_average(rank):
         optimizer.step()
     del optimizer
     bf.barrier()
+
+
+def pass_with_a_graph(model, rank):
+    loss_of(model, rank).backward(create_graph=True)
+
+
+def compiled_pass(model, rank):
+    with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+        loss_of(model, rank).backward()
+
+
+def pass_that_comes_back(model, rank):
+    """Inside of it another one reaches the parameters that it has reached."""
+    def again(*_):
+        hook.remove()
+        with torch.enable_grad():
+            loss_of(model, rank).backward()
+
+    hook = model[0].register_full_backward_hook(again)
+    loss_of(model, rank).backward()
+
+
+REFUSED = {"with_a_graph": (pass_with_a_graph, bluefog_cpp.UnsupportedError,
+                            "parameter '.*': expected a gradient without a graph"),
+           "compiled": (compiled_pass, bluefog_cpp.UnsupportedError, "compiled autograd"),
+           "that_comes_back": (pass_that_comes_back, bluefog_cpp.StateError,
+                               "parameter '.*': its gradient changed after it had been sent")}
+
+
+@pytest.mark.up_to_ranks(2)
+@pytest.mark.parametrize("who", ("all", "rank 0"))
+@pytest.mark.parametrize("refused", REFUSED)
+def test_passes_without_means_are_refused_on_all_ranks(refused, who, rank):
+    needs(2)
+    run, kind, text = REFUSED[refused]
+    model = model_of(0)
+    del model.unused  # buckets after it would wait for the end of the pass
+    optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
+                                          "gradient_allreduce", bucket_bytes=64)
+    train(model, optimizer, rank, 1)
+    optimizer.zero_grad()
+    if who == "all" or rank == 0:
+        with pytest.raises(kind, match=f"rank {rank}.*{text}"):
+            run(model, rank)
+    else:
+        with pytest.raises(bluefog_cpp.PeerFailure, match=f"rank 0.*{text}"):
+            loss_of(model, rank).backward()
+    train(model, optimizer, rank, 2)
+    assert bf.allgather(flat(model).unsqueeze(0)).unique(dim=0).shape[0] == 1
+
+
+@pytest.mark.up_to_ranks(2)
+@pytest.mark.parametrize("algorithm", ("adapt_then_combine", "adapt_with_combine"))
+@pytest.mark.parametrize("period", (1, 2))
+def test_compiled_passes_count(algorithm, period, rank):
+    models = model_of(0), model_of(0)
+    for model, run in zip(models, (compiled_pass, lambda m, r: loss_of(m, r).backward())):
+        optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
+                                              algorithm, num_steps_per_communication=period)
+        for _ in range(2):
+            optimizer.zero_grad()
+            for _ in range(period):
+                run(model, rank)
+            optimizer.step()
+        optimizer.finish()
+    torch.testing.assert_close(flat(models[0]), flat(models[1]))
+
+
+@pytest.mark.up_to_ranks(2)
+def test_compiled_passes_that_would_step_parameters_are_refused(rank):
+    model = model_of(0)
+    optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
+                                          "adapt_then_combine", step_in_backward=True)
+    with pytest.raises(bluefog_cpp.UnsupportedError,
+                       match=f"rank {rank}: .* found compiled autograd.*step_in_backward"):
+        compiled_pass(model, rank)
+    train(model, optimizer, rank, 2)
+    assert flat(model).isfinite().all()

@@ -97,6 +97,33 @@ def test_ddp_hook_ends_with_the_error_of_a_peer(gloo, rank):
             loss.backward()
 
 
+@pytest.mark.parametrize("algorithm, options", (("gradient_allreduce", {}),
+                                                ("adapt_then_combine", {"step_in_backward": True})))
+def test_ddp_around_a_model_is_refused_where_gradients_are_used_in_the_pass(
+        algorithm, options, gloo, rank):
+    """Both would write into the same gradients, now one first and now the other."""
+    def wrapped(model, net):
+        return bf.DecentralizedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model,
+                                         algorithm, **options)
+
+    text = (f"rank {rank}.*parameter '.*': expected nobody else to average its gradient, "
+            "found torch's DistributedDataParallel.*ddp_comm_hooks.allreduce_hook")
+    for is_given_whole in (False, True):
+        net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+        ddp = torch.nn.parallel.DistributedDataParallel(net)
+        with pytest.raises(bluefog_cpp.InvalidArgument, match=text):
+            wrapped(ddp if is_given_whole else net, net)
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    optimizer = wrapped(net, net)
+    ddp = torch.nn.parallel.DistributedDataParallel(net)
+    with pytest.raises(bluefog_cpp.StateError, match=text):
+        ddp(torch.ones(1, 2)).sum().backward()
+    del ddp
+    optimizer.zero_grad()
+    net(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+
+
 @pytest.mark.up_to_ranks(2)
 @pytest.mark.parametrize("kind", (bf.CommunicationType.neighbor_allreduce,
                                   bf.CommunicationType.allreduce))
