@@ -91,7 +91,9 @@ function(bluefog_add_mpi_test name)
     endif()
     return()
   endif()
-  if(NOT arg_RANKS)
+  if(BLUEFOG_SANITIZE)
+    set(arg_RANKS 2)  # more ranks are other sums and orders, not other ways of using memory
+  elseif(NOT arg_RANKS)
     set(arg_RANKS 2 4 8)
   endif()
   if(TARGET bfrun)
@@ -106,6 +108,9 @@ function(bluefog_add_mpi_test name)
   foreach(ranks ${arg_RANKS})
     bluefog_add_ranks_test(mpi.${name}.np${ranks} LABELS mpi PROCESSORS ${ranks} RANKS ${ranks}
                            LAUNCHER --launcher "${launcher}" COMMAND $<TARGET_FILE:mpi_${name}>)
+    # Memory that MPI may still use after a time-out is kept on purpose, and MPI keeps its own.
+    set_property(TEST mpi.${name}.np${ranks} APPEND PROPERTY ENVIRONMENT_MODIFICATION
+                                                             "ASAN_OPTIONS=string_append::detect_leaks=0")
   endforeach()
 endfunction()
 

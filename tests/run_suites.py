@@ -27,7 +27,8 @@ import counts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The rungs of each sanitized preset. Release and debug have all but the fuzzers.
-SANITIZED_RUNGS = {"tsan": {"unit", "fabric"}, "asan": {"unit", "fabric", "launcher", "fuzz"}}
+SANITIZED_RUNGS = {"tsan": {"unit", "fabric"}, "asan": {"unit", "fabric", "mpi", "launcher",
+                                                        "fuzz"}}
 # Beyond the cores: ranks of most tests rather wait than compute.
 JOBS_THAT_WAIT = 2
 # Folders of tests/ that the rungs share; they register no tests of their own.

@@ -105,7 +105,7 @@ class LaunchesTest(Suites):
         self.assertEqual(run_suites.rungs_of("release"),
                          {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package",
                           "python", "bfbench", "soak", "cuda"})
-        self.assertEqual(run_suites.rungs_of("asan"), {"unit", "fabric", "launcher", "fuzz"})
+        self.assertEqual(run_suites.rungs_of("asan"), {"unit", "fabric", "mpi", "launcher", "fuzz"})
         self.assertEqual(run_suites.rungs_of("tsan"), {"unit", "fabric"})
 
     def test_what_ctest_lists_is_expected(self):
