@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -77,7 +78,7 @@ SavedPart read_part(const std::string& file) {
     }
     archive.read("optimizer", part.optimizer);
     return part;
-  } catch (const c10::Error&) {
+  } catch (const std::exception&) {  // torch throws more than c10::Error: ErrorReport, bad_alloc
     throw InvalidArgument(
         fmt::format("checkpoint file '{}': expected a whole checkpoint of this library, found {}",
                     file, what_is_wrong_with(file, is_archive)));

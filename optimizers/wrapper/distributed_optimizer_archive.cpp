@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <cstdint>
+#include <exception>
 #include <string>
 #include <typeinfo>
 
@@ -32,15 +34,20 @@ void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive)
 }
 
 void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) {
-  c10::IValue algorithm;
-  c10::IValue step_count;
-  c10::IValue round_count;
+  std::string algorithm;
+  std::int64_t step_count = 0;
+  std::int64_t round_count = 0;
   torch::serialize::InputArchive state;
   torch::serialize::InputArchive wrapped;
+  const auto value_of = [&](const char* key) {
+    c10::IValue value;
+    archive.read(key, value);
+    return value;
+  };
   try {
-    archive.read("algorithm", algorithm);
-    archive.read("step_count", step_count);
-    archive.read("round_count", round_count);
+    algorithm = value_of("algorithm").toStringRef();
+    step_count = value_of("step_count").toInt();
+    round_count = value_of("round_count").toInt();
     archive.read("state", state);
     archive.read("wrapped", wrapped);
   } catch (const c10::Error& error) {
@@ -48,24 +55,23 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
         fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
                     context_->rank(), error.what_without_backtrace()));
   }
-  if (algorithm.toStringRef() != name_of(options_.algorithm)) {
+  if (algorithm != name_of(options_.algorithm)) {
     throw InvalidArgument(fmt::format("rank {}: expected the saved state of {}, found that of {}",
-                                      context_->rank(), name_of(options_.algorithm),
-                                      algorithm.toStringRef()));
+                                      context_->rank(), name_of(options_.algorithm), algorithm));
   }
   take_back_parameters();
   algorithm_->discard();
   load_state(state, algorithm_->state());
   try {
     optimizer_.load(wrapped);
-  } catch (const c10::Error&) {
+  } catch (const std::exception&) {  // torch throws more than c10::Error
     throw InvalidArgument(fmt::format(
         "rank {}: expected the saved state of a {} with these parameters, found that of another "
         "class or of other parameters, which has left the optimizer half loaded",
         context_->rank(), c10::demangle(typeid(optimizer_).name())));
   }
-  step_count_ = step_count.toInt();
-  round_count_ = round_count.toInt();
+  step_count_ = step_count;
+  round_count_ = round_count;
   made_plan_ = nullptr;
   algorithm_->expect(communicates_next());
 }

@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
@@ -161,6 +163,20 @@ TEST(Checkpoint, AnotherNumberOfRanksStartsFromTheMean) {
   });
 }
 
+/// Renames the sources of classes in the table of contents of `file`, which is at its end.
+void rename_classes(const std::string& file) {
+  constexpr std::string_view kClass = "__torch__/___torch_mangle_";
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  std::size_t place = bytes.find(kClass, bytes.find("PK\1\2"));
+  ASSERT_NE(place, std::string::npos);
+  stream.clear();
+  for (; place != std::string::npos; place = bytes.find(kClass, place + 1)) {
+    stream.seekp(static_cast<std::streamoff>(place + kClass.size()));
+    stream.put('x');
+  }
+}
+
 TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
@@ -186,6 +202,13 @@ TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
     const bool is_last = context.rank() == context.size() - 1;
     if (is_last) {
       std::filesystem::resize_file(own, std::filesystem::file_size(own) / 2);
+    }
+    ops::barrier(context);
+    expect_refusal("expected a whole checkpoint of this library, found an archive that is cut off");
+    // torch has an exception of its own for a class that the archive lacks, which is no c10::Error.
+    save_checkpoint(folder.prefix(), run.point, run.optimizer);
+    if (is_last) {
+      rename_classes(own);
     }
     ops::barrier(context);
     expect_refusal("expected a whole checkpoint of this library, found an archive that is cut off");
