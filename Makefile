@@ -1,7 +1,7 @@
 # Two commands do everything; CMake presets do the work behind them.
 .DEFAULT_GOAL := help
-.PHONY: help setup train test bfbench install clean
-export NP ARGS PRESETS LEVEL CMAKE_ARGS PREFIX
+.PHONY: help setup train test fuzz tidy coverage bfbench install clean
+export NP ARGS PRESETS LEVEL MINUTES CMAKE_ARGS PREFIX
 
 help: ## List the targets
 	@echo 'make train    set up, build, and train on Fashion-MNIST over 2 ranks'
@@ -9,6 +9,10 @@ help: ## List the targets
 	@echo 'make test     set up, build, and run every test suite'
 	@echo '              make test PRESETS=release    one of: release debug tsan asan'
 	@echo '              make test LEVEL=long         also what takes long and is rarely useful'
+	@echo 'make fuzz     set up, build, and look for inputs that break a parser, for an hour'
+	@echo '              make fuzz MINUTES=10'
+	@echo 'make tidy     set up, and run clang-tidy over all C++'
+	@echo 'make coverage set up, build, and write down which lines the tests reach'
 	@echo 'make bfbench  set up, build, and measure beside other libraries: bfbench ops'
 	@echo '              make bfbench ARGS="--json ops.json"'
 	@echo '              make bfbench ARGS="train --models resnet18"'
@@ -26,6 +30,15 @@ train:
 
 test:
 	@cmake/setup/test.sh
+
+fuzz:
+	@cmake/setup/fuzz.sh
+
+tidy:
+	@cmake/setup/tidy.sh
+
+coverage:
+	@cmake/setup/coverage.sh
 
 bfbench:
 	@cmake/setup/bfbench.sh

@@ -119,7 +119,6 @@ class Measurement {
  public:
   Measurement(Context& context, std::int64_t bytes)
       : context_(context),
-        bytes_(bytes),
         x_(static_cast<std::size_t>(bytes) / sizeof(float), 1.0F),
         machines_(std::make_shared<const NeighborPlan>(machine_plan(context))) {
     for (const Way way : kAllWays) {
@@ -176,7 +175,6 @@ class Measurement {
 
  private:
   Context& context_;
-  std::int64_t bytes_;
   std::vector<float> x_;
   std::shared_ptr<const NeighborPlan> machines_;
   std::vector<std::shared_ptr<const NeighborPlan>> flat_;

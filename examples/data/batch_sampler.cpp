@@ -22,7 +22,7 @@ std::int64_t count_batches(std::int64_t samples, std::int64_t batch_size, LastBa
 
 BatchSampler::BatchSampler(std::vector<std::int64_t> shard, std::int64_t batch_size,
                            std::uint64_t seed, LastBatch last_batch)
-    : shard_(std::move(shard)), batch_size_(batch_size), batches_per_pass_(0), seed_(seed) {
+    : shard_(std::move(shard)), batch_size_(batch_size), seed_(seed) {
   if (batch_size < 1) {
     throw InvalidArgument(
         fmt::format("BatchSampler: expected a batch size of at least 1, found {}", batch_size));

@@ -37,7 +37,7 @@ class BatchSampler {
   std::vector<std::int64_t> shard_;
   std::vector<std::int64_t> order_;
   std::int64_t batch_size_;
-  std::int64_t batches_per_pass_;
+  std::int64_t batches_per_pass_ = 0;
   std::uint64_t seed_;
   std::int64_t pass_ = -1;
 };

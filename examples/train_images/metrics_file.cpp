@@ -27,7 +27,7 @@ void MetricsFile::write(const nlohmann::json& line) {
     return;
   }
   errno = 0;
-  file_ << line.dump() << std::endl;
+  file_ << line.dump() << '\n' << std::flush;
   if (!file_) {
     throw Error(
         fmt::format("metrics file {} cannot be written: {}", path_.string(), std::strerror(errno)));

@@ -53,8 +53,7 @@ GradientTracking::GradientTracking(Context& context, std::vector<Bucket>& bucket
 
 // y = (W y − g of the step before) + g, where the gradients are.
 void GradientTracking::track() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    Bucket& bucket = buckets_[b];
+  for (Bucket& bucket : buckets_) {
     for (std::size_t i = 0; i < bucket.segments().size(); ++i) {
       at::Tensor& gradient = bucket.segments()[i].parameter.mutable_grad();
       if (gradient.defined()) {

@@ -330,10 +330,8 @@ TEST(NeighborAllreduce, RefusesWrongArguments) {
   on_ranks([](Context& context) {
     std::vector<float> memory(8);
     const Plan plan = share(NeighborPlan::alone(context.rank(), context.size()));
-    const auto call = [&](ConstBufferView in, BufferView out, Plan with) {
-      return error_of<InvalidArgument>([&] {
-        ops::neighbor_allreduce(context, std::move(in), std::move(out), std::move(with));
-      });
+    const auto call = [&](const ConstBufferView& in, const BufferView& out, const Plan& with) {
+      return error_of<InvalidArgument>([&] { ops::neighbor_allreduce(context, in, out, with); });
     };
     const BufferView good{.data = memory.data(), .count = 4};
     EXPECT_THAT(call(good, good, nullptr), HasSubstr("expected a plan, found a null pointer"));

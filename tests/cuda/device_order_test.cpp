@@ -145,7 +145,7 @@ class DeviceMixed : public OverWays {
 BF_OVER_WAYS(DeviceMixed);
 
 TEST_P(DeviceMixed, RanksOnTheCpuMeetRanksOnGpusThroughTheHost) {
-  on_gpus({.at_least = 2}, [this](Rank& rank) {
+  on_gpus({.at_least = 2}, [](Rank& rank) {
     Context& context = rank.context;
     const int pair = context.rank() ^ 1;
     expect_like_the_cpu(rank, "pair_gossip", 0, [&](const BufferView& buffer) {

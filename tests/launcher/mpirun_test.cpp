@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-std::function<bool(const std::string&)> only(std::set<std::string> programs) {
-  return [programs](const std::string& path) { return programs.count(path) != 0; };
+std::function<bool(const std::string&)> only(const std::set<std::string>& programs) {
+  return [programs](const std::string& path) { return programs.contains(path); };
 }
 
 MpirunPlaces all_places() { return {"", "", "/own", "/venv", "/built/mpirun", "/p1::/p2"}; }

@@ -87,7 +87,7 @@ std::vector<std::string> own_arguments(const CLI::App& app,
     if (argument.size() < 2 || argument.front() != '-') break;
     ++next;
     if (argument == "--") break;
-    if (argument == "-np" || argument.rfind("-np=", 0) == 0) {
+    if (argument == "-np" || argument.starts_with("-np=")) {
       argument = "--num-proc" + argument.substr(3);
     }
     if (!takes_value(app, argument)) {
@@ -99,7 +99,7 @@ std::vector<std::string> own_arguments(const CLI::App& app,
                                    next == arguments.size() ? "the end of the line" : "''"));
     }
     const std::string& value = arguments[next++];
-    if (argument.rfind("--", 0) == 0) {
+    if (argument.starts_with("--")) {
       own.push_back(argument + "=" + value);
     } else {
       own.push_back(argument);

@@ -14,7 +14,8 @@ bool is_escapable_in_quotes(char c) { return c == '"' || c == '\\' || c == '$' |
 
 bool is_plain(char c) {
   constexpr std::string_view kPlain = "_@%+=:,./-";
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != kPlain.npos;
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+         kPlain.find(c) != std::string_view::npos;
 }
 
 std::string quoted(const std::string& word) {

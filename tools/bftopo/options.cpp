@@ -55,7 +55,7 @@ class HelpFormat : public CLI::Formatter {
       return "Usage: bftopo show|check|gap|simulate|draw FAMILY|FILE [OPTIONS]\n"
              "       bftopo list\n";
     }
-    const std::string name = app->get_name();
+    const std::string& name = app->get_name();
     return fmt::format("Usage: bftopo {}{} [OPTIONS]\n", name,
                        name == "list" ? "" : " FAMILY|FILE");
   }

@@ -169,10 +169,11 @@ std::map<int, Late> take_out_late_calls(const std::vector<FlightRecord>& records
   for (const FlightRecord& record : records) {
     std::erase_if(others[record.rank], [&](const Wait& wait) {
       auto late = find_late(*wait.call, record, records, waits);
-      if (late) {
-        first.try_emplace(record.rank, *std::move(late));
+      if (!late) {
+        return false;
       }
-      return late.has_value();
+      first.try_emplace(record.rank, *std::move(late));
+      return true;
     });
   }
   waits = std::move(others);

@@ -18,7 +18,7 @@ std::vector<WeightedRank> equal_weights(const std::vector<int>& places, int begi
 
 }  // namespace
 
-SimpleBase::SimpleBase(int size, int peers) : size_(size), peers_(peers), rounds_(0) {
+SimpleBase::SimpleBase(int size, int peers) : size_(size), peers_(peers) {
   const int base = peers + 1;
   if (is_smooth(size, base)) {
     parts_.push_back({0, 1, size, {size, base}, {size, base}});

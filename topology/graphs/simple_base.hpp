@@ -36,7 +36,7 @@ class SimpleBase {
 
   int size_;
   int peers_;
-  int rounds_;
+  int rounds_ = 0;
   std::vector<Part> parts_;
 };
 

@@ -84,7 +84,7 @@ class ScriptedExchange : public ::testing::Test {
         .id = CallId::make(call, 0), .bytes = bytes, .weight = 1.0, .envelope = envelope(bytes)};
   }
 
-  void expect_from(std::vector<WeightedRank> sources, std::size_t bytes = kBytes) {
+  void expect_from(const std::vector<WeightedRank>& sources, std::size_t bytes = kBytes) {
     for (const WeightedRank& source : sources) {
       incoming_.push_back({.source = source, .bytes = bytes});
     }

@@ -59,8 +59,8 @@ TEST(TaskQueue, WhatHasNotBegunFailsWhenItCloses) {
   go.set_value();
   closing.join();
   first.wait();
-  EXPECT_THROW(queue.submit([] {}), StateError);
-  EXPECT_THROW(queue.run([] {}, [] { return [] {}; }), StateError);
+  EXPECT_THROW((void)queue.submit([] {}), StateError);
+  EXPECT_THROW((void)queue.run([] {}, [] { return [] {}; }), StateError);
 }
 
 }  // namespace

@@ -224,15 +224,15 @@ TEST(DeviceSum, ImageHasCodeOfEachKernelForEachArchitecture) {
   std::memcpy(&magic, image.data(), sizeof magic);
   EXPECT_EQ(magic, kFatBinaryMagic);
   const std::string_view bytes(reinterpret_cast<const char*>(image.data()), image.size());
-  if (bytes.find("bluefog_") == bytes.npos) {
+  if (bytes.find("bluefog_") == std::string_view::npos) {
     GTEST_SKIP() << "this toolkit's image is compressed: its names cannot be read";
   }
   constexpr std::string_view kElf =
       "\x7f"
       "ELF";
   std::size_t begin = bytes.find(kElf);
-  ASSERT_NE(begin, bytes.npos);
-  while (begin != bytes.npos) {
+  ASSERT_NE(begin, std::string_view::npos);
+  while (begin != std::string_view::npos) {
     const std::size_t end = bytes.find(kElf, begin + 1);
     const std::string_view code = bytes.substr(begin, end - begin);
     for (const SumRule rule : {SumRule::Weighted, SumRule::Plain}) {

@@ -165,7 +165,7 @@ bool JobMonitor::refused_flags(const ExitStatus& mpirun) const {
 std::vector<RankReport> JobMonitor::silent_ranks() const {
   std::vector<RankReport> silent;
   for (const auto& [rank, report] : started_) {
-    if (ended_.count(rank) == 0) silent.push_back(report);
+    if (!ended_.contains(rank)) silent.push_back(report);
   }
   return silent;
 }

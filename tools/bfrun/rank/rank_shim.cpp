@@ -245,8 +245,8 @@ std::string value_of(const Environment& environment, const char* name) {
 /// cleared anew.
 void keep_freed_memory(Environment& environment) {
   const bool user_chose =
-      environment.count("MALLOC_TRIM_THRESHOLD_") != 0 ||
-      environment.count("MALLOC_MMAP_THRESHOLD_") != 0 ||
+      environment.contains("MALLOC_TRIM_THRESHOLD_") ||
+      environment.contains("MALLOC_MMAP_THRESHOLD_") ||
       value_of(environment, "GLIBC_TUNABLES").find("glibc.malloc.") != std::string::npos;
   if (!user_chose) {
     environment["MALLOC_TRIM_THRESHOLD_"] = std::to_string(std::int64_t{4} << 30);
@@ -276,7 +276,7 @@ void add_rank_variables(const RankIdentity& identity, const Placement& placement
   environment["LOCAL_RANK"] = std::to_string(identity.local_rank);
   environment["LOCAL_WORLD_SIZE"] = std::to_string(identity.local_size);
   const bool user_set_threads =
-      environment.count("OMP_NUM_THREADS") != 0 || environment.count("MKL_NUM_THREADS") != 0;
+      environment.contains("OMP_NUM_THREADS") || environment.contains("MKL_NUM_THREADS");
   if (!user_set_threads) {
     environment["OMP_NUM_THREADS"] = std::to_string(placement.threads);
     environment["MKL_NUM_THREADS"] = std::to_string(placement.threads);

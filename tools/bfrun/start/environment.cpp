@@ -42,9 +42,8 @@ std::vector<std::string> to_strings(const Environment& environment) {
 bool is_exportable(const std::string& name) {
   if (!is_identifier(name)) return false;
   if (std::find(kOwnNames.begin(), kOwnNames.end(), name) != kOwnNames.end()) return false;
-  return std::none_of(kOwnPrefixes.begin(), kOwnPrefixes.end(), [&](std::string_view prefix) {
-    return std::string_view(name).substr(0, prefix.size()) == prefix;
-  });
+  return std::none_of(kOwnPrefixes.begin(), kOwnPrefixes.end(),
+                      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 void add_job_variables(const Options& options, const MasterAddress& master, bool bind_in_ranks,
@@ -55,7 +54,7 @@ void add_job_variables(const Options& options, const MasterAddress& master, bool
     const std::string name = entry.substr(0, equals);
     if (equals != std::string::npos) {
       environment[name] = entry.substr(equals + 1);
-    } else if (environment.count(name) == 0) {
+    } else if (!environment.contains(name)) {
       warnings.push_back(fmt::format("-x {}: not set here, so no rank gets it", name));
     }
   }

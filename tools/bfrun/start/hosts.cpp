@@ -157,7 +157,7 @@ std::vector<HostSlots> assign_ranks(const std::vector<HostSlots>& hosts, int ran
 }
 
 bool is_this_host(std::string_view name, std::string_view own_name) {
-  if (name == "localhost" || name == "::1" || name.substr(0, 4) == "127.") return true;
+  if (name == "localhost" || name == "::1" || name.starts_with("127.")) return true;
   return name == own_name || name == own_name.substr(0, own_name.find('.'));
 }
 
