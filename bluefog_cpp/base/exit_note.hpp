@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +20,10 @@ namespace bluefog {
 /// MPI_Finalize: they, and the job with them, may end before its process does.
 struct ExitNote {
   std::int64_t exited_at_us = 0;  ///< microseconds since 1970 by the clock of its host
-  std::int64_t code = 0;
+  std::int64_t code = 0;          ///< 0 while it is not known
+  /// When it began to leave, by the same clock; 0: unknown. The package in Python writes this one,
+  /// because its interpreter takes its time between leaving the others and the exit.
+  std::int64_t leaving_at_us = 0;
 };
 
 /// The environment variable that names the place of the note: the memory's descriptor and inode,
@@ -31,7 +35,12 @@ inline constexpr const char* kExitNoteVariable = "BFRUN_EXIT_NOTE";
 
 /// Memory for a note: a descriptor that is closed by exec, or −1.
 [[nodiscard]] inline int make_exit_note() noexcept {
-  return ::memfd_create("bfrun-exit-note", MFD_CLOEXEC);
+  const int descriptor = ::memfd_create("bfrun-exit-note", MFD_CLOEXEC);
+  if (descriptor >= 0 && ::ftruncate(descriptor, sizeof(ExitNote)) != 0) {
+    ::close(descriptor);
+    return -1;
+  }
+  return descriptor;
 }
 
 /// The value of `kExitNoteVariable` for `descriptor` and for `reader`, the process to signal; empty
@@ -58,7 +67,8 @@ inline void leave_exit_note(int code) {
   const ExitNote note{
       .exited_at_us = std::chrono::duration_cast<std::chrono::microseconds>(now).count(),
       .code = code & 0xff};
-  if (::pwrite(descriptor, &note, sizeof note, 0) == sizeof note) {
+  constexpr ssize_t kBytes = offsetof(ExitNote, leaving_at_us);
+  if (::pwrite(descriptor, &note, kBytes, 0) == kBytes) {
     ::kill(reader, exit_note_signal());
   }
 }
@@ -66,10 +76,9 @@ inline void leave_exit_note(int code) {
 /// The note in `descriptor`, if there is one.
 [[nodiscard]] inline std::optional<ExitNote> read_exit_note(int descriptor) noexcept {
   ExitNote note;
-  if (descriptor < 0 || ::pread(descriptor, &note, sizeof note, 0) != sizeof note) {
-    return std::nullopt;
-  }
-  return note;
+  const bool is_read = descriptor >= 0 && ::pread(descriptor, &note, sizeof note, 0) == sizeof note;
+  return is_read && (note.code != 0 || note.leaving_at_us != 0) ? std::optional(note)
+                                                                : std::nullopt;
 }
 
 }  // namespace bluefog

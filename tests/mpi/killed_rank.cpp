@@ -1,6 +1,6 @@
 // The last rank ends in the middle of a series of calls, as its argument says (kill, _exit, exit,
 // or stop: it does not go on). The others must hear of it as PeerFailure and end on their own, or
-// abort if a second argument says so. Prints one line per survivor.
+// abort or sleep if a second argument says so. Prints one line per survivor.
 #include <unistd.h>
 
 #include <csignal>
@@ -48,8 +48,12 @@ int main(int argc, char** argv) {
     }
   }
   std::vector<float> data(100'000, 1.0F);
+  const bool sleeps = argc > 2 && std::string_view(argv[2]) == "sleep";
   try {
     for (int step = 0; step < 1000; ++step) {
+      if (step == 5 && sleeps && context->rank() != last) {
+        ::pause();
+      }
       if (step == 5 && context->rank() == last) {
         end(way);
       }

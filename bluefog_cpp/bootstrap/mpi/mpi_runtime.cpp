@@ -37,21 +37,17 @@ std::atomic<nanoseconds> limit{nanoseconds(0)};
 std::atomic<int> exit_status{0};
 
 constexpr nanoseconds kAfterFailure = std::chrono::seconds(10);
-constexpr nanoseconds kAfterError = std::chrono::seconds(600);
 /// The shortest limit after a good end: others may be on their way, however short the waits were.
 constexpr nanoseconds kLeastPatience = std::chrono::seconds(60);
 
 /// The longest time that MPI_Finalize may take; 0: no limit.
 nanoseconds finalize_limit() {
-  const bool has_error = exit_status != 0;
-  const nanoseconds longest = limit;
-  if (saw_failure || (has_error && longest > nanoseconds(0))) {
+  // An error ends the job: others that compute on need not be waited for.
+  if (saw_failure || exit_status != 0) {
     return kAfterFailure;
   }
-  if (longest == nanoseconds(0)) {
-    return has_error ? kAfterError : longest;
-  }
-  return std::max(longest, kLeastPatience);
+  const nanoseconds longest = limit;
+  return longest == nanoseconds(0) ? longest : std::max(longest, kLeastPatience);
 }
 
 void keep_exit_status(int status, void*) {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import networkx as nx
 import torch
 
-from bluefog_cpp import _arguments
+from bluefog_cpp import _arguments, _exit_note
 from bluefog_cpp._arguments import checked, place
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import are_equivalent, matrix_of
@@ -252,5 +252,11 @@ def _after_fork_in_child() -> None:
             "communicate there")
 
 
-atexit.register(stop)
+def _stop_at_exit() -> None:
+    if _runtime is not None:
+        _exit_note.leave()
+    stop()
+
+
+atexit.register(_stop_at_exit)
 os.register_at_fork(after_in_child=_after_fork_in_child)
