@@ -55,6 +55,18 @@ TEST(Environment, TheUsersMasterStays) {
   EXPECT_EQ(environment.at("MASTER_PORT"), "1234");
 }
 
+TEST(Environment, AllocationsAreIgnoredUnlessTheUserChose) {
+  Environment five;
+  ignore_allocations({5, 0, 11}, five);
+  EXPECT_EQ(five.at("PRTE_MCA_plm"), "ssh");
+  EXPECT_THAT(five.at("PRTE_MCA_ras"), HasSubstr("^slurm,"));
+  EXPECT_EQ(five.size(), 2U);
+  Environment four{{"OMPI_MCA_plm", "slurm"}};
+  ignore_allocations({4, 1, 6}, four);
+  EXPECT_EQ(four.at("OMPI_MCA_plm"), "slurm");
+  EXPECT_THAT(four.at("OMPI_MCA_ras"), HasSubstr("^slurm,"));
+}
+
 TEST(Environment, BindPoliciesSurviveTheTrip) {
   for (const auto policy : {BindPolicy::Auto, BindPolicy::Core, BindPolicy::None}) {
     EXPECT_EQ(bind_policy_from(to_text(policy)), policy);

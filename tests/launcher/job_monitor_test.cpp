@@ -61,10 +61,11 @@ TEST(JobMonitor, NamesTheRankThatDiedFirstFirst) {
   EXPECT_THAT(monitor.due_lines(begin + JobMonitor::kHold),
               ElementsAre(HasSubstr("rank 2 on"), HasSubstr("rank 0 on"), HasSubstr("rank 1 on")));
   EXPECT_THAT(monitor.due_lines(begin + 1h), IsEmpty());
-  EXPECT_LT(monitor.time_left(begin + 1h), 0ms);
   EXPECT_EQ(monitor.exit_code({1, 0}), 128 + SIGSEGV);
   EXPECT_EQ(monitor.exit_code({77, 0}), 128 + SIGSEGV);
   EXPECT_EQ(monitor.exit_code({0, SIGKILL}), 137);
+  EXPECT_TRUE(monitor.wants_kill(begin + 1h));
+  EXPECT_LT(monitor.time_left(begin + 1h), 0ms);
 }
 
 // The peers of a killed rank may see its death before its parent does.
@@ -87,6 +88,20 @@ TEST(JobMonitor, SaysThatMpirunWasKilled) {
               ElementsAre("mpirun was killed by signal 11 (SIGSEGV)"));
 }
 
+// Open MPI's mpirun at times crashes when ranks end while others start.
+TEST(JobMonitor, TheCrashOfAnMpirunIsNotThatOfItsRanks) {
+  for (const int code : {0, 3}) {
+    JobMonitor monitor({.ranks = 1});
+    static_cast<void>(monitor.take(started(0)));
+    static_cast<void>(monitor.take(ended(0, code)));
+    EXPECT_EQ(monitor.exit_code({0, SIGSEGV}), code);
+    EXPECT_EQ(monitor.exit_code({0, SIGKILL}), 137);
+  }
+  JobMonitor unsettled({.ranks = 1});
+  static_cast<void>(unsettled.take(started(0)));
+  EXPECT_EQ(unsettled.exit_code({0, SIGSEGV}), 139);
+}
+
 TEST(JobMonitor, ARankThatSaidThatItExitsIsNamedOnce) {
   JobMonitor monitor({.ranks = 2});
   const auto begin = JobMonitor::Clock::now();
@@ -101,18 +116,137 @@ TEST(JobMonitor, ARankThatSaidThatItExitsIsNamedOnce) {
   EXPECT_EQ(monitor.exit_code({134, 0}), 3);
 }
 
-TEST(JobMonitor, AnMpirunThatIsStillStartingIsKilledInTheEnd) {
+TEST(JobMonitor, AnMpirunThatIsStillThereAfterASignalIsKilled) {
   JobMonitor monitor({.ranks = 2});
   const auto begin = JobMonitor::Clock::now();
   static_cast<void>(monitor.take(started(0), begin));
   EXPECT_FALSE(monitor.wants_kill(begin + 1h));
   monitor.take_signal(SIGTERM, begin);
-  EXPECT_FALSE(monitor.wants_kill(begin + JobMonitor::kStartGrace - 1ms));
-  EXPECT_EQ(monitor.time_left(begin + 1ms), JobMonitor::kStartGrace - 1ms);
-  EXPECT_TRUE(monitor.wants_kill(begin + JobMonitor::kStartGrace));
-  EXPECT_LT(monitor.time_left(begin + JobMonitor::kStartGrace), 0ms);
+  EXPECT_FALSE(monitor.wants_kill(begin + JobMonitor::kGrace - 1ms));
+  EXPECT_EQ(monitor.time_left(begin + 1ms), JobMonitor::kGrace - 1ms);
+  EXPECT_TRUE(monitor.wants_kill(begin + JobMonitor::kGrace));
+  EXPECT_FALSE(monitor.wants_kill(begin + JobMonitor::kGrace));  // once
+  EXPECT_LT(monitor.time_left(begin + JobMonitor::kGrace), 0ms);
+  EXPECT_EQ(monitor.exit_code({0, SIGKILL}), 143);
+}
+
+TEST(JobMonitor, AnMpirunThatOutlivesItsRanksIsKilled) {
+  for (const int code : {0, 3}) {
+    JobMonitor monitor({.ranks = 2});
+    const auto begin = JobMonitor::Clock::now();
+    for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+    static_cast<void>(monitor.take(ended(0, 0), begin));
+    EXPECT_LT(monitor.time_left(begin), 0ms);
+    static_cast<void>(monitor.take(ended(1, code), begin));
+    static_cast<void>(monitor.due_lines(begin + JobMonitor::kHold));
+    EXPECT_EQ(monitor.time_left(begin + 1000ms), JobMonitor::kGrace - 1000ms);
+    EXPECT_TRUE(monitor.wants_kill(begin + JobMonitor::kGrace));
+    EXPECT_EQ(monitor.exit_code({0, SIGKILL}), code);
+    EXPECT_THAT(monitor.closing_lines({0, SIGKILL}),
+                ElementsAre("mpirun was still there 3 s after the end of the last rank, and was "
+                            "killed"));
+  }
+}
+
+TEST(JobMonitor, AfterAFailureNoRankIsWaitedForThatHasNotStarted) {
+  JobMonitor monitor({.ranks = 2});
+  const auto begin = JobMonitor::Clock::now();
   static_cast<void>(monitor.take(started(1), begin));
-  EXPECT_FALSE(monitor.wants_kill(begin + 1h));
+  static_cast<void>(monitor.take(ended(1, 3), begin));
+  EXPECT_TRUE(monitor.wants_kill(begin + JobMonitor::kGrace));
+  EXPECT_EQ(monitor.exit_code({0, SIGKILL}), 3);
+}
+
+TEST(JobMonitor, AFailureEndsTheJobUnlessTheUserWantsItToGoOn) {
+  const auto begin = JobMonitor::Clock::now();
+  const auto is_killed = [&](MonitoredJob job, const RankReport& end) {
+    job.ranks = 2;
+    JobMonitor monitor(job);
+    for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+    static_cast<void>(monitor.take(end, begin));
+    return monitor.wants_kill(begin + JobMonitor::kFailureGrace);
+  };
+  EXPECT_TRUE(is_killed({}, ended(0, 3)));
+  EXPECT_TRUE(is_killed({}, ended(0, 0, SIGKILL)));
+  EXPECT_FALSE(is_killed({}, ended(0, 0)));
+  EXPECT_TRUE(is_killed({.fault_tolerant = true}, ended(0, 3)));
+  EXPECT_FALSE(is_killed({.fault_tolerant = true}, ended(0, 0, SIGKILL)));
+  EXPECT_FALSE(is_killed({.goes_on_after_failure = true}, ended(0, 3)));
+  RankReport exiting = ended(0, 3);  // its watcher will end it
+  exiting.kind = RankReport::Kind::Exiting;
+  EXPECT_FALSE(is_killed({}, exiting));
+}
+
+TEST(JobMonitor, NoJobThatLostARankEndsWithZero) {
+  JobMonitor silent({.ranks = 2});
+  for (int rank = 0; rank < 2; ++rank) static_cast<void>(silent.take(started(rank)));
+  static_cast<void>(silent.take(ended(0, 0)));
+  EXPECT_EQ(silent.exit_code(kSuccess), 1);
+  EXPECT_THAT(silent.closing_lines(kSuccess),
+              ElementsAre("rank 1 on host a (pid 101) ended without a word: the connection to its "
+                          "host was lost, or mpirun's daemon or its watching bfrun there was "
+                          "killed"));
+  JobMonitor unheard({.ranks = 2});
+  static_cast<void>(unheard.take(started(0)));
+  static_cast<void>(unheard.take(ended(0, 0)));
+  EXPECT_EQ(unheard.exit_code(kSuccess), 1);
+  EXPECT_THAT(unheard.closing_lines(kSuccess), ElementsAre("rank 1 was never heard of"));
+  JobMonitor told({.ranks = 1});
+  static_cast<void>(told.take(started(0)));
+  RankReport end = ended(0, 0, SIGTERM);
+  end.told_to_end = true;
+  static_cast<void>(told.take(end));
+  EXPECT_EQ(told.exit_code(kSuccess), 143);
+  EXPECT_THAT(told.closing_lines(kSuccess),
+              ElementsAre("rank 0 on host a (pid 100) was killed by signal 15 (SIGTERM), told to "
+                          "end"));
+}
+
+TEST(JobMonitor, LostRanksAreNamedUpToANumber) {
+  JobMonitor monitor({.ranks = 20});
+  for (int rank = 0; rank < 20; ++rank) static_cast<void>(monitor.take(started(rank)));
+  const auto lines = monitor.closing_lines(kSuccess);
+  EXPECT_EQ(lines.size(), 17U);
+  EXPECT_EQ(lines.back(), "4 more ranks were lost");
+}
+
+TEST(JobMonitor, AWatcherThatIsGoneEndsNoHealthyJob) {
+  JobMonitor monitor({.ranks = 1});
+  RankReport here = started(0);
+  here.came_by_line = true;
+  static_cast<void>(monitor.take(here));
+  monitor.take_watcher_end(0);
+  EXPECT_EQ(monitor.exit_code(kSuccess), 1);
+  EXPECT_THAT(monitor.closing_lines(kSuccess), ElementsAre(HasSubstr("watching bfrun was killed")));
+}
+
+// Rank 0 dies of what rank 1 does, while rank 1's interpreter still ends.
+TEST(JobMonitor, ARankThatLeftBeforeOthersFailedIsNamedFirst) {
+  JobMonitor monitor({.ranks = 2});
+  const auto begin = JobMonitor::Clock::now();
+  for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+  RankReport leaving = started(1);
+  leaving.kind = RankReport::Kind::Leaving;
+  leaving.ended_at_us = 5'000;
+  static_cast<void>(monitor.take(leaving, begin));
+  static_cast<void>(monitor.take(ended(0, 1, 0, 7'000), begin));
+  EXPECT_THAT(monitor.due_lines(begin + JobMonitor::kHold), IsEmpty());
+  static_cast<void>(monitor.take(ended(1, 3, 0, 900'000), begin + 900ms));
+  EXPECT_THAT(monitor.due_lines(begin + 900ms),
+              ElementsAre(HasSubstr("rank 1 on"), HasSubstr("rank 0 on")));
+  EXPECT_EQ(monitor.exit_code({1, 0}), 3);
+}
+
+// One that has left long before, and in peace, is no cause.
+TEST(JobMonitor, ARankThatLeftLongBeforeKeepsItsPlace) {
+  JobMonitor monitor({.ranks = 2});
+  RankReport leaving = started(1);
+  leaving.kind = RankReport::Kind::Leaving;
+  leaving.ended_at_us = 5'000;
+  static_cast<void>(monitor.take(leaving));
+  static_cast<void>(monitor.take(ended(0, 1, 0, 7'000)));
+  static_cast<void>(monitor.take(ended(1, 3, 0, 60'000'000)));
+  EXPECT_EQ(monitor.exit_code({1, 0}), 1);
 }
 
 TEST(JobMonitor, FlagsThatMpirunRefusesAreNamed) {

@@ -1,57 +1,6 @@
 #!/bin/bash
 # run_test.sh CASE BFRUN AFFINITY [PROGRAM]: one run of bfrun with a real mpirun, and its result.
-# Exit code 0: passed; 77: cannot run here; else failed, with the reason.
-set -u
-
-case_name="$1"
-bfrun="$2"
-affinity="$3"
-here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-unset OMP_NUM_THREADS MKL_NUM_THREADS MASTER_ADDR MASTER_PORT
-work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
-code=0
-
-# Runs the words with both outputs caught; `code` is the exit code. A run that hangs is killed.
-run() { timeout -k 2 30 "$@" >"$work/out" 2>"$work/err" </dev/null; code=$?; }
-# Starts bfrun in the background; `job` is its pid.
-start() { "$bfrun" "$@" >"$work/out" 2>"$work/err" </dev/null & job=$!; }
-
-fail() {
-  echo "FAILED: $case_name: $*"
-  echo "--- exit code $code, standard output:"; cat "$work/out"
-  echo "--- standard error:"; cat "$work/err"
-  exit 1
-}
-expect_code() { [[ "$code" == "$1" ]] || fail "expected exit code $1, found $code"; }
-expect_error() { grep -qE -- "$1" "$work/err" || fail "expected '$1' on standard error"; }
-expect_no_error() { ! grep -qE -- "$1" "$work/err" || fail "found '$1' on standard error"; }
-expect_output() {  # the lines of standard output, sorted
-  [[ "$(sort "$work/out")" == "$1" ]] || fail "expected output '$1'"
-}
-# Waits until `$1` ranks have written their pid into $work/pids.
-wait_for_ranks() {
-  for _ in $(seq 200); do
-    [[ "$(cat "$work"/pid.* 2>/dev/null | wc -l)" == "$1" ]] && return
-    sleep 0.1
-  done
-  fail "the ranks did not start"
-}
-# Every process that wrote its pid must be gone soon.
-expect_no_orphan() {
-  for _ in $(seq 100); do
-    alive=""
-    for pid in $(cat "$work"/pid.*); do
-      [[ -d "/proc/$pid" && "$(cut -d' ' -f3 "/proc/$pid/stat")" != Z ]] && alive="$alive $pid"
-    done
-    [[ -z "$alive" ]] && return
-    sleep 0.1
-  done
-  fail "processes of the job are still there:$alive"
-}
-# A rank that leaves its pid and that of a child, and stays.
-stay="echo \$\$ >$work/pid.\$RANK; sleep 600 & echo \$! >>$work/pid.\$RANK; wait"
-cores="$("$affinity" | cut -d: -f2 | tr ',' '\n' | wc -l)"
+source "$(dirname "${BASH_SOURCE[0]}")/kit.sh"
 
 case "$case_name" in
 usage_errors)
@@ -91,57 +40,60 @@ rank_variables)
   run "$bfrun" -np 2 sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR'
   expect_code 0; expect_output $'0/2 0/2 127.0.0.1\n1/2 1/2 127.0.0.1'
   run "$bfrun" -np 2 sh -c 'echo $((MASTER_PORT > 0))'; expect_output $'1\n1'
-  run "$bfrun" -np 1 sh -c 'env | grep -E "^(BFRUN_(REPORT|BIND)|OMPI_ARGV)"'; expect_output "OMPI_ARGV=-c env | grep -E \"^(BFRUN_(REPORT|BIND)|OMPI_ARGV)\""
+  run "$bfrun" -np 1 sh -c 'env | grep -E "^(BFRUN_(REPORT|BIND|LINE|SESSION)|OMPI_ARGV)"'; expect_output "OMPI_ARGV=-c env | grep -E \"^(BFRUN_(REPORT|BIND|LINE|SESSION)|OMPI_ARGV)\""
   ;;
-killed_rank_is_named)
-  run "$bfrun" -np 3 sh -c '[ $RANK = 2 ] && kill -9 $$; sleep 600'
-  expect_code 137; expect_error '^bfrun: rank 2 on host .* \(pid [0-9]+\) was killed by signal 9 \(SIGKILL\)$'
-  expect_no_error 'bfrun: rank [01]'
+ranks_without_watcher)
+  make_mpirun 'wait; exit 0'
+  run "$bfrun" --mpirun "$work/mpirun" -H elsewhere:2 -np 2 sh -c 'echo $RANK/$WORLD_SIZE'
+  expect_code 0; expect_output $'0/2\n1/2'; expect_no_error 'rank [01]'
+  run "$bfrun" --mpirun "$work/mpirun" -H elsewhere:2 -np 2 sh -c 'exit $((3 * RANK))'
+  expect_code 3; expect_error '^bfrun: rank 1 on host .* exited with code 3$'
+  run "$bfrun" --mpirun "$work/mpirun" -H elsewhere:2 -np 2 sh -c '[ $RANK = 0 ] || kill -9 $$'
+  expect_code 137; expect_error '^bfrun: rank 1 on host .* killed by signal 9 \(SIGKILL\)$'
   ;;
-term_while_starting)
-  # This mpirun starts no rank and listens to nobody.
-  printf '#!/bin/sh\n[ "$1" = --version ] && exec echo "mpirun (Open MPI) 5.0.11"
-trap "" TERM INT\necho $$ >%s/pid.0\nexec sleep 600\n' "$work" >"$work/mpirun"
-  chmod +x "$work/mpirun"
-  start --mpirun "$work/mpirun" -np 3 true; wait_for_ranks 1
-  kill -TERM "$job"; wait "$job"; code=$?
-  expect_code 143; expect_no_orphan
+stale_allocations)
+  for variables in "SLURM_JOBID=17" \
+    "SLURM_JOB_ID=17 SLURM_JOBID=17 SLURM_NODELIST=n[1-2] SLURM_JOB_NODELIST=n[1-2] SLURM_TASKS_PER_NODE=2(x2)" \
+    "PBS_ENVIRONMENT=x PBS_JOBID=5 PBS_NODEFILE=/nonexistent" \
+    "LSB_JOBID=3 LSB_HOSTS=a LSB_AFFINITY_HOSTFILE=/nonexistent LSF_ENVDIR=/nonexistent"; do
+    read -ra words <<<"$variables"
+    run env "${words[@]}" "$bfrun" -np 2 sh -c 'echo $RANK'; expect_code 0; expect_output $'0\n1'
+    # Programs still see them.
+    run env "${words[@]}" "$bfrun" -np 1 sh -c "env | grep -c '^${words[0]%%=*}='"
+    expect_code 0; expect_output 1
+  done
+  ;;
+slurm_allocation)
+  mkdir "$work/bin"; printf '#!/bin/sh\nexit 1\n' >"$work/bin/srun"; chmod +x "$work/bin/srun"
+  export PATH="$work/bin:$PATH" SLURM_JOB_ID=17 SLURM_TASKS_PER_NODE=2
+  export SLURM_JOB_NODELIST="$(hostname)"
+  run "$bfrun" -np 2 sh -c 'echo $RANK'; expect_code 0; expect_output $'0\n1'
+  expect_no_error "Slurm"
+  run "$bfrun" -np 3 sh -c 'echo $RANK'; expect_code 0; expect_output $'0\n1\n2'
+  expect_error "-np 3 is more than the 2 tasks that Slurm has granted"
+  ;;
+unusable_tmpdir)
+  unshare --mount true 2>/dev/null || { echo "SKIPPED: this machine allows no new namespaces"; exit 77; }
+  mkdir "$work/tmp"
+  export TMPDIR="$work/tmp"
+  run unshare --mount sh -c 'mount -t tmpfs -o ro none "$TMPDIR"; exec "$@"' sh "$bfrun" -np 1 true
+  expect_code 2; expect_error "^bfrun: TMPDIR: expected .* '$work/tmp' takes none: Read-only"
+  run unshare --mount sh -c 'mount -t tmpfs -o size=64k none "$TMPDIR"
+    head -c 65536 /dev/zero >"$TMPDIR/full" 2>/dev/null; exec "$@"' sh "$bfrun" -np 1 true
+  expect_code 2; expect_error "^bfrun: TMPDIR: expected .* '$work/tmp' takes none: No space"
+  ;;
+own_names)
+  own="$(hostname)"
+  for hosts in LOCALHOST:2 "${own^^}:2" "localhost:1,$own:1"; do
+    run "$bfrun" -H "$hosts" -np 2 sh -c 'echo $RANK'; expect_code 0; expect_output $'0\n1'
+    expect_error "2 ranks on 1 host"
+  done
   ;;
 mpirun_refuses)
   run "$bfrun" -np 1 --extra-mpi-flags "--nonsense" true; expect_code 2
   expect_error "^bfrun: mpirun ended with code 213 .*--extra-mpi-flags '--nonsense'"
   run "$bfrun" -np 1 --extra-mpi-flags "stray" true; expect_code 66
   expect_error "^bfrun: mpirun ended with code 66 .*'stray'"
-  ;;
-failed_rank_is_named)
-  run "$bfrun" -np 3 sh -c '[ $RANK = 1 ] && exit 3; sleep 600'
-  expect_code 3; expect_error '^bfrun: rank 1 on host .* exited with code 3$'
-  expect_no_error 'bfrun: rank [02]'
-  ;;
-first_to_exit_is_named)
-  # Rank 2 waits in MPI_Finalize while the others die of what they heard.
-  run "$bfrun" -np 3 "$4" exit abort
-  expect_code 6; expect_error '^bfrun: rank 2 on host .* exited with code 6$'
-  [[ "$(grep -m1 '^bfrun: rank' "$work/err")" == *"rank 2 "* ]] || fail "expected rank 2 first"
-  # The exit code of a child of the command is the command's own matter.
-  run "$bfrun" -np 1 sh -c '"$0" exit; exit 0' "$4"; expect_code 0; expect_no_error 'bfrun: rank 0'
-  ;;
-term_ends_all | interrupt_ends_all)
-  if [[ "$case_name" == term_ends_all ]]; then signal=TERM; wanted=143; else signal=INT; wanted=130; fi
-  # A shell starts background jobs with SIGINT ignored; env puts it back.
-  env --default-signal=INT "$bfrun" -np 3 sh -c "$stay" >"$work/out" 2>"$work/err" </dev/null & job=$!
-  wait_for_ranks 6
-  kill -"$signal" "$job"; wait "$job"; code=$?
-  expect_code "$wanted"; expect_no_orphan
-  ;;
-kill_leaves_no_orphan)
-  start -np 3 sh -c "$stay"; wait_for_ranks 6
-  kill -KILL "$job"; wait "$job" 2>/dev/null; expect_no_orphan
-  rm "$work"/pid.*
-  start -np 3 sh -c "$stay"; wait_for_ranks 6
-  kill -KILL "$(cat "/proc/$job/task/$job/children" | tr -d ' ')"  # mpirun
-  wait "$job"; code=$?
-  expect_code 137; expect_no_orphan
   ;;
 user_signal_reaches_ranks)
   start -np 2 sh -c "trap 'echo usr \$RANK; exit 0' USR1; echo \$\$ >$work/pid.\$RANK; while :; do sleep 0.1; done"
@@ -199,15 +151,6 @@ closed_input)
 input_reaches_rank_zero)
   echo hello | timeout -k 2 30 "$bfrun" -np 2 sh -c 'read x; echo "$RANK:$x"' >"$work/out" 2>"$work/err"; code=$?
   expect_code 0; expect_output $'0:hello\n1:'
-  ;;
-fault_tolerant_names_rank)
-  run "$bfrun" --fault-tolerant -np 3 sh -c '[ $RANK = 2 ] && kill -9 $$; sleep 1; echo alive $RANK'
-  expect_code 137; expect_error 'bfrun: rank 2 .* killed by signal 9'; expect_output $'alive 0\nalive 1'
-  run "$bfrun" --fault-tolerant -np 2 true; expect_code 0
-  ;;
-fault_tolerant_watcher_killed)
-  run "$bfrun" --fault-tolerant -np 2 sh -c '[ $RANK = 1 ] && kill -9 $PPID; sleep 1; echo alive $RANK'
-  expect_code 1; expect_error 'bfrun: rank 1 .* ended without a word'; expect_output 'alive 0'
   ;;
 missing_mpirun)
   run "$bfrun" --mpirun "$work/none" -np 1 true; expect_code 2; expect_error "--mpirun.*$work/none"

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,41 +11,24 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
+#include "tools/bfrun/job/descendants.hpp"
+#include "tools/bfrun/job/descriptor.hpp"
 #include "tools/bfrun/job/process.hpp"
+#include "tools/bfrun/job/signal_watch.hpp"
 
 namespace bluefog::bfrun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array<int, 6> kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 /// Some senders signal a process and its group: equal signals within this time count as one.
 constexpr std::chrono::milliseconds kSameSignal{100};
-
-class Descriptor {
- public:
-  explicit Descriptor(int value = -1) : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    reset();
-    value_ = other.release();
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-
-  [[nodiscard]] int get() const { return value_; }
-  void reset() {
-    if (value_ >= 0) close(value_);
-    value_ = -1;
-  }
-
- private:
-  int release() { return std::exchange(value_, -1); }
-  int value_;
-};
+/// The longest time in which what the child has left behind must be dead.
+constexpr std::chrono::milliseconds kSweepAfterMpirun{1500};
 
 struct Pipe {
   Descriptor read_end;
@@ -73,7 +55,8 @@ struct Child {
 [[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
                          bool own_group, pid_t parent, const sigset_t& old_mask, int errors,
                          int failure) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  // An mpirun that hangs hears no other signal, and its children learn of bfrun's end themselves.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   if (own_group) setpgid(0, 0);
   signal(SIGPIPE, SIG_DFL);
@@ -147,25 +130,30 @@ class Forwarder {
   std::map<int, Clock::time_point> last_;
 };
 
+/// Waits for the children that have ended, adopted ones too; gives the status of `pid`.
+std::optional<ExitStatus> bury_children(pid_t pid) {
+  std::optional<ExitStatus> found;
+  int status = 0;
+  for (pid_t dead = waitpid(-1, &status, WNOHANG); dead > 0; dead = waitpid(-1, &status, WNOHANG)) {
+    if (dead == pid) found = ExitStatus::from_wait(status);
+  }
+  return found;
+}
+
 }  // namespace
 
 ExitStatus run_child(const std::vector<std::string>& words,
                      const std::vector<std::string>& environment, const ChildEvents& events) {
-  sigset_t watched;
-  sigset_t old_mask;
-  sigemptyset(&watched);
-  sigaddset(&watched, SIGCHLD);
-  for (const int number : kForwarded) sigaddset(&watched, number);
-  sigprocmask(SIG_BLOCK, &watched, &old_mask);
+  const SignalWatch signals;
+  signals.refuse_start(words.front());
   signal(SIGPIPE, SIG_IGN);
-  const Descriptor signals(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (signals.get() < 0) fail("signalfd");
-
-  Child child = start(words, environment, old_mask);
+  const Descendants descendants;
+  Child child = start(words, environment, signals.old_mask());
   fcntl(child.errors.get(), F_SETFL, O_NONBLOCK);
   Forwarder forwarder(child, events.on_signal);
-  std::array<pollfd, 2> sources{pollfd{signals.get(), POLLIN, 0},
-                                pollfd{child.errors.get(), POLLIN, 0}};
+  std::array<pollfd, 3> sources{pollfd{signals.descriptor(), POLLIN, 0},
+                                pollfd{child.errors.get(), POLLIN, 0},
+                                pollfd{events.descriptor, POLLIN, 0}};
   while (true) {
     const ChildCare care = events.before_sleep();
     if (care.kill) kill(child.pid, SIGKILL);
@@ -176,15 +164,16 @@ ExitStatus run_child(const std::vector<std::string>& words,
     if (sources[1].revents != 0 && !drain(child.errors.get(), events.on_stderr)) {
       sources[1].fd = -1;
     }
-    signalfd_siginfo info{};
-    while (read(signals.get(), &info, sizeof info) == sizeof info) {
+    if (sources[2].revents != 0) events.on_readable();
+    for (const signalfd_siginfo& info : signals.take()) {
       if (info.ssi_signo != SIGCHLD) forwarder.handle(info);
     }
-    int status = 0;
-    if (waitpid(child.pid, &status, WNOHANG) == child.pid) {
+    if (const auto status = bury_children(child.pid)) {
       // The dead child's words are all in the pipe by now; other processes may keep the pipe open.
       drain(child.errors.get(), events.on_stderr);
-      return ExitStatus::from_wait(status);
+      if (events.descriptor >= 0) events.on_readable();
+      descendants.kill_all(kSweepAfterMpirun);
+      return *status;
     }
   }
 }

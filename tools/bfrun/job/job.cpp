@@ -4,20 +4,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <random>
 
 #include "tools/bfrun/build_info.hpp"
 #include "tools/bfrun/job/job_monitor.hpp"
 #include "tools/bfrun/job/process.hpp"
+#include "tools/bfrun/job/rank_line.hpp"
 #include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/job/session_folder.hpp"
+#include "tools/bfrun/job/signal_watch.hpp"
 #include "tools/bfrun/shell_words.hpp"
 #include "tools/bfrun/start/environment.hpp"
 #include "tools/bfrun/start/hosts.hpp"
 #include "tools/bfrun/start/mpirun.hpp"
 #include "tools/bfrun/start/mpirun_command.hpp"
 #include "tools/bfrun/start/network.hpp"
+#include "tools/bfrun/start/slurm.hpp"
 
 namespace bluefog::bfrun {
 namespace {
@@ -34,22 +39,52 @@ struct Machines {
   std::vector<HostSlots> hosts;  ///< with the ranks of each
   bool other_hosts = false;
   bool includes_this_host = true;
+  bool by_slurm = false;  ///< Slurm starts mpirun's daemons on the other hosts
 };
 
-Machines choose_machines(const Options& options) {
+bool is_here(const HostSlots& host) {
+  const std::string own = host_name();
+  return is_this_host(host.name, own) ||
+         (share_first_label({host}, own) && resolves_to_this_machine(host.name));
+}
+
+/// The hosts of the Slurm job around this process. Variables of a job elsewhere, or of one that has
+/// ended, are not believed.
+std::vector<HostSlots> hosts_of_slurm(const Options& options, const Environment& environment) {
+  const auto hosts = slurm_hosts(environment);
+  if (!hosts || std::ranges::none_of(*hosts, is_here)) return {};
+  if (check_program("srun", value_of(environment, "PATH")) != 0) return {};
+  std::vector<HostSlots> granted = *hosts;
+  std::int64_t slots = 0;
+  for (const HostSlots& host : granted) slots += host.slots;
+  if (options.num_proc > slots) {
+    say(fmt::format("-np {} is more than the {} tasks that Slurm has granted: ranks share cores",
+                    options.num_proc, slots));
+    const auto times = static_cast<int>((options.num_proc + slots - 1) / slots);
+    for (HostSlots& host : granted) host.slots *= times;
+  }
+  return granted;
+}
+
+Machines choose_machines(const Options& options, const Environment& environment) {
+  Machines machines;
   std::vector<HostSlots> given;
   if (!options.hosts.empty()) given = parse_host_list(options.hosts);
   if (!options.hostfile.empty()) given = read_hostfile(options.hostfile);
-  const auto is_here = [own = host_name()](const HostSlots& host) {
-    return is_this_host(host.name, own);
-  };
-  const bool only_here = std::all_of(given.begin(), given.end(), is_here);
-  // Any number of ranks may share the cores of this machine alone.
-  if (only_here && given.size() <= 1) return {{{"localhost", options.num_proc}}, false, true};
-  Machines machines;
+  const bool by_slurm = given.empty();
+  if (by_slurm) given = hosts_of_slurm(options, environment);
+  if (std::ranges::all_of(given, is_here)) {
+    // Any number of ranks may share the cores of this machine alone.
+    machines.hosts.push_back({"localhost", options.num_proc});
+    return machines;
+  }
+  machines.by_slurm = by_slurm;
+  for (HostSlots& host : given) {
+    if (is_here(host)) host.name = host_name();  // mpirun knows this machine by no other name
+  }
   machines.hosts = assign_ranks(given, options.num_proc);
   machines.other_hosts = true;
-  machines.includes_this_host = std::any_of(machines.hosts.begin(), machines.hosts.end(), is_here);
+  machines.includes_this_host = std::ranges::any_of(machines.hosts, is_here);
   return machines;
 }
 
@@ -84,7 +119,7 @@ MasterAddress choose_master(const Options& options, const Machines& machines) {
   const auto interfaces = split_list(options.network_interface);
   const std::string address =
       interfaces.empty() ? std::string() : interface_address(interfaces.front());
-  master.address = !address.empty() ? address : first == "localhost" ? host_name() : first;
+  master.address = address.empty() ? first : address;
   return master;
 }
 
@@ -114,24 +149,30 @@ void check_command(const Options& options, const Environment& environment) {
 
 /// Runs mpirun and passes the ranks' reports to the monitor.
 int run_and_follow(const std::vector<std::string>& words, const Environment& environment,
-                   const std::string& key, JobMonitor& monitor) {
+                   const std::string& key, RankLine& line, JobMonitor& monitor) {
   ReportFilter filter(key);
+  const auto take = [&](const RankReport& report) {
+    for (const auto& text : monitor.take(report)) say(text);
+  };
   const auto on_stderr = [&](std::string_view bytes) {
     write_to_stderr(filter.feed(bytes));
-    for (const auto& report : filter.take_reports()) {
-      for (const auto& line : monitor.take(report)) say(line);
-    }
+    for (const auto& report : filter.take_reports()) take(report);
   };
-  const auto on_signal = [&](int number) { monitor.take_signal(number); };
   const auto before_sleep = [&] {
     const auto now = JobMonitor::Clock::now();
-    for (const auto& line : monitor.due_lines(now)) say(line);
-    return ChildCare{.sleep = monitor.time_left(now), .kill = monitor.wants_kill(now)};
+    for (const auto& text : monitor.due_lines(now)) say(text);
+    const bool kill = monitor.wants_kill(now);
+    return ChildCare{.sleep = monitor.time_left(now), .kill = kill};
   };
-  const auto status =
-      run_child(words, to_strings(environment), {on_stderr, on_signal, before_sleep});
+  const RankLine::Listener listener{take, [&](int rank) { monitor.take_watcher_end(rank); }};
+  const auto status = run_child(words, to_strings(environment),
+                                {.on_stderr = on_stderr,
+                                 .on_signal = [&](int number) { monitor.take_signal(number); },
+                                 .before_sleep = before_sleep,
+                                 .descriptor = line.descriptor(),
+                                 .on_readable = [&] { line.serve(listener); }});
   write_to_stderr(filter.finish());
-  for (const auto& line : monitor.closing_lines(status)) say(line);
+  for (const auto& text : monitor.closing_lines(status)) say(text);
   return monitor.exit_code(status);
 }
 
@@ -146,6 +187,16 @@ std::vector<std::string> exportable_names(const Environment& environment) {
 bool names_session_base(const std::vector<std::string>& flags) {
   return std::any_of(flags.begin(), flags.end(), [](const std::string& flag) {
     return flag.find("tmpdir_base") != std::string::npos;
+  });
+}
+
+/// Whether the user asks mpirun to go on when ranks fail.
+bool go_on_after_failure(const std::vector<std::string>& flags) {
+  return std::ranges::any_of(flags, [](const std::string& flag) {
+    return std::ranges::any_of(
+        std::to_array<std::string_view>(
+            {"recover", "continuous", "non_zero", "nonzero", "with-ft"}),
+        [&](std::string_view word) { return flag.find(word) != std::string::npos; });
   });
 }
 
@@ -164,9 +215,10 @@ std::string locate_mpirun(const Options& options) {
 }
 
 int run_job(const Options& options) {
-  const Machines machines = choose_machines(options);
-  check_interfaces(options, machines);
+  const SignalWatch signals;  // from here on, a signal leaves nothing behind
   Environment environment = current_environment();
+  const Machines machines = choose_machines(options, environment);
+  check_interfaces(options, machines);
   environment.erase("BLUEFOG_MPIRUN");  // ours alone
 
   MpirunCall call;
@@ -184,10 +236,20 @@ int run_job(const Options& options) {
                     warnings);
   for (const auto& warning : warnings) say(warning);
   if (machines.includes_this_host) check_command(options, environment);
+  if (machines.other_hosts && share_first_label(machines.hosts, host_name())) {
+    environment.emplace("PRTE_MCA_prte_keep_fqdn_hostnames", "1");
+  }
   call.exported = exportable_names(environment);
-  const SessionFolder session(environment);
-  call.version = names_session_base(call.extra_flags) ? query_mpirun_version(call.mpirun)
-                                                      : session.offer_to(call.mpirun, environment);
+  RankLine line(key, options.num_proc);
+  environment[kRankLineVariable] = line.place();
+  std::optional<SessionFolder> session;
+  if (names_session_base(call.extra_flags) || SessionFolder::is_chosen(environment)) {
+    call.version = query_mpirun_version(call.mpirun);
+  } else {
+    call.version = session.emplace(environment).offer_to(call.mpirun, environment);
+    environment[kSessionVariable] = session->path();
+  }
+  if (!machines.by_slurm) ignore_allocations(call.version, environment);
   const auto words = build_mpirun_command(options, call);
 
   MonitoredJob job;
@@ -195,6 +257,7 @@ int run_job(const Options& options) {
   job.fault_tolerant = options.fault_tolerant;
   job.announce_placement = machines.other_hosts;
   job.extra_mpi_flags = options.extra_mpi_flags;
+  job.goes_on_after_failure = go_on_after_failure(call.extra_flags);
   job.notes = make_notes(environment, mpirun_binds);
   if (!machines.other_hosts) {
     const BindPolicy policy = mpirun_binds ? BindPolicy::None : options.bind;
@@ -204,7 +267,7 @@ int run_job(const Options& options) {
   }
   if (options.verbose) say(join_shell_words(words));
   JobMonitor monitor(job);
-  return run_and_follow(words, environment, key, monitor);
+  return run_and_follow(words, environment, key, line, monitor);
 }
 
 }  // namespace bluefog::bfrun

@@ -4,9 +4,18 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "tools/bfrun/job/signal_watch.hpp"
 
 namespace bluefog::bfrun {
 namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 constexpr int kMostNames = 16;
 /// The code with which prterun ends when it has itself printed what it does not like.
@@ -31,6 +40,12 @@ void insert_by_time(std::vector<RankReport>& reports, const RankReport& report) 
   reports.insert(std::upper_bound(reports.begin(), reports.end(), report, ended_earlier), report);
 }
 
+/// Whether a program sends itself this signal by a mistake of its own.
+bool is_crash(int signal_number) {
+  constexpr std::array kCrashes{SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
+  return std::ranges::find(kCrashes, signal_number) != kCrashes.end();
+}
+
 int shell_code_of(const RankReport& report) {
   return ExitStatus{report.exit_code, report.killed_by}.shell_code();
 }
@@ -40,50 +55,103 @@ int shell_code_of(const RankReport& report) {
 std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_point now) {
   if (report.kind == RankReport::Kind::Started) {
     started_[report.rank] = report;
-    const bool all = started_.size() == static_cast<std::size_t>(job_.ranks);
+    gone_since_.reset();
+    const bool all = std::ssize(started_) == job_.ranks;
     return job_.announce_placement && all ? placement_lines() : std::vector<std::string>();
   }
+  if (report.kind == RankReport::Kind::Leaving) {
+    leaving_at_us_[report.rank] = report.ended_at_us;
+    return {};
+  }
   // A rank that has announced its exit ends once more, perhaps because others have ended by then.
-  if (!ended_.emplace(report.rank, report).second) return {};
-  if (!report.failed() || report.told_to_end) return {};
-  if (unnamed_.empty()) unnamed_since_ = now;
-  insert_by_time(failed_, report);
-  insert_by_time(unnamed_, report);
+  if (ended_.emplace(report.rank, report).second) take_failure(report, now);
+  if (report.kind == RankReport::Kind::Ended) take_watcher_end(report.rank, now);
   return {};
 }
 
+void JobMonitor::take_failure(RankReport report, Clock::time_point now) {
+  if (!report.failed() || report.told_to_end) return;
+  // Others may die of a rank that leaves before it exits.
+  const auto leaving = leaving_at_us_.find(report.rank);
+  const auto longest = std::chrono::microseconds(kLeavingHold).count();
+  if (leaving != leaving_at_us_.end() && report.ended_at_us - leaving->second < longest) {
+    report.ended_at_us = std::min(report.ended_at_us, leaving->second);
+  }
+  if (unnamed_.empty()) unnamed_since_ = now;
+  insert_by_time(failed_, report);
+  insert_by_time(unnamed_, report);
+}
+
+void JobMonitor::take_watcher_end(int rank, Clock::time_point now) {
+  gone_.insert(rank);
+  const auto end = ended_.find(rank);
+  if (!failed_since_ && end != ended_.end() && ends_job(end->second)) failed_since_ = now;
+  look_whether_all_are_gone(now);
+}
+
+bool JobMonitor::ends_job(const RankReport& report) const {
+  if (!report.failed() || job_.goes_on_after_failure) return false;
+  return !job_.fault_tolerant || report.killed_by == 0;
+}
+
+void JobMonitor::look_whether_all_are_gone(Clock::time_point now) {
+  // mpirun starts no more ranks of a job that has failed.
+  const std::int64_t expected = failed_since_ ? std::ssize(started_) : job_.ranks;
+  const bool all = std::ssize(gone_) >= expected;
+  if (all && !gone_since_) gone_since_ = now;
+}
+
 void JobMonitor::take_signal(int number, Clock::time_point now) {
-  const bool ends_job =
-      number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
-  if (!ends_job || ending_signal_ != 0) return;
+  if (!ends_programs(number) || ending_signal_ != 0) return;
   ending_signal_ = number;
   ending_since_ = now;
   failed_before_signal_ = !failed_.empty();
 }
 
+JobMonitor::Clock::time_point JobMonitor::naming_time() const {
+  const std::int64_t first = failed_.front().ended_at_us;
+  const bool another_left_before = std::ranges::any_of(leaving_at_us_, [&](const auto& leaving) {
+    return !ended_.contains(leaving.first) && leaving.second < first;
+  });
+  return unnamed_since_ + (another_left_before ? kLeavingHold : kHold);
+}
+
 std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {
-  if (unnamed_.empty() || now - unnamed_since_ < kHold) return {};
+  if (unnamed_.empty() || now < naming_time()) return {};
   return name_failures();
 }
 
+std::optional<JobMonitor::Deadline> JobMonitor::deadline() const {
+  std::optional<Deadline> first;
+  const auto note = [&](Clock::time_point since, milliseconds grace, const std::string& reason) {
+    const auto at = since + grace;
+    if (first && first->at <= at) return;
+    first =
+        Deadline{at, fmt::format("{} s after {}", duration_cast<seconds>(grace).count(), reason)};
+  };
+  if (ending_signal_ != 0) note(ending_since_, kGrace, "signal " + name_of_signal(ending_signal_));
+  if (gone_since_) note(*gone_since_, kGrace, "the end of the last rank");
+  if (failed_since_) note(*failed_since_, kFailureGrace, "the first failure");
+  return first;
+}
+
 std::chrono::milliseconds JobMonitor::time_left(Clock::time_point now) const {
-  using std::chrono::ceil;
-  using std::chrono::milliseconds;
   constexpr milliseconds kNothingToDo{-1};
   milliseconds left = kNothingToDo;
   const auto note = [&](Clock::time_point due) {
-    const auto until = std::max(ceil<milliseconds>(due - now), milliseconds(0));
+    const auto until = std::max(std::chrono::ceil<milliseconds>(due - now), milliseconds(0));
     left = left < milliseconds(0) ? until : std::min(left, until);
   };
-  if (!unnamed_.empty()) note(unnamed_since_ + kHold);
-  const bool waits_for_start = ending_signal_ != 0 && std::ssize(started_) < job_.ranks;
-  if (waits_for_start && now < ending_since_ + kStartGrace) note(ending_since_ + kStartGrace);
+  if (!unnamed_.empty()) note(naming_time());
+  if (const auto due = deadline(); due && overdue_.empty()) note(due->at);
   return left;
 }
 
-bool JobMonitor::wants_kill(Clock::time_point now) const {
-  return ending_signal_ != 0 && std::ssize(started_) < job_.ranks &&
-         now >= ending_since_ + kStartGrace;
+bool JobMonitor::wants_kill(Clock::time_point now) {
+  const auto due = deadline();
+  if (!due || now < due->at || !overdue_.empty()) return false;
+  overdue_ = due->reason;
+  return true;
 }
 
 std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
@@ -99,30 +167,71 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
             : fmt::format("; expected flags that it knows, found --extra-mpi-flags '{}'",
                           job_.extra_mpi_flags)));
   }
-  if (mpirun.killed_by != 0 && ending_signal_ == 0) {
+  if (!overdue_.empty()) {
+    lines.push_back(fmt::format("mpirun was still there {}, and was killed", overdue_));
+  } else if (mpirun.killed_by != 0 && ending_signal_ == 0) {
     lines.push_back(
         fmt::format("mpirun was killed by signal {}", name_of_signal(mpirun.killed_by)));
   }
-  if (!job_.fault_tolerant || ending_signal_ != 0) return lines;
+  const std::vector<std::string> lost = lost_lines(mpirun);
+  lines.insert(lines.end(), lost.begin(), lost.end());
+  return lines;
+}
+
+std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const {
+  const bool is_known = mpirun.killed_by != 0 && overdue_.empty();
+  const bool is_due = job_.fault_tolerant || failed_.empty() || !overdue_.empty();
+  if (ending_signal_ != 0 || is_known || !is_due) return {};
+  std::vector<std::string> lines;
   // A rank that exits with a code ends the job under fault tolerance too.
   const bool has_exited =
       std::ranges::any_of(failed_, [](const RankReport& report) { return report.killed_by == 0; });
   for (const auto& rank : silent_ranks()) {
-    lines.push_back(fmt::format(
-        "rank {} on host {} (pid {}) ended without a word: {}", rank.rank, rank.host, rank.pid,
-        has_exited ? "mpirun ended it, because another rank exited with an error"
-                   : "its watching bfrun was killed"));
+    const std::string_view reason =
+        has_exited && overdue_.empty()
+            ? "mpirun ended it, because another rank exited with an error"
+        : rank.came_by_line
+            ? "its watching bfrun was killed, or mpirun ended before it"
+            : "the connection to its host was lost, or mpirun's daemon or its watching bfrun there "
+              "was killed";
+    lines.push_back(fmt::format("rank {} on host {} (pid {}) ended without a word: {}", rank.rank,
+                                rank.host, rank.pid, reason));
+  }
+  for (const int rank : unheard_ranks()) {
+    lines.push_back(fmt::format("rank {} was never heard of", rank));
+  }
+  const bool has_failed = !failed_.empty() || !lines.empty() || mpirun.shell_code() != 0;
+  for (const auto& [rank, report] : ended_) {
+    if (!has_failed && report.failed()) lines.push_back(describe_end(report) + ", told to end");
+  }
+  if (std::ssize(lines) > kMostNames) {
+    const auto more = std::ssize(lines) - kMostNames;
+    lines.resize(kMostNames);
+    lines.push_back(fmt::format("{} more ranks were lost", more));
   }
   return lines;
 }
 
 int JobMonitor::exit_code(const ExitStatus& mpirun) const {
-  const int code = mpirun.shell_code();
-  if (ending_signal_ != 0 && !failed_before_signal_ && code != 0) return 128 + ending_signal_;
+  const bool is_overdue = !overdue_.empty();
+  const bool is_lossless = silent_ranks().empty() && unheard_ranks().empty();
+  const bool is_settled = !failed_.empty() || std::ssize(ended_) == job_.ranks;
+  // The ranks' end counts, and not what has become of mpirun after it.
+  const bool by_ranks = is_overdue || (is_crash(mpirun.killed_by) && is_settled);
+  const int code = by_ranks ? 0 : mpirun.shell_code();
+  if (ending_signal_ != 0 && !failed_before_signal_ && (code != 0 || is_overdue || !is_lossless)) {
+    return 128 + ending_signal_;
+  }
   if (refused_flags(mpirun)) return kUsageCode;
-  if (mpirun.killed_by == 0 && !failed_.empty()) return shell_code_of(failed_.front());
+  if ((by_ranks || mpirun.killed_by == 0) && !failed_.empty()) {
+    return shell_code_of(failed_.front());
+  }
   if (code != 0) return code;
-  return job_.fault_tolerant && !silent_ranks().empty() ? 1 : 0;
+  if (!is_lossless) return 1;
+  for (const auto& [rank, report] : ended_) {
+    if (report.failed()) return shell_code_of(report);
+  }
+  return 0;
 }
 
 std::vector<std::string> JobMonitor::placement_lines() const {
@@ -135,11 +244,15 @@ std::vector<std::string> JobMonitor::placement_lines() const {
   const auto first = hosts.begin()->second.second;
   const bool same = std::all_of(hosts.begin(), hosts.end(),
                                 [&](const auto& host) { return host.second.second == first; });
-  if (same) return {describe(job_.ranks, static_cast<int>(hosts.size()), first, job_.notes)};
+  const auto is_watched = [](const Placement& placement) { return placement.cores > 0; };
+  if (same && is_watched(first))
+    return {describe(job_.ranks, static_cast<int>(hosts.size()), first, job_.notes)};
   std::vector<std::string> lines;
   for (const auto& [name, host] : hosts) {
-    lines.push_back(
-        fmt::format("host {}: {}", name, describe(host.first, 1, host.second, job_.notes)));
+    const std::string text = is_watched(host.second)
+                                 ? describe(host.first, 1, host.second, job_.notes)
+                                 : "not bound, as bfrun is not installed there at the same path";
+    lines.push_back(fmt::format("host {}: {}", name, text));
   }
   return lines;
 }
@@ -168,6 +281,16 @@ std::vector<RankReport> JobMonitor::silent_ranks() const {
     if (!ended_.contains(rank)) silent.push_back(report);
   }
   return silent;
+}
+
+std::vector<int> JobMonitor::unheard_ranks() const {
+  std::vector<int> unheard;
+  // Nobody is heard of where flags of mpirun's send standard error elsewhere.
+  if (started_.empty()) return unheard;
+  for (int rank = 0; rank < job_.ranks; ++rank) {
+    if (!started_.contains(rank)) unheard.push_back(rank);
+  }
+  return unheard;
 }
 
 }  // namespace bluefog::bfrun

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,7 +20,8 @@ struct MonitoredJob {
   bool fault_tolerant = false;
   bool announce_placement = false;  ///< say what the ranks got, once all have started
   PlacementNotes notes = {};
-  std::string extra_mpi_flags = {};  ///< as the user wrote them
+  std::string extra_mpi_flags = {};    ///< as the user wrote them
+  bool goes_on_after_failure = false;  ///< these flags ask mpirun not to end a job that has failed
 };
 
 /// Follows the reports of one job, and decides which lines to print and which code to exit with.
@@ -31,36 +35,58 @@ class JobMonitor {
   [[nodiscard]] std::vector<std::string> take(const RankReport& report,
                                               Clock::time_point now = Clock::now());
 
+  /// The watcher of `rank` is gone, whatever it has reported.
+  void take_watcher_end(int rank, Clock::time_point now = Clock::now());
+
   /// A signal was passed on to the job.
   void take_signal(int number, Clock::time_point now = Clock::now());
 
   /// The lines that are due at `now`: the ranks that failed by themselves, by the time at which
-  /// they ended. Reports overtake each other, so a rank is named only `kHold` after its first
-  /// report. Ranks that ended because mpirun told them to are not named; after 16 names the rest is
-  /// only counted.
+  /// they began to. Reports overtake each other, so a rank is named only `kHold` after its first
+  /// report, and later where another one had begun to leave before it, which it may have died of.
+  /// Ranks that ended because mpirun told them to are not named; after 16 names the rest is only
+  /// counted.
   [[nodiscard]] std::vector<std::string> due_lines(Clock::time_point now);
 
   /// The time from `now` until there is something to do; negative: nothing.
   [[nodiscard]] std::chrono::milliseconds time_left(Clock::time_point now) const;
 
-  /// Whether a signal that ends the job has waited `kStartGrace` while mpirun still had ranks to
-  /// start: mpirun listens to nothing before all are started.
-  [[nodiscard]] bool wants_kill(Clock::time_point now) const;
+  /// Whether mpirun has had its time and is to be killed: `kGrace` after a signal that ends the job,
+  /// `kGrace` after the end of the last rank, `kFailureGrace` after a failure that ends the job.
+  /// mpirun may hang for ever, before it has started all ranks, when a host does not answer, or
+  /// when it ends.
+  [[nodiscard]] bool wants_kill(Clock::time_point now);
 
   /// The last lines to print, once mpirun has ended so.
   [[nodiscard]] std::vector<std::string> closing_lines(const ExitStatus& mpirun);
 
   /// The exit code of the job, given how mpirun ended: the code of the rank that failed first,
-  /// unless a signal killed mpirun; 1 when a rank of a fault-tolerant job ended without a word; 128
-  /// + signal when bfrun was told to end; 2 when mpirun refused the extra flags; else mpirun's own.
+  /// unless somebody else killed mpirun (a crash of its own does not count); 128 + signal when
+  /// bfrun was told to end; 2 when mpirun refused the extra flags; else mpirun's own. A rank that
+  /// mpirun has ended, or that ended without a word, makes another code of 0.
   [[nodiscard]] int exit_code(const ExitStatus& mpirun) const;
 
   static constexpr std::chrono::milliseconds kHold{250};
-  static constexpr std::chrono::milliseconds kStartGrace{5000};
+  static constexpr std::chrono::milliseconds kLeavingHold{5000};
+  static constexpr std::chrono::milliseconds kGrace{3000};
+  static constexpr std::chrono::milliseconds kFailureGrace{5000};
 
  private:
+  /// A reason for which mpirun must have ended by some time.
+  struct Deadline {
+    Clock::time_point at;
+    std::string reason;
+  };
+
+  void take_failure(RankReport report, Clock::time_point now);
+  [[nodiscard]] bool ends_job(const RankReport& report) const;
+  void look_whether_all_are_gone(Clock::time_point now);
+  [[nodiscard]] std::optional<Deadline> deadline() const;
+  [[nodiscard]] Clock::time_point naming_time() const;
   [[nodiscard]] std::vector<std::string> placement_lines() const;
   [[nodiscard]] std::vector<RankReport> silent_ranks() const;
+  [[nodiscard]] std::vector<int> unheard_ranks() const;
+  [[nodiscard]] std::vector<std::string> lost_lines(const ExitStatus& mpirun) const;
   [[nodiscard]] std::vector<std::string> name_failures();
   [[nodiscard]] bool never_started(const ExitStatus& mpirun) const;
   [[nodiscard]] bool refused_flags(const ExitStatus& mpirun) const;
@@ -68,13 +94,18 @@ class JobMonitor {
   MonitoredJob job_;
   std::map<int, RankReport> started_;
   std::map<int, RankReport> ended_;
-  std::vector<RankReport> failed_;   ///< by the time at which they ended
-  std::vector<RankReport> unnamed_;  ///< of these, the ones not named yet
+  std::map<int, std::int64_t> leaving_at_us_;  ///< of ranks that have begun to leave
+  std::set<int> gone_;                         ///< ranks whose processes are no more
+  std::vector<RankReport> failed_;             ///< by the time at which they ended
+  std::vector<RankReport> unnamed_;            ///< of these, the ones not named yet
   Clock::time_point unnamed_since_;
   int named_ = 0;
   int ending_signal_ = 0;  ///< the first that asked the whole job to end
   Clock::time_point ending_since_;
   bool failed_before_signal_ = false;
+  std::optional<Clock::time_point> failed_since_;  ///< a rank is gone whose failure ends the job
+  std::optional<Clock::time_point> gone_since_;    ///< all ranks that can be there are gone
+  std::string overdue_;                            ///< why mpirun was killed; empty when it was not
 };
 
 }  // namespace bluefog::bfrun

@@ -61,34 +61,6 @@ int check_program(const std::string& command, std::string_view search_path) {
   return exists ? kNotExecutableCode : kNotFoundCode;
 }
 
-std::string capture_output(const std::vector<std::string>& words) {
-  constexpr std::size_t kMostBytes = 65536;
-  std::array<int, 2> pipe_ends{};
-  if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) return {};
-  const auto pointers = to_pointers(words);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(pipe_ends[1], STDOUT_FILENO);
-    execv(pointers[0], pointers.data());
-    _exit(kNotFoundCode);
-  }
-  close(pipe_ends[1]);
-  std::string output;
-  std::array<char, 4096> piece{};
-  while (child > 0) {
-    const ssize_t count = read(pipe_ends[0], piece.data(), piece.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    if (output.size() < kMostBytes) output.append(piece.data(), static_cast<std::size_t>(count));
-  }
-  close(pipe_ends[0]);
-  if (child > 0) {
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-  return output;
-}
-
 ExitStatus ExitStatus::from_wait(int status) {
   if (WIFSIGNALED(status)) return {0, WTERMSIG(status)};
   return {WEXITSTATUS(status), 0};

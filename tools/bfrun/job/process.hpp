@@ -31,9 +31,17 @@ inline constexpr int kNotExecutableCode = 126;
 /// file, 126 when the file cannot be executed. A name without '/' is looked up in PATH.
 [[nodiscard]] int check_program(const std::string& command, std::string_view search_path);
 
-/// Runs a program to its end and returns its standard output, at most 64 KiB of it; empty when it
-/// cannot be started.
-[[nodiscard]] std::string capture_output(const std::vector<std::string>& words);
+/// The answer of a program that was asked something.
+struct Answer {
+  std::string output;  ///< what it printed, at most 64 KiB of it; empty when it cannot be started
+  bool in_time = true;
+};
+
+/// Runs a program, with nothing to read, to its end and returns its standard output. After `limit`
+/// it is killed, with all that it has started.
+/// @throws CommandError with 128 + signal when this process is told to end meanwhile.
+[[nodiscard]] Answer capture_output(const std::vector<std::string>& words,
+                                    std::chrono::milliseconds limit);
 
 /// How a program ended.
 struct ExitStatus {
@@ -60,15 +68,20 @@ struct ChildEvents {
   std::function<void(int)> on_signal;
   /// Asked before each sleep.
   std::function<ChildCare()> before_sleep;
+  /// A descriptor to watch besides, unless negative, and what to do when it is readable.
+  int descriptor = -1;
+  std::function<void()> on_readable = {};
 };
 
 /// Runs `words` as a child, with `environment`, to its end.
 ///
 /// Standard input and output are the caller's. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and
 /// SIGUSR2 that reach the calling process are passed on, except one that the terminal sent to the
-/// whole foreground group. The child gets SIGTERM if the caller dies. These signals stay blocked in
-/// the calling thread, for good: meant for a program's main thread.
-/// @throws TransportError when the child cannot be started.
+/// whole foreground group. The child gets SIGKILL if the caller dies. These signals stay blocked in
+/// the calling thread, for good: meant for a program's main thread. Processes that the child has
+/// started and left behind are killed after its end.
+/// @throws TransportError when the child cannot be started; CommandError with 128 + signal when the
+/// caller was told to end before.
 [[nodiscard]] ExitStatus run_child(const std::vector<std::string>& words,
                                    const std::vector<std::string>& environment,
                                    const ChildEvents& events);

@@ -17,6 +17,9 @@ constexpr char kSeparator = '\x1e';
 constexpr std::size_t kMaxReportBytes = 512;
 constexpr std::size_t kMaxHostLength = 255;
 
+/// The words for RankReport::Kind, in its order.
+constexpr std::array<std::string_view, 4> kKinds{"start", "leave", "exit", "end"};
+
 std::string start_of_report(std::string_view key) {
   return fmt::format("{}bfrun:{}:", kSeparator, key);
 }
@@ -41,10 +44,9 @@ std::optional<RankReport> decode(std::string_view fields) {
   const auto ended_at_us = parse_integer<std::int64_t>(ended_at);
   if (!ended_at_us) return std::nullopt;
   report.ended_at_us = *ended_at_us;
-  if (!(words >> report.host) || words >> extra || (kind != "start" && kind != "end")) {
-    return std::nullopt;
-  }
-  report.kind = kind == "start" ? RankReport::Kind::Started : RankReport::Kind::Ended;
+  const auto* const known = std::ranges::find(kKinds, kind);
+  if (!(words >> report.host) || words >> extra || known == kKinds.end()) return std::nullopt;
+  report.kind = static_cast<RankReport::Kind>(known - kKinds.begin());
   report.rank = numbers[0];
   report.local_rank = numbers[1];
   report.local_size = numbers[2];
@@ -59,12 +61,11 @@ std::optional<RankReport> decode(std::string_view fields) {
 }  // namespace
 
 std::string encode(const RankReport& report, std::string_view key) {
-  const bool start = report.kind == RankReport::Kind::Started;
   return fmt::format("{}{} {} {} {} {} {} {} {} {} {} {} {} {}{}\n", start_of_report(key),
-                     start ? "start" : "end", report.rank, report.local_rank, report.local_size,
-                     report.pid, report.placement.cores, report.placement.cores_per_rank,
-                     report.placement.threads, report.exit_code, report.killed_by,
-                     report.told_to_end ? 1 : 0, report.ended_at_us,
+                     kKinds[static_cast<std::size_t>(report.kind)], report.rank, report.local_rank,
+                     report.local_size, report.pid, report.placement.cores,
+                     report.placement.cores_per_rank, report.placement.threads, report.exit_code,
+                     report.killed_by, report.told_to_end ? 1 : 0, report.ended_at_us,
                      std::string_view(report.host).substr(0, kMaxHostLength), kSeparator);
 }
 

@@ -11,13 +11,19 @@
 namespace bluefog::bfrun {
 
 /// The report of one rank's watcher to bfrun, sent when the rank starts and when it ends. A rank
-/// that announces its exit (base/exit_note.hpp) ends in two reports, of which the first counts.
+/// that announces its exit (base/exit_note.hpp) exits in one report and ends in another; the first
+/// counts.
 ///
-/// Reports travel on standard error, the one channel that mpirun forwards from every host:
-/// a record separator, `bfrun:KEY:` and the fields, a record separator, a line end. KEY is drawn
+/// Reports travel on the line to bfrun (rank_line.hpp), and from other machines on standard error,
+/// the one channel that mpirun forwards from every host: a record separator, `bfrun:KEY:` and the fields, a record separator, a line end. KEY is drawn
 /// anew for each job, so that what a program prints is never taken for a report.
 struct RankReport {
-  enum class Kind { Started, Ended };
+  enum class Kind {
+    Started,
+    Leaving,  ///< the program has begun to end, with a code that it does not know yet
+    Exiting,  ///< the program exits, and may wait for the others before its process is gone
+    Ended
+  };
 
   Kind kind = Kind::Started;
   int rank = 0;
@@ -25,12 +31,13 @@ struct RankReport {
   int local_size = 1;
   int pid = 0;               ///< of the command, not of its watcher
   Placement placement;       ///< Started: what the rank got
-  int exit_code = 0;         ///< Ended: of the command, 0 when a signal killed it
+  int exit_code = 0;         ///< Exiting, Ended: of the command, 0 when a signal killed it
   int killed_by = 0;         ///< Ended: the signal that killed it, else 0
   bool told_to_end = false;  ///< Ended: mpirun had sent it a signal that ends programs
-  /// Ended: the time, in microseconds since 1970 by the clock of its host; else 0.
+  /// Leaving, Exiting, Ended: since when, in microseconds since 1970 by the clock of its host.
   std::int64_t ended_at_us = 0;
   std::string host;
+  bool came_by_line = false;  ///< from this machine, past mpirun; not part of the bytes
 
   [[nodiscard]] bool failed() const { return exit_code != 0 || killed_by != 0; }
   bool operator==(const RankReport&) const = default;

@@ -71,6 +71,14 @@ void add_job_variables(const Options& options, const MasterAddress& master, bool
   environment[kBindVariable] = to_text(bind_in_ranks ? options.bind : BindPolicy::None);
 }
 
+void ignore_allocations(const OpenMpiVersion& version, Environment& environment) {
+  const bool prrte = version.major >= 5;
+  environment.emplace(
+      prrte ? "PRTE_MCA_ras" : "OMPI_MCA_ras",
+      prrte ? "^slurm,pbs,lsf,gridengine,flux" : "^slurm,tm,loadleveler,alps,lsf,gridengine");
+  environment.emplace(prrte ? "PRTE_MCA_plm" : "OMPI_MCA_plm", prrte ? "ssh" : "rsh");
+}
+
 const char* to_text(BindPolicy policy) {
   switch (policy) {
     case BindPolicy::Auto:

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -19,6 +21,17 @@ constexpr int kMaxSlots = 65536;
 constexpr std::size_t kMaxNameLength = 253;
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
 
+/// The names that /etc/hosts gives to the machine itself.
+constexpr std::array<std::string_view, 6> kLoopbackNames{
+    "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "localhost6", "::1"};
+
+/// Host names mean the same in capitals.
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
 /// A name is handed to ssh: nothing that a shell or ssh could take for something else.
 bool is_host_name(std::string_view name) {
   const auto allowed = [](char c) {
@@ -33,7 +46,7 @@ int parse_slots(std::string_view text, const std::string& where) {
   const auto slots = parse_int(text);
   if (!slots || *slots < 1 || *slots > kMaxSlots) {
     throw UsageError(fmt::format("{}: expected a number of slots from 1 to {}, found {}", where,
-                                 kMaxSlots, quoted(text)));
+                                 kMaxSlots, bluefog::quoted(text)));
   }
   return *slots;
 }
@@ -58,7 +71,7 @@ HostSlots parse_entry(std::string_view entry, const std::string& where) {
   if (!is_host_name(host.name)) {
     throw UsageError(
         fmt::format("{}: expected a host name of letters, digits, '.', '-' and '_', found {}",
-                    where, quoted(host.name)));
+                    where, bluefog::quoted(host.name)));
   }
   if (rest.empty()) return host;
   if (rest.front() != ':') throw UsageError(fmt::format("{}: expected ':' after ']'", where));
@@ -68,7 +81,7 @@ HostSlots parse_entry(std::string_view entry, const std::string& where) {
 
 void refuse_second_mention(std::map<std::string, std::string>& first_seen, const HostSlots& host,
                            const std::string& where) {
-  const auto [seen, is_new] = first_seen.emplace(host.name, where);
+  const auto [seen, is_new] = first_seen.emplace(lower_case(host.name), where);
   if (!is_new) {
     throw UsageError(fmt::format("{}: host '{}' was given before ({}); give all its slots once",
                                  where, host.name, seen->second));
@@ -82,7 +95,7 @@ void parse_properties(std::istringstream& words, HostSlots& host, const std::str
     const auto equals = word.find('=');
     const std::string key = word.substr(0, equals);
     if (equals == std::string::npos || (key != "slots" && key != "max_slots")) {
-      throw UsageError(fmt::format("{}: expected slots=N, found {}", where, quoted(word)));
+      throw UsageError(fmt::format("{}: expected slots=N, found {}", where, bluefog::quoted(word)));
     }
     const int slots = parse_slots(std::string_view(word).substr(equals + 1), where);
     if (key == "slots") host.slots = slots;
@@ -98,7 +111,8 @@ std::vector<HostSlots> parse_host_list(std::string_view text) {
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view entry = text.substr(begin, end - begin);
-    const std::string where = fmt::format("-H, entry {} {}", hosts.size() + 1, quoted(entry));
+    const std::string where =
+        fmt::format("-H, entry {} {}", hosts.size() + 1, bluefog::quoted(entry));
     hosts.push_back(parse_entry(entry, where));
     refuse_second_mention(first_seen, hosts.back(), where);
     begin = end + 1;
@@ -119,7 +133,7 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
     std::istringstream words(line.substr(0, line.find('#')));
     std::string entry;
     if (!(words >> entry)) continue;
-    const std::string where = fmt::format("{}, line {} {}", source, number, quoted(line));
+    const std::string where = fmt::format("{}, line {} {}", source, number, bluefog::quoted(line));
     hosts.push_back(parse_entry(entry, where));
     parse_properties(words, hosts.back(), where);
     refuse_second_mention(first_seen, hosts.back(), fmt::format("{}, line {}", source, number));
@@ -157,8 +171,25 @@ std::vector<HostSlots> assign_ranks(const std::vector<HostSlots>& hosts, int ran
 }
 
 bool is_this_host(std::string_view name, std::string_view own_name) {
-  if (name == "localhost" || name == "::1" || name.starts_with("127.")) return true;
-  return name == own_name || name == own_name.substr(0, own_name.find('.'));
+  const std::string wanted = lower_case(name);
+  const std::string own = lower_case(own_name);
+  const auto first_label = [](const std::string& full) { return full.substr(0, full.find('.')); };
+  const bool is_loopback = std::ranges::find(kLoopbackNames, wanted) != kLoopbackNames.end() ||
+                           wanted.starts_with("127.");
+  return is_loopback || wanted == own || wanted == first_label(own);
+}
+
+bool share_first_label(const std::vector<HostSlots>& hosts, std::string_view own_name) {
+  std::map<std::string, std::string> full_names;
+  const auto is_other = [&](std::string_view name) {
+    const std::string full = lower_case(name);
+    const bool is_address = full.find_first_not_of("0123456789.") == std::string::npos ||
+                            full.find(':') != std::string::npos;
+    if (is_address) return false;
+    return full_names.emplace(full.substr(0, full.find('.')), full).first->second != full;
+  };
+  static_cast<void>(is_other(own_name));
+  return std::ranges::any_of(hosts, [&](const HostSlots& host) { return is_other(host.name); });
 }
 
 }  // namespace bluefog::bfrun

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <chrono>
 
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/options.hpp"
@@ -11,6 +12,7 @@ namespace bluefog::bfrun {
 namespace {
 
 constexpr int kOldestMajor = 4;
+constexpr std::chrono::seconds kVersionLimit{10};
 
 std::string named_mpirun(const std::string& path, const char* source,
                          const std::function<bool(const std::string&)>& is_program) {
@@ -58,7 +60,13 @@ std::optional<OpenMpiVersion> parse_mpirun_version(std::string_view output) {
 }
 
 OpenMpiVersion query_mpirun_version(const std::string& mpirun) {
-  const std::string output = capture_output({mpirun, "--version"});
+  const auto [output, in_time] = capture_output({mpirun, "--version"}, kVersionLimit);
+  if (!in_time) {
+    throw NoAnswerError(fmt::format(
+        "{} does not answer when asked for its --version: it was still running after {} s; name "
+        "another with --mpirun PATH or BLUEFOG_MPIRUN",
+        mpirun, kVersionLimit.count()));
+  }
   const auto version = parse_mpirun_version(output);
   const std::string first_line = output.substr(0, output.find('\n'));
   if (!version) {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/bfrun/options.hpp"
+
 namespace bluefog::bfrun {
 
 /// The places where an mpirun may be, in the order in which bfrun looks.
@@ -38,8 +40,14 @@ struct OpenMpiVersion {
 /// for another MPI.
 [[nodiscard]] std::optional<OpenMpiVersion> parse_mpirun_version(std::string_view output);
 
-/// Asks `mpirun` for its version. @throws UsageError when it does not answer, is no Open MPI, or
-/// is older than 4.0.
+/// An mpirun that runs on and on when asked for its version.
+class NoAnswerError : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
+/// Asks `mpirun` for its version. @throws NoAnswerError when it takes longer than 10 s; UsageError
+/// when it does not answer, is no Open MPI, or is older than 4.0.
 [[nodiscard]] OpenMpiVersion query_mpirun_version(const std::string& mpirun);
 
 }  // namespace bluefog::bfrun

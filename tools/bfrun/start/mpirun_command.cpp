@@ -8,13 +8,24 @@ namespace bluefog::bfrun {
 namespace {
 
 /// Runs bfrun as the watcher where it is installed. A host that lacks it gets the program with
-/// the variables alone: no binding, no thread count, no name when it dies.
+/// the variables, and reports of its start and end as RankReport has them: no binding, no thread
+/// count, and nothing ends what it leaves behind.
 constexpr const char* kWatchIfInstalled =
-    R"(if [ -x "$0" ]; then exec "$0" --exec-rank -- "$@"; fi
-unset BFRUN_REPORT_KEY BFRUN_BIND
+    R"sh(if [ -x "$0" ]; then exec "$0" --exec-rank -- "$@"; fi
+key="$BFRUN_REPORT_KEY" told=0
+unset BFRUN_REPORT_KEY BFRUN_BIND BFRUN_LINE BFRUN_SESSION
 export RANK="$OMPI_COMM_WORLD_RANK" WORLD_SIZE="$OMPI_COMM_WORLD_SIZE"
 export LOCAL_RANK="$OMPI_COMM_WORLD_LOCAL_RANK" LOCAL_WORLD_SIZE="$OMPI_COMM_WORLD_LOCAL_SIZE"
-exec "$@")";
+report() {
+  printf '\036bfrun:%s:%s %d %d %d %d 0 0 0 %d %d %d %d000000 %s\036\n' "$key" "$1" "$RANK" \
+    "$LOCAL_RANK" "$LOCAL_WORLD_SIZE" $$ "$2" "$3" "$told" "$(date +%s)" "$(uname -n)" >&2
+}
+report start 0 0
+trap told=1 TERM INT HUP QUIT
+"$@"
+code=$?
+if [ $code -gt 128 ] && [ $code -le 192 ]; then report end 0 $((code - 128)); else report end $code 0; fi
+exit $code)sh";
 
 std::string host_argument(const std::vector<HostSlots>& hosts) {
   std::string list;

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -50,6 +51,22 @@ std::string interface_address(const std::string& name) {
   }
   freeifaddrs(all);
   return found;
+}
+
+bool resolves_to_this_machine(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return false;
+  bool is_ours = false;
+  for (const addrinfo* one = found; one != nullptr && !is_ours; one = one->ai_next) {
+    // A socket can be bound to this machine's own addresses alone.
+    const int probe = socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    is_ours = probe >= 0 && bind(probe, one->ai_addr, one->ai_addrlen) == 0;
+    if (probe >= 0) close(probe);
+  }
+  freeaddrinfo(found);
+  return is_ours;
 }
 
 }  // namespace bluefog::bfrun

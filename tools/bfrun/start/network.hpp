@@ -18,4 +18,7 @@ namespace bluefog::bfrun {
 /// The first IPv4 address of a network interface of this machine, empty when it has none.
 [[nodiscard]] std::string interface_address(const std::string& name);
 
+/// Whether an address of `name` is one of this machine. Asks the resolver, which may take a while.
+[[nodiscard]] bool resolves_to_this_machine(const std::string& name);
+
 }  // namespace bluefog::bfrun

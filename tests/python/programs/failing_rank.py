@@ -1,0 +1,48 @@
+"""failing_rank.py BFRUN: rank 1 ends with an error; the job ends with it, and names it first.
+
+The other rank sleeps, or waits for rank 1 in a call and dies of its end, at times before rank 1's
+interpreter has ended.
+"""
+
+import re
+import subprocess
+import sys
+import time
+
+WAYS = {"exit": 3, "raise": 1}
+OTHERS = ("sleep", "wait")
+
+
+def be_rank(way, other):
+    import torch
+
+    import bluefog_cpp.torch as bf
+
+    bf.init()
+    bf.allreduce(torch.ones(3))
+    if bf.rank() == 1:
+        if way == "exit":
+            sys.exit(WAYS[way])
+        raise ValueError("rank 1 ends")
+    if other == "sleep":
+        time.sleep(600)
+    bf.allreduce(torch.ones(3))
+
+
+def check(bfrun, way, other):
+    job = subprocess.run([bfrun, "-np", "2", sys.executable, __file__, "--rank", way, other],
+                         check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                         timeout=60)
+    named = re.findall(r"^bfrun: rank (\d) .* exited with code (\d+)$", job.stderr, re.MULTILINE)
+    if job.returncode != WAYS[way] or named[:1] != [("1", str(WAYS[way]))]:
+        sys.exit(f"{way}, {other}: expected code {WAYS[way]} and rank 1 named first, found code "
+                 f"{job.returncode} and\n{job.stderr}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--rank":
+        be_rank(*sys.argv[2:])
+    else:
+        for way in WAYS:
+            for other in OTHERS:
+                check(sys.argv[1], way, other)
