@@ -38,7 +38,9 @@ struct EdgeListOptions {
 /// Reads a graph from text: one edge per line, `i j weight` or `i j`, meaning
 /// that i sends to j and j gives it that weight; `i i weight` is rank i's self
 /// weight (0 where a weighted file names none). Either every line has a weight
-/// or none has. `#` starts a comment; empty lines are skipped.
+/// or none has. `#` starts a comment; empty lines are skipped. Weights are taken
+/// as they are: averages ask for rows that sum to 1, push-sum for columns, and
+/// the optimizers refuse others by row and sum (`check` finds them beforehand).
 ///
 /// @param name where the text comes from, for the messages.
 /// @throws InvalidArgument naming the line: something that is no rank (at most
