@@ -40,7 +40,7 @@ struct LoadedCheckpoint {
 ///
 /// On as many ranks as wrote it, each reads its own file and goes on exactly as the run that wrote
 /// it does, bit for bit. On another number of ranks every rank starts from the mean of the saved
-/// models (sums in float64, by rising rank; buffers of integers are rank 0's), with the optimizer's
+/// models (in float64, counted from rank 0's by rising rank; buffers of integers are rank 0's), with the optimizer's
 /// state as it is and the algorithm's as at the start; all files must then be readable by every
 /// rank.
 /// @throws InvalidArgument naming the file if one is missing, truncated, of another moment than

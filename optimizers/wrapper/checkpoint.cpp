@@ -181,27 +181,34 @@ class Files {
   std::optional<Moment> moment_;
 };
 
-/// The mean of all ranks' models; tensors that are not floating-point are the first's.
+/// The mean of all ranks' models, counted from the first one: where all are equal it is that model.
+/// Tensors that are not floating-point are the first's.
 NamedTensors mean_model(const Files& files, const SavedPart& first, const NamedTensors& model) {
-  std::vector<at::Tensor> sums;
-  for (const NamedTensor& item : first.tensors) {
-    sums.push_back(item.tensor.is_floating_point() ? item.tensor.to(at::kDouble) : item.tensor);
+  std::vector<at::Tensor> means;
+  std::vector<at::Tensor> offsets(first.tensors.size());  // Σ_r (x_r − x_0), of the floating ones
+  for (std::size_t i = 0; i < first.tensors.size(); ++i) {
+    const at::Tensor& tensor = first.tensors[i].tensor;
+    means.push_back(tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor);
+    if (tensor.is_floating_point()) {
+      offsets[i] = at::zeros_like(means[i]);
+    }
   }
   for (int rank = 1; rank < first.ranks; ++rank) {
     const std::string file = files.of(rank);
     const SavedPart part = read_part(file);
     check_same_moment(file, part, first);
     check_fits(file, part, model);
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      if (part.tensors[i].tensor.is_floating_point()) {
-        sums[i] = sums[i] + part.tensors[i].tensor.to(at::kDouble);
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      if (offsets[i].defined()) {
+        offsets[i] += part.tensors[i].tensor.to(at::kDouble) - means[i];
       }
     }
   }
   NamedTensors mean;
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    const bool is_floating = first.tensors[i].tensor.is_floating_point();
-    mean.push_back({first.tensors[i].name, is_floating ? sums[i] / first.ranks : sums[i]});
+  for (std::size_t i = 0; i < means.size(); ++i) {
+    const bool is_averaged = offsets[i].defined();
+    mean.push_back(
+        {first.tensors[i].name, is_averaged ? means[i] + offsets[i] / first.ranks : means[i]});
   }
   return mean;
 }

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -124,42 +126,64 @@ TEST(Checkpoint, AResumedRunHasTheSameBits) {
   });
 }
 
+/// Writes the file that rank `rank` of `ranks` would have written, whose model is `Point(seed)`.
+void write_part(const std::string& prefix, int rank, int ranks, std::uint64_t seed) {
+  torch::serialize::OutputArchive archive;
+  torch::serialize::OutputArchive model;
+  const Point point(seed);
+  c10::List<std::string> names;
+  for (const auto& [name, tensor] : optimizers::named_parameters(point)) {
+    model.write(std::to_string(names.size()), tensor.detach());
+    names.push_back(name);
+  }
+  model.write("names", c10::IValue(names));
+  archive.write("ranks", c10::IValue(std::int64_t{ranks}));
+  archive.write("step_count", c10::IValue(std::int64_t{5}));
+  archive.write("model", model);
+  torch::serialize::OutputArchive nothing;
+  archive.write("optimizer", nothing);
+  archive.save_to(checkpoint_file(prefix, rank));
+}
+
+/// The model with which a run goes on from files of three ranks, whose models these seeds give.
+/// Undefined on three ranks, which take their own files.
+at::Tensor model_from_three(Context& context, const std::array<std::uint64_t, 3>& seeds) {
+  const Folder folder(context);
+  Training run(context, AlgorithmKind::AdaptThenCombine, 17);
+  for (int rank = 0; context.rank() == 0 && rank < 3; ++rank) {
+    write_part(folder.prefix(), rank, 3, seeds[static_cast<std::size_t>(rank)]);
+  }
+  ops::barrier(context);
+  if (context.size() == 3) {
+    return {};
+  }
+  const auto loaded = load_checkpoint(folder.prefix(), run.point, run.optimizer);
+  EXPECT_EQ(loaded.saved_ranks, 3);
+  EXPECT_FALSE(loaded.has_optimizer_state);
+  at::Tensor model = run.point.x().detach().clone();
+  run.steps(2);
+  return model;
+}
+
 /// Files of three ranks, read by any other number: the mean of their models.
 TEST(Checkpoint, AnotherNumberOfRanksStartsFromTheMean) {
   on_ranks(some_ranks(), [](Context& context) {
-    const Folder folder(context);
-    constexpr int kSaved = 3;
-    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
-    if (context.rank() == 0) {
-      for (int rank = 0; rank < kSaved; ++rank) {
-        // The file that rank `rank` of three would have written.
-        torch::serialize::OutputArchive archive;
-        torch::serialize::OutputArchive model;
-        const Point point(static_cast<std::uint64_t>(rank));
-        c10::List<std::string> names;
-        for (const auto& [name, tensor] : optimizers::named_parameters(point)) {
-          model.write(std::to_string(names.size()), tensor.detach());
-          names.push_back(name);
-        }
-        model.write("names", c10::IValue(names));
-        archive.write("ranks", c10::IValue(std::int64_t{kSaved}));
-        archive.write("step_count", c10::IValue(std::int64_t{5}));
-        archive.write("model", model);
-        torch::serialize::OutputArchive nothing;
-        archive.write("optimizer", nothing);
-        archive.save_to(checkpoint_file(folder.prefix(), rank));
+    const at::Tensor model = model_from_three(context, {0, 1, 2});
+    if (model.defined()) {
+      const at::Tensor first = Point(0).x();
+      EXPECT_SAME(model, first + ((Point(1).x() - first) + (Point(2).x() - first)) / 3);
+    }
+  });
+}
+
+TEST(Checkpoint, TheMeanOfEqualModelsIsThatModel) {
+  on_ranks({.layouts = {Layout::OneHost}}, [](Context& context) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      const at::Tensor model = model_from_three(context, {seed, seed, seed});
+      if (model.defined()) {
+        EXPECT_SAME(model, Point(seed).x());
       }
     }
-    ops::barrier(context);
-    if (context.size() == kSaved) {
-      return;
-    }
-    const auto loaded = load_checkpoint(folder.prefix(), run.point, run.optimizer);
-    EXPECT_EQ(loaded.saved_ranks, kSaved);
-    EXPECT_FALSE(loaded.has_optimizer_state);
-    const at::Tensor mean = (Point(0).x() + Point(1).x() + Point(2).x()) / kSaved;
-    EXPECT_SAME(run.point.x(), mean);
-    run.steps(2);
   });
 }
 
