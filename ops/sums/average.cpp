@@ -284,8 +284,15 @@ void average_all(std::byte* out, const Form& form, std::size_t bytes) {
   using Sum = typename Lanes::Sum;
   auto* const to = reinterpret_cast<typename Lanes::Stored*>(out);
   const std::size_t count = bytes / sizeof(typename Lanes::Stored);
-  const std::size_t k = average_range<Lanes>(hn::ScalableTag<Sum>(), to, form, 0, count);
-  average_range<Lanes>(hn::CappedTag<Sum, 1>(), to, form, k, count);
+  const hn::ScalableTag<Sum> d;
+  std::size_t k = 0;
+  // Short calls are over sooner where they set up one loop alone.
+  if (count >= hn::Lanes(d)) {
+    k = average_range<Lanes>(d, to, form, 0, count);
+  }
+  if (k < count) {
+    average_range<Lanes>(hn::CappedTag<Sum, 1>(), to, form, k, count);
+  }
 }
 
 template <class Form>
