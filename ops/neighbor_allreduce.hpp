@@ -41,8 +41,8 @@ struct NeighborAllreduceOptions {
 /// with w from `plan.self_weight` and `plan.sources`, and d_j(i) the weight that rank j sends with
 /// (its `plan.destinations`).
 ///
-/// Where the weights w_ii and w_ij d_j(i) sum to 1 within 1e-9, the average counts from the value of
-/// rank b, the one of the largest weight, of several the lowest:
+/// Weights w_ii and w_ij d_j(i) that sum to 1 within 1e-9 make an average that counts from the value
+/// of rank b, the one of the largest weight, of several the lowest:
 ///
 ///     x_i ← x_b − Σ_{j≠b} w_ij d_j(i) (x_b − x_j)
 ///
