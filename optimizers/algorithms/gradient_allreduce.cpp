@@ -175,6 +175,7 @@ void GradientAllreduce::fail_round(std::string_view reason) {
       context_.core().engine().refuse(reason);
     }
     phase_ = Phase::Idle;
+    end_all(works_);  // or their means would come into the gradients of a later pass
     note_failed_round();
   }
 }
