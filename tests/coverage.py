@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The product's C++. What tests and examples run of themselves says nothing of it.
+# The product's C++; lines of tests and examples say nothing of it.
 FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "tools")
 RUNGS = ("unit", "fabric", "mpi", "launcher")
 BEGIN, END = "<!-- made by make coverage -->", "<!-- end -->"

@@ -30,7 +30,7 @@ class BackwardPasses {
   struct Noted {
     /// The pass was not noted before.
     bool is_first = false;
-    /// What is under way on this thread was begun inside of another pass.
+    /// The pass under way on this thread was begun inside of another one.
     bool is_inside_another = false;
   };
 

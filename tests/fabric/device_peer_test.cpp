@@ -1,6 +1,6 @@
 // Calls by copies between the devices of one host, over the stand-in of CUDA: which ranks they
-// serve, what becomes of mailboxes, and what goes wrong in them. What all links have in common is
-// in the other tests of devices.
+// serve, what becomes of mailboxes, and what goes wrong in them. The other tests of devices
+// look at the behaviour that all links share.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

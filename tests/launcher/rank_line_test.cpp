@@ -20,7 +20,7 @@ RankReport report_of(int rank) {
   return report;
 }
 
-/// What bfrun has heard.
+/// The reports that bfrun has received.
 struct Heard {
   std::vector<int> started;
   std::vector<int> ended;
