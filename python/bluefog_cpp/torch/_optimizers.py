@@ -50,7 +50,7 @@ _AVERAGING = {
 }
 
 
-class DistributedOptimizer:
+class WrappedOptimizer:
     """What the wrapped classes have in common; comes before the user's class."""
 
     # GradScaler then always calls `step`, also with infinities, and leaves the unscaling to it.
@@ -135,12 +135,12 @@ class DistributedOptimizer:
         return None
 
 
-class GradientOptimizer(DistributedOptimizer):
+class GradientOptimizer(WrappedOptimizer):
     """Gradient all-reduce: `backward` returns with the means, so all that comes between it and
     `step` sees them."""
 
 
-class NeighborOptimizer(DistributedOptimizer):
+class NeighborOptimizer(WrappedOptimizer):
     """Averages of parameters. Attributes that are set between steps make them dynamic, as the
     arguments of `neighbor_allreduce` and `hierarchical_neighbor_allreduce` of the same names."""
 
@@ -201,7 +201,7 @@ for _old, _new in (("neighbor_weights", "src_weights"), ("send_neighbors", "dst_
     _steering.ATTRIBUTES.add(_old)
 
 
-class PushSumOptimizer(DistributedOptimizer):
+class PushSumOptimizer(WrappedOptimizer):
     """Push-sum over the topology's out-edges: each rank hands out its value and its scalar in equal
     shares, and takes gradients at their quotient. Needs no balanced graph."""
 
@@ -246,7 +246,7 @@ def _wrappable(optimizer: Any) -> torch.optim.Optimizer:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ArgumentTypeError(
             f"expected a torch.optim.Optimizer, found {_arguments.described(optimizer)}")
-    if isinstance(optimizer, DistributedOptimizer) and not optimizer._distributed.has_ended:
+    if isinstance(optimizer, WrappedOptimizer) and not optimizer._distributed.has_ended:
         raise InvalidArgument("expected a plain optimizer, found one that is distributed already")
     return optimizer
 
@@ -286,7 +286,7 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
     row_sums = runtime.argument(maker, "row_sums", _arguments.one_of("one", "any"), row_sums)
     # The class that an ended wrapper was made of, if `optimizer` is one.
     base = type(optimizer)
-    if isinstance(optimizer, DistributedOptimizer):
+    if isinstance(optimizer, WrappedOptimizer):
         base = base.__bases__[1]
     wrapped_class = type(base.__name__, (kind, base), {"__doc__": base.__doc__,
                                                        "__module__": base.__module__})

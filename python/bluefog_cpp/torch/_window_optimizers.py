@@ -19,14 +19,14 @@ from bluefog_cpp.errors import InvalidArgument, WindowGoneError
 from bluefog_cpp.torch import _steering, _windows
 from bluefog_cpp.torch._collectives import barrier
 from bluefog_cpp.torch._distributed_step import Models
-from bluefog_cpp.torch._optimizers import DistributedOptimizer, wrap
+from bluefog_cpp.torch._optimizers import WrappedOptimizer, wrap
 from bluefog_cpp.torch._plans import Step, check_average
 from bluefog_cpp.torch._process import in_neighbor_ranks, out_neighbor_ranks
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._steering import Steering
 
 
-class WindowOptimizer(DistributedOptimizer):
+class WindowOptimizer(WrappedOptimizer):
     """What both kinds have in common."""
 
     force_barrier = Steering(False, _steering.switch)
