@@ -16,6 +16,7 @@
 #include "optimizers/bucket.hpp"
 #include "optimizers/early_step.hpp"
 #include "optimizers/options.hpp"
+#include "topology/families.hpp"
 #include "topology/neighbor_plan.hpp"
 #include "topology/schedule.hpp"
 
@@ -84,6 +85,12 @@ struct AlgorithmMemory {
   std::string carried{};
 };
 
+/// A schedule that an algorithm brings along, under the name that programs give it.
+struct OwnSchedule {
+  std::string name;
+  std::function<Schedule(int size)> make;
+};
+
 /// The things an algorithm is made from; context and buckets outlive it.
 struct AlgorithmParts {
   Context& context;
@@ -133,6 +140,8 @@ struct AlgorithmRow {
 
   /// The schedule of callers that give none; if empty, the static exponential graph of base 2.
   std::function<Schedule(int size)> default_schedule{};
+  /// The only schedules that it takes; the graph that a program has set for all does not count.
+  std::vector<OwnSchedule> own_schedules{};
   /// Makes the schedule that rounds average with from the given one; if empty, they are the same.
   std::function<Schedule(Schedule schedule)> transform{};
 
@@ -171,5 +180,12 @@ void register_algorithm(AlgorithmRow row);
 /// The schedule that the algorithm's rounds average with, for `size` ranks: that of the options or
 /// the row's default, as the row transforms it.
 [[nodiscard]] Schedule mixing_of(const DistributedOptimizerOptions& options, int size);
+
+/// The schedule that a program means by `name`: one of the algorithm's own, or a family of
+/// `topology::make_schedule`. Any thread.
+/// @throws InvalidArgument listing the known names; UnsupportedError for a family of two variables
+///   that is not this algorithm's.
+[[nodiscard]] Schedule schedule_named(const AlgorithmName& algorithm, std::string_view name,
+                                      const topology::FamilyOptions& options);
 
 }  // namespace bluefog::optimizers

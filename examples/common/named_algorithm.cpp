@@ -41,6 +41,11 @@ const std::vector<std::string>& topology_names() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names{std::string(kDefaultTopology)};
     names.insert(names.end(), schedule_names().begin(), schedule_names().end());
+    for (const optimizers::AlgorithmRow* row : optimizers::algorithms()) {
+      for (const optimizers::OwnSchedule& own : row->own_schedules) {
+        names.push_back(own.name);
+      }
+    }
     return names;
   }();
   return kNames;
@@ -52,7 +57,8 @@ optimizers::DistributedOptimizerOptions options_of(const CommunicationOptions& c
   options.algorithm = algorithm_of(communication.algorithm);
   options.step_in_backward = is_atc_in_backward(communication.algorithm);
   if (communication.topology != kDefaultTopology) {
-    options.schedule = make_schedule(communication.topology, ranks);
+    options.schedule =
+        optimizers::schedule_named(options.algorithm, communication.topology, {.size = ranks});
   }
   (row_of(options.algorithm).reads("global_period_rounds") ? options.global_period_rounds
                                                            : options.num_steps_per_communication) =

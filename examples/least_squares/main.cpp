@@ -29,6 +29,7 @@ using command_line::whole_number;
 struct Options {
   std::vector<std::string> algorithms{"gradient_allreduce", "atc", "awc", "exact-diffusion"};
   std::string topology = "ring";
+  bool is_topology_given = false;
   std::int64_t period_steps = 1;
   LeastSquaresShape shape;
   std::int64_t steps = 2000;
@@ -41,6 +42,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--algorithms", options.algorithms, "What to compare")
       ->check(one_of(algorithm_names()));
   app.add_option("--topology", options.topology, "Who averages with whom")
+      ->each([&options](const std::string&) { options.is_topology_given = true; })
       ->check(one_of(topology_names()));
   app.add_option("--period", options.period_steps,
                  "Combine every so many steps; gossip-pga: over all ranks")
@@ -62,7 +64,12 @@ std::vector<double> run_all(Context& context, const Options& options, const Leas
                             const Eigen::VectorXd& solution, double step_size) {
   std::vector<double> final_errors;
   for (const std::string& algorithm : options.algorithms) {
-    const CommunicationOptions communication{algorithm, options.topology, options.period_steps};
+    const bool brings_schedule = !row_of(algorithm_of(algorithm)).own_schedules.empty();
+    const CommunicationOptions communication{algorithm,
+                                             brings_schedule && !options.is_topology_given
+                                                 ? std::string(kDefaultTopology)
+                                                 : options.topology,
+                                             options.period_steps};
     final_errors.push_back(
         run_method(context, communication, part, solution, step_size, options.steps).back());
   }

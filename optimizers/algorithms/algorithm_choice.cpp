@@ -143,6 +143,13 @@ Schedule mixing_of(const DistributedOptimizerOptions& options, int size) {
   return row.transform ? row.transform(std::move(schedule)) : schedule;
 }
 
+Schedule schedule_named(const AlgorithmName& algorithm, std::string_view name,
+                        const topology::FamilyOptions& options) {
+  const std::vector<OwnSchedule>& own = row_of(algorithm).own_schedules;
+  const auto found = std::ranges::find(own, name, &OwnSchedule::name);
+  return found != own.end() ? found->make(options.size) : topology::make_schedule(name, options);
+}
+
 std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
   const AlgorithmRow& row = row_of(options.algorithm);
   std::string problem = why_invalid_numbers(row, options);

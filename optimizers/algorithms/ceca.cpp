@@ -134,28 +134,32 @@ NamedTensors CecaAveraging::state() const { return named(without_own_, "values o
 void CecaAveraging::restart() { keep_values(buckets_, without_own_); }
 
 AlgorithmRow ceca_row() {
-  return {.name = "ceca",
-          .equation = "x ← a x' + (1 − a) m; s ← b s' + (1 − b) m",
-          .description =
-              "The local step on x and on s, then one message m, a neighbour's x' or s': "
-              "the mean after ⌈log₂ n⌉ rounds of any n ranks.",
-          .source = "DSGD-CECA, arXiv 2306.00256",
-          .overlap = "the local steps of the next buckets",
-          .memory = {.copies = 2, .note = "s and the message", .carried = "s"},
-          .mixing = {.stochastic = Stochastic::Any,
-                     .note = "`topology::Ceca(n).exchange()`, which it takes by itself"},
-          .full_precision_because = "each step adds a difference of parameters to another variable",
-          .default_schedule = [](int size) { return Ceca(size).exchange(); },
-          .why_unfit_schedule = &why_unfit_schedule,
-          .why_unfit_plan = &why_unfit_plan,
-          .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
-            const Schedule schedule = mixing_of(parts.options, parts.context.size());
-            const std::optional<Ceca> ceca = ceca_of(schedule);
-            if (!ceca) {
-              throw InvalidArgument(why_unfit_schedule(parts.options, schedule));
-            }
-            return std::make_unique<CecaAveraging>(parts.context, parts.buckets, *ceca);
-          }};
+  return {
+      .name = "ceca",
+      .equation = "x ← a x' + (1 − a) m; s ← b s' + (1 − b) m",
+      .description =
+          "The local step on x and on s, then one message m, a neighbour's x' or s': "
+          "the mean after ⌈log₂ n⌉ rounds of any n ranks.",
+      .source = "DSGD-CECA, arXiv 2306.00256",
+      .overlap = "the local steps of the next buckets",
+      .memory = {.copies = 2, .note = "s and the message", .carried = "s"},
+      .mixing = {.stochastic = Stochastic::Any,
+                 .note = "`topology::Ceca(n).exchange()`, which it takes by itself"},
+      .full_precision_because = "each step adds a difference of parameters to another variable",
+      .default_schedule = [](int size) { return Ceca(size).exchange(); },
+      .own_schedules = {{.name = "ceca", .make = [](int size) { return Ceca(size).exchange(); }},
+                        {.name = "ceca-one-port",
+                         .make = [](int size) { return Ceca(size, CecaPorts::One).exchange(); }}},
+      .why_unfit_schedule = &why_unfit_schedule,
+      .why_unfit_plan = &why_unfit_plan,
+      .make = [](AlgorithmParts parts) -> std::unique_ptr<Algorithm> {
+        const Schedule schedule = mixing_of(parts.options, parts.context.size());
+        const std::optional<Ceca> ceca = ceca_of(schedule);
+        if (!ceca) {
+          throw InvalidArgument(why_unfit_schedule(parts.options, schedule));
+        }
+        return std::make_unique<CecaAveraging>(parts.context, parts.buckets, *ceca);
+      }};
 }
 
 }  // namespace bluefog::optimizers

@@ -66,6 +66,15 @@ void bind_algorithm_rows(py::module_& module) {
       .def_readonly("source", &Row::source)
       .def_readonly("overlap", &Row::overlap)
       .def_readonly("options", &Row::options)
+      .def_property_readonly("brings_schedule",
+                             [](const Row& row) { return !row.own_schedules.empty(); })
+      .def(
+          "schedule",
+          [](const Row& row, const std::string& name, int size, int local_size) {
+            return opt::schedule_named(row.name, name, {.size = size, .local_size = local_size});
+          },
+          py::arg("name"), py::arg("size"), py::arg("local_size") = 1,
+          "One of the algorithm's own schedules, or a family of bftopo, by its name.")
       .def_readonly("uses_windows", &Row::uses_windows)
       .def_readonly("begins_in_backward", &Row::begins_in_backward)
       .def_readonly("sums_gradients", &Row::sums_gradients)

@@ -172,6 +172,7 @@ class AlgorithmRow:
     source: str
     overlap: str
     options: list[AlgorithmOption]
+    brings_schedule: bool
     uses_windows: bool
     begins_in_backward: bool
     sums_gradients: bool
@@ -187,6 +188,7 @@ class AlgorithmRow:
     eigenvalues_above: str
     mixing_note: str
     def reads(self, option: str) -> bool: ...
+    def schedule(self, name: str, size: int, local_size: int = 1) -> Schedule: ...
 
 def algorithms() -> list[AlgorithmRow]: ...
 def algorithm_named(name: str) -> AlgorithmRow: ...

@@ -1,7 +1,7 @@
 """Reads the #include lines of every source and fails on what the layout of docs/architecture.md
 does not allow: an arrow that runs up or sideways between rooms, a public header that includes a
 private one, a private header of another room, a header of others outside the folders that confine
-it.
+it, a quoted header that is no file of this project.
 
     layers.py ROOT          check the sources below ROOT
     layers.py --floors ROOT print every room with the rooms that it uses
@@ -9,7 +9,9 @@ it.
 """
 
 import pathlib
+import posixpath
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -119,8 +121,12 @@ CONFINED = {
     r"boost/graph/.*": ("topology", "tests"),
     r"pybind11/.*": ("python",),
 }
-SUFFIXES = {".hpp", ".cpp", ".h", ".cc", ".cu", ".cuh", ".inl"}
-INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')
+SUFFIXES = {".hpp", ".cpp", ".h", ".cc", ".cu", ".cuh", ".inl", ".cxx", ".c++", ".hh", ".hxx",
+            ".ipp", ".inc"}
+COMMENT = r"(?:/\*.*?\*/\s*)*"
+INCLUDE = re.compile(rf'^\s*{COMMENT}#\s*include\s*{COMMENT}(["<])([^">]+)[">]')
+# Quoted headers that a build makes.
+MADE = ()
 
 
 def room_of(path):
@@ -153,7 +159,15 @@ def is_hidden(path, included):
     return False
 
 
-def violations_of(path, text):
+def resolved(path, quote, included, files):
+    """The file of this project that a line of `path` includes, as a path from the root, or None."""
+    if included in files or included in HOME:
+        return included
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), included))
+    return beside if quote == '"' and (beside in files or beside in HOME) else None
+
+
+def violations_of(path, text, files):
     room = room_of(path)
     if room is None:
         yield f"{path}: belongs to no room: name it in tests/package/layers.py"
@@ -163,92 +177,139 @@ def violations_of(path, text):
         match = INCLUDE.match(line)
         if not match:
             continue
-        included = match.group(1)
-        target = room_of(included)
+        quote, written = match.groups()
         at = f"{path}:{number}"
+        included = resolved(path, quote, written, files)
+        if included is None:
+            if quote == '"' and written not in MADE:
+                yield f"{at}: no file of this project is {written}: others stand in <>"
+            for pattern, folders in CONFINED.items():
+                if re.fullmatch(pattern, written) and not any(
+                        path.startswith(folder + "/") for folder in folders):
+                    yield f"{at}: {written} belongs in {', '.join(folders)} only"
+            continue
+        target = room_of(included)
         if target and target != room:
             if FLOOR[target] > FLOOR[room]:
                 yield f"{at}: {room} includes {target}, which stands above it ({included})"
             elif target not in allowed:
                 yield f"{at}: {room} must not include {target} ({included})"
-        if target and is_public(path) and not is_public(included):
+        if is_public(path) and not is_public(included):
             yield f"{at}: a public header includes a private one ({included})"
-        elif target and is_hidden(path, included):
+        elif is_hidden(path, included):
             yield f"{at}: {included} is private to its folder"
-        for pattern, folders in CONFINED.items():
-            if re.fullmatch(pattern, included) and not any(
-                    path.startswith(folder + "/") for folder in folders):
-                yield f"{at}: {included} belongs in {', '.join(folders)} only"
+
+
+def files_below(root):
+    """Every C++ source that git knows or would add; without git, every one there is."""
+    if (root / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root,
+                                text=True, check=True, stdout=subprocess.PIPE).stdout.splitlines()
+    else:
+        listed = [path.relative_to(root).as_posix() for path in root.rglob("*")
+                  if not path.relative_to(root).parts[0].startswith(("build", "."))]
+    return sorted(name for name in listed
+                  if pathlib.Path(name).suffix in SUFFIXES and (root / name).is_file())
 
 
 def sources_below(root):
-    for folder in sorted({folder.split("/")[0] for folder, _, _ in ROOMS.values()}):
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix in SUFFIXES:
-                yield path.relative_to(root).as_posix(), path.read_text(errors="replace")
+    for name in files_below(root):
+        yield name, (root / name).read_text(errors="replace")
 
 
 def check(root):
-    count, found = 0, []
-    for path, text in sources_below(root):
-        count += 1
-        found += violations_of(path, text)
-    return count, found
+    files = set(files_below(root))
+    found = [line for path, text in sources_below(root)
+             for line in violations_of(path, text, files)]
+    return len(files), found
 
 
 def print_floors(root):
-    used, files = {room: set() for room in ROOMS}, dict.fromkeys(ROOMS, 0)
+    used, counts = {room: set() for room in ROOMS}, dict.fromkeys(ROOMS, 0)
+    files = set(files_below(root))
     for path, text in sources_below(root):
         room = room_of(path)
-        files[room] += 1
-        targets = {room_of(match.group(1)) for match in map(INCLUDE.match, text.splitlines())
-                   if match}
-        used[room] |= targets - {room, None}
+        counts[room] += 1
+        includes = (INCLUDE.match(line) for line in text.splitlines())
+        headers = (resolved(path, *match.groups(), files) for match in includes if match)
+        used[room] |= {room_of(header) for header in headers if header} - {room, None}
     for room in ROOMS:
         names = ", ".join(sorted(used[room], key=FLOOR.get)) or "nothing of ours"
-        print(f"{FLOOR[room]:2} {room} ({files[room]} files): {names}")
+        print(f"{FLOOR[room]:2} {room} ({counts[room]} files): {names}")
+
+
+# By file: a line that breaks a rule, and words of the message about it.
+WRONG = {
+    "bluefog_cpp/base/a.hpp": ('#include "ops/window.hpp"', "base includes ops.window, which"),
+    "bluefog_cpp/base/b.cpp": ('#include "../context.hpp"', "base includes context, which stands"),
+    "bluefog_cpp/base/c.cxx": ('/* x */ #include "ops/window.hpp"', "which stands above it"),
+    "bluefog_cpp/base/d.cpp": ("#include <ops/window.hpp>", "which stands above it"),
+    "bluefog_cpp/base/e.cpp": ('#include "nowhere.hpp"', "no file of this project is nowhere.hpp"),
+    "bluefog_cpp/bootstrap/a.cpp": ('#include "bluefog_cpp/transport/transport.hpp"',
+                                    "bootstrap includes transport, which stands above it"),
+    "bluefog_cpp/engine/a.cpp": ('#include "bluefog_cpp/context.hpp"', "which stands above it"),
+    "bluefog_cpp/engine/b.cpp": ('#include "bluefog_cpp/transport/shm/shm_transport.hpp"',
+                                 "shm_transport.hpp is private to its folder"),
+    "bluefog_cpp/transport/shm/a.cpp": ("#include <mpi.h>", "mpi.h belongs in"),
+    "bluefog_cpp/device/a.cpp": ("#include <nccl.h>", "nccl.h belongs in"),
+    "bluefog_cpp/device/b.cpp": ("#include <cuda_runtime_api.h>", "cuda_runtime_api.h belongs in"),
+    "bluefog_cpp/device/c.cpp": ("#include <boost/graph/copy.hpp>", "belongs in topology"),
+    "bluefog_cpp/context.hpp": ('#include "engine/engine.hpp"',
+                                "a public header includes a private one"),
+    "bluefog_cpp/strange/a.cpp": ("", "belongs to no room"),
+    "membership/a.cpp": ("", "belongs to no room"),
+    "topology/mixing/a.cpp": ('#include "bluefog_cpp/context.hpp"',
+                              "topology.mixing must not include context"),
+    "topology/mixing/b.cpp": ('#include "topology/static_graphs.hpp"', "which stands above it"),
+    "bluefog_cpp/transport/a.cpp": ('#include "topology/neighbor_plan.hpp"',
+                                    "which stands above it"),
+    "ops/calls/a.cpp": ("  #  include <torch/torch.h>", "torch/torch.h belongs in"),
+    "ops/calls/b.cpp": ('#include "optimizers/bucket.hpp"', "which stands above it"),
+    "ops/calls/e.cpp": ("#include <pybind11/pybind11.h>", "pybind11/pybind11.h belongs in python"),
+    "ops/window.hpp": ('#include "ops/window/window_call.hpp"',
+                       "a public header includes a private one"),
+    "optimizers/wrapper/a.cpp": ('#include "examples/models/cnn.hpp"', "which stands above it"),
+    "optimizers/wrapper/b.cpp": ('#include "topology/mixing/sparse_rows.hpp"',
+                                 "sparse_rows.hpp is private to its folder"),
+    "examples/a.cpp": ('#include "bluefog_cpp/engine/engine.hpp"',
+                       "engine.hpp is private to its folder"),
+    "tools/bfrun/a.cpp": ('#include "tools/bftopo/commands.hpp"', "which stands above it"),
+    "tools/bftrace/a.cpp": ('#include "tools/bfrun/options.hpp"',
+                            "tools.bftrace must not include tools.bfrun"),
+}
+RIGHT = {
+    "bluefog_cpp/transport/mpi/a.cpp": '#include <mpi.h>\n#include "bluefog_cpp/error.hpp"',
+    "optimizers/buckets/a.hpp": '#include <ATen/core/Tensor.h>\n#include "ops/window.hpp"',
+    "ops/calls/c.cpp": '// #include "optimizers/bucket.hpp"',
+    "ops/calls/d.cpp": '#include "bluefog_cpp/engine/engine.hpp"',
+    "topology/graphs/a.cpp": '#include "topology/mixing/sparse_rows.hpp"',
+    "tests/unit/a.cpp": '#include "bluefog_cpp/transport/shm/shm_transport.hpp"',
+    "examples/b.cpp": '#include "bluefog_cpp/context.hpp"',
+    # The headers that the lines above include.
+    **dict.fromkeys(("bluefog_cpp/engine/engine.hpp", "bluefog_cpp/transport/transport.hpp",
+                     "bluefog_cpp/transport/shm/shm_transport.hpp", "examples/models/cnn.hpp",
+                     "ops/window/window_call.hpp", "tools/bfrun/options.hpp",
+                     "tools/bftopo/commands.hpp", "topology/mixing/sparse_rows.hpp"), ""),
+}
 
 
 def self_test():
-    wrong = {
-        "bluefog_cpp/base/a.hpp": '#include "ops/window.hpp"',
-        "bluefog_cpp/bootstrap/a.cpp": '#include "bluefog_cpp/transport/transport.hpp"',
-        "bluefog_cpp/engine/a.cpp": '#include "bluefog_cpp/context.hpp"',
-        "bluefog_cpp/engine/b.cpp": '#include "bluefog_cpp/transport/shm/shm_transport.hpp"',
-        "bluefog_cpp/context.hpp": '#include "bluefog_cpp/engine/engine.hpp"',
-        "bluefog_cpp/strange/a.cpp": "",
-        "topology/mixing/a.cpp": '#include "bluefog_cpp/context.hpp"',
-        "topology/mixing/b.cpp": '#include "topology/static_graphs.hpp"',
-        "bluefog_cpp/transport/a.cpp": '#include "topology/neighbor_plan.hpp"',
-        "bluefog_cpp/transport/shm/a.cpp": "#include <mpi.h>",
-        "ops/calls/a.cpp": "  #  include <torch/torch.h>",
-        "ops/calls/b.cpp": '#include "optimizers/bucket.hpp"',
-        "ops/window.hpp": '#include "ops/window/window_call.hpp"',
-        "optimizers/wrapper/a.cpp": '#include "examples/models/cnn.hpp"',
-        "optimizers/wrapper/b.cpp": '#include "topology/mixing/sparse_rows.hpp"',
-        "examples/a.cpp": '#include "bluefog_cpp/engine/engine.hpp"',
-        "tools/bfrun/a.cpp": '#include "tools/bftopo/commands.hpp"',
-    }
-    right = {
-        "bluefog_cpp/transport/mpi/a.cpp": '#include <mpi.h>\n#include "bluefog_cpp/error.hpp"',
-        "optimizers/buckets/a.hpp": '#include <ATen/core/Tensor.h>\n#include "ops/window.hpp"',
-        "ops/calls/c.cpp": '// #include "optimizers/bucket.hpp"',
-        "ops/calls/d.cpp": '#include "bluefog_cpp/engine/operation.hpp"',
-        "topology/graphs/a.cpp": '#include "topology/mixing/sparse_rows.hpp"',
-        "tests/unit/a.cpp": '#include "bluefog_cpp/transport/shm/shm_transport.hpp"',
-        "examples/b.cpp": '#include "bluefog_cpp/context.hpp"',
-    }
+    files = {name: text for name, (text, _) in WRONG.items()} | RIGHT
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in (wrong | right).items():
+        for name, text in files.items():
             path = pathlib.Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         _, found = check(pathlib.Path(folder))
-    reported = {line.split(":")[0] for line in found}
-    if reported != set(wrong):
-        print(f"expected violations in {sorted(wrong)}, found {sorted(reported)}")
+    problems = [f"not found: {name}: {words}" for name, (_, words) in WRONG.items()
+                if not any(line.startswith(f"{name}:") and words in line for line in found)]
+    problems += [f"unexpected: {line}" for line in found if line.split(":")[0] not in WRONG]
+    problems += [f"no file breaks the rule of {pattern}" for pattern in CONFINED
+                 if not any(re.search(rf"[<]{pattern}[>]", text) for text, _ in WRONG.values())]
+    if problems:
+        print("\n".join(problems))
         return 1
-    print(f"{len(wrong)} wrong directions were found, {len(right)} right files passed")
+    print(f"{len(WRONG)} wrong files were found, {len(RIGHT)} right ones passed")
     return 0
 
 

@@ -9,7 +9,7 @@ import torch
 from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import matrix_of
-from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
 from bluefog_cpp.torch._distributed_step import Models
 from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
 from bluefog_cpp.torch._runtime import Runtime, current
@@ -69,7 +69,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     if row.reads("momentum"):
         runtime.or_refuse(lambda: _check_without_momentum(optimizer, row.name))
     name, given = runtime.or_refuse(lambda: _one_of_both(maker, schedule, graphs))
-    made = runtime.or_refuse(lambda: _schedule_of(runtime, maker, name, given))
+    made = runtime.or_refuse(lambda: _schedule_of(runtime, maker, row, name, given))
     return wrap(optimizer, AlgorithmOptimizer, maker, model, row.name, num_steps_per_communication,
                 {"algorithm": row.name, "schedule": given, "graphs": given, **chosen}, row_sums,
                 schedule=made, **chosen)
@@ -101,18 +101,19 @@ def _check_without_momentum(optimizer: torch.optim.Optimizer, algorithm: str) ->
                 f"{type(optimizer).__name__} with one in group {place}")
 
 
-def _schedule_of(runtime: Runtime, maker: str, name: str, graphs: Graphs | None) -> Any:
+def _schedule_of(runtime: Runtime, maker: str, row: core.AlgorithmRow, name: str,
+                 graphs: Graphs | None) -> Any:
     if graphs is None:
         topology = runtime.topology
-        if topology.is_default:
+        if topology.is_default or row.brings_schedule:
             return None
         return core.static_schedule(matrix_of(maker, "graphs", topology.graph,
                                               topology.is_weighted))
     if isinstance(graphs, str):
         try:
-            return core.make_schedule(graphs, runtime.size, runtime.context.local_size)
-        except InvalidArgument as error:
-            raise InvalidArgument(f"{_arguments.place(maker)}: {name}: {error}") from None
+            return row.schedule(graphs, runtime.size, runtime.context.local_size)
+        except (InvalidArgument, UnsupportedError) as error:
+            raise type(error)(f"{_arguments.place(maker)}: {name}: {error}") from None
     if isinstance(graphs, nx.Graph):
         return core.static_schedule(matrix_of(maker, name, graphs))
     # Generators of schedules have no end.

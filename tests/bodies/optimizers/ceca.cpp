@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 
 namespace bluefog::testing {
@@ -144,6 +145,24 @@ TEST(CecaAveraging, RestartForgetsOlderValues) {
       EXPECT_SAME(point.x(), expected);
     }
   });
+}
+
+TEST(CecaAveraging, HasSchedulesOfItsOwn) {
+  const auto matrices = [](const Schedule& schedule) {
+    std::vector<MixingMatrix> all;
+    for (std::int64_t step = 0; step < schedule.period_steps(); ++step) {
+      all.push_back(schedule.mixing_matrix(step));
+    }
+    return all;
+  };
+  const auto named = [](const char* algorithm, const char* name) {
+    return optimizers::schedule_named(algorithm, name, {.size = 6});
+  };
+  EXPECT_EQ(matrices(named("ceca", "ceca")), matrices(Ceca(6).exchange()));
+  EXPECT_EQ(matrices(named("ceca", "ceca-one-port")), matrices(Ceca(6, CecaPorts::One).exchange()));
+  EXPECT_EQ(matrices(named("ceca", "ring")), matrices(named("atc", "ring")));
+  EXPECT_THROW((void)named("atc", "ceca"), UnsupportedError);
+  EXPECT_THROW((void)named("ceca", "nothing"), InvalidArgument);
 }
 
 TEST(CecaAveraging, RefusesOtherMessages) {

@@ -104,6 +104,16 @@ def test_graphs_by_turns(rank, size):
         assert flat(model).equal(values[(rank - (step + 1) // 2) % size]), step
 
 
+def test_an_algorithm_with_a_schedule_of_its_own(rank, size):
+    bf.set_topology(topology_util.RingGraph(size))  # not for ceca
+    assert distance("ceca", rank, size, 200, lr=0.01) < 0.1
+    assert distance("ceca", rank, size, 200, lr=0.01, schedule="ceca") < 0.1
+    if size % 2 == 0:
+        assert distance("ceca", rank, size, 200, lr=0.01, schedule="ceca-one-port") < 0.1
+    with pytest.raises(bluefog_cpp.UnsupportedError, match="the algorithm ceca averages by it"):
+        distance("atc", rank, size, 1, schedule="ceca")
+
+
 def test_names_of_families(rank, size):
     near = distance("adapt_then_combine", rank, size, 200, lr=0.01, graphs="one-peer-exponential")
     assert near < 0.1

@@ -145,7 +145,7 @@ std::optional<ExitStatus> bury_children(pid_t pid) {
 ExitStatus run_child(const std::vector<std::string>& words,
                      const std::vector<std::string>& environment, const ChildEvents& events) {
   const SignalWatch signals;
-  signals.refuse_start(words.front());
+  SignalWatch::refuse_start(words.front());
   signal(SIGPIPE, SIG_IGN);
   const Descendants descendants;
   Child child = start(words, environment, signals.old_mask());
