@@ -145,10 +145,10 @@ std::optional<ExitStatus> bury_children(pid_t pid) {
 ExitStatus run_child(const std::vector<std::string>& words,
                      const std::vector<std::string>& environment, const ChildEvents& events) {
   const SignalWatch signals;
-  SignalWatch::refuse_start(words.front());
+  signals.refuse_start(words.front());
   signal(SIGPIPE, SIG_IGN);
   const Descendants descendants;
-  Child child = start(words, environment, signals.old_mask());
+  Child child = start(words, environment, SignalWatch::old_mask());
   fcntl(child.errors.get(), F_SETFL, O_NONBLOCK);
   Forwarder forwarder(child, events.on_signal);
   std::array<pollfd, 3> sources{pollfd{signals.descriptor(), POLLIN, 0},
