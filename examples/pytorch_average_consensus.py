@@ -1,6 +1,6 @@
 """Every rank starts with a random vector and averages it with its neighbours until all hold the mean.
 
-bfrun -np 4 python examples/pytorch_average_consensus.py --topology ring
+    bfrun -np 4 python examples/pytorch_average_consensus.py --topology ring
 """
 
 import argparse
@@ -13,7 +13,9 @@ from helpers.counts import at_least
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--data-size", type=at_least(1), default=100_000, help="elements of the vector"
     )

@@ -1,6 +1,6 @@
 """Images per second of training a torchvision model on synthetic images.
 
-    bfrun -np 4 python examples/pytorch_benchmark.py --model resnet50 --batch-size 64 \
+    bfrun -np 4 python examples/pytorch_benchmark.py --model resnet50 --batch-size 64 \\
         --dist-optimizer neighbor_allreduce --atc-style
 """
 

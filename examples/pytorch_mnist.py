@@ -1,6 +1,6 @@
 """Trains a small network on Fashion-MNIST (or MNIST), each rank on its share of the images.
 
-bfrun -np 4 python examples/pytorch_mnist.py --epochs 2 --dist-optimizer neighbor_allreduce --atc-style
+    bfrun -np 4 python examples/pytorch_mnist.py --epochs 2 --dist-optimizer neighbor_allreduce --atc-style
 """
 
 import argparse
@@ -21,7 +21,9 @@ DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--data",
         type=pathlib.Path,

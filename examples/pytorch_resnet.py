@@ -1,7 +1,7 @@
 """Trains a ResNet on CIFAR-10, CIFAR-100 or ImageNet, each rank on its share of the images.
 
     bfrun -np 4 python examples/pytorch_resnet.py --data cifar-10-batches-bin --atc-style
-    bfrun -np 4 python examples/pytorch_resnet.py --dataset imagenet --model resnet50 --train-dir train \
+    bfrun -np 4 python examples/pytorch_resnet.py --dataset imagenet --model resnet50 --train-dir train \\
         --val-dir validation
 
 What helps where more ranks give less accuracy (docs/examples.md says more): --atc-style, a small

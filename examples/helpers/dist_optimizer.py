@@ -15,11 +15,12 @@ NAMES = (
     "empty",
     "horovod",
 )
+BY_TURNS = ("neighbor_allreduce", "hierarchical_neighbor_allreduce", "win_put", "pull_get")
 WINDOWS = {"win_put": bf.DistributedWinPutOptimizer, "pull_get": bf.DistributedPullGetOptimizer}
 
 
 def add_arguments(parser, more=()):
-    """`more` are names that only this script knows."""
+    """Adds the options; `more` are names that only this script knows."""
     parser.add_argument("--dist-optimizer", choices=(*NAMES, *more), default="neighbor_allreduce")
     parser.add_argument(
         "--atc-style", action="store_true", help="adapt, then combine; else adapt with combine"
@@ -27,20 +28,28 @@ def add_arguments(parser, more=()):
     parser.add_argument(
         "--disable-dynamic-topology",
         action="store_true",
+        default=None,
         help="all neighbours in each step, in place of one by turns",
     )
     parser.add_argument(
         "--enable-dynamic-topology",
         action="store_false",
+        default=None,
         dest="disable_dynamic_topology",
-        help="one neighbour by turns: the default",
+        help=f"one neighbour by turns: the default of {', '.join(BY_TURNS)}",
     )
     topologies.add_arguments(parser)
     explained.add_arguments(parser)
 
 
 def check(parser, arguments):
-    """What the options ask for goes together."""
+    """Refuses options that do not go together."""
+    if arguments.disable_dynamic_topology is False and arguments.dist_optimizer not in BY_TURNS:
+        parser.error(
+            f"--enable-dynamic-topology: expected --dist-optimizer {', '.join(BY_TURNS[:-1])} or "
+            f"{BY_TURNS[-1]}, found {arguments.dist_optimizer}, which does not go to one neighbour "
+            "by turns"
+        )
     if arguments.topology not in topologies.INNER_OUTER:
         return
     if arguments.disable_dynamic_topology or arguments.dist_optimizer != "neighbor_allreduce":

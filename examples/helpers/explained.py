@@ -20,4 +20,11 @@ class Explained(argparse.Action):
 def add_arguments(parser):
     group = parser.add_argument_group("options of other scripts that only say what to use")
     for name, words in WORDS.items():
-        group.add_argument(name, action=Explained, nargs="?", help=words, dest=argparse.SUPPRESS)
+        group.add_argument(
+            name,
+            action=Explained,
+            nargs="?",
+            metavar="VALUE",
+            help=words,
+            dest=argparse.SUPPRESS,
+        )

@@ -12,7 +12,12 @@ GRAPHS = {
     "star": topology_util.StarGraph,
     "full": topology_util.FullyConnectedGraph,
 }
-OTHER_NAMES = {"exponential": "expo2", "power2": "expo2", "InnerOuterExp2": "InnerOuterExpo2"}
+OTHER_NAMES = {
+    "exponential": "expo2",
+    "power2": "expo2",
+    "power_two_ring": "expo2",
+    "InnerOuterExp2": "InnerOuterExpo2",
+}
 INNER_OUTER = {
     "InnerOuterRing": topology_util.GetInnerOuterRingDynamicSendRecvRanks,
     "InnerOuterExpo2": topology_util.GetInnerOuterExpo2DynamicSendRecvRanks,

@@ -123,6 +123,51 @@ def test_inner_outer_graphs_want_machines(run):
         )
 
 
+@pytest.mark.up_to_ranks(1)
+@pytest.mark.parametrize("name", ("push_sum", "gradient_allreduce", "allreduce", "empty"))
+def test_optimizers_that_take_no_turns(run, capfd, name):
+    """By turns is asked for in vain: the script says so."""
+    words = ("--dist-optimizer", name, "--enable-dynamic-topology", "--epochs=0")
+    assert (
+        "--enable-dynamic-topology: expected --dist-optimizer neighbor_allreduce, "
+        f"hierarchical_neighbor_allreduce, win_put or pull_get, found {name}, "
+        in refusal(run, capfd, "pytorch_mnist.py", *words)
+    )
+
+
+@pytest.mark.up_to_ranks(1)
+@pytest.mark.parametrize("name", ("power2", "power_two_ring", "exponential"))
+def test_other_names_of_a_graph(run, name):
+    printed = run(
+        "pytorch_optimization.py",
+        "--topology",
+        name,
+        "--method=diffusion",
+        "--max-iters=1",
+    )
+    assert "diffusion: " in printed
+
+
+# ---- --help
+
+
+@pytest.mark.up_to_ranks(1)
+@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("pytorch_*.py")))
+def test_help_has_the_command_lines_as_they_are_typed(run, capfd, script):
+    if script in ("pytorch_benchmark.py", "pytorch_resnet.py"):
+        pytest.importorskip("torchvision")
+    with pytest.raises(SystemExit) as ended:
+        run(script, "--help")
+    printed = capfd.readouterr().out
+    assert not ended.value.code and "SUPPRESS" not in printed
+    after = printed.split(f"    bfrun -np 4 python examples/{script} ")
+    assert len(after) > 1, "expected a command line that begins a line"
+    for text in after[1:]:
+        line, following = text.split("\n")[:2]
+        assert "   " not in line, "two lines run together"
+        assert not following.startswith("        --") or line.endswith(" \\")
+
+
 # ---- what makes no sense here
 
 
