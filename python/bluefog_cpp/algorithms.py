@@ -1,7 +1,7 @@
 """The registered algorithms, as tables made from their rows.
 
-    python -m bluefog_cpp.algorithms               prints the tables
-    python -m bluefog_cpp.algorithms --write PAGE  writes each between its marks in a page
+    python -m bluefog_cpp.algorithms                prints the tables
+    python -m bluefog_cpp.algorithms --write PAGE…  writes those that a page has marks of into it
 
 `load` takes in the algorithms of a shared object.
 """
@@ -65,6 +65,11 @@ def _shown(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
+def name_list(rows: list[core.AlgorithmRow]) -> str:
+    return ", ".join(f"`{row.name}`" + "".join(f" (`{name}`)" for name in row.aliases)
+                     for row in rows)
+
+
 def algorithm_table(rows: list[core.AlgorithmRow]) -> str:
     return _table(("name", "update", "what it does", "overlaps with",
                    "memory in copies of the model", "carried from step to step", "source"),
@@ -90,29 +95,45 @@ def option_table(rows: list[core.AlgorithmRow]) -> str:
 
 TABLES: dict[str, Callable[[list[core.AlgorithmRow]], str]] = {
     "algorithms": algorithm_table, "mixing": mixing_table, "options": option_table}
+# Lists stand inside a line, also of a table.
+LISTS: dict[str, Callable[[list[core.AlgorithmRow]], str]] = {"names": name_list}
+END = "<!-- end of rows -->"
+
+
+def _made(name: str) -> str:
+    if name in LISTS:
+        return LISTS[name](core.algorithms())
+    if name in TABLES:
+        return f"\n{TABLES[name](core.algorithms())}\n"
+    raise ValueError(f"expected the rows of {', '.join((*TABLES, *LISTS))}, found '{name}'")
 
 
 def with_tables(page: str) -> str:
-    """The page, with the tables of today's rows between its marks."""
-    for name, table in TABLES.items():
-        begin, end = f"<!-- rows: {name} -->", "<!-- end of rows -->"
-        part = re.search(f"{begin}.*?{end}", page, re.DOTALL)
-        if part is None:
-            raise ValueError(f"expected a line '{begin}' and a line '{end}' after it, found none")
-        made = f"{begin}\n{table(core.algorithms())}\n{end}"
-        page = page[:part.start()] + made + page[part.end():]
-    return page
+    """The page, with the tables and lists of today's rows between its marks.
+
+    Raises ValueError where it has no marks, or a begin without its end.
+    """
+    begins = re.findall("<!-- rows: (.*?) -->", page)
+    if not begins:
+        raise ValueError(f"expected marks such as '<!-- rows: algorithms -->' and '{END}' after "
+                         "it, found none")
+    if len(begins) != page.count(END):
+        raise ValueError(f"expected '{END}' after each begin, found {len(begins)} begins and "
+                         f"{page.count(END)} ends")
+    return re.sub(f"(<!-- rows: (.*?) -->).*?{END}",
+                  lambda part: f"{part[1]}{_made(part[2])}{END}", page, flags=re.DOTALL)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bluefog_cpp.algorithms",
                                      description="Tables of the registered algorithms.")
-    parser.add_argument("--write", type=pathlib.Path, metavar="PAGE",
-                        help="into this page, in place")
-    page = parser.parse_args().write
-    if page is None:
+    parser.add_argument("--write", type=pathlib.Path, nargs="+", metavar="PAGE",
+                        help="into these pages, in place")
+    pages = parser.parse_args().write
+    if pages is None:
         print("\n\n".join(table(core.algorithms()) for table in TABLES.values()))
-    else:
+        return
+    for page in pages:
         page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 

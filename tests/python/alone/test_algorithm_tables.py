@@ -1,4 +1,4 @@
-"""The tables of docs/optimizers.md are what the algorithms' rows say."""
+"""Tables and lists of algorithms in the pages are what the algorithms' rows say."""
 
 import pathlib
 import subprocess
@@ -9,13 +9,30 @@ import pytest
 from bluefog_cpp import algorithms
 from bluefog_cpp._extension import core
 
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "optimizers.md"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "optimizers.md"
+PAGES = ("README.md", "docs/examples.md", "docs/optimizers.md", "docs/python.md")
 
 
-def test_page_is_what_the_rows_say():
-    page = PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_what_the_rows_say(name):
+    page = (ROOT / name).read_text(encoding="utf-8")
     assert algorithms.with_tables(page) == page, (
-        "run python -m bluefog_cpp.algorithms --write docs/optimizers.md")
+        f"run python -m bluefog_cpp.algorithms --write {name}")
+    assert name == "docs/optimizers.md" or all(f"`{row.name}`" in page
+                                               for row in core.algorithms())
+
+
+def test_pages_with_marks_are_those():
+    found = [path.relative_to(ROOT).as_posix()
+             for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+             if "<!-- rows: " in path.read_text(encoding="utf-8")]
+    assert sorted(found) == sorted(PAGES)
+
+
+def test_page_of_optimizers_has_every_table():
+    page = PAGE.read_text(encoding="utf-8")
+    assert all(f"<!-- rows: {name} -->" in page for name in algorithms.TABLES)
 
 
 def test_every_algorithm_is_on_the_page():
@@ -29,6 +46,7 @@ def test_command(tmp_path):
     page = tmp_path / "page.md"
     marks = "\n".join(f"<!-- rows: {name} -->\nold\n<!-- end of rows -->"
                       for name in algorithms.TABLES)
+    marks += "\n| names | <!-- rows: names -->old<!-- end of rows -->: all |"
     page.write_text(f"# Page\n{marks}\nrest\n", encoding="utf-8")
     command = [sys.executable, "-m", "bluefog_cpp.algorithms"]
     subprocess.run([*command, "--write", page], check=True)
@@ -37,8 +55,14 @@ def test_command(tmp_path):
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert all(line in written for line in printed.splitlines())
     assert algorithms.with_tables(written) == written
+    assert "\n| names | <!-- rows: names -->`adapt_then_combine` (`atc`), " in written
+    assert written.count("\n| names |") == 1 and "<!-- end of rows -->: all |\n" in written
 
 
-def test_a_page_without_marks_is_refused():
-    with pytest.raises(ValueError, match="expected a line '<!-- rows: algorithms -->'.*found none"):
-        algorithms.with_tables("# Page\n")
+@pytest.mark.parametrize("page, words", (
+    ("# Page\n", "expected marks such as '<!-- rows: algorithms -->'.*found none"),
+    ("<!-- rows: names -->\n", "expected '<!-- end of rows -->' after each.*found 1.* and 0 ends"),
+    ("<!-- rows: others --><!-- end of rows -->", "expected the rows of algorithms, .*'others'")))
+def test_marks_that_are_wrong_are_refused(page, words):
+    with pytest.raises(ValueError, match=words):
+        algorithms.with_tables(page)
