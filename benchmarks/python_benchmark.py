@@ -37,7 +37,7 @@ def parse_arguments():
 
 
 def median_seconds(cases, rounds, calls=1):
-    """By case, the median over rounds of the slowest rank; the cases take turns."""
+    """The median over rounds of the slowest rank, for each case; the cases take turns."""
     found = {name: [] for name in cases}
     for turn in range(rounds + 1):
         for name, case in cases.items():

@@ -20,7 +20,7 @@ STAND_IN = "stand_in"
 
 @dataclasses.dataclass
 class Case:
-    """What one launch says of one test function."""
+    """The outcome of one test function in one launch."""
 
     function: str
     state: str
@@ -53,7 +53,7 @@ def failed_launch(preset, name, text):
 
 
 def expected_launches(listed):
-    """By name, from the words of `ctest --show-only=json-v1`."""
+    """Tests by name, from the words of `ctest --show-only=json-v1`."""
     expected = {}
     for test in json.loads(listed)["tests"]:
         properties = {found["name"]: found["value"] for found in test.get("properties", [])}

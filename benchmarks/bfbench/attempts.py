@@ -16,7 +16,7 @@ class Attempts:
 
     def __init__(self, starts=1):
         self.code = 0
-        """What the command ends with."""
+        """The exit code that the command ends with."""
         self._starts = starts
         self._not_run = []
         self._cut_off = []
@@ -24,7 +24,7 @@ class Attempts:
         self._is_interrupted = False
 
     def make(self, what, job, *words):
-        """What `job(*words)` returns; nothing if it fails, which `what` then says of it."""
+        """The result of `job(*words)`; nothing if it fails, which is then said of `what`."""
         try:
             return job(*words)
         except LaunchFailed as error:

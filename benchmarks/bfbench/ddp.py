@@ -32,7 +32,7 @@ def add_arguments(parser):
 
 
 def check(args):
-    """What would otherwise end ranks after they have started."""
+    """Refuses what would otherwise end ranks after they have started."""
     found = len(images.load(args.data).train.labels)
     wanted = min(args.train_images, found)
     per_step = args.batch_size * args.accumulation * max(args.ranks)

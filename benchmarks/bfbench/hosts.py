@@ -24,7 +24,7 @@ def why_none():
 
 
 def rate_words(mbit):
-    """As tc has it."""
+    """The rate as tc writes it."""
     return f"{round(mbit * 1000)}kbit"
 
 

@@ -32,7 +32,7 @@ class LaunchFailed(RuntimeError):
 
     @property
     def records(self):
-        """What it had measured."""
+        """The records that it had measured."""
         return records_in(self.output)
 
 
@@ -94,7 +94,7 @@ def end(process):
 
 
 def output_of(words, environment, longest_sec=None):
-    """What a command prints. However this function ends, the command has ended too."""
+    """The output of a command. However this function ends, the command has ended too."""
     words = [str(word) for word in words]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env=environment)

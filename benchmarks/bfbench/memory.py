@@ -14,7 +14,7 @@ def status_mib(name):
 
 
 class Growth:
-    """Of the peak over what is resident when this is made: imports and data are then no part of
+    """The peak over what is resident when this is made: imports and data are then no part of
     it."""
 
     def __init__(self):

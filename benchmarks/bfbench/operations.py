@@ -45,7 +45,7 @@ NO_MPI_HERE = ("between hosts of several ranks Open MPI 5's own calls were seen 
 
 
 class Side(NamedTuple):
-    """What one job measures."""
+    """The measurements of one job."""
     who: str
     measured_by: str
     """The launcher's function."""
@@ -205,7 +205,7 @@ def why_no_gpus(launcher, ranks):
 
 
 def never_run(args, records):
-    """What these options or this machine leave out."""
+    """Contestants that these options or this machine leave out."""
     if "gloo" in args.without:  # Open MPI's calls say it themselves
         yield {"peer": "gloo", "not_run": "left out by --without gloo"}
     if "nccl" in args.without:

@@ -43,7 +43,7 @@ def share(text):
 
 
 def rate_mbit(text):
-    """Of links, in Mbit/s: what tc's words take, and what this machine can tell from no limit."""
+    """The rate of links, Mbit/s: what tc's words take, and this machine can tell from no limit."""
     return _number(text, float, text, 1, 100_000)
 
 

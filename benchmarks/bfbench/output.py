@@ -1,4 +1,4 @@
-"""Where results go: the terminal, a file of records, a folder with a report."""
+"""Places where results go: the terminal, a file of records, a folder with a report."""
 
 import json
 

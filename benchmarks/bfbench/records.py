@@ -14,12 +14,12 @@ FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
 
 
 def count_text(count, what):
-    """As in "1 rank", "2 ranks"."""
+    """A number with its noun: "1 rank", "2 ranks"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def key_of_operation(record):
-    """What a record measures; files of earlier versions know of no device but the CPU."""
+    """The subject of a record; files of earlier versions know of no device but the CPU."""
     return tuple({"device": "cpu", **record}[name] for name in KEY)
 
 
@@ -49,7 +49,7 @@ def merge_starts(starts):
 
 
 def merge_not_run(starts):
-    """What did not run, each with its reason once for all sizes and starts."""
+    """Contestants that did not run, each with its reason once for all sizes and starts."""
     found = {}
     for record in (record for start in starts for record in start if "not_run" in record):
         reason = {name: value for name, value in record.items() if name != "bytes"}
@@ -58,7 +58,7 @@ def merge_not_run(starts):
 
 
 def kind(record):
-    """What an operation of any peer computes: the mean of all ranks, or one of neighbours."""
+    """The result of an operation of any peer: the mean of all ranks, or one of neighbours."""
     name = record["op"].lower().replace("neighbor_allreduce", "")
     return "allreduce" if "allreduce" in name else "average"
 
@@ -79,7 +79,7 @@ def place_of(record):
 
 
 def with_one_memcpy(records):
-    """Of records on one host: `limit_ratio` against the memcpy that stands in the table, whoever
+    """Adds, on one host, `limit_ratio` against the memcpy that stands in the table, whoever
     timed another one beside theirs."""
     memcpys = {place_of(r): r["median_us"] for r in records if r["peer"] == "memcpy"}
     for record in records:
@@ -117,7 +117,7 @@ def add_peer_ratios(records):
 
 
 def with_link_as_limit(records):
-    """Of records on several hosts: `limit_ratio` against the stream between hosts in place of the
+    """Adds, on several hosts, `limit_ratio` against the stream between hosts in place of the
     memcpy, which is left out. There is no ratio without such a stream, nor with several ranks on a
     host: of theirs the links carry other shares than of the streams, by the operation's graph."""
     kept = [record for record in records if record["peer"] != "memcpy"]

@@ -101,7 +101,7 @@ def tables(records):
 
 
 def colours_of(count):
-    """As many colours, no two alike."""
+    """So many colours, no two alike."""
     for name in ("tab10", "tab20"):
         if count <= matplotlib.colormaps[name].N:
             listed = matplotlib.colormaps[name]

@@ -60,7 +60,7 @@ class Measured(NamedTuple):
     """Records of each start of a job."""
     networks: list
     rates: dict
-    """By kind of compute: what the search found, or the given rate."""
+    """Rates by kind of compute: what the search found, or the given rate."""
     profile: dict
 
 
@@ -147,7 +147,7 @@ def measure(args, folder, attempts):
 
 
 def simulated(args, found, measured):
-    """What the model says; measured records are told how far it lies from them."""
+    """The model's records; measured records are told how far it lies from them."""
     simulate = scale_model.bftopo_at(args.build)
     made = []
     for compute in args.compute:

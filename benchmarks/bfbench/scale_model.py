@@ -20,10 +20,10 @@ FAMILIES = {"one_peer": "one-peer-exponential", "exponential": "exponential",
 
 class Costs(NamedTuple):
     alpha_us: float
-    """Of an exchange of one number with one neighbour."""
+    """Seconds of an exchange of one number with one neighbour."""
     beta_ns_per_byte: float
     compute_sec: float
-    """Of a step without communication."""
+    """Seconds of a step without communication."""
     profile: dict
     """When in a step gradients come (`sleeping_model.measure`), and the bytes of each."""
     bucket_bytes: int
@@ -111,7 +111,7 @@ def sizes_of(measured_ranks):
 
 
 def costs_of(records, networks, profile, bucket_bytes):
-    """What the model needs, out of what was measured: α and compute of the job that the machine's
+    """The model's parameters, out of what was measured: α and compute of the job that the machine's
     cores held up least, the median of β."""
     compute_sec = min(r["batch_size"] * r["ranks"] / r["img_per_sec"] for r in records
                       if r["algorithm"] == "none")

@@ -102,13 +102,13 @@ def tables(records):
 
 
 def name_of(record):
-    """Of a way, in charts."""
+    """The name of a way, in charts."""
     graph = record["graph"]
     return record["algorithm"] + (f", {graph}" if graph in ("one_peer", "exponential") else "")
 
 
 def lines_of(group):
-    """By way: its measured and its simulated records, each by rising number of ranks."""
+    """Measured and simulated records of each way, each by rising number of ranks."""
     lines = {}
     for record in sorted(group, key=lambda r: r["ranks"]):
         if record["algorithm"] in ("none", "ddp_alone"):

@@ -1,4 +1,4 @@
-"""Which images each rank has."""
+"""The images that each rank has."""
 
 import numpy
 

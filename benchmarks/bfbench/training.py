@@ -1,4 +1,4 @@
-"""What workers that train have in common: who they measure, torch's optimizer and DDP,
+"""The part that workers that train have in common: who they measure, torch's optimizer and DDP,
 percentiles."""
 
 import torch

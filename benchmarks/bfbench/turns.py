@@ -47,7 +47,7 @@ class Side:
         self.close()
 
     def tell(self, word):
-        """What rank 0 prints when all ranks have done what the word says."""
+        """The word that rank 0 prints when all ranks have done what the word says."""
         for pipe in self._pipes:
             os.write(pipe, f"{word}\n".encode())
         return self._hear()

@@ -1,4 +1,4 @@
-"""What a run was measured on, and with which words."""
+"""The machine and versions that a run was measured on, and its words."""
 
 import datetime
 import importlib.metadata
@@ -18,7 +18,7 @@ LSCPU_LINES = ("Socket", "Core(s) per", "Thread(s) per", "L1d", "L2", "L3", "NUM
 
 
 def words_of(*command):
-    """What a command prints, or nothing where there is no such command."""
+    """The output of a command, or nothing where there is no such command."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def compact(tree):
 
 
 def topology_of_machine():
-    """What hwloc says of the machine, or lscpu without it; and nvidia-smi of its GPUs."""
+    """The machine, as hwloc describes it, or lscpu without it; and its GPUs by nvidia-smi."""
     options = ("--no-io", "--of", "console")
     tree = words_of("lstopo-no-graphics", *options) or words_of("lstopo", *options)
     lines = compact(tree.splitlines())
@@ -74,7 +74,7 @@ NOT_OPTIONS = ("run", "words")  # of what main keeps in the parsed options
 
 
 def repeated_by(args):
-    """What it takes to measure the same again: command line, options, environment and commit."""
+    """All it takes to measure the same again: command line, options, environment and commit."""
     options = {name: str(value) if isinstance(value, pathlib.Path) else value
                for name, value in vars(args).items() if name not in NOT_OPTIONS}
     found = {

@@ -1,1 +1,1 @@
-"""What the scripts beside this folder share."""
+"""Helpers that the scripts beside this folder share."""

@@ -1,4 +1,4 @@
-"""What --checkpoint, --resume and --checkpoint-format mean."""
+"""The options --checkpoint, --resume and --checkpoint-format."""
 
 import os
 import pathlib

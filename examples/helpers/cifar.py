@@ -33,7 +33,7 @@ def load(folder):
 
 
 def fetched(folder):
-    """Collective. As `load`: CIFAR-10 by torchvision, which fetches it where `folder` does not have it."""
+    """Collective. CIFAR-10 like `load`'s, by torchvision, which fetches it where `folder` has none."""
     from torchvision import datasets
 
     problem = ""
@@ -62,7 +62,7 @@ def fetched(folder):
 
 
 def made_up(train_count, test_count, classes=5, side=8):
-    """As `load`, small images: noise whose bright stripe tells the class."""
+    """Small images, in place of `load`'s: noise whose bright stripe tells the class."""
     generator = torch.Generator().manual_seed(0)
 
     def make(count):

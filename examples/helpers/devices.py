@@ -1,4 +1,4 @@
-"""What --device and --no-cuda mean, in all scripts that compute with tensors of models."""
+"""The options --device and --no-cuda of all scripts that compute with tensors of models."""
 
 import sys
 
@@ -50,6 +50,6 @@ def choose(arguments):
 
 
 def synchronize(device):
-    """What was started on the device is done."""
+    """Waits until all that was started on the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

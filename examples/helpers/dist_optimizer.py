@@ -1,4 +1,4 @@
-"""What --dist-optimizer and its companions mean, in all scripts that train."""
+"""The option --dist-optimizer and its companions, of all scripts that train."""
 
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util

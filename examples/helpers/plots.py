@@ -1,4 +1,4 @@
-"""What --save-plot-file and --plot-interactive mean: curves of errors, by matplotlib."""
+"""The options --save-plot-file and --plot-interactive: curves of errors, by matplotlib."""
 
 import pathlib
 

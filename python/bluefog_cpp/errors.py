@@ -1,4 +1,4 @@
-"""What the package raises. Each class is also the builtin one that fits it best."""
+"""The errors that the package raises. Each class is also the builtin one that fits it best."""
 
 import builtins
 from typing import Any
@@ -24,14 +24,14 @@ class MismatchError(InvalidArgument):
 
 
 class LateMismatchError(MismatchError):
-    """As `MismatchError`, of an earlier call that had returned before the mismatch was heard of.
+    """A `MismatchError` of an earlier call, which had returned before the mismatch was heard of.
 
     Its text names both: the call that raises, which has done its work on this rank, and the earlier
     one. Raised once for each mismatch.
     """
 
     result: Any = None
-    """What the call that raises would have returned (`synchronize`, of a call that was started)."""
+    """The value that the call would have returned (`synchronize`, of a call that was started)."""
 
 
 class StateError(Error, RuntimeError):

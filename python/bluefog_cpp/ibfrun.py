@@ -28,7 +28,7 @@ def _fail(text: str) -> NoReturn:
 
 
 def _folder() -> pathlib.Path:
-    """Of the profile; made where there is none."""
+    """The folder of the profile; made where there is none."""
     try:
         import ipyparallel  # noqa: F401 asked for by name
         from IPython.core.profiledir import ProfileDir

@@ -24,7 +24,7 @@ def test_iid_shares_are_all_images_in_equal_parts():
 
 def test_dirichlet_shares_are_all_images_and_the_more_uneven_the_smaller_alpha():
     def largest_part(alpha):
-        """Of a class that one rank has, on average over classes."""
+        """The largest share of a class that one rank has, on average over classes."""
         shares = rank_shares(LABELS, 8, alpha, 1)
         assert sorted(numpy.concatenate(shares)) == list(range(1000))
         return numpy.mean([max((LABELS[share] == label).sum() for share in shares) / 100

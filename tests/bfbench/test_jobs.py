@@ -133,7 +133,7 @@ def operations_arguments(*words):
 
 
 def words_of_jobs(*words):
-    """What bfrun is told by the own side and by gloo's."""
+    """The words that bfrun is told by the own side and by gloo's."""
     args = operations_arguments(*words)
     operations.check(args)
     (launcher, _), = operations.places_of(args, operations.PRESETS["quick"])

@@ -1,4 +1,4 @@
-"""What several starts say together."""
+"""Records of several starts, joined."""
 
 import pytest
 import torch

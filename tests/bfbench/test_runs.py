@@ -20,7 +20,7 @@ BUILD = os.environ["BFBENCH_BUILD"]
 
 
 def run(tmp_path, command, *words):
-    """What the command leaves behind."""
+    """The files and processes that the command leaves behind."""
     file, folder = tmp_path / "records.json", tmp_path / "report"
     assert main([command, "--build", BUILD, "--json", str(file), "--report", str(folder),
                  "--starts", "1", *words]) == 0

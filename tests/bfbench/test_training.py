@@ -9,7 +9,7 @@ from bfbench import train, training
 
 
 def prefixes(monkeypatch, *words):
-    """By algorithm, what stands before Python where its job is started."""
+    """The words before Python where the job of an algorithm is started."""
     found = {}
     monkeypatch.setattr(train, "Side", lambda *words, prefix: found.update({words[-1]: prefix}))
     monkeypatch.setattr(train, "options_of_worker", lambda args, model, algorithm: [algorithm])

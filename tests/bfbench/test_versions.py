@@ -1,4 +1,4 @@
-"""What is said of the machine."""
+"""Descriptions of the machine."""
 
 import os
 

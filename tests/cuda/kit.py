@@ -19,11 +19,11 @@ PROGRAMS = {
     "cuda_benchmark": "benchmarks/cuda_benchmark",
     "bfrun": "tools/bfrun/bfrun",
 }
-"""Of the build tree, by their places in it."""
+"""Files of the build tree, by their places in it."""
 SCRIPTS = ("tests/cuda/extension.py", "tests/cuda/kit.py", "tests/cuda/rung.py",
            "tests/cuda/training.py",
            "examples/*.py", "examples/helpers/*.py")
-"""Of the source tree. The examples import each other, so all of them."""
+"""Files of the source tree. The examples import each other, so all of them."""
 NOT_PACKED = re.compile(
     r"/(lib(c|m|mvec|dl|rt|pthread|util|resolv|anl|z|gcc_s|stdc\+\+|cuda|nccl)"
     r"|ld-linux-x86-64)\.so")

@@ -106,7 +106,7 @@ def describe_machine(python):
 
 
 def read_cases(out):
-    """Of a GoogleTest program: its cases are counted; those that began and did not end are
+    """Cases of a GoogleTest program are counted; those that began and did not end are
     named."""
     ended = {word: re.findall(rf"\[ +{mark} +\] ([^\s,]+\.[^\s,]+).*\(\d+ ms\)", out)
              for word, mark in (("passed", "OK"), ("skipped", "SKIPPED"), ("failed", "FAILED"))}

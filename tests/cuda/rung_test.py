@@ -67,7 +67,7 @@ class RungTest(unittest.TestCase):
         return json.loads(self.arguments.out.read_text())
 
     def results_of(self, call, gpus=1):
-        """Of a rung that makes one call."""
+        """The result of a rung that makes one call."""
         made = rung.Rung(self.arguments, gpus)
         with contextlib.redirect_stdout(io.StringIO()):
             call(made)

@@ -41,7 +41,7 @@ EXPECTED = {
 
 
 def line_of(name, rank, size):
-    """What a rank prints."""
+    """The lines that a rank prints."""
     return f"rank {rank}: {EXPECTED[name](rank, size)}"
 
 

@@ -1,4 +1,5 @@
-"""Counts the comments that begin with a dangling word, one that hides the subject of its sentence:
+"""Counts the comments, and Python's docstrings, that begin with a dangling word, one that hides the
+subject of its sentence:
 "What windows stand on." in place of "The memory, server and thread that windows use."
 
     comments.py ROOT             the share of each folder; fails where a folder's is above the limit
@@ -6,6 +7,7 @@
     comments.py --self-test      check that they are found
 """
 
+import ast
 import collections
 import pathlib
 import re
@@ -45,6 +47,32 @@ def blocks_of(text, mark):
             block.append(comment)
 
 
+def docstrings_of(text):
+    """(line number, text) of each docstring: of modules, classes, functions, and attributes."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        for place, statement in enumerate(node.body):
+            is_text = (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+                       and isinstance(statement.value.value, str))
+            before = node.body[place - 1] if place else None
+            if is_text and (before is None or isinstance(before, (ast.Assign, ast.AnnAssign))):
+                yield from paragraphs_of(statement.lineno, statement.value.value)
+
+
+def paragraphs_of(number, text):
+    """(line number, text) of each paragraph of a text that begins at line `number`."""
+    block, start = [], number
+    for place, line in enumerate([*text.splitlines(), ""], number):
+        if line.strip():
+            start = start if block else place
+            block.append(line.strip())
+        else:
+            if block:
+                yield start, " ".join(block)
+            block = []
+
+
 def dangling_sentences(block):
     # Parameters and errors begin sentences of their own.
     parts = re.split(r"(?=[@\\](?:param|return|throws|tparam)\b)", block)
@@ -60,10 +88,13 @@ def sources(root, folders):
 
 
 def count(root, folders):
-    """By folder: blocks, dangling ones, and their places."""
+    """Blocks and dangling ones, by folder, and the places of these."""
     blocks, dangling, places = collections.Counter(), collections.Counter(), []
     for path, text in sources(root, folders):
-        for number, block in blocks_of(text, SUFFIXES[path.suffix]):
+        found_blocks = list(blocks_of(text, SUFFIXES[path.suffix]))
+        if path.suffix == ".py":
+            found_blocks += docstrings_of(text)
+        for number, block in found_blocks:
             blocks[path.parts[0]] += 1
             found = dangling_sentences(block)
             if found:
@@ -84,6 +115,11 @@ def self_test():
     (number, block), = blocks_of("int a;\n  // One.\n  // Of two.\nint b;  // Of c\n", "//")
     if (number, block) != (2, "One. Of two."):
         print(f"expected the block of lines 2 and 3, found {number}: {block}")
+        return 1
+    module = '"""Of a."""\nx = 1\n"""By b."""\ndef f():\n    """C.\n\n    What d\n    e.\n    """\n'
+    blocks = sorted(docstrings_of(module))
+    if blocks != [(1, "Of a."), (3, "By b."), (5, "C."), (7, "What d e.")]:
+        print(f"expected the docstrings of lines 1, 3, 5 and 7, found {blocks}")
         return 1
     if missed or taken:
         return 1

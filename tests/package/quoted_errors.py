@@ -15,7 +15,7 @@ SUFFIXES = {".cpp", ".hpp", ".py"}
 
 
 def quotations(page):
-    """Those of tables whose first column is headed "words"."""
+    """Quotations in tables whose first column is headed "words"."""
     of_words = False
     for line in page.splitlines():
         cells = [cell.strip() for cell in line.split("|")]

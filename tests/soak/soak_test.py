@@ -49,7 +49,7 @@ def enter_own_shm():
 
 
 class Watch:
-    """What a run leaves behind."""
+    """The entries and processes that a run leaves behind."""
 
     def __init__(self, program, temporary):
         self.program = program

@@ -91,7 +91,7 @@ def accuracy(model, data):
 
 
 def figures_of(model, test):
-    """What the ranks' models are worth, and the mean model; collective."""
+    """Accuracies of the ranks' models and of the mean model; collective."""
     mine = flat(model)
     mean = bf.allreduce(mine)
     distance = bf.allreduce((mine - mean).square().sum()).sqrt()

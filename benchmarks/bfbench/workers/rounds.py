@@ -70,7 +70,7 @@ def take_turns(calls, seconds, prepare, batch=1, pause_sec=0):
 
 
 def figures_of(times, bytes_, bus_factor=1.0):
-    """What a record says of the times of one call; collective."""
+    """The times of one call, as a record has them; collective."""
     worst = torch.tensor(times, dtype=torch.float64)
     dist.all_reduce(worst, dist.ReduceOp.MAX)
     median, p95 = worst.quantile(torch.tensor([0.5, 0.95], dtype=torch.float64)).tolist()

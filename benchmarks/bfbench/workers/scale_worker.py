@@ -43,7 +43,7 @@ def slowest(values):
 
 
 class Turns:
-    """What a way has taken so far on this rank."""
+    """The times that a way has taken so far on this rank."""
 
     def __init__(self, way):
         self.way = way

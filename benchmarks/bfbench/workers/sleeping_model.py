@@ -62,7 +62,7 @@ class SleepingModel(torch.nn.Module):
 
 
 def measure(model, forward, finish, steps):
-    """What `SleepingModel` needs to know of a model: medians over `steps` steps, each of `forward`,
+    """Figures that `SleepingModel` needs: medians over `steps` steps, each of `forward`,
     which gives the loss, its backward pass, and `finish`, which is not counted.
     """
     parameters = list(model.parameters())

@@ -301,7 +301,7 @@ def allgather_nonblocking(tensor: torch.Tensor, name: str | None = None) -> int:
 def neighbor_allgather(tensor: torch.Tensor, *, src_ranks: Sequence[int] | None = None,
                        dst_ranks: Sequence[int] | None = None, enable_topo_check: bool = True,
                        name: str | None = None) -> torch.Tensor:
-    """As `allgather`, over the in-neighbours of the topology, by rising rank and without this
+    """An `allgather` over the in-neighbours of the topology, by rising rank and without this
     rank's own; or over `src_ranks`, in their order, where `dst_ranks` says whom this rank sends to.
     A rank that is in both of its lists has its own tensor there too."""
     return wait(neighbor_allgather_nonblocking(tensor, src_ranks=src_ranks, dst_ranks=dst_ranks,

@@ -1,4 +1,4 @@
-"""Which CUDA device calls take tensors on."""
+"""The CUDA device on which calls take tensors."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -121,7 +121,7 @@ class DistributedStep:
         self._parts = ModelParts(models)
         self._passes = _BackwardPasses(self, [parameter for _, parameter in parameters])
         self.number = next(_numbers)
-        """Of those that this process has made."""
+        """The number of this one among those that this process has made."""
         runtime.optimizers.add(self)
 
     @property
@@ -289,7 +289,7 @@ class DistributedStep:
                 f"{where}: closure: expected a function, which {name} calls, found None")
 
     def _unscale(self) -> None:
-        """What GradScaler leaves to us. A rank that found an infinity makes no local step, but
+        """GradScaler leaves this to us. A rank that found an infinity makes no local step, but
         averages all the same, so that no other rank waits for it."""
         optimizer = self._optimizer()
         scale = optimizer.__dict__.get("grad_scale")

@@ -1,4 +1,4 @@
-"""Which parameter lies where in a model, and whether that is so still."""
+"""The places of parameters in a model, and whether they lie there still."""
 
 from collections.abc import Iterator
 from operator import is_
@@ -16,7 +16,7 @@ class ModelParts:
         self._parts = self._taken()
 
     def why_changed(self) -> str:
-        """What lies where something else was, for a message; empty if nothing does. Parts may be
+        """The part that lies where another was, for a message; empty if none does. Parts may be
         added to the model, or taken from it."""
         # A model's parts are as many as its modules: their names are made for the message alone.
         if all(_holds(module._parameters, *parameters) and _holds(module._modules, *children)

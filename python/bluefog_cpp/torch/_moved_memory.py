@@ -1,4 +1,4 @@
-"""What else stands on the memory of parameters, which wrapping moves into buckets: it would go on
+"""Other users of the memory of parameters, which wrapping moves into buckets: they would go on
 with memory that nobody uses any more."""
 
 from collections.abc import Iterable, Iterator

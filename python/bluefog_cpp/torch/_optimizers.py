@@ -51,7 +51,7 @@ _AVERAGING = {
 
 
 class WrappedOptimizer:
-    """What the wrapped classes have in common; comes before the user's class."""
+    """The part that wrapped classes have in common; comes before the user's class."""
 
     # GradScaler then always calls `step`, also with infinities, and leaves the unscaling to it.
     _step_supports_amp_scaling = True
@@ -59,7 +59,7 @@ class WrappedOptimizer:
     _label: str
     """The optimizer in messages."""
     _choices: dict[str, Any]
-    """What it was wrapped with, by name: attributes that may be read."""
+    """The choices that it was wrapped with, by name: attributes that may be read."""
 
     _distributed: DistributedStep
     _shared: SharedGroups
@@ -127,7 +127,7 @@ class WrappedOptimizer:
         return False
 
     def turn_off_timeline(self) -> bool:
-        """As `turn_on_timeline`."""
+        """The same as `turn_on_timeline`."""
         return False
 
     def _before_round(self) -> _plans.Step | None:
@@ -208,7 +208,7 @@ class PushSumOptimizer(WrappedOptimizer):
     dst_weights = Steering(None, _steering.shares)
     """Shares for the out-neighbours, of which the rank keeps what is left of 1."""
     self_weight = Steering(None, _steering.weight)
-    """What the rank keeps: None, or what the shares leave of 1."""
+    """The share that the rank keeps: None, or what the others leave of 1."""
     force_barrier = Steering(False, _steering.switch)
 
     def unregister_window(self) -> None:

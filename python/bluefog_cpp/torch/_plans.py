@@ -18,7 +18,7 @@ class Step(NamedTuple):
     checked: bool
     """Whether the ranks' parts are compared before any data moves."""
     topology: Topology | None = None
-    """That whose parts are compared in this call."""
+    """The graph whose parts are compared in this call."""
     compared_before: int | None = None
 
     def failed(self, error: BaseException) -> None:

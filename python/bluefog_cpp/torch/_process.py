@@ -210,7 +210,7 @@ def set_skip_negotiate_stage(value: bool) -> None:
 
 
 def get_skip_negotiate_stage() -> bool:
-    """What `set_skip_negotiate_stage` was told."""
+    """The value that `set_skip_negotiate_stage` was told."""
     return current().skips_negotiation
 
 
@@ -225,6 +225,6 @@ def resume() -> None:
 
 
 def check_build() -> str:
-    """What was built in, in a few words."""
+    """The parts that were built in, in a few words."""
     mpi = "yes" if core.has_mpi() else "no"
     return f"bluefog_cpp {core.version}, torch {core.torch_version}, MPI {mpi}"

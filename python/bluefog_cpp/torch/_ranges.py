@@ -32,7 +32,7 @@ def ranged(function: Function) -> Function:
 def uncompiled(function: Function) -> Function:
     """The function with all that it calls, out of the compiler's sight.
 
-    As `torch.compiler.disable`, which would load the compiler here and now: more than a second.
+    Like `torch.compiler.disable`, which would load the compiler here and now: more than a second.
     """
     disabled: Callable[..., Any] | None = None
 

@@ -1,4 +1,4 @@
-"""What this process knows between calls: its context, the topologies, the calls in flight."""
+"""The state of this process between calls: its context, the topologies, the calls in flight."""
 
 import atexit
 import hashlib
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Comparison:
-    """Which graph's parts the ranks have compared last, as its digest: the same on all ranks."""
+    """The digest of the graph whose parts the ranks have compared last: the same on all ranks."""
 
     def __init__(self) -> None:
         self.graph: int | None = None
@@ -83,7 +83,7 @@ class Runtime:
         self.machine_topology: Topology | None = None
         self.windows: dict[str, Any] = {}
         self.retired_windows: list[Any] = []
-        """Those of optimizers that are gone here, and maybe not yet on other ranks."""
+        """Windows of optimizers that are gone here, and maybe not yet on other ranks."""
         self.window_numbers = itertools.count(1)
         self.window_optimizers = itertools.count(1)
         self.activities: dict[str, int] = {}
@@ -92,7 +92,7 @@ class Runtime:
         self.has_associated_p = False
         self.skips_negotiation = False
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        """What distributed optimizers step with: `drain` ends what is in flight, `close` leaves."""
+        """Distributed optimizers: `drain` ends what is in flight, `close` leaves."""
         self._comparison = Comparison()
         self._machine_comparison = Comparison()
         self._in_flight: dict[int, InFlight] = {}
@@ -124,8 +124,8 @@ class Runtime:
     def source(self, call: str, tensor: torch.Tensor, name: str | None,
                take: Callable[[torch.Tensor], torch.Tensor],
                partner: int = -1) -> torch.Tensor:
-        """What the core reads in `call`: `take(tensor)`. Where there is no such thing, or the name
-        is none, the call counts as refused."""
+        """The tensor as the core reads it in `call`: `take(tensor)`. If there is none, or the name is
+        no name, the call counts as refused."""
         try:
             if name is not None and not isinstance(name, str):
                 checked(call, "name", _arguments.name, name)
@@ -143,7 +143,8 @@ class Runtime:
         return kind(f"rank {self.rank}, {call}: {error}")
 
     def optimizers_in_order(self) -> list[Any]:
-        """As they were made: ranks that drain or leave wait for each other, one after the other."""
+        """Optimizers in the order they were made: ranks that drain or leave wait for each other, one
+        after the other."""
         return sorted(self.optimizers, key=lambda optimizer: optimizer.number)
 
     def drain_optimizers(self) -> None:

@@ -22,8 +22,8 @@ _DTYPES = {str(dtype).split(".")[1]: dtype for dtype in (
 
 def broadcast_state(call: str, make: Callable[[], Any], statement: Callable[[], str],
                     root_rank: Any) -> Any:
-    """Collective. What `make` returns on the root: dicts, lists and tuples of tensors, numbers,
-    text and None. Other ranks do not call it.
+    """Collective. The value that `make` returns on the root: dicts, lists and tuples of tensors,
+    numbers, text and None. Other ranks do not call it.
 
     call: the user's, for messages. statement: what has to be the same on all ranks.
     Raises MismatchError where it is not, InvalidArgument on a rank with a wrong argument, or a root

@@ -70,12 +70,12 @@ def machine_weights(value: Any) -> dict[int, float] | None:
 
 
 def sources_of_average(value: Any) -> dict[int, float] | None:
-    """As `rank_weights`, and this rank itself may be among them (`_plans`)."""
+    """The same as `rank_weights`, and this rank itself may be among them (`_plans`)."""
     return _arguments.weights(-1, current().size)(value)
 
 
 def receivers_of_average(value: Any) -> dict[int, float] | None:
-    """As `receivers`, and this rank itself may be among them (`_plans`)."""
+    """The same as `receivers`, and this rank itself may be among them (`_plans`)."""
     return _arguments.receivers(-1, current().size)(value)
 
 
@@ -90,5 +90,5 @@ def receiving_machines(value: Any) -> dict[int, float] | None:
 
 
 def shares(value: Any) -> dict[int, float] | None:
-    """What other ranks get of 1, or None."""
+    """The share of 1 that other ranks get, or None."""
     return _arguments.shares(current().rank, current().size)(value)

@@ -54,7 +54,7 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def on_cpu(source: torch.Tensor) -> torch.Tensor:
-    """What `elements` has given, for calls that take it on the CPU alone."""
+    """The result of `elements`, for calls that take it on the CPU alone."""
     if source.is_cpu:
         return source
     _check_no_capture(source)
@@ -98,7 +98,7 @@ def _has_shared_elements(tensor: torch.Tensor) -> bool:
 
 
 def elements_to_write(tensor: torch.Tensor) -> torch.Tensor:
-    """As `elements`, of a tensor that the result is stored into. Raises as `check_writable`."""
+    """Elements of a tensor that the result is stored into. Raises as `check_writable`."""
     source = elements(tensor)
     if source is not tensor:
         check_writable(tensor)

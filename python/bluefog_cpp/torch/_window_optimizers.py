@@ -27,7 +27,7 @@ from bluefog_cpp.torch._steering import Steering
 
 
 class WindowOptimizer(WrappedOptimizer):
-    """What both kinds have in common."""
+    """The part that both kinds have in common."""
 
     force_barrier = Steering(False, _steering.switch)
     """Whether all ranks wait for each other before they combine."""
@@ -156,7 +156,7 @@ def DistributedWinPutOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 def DistributedPullGetOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                 num_steps_per_communication: int = 1,
                                 window_prefix: str | None = None, *, row_sums: str = "one") -> Any:
-    """Collective. As `DistributedWinPutOptimizer`, and b(j) is what this rank fetches from j.
+    """Collective. Like `DistributedWinPutOptimizer`, and b(j) is what this rank fetches from j.
 
     Attributes: `src_weights`, some in-neighbours for the next steps; `force_barrier`.
     """

@@ -170,7 +170,7 @@ def neighbor_win_accumulate_nonblocking(tensor: torch.Tensor, name: str,
 def neighbor_win_accumulate(tensor: torch.Tensor, name: str, self_weight: float | None = None,
                             dst_weights: DstWeights | None = None,
                             require_mutex: bool = False) -> bool:
-    """As `neighbor_win_put`, adding to what the buffers hold."""
+    """Puts as `neighbor_win_put`, adding to what the buffers hold."""
     return win_wait(neighbor_win_accumulate_nonblocking(tensor, name, self_weight, dst_weights,
                                                         require_mutex))
 
@@ -271,7 +271,7 @@ def win_update_then_collect(name: str, require_mutex: bool = True) -> torch.Tens
 
 
 def get_win_version(name: str) -> dict[int, int]:
-    """By in-neighbour, how often its buffer was written since it was last read."""
+    """Counts by in-neighbour: how often its buffer was written since it was last read."""
     return dict(_window(current(), "get_win_version", name).core.versions())
 
 

@@ -1,4 +1,4 @@
-"""What the stub and the annotations say is what there is."""
+"""The stub and the annotations say what there is."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""What BlueFog's programs call, and the way that they call it."""
+"""The calls of BlueFog's programs, in the way that they make them."""
 
 import networkx as nx
 import numpy

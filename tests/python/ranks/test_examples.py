@@ -15,7 +15,7 @@ from conftest import EXAMPLES, needs
 
 
 def refusal(run, capfd, *arguments):
-    """What a script says when it ends on its arguments."""
+    """The message of a script that ends on its arguments."""
     with pytest.raises(SystemExit) as ended:
         run(*arguments)
     return f"{ended.value} {capfd.readouterr().err}"

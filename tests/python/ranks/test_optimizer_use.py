@@ -1,4 +1,4 @@
-"""What programs of torch do with an optimizer, done with a wrapped one."""
+"""Uses that programs of torch make of an optimizer, with a wrapped one."""
 
 import copy
 import warnings

@@ -126,7 +126,7 @@ def test_inner_outer_graphs_want_machines(run):
 @pytest.mark.up_to_ranks(1)
 @pytest.mark.parametrize("name", ("push_sum", "gradient_allreduce", "allreduce", "empty"))
 def test_optimizers_that_take_no_turns(run, capfd, name):
-    """By turns is asked for in vain: the script says so."""
+    """A wish for turns that the optimizer does not take is refused."""
     words = ("--dist-optimizer", name, "--enable-dynamic-topology", "--epochs=0")
     assert (
         "--enable-dynamic-topology: expected --dist-optimizer neighbor_allreduce, "

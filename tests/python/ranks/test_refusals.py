@@ -1,4 +1,4 @@
-"""What one rank's script gets wrong is heard by the others in the same call, and ends nothing
+"""A mistake in one rank's script is heard by the others in the same call, and ends nothing
 else."""
 
 import contextlib
@@ -156,7 +156,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_peers_of_a_window_whose_tensor_has_other_memory(change, rank, size):
-    """What the window stands on stays as it was, until it is freed."""
+    """The memory that the window stands on stays as it was, until it is freed."""
     needs(2)
     bf.set_topology(topology_util.FullyConnectedGraph(size))
     x = torch.full((1 << 18,), float(rank + 1))
