@@ -124,8 +124,8 @@ class Runtime:
     def source(self, call: str, tensor: torch.Tensor, name: str | None,
                take: Callable[[torch.Tensor], torch.Tensor],
                partner: int = -1) -> torch.Tensor:
-        """The tensor as the core reads it in `call`: `take(tensor)`. If there is none, or the name is
-        no name, the call counts as refused."""
+        """The tensor as the core reads it in `call`: `take(tensor)`. If there is none, or the name
+        is no name, the call counts as refused."""
         try:
             if name is not None and not isinstance(name, str):
                 checked(call, "name", _arguments.name, name)
@@ -143,8 +143,8 @@ class Runtime:
         return kind(f"rank {self.rank}, {call}: {error}")
 
     def optimizers_in_order(self) -> list[Any]:
-        """Optimizers in the order they were made: ranks that drain or leave wait for each other, one
-        after the other."""
+        """Optimizers in the order they were made: ranks that drain or leave wait for each other,
+        one after the other."""
         return sorted(self.optimizers, key=lambda optimizer: optimizer.number)
 
     def drain_optimizers(self) -> None:
