@@ -37,6 +37,10 @@ bool brings_momentum(std::string_view algorithm) {
   return row_of(algorithm_of(algorithm)).reads("momentum");
 }
 
+bool brings_schedule(std::string_view algorithm) {
+  return !row_of(algorithm_of(algorithm)).own_schedules.empty();
+}
+
 const std::vector<std::string>& topology_names() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names{std::string(kDefaultTopology)};

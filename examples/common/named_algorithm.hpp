@@ -23,6 +23,9 @@ namespace bluefog::examples {
 /// True if the algorithm has momentum of its own, so that the local optimizer should have none.
 [[nodiscard]] bool brings_momentum(std::string_view algorithm);
 
+/// True if the algorithm takes its own schedules alone.
+[[nodiscard]] bool brings_schedule(std::string_view algorithm);
+
 /// The name for the algorithm's own default schedule.
 inline constexpr std::string_view kDefaultTopology = "default";
 
