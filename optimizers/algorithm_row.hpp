@@ -24,14 +24,17 @@ namespace bluefog::optimizers {
 
 /// An option that an algorithm reads, beside those that all of them have.
 struct AlgorithmOption {
-  /// A field of `DistributedOptimizerOptions`, or a key of its `numbers`.
+  /// A field of `DistributedOptimizerOptions`, or a key of its `numbers`, which is then no field's
+  /// name.
   std::string name;
   std::variant<bool, std::int64_t, double> default_value;
+  /// A text for tables.
   std::string meaning;
-  /// A number of `numbers` is from `least` to below `below`.
+  /// A number of `numbers` is from `least` to below `below`, and so is its default.
   double least = -std::numeric_limits<double>::infinity();
   double below = std::numeric_limits<double>::infinity();
-  /// It is a field, and checked by itself.
+  /// It is a field that some algorithms read (`global_period_rounds`, `momentum`,
+  /// `step_in_backward`), and checked by itself.
   bool is_field = false;
 };
 
@@ -99,7 +102,7 @@ struct AlgorithmParts {
   EarlyStep early;
 
   /// A number of `options.numbers`, or the default in the algorithm's row.
-  /// @throws InvalidArgument if the row has no such option.
+  /// @throws InvalidArgument if the row has no such option, or if it is a field.
   [[nodiscard]] double number(std::string_view name) const;
 };
 
@@ -163,8 +166,10 @@ struct AlgorithmRow {
 
 /// Makes an algorithm known under its names: options, Python and the examples accept them from now
 /// on. Any thread. The same on all ranks, before the first optimizer that uses it.
-/// @throws InvalidArgument naming what was expected, if a name is taken or not of lower-case
-///   letters, digits and underscores, or if the row cannot make the algorithm.
+/// @throws InvalidArgument naming what was expected and found: if a name, an alias or an option's
+///   name is not of lower-case letters, digits and underscores; if a name or alias is taken or there
+///   twice; if an option is there twice, has no meaning, limits between which nothing lies or a
+///   default outside of them; or if the row has no `make`.
 void register_algorithm(AlgorithmRow row);
 
 /// The row with this name or alias, or null. It lives as long as the program. Any thread.
@@ -189,3 +194,7 @@ void register_algorithm(AlgorithmRow row);
                                       const topology::FamilyOptions& options);
 
 }  // namespace bluefog::optimizers
+
+/// Registers the algorithms of a library, which defines it: Python's `algorithms.load` calls it, and
+/// so may a program that is linked with the file. Exceptions reach the caller.
+extern "C" [[gnu::visibility("default")]] void bluefog_register_algorithms();

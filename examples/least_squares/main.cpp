@@ -64,12 +64,10 @@ std::vector<double> run_all(Context& context, const Options& options, const Leas
                             const Eigen::VectorXd& solution, double step_size) {
   std::vector<double> final_errors;
   for (const std::string& algorithm : options.algorithms) {
-    const bool brings_schedule = !row_of(algorithm_of(algorithm)).own_schedules.empty();
-    const CommunicationOptions communication{algorithm,
-                                             brings_schedule && !options.is_topology_given
-                                                 ? std::string(kDefaultTopology)
-                                                 : options.topology,
-                                             options.period_steps};
+    const bool takes_own = brings_schedule(algorithm) && !options.is_topology_given;
+    const CommunicationOptions communication{
+        algorithm, takes_own ? std::string(kDefaultTopology) : options.topology,
+        options.period_steps};
     final_errors.push_back(
         run_method(context, communication, part, solution, step_size, options.steps).back());
   }

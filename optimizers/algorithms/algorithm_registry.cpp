@@ -11,6 +11,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/row_check.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -84,12 +85,6 @@ class Registry {
   std::deque<AlgorithmRow> rows_;
 };
 
-bool is_name(std::string_view name) {
-  return !name.empty() && std::ranges::all_of(name, [](char letter) {
-    return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '_';
-  });
-}
-
 std::string why_unknown(std::string_view name) {
   std::vector<std::string_view> names;
   std::vector<std::string_view> with_aliases;
@@ -125,25 +120,18 @@ double AlgorithmParts::number(std::string_view name) const {
   }
   const AlgorithmRow& row = row_of(options.algorithm);
   const auto listed = std::ranges::find(row.options, name, &AlgorithmOption::name);
-  if (listed == row.options.end()) {
-    throw InvalidArgument(fmt::format(
-        "algorithm {}: expected an option that its row lists, found '{}'", row.name, name));
+  if (listed == row.options.end() || listed->is_field) {
+    throw InvalidArgument(
+        fmt::format("algorithm {}: expected an option that its row lists and that has no field, "
+                    "found '{}'",
+                    row.name, name));
   }
   return std::visit([](auto value) { return static_cast<double>(value); }, listed->default_value);
 }
 
 void register_algorithm(AlgorithmRow row) {
-  if (!is_name(row.name)) {
-    throw InvalidArgument(fmt::format(
-        "register_algorithm: expected a name of lower-case letters, digits and underscores, found "
-        "'{}'",
-        row.name));
-  }
-  if (!row.make) {
-    throw InvalidArgument(
-        fmt::format("register_algorithm, '{}': expected a function that makes the algorithm "
-                    "(`make`), found none",
-                    row.name));
+  if (const std::string problem = why_invalid(row); !problem.empty()) {
+    throw InvalidArgument(fmt::format("register_algorithm, '{}': {}", row.name, problem));
   }
   Registry::instance().add(std::move(row));
 }

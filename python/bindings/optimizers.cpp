@@ -1,4 +1,5 @@
 #include <ATen/ops/from_blob.h>
+#include <pybind11/stl/filesystem.h>
 
 #include <cstdint>
 #include <map>
@@ -11,6 +12,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/allgather_parts.hpp"
 #include "optimizers/algorithm_row.hpp"
+#include "optimizers/algorithms/algorithm_library.hpp"
 #include "optimizers/buckets/backward_passes.hpp"
 #include "optimizers/checks/agreement.hpp"
 #include "optimizers/distributed_optimizer.hpp"
@@ -102,6 +104,8 @@ void bind_algorithm_rows(py::module_& module) {
       "algorithm_named",
       [](const std::string& name) { return &opt::row_of(opt::AlgorithmName(name)); },
       py::arg("name"), py::return_value_policy::reference);
+  module.def("load_algorithms", &opt::load_algorithms, py::arg("path"), WithoutGil(),
+             "See optimizers/algorithms/algorithm_library.hpp.");
 }
 
 /// A distributed optimizer with the local step that it stands on.

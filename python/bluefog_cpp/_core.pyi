@@ -2,6 +2,7 @@
 it."""
 
 import enum
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -192,6 +193,7 @@ class AlgorithmRow:
 
 def algorithms() -> list[AlgorithmRow]: ...
 def algorithm_named(name: str) -> AlgorithmRow: ...
+def load_algorithms(path: str | os.PathLike[str]) -> list[str]: ...
 
 class Averaging(enum.Enum):
     neighbors = ...

@@ -7,7 +7,6 @@
 """
 
 import argparse
-import ctypes
 import os
 import pathlib
 import re
@@ -18,14 +17,14 @@ from bluefog_cpp._extension import core
 
 
 def load(path: Union[str, "os.PathLike[str]"]) -> list[str]:
-    """Loads a shared object that registers algorithms (docs/your_own_algorithm.md), and returns
-    their names. All ranks, before the first optimizer that uses them.
+    """Loads a shared object, calls its `bluefog_register_algorithms` (docs/your_own_algorithm.md),
+    and returns the names that it registers. All ranks, before the first optimizer that uses them.
+    A file that is loaded already is not loaded again, and the result is the same.
 
-    Raises OSError where it cannot be loaded.
+    Raises InvalidArgument, with the file's name, where it cannot be loaded, has no such function or
+    registers an algorithm that is refused, such as one whose name is taken.
     """
-    known = {row.name for row in core.algorithms()}
-    ctypes.CDLL(os.fspath(pathlib.Path(path).resolve()))
-    return [row.name for row in core.algorithms() if row.name not in known]
+    return core.load_algorithms(path)
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# install_and_consume.sh BUILD_FOLDER WORK_FOLDER: installs the build, moves the
-# installed files elsewhere, and builds and runs a project that uses them.
+# install_and_consume.sh BUILD_FOLDER WORK_FOLDER [PYTHON]: installs the build, moves the
+# installed files elsewhere, and builds and runs a project that uses them. With PYTHON, which has
+# torch, the project has the blocks of docs/your_own_algorithm.md, and Python loads their library.
 set -euo pipefail
-build=$1 work=$2
+build=$1 work=$2 python=${3:-}
 source_folder=$(cd "$(dirname "$0")/../.." && pwd)
 
 rm -rf "$work"
@@ -14,8 +15,24 @@ if grep -rlF "$source_folder/bluefog_cpp" "$work/prefix/lib"*/cmake; then
   exit 1
 fi
 cmp "$source_folder/LICENSE" "$work/prefix/share/doc/bluefog_cpp/LICENSE"
+
+# first_block KIND: the first block of this kind of the page.
+first_block() {
+  awk -v begin="^\`\`\`$1\$" '$0 ~ begin && !seen { seen = inside = 1; next }
+    /^```$/ { inside = 0 } inside' "$source_folder/docs/your_own_algorithm.md"
+}
+blocks=
+if [ -n "$python" ]; then
+  blocks=$work/page
+  mkdir -p "$blocks" "$work/bin"
+  first_block cmake >"$blocks/CMakeLists.txt"
+  first_block cpp >"$blocks/partial_average.cpp"
+  printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >"$work/bin/python"
+  chmod +x "$work/bin/python"
+  export PATH="$work/bin:$PATH" PYTHONPATH="$build/python" PYTHONDONTWRITEBYTECODE=1
+fi
 cmake -S "$source_folder/tests/package/consumer" -B "$work/build" -G Ninja \
-  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix"
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" -DPAGE_BLOCKS="$blocks"
 cmake --build "$work/build"
 "$work/build/consumer"
 for program in "$work/build/torch_consumer" "$work/prefix/bin/bfrun" \
@@ -27,3 +44,6 @@ for program in "$work/build/torch_consumer" "$work/prefix/bin/bfrun" \
   esac
   [ ! -x "$program" ] || "$program" $arguments
 done
+[ -z "$python" ] || python -c "from bluefog_cpp import algorithms
+names = algorithms.load('$work/build/page/libpartial_average.so')
+assert names == ['partial_average'], names"

@@ -102,6 +102,7 @@ DOORS = {
     "ops/calls/validation.hpp": ("nn/", "python/"),
     "ops/sums/cuda/sum_kernels.hpp": ("benchmarks/",),
     "ops/sums/cuda/sum_loop.hpp": ("benchmarks/",),
+    "optimizers/algorithms/algorithm_library.hpp": ("python/",),
     "optimizers/buckets/flat_arithmetic.hpp": ("nn/",),
     "optimizers/buckets/backward_passes.hpp": ("python/",),
     "optimizers/checks/agreement.hpp": ("python/",),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm.hpp"
 #include "optimizers/algorithm_row.hpp"
+#include "optimizers/algorithms/row_check.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "tests/bodies/optimizers/support.hpp"
@@ -23,6 +25,7 @@ namespace {
 
 using optimizers::AlgorithmKind;
 using optimizers::AlgorithmName;
+using optimizers::AlgorithmOption;
 using optimizers::AlgorithmParts;
 using optimizers::AlgorithmRow;
 using optimizers::Bucket;
@@ -189,18 +192,20 @@ TEST(AlgorithmRows, UnknownNamesAreAnsweredWithTheNearest) {
   EXPECT_THAT(refusal_of([] { (void)AlgorithmName(""); }), HasSubstr("found ''"));
 }
 
+template <typename Change>
+std::string refused(Change&& change) {
+  AlgorithmRow row = partial_average_row();
+  row.name = "never_registered";
+  row.aliases = {};
+  change(row);
+  return refusal_of([&] { optimizers::register_algorithm(row); });
+}
+
 TEST(AlgorithmRows, ThatCannotBeUsedAreRefused) {
-  const auto refused = [](auto&& change) {
-    AlgorithmRow row = partial_average_row();
-    row.name = "never_registered";
-    row.aliases = {};
-    change(row);
-    return refusal_of([&] { optimizers::register_algorithm(row); });
-  };
   EXPECT_THAT(refused([](AlgorithmRow& row) { row.name = "extra"; }),
               HasSubstr("expected names that no algorithm has, found 'extra', which extra has"));
-  EXPECT_THAT(refused([](AlgorithmRow& row) { row.aliases = {"gossip-pga"}; }),
-              HasSubstr("found 'gossip-pga', which gossip_pga has"));
+  EXPECT_THAT(refused([](AlgorithmRow& row) { row.aliases = {"gossip_pga"}; }),
+              HasSubstr("found 'gossip_pga', which gossip_pga has"));
   EXPECT_THAT(refused([](AlgorithmRow& row) { row.make = nullptr; }),
               HasSubstr("expected a function that makes the algorithm (`make`), found none"));
   for (const char* wrong : {"", "Own", "own algorithm", "own-algorithm"}) {
@@ -208,6 +213,62 @@ TEST(AlgorithmRows, ThatCannotBeUsedAreRefused) {
                 HasSubstr(std::string("digits and underscores, found '") + wrong + "'"));
   }
   EXPECT_EQ(optimizers::find_algorithm("never_registered"), nullptr);
+}
+
+TEST(AlgorithmRows, OfWrongAliasesAreRefused) {
+  for (const char* wrong : {"", "A|B x", "own-algorithm"}) {
+    EXPECT_THAT(refused([&](AlgorithmRow& row) {
+                  row.aliases = {"never", wrong};
+                }),
+                HasSubstr(std::string("alias: expected lower-case letters, digits and "
+                                      "underscores, found '") +
+                          wrong + "'"));
+  }
+  EXPECT_THAT(refused([](AlgorithmRow& row) { row.aliases = {row.name}; }),
+              HasSubstr("expected other names than the row's own, found 'never_registered'"));
+  EXPECT_THAT(refused([](AlgorithmRow& row) {
+                row.aliases = {"never", "once", "never"};
+              }),
+              HasSubstr("alias: expected each once, found 'never' twice"));
+  EXPECT_EQ(optimizers::find_algorithm("never"), nullptr);
+}
+
+TEST(AlgorithmRows, OfWrongOptionsAreRefused) {
+  const auto refused_option = [](auto&& change) {
+    return refused([&](AlgorithmRow& row) { change(row.options.front()); });
+  };
+  EXPECT_THAT(
+      refused_option([](AlgorithmOption& option) { option.name = "A|B"; }),
+      HasSubstr("option: expected lower-case letters, digits and underscores, found 'A|B'"));
+  EXPECT_THAT(refused([](AlgorithmRow& row) { row.options.push_back(row.options.front()); }),
+              HasSubstr("option 'rho': expected each option once, found it twice"));
+  EXPECT_THAT(refused_option([](AlgorithmOption& option) { option.meaning = ""; }),
+              HasSubstr("option 'rho': expected a text for tables (`meaning`), found none"));
+  for (const double wrong : {7.5, 1.0, -0.5}) {
+    EXPECT_THAT(refused_option([&](AlgorithmOption& option) { option.default_value = wrong; }),
+                HasSubstr("option 'rho': expected a default from 0 to below 1, found "));
+  }
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(refused_option([&](AlgorithmOption& option) { option.default_value = nan; }),
+              HasSubstr("found nan"));
+  for (const double wrong : {1.0, 2.0, nan}) {
+    EXPECT_THAT(refused_option([&](AlgorithmOption& option) { option.least = wrong; }),
+                HasSubstr("option 'rho': expected `least` below `below`, found "));
+  }
+  EXPECT_THAT(refused_option([](AlgorithmOption& option) { option.is_field = true; }),
+              HasSubstr("option 'rho': expected one of global_period_rounds, momentum, "
+                        "step_in_backward for a field"));
+  for (const char* wrong : {"momentum", "bucket_bytes"}) {
+    EXPECT_THAT(refused_option([&](AlgorithmOption& option) { option.name = wrong; }),
+                HasSubstr("expected a name that no field of DistributedOptimizerOptions has"));
+  }
+  EXPECT_EQ(optimizers::find_algorithm("never_registered"), nullptr);
+}
+
+TEST(AlgorithmRows, OfTheLibraryAreValid) {
+  for (const AlgorithmRow* row : optimizers::algorithms()) {
+    EXPECT_EQ(optimizers::why_invalid(*row), "") << row->name;
+  }
 }
 
 TEST(AlgorithmRows, OfOneNameFromManyThreadsComeInOnce) {

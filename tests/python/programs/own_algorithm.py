@@ -3,7 +3,10 @@
     bfrun -np 2 python own_algorithm.py libown_algorithm_object.so
 """
 
+import os
+import shutil
 import sys
+import tempfile
 
 import torch
 
@@ -46,6 +49,30 @@ def trained(name, **options):
     return model.weight.detach()[0]
 
 
+def refusal_of(path):
+    try:
+        algorithms.load(path)
+    except bluefog_cpp.InvalidArgument as error:
+        assert repr(str(path)) in str(error), error
+        return str(error)
+    raise AssertionError(f"{path} was accepted")
+
+
+def check_refused_libraries(library):
+    """`library` is loaded. Another file that registers its names is refused, and so is what has no
+    function for it or is no library."""
+    known = [row.name for row in algorithms.core.algorithms()]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copy(library, os.path.join(folder, "copy.so"))
+        for _ in range(2):
+            assert "found 'partial_average', which partial_average has" in refusal_of(copy)
+        assert "No such file" in refusal_of(os.path.join(folder, "nowhere.so"))
+    assert '`extern "C" void bluefog_register_algorithms()`, found none' in refusal_of(
+        torch._C.__file__)
+    assert "expected a shared object that can be loaded" in refusal_of(__file__)
+    assert [row.name for row in algorithms.core.algorithms()] == known
+
+
 def main():
     bf.init()
     model = torch.nn.Linear(SIZE, 1)
@@ -56,7 +83,9 @@ def main():
         assert "found 'partial_average'" in str(error), error
     else:
         raise AssertionError("an algorithm that nobody has registered was accepted")
-    assert algorithms.load(sys.argv[1]) == ["partial_average"]
+    for _ in range(2):
+        assert algorithms.load(sys.argv[1]) == ["partial_average"]
+    check_refused_libraries(sys.argv[1])
     full = topology_util.FullyConnectedGraph(bf.size())
     matrix = torch.full((bf.size(), bf.size()), 1 / bf.size(), dtype=torch.float64)
     for name, share, options in (("partial_average", 0.75, {}),

@@ -1,0 +1,119 @@
+#include "optimizers/algorithms/row_check.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <variant>
+
+namespace bluefog::optimizers {
+namespace {
+
+/// Fields of `DistributedOptimizerOptions` that only some algorithms read, and their rows list.
+constexpr std::array<std::string_view, 3> kListedFields{"global_period_rounds", "momentum",
+                                                        "step_in_backward"};
+/// Fields that hold for every algorithm.
+constexpr std::array<std::string_view, 11> kCommonFields{
+    "algorithm",   "schedule",     "plans",
+    "plan_check",  "row_sums",     "num_steps_per_communication",
+    "numbers",     "bucket_bytes", "stepping",
+    "reevaluates", "buffers"};
+
+bool is_name(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '_';
+  });
+}
+
+std::string why_no_name(std::string_view kind, std::string_view name) {
+  return is_name(name)
+             ? std::string()
+             : fmt::format("{}: expected lower-case letters, digits and underscores, found '{}'",
+                           kind, name);
+}
+
+std::string why_invalid_aliases(const AlgorithmRow& row) {
+  for (std::size_t i = 0; i < row.aliases.size(); ++i) {
+    const std::string& alias = row.aliases[i];
+    if (std::string problem = why_no_name("alias", alias); !problem.empty()) {
+      return problem;
+    }
+    if (alias == row.name) {
+      return fmt::format("alias: expected other names than the row's own, found '{}'", alias);
+    }
+    const auto end = row.aliases.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(row.aliases.begin(), end, alias) != end) {
+      return fmt::format("alias: expected each once, found '{}' twice", alias);
+    }
+  }
+  return {};
+}
+
+std::string why_invalid_field(const AlgorithmOption& option) {
+  const bool is_listed = std::ranges::find(kListedFields, option.name) != kListedFields.end();
+  const bool is_common = std::ranges::find(kCommonFields, option.name) != kCommonFields.end();
+  if (option.is_field && !is_listed) {
+    return fmt::format("option '{}': expected one of {} for a field (`is_field`), found '{}'",
+                       option.name, fmt::join(kListedFields, ", "), option.name);
+  }
+  if (!option.is_field && (is_listed || is_common)) {
+    return fmt::format(
+        "option '{}': expected a name that no field of DistributedOptimizerOptions has{}, found "
+        "'{}'",
+        option.name, is_listed ? ", or `is_field`" : "", option.name);
+  }
+  return {};
+}
+
+std::string why_invalid_limits(const AlgorithmOption& option) {
+  if (option.is_field) {
+    return {};
+  }
+  if (!(option.least < option.below)) {
+    return fmt::format("option '{}': expected `least` below `below`, found {} and {}", option.name,
+                       option.least, option.below);
+  }
+  const double value =
+      std::visit([](auto number) { return static_cast<double>(number); }, option.default_value);
+  if (!(value >= option.least && value < option.below)) {
+    return fmt::format("option '{}': expected a default from {} to below {}, found {}", option.name,
+                       option.least, option.below, value);
+  }
+  return {};
+}
+
+std::string why_invalid_option(const AlgorithmRow& row, const AlgorithmOption& option) {
+  if (std::string problem = why_no_name("option", option.name); !problem.empty()) {
+    return problem;
+  }
+  if (std::ranges::count(row.options, option.name, &AlgorithmOption::name) > 1) {
+    return fmt::format("option '{}': expected each option once, found it twice", option.name);
+  }
+  if (option.meaning.empty()) {
+    return fmt::format("option '{}': expected a text for tables (`meaning`), found none",
+                       option.name);
+  }
+  const std::string problem = why_invalid_field(option);
+  return problem.empty() ? why_invalid_limits(option) : problem;
+}
+
+}  // namespace
+
+std::string why_invalid(const AlgorithmRow& row) {
+  std::string problem = why_no_name("name", row.name);
+  if (problem.empty() && !row.make) {
+    problem = "expected a function that makes the algorithm (`make`), found none";
+  }
+  if (problem.empty()) {
+    problem = why_invalid_aliases(row);
+  }
+  for (std::size_t i = 0; problem.empty() && i < row.options.size(); ++i) {
+    problem = why_invalid_option(row, row.options[i]);
+  }
+  return problem;
+}
+
+}  // namespace bluefog::optimizers
