@@ -78,6 +78,9 @@ class WindowGoneError : public StateError {
   int rank_;
 };
 
+/// The earlier name of `WindowGoneError`, for one release.
+using WindowGone [[deprecated("use WindowGoneError")]] = WindowGoneError;
+
 /// A call to a window of a rank that has closed its context, whatever became of the window before.
 class PeerHasLeft : public PeerFailure {
  public:

@@ -4,6 +4,9 @@
 `bluefog_cpp.topology_util` the graphs.
 """
 
+import warnings
+from typing import Any
+
 from bluefog_cpp.errors import (
                                 ArgumentTypeError,
                                 CudaError,
@@ -34,7 +37,11 @@ __all__ = ["ArgumentTypeError", "CudaError", "Error", "InternalError", "InvalidA
            "__version__"]
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
+    if name == "WindowGone":
+        warnings.warn("bluefog_cpp.WindowGone: use WindowGoneError", DeprecationWarning,
+                      stacklevel=2)
+        return WindowGoneError
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # The core has it from CMakeLists.txt. Loaded late: the errors alone take no torch.

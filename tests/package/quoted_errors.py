@@ -1,10 +1,13 @@
 """The texts that docs/when_something_is_wrong.md quotes are those of the sources.
 
     quoted_errors.py ROOT
+    quoted_errors.py --self-test      check that a wrong quotation is found
 
-A quotation is code in the first cell of a table of words; … stands for what changes.
+A quotation is code in the first cell of a table of words; … stands for what changes. Its parts are
+looked for inside the sources' string literals, those that stand one behind the other joined.
 """
 
+import ast
 import pathlib
 import re
 import sys
@@ -12,6 +15,9 @@ import sys
 PAGE = "docs/when_something_is_wrong.md"
 FOLDERS = ("bluefog_cpp", "ops", "optimizers", "python", "tools", "topology")
 SUFFIXES = {".cpp", ".hpp", ".py"}
+NOT_BETWEEN = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+LITERAL = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)'|(?P<text>"(?:[^"\\\n]|\\.)*")""", re.DOTALL)
 
 
 def quotations(page):
@@ -27,29 +33,87 @@ def quotations(page):
             yield from re.findall(r"`([^`]+)`", cells[1])
 
 
-def joined_literals(source):
-    """The source with literals joined that stand one behind the other."""
-    return re.sub(r'"\s*f?"', "", source)
+def literals_of_cpp(source):
+    """The texts of literals; comments and characters between them are passed over."""
+    joined, end = None, 0
+    for found in LITERAL.finditer(source):
+        if found["text"] is None:
+            continue
+        text = found["text"][1:-1].replace('\\"', '"')
+        if joined is not None and not NOT_BETWEEN.sub("", source[end:found.start()]).strip():
+            joined += text
+        else:
+            if joined is not None:
+                yield joined
+            joined = text
+        end = found.end()
+    if joined is not None:
+        yield joined
 
 
-def missing_parts(root):
-    sources = "\n".join(joined_literals(path.read_text())
-                        for folder in FOLDERS for path in sorted((root / folder).rglob("*"))
-                        if path.suffix in SUFFIXES)
-    found = list(quotations((root / PAGE).read_text()))
-    if len(found) < 20:
-        yield f"{PAGE}: expected 20 quotations or more, found {len(found)}"
-    for quotation in found:
-        for part in quotation.split("…"):
-            if part.strip() and part.strip() not in sources:
-                yield f"{PAGE}: '{quotation}': no source has '{part.strip()}'"
+def literals_of_python(source):
+    """The texts of literals, with {} for what f-strings put in; no docstrings."""
+    tree = ast.parse(source)
+    inside = {id(part) for node in ast.walk(tree)
+              if isinstance(node, ast.JoinedStr) for part in node.values}
+    inside |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "{}"
+                          for part in node.values)
+        elif (isinstance(node, ast.Constant) and isinstance(node.value, str)
+              and id(node) not in inside):
+            yield node.value
 
 
-def main(root):
-    problems = list(missing_parts(root))
+def literals_of(path):
+    source = path.read_text()
+    return literals_of_python(source) if path.suffix == ".py" else literals_of_cpp(source)
+
+
+def missing_parts(page, literals):
+    """(quotation, part) of those parts that no literal has."""
+    for quotation in quotations(page):
+        for part in (part.strip() for part in quotation.split("…")):
+            if part and not any(part in literal for literal in literals):
+                yield quotation, part
+
+
+def self_test():
+    cpp = ('throw Error("expected {} " // of all\n   "ranks \\"here\\"", \'"\', "found");'
+           "f(wrong_name);")
+    python = ('def f():\n    """In a docstring."""\n'
+              '    raise Error(f"rank {rank}, "\n        "left")')
+    literals = [*literals_of_cpp(cpp), *literals_of_python(python)]
+    expected = ['expected {} ranks "here"', "found", "rank {}, left"]
+    if literals != expected:
+        print(f"expected the literals {expected}, found {literals}")
+        return 1
+    page = ("| words | cause |\n|---|---|\n| `expected … ranks`; `rank …, left` | |\n"
+            "| `wrong_name` | |\n| `ranks here` | |\n| `of all` | |\n| `In a docstring` | |\n")
+    missed = [quotation for quotation, _ in missing_parts(page, literals)]
+    if missed != ["wrong_name", "ranks here", "of all", "In a docstring"]:
+        print(f"judged wrongly: {missed}")
+        return 1
+    print(f"{len(missed)} wrong quotations were found, 2 others passed")
+    return 0
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        return self_test()
+    root = pathlib.Path(arguments[0]).resolve()
+    page = (root / PAGE).read_text()
+    literals = [text for folder in FOLDERS for path in sorted((root / folder).rglob("*"))
+                if path.suffix in SUFFIXES for text in literals_of(path)]
+    problems = [f"{PAGE}: '{quotation}': no literal of the sources has '{part}'"
+                for quotation, part in missing_parts(page, literals)]
+    count = len(list(quotations(page)))
+    if count < 20:
+        problems.append(f"{PAGE}: expected 20 quotations or more, found {count}")
     print("\n".join(problems) if problems else "all quoted texts are in the sources")
     return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(pathlib.Path(sys.argv[1]).resolve()))
+    sys.exit(main(sys.argv[1:]))

@@ -31,6 +31,14 @@ def test_errors_are_builtin_ones_too():
     assert bluefog_cpp.PeerFailure("gone", 3).rank == 3
 
 
+def test_earlier_name_of_an_error():
+    with pytest.warns(DeprecationWarning, match="use WindowGoneError") as warned:
+        assert bluefog_cpp.WindowGone is bluefog_cpp.WindowGoneError
+    assert warned[0].filename == __file__
+    with pytest.raises(AttributeError, match="no attribute 'WindowsGone'"):
+        bluefog_cpp.WindowsGone  # noqa: B018 the attribute's absence is what counts
+
+
 def test_env_restores_what_it_found(monkeypatch):
     monkeypatch.setenv("BLUEFOG_A", "before")
     monkeypatch.delenv("BLUEFOG_B", raising=False)
