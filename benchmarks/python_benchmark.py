@@ -120,8 +120,9 @@ def main():
     arguments = parse_arguments()
     bf.init()
     torch.set_num_threads(1)
-    launched = {} if "RANK" in os.environ else {"store": dist.HashStore()}
-    dist.init_process_group("gloo", rank=bf.rank(), world_size=bf.size(), **launched)
+    store = None if "RANK" in os.environ else (
+        dist.HashStore())  # type: ignore[attr-defined]  # has no stub
+    dist.init_process_group("gloo", rank=bf.rank(), world_size=bf.size(), store=store)
     if bf.rank() == 0:
         print(f"{bf.size()} ranks; torch {torch.__version__}; load of the machine "
               f"{os.getloadavg()[0]:.1f}; medians of {arguments.rounds} rounds, slowest rank")
