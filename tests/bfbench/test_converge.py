@@ -7,8 +7,9 @@ import numpy
 import pytest
 
 from bfbench.__main__ import main
-from bfbench.converge import merge_seeds, shards_list
+from bfbench.converge import EVERYBODY, NEIGHBOURS, merge_seeds, shards_list
 from bfbench.shards import rank_shares
+from bluefog_cpp._extension import core
 from image_files import idx_files
 
 LABELS = numpy.arange(1000) % 10
@@ -34,6 +35,11 @@ def test_dirichlet_shares_are_all_images_and_the_more_uneven_the_smaller_alpha()
 
 def test_no_rank_goes_without():
     assert all(len(share) for share in rank_shares(LABELS[:4], 8, "0.01", 1))
+
+
+def test_algorithms_are_registered_ones():
+    names = {name for row in core.algorithms() for name in (row.name, *row.aliases)}
+    assert names.issuperset(EVERYBODY + NEIGHBOURS)
 
 
 def test_words():
