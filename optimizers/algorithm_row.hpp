@@ -169,7 +169,8 @@ struct AlgorithmRow {
 /// @throws InvalidArgument naming what was expected and found: if a name, an alias or an option's
 ///   name is not of lower-case letters, digits and underscores; if a name or alias is taken or there
 ///   twice; if an option is there twice, has no meaning, limits between which nothing lies or a
-///   default outside of them; or if the row has no `make`.
+///   default outside of them; if a schedule of its own has no name, one that is there twice, or no
+///   `make`; or if the row has none.
 void register_algorithm(AlgorithmRow row);
 
 /// The row with this name or alias, or null. It lives as long as the program. Any thread.

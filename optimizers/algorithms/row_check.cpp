@@ -100,6 +100,26 @@ std::string why_invalid_option(const AlgorithmRow& row, const AlgorithmOption& o
   return problem.empty() ? why_invalid_limits(option) : problem;
 }
 
+std::string why_invalid_own_schedules(const AlgorithmRow& row) {
+  for (const OwnSchedule& own : row.own_schedules) {
+    std::string spelled = own.name;
+    std::ranges::replace(spelled, '-', '_');
+    if (!is_name(spelled)) {
+      return fmt::format(
+          "schedule: expected lower-case letters, digits, hyphens and underscores, found '{}'",
+          own.name);
+    }
+    if (std::ranges::count(row.own_schedules, own.name, &OwnSchedule::name) > 1) {
+      return fmt::format("schedule '{}': expected each schedule once, found it twice", own.name);
+    }
+    if (!own.make) {
+      return fmt::format("schedule '{}': expected a function that makes it (`make`), found none",
+                         own.name);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string why_invalid(const AlgorithmRow& row) {
@@ -113,7 +133,7 @@ std::string why_invalid(const AlgorithmRow& row) {
   for (std::size_t i = 0; problem.empty() && i < row.options.size(); ++i) {
     problem = why_invalid_option(row, row.options[i]);
   }
-  return problem;
+  return problem.empty() ? why_invalid_own_schedules(row) : problem;
 }
 
 }  // namespace bluefog::optimizers

@@ -24,7 +24,7 @@ def load(path: Union[str, "os.PathLike[str]"]) -> list[str]:
     Raises InvalidArgument, with the file's name, where it cannot be loaded, has no such function or
     registers an algorithm that is refused, such as one whose name is taken.
     """
-    return core.load_algorithms(path)
+    return core.load_algorithms(os.fspath(path))
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -265,6 +265,25 @@ TEST(AlgorithmRows, OfWrongOptionsAreRefused) {
   EXPECT_EQ(optimizers::find_algorithm("never_registered"), nullptr);
 }
 
+TEST(AlgorithmRows, OfWrongSchedulesAreRefused) {
+  const optimizers::OwnSchedule own{
+      .name = "own-graph", .make = [](int size) { return topology::one_peer_exponential(size); }};
+  EXPECT_THAT(refused([&](AlgorithmRow& row) {
+                row.own_schedules = {own, own};
+              }),
+              HasSubstr("schedule 'own-graph': expected each schedule once, found it twice"));
+  EXPECT_THAT(refused([](AlgorithmRow& row) {
+                row.own_schedules = {{.name = "own-graph", .make = nullptr}};
+              }),
+              HasSubstr("expected a function that makes it (`make`), found none"));
+  for (const char* wrong : {"", "A|B"}) {
+    EXPECT_THAT(refused([&](AlgorithmRow& row) {
+                  row.own_schedules = {{.name = wrong, .make = own.make}};
+                }),
+                HasSubstr(std::string("digits, hyphens and underscores, found '") + wrong + "'"));
+  }
+}
+
 TEST(AlgorithmRows, OfTheLibraryAreValid) {
   for (const AlgorithmRow* row : optimizers::algorithms()) {
     EXPECT_EQ(optimizers::why_invalid(*row), "") << row->name;
