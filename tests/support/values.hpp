@@ -15,10 +15,10 @@ inline constexpr Dtype kAllDtypes[] = {
 inline constexpr Dtype kFloatingDtypes[] = {Dtype::Float16, Dtype::BFloat16, Dtype::Float32,
                                             Dtype::Float64};
 
-/// `count` elements, less under ThreadSanitizer, whose shadow memory makes large buffers slow.
+/// `count` elements, less under sanitizers, whose shadow memory makes large buffers slow.
 /// Slots are smaller there too, so that as many chunks are sent (cmake/BluefogTests.cmake).
 [[nodiscard]] constexpr std::size_t large(std::size_t count) noexcept {
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   return count / 8;
 #else
   return count;
