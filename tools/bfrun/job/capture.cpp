@@ -28,12 +28,9 @@ constexpr std::chrono::milliseconds kSweepAfterAnswer{1000};
 
 /// Adds what `descriptor` has, as far as there is room; false at the end of the stream.
 bool take_output(int descriptor, std::string& output) {
-  std::array<char, 4096> piece{};
-  ssize_t count = 0;
-  while ((count = read(descriptor, piece.data(), piece.size())) > 0) {
-    if (output.size() < kMostBytes) output.append(piece.data(), static_cast<std::size_t>(count));
-  }
-  return count != 0;
+  return read_available(descriptor, [&output](std::string_view piece) {
+    if (output.size() < kMostBytes) output.append(piece);
+  });
 }
 
 [[noreturn]] void become(const std::vector<char*>& words, int output, const sigset_t& mask) {

@@ -94,21 +94,6 @@ Child start(const std::vector<std::string>& words, const std::vector<std::string
   return child;
 }
 
-/// Passes on everything that is there; false at the end of the stream.
-bool drain(int descriptor, const std::function<void(std::string_view)>& on_stderr) {
-  std::array<char, 16384> piece{};
-  while (true) {
-    const ssize_t count = read(descriptor, piece.data(), piece.size());
-    if (count > 0) {
-      on_stderr(std::string_view(piece.data(), static_cast<std::size_t>(count)));
-    } else if (count == 0) {
-      return false;
-    } else if (errno != EINTR) {
-      return errno == EAGAIN;
-    }
-  }
-}
-
 class Forwarder {
  public:
   Forwarder(const Child& child, const std::function<void(int)>& on_signal)
@@ -129,16 +114,6 @@ class Forwarder {
   const std::function<void(int)>& on_signal_;
   std::map<int, Clock::time_point> last_;
 };
-
-/// Waits for the children that have ended, adopted ones too; gives the status of `pid`.
-std::optional<ExitStatus> bury_children(pid_t pid) {
-  std::optional<ExitStatus> found;
-  int status = 0;
-  for (pid_t dead = waitpid(-1, &status, WNOHANG); dead > 0; dead = waitpid(-1, &status, WNOHANG)) {
-    if (dead == pid) found = ExitStatus::from_wait(status);
-  }
-  return found;
-}
 
 }  // namespace
 
@@ -161,16 +136,16 @@ ExitStatus run_child(const std::vector<std::string>& words,
         errno != EINTR) {
       fail("poll");
     }
-    if (sources[1].revents != 0 && !drain(child.errors.get(), events.on_stderr)) {
+    if (sources[1].revents != 0 && !read_available(child.errors.get(), events.on_stderr)) {
       sources[1].fd = -1;
     }
     if (sources[2].revents != 0) events.on_readable();
     for (const signalfd_siginfo& info : signals.take()) {
       if (info.ssi_signo != SIGCHLD) forwarder.handle(info);
     }
-    if (const auto status = bury_children(child.pid)) {
+    if (const auto status = reap_children(child.pid)) {
       // The dead child's words are all in the pipe by now; other processes may keep the pipe open.
-      drain(child.errors.get(), events.on_stderr);
+      read_available(child.errors.get(), events.on_stderr);
       if (events.descriptor >= 0) events.on_readable();
       descendants.kill_all(kSweepAfterMpirun);
       return *status;

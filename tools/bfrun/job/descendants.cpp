@@ -46,11 +46,6 @@ std::vector<pid_t> search_children_of(pid_t pid) {
   return found;
 }
 
-void bury_dead_children() {
-  while (waitpid(-1, nullptr, WNOHANG) > 0) {
-  }
-}
-
 /// Sleeps until a child ends, at most `longest`.
 void sleep_until_child_ends(milliseconds longest) {
   sigset_t set;
@@ -69,7 +64,7 @@ bool wait_for_none(milliseconds longest, const std::function<std::vector<pid_t>(
   constexpr milliseconds kLook{20};
   const auto end = Clock::now() + longest;
   while (true) {
-    bury_dead_children();
+    reap_children();
     const std::vector<pid_t> children = list();
     if (children.empty()) return true;
     std::ranges::for_each(children, treat);
@@ -80,6 +75,15 @@ bool wait_for_none(milliseconds longest, const std::function<std::vector<pid_t>(
 }
 
 }  // namespace
+
+std::optional<ExitStatus> reap_children(pid_t pid) {
+  std::optional<ExitStatus> found;
+  int status = 0;
+  for (pid_t dead = waitpid(-1, &status, WNOHANG); dead > 0; dead = waitpid(-1, &status, WNOHANG)) {
+    if (dead == pid) found = ExitStatus::from_wait(status);
+  }
+  return found;
+}
 
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;

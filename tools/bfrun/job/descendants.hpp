@@ -3,7 +3,10 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <vector>
+
+#include "tools/bfrun/job/process.hpp"
 
 namespace bluefog::bfrun {
 
@@ -33,6 +36,10 @@ class Descendants {
 
   std::vector<pid_t> spared_;
 };
+
+/// Waits for the children that have ended, adopted ones too; gives the status of `pid`, if it is
+/// among them. Does not block.
+std::optional<ExitStatus> reap_children(pid_t pid = -1);
 
 /// The children of process `pid`, dead ones that were not waited for included.
 [[nodiscard]] std::vector<pid_t> children_of(pid_t pid);

@@ -2,6 +2,10 @@
 
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <string_view>
 #include <utility>
 
 namespace bluefog::bfrun {
@@ -28,5 +32,22 @@ class Descriptor {
   int release() { return std::exchange(value_, -1); }
   int value_;
 };
+
+/// Hands on everything that a descriptor which does not block has now, piece by piece; false at the
+/// end of the stream.
+template <typename Take>
+bool read_available(int descriptor, Take&& take) {
+  std::array<char, 16384> piece{};
+  while (true) {
+    const ssize_t count = read(descriptor, piece.data(), piece.size());
+    if (count > 0) {
+      take(std::string_view(piece.data(), static_cast<std::size_t>(count)));
+    } else if (count == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+  }
+}
 
 }  // namespace bluefog::bfrun

@@ -85,11 +85,7 @@ std::optional<ExitStatus> Watcher::take(const Signal& signal) {
 
 /// Waits for the children that have ended, which orphans have become too.
 std::optional<ExitStatus> Watcher::status_of_command() const {
-  std::optional<ExitStatus> found;
-  int status = 0;
-  for (pid_t dead = waitpid(-1, &status, WNOHANG); dead > 0; dead = waitpid(-1, &status, WNOHANG)) {
-    if (dead == rank_.command) found = ExitStatus::from_wait(status);
-  }
+  const std::optional<ExitStatus> found = reap_children(rank_.command);
   const bool was_ours = found && found->killed_by == SIGKILL && announced_code_ &&
                         kill_command_at_ == Clock::time_point::max();
   return was_ours ? ExitStatus{*announced_code_, 0} : found;
