@@ -7,17 +7,11 @@ export STEP_TOTAL=5
 # shellcheck source=cmake/setup/steps.sh
 source "$(dirname "$0")/steps.sh"
 
-"$setup_folder/install.sh" requirements.txt test-requirements.txt
-STEP_NUMBER=3
-export PATH=$venv/bin:$PATH
-cd "$root"
+set_up requirements.txt test-requirements.txt
 
 step 'configure and build what is measured (CMake preset release)'
-# shellcheck disable=SC2086
-cmake --preset release ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORCH_ROOT"} \
-  ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
-cmake --build --preset release --target bfrun bftopo operations_benchmark hierarchical_benchmark bluefog_core ||
-  stop 'the build failed; the compiler says why above.'
+configure release >/dev/null
+build release bfrun bftopo operations_benchmark hierarchical_benchmark bluefog_core
 link_command "$root/benchmarks/bfbench/bfbench"
 link_command "$root/build/release/tools/bfrun/bfrun"
 step_end "$venv/bin/bfbench and bfrun"

@@ -6,16 +6,11 @@ export STEP_TOTAL=5
 # shellcheck source=cmake/setup/steps.sh
 source "$(dirname "$0")/steps.sh"
 
-"$setup_folder/install.sh" requirements.txt test-requirements.txt
-STEP_NUMBER=3
-export PATH=$venv/bin:$PATH
-cd "$root"
+set_up requirements.txt test-requirements.txt
 
 step 'configure and build with counters (CMake preset coverage)'
-# shellcheck disable=SC2086
-cmake --preset coverage ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORCH_ROOT"} \
-  ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
-cmake --build --preset coverage || stop 'the build failed; the compiler says why above.'
+configure coverage >/dev/null
+build coverage
 step_end 'built'
 
 step 'run the tests and count'

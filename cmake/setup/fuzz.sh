@@ -11,15 +11,11 @@ minutes=${MINUTES:-60}
 [[ $minutes =~ ^[1-9][0-9]*$ ]] || stop "MINUTES must be a number of minutes, not '$minutes'." \
   'make fuzz MINUTES=10'
 
-"$setup_folder/install.sh" requirements.txt test-requirements.txt
-STEP_NUMBER=3
-export PATH=$venv/bin:$PATH
-cd "$root"
+set_up requirements.txt test-requirements.txt
 
 step 'configure and build the fuzzers (CMake preset asan)'
-# shellcheck disable=SC2086
-cmake --preset asan ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
-cmake --build --preset asan --target fuzz || stop 'the build failed; the compiler says why above.'
+configure asan >/dev/null
+build asan fuzz
 step_end 'built'
 
 folder=build/asan/tests/fuzz

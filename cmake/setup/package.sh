@@ -8,17 +8,12 @@ export STEP_TOTAL=5
 source "$(dirname "$0")/steps.sh"
 prefix=${PREFIX:-/usr/local}
 
-"$setup_folder/install.sh"
-STEP_NUMBER=3
-export PATH=$venv/bin:$PATH
-cd "$root"
+# shellcheck disable=SC2119
+set_up
 
 step 'configure and build the libraries and commands (CMake preset release)'
-# shellcheck disable=SC2086
-cmake --preset release ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORCH_ROOT"} \
-  ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
-cmake --build --preset release --target bluefog_package ||
-  stop 'the build failed; the compiler says why above.'
+configure release >/dev/null
+build release bluefog_package
 step_end 'built'
 
 step "install below $prefix"

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: numbered steps with their time, clear endings.
 # STEP_TOTAL is the number of steps of the whole command; a script that goes on
 # after another one takes over its count through STEP_NUMBER.
@@ -29,6 +30,30 @@ stop() {
   shift
   [ $# -eq 0 ] || printf '  %s\n' "$@" >&2
   exit 1
+}
+
+# set_up [FILE…]: installs what is missing (install.sh, three steps), and goes to the root with the
+# environment's commands at hand.
+set_up() {
+  "$setup_folder/install.sh" "$@"
+  STEP_NUMBER=3
+  export PATH=$venv/bin:$PATH
+  cd "$root" || stop "cannot enter $root."
+}
+
+# configure PRESET: by CMake, with the caller's LibTorch and CMAKE_ARGS; its words are for failures.
+configure() {
+  # shellcheck disable=SC2086
+  cmake --preset "$1" ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORCH_ROOT"} \
+    ${CMAKE_ARGS:-} || stop 'CMake could not configure the build; its words are above.'
+}
+
+# build PRESET [TARGET…]
+build() {
+  local preset=$1
+  shift
+  cmake --build --preset "$preset" ${1:+--target "$@"} ||
+    stop 'the build failed; the compiler says why above.'
 }
 
 # link_command PROGRAM: the environment's bin folder has the command, unless pip has installed it there.

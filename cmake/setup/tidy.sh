@@ -7,15 +7,10 @@ export STEP_TOTAL=5
 # shellcheck source=cmake/setup/steps.sh
 source "$(dirname "$0")/steps.sh"
 
-"$setup_folder/install.sh" requirements.txt test-requirements.txt
-STEP_NUMBER=3
-export PATH=$venv/bin:$PATH
-cd "$root"
+set_up requirements.txt test-requirements.txt
 
 step 'configure (CMake preset release)'
-# shellcheck disable=SC2086
-cmake --preset release ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORCH_ROOT"} \
-  ${CMAKE_ARGS:-} >/dev/null || stop 'CMake could not configure the build.'
+configure release >/dev/null
 step_end 'build/release/compile_commands.json'
 
 step 'clang-tidy, with the checks of .clang-tidy'

@@ -10,20 +10,15 @@ source "$(dirname "$0")/steps.sh"
 np=${NP:-2}
 [[ $np =~ ^[1-9][0-9]*$ ]] || stop "NP must be a number of ranks, not '$np'." "make train NP=4"
 
-"$setup_folder/install.sh"
-STEP_NUMBER=3
-export PATH=$venv/bin:$PATH
-cd "$root"
+# shellcheck disable=SC2119
+set_up
 
 step 'configure (CMake preset release)'
-# shellcheck disable=SC2086
-cmake --preset release ${BLUEFOG_TORCH_ROOT:+-DBLUEFOG_TORCH_ROOT="$BLUEFOG_TORCH_ROOT"} \
-  ${CMAKE_ARGS:-} || stop 'CMake could not configure the build; its words are above.'
+configure release
 step_end 'build/release'
 
 step 'build train_images, bfrun and bftopo'
-cmake --build --preset release --target train_images bfrun bftopo ||
-  stop 'the build failed; the compiler says why above.'
+build release train_images bfrun bftopo
 step_end 'built'
 
 bfrun=$(find build/release -name bfrun -type f -perm -u+x | head -n 1)
