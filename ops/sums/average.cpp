@@ -297,16 +297,7 @@ void average_all(std::byte* out, const Form& form, std::size_t bytes) {
 
 template <class Form>
 void average_floating(Dtype dtype, std::byte* out, const Form& form, std::size_t bytes) {
-  switch (dtype) {
-    case Dtype::Float32:
-      return average_all<Plain<float>>(out, form, bytes);
-    case Dtype::Float64:
-      return average_all<Plain<double>>(out, form, bytes);
-    case Dtype::Float16:
-      return average_all<Float16Lanes>(out, form, bytes);
-    default:
-      return average_all<BFloat16Lanes>(out, form, bytes);
-  }
+  with_floating_lanes(dtype, [&](auto lanes) { average_all<decltype(lanes)>(out, form, bytes); });
 }
 
 void weighted_average_any(Dtype dtype, std::byte* out, std::span<const Operand> operands,

@@ -115,16 +115,7 @@ void sum_all(std::byte* out, std::span<const Operand> operands, std::size_t byte
 
 void weighted_sum_floating(Dtype dtype, std::byte* out, std::span<const Operand> operands,
                            std::size_t bytes) {
-  switch (dtype) {
-    case Dtype::Float32:
-      return sum_all<Plain<float>>(out, operands, bytes);
-    case Dtype::Float64:
-      return sum_all<Plain<double>>(out, operands, bytes);
-    case Dtype::Float16:
-      return sum_all<Float16Lanes>(out, operands, bytes);
-    default:
-      return sum_all<BFloat16Lanes>(out, operands, bytes);
-  }
+  with_floating_lanes(dtype, [&](auto lanes) { sum_all<decltype(lanes)>(out, operands, bytes); });
 }
 
 }  // namespace bluefog::ops::HWY_NAMESPACE

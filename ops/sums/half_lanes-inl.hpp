@@ -167,6 +167,21 @@ struct Float16Lanes {
 
 #endif
 
+/// Calls `call` with the lanes of a floating dtype.
+template <class Call>
+void with_floating_lanes(Dtype dtype, const Call& call) {
+  switch (dtype) {
+    case Dtype::Float32:
+      return call(Plain<float>());
+    case Dtype::Float64:
+      return call(Plain<double>());
+    case Dtype::Float16:
+      return call(Float16Lanes());
+    default:
+      return call(BFloat16Lanes());
+  }
+}
+
 }  // namespace bluefog::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -70,13 +70,11 @@ void sum_all(std::byte* out, Operands operands, std::size_t bytes) {
 void plain_sum_any(Dtype dtype, std::byte* out, Operands operands, std::size_t bytes) {
   switch (dtype) {
     case Dtype::Float16:
-      return sum_all<Float16Lanes>(out, operands, bytes);
     case Dtype::BFloat16:
-      return sum_all<BFloat16Lanes>(out, operands, bytes);
     case Dtype::Float32:
-      return sum_all<Plain<float>>(out, operands, bytes);
     case Dtype::Float64:
-      return sum_all<Plain<double>>(out, operands, bytes);
+      return with_floating_lanes(
+          dtype, [&](auto lanes) { sum_all<decltype(lanes)>(out, operands, bytes); });
     // Unsigned sums wrap around; two's complement makes them the signed ones too.
     case Dtype::UInt8:
     case Dtype::Int8:
