@@ -16,11 +16,11 @@ namespace {
 constexpr std::array<std::string_view, 3> kListedFields{"global_period_rounds", "momentum",
                                                         "step_in_backward"};
 /// Fields that hold for every algorithm.
-constexpr std::array<std::string_view, 11> kCommonFields{
+constexpr std::array<std::string_view, 12> kCommonFields{
     "algorithm",   "schedule",     "plans",
     "plan_check",  "row_sums",     "num_steps_per_communication",
     "numbers",     "bucket_bytes", "stepping",
-    "reevaluates", "buffers"};
+    "reevaluates", "buffers",      "rethrow_in_backward"};
 
 bool is_name(std::string_view name) {
   return !name.empty() && std::ranges::all_of(name, [](char letter) {
