@@ -2,40 +2,10 @@
 
 #include <torch/torch.h>
 
-#include <array>
-#include <bit>
-#include <cstring>
+#include "optimizers/buckets/fingerprint.hpp"
 
 namespace bluefog::optimizers {
 namespace {
-
-constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;
-/// Chains of products, enough of them to hide the time that one product takes.
-constexpr std::size_t kLanes = 4;
-
-std::uint64_t stirred(std::uint64_t state, std::uint64_t word) {
-  return std::rotl((state ^ word) * kOdd, 29);
-}
-
-// A change of any byte changes it, but for one in 2^64.
-std::uint64_t fingerprint(const char* bytes, std::size_t count) {
-  std::array<std::uint64_t, kLanes> states{1, 2, 3, 4};
-  constexpr std::size_t kBlock = kLanes * sizeof(std::uint64_t);
-  std::array<std::uint64_t, kLanes> words{};
-  for (; count >= kBlock; count -= kBlock, bytes += kBlock) {
-    std::memcpy(words.data(), bytes, kBlock);
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      states[lane] = stirred(states[lane], words[lane]);
-    }
-  }
-  words = {};
-  std::memcpy(words.data(), bytes, count);
-  std::uint64_t result = 0;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    result = stirred(result, stirred(states[lane], words[lane]));
-  }
-  return result;
-}
 
 at::Tensor values_of(const Bucket& bucket, std::size_t segment) {
   const Segment& place = bucket.segments()[segment];
