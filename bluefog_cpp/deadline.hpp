@@ -23,6 +23,11 @@ class Deadline {
 
   static Deadline never() { return {}; }
 
+  /// The same timeout, from now.
+  [[nodiscard]] Deadline again() const {
+    return after(std::chrono::duration_cast<Clock::duration>(timeout_));
+  }
+
   [[nodiscard]] bool expired() const { return is_set() && Clock::now() >= when_; }
   [[nodiscard]] bool is_set() const noexcept { return when_ != Clock::time_point::max(); }
   [[nodiscard]] Clock::time_point when() const noexcept { return when_; }

@@ -2,15 +2,17 @@
 
 #include "bluefog_cpp/bootstrap/launch_environment.hpp"
 #include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/rank_claim.hpp"
 #include "bluefog_cpp/thread_bootstrap.hpp"
 
 namespace bluefog {
 
-std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings&, Deadline deadline) {
+std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Deadline deadline) {
   const LaunchEnvironment environment = LaunchEnvironment::detect();
   // A single rank can do without MPI where MPI was not built in.
   if (environment.launched() && (mpi::is_built() || environment.size != 1)) {
-    return mpi::make_bootstrap(deadline);
+    claim_rank(environment);
+    return mpi::make_bootstrap(environment, settings, deadline);
   }
   return make_thread_bootstraps(1).front();
 }

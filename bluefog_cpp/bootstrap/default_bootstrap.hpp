@@ -13,8 +13,10 @@ namespace bluefog {
 /// Collective over the ranks that were launched together. Each call gives an
 /// independent bootstrap.
 /// @throws UnsupportedError under a launcher when this build has no MPI and
-///         more than one rank may have been started.
-/// @throws TimeoutError, MpiError from MPI's initialisation.
+///         more than one rank may have been started, or MPI cannot join its ranks
+///         (`LaunchEnvironment::detect`).
+/// @throws StateError in what a rank has started, which is no rank (`claim_rank`).
+/// @throws TimeoutError, MpiError as `mpi::make_bootstrap`.
 [[nodiscard]] std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings,
                                                                 Deadline deadline);
 

@@ -3,6 +3,8 @@
 #include <memory>
 
 #include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/launch_environment.hpp"
+#include "bluefog_cpp/settings.hpp"
 
 namespace bluefog::mpi {
 
@@ -18,10 +20,14 @@ namespace bluefog::mpi {
 /// A call that ended in TimeoutError, PeerFailure or MpiError leaves the ranks
 /// at different places: the bootstrap then refuses further calls with
 /// StateError. Ranks that make different calls all get MismatchError, and go on.
+/// @param launch what the environment tells of the ranks.
 /// @throws UnsupportedError if this build has no MPI, MPI was finalised before,
-///         or its thread level is below MPI_THREAD_SERIALIZED.
-/// @throws TimeoutError, which says how long it waited and which ranks of this host had come;
-///         MpiError.
-[[nodiscard]] std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline);
+///         its thread level is below MPI_THREAD_SERIALIZED, or it has found fewer ranks than
+///         `launch` says.
+/// @throws TimeoutError, which says how long it waited and which ranks of this host had come, also
+///         where MPI's own start waits for them; it may be called again. @throws MpiError.
+[[nodiscard]] std::shared_ptr<Bootstrap> make_bootstrap(const LaunchEnvironment& launch,
+                                                        const Settings& settings,
+                                                        Deadline deadline);
 
 }  // namespace bluefog::mpi

@@ -50,6 +50,27 @@ TEST(MpiBootstrap, KnowsPmixAlone) {
   EXPECT_EQ(std::to_string(bootstrap->size()), kept);
 }
 
+// The mpirun of another MPI makes each process rank 0 of 1.
+TEST(MpiBootstrap, FewerRanksThanTheLauncherNamesAreRefused) {
+  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (size == nullptr) {
+    GTEST_SKIP() << "not started by Open MPI's launcher";
+  }
+  const std::string kept = size;
+  const std::string more = std::to_string(std::stoi(kept) + 1);
+  ::setenv("OMPI_COMM_WORLD_SIZE", more.c_str(), 1);
+  try {
+    (void)make();
+    ADD_FAILURE() << "expected UnsupportedError";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("OMPI_COMM_WORLD_SIZE=" + more +
+                                        " say that Open MPI started " + more + " processes"));
+    EXPECT_THAT(error.what(), HasSubstr(" of " + kept + "; start them with bfrun"));
+  }
+  ::setenv("OMPI_COMM_WORLD_SIZE", kept.c_str(), 1);
+  EXPECT_EQ(std::to_string(make()->size()), kept);
+}
+
 TEST(MpiBootstrap, GathersBlobsOfDifferentLengthsAgainAndAgain) {
   const auto bootstrap = make();
   for (const std::size_t step : {0, 1, 63, 64, 65, 1000}) {

@@ -17,7 +17,7 @@ TEST(MpiThreadLevel, OneThreadIsRefused) {
     GTEST_SKIP() << "this MPI gives more than it is asked for";
   }
   try {
-    (void)mpi::make_bootstrap(Deadline::after(std::chrono::seconds(20)));
+    (void)mpi::make_bootstrap({}, {}, Deadline::after(std::chrono::seconds(20)));
     ADD_FAILURE() << "expected UnsupportedError";
   } catch (const UnsupportedError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("MPI_THREAD_MULTIPLE"));

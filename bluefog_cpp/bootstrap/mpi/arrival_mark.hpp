@@ -1,30 +1,41 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "bluefog_cpp/base/unique_fd.hpp"
 
 namespace bluefog::mpi {
 
-/// Shows the other ranks of this host and job, as long as it lives, that this rank has come: MPI's
-/// collectives do not tell who is missing. The mark is a socket in the abstract namespace, which
-/// leaves nothing behind; a rank that has no room for one counts as not seen.
+/// Shows the other ranks of this host and job, as long as it lives, that this rank has come: neither
+/// MPI's start nor its collectives tell who is missing. The mark is a socket in the abstract
+/// namespace, which leaves nothing behind; a rank that has no room for one counts as not seen.
 class ArrivalMark {
  public:
-  /// @param job the launcher's name for this job; the same on all of its ranks.
+  /// @param job the name of this job on this host (`LaunchEnvironment::job`); empty: no mark.
   ArrivalMark(const std::string& job, int rank);
 
   /// Whether the mark of `rank` is there on this host.
   [[nodiscard]] static bool is_seen(const std::string& job, int rank);
 
-  /// "seen on this host: ranks 1, 2; not seen: 0", of the ranks 0 … size − 1.
-  [[nodiscard]] static std::string roll_call(const std::string& job, int size);
-
  private:
   shm::UniqueFd socket_;
 };
 
-/// The launcher's name for this job, empty where it gives none.
-[[nodiscard]] std::string job_name();
+/// The ranks of a job, 0 … size − 1, by whether they have marks on this host.
+class RollCall {
+ public:
+  RollCall(const std::string& job, int size);
+
+  [[nodiscard]] bool all_seen() const noexcept { return unseen_.empty(); }
+  /// "seen on this host: ranks 1, 2; not seen: 0".
+  [[nodiscard]] std::string text() const;
+
+  bool operator==(const RollCall&) const = default;
+
+ private:
+  std::vector<int> seen_;
+  std::vector<int> unseen_;
+};
 
 }  // namespace bluefog::mpi

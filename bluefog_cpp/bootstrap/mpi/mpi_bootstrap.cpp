@@ -12,6 +12,7 @@
 #include "bluefog_cpp/bootstrap/mpi/mpi_error.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_runtime.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_wait.hpp"
+#include "bluefog_cpp/bootstrap/mpi/start_watch.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::mpi {
@@ -194,36 +195,70 @@ std::shared_ptr<Bootstrap> MpiBootstrap::duplicate(Deadline deadline) {
 
 bool is_built() noexcept { return true; }
 
-std::shared_ptr<Bootstrap> make_bootstrap(Deadline deadline) {
-  require_runtime();  // Open MPI's start waits for all ranks too, as long as that takes
-  struct Duplication {
-    MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Request request = MPI_REQUEST_NULL;
-  };
+namespace {
+
+struct Duplication {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+// Duplicates MPI_COMM_WORLD.
+UniqueComm meet_all_ranks(StartWatch watch) {
   auto duplication = std::make_unique<Duplication>();
-  int rank = 0;
-  int size = 0;
-  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
-  check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  auto mark = std::make_unique<ArrivalMark>(job_name(), rank);
   check(MPI_Comm_idup(MPI_COMM_WORLD, &duplication->comm, &duplication->request), "MPI_Comm_idup");
-  if (!wait(duplication->request, deadline, "MPI_Comm_idup", MPI_COMM_WORLD)) {
+  try {
+    wait(
+        duplication->request, [&watch] { watch.look(); }, "MPI_Comm_idup", MPI_COMM_WORLD);
+  } catch (const TimeoutError&) {
     // MPI will write the communicator when the other ranks come.
     [[maybe_unused]] const Duplication* left_to_mpi = duplication.release();
-    const std::string who = ArrivalMark::roll_call(job_name(), size);
-    // Ranks that give up after this one see that it had come.
-    [[maybe_unused]] const ArrivalMark* until_the_end = mark.release();
     limit_finalize(kAfterTimeout);
-    throw TimeoutError(
-        fmt::format("bootstrap over MPI on rank {}: expected all {} ranks within {:.3g} s "
-                    "(BLUEFOG_TIMEOUT), {}",
-                    rank, size, deadline.timeout().count(), who));
+    throw;
   }
-  UniqueComm comm(duplication->comm);
+  return UniqueComm(duplication->comm);
+}
+
+// An MPI that does not know the launcher makes each process rank 0 of 1.
+void refuse_fewer_ranks(const LaunchEnvironment& launch, int rank, int size) {
+  if (size < launch.size) {
+    throw UnsupportedError(fmt::format(
+        "{} say that {} started {} processes: expected MPI to find as many ranks, found that this "
+        "one is rank {} of {}; start them with bfrun, with the mpirun of the same MPI or with srun "
+        "--mpi=pmix, or unset them to run as a single process",
+        launch.told_by, launch.launcher, launch.size, rank, size));
+  }
+}
+
+std::shared_ptr<Bootstrap> meet(LaunchEnvironment launch, const Settings& settings,
+                                Deadline deadline) {
+  StartWatch watch(launch, settings, deadline);
+  const bool has_waited = require_runtime(watch);
+  int size = 0;
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &launch.rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  refuse_fewer_ranks(launch, launch.rank, size);
+  launch.size = size;
+  // Ranks that MPI's start has waited for are there, however late they came.
+  UniqueComm comm =
+      meet_all_ranks(StartWatch(launch, settings, has_waited ? deadline.again() : deadline));
   check(MPI_Comm_set_errhandler(comm.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   auto bootstrap = std::make_shared<MpiBootstrap>(std::move(comm));
-  bootstrap->compare_thread_levels(deadline);
+  bootstrap->compare_thread_levels(has_waited ? deadline.again() : deadline);
   return bootstrap;
+}
+
+}  // namespace
+
+std::shared_ptr<Bootstrap> make_bootstrap(const LaunchEnvironment& launch, const Settings& settings,
+                                          Deadline deadline) {
+  auto mark = std::make_unique<ArrivalMark>(launch.job, launch.rank);
+  try {
+    return meet(launch, settings, deadline);
+  } catch (const TimeoutError&) {
+    // Ranks that give up after this one see that it had come.
+    [[maybe_unused]] const ArrivalMark* until_the_end = mark.release();
+    throw;
+  }
 }
 
 }  // namespace bluefog::mpi

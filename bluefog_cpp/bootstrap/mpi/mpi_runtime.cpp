@@ -17,6 +17,7 @@
 
 #include "bluefog_cpp/base/exit_note.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_error.hpp"
+#include "bluefog_cpp/bootstrap/mpi/mpi_start.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::mpi {
@@ -145,14 +146,7 @@ class FinalizeHooks {
 // Owns MPI's life if it began here. One object per process, like MPI itself.
 class Runtime {
  public:
-  Runtime() {
-    if (flag_of(MPI_Initialized)) {
-      return;
-    }
-    int provided = MPI_THREAD_SINGLE;
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
-    owner_ = ::getpid();
-  }
+  explicit Runtime(bool is_ours) : owner_(is_ours ? ::getpid() : -1) {}
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
   ~Runtime() {
@@ -170,7 +164,7 @@ class Runtime {
   }
 
  private:
-  pid_t owner_ = -1;
+  pid_t owner_;
 };
 
 }  // namespace
@@ -204,11 +198,14 @@ std::shared_ptr<void> before_finalize(std::function<void()> leave) {
 
 bool is_running() noexcept { return flag_of(MPI_Initialized) && !flag_of(MPI_Finalized); }
 
-void require_runtime() {
+bool require_runtime(StartWatch& watch) {
   if (flag_of(MPI_Finalized)) {
     throw UnsupportedError("MPI was finalised in this process and cannot be started again");
   }
-  static const Runtime runtime;
+  static MpiStart start;
+  const bool is_running_already = is_running();
+  start.wait([&watch] { watch.look(); });
+  static const Runtime runtime(start.is_ours());
   // Registered after the runtime, and so called before its end: what was registered last runs
   // first.
   static const int registered = ::on_exit(keep_exit_status, nullptr);
@@ -220,6 +217,7 @@ void require_runtime() {
                     "MPI_THREAD_SERIALIZED (call MPI_Init_thread in place of MPI_Init)",
                     name_of_level(level)));
   }
+  return !is_running_already;
 }
 
 }  // namespace bluefog::mpi

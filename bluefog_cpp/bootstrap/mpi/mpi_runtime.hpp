@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 
+#include "bluefog_cpp/bootstrap/mpi/start_watch.hpp"
+
 namespace bluefog::mpi {
 
 /// Makes sure that MPI is usable from more than one thread.
@@ -12,9 +14,12 @@ namespace bluefog::mpi {
 /// finalises it when the process exits: MPI cannot be started twice, and
 /// contexts may come and go. MPI that others initialised is never finalised
 /// here.
+/// @param watch looks while the ranks come, as MPI's start waits for all of them.
+/// @return whether this call has waited for that.
 /// @throws UnsupportedError if MPI is already finalised, or its thread level is
-///         below MPI_THREAD_SERIALIZED. @throws MpiError.
-void require_runtime();
+///         below MPI_THREAD_SERIALIZED. @throws TimeoutError of `watch`; the next call waits for the
+///         same start. @throws MpiError.
+bool require_runtime(StartWatch& watch);
 
 /// The thread level that MPI gave when it was initialised. @throws MpiError.
 [[nodiscard]] int thread_level();

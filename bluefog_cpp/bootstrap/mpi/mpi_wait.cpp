@@ -25,20 +25,38 @@ void back_off(int attempt) {
   }
 }
 
-}  // namespace
-
-bool wait(MPI_Request& request, Deadline deadline, std::string_view what, MPI_Comm comm) {
+// Whether the request completed before `give_up` said so.
+bool wait_until(MPI_Request& request, const std::function<bool()>& give_up, std::string_view what,
+                MPI_Comm comm) {
   for (int attempt = 0;; ++attempt) {
     int done = 0;
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what, comm);
     if (done != 0) {
       return true;
     }
-    if (deadline.expired()) {
+    if (give_up()) {
       return false;
     }
     back_off(attempt < kSpins + kShortSleeps ? attempt : kSpins + kShortSleeps);
   }
+}
+
+}  // namespace
+
+bool wait(MPI_Request& request, Deadline deadline, std::string_view what, MPI_Comm comm) {
+  return wait_until(
+      request, [deadline] { return deadline.expired(); }, what, comm);
+}
+
+void wait(MPI_Request& request, const std::function<void()>& look, std::string_view what,
+          MPI_Comm comm) {
+  static_cast<void>(wait_until(
+      request,
+      [&look] {
+        look();
+        return false;
+      },
+      what, comm));
 }
 
 }  // namespace bluefog::mpi

@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <functional>
 #include <string_view>
 
 #include "bluefog_cpp/deadline.hpp"
@@ -14,5 +15,10 @@ namespace bluefog::mpi {
 /// @throws MpiError, PeerFailure as `check`, naming `what`.
 [[nodiscard]] bool wait(MPI_Request& request, Deadline deadline, std::string_view what,
                         MPI_Comm comm);
+
+/// The same without a deadline. Calls `look` about every millisecond, whose exceptions end the wait
+/// and not the request.
+void wait(MPI_Request& request, const std::function<void()>& look, std::string_view what,
+          MPI_Comm comm);
 
 }  // namespace bluefog::mpi

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
 #include "bluefog_cpp/error.hpp"
 
@@ -6,10 +8,12 @@ namespace bluefog::mpi {
 
 bool is_built() noexcept { return false; }
 
-std::shared_ptr<Bootstrap> make_bootstrap(Deadline) {
-  throw UnsupportedError(
-      "this process was started by an MPI launcher, and this build has no MPI: expected a build "
-      "with BLUEFOG_WITH_MPI=ON, or a process started alone");
+std::shared_ptr<Bootstrap> make_bootstrap(const LaunchEnvironment& launch, const Settings&,
+                                          Deadline) {
+  throw UnsupportedError(fmt::format(
+      "{} say that this process was started by {}, and this build has no MPI: expected a build with "
+      "BLUEFOG_WITH_MPI=ON, or a process started alone",
+      launch.told_by, launch.launcher));
 }
 
 }  // namespace bluefog::mpi

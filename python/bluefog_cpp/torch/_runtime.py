@@ -21,7 +21,9 @@ from bluefog_cpp.errors import (
     InvalidArgument,
     LateMismatchError,
     NotInitialized,
+    StateError,
 )
+from bluefog_cpp.torch import _child
 
 T = TypeVar("T")
 
@@ -228,9 +230,19 @@ def start() -> Runtime:
     """The runtime; made first where there is none (collective)."""
     global _runtime
     if _runtime is None:
-        _runtime = Runtime(core.Context.create())
+        _runtime = Runtime(_context_of_this_launch())
         _arguments.name_rank(_runtime.rank)
     return _runtime
+
+
+def _context_of_this_launch() -> core.Context:
+    try:
+        return core.Context.create()
+    except StateError as error:  # of a process that a rank has started
+        advice = _child.advice()
+        if not advice:
+            raise
+        raise StateError(f"{error}; {advice}") from None
 
 
 def stop() -> None:

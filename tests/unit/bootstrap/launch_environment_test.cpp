@@ -12,6 +12,8 @@
 namespace bluefog {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Variables = std::map<std::string, std::string>;
 
 void expect_launch(const Variables& variables, const std::string& launcher, int size) {
@@ -74,14 +76,78 @@ TEST(LaunchEnvironment, ABatchScriptIsAlone) {
                 0);
 }
 
-TEST(LaunchEnvironment, RefusesSlurmTasksThatCannotFindEachOther) {
+std::string refusal_of(const Variables& variables) {
   try {
-    (void)LaunchEnvironment::detect({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}});
-    FAIL() << "expected UnsupportedError";
+    (void)LaunchEnvironment::detect(variables);
   } catch (const UnsupportedError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("8 tasks"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("srun --mpi=pmix"));
+    return error.what();
   }
+  return "nothing was refused";
+}
+
+TEST(LaunchEnvironment, RefusesSlurmTasksThatCannotFindEachOther) {
+  EXPECT_THAT(refusal_of({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}}),
+              testing::AllOf(HasSubstr("8 tasks"), HasSubstr("srun --mpi=pmix")));
+}
+
+TEST(LaunchEnvironment, RefusesLaunchersOfOthersByTheirVariables) {
+  EXPECT_THAT(refusal_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}}),
+              testing::AllOf(StartsWith("RANK=1 and WORLD_SIZE=2 say that a launcher started 2"),
+                             HasSubstr("start them with bfrun")));
+  EXPECT_THAT(refusal_of({{"TORCHELASTIC_RUN_ID", "x"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}}),
+              StartsWith("TORCHELASTIC_RUN_ID=x, RANK=0 and WORLD_SIZE=2 say that torchrun"));
+  EXPECT_THAT(refusal_of({{"PMI_SIZE", "2"}}), StartsWith("PMI_SIZE=2 says that PMI started 2"));
+  EXPECT_THAT(refusal_of({{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "4"}}),
+              StartsWith("MV2_COMM_WORLD_RANK=0 and MV2_COMM_WORLD_SIZE=4 say that MVAPICH"));
+  EXPECT_THAT(refusal_of({{"MVP_COMM_WORLD_RANK", "0"}, {"MVP_COMM_WORLD_SIZE", "4"}}),
+              StartsWith("MVP_COMM_WORLD_RANK=0"));
+  EXPECT_THAT(refusal_of({{"PALS_RANKID", "0"}, {"PALS_SIZE", "2"}}),
+              StartsWith("PALS_RANKID=0 and PALS_SIZE=2 say that PALS"));
+  EXPECT_THAT(refusal_of({{"PALS_RANKID", "1"}}), HasSubstr("PALS started several"));
+}
+
+TEST(LaunchEnvironment, NumbersThatMakeNoSeveralRanksAreQuiet) {
+  expect_launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "", 0);
+  expect_launch({{"TORCHELASTIC_RUN_ID", "x"}, {"RANK", "0"}, {"WORLD_SIZE", "1"}}, "", 0);
+  expect_launch({{"WORLD_SIZE", "2"}}, "", 0);
+  expect_launch({{"RANK", "1"}}, "", 0);
+  expect_launch({{"RANK", "0"}, {"WORLD_SIZE", "two"}}, "", 0);
+  expect_launch({{"SLURM_NTASKS", "8"}}, "", 0);
+  expect_launch({{"PALS_RANKID", "0"}}, "", 0);
+  expect_launch({{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "1"}}, "", 0);
+}
+
+// bfrun sets torch's variables too.
+TEST(LaunchEnvironment, OpenMpiComesBeforeRankAndWorldSize) {
+  Variables variables{{"OMPI_COMM_WORLD_SIZE", "4"},
+                      {"OMPI_COMM_WORLD_RANK", "1"},
+                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                      {"RANK", "1"},
+                      {"WORLD_SIZE", "4"}};
+  const LaunchEnvironment launch = LaunchEnvironment::detect(variables);
+  EXPECT_EQ(launch.launcher, "Open MPI");
+  EXPECT_EQ(launch.rank, 1);
+  EXPECT_EQ(launch.local_size, 2);
+  EXPECT_EQ(launch.told_by, "OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=4");
+  variables["TORCHELASTIC_RUN_ID"] = "x";
+  expect_launch(variables, "Open MPI", 4);
+  variables["RANK"] = "3";
+  EXPECT_THAT(refusal_of(variables),
+              StartsWith("RANK=3 and WORLD_SIZE=4, by torchrun, and OMPI_COMM_WORLD_RANK=1 and "
+                         "OMPI_COMM_WORLD_SIZE=4, by Open MPI: expected both"));
+}
+
+TEST(LaunchEnvironment, JobsOfTheSameNameDifferByTheirServers) {
+  const auto job_of = [](const std::string& place) {
+    return LaunchEnvironment::detect({{"PMIX_RANK", "0"},
+                                      {"PMIX_NAMESPACE", "prterun-host-7@1"},
+                                      {"PMIX_SERVER_URI41", "x.0;tcp4://127.0.0.1:" + place}})
+        .job;
+  };
+  EXPECT_EQ(job_of("5234"), job_of("5234"));
+  EXPECT_NE(job_of("5234"), job_of("5235"));
+  EXPECT_NE(job_of("5234"), "");
+  EXPECT_EQ(LaunchEnvironment::detect(Variables{}).job, "");
 }
 
 // Changes variables of this process and puts them back.
@@ -89,7 +155,7 @@ class Environment {
  public:
   explicit Environment(const Variables& changes) {
     for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
-                             "PMI_RANK", "SLURM_PROCID"}) {
+                             "PMI_RANK", "PMI_SIZE", "SLURM_PROCID", "RANK", "WORLD_SIZE"}) {
       change(name, nullptr);
     }
     for (const auto& [name, value] : changes) {

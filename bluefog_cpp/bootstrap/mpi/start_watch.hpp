@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "bluefog_cpp/bootstrap/launch_environment.hpp"
+#include "bluefog_cpp/bootstrap/mpi/arrival_mark.hpp"
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/log.hpp"
+#include "bluefog_cpp/settings.hpp"
+
+namespace bluefog::mpi {
+
+/// The clock of a wait in which all ranks come together for the first time, and its words on who is
+/// missing.
+class StartWatch {
+ public:
+  /// @param launch with this rank and the number of ranks, as far as they are known.
+  StartWatch(LaunchEnvironment launch, const Settings& settings, Deadline deadline);
+
+  /// To be called every few milliseconds: logs a warning when the wait stalls, and another one each
+  /// time that it has stalled as long again with other ranks missing. Once all ranks have been seen,
+  /// MPI gets the same time once more: the job can begin.
+  /// @throws TimeoutError at the deadline, which names the ranks that have come to this host.
+  void look();
+
+ private:
+  [[nodiscard]] std::string describe(const RollCall& roll_call) const;
+
+  LaunchEnvironment launch_;
+  std::chrono::nanoseconds stall_warning_;
+  Logger log_;
+  Deadline deadline_;
+  std::chrono::steady_clock::time_point begin_;
+  std::chrono::nanoseconds next_warning_;
+  std::optional<RollCall> warned_of_;
+  bool all_have_come_ = false;
+};
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,68 @@
+#!/bin/bash
+# starting_test.sh CASE BFRUN AFFINITY PROGRAM: how the ranks of a launch come together (tests/mpi/starting.cpp), or why they do not.
+source "$(dirname "${BASH_SOURCE[0]}")/kit.sh"
+program="$4"
+
+# Two processes with the variables of a launcher each, as launchers that cannot be joined start them.
+start_two() {
+  for rank in 0 1; do
+    run env "${@//RANK_HERE/$rank}" "$program"
+    [[ "$code" == 1 ]] || fail "$*: expected exit code 1 on rank $rank, found $code"
+  done
+}
+
+case "$case_name" in
+launchers_of_others)
+  start_two RANK=RANK_HERE WORLD_SIZE=2; expect_error "^RANK=1 and WORLD_SIZE=2 say .* bfrun"
+  start_two TORCHELASTIC_RUN_ID=none RANK=RANK_HERE WORLD_SIZE=2
+  expect_error "^TORCHELASTIC_RUN_ID=none, RANK=1 and WORLD_SIZE=2 say that torchrun .* bfrun"
+  start_two PMI_RANK=RANK_HERE PMI_SIZE=2; expect_error "^PMI_RANK=1 and PMI_SIZE=2 say .* bfrun"
+  start_two PMI_SIZE=2; expect_error "^PMI_SIZE=2 says .* bfrun"
+  start_two MV2_COMM_WORLD_RANK=RANK_HERE MV2_COMM_WORLD_SIZE=2; expect_error "^MV2_COMM_.* bfrun"
+  start_two PALS_RANKID=RANK_HERE PALS_SIZE=2; expect_error "^PALS_RANKID=1 and PALS_SIZE=2 .* bfrun"
+  # The variables of an mpirun whose servers this MPI does not reach.
+  start_two OMPI_COMM_WORLD_RANK=RANK_HERE OMPI_COMM_WORLD_SIZE=2
+  expect_error "^OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=2 say .* bfrun"
+  for quiet in RANK=0\ WORLD_SIZE=1 WORLD_SIZE=4 SLURM_NTASKS=4 PMI_RANK=0\ PMI_SIZE=1 \
+    MV2_COMM_WORLD_RANK=0\ MV2_COMM_WORLD_SIZE=1; do
+    read -ra words <<<"$quiet"
+    run env "${words[@]}" "$program"; expect_code 0; expect_output "rank 0 of 1"; expect_no_error .
+  done
+  ;;
+own_variables)
+  run "$bfrun" -np 2 "$program"; expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
+  # A shell around the program, and one program after another, are a rank each.
+  run "$bfrun" -np 2 sh -c "$program; exit \$?"; expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
+  run "$bfrun" -np 2 sh -c "TORCHELASTIC_RUN_ID=x RANK=\$((2 * RANK)) WORLD_SIZE=4 $program"
+  expect_code 1; expect_error "^RANK=[02] and WORLD_SIZE=4, by torchrun, and OMPI_COMM_WORLD_RANK=[01] and OMPI_COMM_WORLD_SIZE=2, by Open MPI"
+  ;;
+children_are_refused)
+  run "$bfrun" -np 2 "$program" 3; expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
+  expect_error "^rank 1 of this launch is process [0-9]+ already, and process [0-9]+ was started .*OMPI_COMM_WORLD_RANK=1"
+  expect_error "^process [0-9]+ was forked from process [0-9]+, which is rank 0"
+  ;;
+rank_that_never_comes)
+  export BLUEFOG_TIMEOUT=3 BLUEFOG_STALL_WARNING=1
+  run "$bfrun" -np 2 sh -c "echo \$\$ >$work/pid.\$RANK; [ \$RANK = 1 ] && exec sleep 600; exec $program"
+  expect_code 1; expect_no_orphan
+  expect_error "rank 0\].* has been waiting for .* s for all 2 ranks: seen on this host: 0; not seen: 1"
+  expect_error "on rank 0: expected all 2 ranks within 3 s \(BLUEFOG_TIMEOUT\), seen on this host: 0; not seen: 1"
+  ;;
+late_rank)
+  # Rank 1 comes when rank 0 has complained of it.
+  export BLUEFOG_TIMEOUT=60 BLUEFOG_STALL_WARNING=1
+  run "$bfrun" -np 2 sh -c "[ \$RANK = 0 ] && exec $program 2>$work/words
+    until grep -q 'not seen: 1' $work/words 2>/dev/null; do sleep 0.1; done; exec $program"
+  expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
+  ;;
+slurms_security)
+  # Slurm says nothing of where Open MPI lies, and offers ways of showing who one is that a wheel lacks.
+  run "$bfrun" -np 2 env -u OPAL_PREFIX -u PMIX_PREFIX PMIX_SECURITY_MODE=munge,native "$program"
+  expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
+  expect_no_error "Sorry|not found"
+  ;;
+*)
+  fail "unknown case"
+  ;;
+esac
+echo "passed"
