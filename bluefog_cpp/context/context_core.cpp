@@ -104,8 +104,8 @@ void ContextCore::connect(const std::string& problem) {
 
 void ContextCore::share_memory(std::vector<std::string>& host_ids, EngineParts& parts,
                                Deadline deadline) {
-  auto [transport, errors] =
-      shm::connect(*bootstrap_, "shm", host_ids, shm::ShmOptions::from(settings_), deadline);
+  auto [transport, errors] = shm::connect(*bootstrap_, "shm", host_ids, arena_,
+                                          shm::ShmOptions::from(settings_), deadline);
   const auto own = static_cast<std::size_t>(rank());
   if (own < errors.size() && !errors[own].empty()) {
     log_.warning(fmt::format("no shared memory on this host: {}", errors[own]));
@@ -200,6 +200,7 @@ std::unique_ptr<ContextCore> ContextCore::duplicate() {
   copy->timeline_ = timeline_;
   copy->recorder_ = recorder_;
   copy->family_ = family_;
+  copy->arena_ = arena_;
   return copy;
 }
 
@@ -212,7 +213,7 @@ void ContextCore::use_device(int device, const gpu::Libraries* libraries) {
   const Engine::LargerCall whole(*engine_);
   BarrierOperation meeting(OpKind::UseDevice, rank(), size());
   engine_->run(meeting);
-  device_ = DeviceChannel::connect(*bootstrap_, libraries, device, log_, settings_, hosts_);
+  device_ = DeviceChannel::connect(*bootstrap_, libraries, device, log_, settings_, hosts_, arena_);
   engine_->attach(device_);
 }
 
@@ -243,8 +244,11 @@ OneSided& ContextCore::one_sided() {
     throw StateError(fmt::format("rank {}, win_create: the context is closed", rank()));
   }
   if (!one_sided_) {
-    one_sided_ = OneSided::connect(
-        {.bootstrap = *bootstrap_, .engine = engine_, .hosts = hosts_, .settings = settings_});
+    one_sided_ = OneSided::connect({.bootstrap = *bootstrap_,
+                                    .engine = engine_,
+                                    .hosts = hosts_,
+                                    .settings = settings_,
+                                    .arena = arena_});
   }
   return *one_sided_;
 }

@@ -22,8 +22,9 @@ struct Libraries;
 }
 
 namespace shm {
+class HostArena;
 class HostMemory;
-}
+}  // namespace shm
 
 /// Everything that a context consists of, and that operations, windows and optimizers stand on.
 class ContextCore {
@@ -94,6 +95,8 @@ class ContextCore {
   /// Shared with all copies.
   std::shared_ptr<ContextFamily> family_;
   std::shared_ptr<Engine> engine_;
+  /// Shared with all copies; null where the ranks of this host share no memory.
+  std::shared_ptr<shm::HostArena> arena_;
   std::shared_ptr<shm::HostMemory> shared_memory_;
   std::shared_ptr<OneSided> one_sided_;
   std::shared_ptr<DeviceChannel> device_;

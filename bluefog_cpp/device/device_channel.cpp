@@ -16,7 +16,8 @@ namespace bluefog {
 std::shared_ptr<DeviceChannel> DeviceChannel::connect(Bootstrap& bootstrap,
                                                       const gpu::Libraries* libraries, int device,
                                                       const Logger& log, const Settings& settings,
-                                                      const MachineLayout& hosts) {
+                                                      const MachineLayout& hosts,
+                                                      std::shared_ptr<shm::HostArena> arena) {
   const Deadline deadline = Deadline::after(settings.timeout);
   std::shared_ptr<DeviceChannel> channel;
   const std::string call = fmt::format("rank {}, use_device", bootstrap.rank());
@@ -49,6 +50,7 @@ std::shared_ptr<DeviceChannel> DeviceChannel::connect(Bootstrap& bootstrap,
                                .kernels = channel->kernels_,
                                .settings = channel->settings_,
                                .hosts = hosts,
+                               .arena = std::move(arena),
                                .log = log},
                               deadline)
                        .find();

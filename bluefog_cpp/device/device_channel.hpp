@@ -32,6 +32,10 @@
 
 namespace bluefog {
 
+namespace shm {
+class HostArena;
+}
+
 /// A context's part on its CUDA device: a link to the other ranks' devices, where there is one, a
 /// stream of the highest priority, scratch memory and events; and the staging for calls through the
 /// host.
@@ -51,12 +55,14 @@ class DeviceChannel final : public ProgressHook {
  public:
   /// Collective. All calls go through the host where no link serves all ranks; rank 0 logs which
   /// way was chosen, and why.
+  /// @param arena the memory that the ranks of this host share; null where they share none.
   /// @throws InvalidArgument for a device that is not there, UnsupportedError without CUDA,
   ///   CudaError; PeerFailure on the ranks that could have gone on.
   static std::shared_ptr<DeviceChannel> connect(Bootstrap& bootstrap,
                                                 const gpu::Libraries* libraries, int device,
                                                 const Logger& log, const Settings& settings,
-                                                const MachineLayout& hosts);
+                                                const MachineLayout& hosts,
+                                                std::shared_ptr<shm::HostArena> arena);
   ~DeviceChannel() override;
 
   [[nodiscard]] int device() const noexcept { return device_; }

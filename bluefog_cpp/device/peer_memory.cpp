@@ -25,7 +25,7 @@ PeerMemory::PeerMemory(std::shared_ptr<gpu::CudaApi> cuda, int device, shm::Host
       device_(device),
       host_(host),
       board_place_(host.allocate(sizeof(Board))),
-      board_(new (host.base_of(rank) + board_place_) Board()),
+      board_(new (host.at(rank, board_place_, sizeof(Board))) Board()),
       events_(std::make_shared<gpu::EventPool>(cuda_, device)) {
   const gpu::DeviceScope scope = enter();
   stream_ = cuda_->make_stream();
@@ -87,7 +87,7 @@ void PeerMemory::release(const Block& block) {
 }
 
 void PeerMemory::meet(int rank, const ShownBlock& shown) {
-  boards_[rank] = reinterpret_cast<const Board*>(host_.base_of(rank) + shown.board);
+  boards_[rank] = reinterpret_cast<const Board*>(host_.at(rank, shown.board, sizeof(Board)));
 }
 
 std::byte* PeerMemory::open(int rank, const ShownBlock& shown) {

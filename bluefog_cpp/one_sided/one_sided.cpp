@@ -63,7 +63,7 @@ std::shared_ptr<OneSided> OneSided::connect(const OneSidedParts& parts) {
   one_sided->rank_ = rank;
   one_sided->timeout_ = parts.settings.timeout;
   const Deadline deadline = one_sided->deadline();
-  one_sided->memory_ = shm::HostMemory::connect(bootstrap, groups, deadline);
+  one_sided->memory_ = shm::HostMemory::connect(bootstrap, groups, parts.arena, deadline);
   std::vector<int> here;
   for (int peer = 0; peer < bootstrap.size(); ++peer) {
     if (one_sided->memory_->reaches(peer)) {

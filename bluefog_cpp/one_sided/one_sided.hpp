@@ -29,6 +29,8 @@ struct OneSidedParts {
   std::shared_ptr<Engine> engine;
   const MachineLayout& hosts;
   const Settings& settings;
+  /// The memory that the ranks of this host share; null where they share none.
+  std::shared_ptr<shm::HostArena> arena{};
 };
 
 /// The memory, server and thread that windows of a context use: memory that ranks of a host share,

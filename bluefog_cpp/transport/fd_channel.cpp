@@ -1,34 +1,25 @@
 #include "bluefog_cpp/transport/fd_channel.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::shm {
 namespace {
 
 [[noreturn]] void throw_errno(const char* what) {
-  throw TransportError(
-      fmt::format("shared memory set-up: {} failed: {}", what, std::strerror(errno)));
-}
-
-UniqueFd make_socket() {
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd) {
-    throw_errno("socket");
-  }
-  return fd;
+  throw TransportError(fmt::format("shared memory set-up: {} failed: {}", what, reason_of(errno)));
 }
 
 /// Address in the abstract namespace: it starts with a zero byte.
@@ -40,43 +31,36 @@ std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)};
 }
 
-void check_user(int socket) {
+uid_t user_behind(int socket) {
   ucred peer{};
   socklen_t length = sizeof(peer);
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
     throw_errno("SO_PEERCRED");
   }
-  if (peer.uid != ::geteuid()) {
-    throw TransportError(
-        fmt::format("shared memory set-up: expected a process of user {}, found one of user {}",
-                    ::geteuid(), peer.uid));
-  }
+  return peer.uid;
 }
 
-void wait_readable(int fd, Deadline deadline, const char* what) {
-  pollfd state{.fd = fd, .events = POLLIN, .revents = 0};
-  while (true) {
-    const int ready = ::poll(&state, 1, 50);
-    if (ready > 0) {
-      return;
-    }
-    if (ready < 0 && errno != EINTR) {
-      throw_errno("poll");
-    }
-    if (deadline.expired()) {
-      throw TimeoutError(fmt::format("shared memory set-up: no {} before the deadline", what));
-    }
-  }
-}
+/// Room for the ancillary data of one descriptor.
+struct DescriptorSpace {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> bytes{};
+};
 
 }  // namespace
 
-std::array<std::byte, 16> random_token() {
-  std::array<std::byte, 16> token{};
+Token random_token() {
+  Token token{};
   if (::getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) {
     throw_errno("getrandom");
   }
   return token;
+}
+
+UniqueFd make_socket() {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) {
+    throw_errno("socket");
+  }
+  return fd;
 }
 
 FdListener FdListener::open(int backlog) {
@@ -84,7 +68,10 @@ FdListener FdListener::open(int backlog) {
   for (const std::byte b : random_token()) {
     name += fmt::format("{:02x}", static_cast<unsigned>(b));
   }
-  UniqueFd fd = make_socket();
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) {
+    throw_errno("socket");
+  }
   const auto [address, length] = address_of(name);
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
     throw_errno("bind");
@@ -95,72 +82,118 @@ FdListener FdListener::open(int backlog) {
   return {std::move(fd), std::move(name)};
 }
 
-UniqueFd FdListener::accept(Deadline deadline) const {
-  wait_readable(fd_.get(), deadline, "connection of another rank");
-  UniqueFd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!fd) {
-    throw_errno("accept");
+UniqueFd FdListener::accept() const {
+  constexpr int kMostStrangers = 64;  // the caller has others to look after
+  for (int tries = 0; tries < kMostStrangers; ++tries) {
+    UniqueFd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (fd && user_behind(fd.get()) == ::geteuid()) {
+      return fd;
+    }
+    if (!fd && errno != EINTR && errno != ECONNABORTED) {
+      if (errno == EAGAIN) {
+        return {};
+      }
+      throw_errno("accept");
+    }
   }
-  check_user(fd.get());
-  return fd;
+  return {};
 }
 
-UniqueFd connect_to(const std::string& listener_name) {
-  UniqueFd fd = make_socket();
+void connect_to(int socket, const std::string& listener_name, Deadline deadline) {
+  // A full queue of the listener holds up a connection: for this long at once.
+  const timeval longest{.tv_sec = 0, .tv_usec = 50'000};
+  if (::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest)) != 0) {
+    throw_errno("SO_SNDTIMEO");
+  }
   const auto [address, length] = address_of(listener_name);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    throw_errno("connect");
+  while (::connect(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (errno != EAGAIN && errno != EINTR) {
+      throw_errno("connect");
+    }
+    if (deadline.expired()) {
+      throw TimeoutError(
+          "shared memory set-up: no place in the listener's queue before the deadline");
+    }
   }
-  check_user(fd.get());
-  return fd;
+  if (const uid_t user = user_behind(socket); user != ::geteuid()) {
+    throw TransportError(
+        fmt::format("shared memory set-up: expected a process of user {}, found one of user {}",
+                    ::geteuid(), user));
+  }
 }
 
-void send_greeting(int socket, const Greeting& greeting, int fd) {
+bool send_greeting(int socket, const Greeting& greeting, int fd) {
   Greeting copy = greeting;
   iovec part{.iov_base = &copy, .iov_len = sizeof(copy)};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  DescriptorSpace space;
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof(copy))) {
+  if (fd >= 0) {
+    message.msg_control = space.bytes.data();
+    message.msg_controllen = space.bytes.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  }
+  ssize_t sent = 0;
+  do {  // a few bytes find room in an empty buffer at once
+    sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) {
+    return false;
+  }
+  if (sent != static_cast<ssize_t>(sizeof(copy))) {
     throw_errno("sendmsg");
   }
+  return true;
 }
 
-UniqueFd receive_greeting(int socket, Greeting& greeting, Deadline deadline) {
-  wait_readable(socket, deadline, "greeting of another rank");
-  iovec part{.iov_base = &greeting, .iov_len = sizeof(greeting)};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+GreetingReader::State GreetingReader::read(int socket) {
+  iovec part{.iov_base = reinterpret_cast<std::byte*>(&greeting_) + have_,
+             .iov_len = sizeof(greeting_) - have_};
+  DescriptorSpace space;
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+  message.msg_control = space.bytes.data();
+  message.msg_controllen = space.bytes.size();
+  const ssize_t received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (received < 0) {
+    if (errno == EAGAIN || errno == EINTR) {
+      return State::Partial;
+    }
+    if (errno == ECONNRESET) {
+      return State::Closed;
+    }
     throw_errno("recvmsg");
   }
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
-      header->cmsg_len != CMSG_LEN(sizeof(int))) {
-    throw TransportError("shared memory set-up: a greeting came without its file descriptor");
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int))) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header), sizeof(int));
+      fd_ = UniqueFd(fd);
+    }
   }
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof(int));
-  UniqueFd owned(fd);
-  if (received != static_cast<ssize_t>(sizeof(greeting))) {
+  has_lost_fd_ |= (message.msg_flags & MSG_CTRUNC) != 0;
+  if (received == 0) {
+    return State::Closed;
+  }
+  have_ += static_cast<std::size_t>(received);
+  return have_ == sizeof(greeting_) ? State::Whole : State::Partial;
+}
+
+UniqueFd GreetingReader::take_fd() {
+  if (!fd_) {
     throw TransportError(
-        fmt::format("shared memory set-up: expected a greeting of {} bytes, found {}",
-                    sizeof(greeting), received));
+        fmt::format("shared memory set-up: a greeting came without its descriptor{}",
+                    has_lost_fd_ ? ": " + reason_of(EMFILE) : ""));
   }
-  return owned;
+  return std::move(fd_);
 }
 
 }  // namespace bluefog::shm

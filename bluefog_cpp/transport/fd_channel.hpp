@@ -10,23 +10,30 @@
 
 namespace bluefog::shm {
 
-/// The message with which a rank sends its region to another rank of its host.
+/// Proves that a process knows what only ranks of this job were told.
+using Token = std::array<std::byte, 16>;
+
+/// Random bytes of the system.
+[[nodiscard]] Token random_token();
+
+/// The message by which ranks of a host know each other.
 struct Greeting {
   std::int32_t rank = 0;
-  /// Proves that the peer knows what only ranks of this job were told.
-  std::array<std::byte, 16> token{};
+  Token token{};
 };
 
 /// A listening socket in the abstract namespace, under a name that nobody can guess: it leaves no
-/// file behind.
+/// file behind. Every user of the machine sees the name while the socket lives, and may connect.
 class FdListener {
  public:
   /// @throws TransportError.
   static FdListener open(int backlog);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Next connection, of a process of the same user. @throws TransportError, TimeoutError.
-  [[nodiscard]] UniqueFd accept(Deadline deadline) const;
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  /// The next connection of a process of the same user; nothing where none is at hand. Those of
+  /// other users are closed. @throws TransportError.
+  [[nodiscard]] UniqueFd accept() const;
 
  private:
   FdListener(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
@@ -35,16 +42,33 @@ class FdListener {
   std::string name_;
 };
 
-/// Connects to a listener of this host. @throws TransportError.
-[[nodiscard]] UniqueFd connect_to(const std::string& listener_name);
+/// A socket to connect with. @throws TransportError.
+[[nodiscard]] UniqueFd make_socket();
 
-/// Sends a greeting with a file descriptor. @throws TransportError.
-void send_greeting(int socket, const Greeting& greeting, int fd);
+/// Connects to a listener of this host, of the same user. @throws TransportError, TimeoutError.
+void connect_to(int socket, const std::string& listener_name, Deadline deadline);
 
-/// Receives a greeting with a file descriptor. @throws TransportError, TimeoutError.
-[[nodiscard]] UniqueFd receive_greeting(int socket, Greeting& greeting, Deadline deadline);
+/// Sends a greeting, with a descriptor where `fd` is one.
+/// @return false where the other end is closed. @throws TransportError.
+bool send_greeting(int socket, const Greeting& greeting, int fd = -1);
 
-/// Random bytes of the system.
-[[nodiscard]] std::array<std::byte, 16> random_token();
+/// Takes a greeting as its bytes come: a peer that sends half of it holds up nobody.
+class GreetingReader {
+ public:
+  enum class State : std::uint8_t { Partial, Whole, Closed };
+
+  /// Takes what is there, and does not wait. @throws TransportError.
+  State read(int socket);
+
+  [[nodiscard]] const Greeting& greeting() const noexcept { return greeting_; }
+  /// The descriptor that came along. @throws TransportError where the system could not take it.
+  [[nodiscard]] UniqueFd take_fd();
+
+ private:
+  Greeting greeting_{};
+  std::size_t have_ = 0;
+  UniqueFd fd_{};
+  bool has_lost_fd_ = false;
+};
 
 }  // namespace bluefog::shm

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,66 +12,71 @@
 #include "bluefog_cpp/base/fork_guard.hpp"
 #include "bluefog_cpp/bootstrap.hpp"
 #include "bluefog_cpp/deadline.hpp"
-#include "bluefog_cpp/transport/shm/share_regions.hpp"
+#include "bluefog_cpp/transport/shm/host_group.hpp"
 
 namespace bluefog::shm {
 
 /// Memory of this rank that the other ranks of its host read and write, and theirs.
 ///
-/// Each rank has one region, which it shows to the others once; blocks of it are given out
-/// afterwards without asking them. Thread-safe.
+/// Each rank has one region, of which the others know; blocks of it are given out without asking
+/// them. Thread-safe.
 class HostMemory {
  public:
   /// Collective over all ranks of `bootstrap`. Each rank is alone where the ranks of a host cannot
-  /// share memory; `errors` then says why. @param host_ids every rank's host identity.
+  /// share memory. @param host_ids every rank's host identity. @param arena the memory that the ranks
+  /// of this host share, on all of them; null where they have none yet.
   static std::unique_ptr<HostMemory> connect(Bootstrap& bootstrap,
                                              const std::vector<std::string>& host_ids,
-                                             Deadline deadline);
+                                             std::shared_ptr<HostArena> arena, Deadline deadline);
 
-  /// Uses the upper halves of regions that the ranks of a host have shown each other already, and
-  /// whose lower halves are somebody else's. @param own this rank's index among `peers`.
-  static std::shared_ptr<HostMemory> above(const std::vector<Peer>& peers, std::size_t own);
+  /// The memory of a group, beside its messages.
+  static std::shared_ptr<HostMemory> of(std::shared_ptr<HostGroup> group);
 
   /// True if this rank maps `rank`'s memory, and the other way round.
-  [[nodiscard]] bool reaches(int rank) const noexcept { return bases_.contains(rank); }
-  /// Start of `rank`'s region, as this process sees it.
-  [[nodiscard]] std::byte* base_of(int rank) const { return bases_.at(rank); }
+  [[nodiscard]] bool reaches(int rank) const noexcept { return index_of_.contains(rank); }
+  /// The address of a block at `place`, which `rank` has taken, as this process sees it.
+  /// @throws TransportError when addresses are short; InternalError where nobody has taken it.
+  [[nodiscard]] std::byte* at(int rank, std::uint64_t place, std::size_t bytes) const {
+    return group_->region(index_of_.at(rank)).at(place, bytes);
+  }
+  /// The place of the first block that `rank` has taken.
+  [[nodiscard]] std::uint64_t first_place_of(int rank) const {
+    return group_->region(index_of_.at(rank)).first_place();
+  }
 
-  /// Takes `bytes` of this rank's region, on a page, not zeroed. @return their offset in it.
+  /// Takes `bytes` of this rank's region, on a page, not zeroed. @return their place.
   /// @throws TransportError when memory is short; StateError in a fork of the process, which has a
   ///   copy of the book on the same memory: there `release` and `retire` do nothing.
-  [[nodiscard]] std::size_t allocate(std::size_t bytes);
+  [[nodiscard]] std::uint64_t allocate(std::size_t bytes);
   /// Gives a block back, once no rank uses it any more, and its memory to the system.
-  void release(std::size_t place);
+  void release(std::uint64_t place);
   /// Zeroed memory of `allocate`: released with the last copy of the pointer, which keeps `memory`.
   [[nodiscard]] static std::shared_ptr<std::byte> allocate_zeros(
       const std::shared_ptr<HostMemory>& memory, std::size_t bytes);
 
-  /// The offset of `bytes` bytes at `data` in this rank's region; nothing if they do not lie in it.
-  [[nodiscard]] std::optional<std::size_t> place_of(const void* data,
-                                                    std::size_t bytes) const noexcept;
-  /// The number of bytes of every region that this process maps.
-  [[nodiscard]] std::size_t reach() const noexcept { return reach_; }
+  /// The place of `bytes` bytes at `data`; nothing if they do not lie in this rank's region.
+  [[nodiscard]] std::optional<std::uint64_t> place_of(const void* data,
+                                                      std::size_t bytes) const noexcept {
+    return own().place_of(data, bytes);
+  }
   /// Withdraws the addresses of the block that `place` lies in, to which another rank may still
   /// write: they are not given out again.
-  void retire(std::size_t place);
+  void retire(std::uint64_t place);
 
  private:
-  HostMemory() = default;
-  void note_regions();
+  explicit HostMemory(std::shared_ptr<HostGroup> group);
+  [[nodiscard]] SharedRegion& own() const noexcept { return group_->region(group_->own()); }
 
-  std::shared_ptr<SharedRegion> own_;
-  std::vector<Peer> peers_;
-  std::map<int, std::byte*> bases_;
-  std::size_t reach_ = 0;
+  std::shared_ptr<HostGroup> group_;
+  std::map<int, std::size_t> index_of_;
 
   ForkGuard home_;
   std::mutex mutex_;
-  std::size_t end_ = 0;
-  std::map<std::size_t, std::size_t> used_;
-  std::map<std::size_t, std::size_t> free_;
+  /// Blocks by place: their bytes. Those of two segments never adjoin.
+  std::map<std::uint64_t, std::size_t> used_;
+  std::map<std::uint64_t, std::size_t> free_;
   /// The retired blocks that are not released yet.
-  std::map<std::size_t, std::size_t> retired_;
+  std::map<std::uint64_t, std::size_t> retired_;
 };
 
 }  // namespace bluefog::shm

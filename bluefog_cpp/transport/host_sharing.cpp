@@ -2,13 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <exception>
 #include <fstream>
 #include <utility>
 
-#include "bluefog_cpp/transport/shm/share_regions.hpp"
+#include "bluefog_cpp/base/system_limits.hpp"
 
 namespace bluefog::shm {
 
@@ -26,32 +24,14 @@ std::string detect_host_id() {
 }
 
 ConnectResult connect(Bootstrap& bootstrap, std::string_view name,
-                      const std::vector<std::string>& host_ids, const ShmOptions& options,
-                      Deadline deadline) {
-  const std::string& own_host = host_ids[static_cast<std::size_t>(bootstrap.rank())];
-  const auto local_size = static_cast<std::size_t>(std::ranges::count(host_ids, own_host));
-  HostRegions regions = share_regions(
-      bootstrap, host_ids,
-      [&] {
-        auto region = SharedRegion::create(ShmTransport::region_bytes(local_size, options));
-        ShmTransport::initialize(*region, local_size, options);
-        return region;
-      },
-      deadline);
-  ConnectResult result;
-  if (!regions.peers.empty()) {
-    try {
-      result.transport = std::make_unique<ShmTransport>(
-          name, bootstrap.size(), std::move(regions.peers), regions.own, options);
-    } catch (const std::exception& e) {
-      regions.error = e.what();
-    }
-  }
-  result.errors = gather_errors(bootstrap, regions.error, deadline);
-  for (std::size_t r = 0; r < host_ids.size(); ++r) {
-    if (host_ids[r] == own_host && !result.errors[r].empty()) {
-      result.transport.reset();
-    }
+                      const std::vector<std::string>& host_ids, std::shared_ptr<HostArena>& arena,
+                      const ShmOptions& options, Deadline deadline) {
+  raise_descriptor_limit();
+  FormedGroup formed = form_group(bootstrap, host_ids, arena, options.shape(), deadline);
+  ConnectResult result{.errors = std::move(formed.errors)};
+  if (formed.group) {
+    result.transport =
+        std::make_unique<ShmTransport>(name, bootstrap.size(), std::move(formed.group), options);
   }
   return result;
 }

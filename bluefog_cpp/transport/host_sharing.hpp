@@ -22,14 +22,16 @@ struct ConnectResult {
   std::vector<std::string> errors{};
 };
 
-/// Collective over all ranks of `bootstrap`. Exchanges regions among the ranks
-/// with this rank's host identity; ranks share a host when each has really
-/// mapped the others' regions.
+/// Collective over all ranks of `bootstrap`. The ranks with this rank's host identity form a group;
+/// they share a host when each has really mapped their common memory.
 /// @param host_ids every rank's host identity.
+/// @param arena the memory of this host's ranks, null on all of them before their first group; gets
+///   it, or null where one of them failed.
 /// @return null transport, with reasons, if a rank of this host failed; and
 ///   null without a reason if this rank is alone on its host.
 [[nodiscard]] ConnectResult connect(Bootstrap& bootstrap, std::string_view name,
                                     const std::vector<std::string>& host_ids,
-                                    const ShmOptions& options, Deadline deadline);
+                                    std::shared_ptr<HostArena>& arena, const ShmOptions& options,
+                                    Deadline deadline);
 
 }  // namespace bluefog::shm

@@ -17,7 +17,8 @@ std::unique_ptr<Transport> make_network(Bootstrap& bootstrap, const Settings& se
   auto options = shm::ShmOptions::from(settings);
   options.polled = true;
   const std::vector<std::string> one_host(static_cast<std::size_t>(bootstrap.size()), "network");
-  return shm::connect(bootstrap, "threads", one_host, options, deadline).transport;
+  std::shared_ptr<shm::HostArena> arena;  // apart from that of the ranks which share memory
+  return shm::connect(bootstrap, "threads", one_host, arena, options, deadline).transport;
 }
 
 }  // namespace bluefog

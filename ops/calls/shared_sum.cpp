@@ -41,7 +41,6 @@ SharedSum::SharedSum(const Context& context, const Group& group, const ConstBuff
   if (input.data == output.data) {
     own.place = memory_->place_of(output.data, output.bytes()).value_or(kNowhere);
   }
-  own.reach = memory_->reach();
   own.self_weight = rule.self_weight;
   own.source_weight = rule.source_weight;
   own.destination_weight = rule.destination_weight;
@@ -97,15 +96,12 @@ void SharedSum::receive(std::size_t offset, std::size_t bytes, std::span<const P
 
 // All ranks have the same offers before them, and come to the same answer.
 bool SharedSum::all_are_shared() const noexcept {
-  const std::uint64_t reach = std::ranges::min(offers_, {}, &Offer::reach).reach;
-  return std::ranges::all_of(offers_, [&](const Offer& offer) {
-    return offer.place <= reach && output_.bytes() <= reach - offer.place;
-  });
+  return std::ranges::all_of(offers_, [](const Offer& offer) { return offer.place != kNowhere; });
 }
 
 void SharedSum::sum_shard() {
   for (std::size_t place = 0; place < offers_.size(); ++place) {
-    buffers_.push_back(memory_->base_of(group_.ranks[place]) + offers_[place].place);
+    buffers_.push_back(memory_->at(group_.ranks[place], offers_[place].place, output_.bytes()));
   }
   operands_.resize(buffers_.size());
   const Shards shards{.bytes = output_.bytes(), .owners = group_.size()};

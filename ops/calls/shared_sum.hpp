@@ -81,8 +81,6 @@ class SharedSum {
   struct Offer {
     /// The place of its buffer in its region, or `kNowhere`.
     std::uint64_t place = kNowhere;
-    /// The number of bytes of the others' regions that it can use.
-    std::uint64_t reach = 0;
     double self_weight = 1.0;
     double source_weight = 1.0;
     double destination_weight = 1.0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -17,9 +18,10 @@ class OwnPart {
   ///   the heads, on the host. @throws TransportError where memory is short.
   void allocate(shm::HostMemory& host, int rank, const WindowMemory::Shape& shape,
                 std::byte* on_device) {
-    place_ = host.allocate(on_device != nullptr ? WindowMemory::size_of_heads(shape)
-                                                : WindowMemory::size_of_block(shape));
-    std::byte* const heads = host.base_of(rank) + *place_;
+    const std::size_t bytes = on_device != nullptr ? WindowMemory::size_of_heads(shape)
+                                                   : WindowMemory::size_of_block(shape);
+    place_ = host.allocate(bytes);
+    std::byte* const heads = host.at(rank, *place_, bytes);
     memory_ =
         on_device != nullptr ? WindowMemory(heads, on_device, shape) : WindowMemory(heads, shape);
   }
@@ -33,12 +35,12 @@ class OwnPart {
 
   [[nodiscard]] bool is_there() const noexcept { return memory_.has_value(); }
   /// The place in this rank's shared memory that other ranks are told of.
-  [[nodiscard]] std::size_t place() const { return *place_; }
+  [[nodiscard]] std::uint64_t place() const { return *place_; }
   [[nodiscard]] const WindowMemory& memory() const { return *memory_; }
   [[nodiscard]] WindowMemory& memory() { return *memory_; }
 
  private:
-  std::optional<std::size_t> place_;
+  std::optional<std::uint64_t> place_;
   std::optional<WindowMemory> memory_;
 };
 

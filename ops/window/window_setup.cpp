@@ -209,8 +209,11 @@ void WindowSetup::connect(const std::vector<WindowRecord>& records) {
                            .own_value = record.own_value,
                            .own_index = index_of(record.sources, own_rank)};
     if (hub.memory().reaches(rank)) {
-      std::byte* const block = hub.memory().base_of(rank) + record.place;
       const auto shape = window_.shape_of(record.sources.size(), record.own_value);
+      std::byte* const block =
+          hub.memory().at(rank, record.place,
+                          buffers_.are_used() ? WindowMemory::size_of_heads(shape)
+                                              : WindowMemory::size_of_block(shape));
       part.memory = !buffers_.are_used() ? WindowMemory(block, shape)
                     : rank == own_rank   ? own_.memory()
                                          : WindowMemory(block, buffers_.of(r), shape);

@@ -6,7 +6,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -171,6 +176,53 @@ TEST(Contexts, DuplicatesServeSeveralThreads) {
     }
     threads.clear();
     ops::barrier(context);  // nobody leaves before all are through
+  });
+}
+
+/// Entries of a folder that the system makes.
+std::size_t entries_of(const char* folder) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+/// Bytes of addresses behind which this process maps memory that ranks share.
+std::size_t shared_addresses() {
+  std::ifstream file("/proc/self/maps");
+  std::size_t bytes = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("memfd:bluefog") != std::string::npos) {
+      std::size_t dash = 0;
+      const auto begin = std::stoull(line, &dash, 16);
+      bytes += std::stoull(line.substr(dash + 1), nullptr, 16) - begin;
+    }
+  }
+  return bytes;
+}
+
+// Every wrapped optimizer has a copy: hundreds of them live beside each other.
+TEST(Contexts, CopiesTakeNoDescriptorsAndFewAddresses) {
+  on_ranks({.at_least = 2, .layouts = {Layout::OneHost}}, [](Context& context) {
+    constexpr std::size_t kCopies = 20;
+    constexpr std::size_t kMostBytes = std::size_t{8} << 20U;
+    // The first call of a kind opens what the process keeps.
+    { const auto first = context.duplicate(); }
+    meet(context);
+    const std::size_t descriptors = entries_of("/proc/self/fd");
+    const std::size_t addresses = shared_addresses();
+    meet(context);
+    std::vector<std::shared_ptr<Context>> copies;
+    for (std::size_t i = 0; i < kCopies; ++i) {
+      copies.push_back(context.duplicate());
+      std::vector<float> values(50'000, static_cast<float>(context.rank()));
+      ops::allreduce(*copies.back(), {.data = values.data(), .count = 50'000},
+                     {.reduction = ops::Reduction::Sum});
+      EXPECT_EQ(values.back(), static_cast<float>(context.size() * (context.size() - 1) / 2));
+    }
+    meet(context);
+    EXPECT_LE(entries_of("/proc/self/fd"), descriptors);
+    // Threads have the mappings of all ranks in their process.
+    EXPECT_LE(shared_addresses() - addresses,
+              kCopies * kMostBytes * static_cast<std::size_t>(context.size()));
+    meet(context);
   });
 }
 

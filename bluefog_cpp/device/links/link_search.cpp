@@ -124,6 +124,7 @@ std::string LinkSearch::join_peers() {
                              .staging = parts_.staging,
                              .stream = parts_.stream,
                              .device = parts_.device,
+                             .arena = parts_.arena,
                              .timeout = parts_.settings.timeout},
                             deadline_, problem);
   return link_ ? std::string() : problem.describe();

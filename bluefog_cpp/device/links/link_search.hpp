@@ -16,6 +16,10 @@
 
 namespace bluefog {
 
+namespace shm {
+class HostArena;
+}
+
 /// A search of all ranks together for a link that serves the devices of all: by NCCL, or by copies
 /// between ranks of one host.
 class LinkSearch {
@@ -31,6 +35,8 @@ class LinkSearch {
     gpu::LoadedKernels& kernels;
     const Settings& settings;
     const MachineLayout& hosts;
+    /// The memory that the ranks of this host share; null where they share none.
+    std::shared_ptr<shm::HostArena> arena{};
     Logger log;
   };
 

@@ -45,7 +45,8 @@ std::unique_ptr<PeerLink> PeerLink::connect(Bootstrap& bootstrap, const Parts& p
                             deadline);
     return problem.rank < 0;
   };
-  link->shared_ = shm::HostMemory::connect(bootstrap, one_host(bootstrap.size()), deadline);
+  link->shared_ =
+      shm::HostMemory::connect(bootstrap, one_host(bootstrap.size()), parts.arena, deadline);
   if (all_can([&] { link->show(); }) && all_can([&] { link->open(); }) &&
       all_can([&] { link->greet(); })) {
     return link;
@@ -68,8 +69,8 @@ void PeerLink::show() {
       throw UnsupportedError(fmt::format("it shares no memory with rank {}", rank));
     }
   }
-  place_ = shared_->allocate(sizeof(PeerBoard));  // the same on all ranks: it is the first
-  board_ = new (shared_->base_of(rank_) + place_) PeerBoard();
+  const std::uint64_t place = shared_->allocate(sizeof(PeerBoard));  // the first one
+  board_ = new (shared_->at(rank_, place, sizeof(PeerBoard))) PeerBoard();
   board_->device = parts_.device;
   board_->process = parts_.cuda->process();
   board_->greeting = random_word();
@@ -83,7 +84,8 @@ void PeerLink::open() {
       others_.emplace_back();
       continue;
     }
-    const auto& board = *reinterpret_cast<const PeerBoard*>(shared_->base_of(rank) + place_);
+    const auto& board = *reinterpret_cast<const PeerBoard*>(
+        shared_->at(rank, shared_->first_place_of(rank), sizeof(PeerBoard)));
     const auto& other =
         others_.emplace_back(std::make_unique<PeerImports>(cuda, board, board_->process));
     is_exported = is_exported || other->is_foreign();

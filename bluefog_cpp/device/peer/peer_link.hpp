@@ -36,6 +36,8 @@ class PeerLink final : public DeviceLink {
     /// The stream of the channel.
     gpu::StreamHandle stream = nullptr;
     int device = 0;
+    /// The memory that all ranks share; null on all of them where they have none yet.
+    std::shared_ptr<shm::HostArena> arena{};
     std::chrono::nanoseconds timeout{};
   };
 
@@ -79,8 +81,6 @@ class PeerLink final : public DeviceLink {
   int rank_;
   int size_;
   std::unique_ptr<shm::HostMemory> shared_;
-  /// The place of the boards, in the ranks' parts of `shared_`.
-  std::size_t place_ = 0;
   PeerBoard* board_ = nullptr;
   std::unique_ptr<Mailbox> mailbox_;
   /// The events of this rank's reads, by call modulo their number.

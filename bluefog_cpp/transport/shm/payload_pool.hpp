@@ -29,7 +29,9 @@ struct Claim {
 class PayloadPool {
  public:
   struct Block {
-    std::size_t place = 0;
+    std::uint64_t place = 0;
+    std::byte* data = nullptr;
+    /// 0 while there is no memory yet.
     std::size_t bytes = 0;
     /// The message of which a deep block holds a part, and that message's name.
     std::uint64_t message = 0;
@@ -37,12 +39,14 @@ class PayloadPool {
     boost::container::small_vector<Claim, 4> claims;
   };
 
-  /// `slots` blocks of `chunk_bytes` each from `place` on; blocks of other sizes come after them.
-  PayloadPool(std::shared_ptr<SharedRegion> region, std::size_t place, std::size_t chunk_bytes,
-              std::size_t slots);
+  /// `slots` blocks of `chunk_bytes` each, and blocks of other sizes, which get their memory when
+  /// they are first used. @param region this rank's; outlives the pool.
+  PayloadPool(SharedRegion& region, std::size_t chunk_bytes, std::size_t slots)
+      : region_(region), chunk_bytes_(chunk_bytes), slots_(slots) {}
 
   /// A free slot, or null. `is_over` tells whether a claim is over. A few slots go round while
   /// readers keep up: their memory is still in the caches.
+  /// @throws TransportError when memory is short.
   template <typename IsOver>
   Block* take_slot(const IsOver& is_over) {
     const std::size_t first = next_;
@@ -50,6 +54,9 @@ class PayloadPool {
     for (std::size_t tries = 0; tries < slots_.size(); ++tries) {
       Block& block = slots_[(first + tries) % slots_.size()];
       if (is_free(block, is_over)) {
+        if (block.bytes == 0) {
+          give_memory(block, chunk_bytes_);
+        }
         return &block;
       }
     }
@@ -95,14 +102,14 @@ class PayloadPool {
     }
     return block.claims.empty();
   }
+  void give_memory(Block& block, std::size_t bytes);
   Block* add_deep(std::size_t bytes);
 
-  std::shared_ptr<SharedRegion> region_;
+  SharedRegion& region_;
   std::size_t chunk_bytes_;
   std::vector<Block> slots_;
   std::size_t next_ = 0;
   std::vector<std::unique_ptr<Block>> deep_;
-  std::size_t end_;
 };
 
 }  // namespace bluefog::shm

@@ -10,13 +10,15 @@
 #include "bluefog_cpp/transport/doorbell.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 #include "bluefog_cpp/transport/shm/copy_policy.hpp"
+#include "bluefog_cpp/transport/shm/shared_region.hpp"
 
 namespace bluefog::shm {
 
-// The contents of a rank's shared region. All ranks of a host run the same build; kLayoutVersion
-// and the sizes are compared when regions are exchanged.
+// What ranks of a host share in one context: a block of the arena with what all of them look at, and
+// each rank's region with what its readers do. All ranks of a host run the same build;
+// kLayoutVersion and the sizes are compared when a group is formed.
 
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 inline constexpr std::size_t kLine = kCacheLine;
 /// Descriptors per stream; more than payload slots, so that a stream is never the bottleneck.
 inline constexpr std::uint64_t kStreamEntries = 256;
@@ -54,7 +56,7 @@ struct alignas(kLine) Entry {
   std::int64_t count;
   std::uint64_t message_bytes;
   double weight;
-  /// Offset of the chunk in the writer's region.
+  /// The chunk's place, in the writer's region.
   std::uint64_t place;
   std::uint32_t chunk_bytes;
   std::uint32_t name_hash;
@@ -85,10 +87,10 @@ struct ControlStream {
   alignas(kLine) std::array<ControlEntry, kControlEntries> entries;
 };
 
-/// Everything from the region's owner to one peer.
-struct PeerBlock {
-  std::array<Stream, kLaneCount> streams;
-  ControlStream control;
+/// The places, in the region of the writer, of its streams to one reader; 0 before the first message.
+struct Link {
+  std::array<std::atomic<std::uint64_t>, kLaneCount> streams;
+  std::atomic<std::uint64_t> control;
 };
 
 /// The owner's present call, for its peers' error messages.
@@ -98,16 +100,28 @@ struct alignas(kLine) Status {
   std::atomic<bool> has_left;
 };
 
-/// Start of the region.
-struct RegionHead {
-  std::uint32_t version;
-  std::uint32_t local_size;
-  std::uint64_t chunk_bytes;
-  std::uint64_t slots;
+/// A rank's part of the block of a group.
+struct RankHead {
+  /// Rung by peers when something has moved.
   Doorbell doorbell;
   /// Control messages sent to the owner so far, by all peers.
   alignas(kLine) std::atomic<std::uint64_t> control_bell;
   Status status;
+};
+
+/// The sizes on which ranks of a group have to agree.
+struct GroupShape {
+  std::uint64_t chunk_bytes = 0;
+  std::uint64_t slots = 0;
+};
+
+/// Start of the block of a group.
+struct GroupHead {
+  std::uint32_t version;
+  std::uint32_t local_size;
+  GroupShape shape;
+  /// Ranks that do not use the memory of the group any more.
+  alignas(kLine) std::atomic<std::uint32_t> left;
 };
 
 /// The `turn` of a valid entry at `position` of a stream with `entries` entries.
@@ -115,18 +129,20 @@ constexpr std::uint32_t turn_of(std::uint64_t position, std::uint64_t entries) n
   return static_cast<std::uint32_t>(position / entries) + 1;
 }
 
-/// The places of the parts of a region with `local_size` ranks.
-struct RegionPlaces {
-  std::size_t blocks = 0;
-  std::size_t payload = 0;
-  std::size_t deep = 0;
+/// The places of the parts of a group's block, of `local_size` ranks.
+struct GroupPlaces {
+  std::size_t heads = 0;
+  std::size_t tables = 0;
+  /// By writer, then by reader.
+  std::size_t links = 0;
+  std::size_t end = 0;
 
-  static constexpr RegionPlaces of(std::size_t local_size, std::size_t chunk_bytes,
-                                   std::size_t slots) noexcept {
-    RegionPlaces places;
-    places.blocks = round_up(sizeof(RegionHead), kLine);
-    places.payload = round_up(places.blocks + local_size * sizeof(PeerBlock), kPage);
-    places.deep = places.payload + round_up(slots * chunk_bytes, kPage);
+  static constexpr GroupPlaces of(std::size_t local_size) noexcept {
+    GroupPlaces places;
+    places.heads = round_up(sizeof(GroupHead), kLine);
+    places.tables = places.heads + local_size * sizeof(RankHead);
+    places.links = round_up(places.tables + local_size * sizeof(SegmentTable), kLine);
+    places.end = round_up(places.links + local_size * local_size * sizeof(Link), kPage);
     return places;
   }
 };

@@ -24,71 +24,47 @@ constexpr std::uint64_t kInlineRelease = kStreamEntries / 4;
 
 }  // namespace
 
-ShmTransport::ShmTransport(std::string_view name, int size, std::vector<Peer> peers,
-                           std::size_t own, const ShmOptions& options)
+ShmTransport::ShmTransport(std::string_view name, int size, std::shared_ptr<HostGroup> group,
+                           const ShmOptions& options)
     : name_(name),
-      peers_(std::move(peers)),
-      own_(own),
+      group_(std::move(group)),
+      own_(group_->own()),
       index_of_(static_cast<std::size_t>(size), -1),
-      places_(RegionPlaces::of(peers_.size(), options.chunk_bytes, options.slots)),
-      states_(peers_.size()),
-      pool_(peers_[own].region, places_.payload, options.chunk_bytes, options.slots),
+      states_(group_->size()),
+      pool_(group_->region(own_), options.chunk_bytes, options.slots),
       copy_policy_(options.copy),
       is_polled_(options.polled) {
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    index_of_[static_cast<std::size_t>(peers_[i].rank)] = static_cast<int>(i);
-    states_[i].head = std::launder(reinterpret_cast<RegionHead*>(peers_[i].region->data()));
-    const RegionHead& theirs = head(i);
-    if (theirs.version != kLayoutVersion || theirs.local_size != peers_.size() ||
-        theirs.chunk_bytes != options.chunk_bytes || theirs.slots != options.slots) {
-      throw TransportError(fmt::format(
-          "shared memory: rank {} has layout {} with {} ranks, {} slots of {} bytes; rank {} "
-          "expected layout {} with {} ranks, {} slots of {} bytes: BLUEFOG_SHM_CHUNK_BYTES and "
-          "BLUEFOG_SHM_SLOTS must be the same on all ranks",
-          peers_[i].rank, theirs.version, theirs.local_size, theirs.slots, theirs.chunk_bytes,
-          peers_[own].rank, kLayoutVersion, peers_.size(), options.slots, options.chunk_bytes));
-    }
-    for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
-      states_[i].writing[lane].stream = &block(own_, i).streams[lane];
-      states_[i].reading[lane].stream = &block(i, own_).streams[lane];
-    }
+  for (std::size_t i = 0; i < group_->size(); ++i) {
+    index_of_[static_cast<std::size_t>(rank_at(i))] = static_cast<int>(i);
+    states_[i].head = &group_->head(i);
   }
 }
 
 ShmTransport::~ShmTransport() {
   head(own_).status.has_left.store(true, std::memory_order_seq_cst);
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
     head(i).doorbell.ring();
   }
 }
 
-std::size_t ShmTransport::region_bytes(std::size_t local_size, const ShmOptions& options) {
-  return RegionPlaces::of(local_size, options.chunk_bytes, options.slots).deep;
-}
-
-void ShmTransport::initialize(SharedRegion& region, std::size_t local_size,
-                              const ShmOptions& options) {
-  auto* const head = new (region.data()) RegionHead{};
-  head->version = kLayoutVersion;
-  head->local_size = static_cast<std::uint32_t>(local_size);
-  head->chunk_bytes = options.chunk_bytes;
-  head->slots = options.slots;
-}
-
-PeerBlock& ShmTransport::block(std::size_t from, std::size_t to) const noexcept {
-  std::byte* const place = peers_[from].region->data() + places_.blocks + to * sizeof(PeerBlock);
-  return *std::launder(reinterpret_cast<PeerBlock*>(place));
-}
-
 bool ShmTransport::reaches(int rank) const noexcept {
-  return index_of_[static_cast<std::size_t>(rank)] >= 0 && rank != peers_[own_].rank;
+  return index_of_[static_cast<std::size_t>(rank)] >= 0 && rank != rank_at(own_);
 }
 
 // ---- writing
 
-bool ShmTransport::has_room(std::size_t reader, std::size_t lane) noexcept {
+ShmTransport::Writing& ShmTransport::writing_to(std::size_t reader, Lane lane) {
+  const auto index = static_cast<std::size_t>(lane);
+  Writing& writing = states_[reader].writing[index];
+  if (writing.stream == nullptr) {
+    writing.stream = group_->make<Stream>(group_->link(own_, reader).streams[index]);
+  }
+  return writing;
+}
+
+bool ShmTransport::has_room(std::size_t reader, Lane lane) {
   PeerState& state = states_[reader];
-  Writing& writing = state.writing[lane];
+  Writing& writing = writing_to(reader, lane);
   if (writing.next - writing.consumed < kStreamEntries || state.is_gone) {
     return true;
   }
@@ -96,12 +72,11 @@ bool ShmTransport::has_room(std::size_t reader, std::size_t lane) noexcept {
   return writing.next - writing.consumed < kStreamEntries;
 }
 
-bool ShmTransport::all_have_room(const Departure& departure) noexcept {
+bool ShmTransport::all_have_room(const Departure& departure) {
   return std::ranges::all_of(departure.readers, [&](const WeightedRank& reader) {
     const std::size_t index = index_of(reader.rank);
     // Words about earlier calls have to be there before messages of later ones.
-    return states_[index].waiting_words.empty() &&
-           has_room(index, static_cast<std::size_t>(departure.lane));
+    return states_[index].waiting_words.empty() && has_room(index, departure.lane);
   });
 }
 
@@ -129,9 +104,7 @@ std::size_t ShmTransport::next_chunk_bytes(const Departure& departure) const noe
   return std::min(chunk, std::min(bytes, departure.here) - departure.published);
 }
 
-Carriage ShmTransport::copy_out(const Departure& departure, std::uint64_t place,
-                                std::size_t bytes) {
-  std::byte* const to = peers_[own_].region->data() + place;
+Carriage ShmTransport::copy_out(const Departure& departure, std::byte* to, std::size_t bytes) {
   const std::byte* const from = departure.data + departure.published;
   const std::size_t index = copy_class(departure.lane, departure.header.bytes);
   const CopyPath path = copy_policy_.next(index, [&](CopyPath asked) {
@@ -212,7 +185,7 @@ bool ShmTransport::publish(Departure& departure) {
       return false;
     }
     chunk.place = target->place;
-    chunk.carriage = copy_out(departure, chunk.place, chunk.bytes);
+    chunk.carriage = copy_out(departure, target->data, chunk.bytes);
   }
   for (const WeightedRank& reader : departure.readers) {
     if (target != nullptr) {
@@ -248,10 +221,21 @@ bool ShmTransport::abort(Departure& departure, std::string_view reason) {
 
 // ---- reading
 
+bool ShmTransport::find_reading(int source, Lane lane) {
+  const std::size_t writer = index_of(source);
+  const auto index = static_cast<std::size_t>(lane);
+  Reading& in = states_[writer].reading[index];
+  in.stream = group_->find<Stream>(writer, group_->link(writer, own_).streams[index]);
+  return in.stream != nullptr;
+}
+
 const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
   Reading& in = reading(source, lane);
   if (in.has_message) {
     return &in.header;
+  }
+  if (in.stream == nullptr && !find_reading(source, lane)) {
+    return nullptr;
   }
   const Entry& entry = in.stream->entries[in.position % kStreamEntries];
   if (entry.turn.load(std::memory_order_acquire) != turn_of(in.position, kStreamEntries)) {
@@ -286,16 +270,17 @@ bool ShmTransport::open_next_entry(std::size_t writer, Reading& in) {
     release_entry(writer, in);
     return false;
   }
-  const SharedRegion& region = *peers_[writer].region;
-  if (entry.chunk_bytes > in.header.bytes - in.used ||
-      (entry.carriage == Carriage::Inline ? entry.chunk_bytes > kInlineBytes
-                                          : entry.place > region.reserved() - entry.chunk_bytes)) {
+  const std::byte* const chunk = entry.carriage != Carriage::Inline
+                                     ? group_->region(writer).find(entry.place, entry.chunk_bytes)
+                                 : entry.chunk_bytes <= kInlineBytes ? entry.payload.data()
+                                                                     : nullptr;
+  if (chunk == nullptr || entry.chunk_bytes > in.header.bytes - in.used) {
     throw InternalError(fmt::format(
         "shared memory: rank {} announced a chunk of {} bytes at {} where {} bytes were missing",
-        peers_[writer].rank, entry.chunk_bytes, entry.place, in.header.bytes - in.used));
+        rank_at(writer), entry.chunk_bytes, entry.place, in.header.bytes - in.used));
   }
   in.carriage = entry.carriage;
-  in.chunk = in.carriage == Carriage::Inline ? entry.payload.data() : region.data() + entry.place;
+  in.chunk = chunk;
   in.chunk_left = entry.chunk_bytes;
   return true;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -14,9 +15,9 @@
 #include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/transport/host_memory.hpp"
 #include "bluefog_cpp/transport/shm/copy_policy.hpp"
+#include "bluefog_cpp/transport/shm/host_group.hpp"
 #include "bluefog_cpp/transport/shm/payload_pool.hpp"
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
-#include "bluefog_cpp/transport/shm/share_regions.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog::shm {
@@ -33,6 +34,9 @@ struct ShmOptions {
             .slots = static_cast<std::size_t>(settings.shm_slots),
             .copy = settings.shm_copy};
   }
+  [[nodiscard]] GroupShape shape() const noexcept {
+    return {.chunk_bytes = chunk_bytes, .slots = slots};
+  }
 };
 
 /// Messages through memory that the ranks of a host share.
@@ -41,22 +45,18 @@ struct ShmOptions {
 /// readers, and hands each reader a descriptor through the stream of that
 /// ordered pair. A reader combines straight from the writer's region and moves
 /// its `consumed` count, which frees the payload when all readers have.
-/// Cost per message: one copy, and one cache line per reader for up to 8 bytes.
+/// Cost per message: one copy, and one cache line per reader for up to 8 bytes. A stream gets memory
+/// with its first message, so that a rank's memory grows with its neighbours.
 class ShmTransport final : public Transport {
  public:
-  /// @param peers all ranks of the host, rising; `own` is this rank's index among them.
-  ShmTransport(std::string_view name, int size, std::vector<Peer> peers, std::size_t own,
+  /// @param size the number of ranks of all hosts.
+  ShmTransport(std::string_view name, int size, std::shared_ptr<HostGroup> group,
                const ShmOptions& options);
   ~ShmTransport() override;
 
-  /// Bytes that a region needs. Memory of regions starts zeroed.
-  [[nodiscard]] static std::size_t region_bytes(std::size_t local_size, const ShmOptions& options);
-  /// Writes the head of this rank's region, before peers see it.
-  static void initialize(SharedRegion& region, std::size_t local_size, const ShmOptions& options);
-
   /// Memory for buffers that the ranks of this host reach, beside that of messages.
   [[nodiscard]] std::shared_ptr<HostMemory> make_buffer_memory() const {
-    return HostMemory::above(peers_, own_);
+    return HostMemory::of(group_);
   }
 
   /// Rung by peers when something has moved.
@@ -87,6 +87,7 @@ class ShmTransport final : public Transport {
  private:
   /// This rank's side of a stream to a reader.
   struct Writing {
+    /// Null before the first message.
     Stream* stream = nullptr;
     std::uint64_t next = 0;
     /// The reader's count as it was last seen; the count itself costs a cache miss.
@@ -94,6 +95,7 @@ class ShmTransport final : public Transport {
   };
   /// This rank's side of a stream from a writer.
   struct Reading {
+    /// Null before the first message was seen.
     Stream* stream = nullptr;
     std::uint64_t position = 0;
     MessageHeader header{};
@@ -109,10 +111,12 @@ class ShmTransport final : public Transport {
     bool entry_open = false;
   };
   struct PeerState {
-    /// The head of the peer's region.
-    RegionHead* head = nullptr;
+    RankHead* head = nullptr;
     std::array<Writing, kLaneCount> writing{};
     std::array<Reading, kLaneCount> reading{};
+    /// The control messages to that peer and from it; null before the first one.
+    ControlStream* words_out = nullptr;
+    ControlStream* words_in = nullptr;
     std::uint64_t control_written = 0;
     std::uint64_t control_read = 0;
     /// Words that found no room.
@@ -120,8 +124,8 @@ class ShmTransport final : public Transport {
     bool is_gone = false;
   };
 
-  [[nodiscard]] RegionHead& head(std::size_t index) const noexcept { return *states_[index].head; }
-  [[nodiscard]] PeerBlock& block(std::size_t from, std::size_t to) const noexcept;
+  [[nodiscard]] RankHead& head(std::size_t index) const noexcept { return *states_[index].head; }
+  [[nodiscard]] int rank_at(std::size_t index) const noexcept { return group_->ranks()[index]; }
   [[nodiscard]] std::size_t index_of(int rank) const noexcept {
     return static_cast<std::size_t>(index_of_[static_cast<std::size_t>(rank)]);
   }
@@ -129,8 +133,14 @@ class ShmTransport final : public Transport {
     return states_[index_of(source)].reading[static_cast<std::size_t>(lane)];
   }
 
-  [[nodiscard]] bool has_room(std::size_t reader, std::size_t lane) noexcept;
-  [[nodiscard]] bool all_have_room(const Departure& departure) noexcept;
+  /// The stream of that lane to the reader, made where there is none.
+  Writing& writing_to(std::size_t reader, Lane lane);
+
+  /// Looks for the stream of that lane from `source`. @return whether it is there.
+  bool find_reading(int source, Lane lane);
+
+  [[nodiscard]] bool has_room(std::size_t reader, Lane lane);
+  [[nodiscard]] bool all_have_room(const Departure& departure);
   [[nodiscard]] bool is_over(const Claim& claim) noexcept;
   [[nodiscard]] std::size_t next_chunk_bytes(const Departure& departure) const noexcept;
   /// The place of a chunk and the way it got there.
@@ -140,8 +150,8 @@ class ShmTransport final : public Transport {
     std::uint64_t place = 0;
     std::size_t bytes = 0;
   };
-  /// Copies the next `bytes` of a departure to `place` of this rank's region. @return the path.
-  Carriage copy_out(const Departure& departure, std::uint64_t place, std::size_t bytes);
+  /// Copies the next `bytes` of a departure to memory of this rank's region. @return the path.
+  Carriage copy_out(const Departure& departure, std::byte* to, std::size_t bytes);
   void write_entry(const Departure& departure, const WeightedRank& reader, const Chunk& chunk);
   void note_read_cost(Lane lane, Reading& in, std::size_t bytes) noexcept;
   /// @return false if there is no room.
@@ -154,10 +164,9 @@ class ShmTransport final : public Transport {
   void release_entry(std::size_t writer, Reading& reading);
 
   std::string name_;
-  std::vector<Peer> peers_;
+  std::shared_ptr<HostGroup> group_;
   std::size_t own_;
   std::vector<int> index_of_;
-  RegionPlaces places_;
   std::vector<PeerState> states_;
   PayloadPool pool_;
   CopyPolicy copy_policy_;

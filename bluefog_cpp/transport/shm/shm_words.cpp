@@ -1,9 +1,9 @@
 // The messages between ranks of a host beside the streams of data.
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <utility>
 
+#include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/shm/shared_text.hpp"
 #include "bluefog_cpp/transport/shm/shm_transport.hpp"
 
@@ -22,7 +22,14 @@ void ShmTransport::send_control(int rank, const ControlMessage& message) {
 
 bool ShmTransport::send_word(std::size_t index, const ControlMessage& message) {
   PeerState& state = states_[index];
-  ControlStream& stream = block(own_, index).control;
+  if (state.words_out == nullptr) {
+    try {
+      state.words_out = group_->make<ControlStream>(group_->link(own_, index).control);
+    } catch (const TransportError&) {
+      return false;  // the word waits: no caller of a call that ends can do anything about it
+    }
+  }
+  ControlStream& stream = *state.words_out;
   if (state.control_written - stream.consumed.load(std::memory_order_acquire) >= kControlEntries) {
     return false;
   }
@@ -66,9 +73,15 @@ std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
 }
 
 std::optional<std::pair<int, ControlMessage>> ShmTransport::next_control() {
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
     PeerState& state = states_[i];
-    ControlStream& stream = block(i, own_).control;
+    if (state.words_in == nullptr) {
+      state.words_in = group_->find<ControlStream>(i, group_->link(i, own_).control);
+      if (state.words_in == nullptr) {
+        continue;
+      }
+    }
+    ControlStream& stream = *state.words_in;
     const ControlEntry& entry = stream.entries[state.control_read % kControlEntries];
     if (entry.turn.load(std::memory_order_acquire) ==
         turn_of(state.control_read, kControlEntries)) {
@@ -78,7 +91,7 @@ std::optional<std::pair<int, ControlMessage>> ShmTransport::next_control() {
       ++control_heard_;
       stream.consumed.store(state.control_read, std::memory_order_release);
       head(i).doorbell.ring();  // its writer may wait for room
-      return std::pair{peers_[i].rank, std::move(message)};
+      return std::pair{rank_at(i), std::move(message)};
     }
   }
   return std::nullopt;
@@ -102,14 +115,7 @@ bool ShmTransport::has_left(int rank) {
 }
 
 bool ShmTransport::has_died(int rank) {
-  const std::size_t index = index_of(rank);
-  if (!peers_[index].socket) {
-    return false;
-  }
-  pollfd state{.fd = peers_[index].socket.get(), .events = POLLRDHUP, .revents = 0};
-  const bool has_hung_up =
-      ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-  return has_hung_up && !head(index).status.has_left.load(std::memory_order_seq_cst);
+  return group_->has_ended(index_of(rank)) && !has_left(rank);
 }
 
 Transport::SeenCall ShmTransport::last_call(int rank) const {

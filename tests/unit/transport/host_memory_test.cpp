@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
@@ -16,17 +17,34 @@
 namespace bluefog::shm {
 namespace {
 
+/// The memory of two ranks, which are threads, of a host in an arena.
+std::vector<std::shared_ptr<HostMemory>> memory_of_two(std::shared_ptr<HostArena>& arena) {
+  const auto bootstraps = make_thread_bootstraps(2);
+  std::vector<std::shared_ptr<HostMemory>> memory(2);
+  const auto connect = [&](std::size_t rank, std::shared_ptr<HostArena>& own_arena) {
+    memory[rank] = HostMemory::of(
+        form_group(*bootstraps[rank], {"host", "host"}, own_arena, {}, Deadline::never()).group);
+  };
+  std::thread other([&] {
+    std::shared_ptr<HostArena> same;
+    connect(1, same);
+  });
+  connect(0, arena);
+  other.join();
+  return memory;
+}
+
 TEST(HostMemory, GivesBlocksOutAgain) {
   const auto bootstraps = make_thread_bootstraps(1);
   const auto memory =
-      HostMemory::connect(*bootstraps.front(), {std::string("host")}, Deadline::never());
+      HostMemory::connect(*bootstraps.front(), {std::string("host")}, nullptr, Deadline::never());
   EXPECT_TRUE(memory->reaches(0));
   EXPECT_FALSE(memory->reaches(1));
-  const std::size_t a = memory->allocate(10'000);
-  const std::size_t b = memory->allocate(1);
-  const std::size_t c = memory->allocate(5000);
+  const std::uint64_t a = memory->allocate(10'000);
+  const std::uint64_t b = memory->allocate(1);
+  const std::uint64_t c = memory->allocate(5000);
   EXPECT_EQ(b - a, 12'288U);  // whole pages
-  memory->base_of(0)[c + 4999] = std::byte{1};
+  memory->at(0, c, 5000)[4999] = std::byte{1};
   memory->release(a);
   EXPECT_EQ(memory->allocate(4096), a);
   EXPECT_EQ(memory->allocate(8192), a + 4096);
@@ -41,7 +59,7 @@ TEST(HostMemory, GivesBlocksOutAgain) {
 TEST(HostMemory, KeepsWhatWasRetired) {
   const auto bootstraps = make_thread_bootstraps(1);
   const std::shared_ptr<HostMemory> memory =
-      HostMemory::connect(*bootstraps.front(), {std::string("host")}, Deadline::never());
+      HostMemory::connect(*bootstraps.front(), {std::string("host")}, nullptr, Deadline::never());
   auto first = HostMemory::allocate_zeros(memory, 10'000);
   const auto place = memory->place_of(first.get(), 10'000);
   ASSERT_TRUE(place);
@@ -56,17 +74,14 @@ TEST(HostMemory, KeepsWhatWasRetired) {
   EXPECT_NE(memory->allocate(10'000), *place);
   const std::byte elsewhere{};
   EXPECT_FALSE(memory->place_of(&elsewhere, 1));
-  EXPECT_FALSE(memory->place_of(memory->base_of(0), memory->reach() + 1));
 }
 
 TEST(HostMemory, GivesMemoryBackToTheSystem) {
-  const auto region = SharedRegion::create(8192);
-  std::vector<Peer> peers;
-  peers.push_back({.rank = 0, .region = region});
-  const auto memory = HostMemory::above(peers, 0);
+  std::shared_ptr<HostArena> arena;
+  const auto memory = memory_of_two(arena)[0];
   const auto resident = [&] {
     struct stat status {};
-    EXPECT_EQ(::fstat(region->fd(), &status), 0);
+    EXPECT_EQ(::fstat(arena->fd(), &status), 0);
     return status.st_blocks * 512;
   };
   constexpr std::size_t kBytes = std::size_t{4} << 20U;
@@ -85,10 +100,8 @@ TEST(HostMemory, GivesMemoryBackToTheSystem) {
 
 // The fork has the parent's memory, and a copy of the book on it.
 TEST(HostMemory, AForkGivesNothingBackAndGetsNothing) {
-  const auto region = SharedRegion::create(8192);
-  std::vector<Peer> peers;
-  peers.push_back({.rank = 0, .region = region});
-  const auto memory = HostMemory::above(peers, 0);
+  std::shared_ptr<HostArena> arena;
+  const auto memory = memory_of_two(arena)[0];
   auto block = HostMemory::allocate_zeros(memory, 10'000);
   block.get()[9'999] = std::byte{7};
   const pid_t child = ::fork();
@@ -109,15 +122,29 @@ TEST(HostMemory, AForkGivesNothingBackAndGetsNothing) {
   EXPECT_EQ(block.get()[9'999], std::byte{7});
 }
 
-TEST(HostMemory, LiesAboveWhatRegionsHoldAlready) {
-  const auto region = SharedRegion::create(8192);
-  std::vector<Peer> peers;
-  peers.push_back({.rank = 3, .region = region});
-  const auto memory = HostMemory::above(peers, 0);
-  EXPECT_TRUE(memory->reaches(3));
-  EXPECT_EQ(memory->allocate(1), region->reserved() / 2);
-  region->grow(16'384);
-  memory->base_of(3)[memory->allocate(5000) + 4999] = std::byte{1};
+TEST(HostMemory, IsOneForAllRanksOfAHost) {
+  std::shared_ptr<HostArena> arena;
+  const auto memory = memory_of_two(arena);
+  const std::uint64_t place = memory[1]->allocate(5000);
+  EXPECT_EQ(memory[0]->first_place_of(1), place);
+  memory[1]->at(1, place, 5000)[4999] = std::byte{1};
+  EXPECT_EQ(memory[0]->at(1, place, 5000)[4999], std::byte{1});
+  EXPECT_FALSE(memory[0]->place_of(memory[0]->at(1, place, 1), 1)) << "the other rank's";
+}
+
+TEST(HostMemory, GoesBackWithTheLastRank) {
+  std::shared_ptr<HostArena> arena;
+  auto memory = memory_of_two(arena);
+  const auto resident = [&] {
+    struct stat status {};
+    EXPECT_EQ(::fstat(arena->fd(), &status), 0);
+    return status.st_blocks * 512;
+  };
+  (void)memory[0]->allocate(100'000);
+  memory[0].reset();
+  EXPECT_GE(resident(), 100'000) << "the other rank may still read it";
+  memory[1].reset();
+  EXPECT_LE(resident(), 4096);
 }
 
 }  // namespace
