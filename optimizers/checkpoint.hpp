@@ -16,8 +16,9 @@ namespace bluefog::optimizers {
 ///
 /// A new file ("….pt.new") takes the old one's place when all ranks have written theirs: whenever a
 /// rank dies, `load_checkpoint` finds the files of one moment. A tensor costs its own elements in
-/// the file, although parameters lie in common buckets.
-/// @throws InvalidArgument if the file cannot be written, naming it; PeerFailure on the other
+/// the file, although parameters lie in common buckets. A checksum (CRC-32) of all bytes is behind
+/// them.
+/// @throws InvalidArgument if the file cannot be written, naming it and the reason; PeerFailure on the other
 ///   ranks; the checkpoint that was there before stays. MismatchError if ranks save after different
 ///   steps.
 /// @throws InvalidArgument with gradient all-reduce between the steps of one round, whose sums of
@@ -43,10 +44,11 @@ struct LoadedCheckpoint {
 /// models (in float64, counted from rank 0's by rising rank; buffers of integers are rank 0's), with the optimizer's
 /// state as it is and the algorithm's as at the start; all files must then be readable by every
 /// rank.
-/// @throws InvalidArgument naming the file if one is missing, truncated, of another moment than
-///   rank 0's, or of another model (naming the tensor); nothing has changed then, unless the wrapped
-///   optimizer's state is of another class: it is half loaded. PeerFailure on ranks whose own part
-///   was good.
+/// Files of versions that wrote no checksum are read without one.
+/// @throws InvalidArgument naming the file if one is missing, truncated, changed since it was
+///   written, of another moment than rank 0's, of another model (naming the tensor), algorithm or
+///   class of wrapped optimizer; nothing has changed then. Options or parameters of the wrapped
+///   optimizer that do not fit leave it half loaded. PeerFailure on ranks whose own part was good.
 LoadedCheckpoint load_checkpoint(const std::string& prefix, torch::nn::Module& module,
                                  DistributedOptimizer& optimizer);
 

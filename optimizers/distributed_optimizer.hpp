@@ -131,9 +131,14 @@ class DistributedOptimizer {
   /// @throws StateError with gradient all-reduce between the steps of one round.
   void save(torch::serialize::OutputArchive& archive);
 
+  /// Whether `archive` is of this algorithm and of this class of wrapped optimizer: what `load`
+  /// can refuse before it changes anything. Local.
+  /// @throws InvalidArgument naming what was expected and found.
+  void check_saved(torch::serialize::InputArchive& archive) const;
+
   /// Reads what `save` wrote on the same rank of as many ranks. Parameters must have been loaded.
-  /// @throws InvalidArgument if it was written with another algorithm or other buckets, or is
-  ///   incomplete.
+  /// @throws InvalidArgument if it was written with another algorithm, another class of wrapped
+  ///   optimizer or other buckets, or is incomplete.
   void load(torch::serialize::InputArchive& archive);
 
   /// Takes no part in the step that all ranks make next, for example without a batch for it: the

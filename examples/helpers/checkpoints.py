@@ -7,6 +7,7 @@ import sys
 import torch
 
 import bluefog_cpp.torch as bf
+from helpers import checksums
 
 
 def add_arguments(parser):
@@ -53,13 +54,19 @@ class Checkpoints:
             self._write(pathlib.Path(self._format.format(epoch=epochs_done)), state)
 
     def _write(self, path, state):
-        path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.new")
-        torch.save(
-            {**state, "model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()},
-            unfinished,
-        )
-        os.replace(unfinished, path)
+        whole = {
+            **state,
+            "model": self._model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+        }
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            checksums.save(whole, unfinished)
+            os.replace(unfinished, path)
+        except OSError as error:
+            unfinished.unlink(missing_ok=True)
+            sys.exit(f"rank {bf.rank()}: {path}: expected to write a checkpoint, found: {error}")
 
     def load(self):
         """The number of epochs that were done; the same on all ranks."""
@@ -67,9 +74,16 @@ class Checkpoints:
             sys.exit(
                 f"rank {bf.rank()}: {self._path} is not there: expected a checkpoint of as many ranks"
             )
-        state = torch.load(self._path)
-        self._model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        try:
+            state = checksums.load(self._path)
+        except (OSError, ValueError) as error:
+            sys.exit(f"rank {bf.rank()}: {error}")
+        try:
+            self._model.load_state_dict(state["model"])
+            self._optimizer.load_state_dict(state["optimizer"])
+        except (KeyError, RuntimeError, ValueError) as error:  # which name no file
+            sys.exit(f"rank {bf.rank()}: {self._path}: expected a checkpoint of this run, "
+                     f"found: {error}")
         done = bf.allgather(torch.tensor([state["epochs_done"]]), name="epochs done").tolist()
         if len(set(done)) > 1:
             sys.exit(

@@ -17,6 +17,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/checks/agreement.hpp"
+#include "optimizers/wrapper/checksummed_archive.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -31,6 +32,7 @@ NamedTensors tensors_of(const torch::nn::Module& module) {
 
 /// One rank's file, with the parts that every reader needs.
 struct SavedPart {
+  std::string file;
   int ranks = 0;
   std::int64_t step_count = 0;
   NamedTensors tensors;
@@ -63,8 +65,9 @@ SavedPart read_part(const std::string& file) {
   bool is_archive = false;
   try {
     SavedPart part;
+    part.file = file;
     torch::serialize::InputArchive archive;
-    archive.load_from(file);
+    load_with_checksum(archive, file);
     is_archive = true;
     part.ranks = static_cast<int>(read_value(archive, "ranks").toInt());
     part.step_count = read_value(archive, "step_count").toInt();
@@ -78,6 +81,8 @@ SavedPart read_part(const std::string& file) {
     }
     archive.read("optimizer", part.optimizer);
     return part;
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception&) {  // torch throws more than c10::Error: ErrorReport, bad_alloc
     throw InvalidArgument(
         fmt::format("checkpoint file '{}': expected a whole checkpoint of this library, found {}",
@@ -106,6 +111,20 @@ void check_same_moment(const std::string& file, const SavedPart& part, const Sav
     throw InvalidArgument(fmt::format(
         "checkpoint file '{}': expected step {} of {} ranks as in rank 0's, found step {} of {}",
         file, first.step_count, first.ranks, part.step_count, part.ranks));
+  }
+}
+
+/// Calls `read`, and has what it throws name `file`.
+template <typename Read>
+void in_file(const std::string& file, const Read& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    throw InvalidArgument(fmt::format("checkpoint file '{}': {}", file, error.what()));
+  } catch (const c10::Error& error) {  // LibTorch's own words of its archives
+    throw InvalidArgument(
+        fmt::format("checkpoint file '{}': expected a whole checkpoint of this library, found: {}",
+                    file, error.what_without_backtrace()));
   }
 }
 
@@ -238,12 +257,7 @@ void write_part(const std::string& file, const torch::nn::Module& module,
   archive.write("step_count", c10::IValue(optimizer.step_count()));
   archive.write("model", model);
   archive.write("optimizer", state);
-  try {
-    archive.save_to(file);
-  } catch (const std::exception& error) {
-    throw InvalidArgument(
-        fmt::format("checkpoint file '{}': expected to write it, found: {}", file, error.what()));
-  }
+  save_with_checksum(archive, file);
 }
 
 }  // namespace
@@ -293,6 +307,7 @@ LoadedCheckpoint load_checkpoint(const std::string& prefix, torch::nn::Module& m
       own.emplace(read_part(file));
       check_same_moment(file, *own, first);
       check_fits(file, *own, model);
+      in_file(file, [&] { optimizer.check_saved(own->optimizer); });
       values = own->tensors;
     } else {
       values = mean_model(files, first, model);
@@ -308,7 +323,7 @@ LoadedCheckpoint load_checkpoint(const std::string& prefix, torch::nn::Module& m
     model[i].tensor.detach().copy_(values[i].tensor);
   }
   if (own) {
-    optimizer.load(own->optimizer);
+    in_file(own->file, [&] { optimizer.load(own->optimizer); });
   } else {
     optimizer.restart();
   }

@@ -47,6 +47,10 @@ void DistributedOptimizer::finish() {
 
 void DistributedOptimizer::save(torch::serialize::OutputArchive& archive) { state_->save(archive); }
 
+void DistributedOptimizer::check_saved(torch::serialize::InputArchive& archive) const {
+  state_->check_saved(archive);
+}
+
 void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state_->load(archive); }
 
 void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <typeinfo>
 
 #include "bluefog_cpp/error.hpp"
@@ -13,6 +15,63 @@
 #include "optimizers/wrapper/distributed_optimizer_state.hpp"
 
 namespace bluefog::optimizers {
+namespace {
+
+/// The key of the wrapped optimizer's class, which archives of earlier versions lack.
+constexpr const char* kWrappedClass = "wrapped_class";
+
+std::string class_of(const torch::optim::Optimizer& optimizer) {
+  return c10::demangle(typeid(optimizer).name());
+}
+
+/// The parts of an archive of `DistributedOptimizer::save`.
+struct SavedOptimizer {
+  std::string algorithm;
+  std::optional<std::string> wrapped_class;
+  std::int64_t step_count = 0;
+  std::int64_t round_count = 0;
+  torch::serialize::InputArchive state;
+  torch::serialize::InputArchive wrapped;
+};
+
+SavedOptimizer read_saved(torch::serialize::InputArchive& archive, int rank) {
+  SavedOptimizer saved;
+  const auto value_of = [&](const char* key) {
+    c10::IValue value;
+    archive.read(key, value);
+    return value;
+  };
+  try {
+    saved.algorithm = value_of("algorithm").toStringRef();
+    saved.step_count = value_of("step_count").toInt();
+    saved.round_count = value_of("round_count").toInt();
+    if (c10::IValue name; archive.try_read(kWrappedClass, name)) {
+      saved.wrapped_class = name.toStringRef();
+    }
+    archive.read("state", saved.state);
+    archive.read("wrapped", saved.wrapped);
+  } catch (const c10::Error& error) {
+    throw InvalidArgument(
+        fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}", rank,
+                    error.what_without_backtrace()));
+  }
+  return saved;
+}
+
+void check_fits(const SavedOptimizer& saved, std::string_view algorithm,
+                const torch::optim::Optimizer& wrapped, int rank) {
+  if (saved.algorithm != algorithm) {
+    throw InvalidArgument(fmt::format("rank {}: expected the saved state of {}, found that of {}",
+                                      rank, algorithm, saved.algorithm));
+  }
+  if (saved.wrapped_class && *saved.wrapped_class != class_of(wrapped)) {
+    throw InvalidArgument(
+        fmt::format("rank {}: expected the saved state of a {}, found that of a {}", rank,
+                    class_of(wrapped), *saved.wrapped_class));
+  }
+}
+
+}  // namespace
 
 void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive) {
   if (sums_gradients()) {
@@ -23,6 +82,7 @@ void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive)
   }
   drain();
   archive.write("algorithm", c10::IValue(std::string(name_of(options_.algorithm))));
+  archive.write(kWrappedClass, c10::IValue(class_of(optimizer_)));
   archive.write("step_count", c10::IValue(step_count_));
   archive.write("round_count", c10::IValue(round_count_));
   torch::serialize::OutputArchive state;
@@ -33,45 +93,27 @@ void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive)
   archive.write("wrapped", wrapped);
 }
 
+void DistributedOptimizer::State::check_saved(torch::serialize::InputArchive& archive) const {
+  check_fits(read_saved(archive, context_->rank()), name_of(options_.algorithm), optimizer_,
+             context_->rank());
+}
+
 void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) {
-  std::string algorithm;
-  std::int64_t step_count = 0;
-  std::int64_t round_count = 0;
-  torch::serialize::InputArchive state;
-  torch::serialize::InputArchive wrapped;
-  const auto value_of = [&](const char* key) {
-    c10::IValue value;
-    archive.read(key, value);
-    return value;
-  };
-  try {
-    algorithm = value_of("algorithm").toStringRef();
-    step_count = value_of("step_count").toInt();
-    round_count = value_of("round_count").toInt();
-    archive.read("state", state);
-    archive.read("wrapped", wrapped);
-  } catch (const c10::Error& error) {
-    throw InvalidArgument(
-        fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
-                    context_->rank(), error.what_without_backtrace()));
-  }
-  if (algorithm != name_of(options_.algorithm)) {
-    throw InvalidArgument(fmt::format("rank {}: expected the saved state of {}, found that of {}",
-                                      context_->rank(), name_of(options_.algorithm), algorithm));
-  }
+  SavedOptimizer saved = read_saved(archive, context_->rank());
+  check_fits(saved, name_of(options_.algorithm), optimizer_, context_->rank());
   take_back_parameters();
   algorithm_->discard();
-  load_state(state, algorithm_->state());
+  load_state(saved.state, algorithm_->state());
   try {
-    optimizer_.load(wrapped);
+    optimizer_.load(saved.wrapped);
   } catch (const std::exception&) {  // torch throws more than c10::Error
     throw InvalidArgument(fmt::format(
         "rank {}: expected the saved state of a {} with these parameters, found that of another "
         "class or of other parameters, which has left the optimizer half loaded",
-        context_->rank(), c10::demangle(typeid(optimizer_).name())));
+        context_->rank(), class_of(optimizer_)));
   }
-  step_count_ = step_count;
-  round_count_ = round_count;
+  step_count_ = saved.step_count;
+  round_count_ = saved.round_count;
   made_plan_ = nullptr;
   algorithm_->expect(communicates_next());
 }

@@ -26,6 +26,7 @@ class DistributedOptimizer::State {
   at::Tensor step(const Closure& closure);
   void drain();
   void save(torch::serialize::OutputArchive& archive);
+  void check_saved(torch::serialize::InputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
   void set_next_plan(NeighborPlan plan, ops::PlanCheck check);
   void set_averaging(Averaging averaging);
