@@ -1,30 +1,29 @@
 #include "bluefog_cpp/base/trace.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/base/trace_file.hpp"
 
 namespace bluefog {
 
 namespace {
 
-/// A span is in the file within 0.1 s, on a busy machine too.
+/// Activities that still run are in the file within 0.1 s, on a busy machine too.
 constexpr std::chrono::milliseconds kFlushPeriod(50);
-constexpr std::size_t kFlushBytes = 64 << 10;
 
 // A JSON string literal; bytes that are not UTF-8 become U+FFFD.
 std::string quoted(std::string_view text) {
@@ -44,41 +43,58 @@ void quietly(const Write& write) noexcept {
   }
 }
 
-int open_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) {
-    throw InvalidArgument(fmt::format("timeline (BLUEFOG_TIMELINE): cannot write {}: {}", path,
-                                      std::strerror(errno)));
+/// This process among all that have run on its host: its number, and when it started.
+std::string process_identity() {
+  std::ifstream file("/proc/self/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  // Fields are counted from behind the program's name, the second one, which may have blanks.
+  std::istringstream fields(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
+  std::string start;
+  for (int field = 3; field <= 22; ++field) {
+    fields >> start;
   }
-  return file;
+  return fmt::format("{} {}", ::getpid(), start);
+}
+
+/// The first event, by which a later timeline of this process knows the file again.
+std::string head_of(int rank) {
+  return fmt::format(
+      R"({{"name":"process_name","ph":"M","pid":{},"tid":0,"args":{{"name":"rank {}","process":"{}"}}}})",
+      rank, rank, process_identity());
 }
 
 }  // namespace
 
 class Timeline::Writer {
  public:
-  Writer(const std::string& prefix, int rank)
-      : rank_(rank), file_(open_file(fmt::format("{}{}.json", prefix, rank))) {
-    pending_ = fmt::format(
-        R"([{{"name":"process_name","ph":"M","pid":{},"tid":0,"args":{{"name":"rank {}"}}}})", rank,
-        rank);
+  Writer(const std::string& prefix, int rank, Logger log)
+      : rank_(rank),
+        log_(std::move(log)),
+        path_(fmt::format("{}{}.json", prefix, rank)),
+        file_(path_, head_of(rank)) {
+    if (!file_.is_own()) {
+      log_.warning(fmt::format(
+          "timeline (BLUEFOG_TIMELINE): {} is being written by another context; this one writes none",
+          path_));
+    }
+    for (const std::string& name : file_.take_rows()) {
+      add_row(lane_of(name));
+    }
     thread_ = std::thread([this] { run(); });
   }
 
   ~Writer() {
-    if (::getpid() != owner_) {  // after a fork the thread exists in the parent only
+    if (is_fork()) {  // the thread exists in the parent only
       thread_.detach();
-      ::close(file_);
       return;
     }
     {
       const std::lock_guard lock(mutex_);
-      pending_ += "\n]\n";
+      flush();
       closing_ = true;
     }
     wake_.notify_one();
     thread_.join();
-    ::close(file_);
   }
 
   void begin(std::string_view lane, std::string_view name) {
@@ -92,8 +108,7 @@ class Timeline::Writer {
   void end(std::string_view lane) {
     const std::lock_guard lock(mutex_);
     if (Row* const row = find_running(lane)) {
-      --row->running;
-      append(R"("ph":"E")", *row, Clock::now());
+      append_end(*row, Clock::now());
     }
   }
 
@@ -102,6 +117,7 @@ class Timeline::Writer {
     Row* const running = find_running(lane);
     append(fmt::format(R"("name":{},"ph":"i","s":"t")", quoted(name)),
            running != nullptr ? *running : free_row(lane), Clock::now());
+    flush();
   }
 
   int take(std::string_view lane) {
@@ -115,8 +131,8 @@ class Timeline::Writer {
     const std::lock_guard lock(mutex_);
     Row& row = row_of(number);
     const auto now = Clock::now();
-    for (; row.running > 0; --row.running) {
-      append(R"("ph":"E")", row, now);
+    while (row.running > 0) {
+      append_end(row, now);
     }
     row.is_taken = false;
   }
@@ -131,8 +147,7 @@ class Timeline::Writer {
   void end(int number, Clock::time_point when) {
     const std::lock_guard lock(mutex_);
     if (Row& row = row_of(number); row.running > 0) {
-      --row.running;
-      append(R"("ph":"E")", row, when);
+      append_end(row, when);
     }
   }
 
@@ -140,8 +155,12 @@ class Timeline::Writer {
     const std::lock_guard lock(mutex_);
     const auto ns =
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::max(to, from) - from).count();
+    const Row& row = row_of(number);
     append(fmt::format(R"("name":{},"ph":"X","dur":{}.{:03})", quoted(name), ns / 1000, ns % 1000),
-           row_of(number), from);
+           row, from);
+    if (row.running == 0) {
+      flush();
+    }
   }
 
  private:
@@ -181,20 +200,45 @@ class Timeline::Writer {
         return *row;
       }
     }
-    const int number = static_cast<int>(rows_.size()) + 1;
     const std::string name =
         rows.empty() ? std::string(lane) : fmt::format("{} ({})", lane, rows.size() + 1);
+    Row& row = add_row(lane);
     write_soon(fmt::format(
         ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}"
         "}",
-        rank_, number, quoted(std::string_view(name))));
-    rows.push_back(std::make_unique<Row>(Row{.number = number}));
+        rank_, row.number, quoted(std::string_view(name))));
+    return row;
+  }
+
+  /// Another row of that name, with the next number.
+  Row& add_row(std::string_view lane) {
+    const auto found = lanes_.find(lane);
+    auto& rows =
+        found != lanes_.end() ? found->second : lanes_.emplace(lane, SameName{}).first->second;
+    rows.push_back(std::make_unique<Row>(Row{.number = static_cast<int>(rows_.size()) + 1}));
     rows_.push_back(rows.back().get());
     return *rows.back();
   }
 
+  /// The lane of a row that is called `name` in the file: "x" for "x (2)" where that is its second.
+  [[nodiscard]] std::string_view lane_of(std::string_view name) const {
+    const std::string_view lane = name.substr(0, name.rfind(" ("));
+    const auto found = lanes_.find(lane);
+    return found != lanes_.end() && name == fmt::format("{} ({})", lane, found->second.size() + 1)
+               ? lane
+               : name;
+  }
+
   void append_begin(std::string_view name, const Row& row) {
     append(fmt::format(R"("name":{},"ph":"B")", quoted(name)), row, Clock::now());
+  }
+
+  void append_end(Row& row, Clock::time_point when) {
+    --row.running;
+    append(R"("ph":"E")", row, when);
+    if (row.running == 0) {
+      flush();  // whatever ends the process from here on
+    }
   }
 
   // Whole microseconds and nanoseconds are printed apart: a double has no room for both.
@@ -209,44 +253,43 @@ class Timeline::Writer {
   void write_soon(std::string_view text) {
     const bool was_empty = pending_.empty();
     pending_ += text;
-    if (was_empty || pending_.size() >= kFlushBytes) {
+    if (was_empty) {
       wake_.notify_one();
     }
   }
 
   void run() {
     std::unique_lock lock(mutex_);
-    while (true) {
+    while (!closing_) {
       wake_.wait(lock, [this] { return !pending_.empty() || closing_; });
-      wake_.wait_for(lock, kFlushPeriod,
-                     [this] { return pending_.size() >= kFlushBytes || closing_; });
-      const std::string text = std::exchange(pending_, {});
-      const bool last = closing_;
-      lock.unlock();
-      write_all(text);
-      lock.lock();
-      if (last) {
-        return;
-      }
+      wake_.wait_for(lock, kFlushPeriod, [this] { return closing_; });
+      flush();
     }
   }
 
-  // A full disk must not end the run: what cannot be written is dropped.
-  void write_all(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t written = ::write(file_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) {
-        continue;
-      }
-      if (written <= 0) {
-        return;
-      }
-      text.remove_prefix(static_cast<std::size_t>(written));
+  /// A full disk must not end the run: what cannot be written is dropped.
+  void flush() {
+    if (is_fork()) {
+      pending_.clear();  // the file is the parent's
+    }
+    if (pending_.empty()) {
+      return;
+    }
+    const std::error_code error = file_.append(pending_);
+    pending_.clear();
+    if (error) {
+      log_.warning(fmt::format(
+          "timeline (BLUEFOG_TIMELINE): cannot write {}: {}; what happens from here on is not in it",
+          path_, error.message()));
     }
   }
+
+  [[nodiscard]] bool is_fork() const { return ::getpid() != owner_; }
 
   const int rank_;
-  const int file_;
+  const Logger log_;
+  const std::string path_;
+  TraceFile file_;
   const pid_t owner_ = ::getpid();
   const std::chrono::system_clock::time_point system_start_ = std::chrono::system_clock::now();
   const Clock::time_point steady_start_ = Clock::now();
@@ -261,8 +304,8 @@ class Timeline::Writer {
   std::thread thread_;
 };
 
-Timeline::Timeline(const std::string& prefix, int rank)
-    : writer_(std::make_unique<Writer>(prefix, rank)) {}
+Timeline::Timeline(const std::string& prefix, int rank, Logger log)
+    : writer_(std::make_unique<Writer>(prefix, rank, std::move(log))) {}
 
 Timeline::~Timeline() = default;
 

@@ -6,26 +6,30 @@
 #include <string_view>
 #include <utility>
 
+#include "bluefog_cpp/log.hpp"
+
 namespace bluefog {
 
 /// Writes what a rank does, and when, as a Chrome trace (Perfetto and
 /// chrome://tracing open it).
 ///
-/// The file is `<prefix><rank>.json`. Events reach it within 0.1 s, so that it
-/// tells what a process was doing when it died: chrome's array format may lack
-/// its closing bracket. Closed normally, the file is valid JSON. Times are
-/// microseconds of the system clock, which aligns the files of one machine.
+/// The file is `<prefix><rank>.json`, valid JSON at any time (`TraceFile`). An activity is in it when
+/// the outermost one of its row ends, and one that still runs within 0.1 s, so that the file tells
+/// what a process was doing when it died. A later timeline of the same process and rank goes
+/// on with the file; of two at once the second writes nothing, which is logged, as is a full disk.
+/// Times are microseconds of the system clock, which aligns the files of one machine.
 ///
 /// Each lane (a tensor, a bucket, an operation's name) is a row of its own, in
 /// which begin and end nest; activities that share a lane's name and overlap get
 /// a row each (`TraceRow`). Thread-safe. Cost: one formatted line under a lock
-/// per event; a thread writes them, and sleeps while there are none.
+/// per event, and a system call when a row's outermost activity ends; a thread writes what still
+/// runs, and sleeps while there is nothing.
 class Timeline {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// @throws InvalidArgument if the file cannot be written, with its name and the reason.
-  Timeline(const std::string& prefix, int rank);
+  Timeline(const std::string& prefix, int rank, Logger log = Logger());
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
   /// Closes the file.

@@ -78,7 +78,7 @@ ContextCore::~ContextCore() {
 
 void ContextCore::open_files() {
   if (!settings_.timeline.empty()) {
-    timeline_ = std::make_shared<Timeline>(settings_.timeline, rank());
+    timeline_ = std::make_shared<Timeline>(settings_.timeline, rank(), log_);
   }
   if (!settings_.flight_recorder.empty()) {
     recorder_ = std::make_shared<FlightRecorder>(settings_.flight_recorder, rank(), size(), log_);

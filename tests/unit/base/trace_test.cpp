@@ -2,11 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -170,24 +172,133 @@ TEST_F(TimelineTest, ThreadsShareOneFile) {
   EXPECT_EQ(events_of(trace, "E").size(), kThreads * kSpans);
 }
 
-// Written spans are on disk soon, in an array that only lacks its closing bracket: also the first
-// span of a row, whose name comes before it, and with nothing after it.
+// Spans that still run are on disk soon: also the first one of a row, whose name comes before it, and
+// with nothing after it.
 TEST_F(TimelineTest, SpansReachTheFileWhileNothingElseHappens) {
   Timeline timeline(prefix(), 0);
   for (const std::string lane : {"first", "second"}) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // all before is written
-    timeline.begin(lane, "lonely");
-    timeline.end(lane);
+    timeline.begin(lane, "runs in " + lane);
     const auto has_span = [&] {
-      const std::string written = text(0);
-      return written.find(lane) != std::string::npos && written.ends_with('}') &&
-             std::count(written.begin(), written.end(), 'E') > (lane == "first" ? 0 : 1);
+      const json trace = json::parse(text(0), nullptr, false);
+      return !trace.is_discarded() && trace.dump().find("runs in " + lane) != std::string::npos;
     };
     for (int i = 0; i < 500 && !has_span(); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     EXPECT_TRUE(has_span()) << text(0);
   }
+}
+
+// Activities that have ended are there at once, in JSON that is whole, however the process ends.
+TEST_F(TimelineTest, IsWholeWithoutAnEndOfTheProcess) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Timeline timeline(prefix(), 0);
+    for (int i = 0; i < 100; ++i) {
+      const Span span(&timeline, "lane", "SPAN");
+    }
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  const json trace = json::parse(text(0));
+  EXPECT_EQ(events_of(trace, "B").size(), 100U);
+  EXPECT_EQ(events_of(trace, "E").size(), 100U);
+}
+
+TEST_F(TimelineTest, ALaterOneOfTheProcessGoesOn) {
+  for (const std::string name : {"FIRST", "SECOND"}) {
+    Timeline timeline(prefix(), 0);
+    TraceRow one(&timeline, "w");
+    TraceRow other(&timeline, "w");
+    one.begin(name);
+    other.begin(name + " beside");
+    const Span span(&timeline, "only " + name, name + " alone");
+  }
+  const auto spans = spans_of(json::parse(text(0)));
+  std::map<std::string, std::string> row_of;
+  for (const TraceSpan& span : spans) {
+    row_of[span.name] = span.row;
+  }
+  EXPECT_EQ(row_of, (std::map<std::string, std::string>{{"FIRST", "w"},
+                                                        {"FIRST beside", "w (2)"},
+                                                        {"FIRST alone", "only FIRST"},
+                                                        {"SECOND", "w"},
+                                                        {"SECOND beside", "w (2)"},
+                                                        {"SECOND alone", "only SECOND"}}));
+}
+
+// The file of another process is no part of this one's, however long it is.
+TEST_F(TimelineTest, TheFileOfAnotherProcessIsReplaced) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Timeline timeline(prefix(), 0);
+    for (int i = 0; i < 1000; ++i) {
+      const Span span(&timeline, "lane", "OTHER");
+    }
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  { const Timeline timeline(prefix(), 0); }
+  EXPECT_EQ(json::parse(text(0)).size(), 1);
+}
+
+TEST_F(TimelineTest, OfTwoAtOnceTheSecondWritesNothing) {
+  Timeline first(prefix(), 0);
+  ::testing::internal::CaptureStderr();
+  {
+    Timeline second(prefix(), 0);
+    second.mark("lane", "second");
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("is being written by another context"));
+  first.mark("lane", "first");
+  EXPECT_EQ(json::parse(text(0)).size(), 3U);  // process, lane, mark
+}
+
+/// Files of this process end at `bytes` while it lives, as on a full disk.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : action_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, action_);
+  }
+
+ private:
+  void (*action_)(int);
+  rlimit before_{};
+};
+
+// At every size there is: before, inside and behind an event and the end of the array.
+TEST_F(TimelineTest, AFullDiskIsSaidOnceAndLeavesWholeEvents) {
+  std::size_t most = 0;
+  for (rlim_t bytes = 600; bytes < 800; ++bytes) {
+    ::testing::internal::CaptureStderr();
+    {
+      const FileLimit limit(bytes);
+      Timeline timeline(prefix(), 0);
+      for (int i = 0; i < 100; ++i) {
+        const Span span(&timeline, "lane", "SPAN");
+      }
+    }
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr("_0.json: File too large; what happens from here on is not in it"));
+    EXPECT_EQ(said.find("cannot write"), said.rfind("cannot write")) << said;
+    const json trace = json::parse(text(0), nullptr, false);
+    ASSERT_FALSE(trace.is_discarded()) << bytes << text(0);
+    EXPECT_LE(text(0).size(), bytes);
+    most = std::max(most, events_of(trace, "B").size());
+    std::filesystem::remove(prefix() + "0.json");
+  }
+  EXPECT_GT(most, 1U);
 }
 
 TEST_F(TimelineTest, SurvivesTheDeathOfItsProcess) {
@@ -204,7 +315,7 @@ TEST_F(TimelineTest, SurvivesTheDeathOfItsProcess) {
   }
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  const json trace = json::parse(text(0) + "]");
+  const json trace = json::parse(text(0));
   ASSERT_EQ(events_of(trace, "B").size(), 1);
   EXPECT_EQ(events_of(trace, "B")[0].at("name"), "LAST_WORDS");
 }
