@@ -108,7 +108,7 @@ LaunchEnvironment launch_of_mpi(const Variables& variables) {
       !names_pmix_server(variables)) {
     throw UnsupportedError(fmt::format(
         "PMIX_NAMESPACE and PMIX_RANK say that a launcher started this process: expected a "
-        "PMIX_SERVER_URI… with the address of its server too, found none; unset both to run as a "
+        "PMIX_SERVER_URI... with the address of its server too, found none; unset both to run as a "
         "single process, or start it with {}",
         kWaysToStart));
   }

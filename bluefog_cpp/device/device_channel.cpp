@@ -28,7 +28,7 @@ std::shared_ptr<DeviceChannel> DeviceChannel::connect(Bootstrap& bootstrap,
       const int count = loaded.cuda->device_count();
       if (device < 0 || device >= count) {
         throw InvalidArgument(count == 0 ? fmt::format("{}: found no CUDA device", call)
-                                         : fmt::format("{}: expected a device in 0 … {}, found {}",
+                                         : fmt::format("{}: expected a device in 0 to {}, found {}",
                                                        call, count - 1, device));
       }
       channel.reset(new DeviceChannel(loaded, device, bootstrap, log, settings));

@@ -32,7 +32,7 @@ void check_input(const Context& context, const at::Tensor& input) {
         optimizers::describe(input));
   }
   if (problem.empty() && (input.dim() < 2 || input.size(1) == 0)) {
-    problem = fmt::format("expected an input of shape [N, C, …] with channels, found {}",
+    problem = fmt::format("expected an input of shape [N, C, ...] with channels, found {}",
                           optimizers::describe(input));
   }
   if (!problem.empty()) {

@@ -102,7 +102,7 @@ at::Tensor SyncBatchNormImpl::synchronized(const at::Tensor& input) {
 void SyncBatchNormImpl::_check_input_dim(const at::Tensor& input) {
   if (input.dim() < 2 || input.size(1) != options.num_features()) {
     throw InvalidArgument(
-        fmt::format("SyncBatchNorm: expected an input of shape [N, {}, …], found {}",
+        fmt::format("SyncBatchNorm: expected an input of shape [N, {}, ...], found {}",
                     options.num_features(), optimizers::describe(input)));
   }
 }

@@ -120,7 +120,7 @@ class Broadcast final : public Operation {
 void check_arguments(const Context& context, const BufferView& buffer, int root) {
   check_buffer(context, kKind, buffer, Residence::Anywhere);
   if (root < 0 || root >= context.size()) {
-    throw InvalidArgument(fmt::format("{}: expected a root in 0 … {}, found {}",
+    throw InvalidArgument(fmt::format("{}: expected a root in 0 to {}, found {}",
                                       where(context, kKind), context.size() - 1, root));
   }
 }

@@ -25,7 +25,7 @@ void check_others(const Context& context, std::vector<int> ranks, std::string_vi
   std::ranges::sort(ranks);
   if (!std::ranges::all_of(ranks, is_other) || std::ranges::adjacent_find(ranks) != ranks.end()) {
     throw InvalidArgument(
-        fmt::format("rank {}, {}: expected different other ranks of 0 … {}, found {}",
+        fmt::format("rank {}, {}: expected different other ranks of 0 to {}, found {}",
                     context.rank(), what, context.size() - 1, ranks));
   }
 }

@@ -71,8 +71,9 @@ class PairGossip final : public Operation {
 /// Checks the target first: where it is no other rank there is nobody to tell of a refusal.
 void check_target(const Context& context, int target) {
   if (target < 0 || target >= context.size() || target == context.rank()) {
-    throw InvalidArgument(fmt::format("{}: expected another rank of 0 … {} as the target, found {}",
-                                      where(context, kKind), context.size() - 1, target));
+    throw InvalidArgument(
+        fmt::format("{}: expected another rank of 0 to {} as the target, found {}",
+                    where(context, kKind), context.size() - 1, target));
   }
 }
 

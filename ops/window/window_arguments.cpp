@@ -63,7 +63,7 @@ void check_some_of(const WindowIdentity& window, const std::vector<WeightedRank>
 
 void check_lockable(const WindowIdentity& window, int rank) {
   if (rank < 0 || rank >= window.context().size()) {
-    throw InvalidArgument(fmt::format("{}: expected ranks of 0 … {}, found {}",
+    throw InvalidArgument(fmt::format("{}: expected ranks of 0 to {}, found {}",
                                       window.where("mutex"), window.context().size() - 1, rank));
   }
 }

@@ -73,7 +73,12 @@ WindowRecord WindowSetup::describe() const {
   constexpr OpKind kKind = OpKind::Window;
   const BufferView& tensor = window_.tensor();
   check_buffer(window_.context(), kKind, tensor, Residence::Anywhere);
-  check_floating(window_.context(), kKind, tensor.dtype);
+  if (!is_floating(tensor.dtype)) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected float16, bfloat16, float32 or float64, of which update makes averages, found "
+        "{}; convert the values first (in Python tensor.float())",
+        window_.where("win_create"), bluefog::name_of(tensor.dtype)));
+  }
   check_plan(window_.context(), kKind, &window_.plan());
   return {.dtype = tensor.dtype,
           .count = tensor.count,

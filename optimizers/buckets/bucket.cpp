@@ -30,7 +30,7 @@ std::string name_of_bucket(int index, const std::vector<Segment>& segments) {
   if (segments.size() == 1) {
     return fmt::format("bucket {} ({})", index, segments.front().name);
   }
-  return fmt::format("bucket {} ({} … {})", index, segments.front().name, segments.back().name);
+  return fmt::format("bucket {} ({} to {})", index, segments.front().name, segments.back().name);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <string_view>
+
 #include "bluefog_cpp/error.hpp"
 #include "python/bindings/bindings.hpp"
 #include "python/bindings/interrupt.hpp"
@@ -9,10 +11,16 @@
 namespace bluefog::python {
 namespace {
 
+/// A message with what is no UTF-8, as the name of a file may be, escaped.
+py::str message(std::string_view what) {
+  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
+      what.data(), static_cast<py::ssize_t>(what.size()), "backslashreplace"));
+}
+
 template <typename... Arguments>
-void raise(const char* name, const Arguments&... arguments) {
+void raise(const char* name, std::string_view what, const Arguments&... arguments) {
   const py::object type = py::module_::import("bluefog_cpp.errors").attr(name);
-  PyErr_SetObject(type.ptr(), type(arguments...).ptr());
+  PyErr_SetObject(type.ptr(), type(message(what), arguments...).ptr());
 }
 
 // Derived classes come before their bases.
@@ -50,7 +58,7 @@ void translate(std::exception_ptr thrown) {
   } catch (const Error& e) {
     raise("Error", e.what());
   } catch (const c10::Error& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what_without_backtrace());
+    PyErr_SetObject(PyExc_RuntimeError, message(e.what_without_backtrace()).ptr());
   }
 }
 

@@ -302,7 +302,7 @@ TEST_F(UseDevice, ADeviceThatIsNotThere) {
   on_ranks(two_, [&](Context& context) {
     if (context.rank() == 0) {
       EXPECT_THAT(error_of<InvalidArgument>([&] { context.core().use_device(2, &libraries_); }),
-                  HasSubstr("rank 0, use_device: expected a device in 0 … 1, found 2"));
+                  HasSubstr("rank 0, use_device: expected a device in 0 to 1, found 2"));
     } else {
       EXPECT_THAT(error_of<PeerFailure>([&] { context.core().use_device(1, &libraries_); }),
                   HasSubstr("rank 1, use_device: rank 0 could not: "));

@@ -42,7 +42,7 @@ Ceca::Ceca(int size, CecaPorts ports) : size_(size), ports_(ports) {
 
 void Ceca::check_step(int step) const {
   if (step >= 0 && step < std::ssize(steps_)) return;
-  throw InvalidArgument(fmt::format("CECA of {} ranks: step is {}, expected 0 … {}", size_, step,
+  throw InvalidArgument(fmt::format("CECA of {} ranks: step is {}, expected 0 to {}", size_, step,
                                     std::ssize(steps_) - 1));
 }
 
@@ -56,7 +56,8 @@ int Ceca::source_in(int rank, const CecaStep& step) const {
 int Ceca::source(int rank, int step) const {
   check_step(step);
   if (rank < 0 || rank >= size_) {
-    throw InvalidArgument(fmt::format("CECA: asked for rank {}, expected 0 … {}", rank, size_ - 1));
+    throw InvalidArgument(
+        fmt::format("CECA: asked for rank {}, expected 0 to {}", rank, size_ - 1));
   }
   return source_in(rank, steps_[step]);
 }

@@ -90,7 +90,7 @@ class EdgeListReader {
     int rank = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
     if (error != std::errc{} || end != word.data() + word.size() || rank < 0 || rank >= limit_) {
-      fail(fmt::format("{} is not a rank, expected 0 … {}", quoted(word), limit_ - 1));
+      fail(fmt::format("{} is not a rank, expected 0 to {}", quoted(word), limit_ - 1));
     }
     highest_rank_ = std::max(highest_rank_, rank);
     return rank;
@@ -141,7 +141,7 @@ void require_edges_back(const MixingMatrix& graph) {
     std::ranges::set_difference(in, out, std::back_inserter(one_way));
     if (!one_way.empty()) {
       throw InvalidArgument(
-          fmt::format("Metropolis–Hastings weights: edge {} → {} has no edge back, expected an "
+          fmt::format("Metropolis-Hastings weights: edge {} -> {} has no edge back, expected an "
                       "undirected graph",
                       one_way.front(), rank));
     }
@@ -195,7 +195,7 @@ MixingMatrix read_edge_list(std::istream& text, std::string_view name,
                             const EdgeListOptions& options) {
   if (options.size < 0 || options.size > kMaxRanks) {
     throw InvalidArgument(
-        fmt::format("edge list {}: size is {}, expected 1 … {}, or 0 for that of "
+        fmt::format("edge list {}: size is {}, expected 1 to {}, or 0 for that of "
                     "the file",
                     name, options.size, kMaxRanks));
   }

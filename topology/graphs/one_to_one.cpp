@@ -156,8 +156,8 @@ Schedule random_matching(int size, std::uint64_t seed, std::int64_t steps) {
 }
 
 Schedule inner_outer_ring(int machines, int local_size) {
-  require(machines >= 1, "inner–outer ring", "the number of machines", machines, "at least 1");
-  require(local_size >= 3, "inner–outer ring", "local_size", local_size, "at least 3");
+  require(machines >= 1, "inner-outer ring", "the number of machines", machines, "at least 1");
+  require(local_size >= 3, "inner-outer ring", "local_size", local_size, "at least 3");
   const InnerOuter places{.machines = machines, .local_size = local_size};
   const auto peer = [places](int direction) {
     return [places, direction](int rank, std::int64_t phase) {
@@ -168,9 +168,9 @@ Schedule inner_outer_ring(int machines, int local_size) {
 }
 
 Schedule inner_outer_exponential(int machines, int local_size) {
-  require(machines >= 2, "inner–outer exponential", "the number of machines", machines,
+  require(machines >= 2, "inner-outer exponential", "the number of machines", machines,
           "at least 2");
-  require(local_size >= 3, "inner–outer exponential", "local_size", local_size, "at least 3");
+  require(local_size >= 3, "inner-outer exponential", "local_size", local_size, "at least 3");
   const InnerOuter places{.machines = machines, .local_size = local_size};
   // One rank fewer goes round inside, because one leaves the machine.
   const int outer_powers = count_of_powers(machines);

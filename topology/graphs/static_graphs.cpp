@@ -48,7 +48,7 @@ GridShape resolve_shape(int size, std::optional<GridShape> shape, std::string_vi
   if (!shape) return closest_factors(size);
   if (shape->rows < 1 || shape->columns < 1 ||
       static_cast<std::int64_t>(shape->rows) * shape->columns != size) {
-    throw InvalidArgument(fmt::format("{} graph: shape {} × {} does not hold {} ranks", graph,
+    throw InvalidArgument(fmt::format("{} graph: shape {} x {} does not hold {} ranks", graph,
                                       shape->rows, shape->columns, size));
   }
   return *shape;
@@ -123,7 +123,7 @@ MixingMatrix star(int size, int center) {
   require_size(size, "star");
   if (center < 0 || center >= size) {
     throw InvalidArgument(
-        fmt::format("star graph: center is {}, expected 0 … {}", center, size - 1));
+        fmt::format("star graph: center is {}, expected 0 to {}", center, size - 1));
   }
   const double weight = 1.0 / size;
   std::vector<std::vector<WeightedRank>> rows(size);

@@ -71,7 +71,7 @@ const TranslationPattern* MixingMatrix::pattern() const noexcept {
 void MixingMatrix::check_rank(int rank) const {
   if (rank >= 0 && rank < size()) return;
   throw InvalidArgument(
-      fmt::format("mixing matrix: asked for rank {}, expected 0 … {}", rank, size() - 1));
+      fmt::format("mixing matrix: asked for rank {}, expected 0 to {}", rank, size() - 1));
 }
 
 std::vector<WeightedRank> MixingMatrix::row(int rank) const {

@@ -23,7 +23,7 @@ void check_row(const std::vector<WeightedRank>& row, int rank, int size) {
   int previous = -1;
   for (const WeightedRank& entry : row) {
     if (entry.rank < 0 || entry.rank >= size) {
-      throw InvalidArgument(fmt::format("mixing matrix: row {} names rank {}, expected 0 … {}",
+      throw InvalidArgument(fmt::format("mixing matrix: row {} names rank {}, expected 0 to {}",
                                         rank, entry.rank, size - 1));
     }
     if (entry.rank == previous) {
@@ -64,7 +64,7 @@ MixingMatrix MixingMatrix::from_edges(int size, std::span<const WeightedEdge> ed
   for (const WeightedEdge& edge : edges) {
     if (edge.source < 0 || edge.source >= size || edge.destination < 0 ||
         edge.destination >= size) {
-      throw InvalidArgument(fmt::format("mixing matrix: edge {} → {}, expected ranks in 0 … {}",
+      throw InvalidArgument(fmt::format("mixing matrix: edge {} -> {}, expected ranks in 0 to {}",
                                         edge.source, edge.destination, size - 1));
     }
     rows[edge.destination].push_back({edge.source, edge.weight});

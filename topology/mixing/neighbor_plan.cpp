@@ -16,7 +16,7 @@ void validate_list(const NeighborPlan& plan, const std::vector<WeightedRank>& li
   for (const WeightedRank& entry : list) {
     if (entry.rank < 0 || entry.rank >= plan.size) {
       throw InvalidArgument(
-          fmt::format("neighbor plan of rank {}: {} names rank {}, expected 0 … {}", plan.rank,
+          fmt::format("neighbor plan of rank {}: {} names rank {}, expected 0 to {}", plan.rank,
                       name, entry.rank, plan.size - 1));
     }
     if (entry.rank == plan.rank) {
@@ -56,7 +56,7 @@ void NeighborPlan::validate() const {
   }
   if (rank < 0 || rank >= size) {
     throw InvalidArgument(
-        fmt::format("neighbor plan: rank is {}, expected 0 … {}", rank, size - 1));
+        fmt::format("neighbor plan: rank is {}, expected 0 to {}", rank, size - 1));
   }
   if (!std::isfinite(self_weight)) {
     throw InvalidArgument(fmt::format(

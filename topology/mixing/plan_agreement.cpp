@@ -47,7 +47,7 @@ void for_each_bit(std::span<const std::byte> bits, Visit visit) {
 void check_rank_exists(int rank, int size, int owner) {
   if (rank < size) return;
   throw InvalidArgument(
-      fmt::format("edge bitmap of rank {} names rank {}, expected 0 … {}", owner, rank, size - 1));
+      fmt::format("edge bitmap of rank {} names rank {}, expected 0 to {}", owner, rank, size - 1));
 }
 
 std::string describe(const EdgeMismatch& edge) {

@@ -60,7 +60,7 @@ MixingMatrix Schedule::mixing_matrix(std::int64_t step) const {
 std::shared_ptr<const NeighborPlan> Schedule::plan_for(int rank, std::int64_t step) const {
   if (rank < 0 || rank >= size()) {
     throw InvalidArgument(
-        fmt::format("schedule: asked for rank {}, expected 0 … {}", rank, size() - 1));
+        fmt::format("schedule: asked for rank {}, expected 0 to {}", rank, size() - 1));
   }
   if (step < 0) {
     throw InvalidArgument(

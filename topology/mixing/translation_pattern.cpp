@@ -17,7 +17,7 @@ void validate(const TranslationPattern& pattern) {
   for (const WeightedRank& entry : pattern.entries) {
     if (entry.rank < 0 || entry.rank >= size) {
       throw InvalidArgument(
-          fmt::format("translation pattern: offset {}, expected 0 … {}", entry.rank, size - 1));
+          fmt::format("translation pattern: offset {}, expected 0 to {}", entry.rank, size - 1));
     }
   }
 }

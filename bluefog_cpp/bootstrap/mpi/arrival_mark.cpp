@@ -26,7 +26,7 @@ std::string names_of(std::span<const int> ranks) {
   return ranks.empty()
              ? std::string("none")
              : fmt::format("{}{}", fmt::join(ranks.first(std::min(ranks.size(), kMostNames)), ", "),
-                           ranks.size() > kMostNames ? ", …" : "");
+                           ranks.size() > kMostNames ? ", ..." : "");
 }
 
 }  // namespace

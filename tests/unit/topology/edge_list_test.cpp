@@ -63,7 +63,7 @@ TEST(EdgeList, ARuleIsForEdgesWithoutWeights) {
 TEST(EdgeList, MetropolisHastingsNeedsEdgesBack) {
   EXPECT_EQ(
       refusal("0 1\n1 0\n1 2\n", {.size = 0, .rule = WeightRule::MetropolisHastings}),
-      "Metropolis–Hastings weights: edge 1 → 2 has no edge back, expected an undirected graph");
+      "Metropolis-Hastings weights: edge 1 -> 2 has no edge back, expected an undirected graph");
 }
 
 TEST(EdgeList, SizeMayExceedTheHighestRank) {
@@ -81,14 +81,14 @@ TEST(EdgeList, ARankFarAboveAllOthersNeedsASize) {
 
 TEST(EdgeList, NamesTheWrongLine) {
   EXPECT_EQ(refusal("0 1 1\n0 x 1\n"),
-            "edge list graph.txt, line 2: 'x' is not a rank, expected 0 … 9999999");
+            "edge list graph.txt, line 2: 'x' is not a rank, expected 0 to 9999999");
   EXPECT_EQ(refusal("-1 0\n"),
-            "edge list graph.txt, line 1: '-1' is not a rank, expected 0 … 9999999");
+            "edge list graph.txt, line 1: '-1' is not a rank, expected 0 to 9999999");
   EXPECT_EQ(refusal("0 99999999999999999999\n"),
-            "edge list graph.txt, line 1: '99999999999999999999' is not a rank, expected 0 … "
+            "edge list graph.txt, line 1: '99999999999999999999' is not a rank, expected 0 to "
             "9999999");
   EXPECT_EQ(refusal("#\n0 4\n", {.size = 4, .rule = WeightRule::Uniform}),
-            "edge list graph.txt, line 2: '4' is not a rank, expected 0 … 3");
+            "edge list graph.txt, line 2: '4' is not a rank, expected 0 to 3");
   EXPECT_EQ(refusal("0 1 nan\n"),
             "edge list graph.txt, line 1: 'nan' is not a weight, expected a finite number");
   EXPECT_EQ(refusal("0 1 1e999\n"),

@@ -154,8 +154,8 @@ TEST(MixingMatrix, PatternAndRowsOfTheSameMatrixAreEqual) {
 
 TEST(MixingMatrix, RefusesWrongRows) {
   EXPECT_EQ(refusal({}), "mixing matrix: size is 0, expected at least 1");
-  EXPECT_EQ(refusal({{{1, 1.0}}}), "mixing matrix: row 0 names rank 1, expected 0 … 0");
-  EXPECT_EQ(refusal({{{-1, 1.0}}}), "mixing matrix: row 0 names rank -1, expected 0 … 0");
+  EXPECT_EQ(refusal({{{1, 1.0}}}), "mixing matrix: row 0 names rank 1, expected 0 to 0");
+  EXPECT_EQ(refusal({{{-1, 1.0}}}), "mixing matrix: row 0 names rank -1, expected 0 to 0");
   EXPECT_EQ(refusal({{{0, 0.5}, {0, 0.5}}}), "mixing matrix: row 0 names rank 0 twice");
   EXPECT_EQ(refusal({{{0, std::numeric_limits<double>::infinity()}}}),
             "mixing matrix: W(0, 0) is inf, expected a finite weight");

@@ -44,7 +44,7 @@ TEST(NeighborPlan, EqualsOnlyWhatIsTheSame) {
 TEST(NeighborPlan, RefusesRankOrSizeOutOfRange) {
   NeighborPlan plan = valid_plan();
   plan.rank = 4;
-  EXPECT_EQ(refusal(plan), "neighbor plan: rank is 4, expected 0 … 3");
+  EXPECT_EQ(refusal(plan), "neighbor plan: rank is 4, expected 0 to 3");
   plan.rank = -1;
   EXPECT_NE(refusal(plan), "");
   plan.size = 0;
@@ -54,10 +54,10 @@ TEST(NeighborPlan, RefusesRankOrSizeOutOfRange) {
 TEST(NeighborPlan, RefusesNeighboursOutOfRange) {
   NeighborPlan plan = valid_plan();
   plan.sources = {{4, 1.0}};
-  EXPECT_EQ(refusal(plan), "neighbor plan of rank 1: sources names rank 4, expected 0 … 3");
+  EXPECT_EQ(refusal(plan), "neighbor plan of rank 1: sources names rank 4, expected 0 to 3");
   plan = valid_plan();
   plan.destinations = {{-1, 1.0}};
-  EXPECT_EQ(refusal(plan), "neighbor plan of rank 1: destinations names rank -1, expected 0 … 3");
+  EXPECT_EQ(refusal(plan), "neighbor plan of rank 1: destinations names rank -1, expected 0 to 3");
 }
 
 TEST(NeighborPlan, RefusesItselfDuplicatesAndDisorder) {

@@ -53,9 +53,9 @@ TEST(PlanBuilder, NothingGivenIsARankAlone) {
 
 TEST(PlanBuilder, RefusesRanksOutOfRange) {
   EXPECT_EQ(refusal_of_weights({.src_weights = {{0, 0.5}, {4, 0.5}}}),
-            "neighbor plan of rank 1: sources names rank 4, expected 0 … 3");
+            "neighbor plan of rank 1: sources names rank 4, expected 0 to 3");
   EXPECT_EQ(refusal_of_weights({.dst_weights = {-1}}),
-            "neighbor plan of rank 1: destinations names rank -1, expected 0 … 3");
+            "neighbor plan of rank 1: destinations names rank -1, expected 0 to 3");
   EXPECT_THROW((void)build_plan(4, 4, {}), InvalidArgument);
   EXPECT_THROW((void)build_plan(0, 0, {}), InvalidArgument);
 }
