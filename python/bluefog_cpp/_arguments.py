@@ -8,6 +8,7 @@ rank, which call and which argument.
 
 import math
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -51,8 +52,13 @@ def shown(value: Any) -> str:
     """The value in messages, in a line."""
     if isinstance(value, torch.Tensor) and value.dim() > 0:
         return f"a {type(value).__name__} of shape {list(value.shape)}"
-    text = " ".join(repr(value).split())
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    text = " ".join(ascii(value).split())
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def utf8(words: str) -> str:
+    """The words as the core takes them, with what UTF-8 cannot hold (lone surrogates) escaped."""
+    return words if words.isascii() else words.encode(errors="backslashreplace").decode()
 
 
 # ---- values
@@ -151,7 +157,7 @@ def text(value: Any) -> str:
         raise ArgumentTypeError(f"expected a text, found {shown(value)}")
     if not value:
         raise InvalidArgument("expected a text, found an empty one")
-    return value
+    return _encodable(value)
 
 
 def name(value: Any) -> str:
@@ -160,7 +166,24 @@ def name(value: Any) -> str:
         return ""
     if not isinstance(value, str):
         raise ArgumentTypeError(f"expected a text or None, found {shown(value)}")
+    return _encodable(value)
+
+
+def _encodable(value: str) -> str:
+    if utf8(value) != value:
+        raise InvalidArgument("expected a text that UTF-8 can hold, found one with a lone "
+                              f"surrogate: {shown(value)}")
     return value
+
+
+def path(value: Any) -> bytes:
+    """The name of a file, as the system has it."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise ArgumentTypeError(f"expected the name of a file, found {shown(value)}")
+    found = os.fsencode(value)
+    if not found or b"\0" in found:
+        raise InvalidArgument(f"expected the name of a file, found {shown(value)}")
+    return found
 
 
 def function_or_none(value: Any) -> Any:
@@ -181,6 +204,10 @@ def digraph(value: Any) -> nx.DiGraph:
                                 "directions")
     if not isinstance(value, nx.DiGraph):
         raise ArgumentTypeError(f"expected a networkx.DiGraph, found {type(value).__name__}")
+    if value.is_multigraph():
+        raise ArgumentTypeError(
+            f"expected a networkx.DiGraph, found a {type(value).__name__}, which may have several "
+            "edges between two ranks; networkx.DiGraph(graph) keeps one of each")
     return value
 
 
@@ -189,7 +216,7 @@ def graph(value: Any) -> nx.DiGraph:
     value = digraph(value)
     size = value.number_of_nodes()
     if set(value.nodes) != set(range(size)):
-        raise ArgumentTypeError(f"expected the nodes to be the ranks 0 … {size - 1}, found "
+        raise ArgumentTypeError(f"expected the nodes to be the ranks 0 to {size - 1}, found "
                                 f"{shown(list(value.nodes))}")
     return value
 
@@ -207,7 +234,7 @@ def rank(count: int, what: str = "rank") -> Callable[[Any], int]:
             raise ArgumentTypeError(
                 f"expected the number of a {what}, found {shown(value)}") from None
         if not 0 <= found < count:
-            raise InvalidArgument(f"expected a {what} of 0 … {count - 1}, found {found}")
+            raise InvalidArgument(f"expected a {what} of 0 to {count - 1}, found {found}")
         return found
 
     return check
@@ -286,7 +313,7 @@ def _others(values: Iterable[Any], own: int, count: int, what: str) -> list[int]
                 f"expected the numbers of {what}s, found {shown(each)}") from None
         if not 0 <= found[-1] < count or found[-1] == own:
             others = (f"other {what}s than {own} below {count}" if own >= 0
-                      else f"{what}s of 0 … {count - 1}")
+                      else f"{what}s of 0 to {count - 1}")
             way_out = "; its own value needs no edge, and counts by the self weight"
             raise InvalidArgument(f"expected {others}, found {found[-1]}"
                                   f"{way_out if found[-1] == own else ''}")

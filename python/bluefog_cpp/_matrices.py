@@ -36,7 +36,7 @@ def default_graph(size: int) -> nx.DiGraph:
 
 def are_equivalent(first: nx.DiGraph, second: nx.DiGraph) -> bool:
     """Whether both have the same nodes and the same edges with the same weights."""
-    if set(first.nodes) != set(second.nodes):
+    if first.is_multigraph() != second.is_multigraph() or set(first.nodes) != set(second.nodes):
         return False
     mine, theirs = ({(i, j): weight for i, j, weight in graph.edges.data("weight", default=1.0)}
                     for graph in (first, second))

@@ -99,7 +99,7 @@ class SyncBatchNorm(_BatchNorm):
         if input.dim() < 2 or input.size(1) != self.num_features:
             raise InvalidArgument(
                 f"{_arguments.place(_CALL)}: input: expected shape [N, {self.num_features}, "
-                f"…], found {list(input.shape)}")
+                f"...], found {list(input.shape)}")
 
     def _count_batch(self) -> float:
         """The share of the new batch in the running statistics."""

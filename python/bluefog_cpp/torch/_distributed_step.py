@@ -51,16 +51,16 @@ def parameters_of(models: Models) -> list[tuple[str, torch.Tensor]]:
     """The parameters with their names, which start with the model's place where there are
     several."""
     if isinstance(models, torch.nn.Module):
-        return list(models.named_parameters())
-    return [(f"{place}.{name}", parameter) for place, model in enumerate(models)
+        return [(_arguments.utf8(name), parameter) for name, parameter in models.named_parameters()]
+    return [(_arguments.utf8(f"{place}.{name}"), parameter) for place, model in enumerate(models)
             for name, parameter in model.named_parameters()]
 
 
 def buffers_of(models: Models) -> list[tuple[str, torch.Tensor]]:
     """The buffers with their names, as `parameters_of` has those of parameters."""
     if isinstance(models, torch.nn.Module):
-        return list(models.named_buffers())
-    return [(f"{place}.{name}", buffer) for place, model in enumerate(models)
+        return [(_arguments.utf8(name), buffer) for name, buffer in models.named_buffers()]
+    return [(_arguments.utf8(f"{place}.{name}"), buffer) for place, model in enumerate(models)
             for name, buffer in model.named_buffers()]
 
 

@@ -129,7 +129,7 @@ def _named(params: Parameters) -> Iterator[tuple[str, torch.Tensor]]:
     for place, item in enumerate(items):
         name, tensor = item if isinstance(item, tuple) and len(item) == 2 else (str(place), item)
         if isinstance(tensor, torch.Tensor):
-            yield str(name), tensor
+            yield _arguments.utf8(str(name)), tensor
         elif not isinstance(params, Mapping):  # state dicts may hold other things
             raise ArgumentTypeError(
                 "params: expected torch.Tensors, or pairs of name and torch.Tensor, found "

@@ -115,7 +115,7 @@ class Runtime:
         try:
             return make()
         except Exception as error:
-            self.context.refuse(str(error), partner)
+            self.context.refuse(_arguments.utf8(str(error)), partner)
             raise
 
     def argument(self, call: str, name: str, check: Callable[[Any], T], value: Any,
@@ -129,12 +129,12 @@ class Runtime:
         """The tensor as the core reads it in `call`: `take(tensor)`. If there is none, or the name
         is no name, the call counts as refused."""
         try:
-            if name is not None and not isinstance(name, str):
+            if name is not None and not (isinstance(name, str) and name.isascii()):
                 checked(call, "name", _arguments.name, name)
             return take(tensor)
         except Exception as error:
             placed = self.placed(call, error)
-            self.context.refuse(str(placed), partner)
+            self.context.refuse(_arguments.utf8(str(placed)), partner)
             raise placed from None
 
     def placed(self, call: str, error: Exception) -> Exception:

@@ -58,7 +58,8 @@ def check_agreed(call: str, lines: list[str], problem: Exception | None) -> None
     `problem`, if this rank has one, and PeerFailure on the others."""
     said = "" if problem is None else str(problem) or type(problem).__name__
     try:
-        core.check_ranks_agree(current().context, call, lines, said)
+        core.check_ranks_agree(current().context, call, list(map(_arguments.utf8, lines)),
+                               _arguments.utf8(said))
     except InvalidArgument as error:
         if isinstance(problem, Error):
             raise type(problem)(str(error)) from None

@@ -367,6 +367,10 @@ def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, d
     require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
     start: Callable[..., core.Work] = (
         window.core.start_put if kind == "put" else window.core.start_accumulate)
+    if isinstance(tensor, torch.Tensor) and tensor.shape != window.tensor.shape:
+        raise InvalidArgument(
+            f"rank {runtime.rank}, window '{name}', {call}: expected a tensor of the window's "
+            f"shape, {list(window.tensor.shape)}, found {list(tensor.shape)}")
     try:
         source = (elements if self_weight is None else elements_to_write)(tensor)
         source = on_cpu(source) if window.tensor.is_cpu else source

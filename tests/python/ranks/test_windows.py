@@ -229,10 +229,33 @@ def test_wrong_use(x, rank, size):
     with pytest.raises(ValueError, match=f"rank {rank}, win_create.*contiguous"):
         bf.win_create(full(1, (4, 4)).t()[:, 1:], "y")
     with pytest.raises(ValueError,
-                       match=f"rank {rank}, win_mutex: ranks: expected ranks of 0 … {size - 1}, "
+                       match=f"rank {rank}, win_mutex: ranks: expected ranks of 0 to {size - 1}, "
                                          f"found {size}"):
         with bf.win_mutex("x", ranks=[size]):
             pass
+
+
+def test_a_tensor_of_another_shape_than_the_windows_names_both(x, rank):
+    """A shape of as many elements too: transposed values would be averaged with others."""
+    for call in (bf.win_put, bf.win_accumulate):
+        for shape in ((2, 3), (6,), (3, 1), (3, 2, 1)):
+            with pytest.raises(bluefog_cpp.InvalidArgument) as refused:
+                call(full(1, shape), "x")
+            name = call.__name__.removeprefix("neighbor_")
+            assert str(refused.value) == (
+                f"rank {rank}, window 'x', {name}: expected a tensor of the window's shape, "
+                f"[3, 2], found {list(shape)}")
+    assert bf.get_win_version("x") == dict.fromkeys(bf.in_neighbor_ranks(), 0)
+
+
+@pytest.mark.parametrize("dtype", (torch.int64, torch.int32, torch.uint8, torch.bool))
+def test_windows_of_integers_are_refused_by_name(rank, size, dtype):
+    bf.set_topology(topology_util.RingGraph(size))
+    with pytest.raises(bluefog_cpp.InvalidArgument) as refused:
+        bf.win_create(torch.ones(3).to(dtype), "counts")
+    assert f"rank {rank}, window 'counts', win_create: expected float16," in str(refused.value)
+    assert f"found {str(dtype).removeprefix('torch.')};" in str(refused.value)
+    bf.barrier()
 
 
 def test_windows_of_different_shapes_are_refused(rank):
