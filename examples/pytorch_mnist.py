@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import bluefog_cpp.torch as bf
 from helpers import devices, dist_optimizer, evaluation
-from helpers.counts import at_least
+from helpers.counts import at_least, between, rate
 from helpers.networks import SmallNet
 
 DEFAULT_DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
@@ -35,9 +35,9 @@ def parse_arguments():
     parser.add_argument("--test-batch-size", type=at_least(1), default=1000)
     parser.add_argument("--max-batches", type=at_least(1), help="of an epoch, for short runs")
     parser.add_argument(
-        "--lr", type=float, default=0.01, help="for one rank; scaled with their number"
+        "--lr", type=rate, default=0.01, help="for one rank; scaled with their number"
     )
-    parser.add_argument("--momentum", type=float, default=0.5)
+    parser.add_argument("--momentum", type=between(0, 1), default=0.5)
     parser.add_argument(
         "--log-interval",
         type=at_least(1),

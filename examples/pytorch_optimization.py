@@ -14,7 +14,7 @@ import torch
 
 import bluefog_cpp.torch as bf
 from helpers import plots, topologies
-from helpers.counts import at_least
+from helpers.counts import at_least, between, rate
 
 
 class LeastSquares:
@@ -149,10 +149,10 @@ def parse_arguments():
     parser.add_argument(
         "--max-iter", "--max-iters", dest="max_iters", type=at_least(1), default=1000
     )
-    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--lr", type=rate, default=0.1)
     parser.add_argument("--rows", type=at_least(1), default=100, help="of each rank's data")
     parser.add_argument("--columns", type=at_least(1), default=10)
-    parser.add_argument("--regularization", type=float, default=1e-2)
+    parser.add_argument("--regularization", type=between(0), default=1e-2)
     parser.add_argument("--seed", type=int, default=42)
     plots.add_arguments(parser)
     arguments = parser.parse_args()
@@ -162,7 +162,7 @@ def parse_arguments():
 
 def set_graph(method, topology):
     """Push-DIGing goes without symmetry, so it gets an edge more in one direction."""
-    graph = topologies.GRAPHS[topology](bf.size())
+    graph = topologies.graph_named(topology, bf.size())
     if method == "push_diging" and bf.size() > 3:
         graph = networkx.DiGraph(graph)
         graph.add_edge(0, 2, weight=1.0)

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 import bluefog_cpp.torch as bf
 from helpers import checkpoints, cifar, devices, dist_optimizer, evaluation, imagenet, networks
-from helpers.counts import at_least
+from helpers.counts import at_least, between, rate
 
 try:
     from torchvision import models
@@ -54,19 +54,21 @@ def parse_arguments():
     evaluation.add_argument(parser)
     rates = parser.add_argument_group("learning rate")
     rates.add_argument(
-        "--base-lr", type=float, default=0.0125, help="for one rank; scaled with their number"
+        "--base-lr", type=rate, default=0.0125, help="for one rank; scaled with their number"
     )
-    rates.add_argument("--momentum", type=float, default=0.9)
-    rates.add_argument("--wd", type=float, default=5e-5, help="weight decay")
-    rates.add_argument("--warmup-epochs", type=float, default=5)
+    rates.add_argument("--momentum", type=between(0, 1), default=0.9)
+    rates.add_argument("--wd", type=between(0), default=5e-5, help="weight decay")
+    rates.add_argument("--warmup-epochs", type=between(0), default=5)
     rates.add_argument(
         "--warmup-start",
-        type=float,
+        type=between(0),
         metavar="RATE",
         help="rate that the warm-up starts from; default: the base rate",
     )
-    rates.add_argument("--decay-epochs", type=float, nargs="*", default=[30, 60, 80])
-    rates.add_argument("--decay", type=float, default=0.1, help="factor at each of these epochs")
+    rates.add_argument("--decay-epochs", type=between(0), nargs="*", default=[30, 60, 80])
+    rates.add_argument(
+        "--decay", type=between(0), default=0.1, help="factor at each of these epochs"
+    )
     parser.add_argument(
         "--global-average-period",
         type=at_least(0),

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bluefog_cpp/error.hpp"
 #include "examples/average_consensus/contraction.hpp"
 #include "examples/common/collect.hpp"
 #include "examples/common/command_line.hpp"
@@ -41,8 +42,8 @@ struct Options {
 
 void add_options(CLI::App& app, Options& options) {
   app.option_defaults()->always_capture_default();
-  app.add_option("--topology", options.topology, "Who averages with whom")
-      ->check(one_of(schedule_names()));
+  app.add_option("--topology", options.topology, "Who averages with whom, by name or as a file")
+      ->check(one_of_or_edge_file(schedule_names()));
   app.add_option("--steps", options.steps, "Averaging steps")->check(whole_number(1, 1 << 30));
   app.add_option("--values", options.values, "Numbers per rank")->check(whole_number(1, 1 << 30));
   app.add_option("--seed", options.seed, "Seed of the numbers")
@@ -71,8 +72,22 @@ double largest_drift(Context& context, std::vector<double> start, std::vector<do
   return largest;
 }
 
+/// The bound is one of averages: a file may have other weights.
+void check_averages(const Options& options, const Schedule& schedule) {
+  const std::vector<double> sums = schedule.mixing_matrix(0).row_sums();
+  for (std::size_t rank = 0; rank < sums.size(); ++rank) {
+    if (std::abs(sums[rank] - 1.0) > 1e-9) {
+      throw InvalidArgument(fmt::format(
+          "--topology {}: expected weights that sum to 1 at each rank that averages with "
+          "them, found a sum of {} at rank {}",
+          options.topology, sums[rank], rank));
+    }
+  }
+}
+
 int run(Context& context, const Options& options) {
   const Schedule schedule = make_schedule(options.topology, context.size());
+  check_averages(options, schedule);
   const double contraction = contraction_per_period(schedule);
   const std::int64_t period = schedule.period_steps();
   const std::vector<double> start = random_values(options, context.rank());

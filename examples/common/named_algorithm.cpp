@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "examples/common/named_schedule.hpp"
+#include "examples/common/option_words.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/options.hpp"
 
@@ -62,7 +63,9 @@ optimizers::DistributedOptimizerOptions options_of(const CommunicationOptions& c
   options.step_in_backward = is_atc_in_backward(communication.algorithm);
   if (communication.topology != kDefaultTopology) {
     options.schedule =
-        optimizers::schedule_named(options.algorithm, communication.topology, {.size = ranks});
+        is_one_of(topology_names(), communication.topology)
+            ? optimizers::schedule_named(options.algorithm, communication.topology, {.size = ranks})
+            : make_schedule(communication.topology, ranks);
   }
   (row_of(options.algorithm).reads("global_period_rounds") ? options.global_period_rounds
                                                            : options.num_steps_per_communication) =

@@ -35,7 +35,7 @@ inline constexpr std::string_view kDefaultTopology = "default";
 /// The words of the command line about the exchange between ranks.
 struct CommunicationOptions {
   std::string algorithm = "atc";
-  /// One of `topology_names`.
+  /// One of `topology_names`, or a file of edges.
   std::string topology{kDefaultTopology};
   /// Communicate every so many steps; with gossip-pga, average over all ranks every so many.
   std::int64_t period_steps = 1;

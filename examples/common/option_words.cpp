@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -46,17 +48,35 @@ std::string words_for_extras(const CLI::App& app) {
 
 }  // namespace
 
+bool is_one_of(const std::vector<std::string>& names, std::string_view word) {
+  return std::ranges::any_of(names,
+                             [&](const std::string& name) { return is_same_name(name, word); });
+}
+
 CLI::Validator one_of(std::vector<std::string> names) {
   const std::string all = fmt::format("{}", fmt::join(names, ","));
   return CLI::Validator(
       [names = std::move(names)](std::string& text) {
-        const bool is_known = std::ranges::any_of(
-            names, [&](const std::string& name) { return is_same_name(name, text); });
-        return is_known ? std::string()
-                        : fmt::format("expected one of {}; found {}{}", fmt::join(names, ", "),
-                                      text, hint(names, text));
+        return is_one_of(names, text)
+                   ? std::string()
+                   : fmt::format("expected one of {}; found {}{}", fmt::join(names, ", "), text,
+                                 hint(names, text));
       },
       "{" + all + "}");
+}
+
+CLI::Validator one_of_or_edge_file(std::vector<std::string> names) {
+  const std::string all = fmt::format("{}", fmt::join(names, ","));
+  return CLI::Validator(
+      [names = std::move(names)](std::string& text) {
+        std::error_code none;  // what cannot be looked up is no file either
+        return is_one_of(names, text) || std::filesystem::exists(text, none)
+                   ? std::string()
+                   : fmt::format(
+                         "expected one of {}, or a file of lines 'i j [weight]'; found {}{}",
+                         fmt::join(names, ", "), text, hint(names, text));
+      },
+      "{" + all + ",FILE}");
 }
 
 CommandLineEnd end_of(const CLI::App& app, const CLI::ParseError& error) {

@@ -14,6 +14,12 @@ namespace bluefog::examples {
 /// says which of them is nearest.
 [[nodiscard]] CLI::Validator one_of(std::vector<std::string> names);
 
+/// The same where a file of a graph's edges will do too; a name goes before a file of that name.
+[[nodiscard]] CLI::Validator one_of_or_edge_file(std::vector<std::string> names);
+
+/// Whether `word` is one of `names`, as `one_of` sees it.
+[[nodiscard]] bool is_one_of(const std::vector<std::string>& names, std::string_view word);
+
 /// The same for names that stand for values: puts the value in place of the name, for
 /// `CLI::Option::transform`.
 template <typename Kind>

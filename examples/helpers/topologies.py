@@ -1,5 +1,8 @@
 """The graphs that --topology and --virtual-topology name, by BlueFog's names and this package's."""
 
+import argparse
+import pathlib
+
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 
@@ -18,15 +21,24 @@ OTHER_NAMES = {
     "power_two_ring": "expo2",
     "InnerOuterExp2": "InnerOuterExpo2",
 }
+FILE = "or a file of lines 'i j [weight]', as bftopo takes"
 INNER_OUTER = {
     "InnerOuterRing": topology_util.GetInnerOuterRingDynamicSendRecvRanks,
     "InnerOuterExpo2": topology_util.GetInnerOuterExpo2DynamicSendRecvRanks,
 }
 
 
-def one_name(text):
-    """A type for argparse: other names of a graph become the first."""
-    return OTHER_NAMES.get(text, text)
+def graph_of(*names):
+    """A type for argparse: one of these names, of which others become the first, or a file."""
+    def parse(text):
+        name = OTHER_NAMES.get(text, text)
+        if name not in names and not pathlib.Path(name).exists():
+            raise argparse.ArgumentTypeError(
+                f"invalid choice: {name!r} (choose from {', '.join(names)}, or a file of lines "
+                "'i j [weight]')"
+            )
+        return name
+    return parse
 
 
 def add_argument(parser, default="expo2"):
@@ -34,10 +46,10 @@ def add_argument(parser, default="expo2"):
     parser.add_argument(
         "--topology",
         "--virtual-topology",
-        choices=GRAPHS,
-        type=one_name,
+        metavar="GRAPH",
+        type=graph_of(*GRAPHS),
         default=default,
-        help="who averages with whom (default: %(default)s)",
+        help=f"who averages with whom (default: %(default)s): {', '.join(GRAPHS)}, {FILE}",
     )
 
 
@@ -47,11 +59,11 @@ def add_arguments(parser):
         "--virtual-topology",
         "--topology",
         dest="topology",
-        type=one_name,
-        choices=(*GRAPHS, *INNER_OUTER),
+        metavar="GRAPH",
+        type=graph_of(*GRAPHS, *INNER_OUTER),
         default="expo2",
-        help="who averages with whom (default: %(default)s); InnerOuter graphs go by turns "
-        "inside a machine and to another",
+        help=f"who averages with whom (default: %(default)s): {', '.join((*GRAPHS, *INNER_OUTER))}, "
+        f"{FILE}; InnerOuter graphs go by turns inside a machine and to another",
     )
     parser.add_argument(
         "--local-size",
@@ -63,8 +75,13 @@ def add_arguments(parser):
 
 def set_graph(name, size):
     """Collective. InnerOuter graphs have their own neighbours in each step, whatever is set."""
-    if name in GRAPHS and name != "expo2":
-        bf.set_topology(GRAPHS[name](size), is_weighted=True)
+    if name not in INNER_OUTER and name != "expo2":
+        bf.set_topology(graph_named(name, size), is_weighted=True)
+
+
+def graph_named(name, size):
+    """A graph by its name, or that of a file."""
+    return GRAPHS[name](size) if name in GRAPHS else topology_util.EdgeListGraph(name, size)
 
 
 def one_peer_steps(arguments):

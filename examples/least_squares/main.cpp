@@ -41,9 +41,9 @@ void add_options(CLI::App& app, Options& options) {
   app.option_defaults()->always_capture_default();
   app.add_option("--algorithms", options.algorithms, "What to compare")
       ->check(one_of(algorithm_names()));
-  app.add_option("--topology", options.topology, "Who averages with whom")
+  app.add_option("--topology", options.topology, "Who averages with whom, by name or as a file")
       ->each([&options](const std::string&) { options.is_topology_given = true; })
-      ->check(one_of(topology_names()));
+      ->check(one_of_or_edge_file(topology_names()));
   app.add_option("--period", options.period_steps,
                  "Combine every so many steps; gossip-pga: over all ranks")
       ->check(whole_number(1, 1 << 30));
@@ -51,7 +51,7 @@ void add_options(CLI::App& app, Options& options) {
       ->check(whole_number(1, 1 << 20));
   app.add_option("--unknowns", options.shape.unknowns, "Length of x")->check(whole_number(1, 4096));
   app.add_option("--spread", options.shape.spread, "Distance between the ranks' own minimisers")
-      ->check(number({}));
+      ->check(number({.high = 1e100}));
   app.add_option("--steps", options.steps, "Steps of each run")->check(whole_number(1, 1 << 30));
   app.add_option("--step-size", options.step_size, "Largest step, in units of 1 / smoothness")
       ->check(number({.low = 1e-6, .high = 1.0}));

@@ -30,14 +30,18 @@ const std::map<std::string, ProgressKind>& progress_kinds() {
 }
 
 constexpr std::uint64_t kMany = 1 << 30;
+/// Beyond it float32, in which models are computed, soon knows infinity alone.
+constexpr double kLargest = 1e38;
 
 void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names) {
   app.add_option("--model", options.model, "Model")->check(one_of(names.models));
   app.add_option("--algorithm", options.algorithm, "How ranks combine their models")
       ->check(one_of(names.algorithms));
-  app.add_option("--topology", options.topology,
-                 "Who averages with whom; default: as suits the algorithm")
-      ->check(one_of(names.topologies));
+  app.add_option(
+         "--topology", options.topology,
+         "Who averages with whom, by name or as a file of lines 'i j [weight]'; default: as "
+         "suits the algorithm")
+      ->check(one_of_or_edge_file(names.topologies));
   app.add_option("--optimizer", options.optimizer, "Optimizer that each rank steps with")
       ->check(one_of(names.optimizers));
   app.add_option("--buffers", options.buffers, "What happens to batch-norm statistics")
@@ -51,11 +55,12 @@ void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names
                  "Combine every so many steps; gossip-pga: over all ranks")
       ->check(whole_number(1, kMany));
   app.add_option("--lr", options.learning_rate, "Learning rate")
-      ->check(number({.at_low = Bound::Excluded}));
+      ->check(number({.at_low = Bound::Excluded, .high = kLargest}));
   app.add_option("--momentum", options.momentum,
                  "Momentum of sgd and rmsprop, or of decent-lam and qg-dsgdm")
       ->check(number({.high = 1.0, .at_high = Bound::Excluded}));
-  app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(number({}));
+  app.add_option("--weight-decay", options.weight_decay, "Weight decay")
+      ->check(number({.high = kLargest}));
   app.add_option("--seed", options.seed, "Seed of the model, the shards and the batches")
       ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()));
 }
@@ -68,7 +73,7 @@ void add_data(CLI::App& app, TrainOptions& options) {
       ->type_name("TEXT:{iid,dirichlet}")
       ->default_str("iid");
   app.add_option("--alpha", options.alpha, "Dirichlet parameter; smaller is more skewed")
-      ->check(number({.at_low = Bound::Excluded}));
+      ->check(number({.at_low = Bound::Excluded, .high = 1e9}));
   app.add_flag("--augment", options.augments, "Crop and mirror training images at random");
   app.add_option("--max-test-images", options.max_test_images,
                  "Judge by so many test images; 0 is all")

@@ -120,6 +120,12 @@ void bind_schedules(py::module_& module) {
             return *schedule.plan_for(rank, step);
           },
           py::arg("rank"), py::arg("step"));
+  module.def(
+      "load_edge_list",
+      [](const std::string& path, int size) {
+        return topology::load_edge_list(path, {.size = size});
+      },
+      py::arg("path"), py::arg("size"), "The graph of a file; size 0: that of its highest rank.");
   module.def("static_schedule", &topology::static_schedule, py::arg("matrix"));
   module.def("cycle", &topology::cycle, py::arg("matrices"));
   module.def("one_peer", &topology::one_peer, py::arg("graph"));

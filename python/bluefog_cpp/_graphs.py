@@ -5,6 +5,7 @@ weight; the loop at a rank holds its self weight. The graphs are built by the C+
 """
 
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,6 +107,19 @@ def LazyGraph(topo: nx.DiGraph, self_share: float = 0.5) -> nx.DiGraph:
             f"{_arguments.place(call)}: self_share: expected a number from 0 to below "
             f"1, found {share}")
     return from_mixing_matrix(core.lazy(_matrix_of(call, "topo", topo), share))
+
+
+def EdgeListGraph(path: str | os.PathLike[str], size: int | None = None) -> nx.DiGraph:
+    """The graph of a file of lines `i j [weight]`, as `bftopo` reads it: i sends to j, which gives
+    that weight; `i i weight` is a self weight. Without weights each rank gives 1 / (in-degree + 1).
+
+    size: the number of ranks; default: the highest of the file + 1. Raises InvalidArgument naming
+    file and line.
+    """
+    call = "EdgeListGraph"
+    file = _checked(call, "path", _arguments.path, path)
+    count = 0 if size is None else _checked(call, "size", _count, size)
+    return from_mixing_matrix(core.load_edge_list(file, count))
 
 
 def IsTopologyEquivalent(topo1: nx.DiGraph | None, topo2: nx.DiGraph | None) -> bool:

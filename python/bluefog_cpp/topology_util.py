@@ -7,6 +7,7 @@ weight; the loop at a rank holds its self weight. The graphs are built by the C+
 from typing import TYPE_CHECKING
 
 from bluefog_cpp._graphs import (
+    EdgeListGraph,
     ExponentialGraph,
     ExponentialTwoGraph,
     FullyConnectedGraph,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from bluefog_cpp.torch._inference import RanksAndMatrix
 
 __all__ = [
-    "ExponentialGraph", "ExponentialTwoGraph", "FullyConnectedGraph",
+    "EdgeListGraph", "ExponentialGraph", "ExponentialTwoGraph", "FullyConnectedGraph",
     "GetDynamicOnePeerSendRecvRanks", "GetExp2DynamicSendRecvMachineRanks",
     "GetInnerOuterExpo2DynamicSendRecvRanks", "GetInnerOuterRingDynamicSendRecvRanks",
     "GetRecvWeights", "GetSendWeights", "InferDestinationFromSourceRanks",

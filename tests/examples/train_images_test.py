@@ -180,6 +180,8 @@ def errors(runner):
         ({}, ("--algorithm", "gossip"), ("--algorithm", "gradient_allreduce")),
         ({}, ("--algorithm", "extra", "--period", "2"), ("extra expects 1", "found 2")),
         ({}, ("--lr", "-1"), ("--lr",)),
+        ({}, ("--lr", "1e308"), ("--lr: expected", "found 1e308")),
+        ({}, ("--lr", "nan"), ("--lr: expected", "found nan")),
         ({}, ("--checkpoint", absent, "--resume"), (str(absent),)),
         ({}, ("--checkpoint", absent / "run"), (str(absent), "a folder that exists")),
         ({}, ("--metrics", absent / "m"), (str(absent), "cannot be opened")),
@@ -200,9 +202,35 @@ def errors(runner):
         check(done.returncode == 1, "exit code 1", done.returncode)
         check(words in done.stderr and str(broken) in done.stderr, words, done.stderr)
         check("miniz" not in done.stderr, "no word of a zip library", done.stderr)
+    checkpoint_errors(runner)
     help_text = runner.run("--help")
     check(help_text.returncode == 0, "help to be no error", help_text.returncode)
     check(help_text.stdout.count("Usage:") == 1, "help once, not once a rank", help_text.stdout)
+
+
+def checkpoint_errors(runner):
+    """A full disk, a changed bit, and the state of another optimizer."""
+    state = runner.folder / "kept"
+    file = runner.folder / "kept.rank0.pt"
+    short = ("--epochs", "1", "--max-batches", "1", "--max-test-images", "20",
+             "--checkpoint", state)
+    check(runner.run(*short, ranks=1).returncode == 0, "a checkpoint", "none")
+    whole = file.read_bytes()
+    changed = bytearray(whole)
+    changed[len(whole) // 2] ^= 4
+    full = runner.folder / "kept.rank0.pt.new"
+    for name, options, words in (
+            ("full disk", (), "No space left on device"),
+            ("changed bit", ("--resume",), "found bytes that have changed since they were written"),
+            ("other optimizer", ("--resume", "--optimizer", "adam"),
+             "of a torch::optim::Adam, found that of a torch::optim::SGD")):
+        file.write_bytes(changed if name == "changed bit" else whole)
+        if name == "full disk":
+            full.symlink_to("/dev/full")
+        done = runner.run(*short, *options, ranks=1)
+        check(done.returncode == 1, f"{name}: exit code 1", done.returncode)
+        named = f"checkpoint file '{file}" in done.stderr
+        check(words in done.stderr and named, f"{file}: {words}", done.stderr)
 
 
 def main():

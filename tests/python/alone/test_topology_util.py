@@ -34,6 +34,21 @@ def test_edges_point_from_sender_to_receiver():
     assert set(topology_util.StarGraph(5, center_rank=2).predecessors(0)) == {0, 2}
 
 
+def test_a_file_of_edges_is_a_graph(tmp_path):
+    file = tmp_path / "graph\udc80.txt"
+    file.write_text("# i sends to j\n0 1 0.5\n1 1 0.5\n1 0 0.25\n0 0 0.75\n")
+    graph = topology_util.EdgeListGraph(file)
+    assert isinstance(graph, nx.DiGraph)
+    assert dense(graph).tolist() == [[0.75, 0.5], [0.25, 0.5]]
+    assert topology_util.EdgeListGraph(str(file), 3).number_of_nodes() == 3
+    file.write_text("0 1\n1 0\n")
+    assert dense(topology_util.EdgeListGraph(file)).tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    with pytest.raises(ValueError, match="line 1: '1' is not a rank, expected 0 to 0"):
+        topology_util.EdgeListGraph(file, size=1)
+    with pytest.raises(ValueError, match="absent"):
+        topology_util.EdgeListGraph(tmp_path / "absent")
+
+
 def test_wrong_arguments():
     for call in (lambda: topology_util.RingGraph(0), lambda: topology_util.RingGraph(3, 7),
                  lambda: topology_util.StarGraph(3, 5),

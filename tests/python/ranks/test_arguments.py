@@ -20,7 +20,7 @@ pytestmark = pytest.mark.up_to_ranks(2)  # who checks arguments does not look at
 
 NAN, HUGE = float("nan"), 2**70
 SWITCH = ("x", 2, -1, None, 0.0, torch.ones(2))
-NAME = (3, b"x", ["x"], 1.5)
+NAME = (3, b"x", ["x"], 1.5, "a\udc80")
 TEXT = (*NAME, None, "")
 NUMBER = ("0.5", True, NAN, float("inf"), [0.5], torch.ones(2), 1j)
 COUNT = (0, -1, 1.5, "1", True, None, HUGE)
@@ -28,7 +28,8 @@ RANK = (-1, 64, HUGE, 0.5, "0", True, None, [0], torch.tensor(0.5))
 RANKS = ("01", 3, [0.5], ["1"], [64], [-1], [True], [HUGE], torch.tensor(1))
 WEIGHTS = ("1", 3, [1], {"1": 1.0}, {1.5: 1.0}, {64: 0.5}, {-1: 0.5}, {True: 0.5})
 RECEIVERS = (*(wrong for wrong in WEIGHTS if wrong != [1]), *RANKS)
-GRAPH = (3, "ring", nx.Graph([(0, 1)]), nx.DiGraph([(70, 71)]), object())
+GRAPH = (3, "ring", nx.Graph([(0, 1)]), nx.DiGraph([(70, 71)]),
+         nx.MultiDiGraph([(0, 0)]), object())
 OPTIMIZER = (None, 3, "sgd", torch.nn.Linear(1, 1))
 MODEL = (None, 3, "model", [], [3], torch.ones(1))
 ONE = torch.ones(2)
@@ -195,6 +196,8 @@ GRAPH_ROWS = {
                              shape=(3, "23", (2,), (2, 3), (0, 4), (2.0, 2), [True, 4])),
     "StarGraph": names(size=COUNT, center_rank=RANK),
     "RingGraph": names(size=COUNT, connect_style=(-1, 3, 0.0, "0", True, None)),
+    "EdgeListGraph": names(path=(3, None, b"x", "", "a\0b"),
+                           size=[wrong for wrong in COUNT if wrong is not None]),
     "LazyGraph": names(topo=(None, *GRAPH), self_share=(-0.1, 1.0, *NUMBER)),
     "IsTopologyEquivalent": names(topo1=(3, nx.Graph()), topo2=("ring", nx.Graph())),
     "IsRegularGraph": names(topo=(None, 3, nx.Graph())),
@@ -213,6 +216,7 @@ GRAPH_ROWS = {
 }
 GRAPH_VALID = {"size": 4, "topo": topology_util.RingGraph(4), "topo1": topology_util.RingGraph(4),
                "topo2": topology_util.RingGraph(4), "graph": topology_util.RingGraph(4),
+               "path": "graph.txt",
                "matrix": None,
                "rank": 0, "world_size": 4, "local_size": 2, "self_rank": 0, "local_rank": 0}
 

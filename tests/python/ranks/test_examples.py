@@ -92,6 +92,21 @@ def test_benchmark_of_wrong_models(run, capfd):
         run, capfd, "pytorch_optimization.py", "--save-plot-file", "/none/such.png")
 
 
+# ---- --topology FILE
+
+def test_a_graph_from_a_file(run, capfd, tmp_path, rank, size):
+    file = common_folder(tmp_path) / "graph.txt"
+    if rank == 0:
+        file.write_text("".join(f"{i} {(i + 1) % size} 0.5\n{i} {i} 0.5\n"
+                                for i in range(size)) if size > 1 else "0 0 1\n")
+    bf.barrier()
+    run("pytorch_average_consensus.py", "--topology", file, "--max-iters", 60, "--data-size", 10)
+    assert bf.in_neighbor_ranks() == [(rank - 1) % size] * (size > 1)
+    run("pytorch_optimization.py", "--topology", file, "--max-iters", 2, "--method", "push_diging")
+    absent = refusal(run, capfd, "pytorch_optimization.py", "--topology", f"{file}.not")
+    assert "invalid choice" in absent and "or a file of lines" in absent
+
+
 # ---- pytorch_resnet.py
 
 RESNET = ("pytorch_resnet.py", "--synthetic", 16, "--batch-size", 2, "--atc-style",
@@ -111,6 +126,35 @@ def test_resnet_goes_on_from_its_checkpoint(run, tmp_path, rank, size):
     assert ("Epoch 1" in half, "Epoch 1" in rest, "Epoch 2" in rest) == (rank == 0, False,
                                                                          rank == 0)
     bf.barrier()
+
+
+@pytest.mark.up_to_ranks(1)
+def test_resnet_names_a_checkpoint_that_is_not_its_own(run, capfd, tmp_path):
+    pytest.importorskip("torchvision")
+    file = tmp_path / "rank0-of-1.pt"
+    run(*RESNET, "--epochs", 1, "--checkpoint", tmp_path)
+    whole = bytearray(file.read_bytes())
+    whole[len(whole) // 2] ^= 4
+    file.write_bytes(whole)
+    text = refusal(run, capfd, *RESNET, "--epochs", 2, "--checkpoint", tmp_path, "--resume")
+    assert f"rank 0: {file}: expected the bytes that were written" in text
+    torch.save({"epochs_done": 1, "model": {}, "optimizer": {}}, file)
+    text = refusal(run, capfd, *RESNET, "--epochs", 2, "--checkpoint", tmp_path, "--resume")
+    assert f"rank 0: {file}: expected a checkpoint of this run, found: " in text
+    (tmp_path / "rank0-of-1.pt.new").symlink_to("/dev/full")
+    text = refusal(run, capfd, *RESNET, "--epochs", 1, "--checkpoint", tmp_path)
+    assert f"rank 0: {file}: expected to write a checkpoint" in text
+    assert "No space left on device" in text
+
+
+@pytest.mark.up_to_ranks(1)
+@pytest.mark.parametrize("value", ("1e308", "nan", "inf", "-1", "0", "fast"))
+def test_rates_that_are_none(run, capfd, value):
+    pytest.importorskip("torchvision")
+    for script, option in (("pytorch_resnet.py", "--base-lr"), ("pytorch_mnist.py", "--lr"),
+                           ("pytorch_optimization.py", "--lr")):
+        assert (f"{option}: expected a number of more than 0 and at most 1e+38, found {value}"
+                in refusal(run, capfd, script, f"{option}={value}"))
 
 
 def test_resnet_refuses_what_it_cannot_do(run, capfd, tmp_path):

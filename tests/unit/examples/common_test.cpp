@@ -9,6 +9,7 @@
 #include "examples/common/named_schedule.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/unit/examples/ranks_as_threads.hpp"
+#include "tests/unit/examples/temporary_folder.hpp"
 
 namespace bluefog::examples {
 namespace {
@@ -38,6 +39,16 @@ TEST(NamedScheduleTest, EveryNameButHypercubesTakesAnySize) {
   }
   EXPECT_THROW((void)make_schedule("hypercube", 3), InvalidArgument);
   EXPECT_THROW((void)make_schedule("one-peer-hypercube", 3), InvalidArgument);
+}
+
+TEST(NamedScheduleTest, AFileOfEdgesIsAGraph) {
+  const TemporaryFolder folder;
+  const std::string edges = "0 1 0.5\n1 1 0.5\n1 0 0.25\n0 0 0.75\n";
+  const std::string file = folder.write("graph.txt", {edges.begin(), edges.end()}).string();
+  EXPECT_EQ(make_schedule(file, 2).mixing_matrix(0).to_dense(),
+            (std::vector<double>{0.75, 0.25, 0.5, 0.5}));
+  EXPECT_THAT(testing::error_of<InvalidArgument>([&] { (void)make_schedule(file, 1); }),
+              HasSubstr(file + ", line 1: '1' is not a rank, expected 0 to 0"));
 }
 
 TEST(NamedScheduleTest, UnknownNameListsTheKnownOnes) {

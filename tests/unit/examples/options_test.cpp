@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/examples/temporary_folder.hpp"
+
 namespace bluefog::examples {
 namespace {
 
@@ -123,6 +125,15 @@ TEST(TrainOptionsTest, UnknownNamesAreRefusedWithTheKnownOnes) {
               HasSubstr("expected one of dirichlet, iid; found irichlet; did you mean dirichlet?"));
 }
 
+TEST(TrainOptionsTest, ATopologyMayBeAFile) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("graph.txt", {'0', ' ', '0', '\n'}).string();
+  EXPECT_EQ(parse({"--topology", file.c_str()}).options.topology, file);
+  const std::string absent = file + ".not";
+  EXPECT_THAT(parse({"--topology", absent.c_str()}).text,
+              HasSubstr("or a file of lines 'i j [weight]'; found " + absent));
+}
+
 TEST(TrainOptionsTest, ValuesOutOfRangeAreRefused) {
   const std::vector<std::pair<const char*, const char*>> cases{
       {"--batch-size", "0"},     {"--epochs", "0"},
@@ -136,7 +147,9 @@ TEST(TrainOptionsTest, ValuesOutOfRangeAreRefused) {
       {"--batch-size", "65537"}, {"--batch-size", "1e30"},
       {"--threads", "1025"},     {"--momentum", "1"},
       {"--momentum", "1e300"},   {"--momentum", "nan"},
-      {"--shards", "1"}};
+      {"--shards", "1"},         {"--lr", "1e308"},
+      {"--lr", "-0.1"},          {"--weight-decay", "1e308"},
+      {"--alpha", "1e308"}};
   for (const auto& [option, value] : cases) {
     const ParsedOptions parsed = parse({option, value});
     ASSERT_TRUE(parsed.exit_code.has_value()) << option << ' ' << value;
