@@ -51,6 +51,7 @@ function(bluefog_install_package)
           COMPONENT bluefog_cpp)
   install(FILES "${PROJECT_BINARY_DIR}/bluefog_cppConfig.cmake"
                 "${PROJECT_BINARY_DIR}/bluefog_cppConfigVersion.cmake"
+                "${PROJECT_SOURCE_DIR}/cmake/BluefogMpiIdentity.cmake"
                 "${PROJECT_SOURCE_DIR}/cmake/BluefogTorch.cmake"
           DESTINATION ${BLUEFOG_INSTALL_CMAKEDIR} COMPONENT bluefog_cpp)
 endfunction()

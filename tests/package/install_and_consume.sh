@@ -34,6 +34,28 @@ fi
 cmake -S "$source_folder/tests/package/consumer" -B "$work/build" -G Ninja \
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" -DPAGE_BLOCKS="$blocks"
 cmake --build "$work/build"
+
+# Another MPI than that of the build is refused where the consumer is configured, with both names.
+mpicxx=$(sed -n 's/^MPI_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+headers=$(sed -n 's/^MPI_CXX_HEADER_DIR:[A-Z]*=//p' "$build/CMakeCache.txt")
+if grep -q '^ *# *define OMPI_MAJOR_VERSION' "$headers/mpi.h" 2>/dev/null; then
+  mkdir -p "$work/other_mpi"
+  cp -r "$headers" "$work/other_mpi/include"
+  sed -i 's/\(define OMPI_MAJOR_VERSION\) .*/\1 3/; s/\(define OMPI_MINOR_VERSION\) .*/\1 1/
+    s/\(define OMPI_RELEASE_VERSION\) .*/\1 4/' "$work/other_mpi/include/mpi.h"
+  printf '#!/bin/sh\n"%s" "$@" | sed "s|%s|%s|g"\n' "$mpicxx" "$headers" \
+    "$work/other_mpi/include" >"$work/other_mpi/mpicxx"
+  chmod +x "$work/other_mpi/mpicxx"
+  if cmake -S "$source_folder/tests/package/consumer" -B "$work/other_build" -G Ninja \
+    -DCMAKE_PREFIX_PATH="$work/prefix" -DMPI_CXX_COMPILER="$work/other_mpi/mpicxx" \
+    >"$work/other.log" 2>&1 ||
+    ! tr -s ' \n' ' ' <"$work/other.log" |
+      grep -q 'was built with Open MPI [0-9.]*, and the MPI found is Open MPI 3.1.4 '; then
+    cat "$work/other.log"
+    echo 'FAILED: expected another MPI to be refused by name'
+    exit 1
+  fi
+fi
 "$work/build/consumer"
 for program in "$work/build/torch_consumer" "$work/prefix/bin/bfrun" \
   "$work/prefix/bin/bftopo"; do
