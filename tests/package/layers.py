@@ -74,8 +74,9 @@ ROOMS = {
     "optimizers.algorithms": ("optimizers/algorithms", (),
                               RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:2]),
     "optimizers.wrapper": ("optimizers/wrapper",
-                           public("optimizers", "checkpoint consensus distributed_optimizer "
-                                                "optimizer_state parameter_collectives"),
+                           public("optimizers", "bluefog checkpoint consensus "
+                                                "distributed_optimizer optimizer_state "
+                                                "parameter_collectives"),
                            RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:3]),
     "nn": ("nn/batch_norm", public("nn", "batch_statistics sync_batch_norm"),
            RUNTIME + TOPOLOGY + OPS + OPTIMIZERS),

@@ -77,5 +77,16 @@ expect no_network 'pip cannot reach the package index' BLUEFOG_SKIP_PACKAGES=1 \
   [ "$("$BLUEFOG_VENV/bin/first") $("$BLUEFOG_VENV/bin/second")" = 'built installed' ]
 ) && echo 'ok: link_command' || { echo 'FAILED: link_command'; failures=$((failures + 1)); }
 
+# Every command that is installed is one of the environment's after make train.
+commands=$(sed -n 's/^ *foreach(command \(.*\))$/\1/p' "$source_folder/cmake/BluefogInstall.cmake")
+for name in ${commands:?}; do
+  if grep -q "^link_command .*$name\"\$" "$source_folder/cmake/setup/train.sh"; then
+    echo "ok: make train links $name"
+  else
+    echo "FAILED: make train does not link $name"
+    failures=$((failures + 1))
+  fi
+done
+
 rm -rf "$work"
 exit $((failures > 0))
