@@ -17,8 +17,8 @@ step 'configure (CMake preset release)'
 configure release
 step_end 'build/release'
 
-step 'build train_images, bfrun and bftopo'
-build release train_images bfrun bftopo
+step 'build train_images, bfrun, bftopo and bftrace'
+build release train_images bfrun bftopo bftrace
 step_end 'built'
 
 bfrun=$(find build/release -name bfrun -type f -perm -u+x | head -n 1)
@@ -28,6 +28,7 @@ program=$(find build/release -name train_images -type f -perm -u+x | head -n 1)
 
 link_command "$bfrun"
 link_command "$root/build/release/tools/bftopo/bftopo"
+link_command "$root/build/release/tools/bftrace/bftrace"
 
 step "train on $np ranks: bfrun -np $np $program ${ARGS:-}"
 # shellcheck disable=SC2086
