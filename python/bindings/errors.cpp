@@ -13,8 +13,8 @@ namespace {
 
 /// A message with what is no UTF-8, as the name of a file may be, escaped.
 py::str message(std::string_view what) {
-  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
-      what.data(), static_cast<py::ssize_t>(what.size()), "backslashreplace"));
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(what.data(), static_cast<py::ssize_t>(what.size()), "backslashreplace"));
 }
 
 template <typename... Arguments>
