@@ -367,15 +367,15 @@ def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, d
     require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
     start: Callable[..., core.Work] = (
         window.core.start_put if kind == "put" else window.core.start_accumulate)
-    if isinstance(tensor, torch.Tensor) and tensor.shape != window.tensor.shape:
-        raise InvalidArgument(
-            f"rank {runtime.rank}, window '{name}', {call}: expected a tensor of the window's "
-            f"shape, {list(window.tensor.shape)}, found {list(tensor.shape)}")
     try:
         source = (elements if self_weight is None else elements_to_write)(tensor)
         source = on_cpu(source) if window.tensor.is_cpu else source
     except Exception as error:
         raise runtime.placed(f"{call} '{name}'", error) from None
+    if tensor.shape != window.tensor.shape:
+        raise InvalidArgument(
+            f"rank {runtime.rank}, window '{name}', {call}: expected a tensor of the window's "
+            f"shape, {list(window.tensor.shape)}, found {list(tensor.shape)}")
     work = start(source, 1.0 if self_weight is None else self_weight, weights, require_mutex)
     if self_weight is None:
         return runtime.add(work, lambda _: tensor)
