@@ -168,10 +168,10 @@ void refuse_launchers_of_others(const Variables& variables) {
   const int slurm_tasks =
       variables.contains("SLURM_PROCID") ? number_in(variables, "SLURM_STEP_NUM_TASKS") : 0;
   if (slurm_tasks > 1) {
-    throw UnsupportedError(
-        fmt::format("Slurm started {} tasks without a way to find each other: expected PMIX_RANK in "
-                    "the environment; start them with srun --mpi=pmix",
-                    slurm_tasks));
+    throw UnsupportedError(fmt::format(
+        "Slurm started {} tasks without a way to find each other: expected PMIX_RANK in "
+        "the environment; start them with srun --mpi=pmix",
+        slurm_tasks));
   }
 }
 
