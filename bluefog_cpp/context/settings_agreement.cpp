@@ -69,6 +69,18 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
+[[noreturn]] void refuse_settings(int own_rank, std::string_view expected, std::size_t rank,
+                                  std::string_view found) {
+  const Lines first = split_lines(expected);
+  const Lines lines = split_lines(found);
+  const auto [theirs, ours] = std::ranges::mismatch(lines, first);
+  throw InvalidArgument(fmt::format(
+      "rank {}, Context::create: expected the same setting on all ranks, rank 0 has {}, rank {} has "
+      "{}",
+      own_rank, ours != first.end() ? *ours : "none", rank,
+      theirs != lines.end() ? *theirs : "none"));
+}
+
 }  // namespace
 
 std::vector<std::string> agree_on_settings(Bootstrap& bootstrap, const Settings& settings,
@@ -82,27 +94,22 @@ std::vector<std::string> agree_on_settings(Bootstrap& bootstrap, const Settings&
                                        on_one_line(problem), on_one_line(id));
   std::vector<std::string> ids;
   std::vector<std::string> problems;
-  Lines expected;
+  std::string_view expected;
   const auto blobs = bootstrap.allgather(std::as_bytes(std::span(text)), deadline);
   if (!problem.empty()) {
     throw InvalidArgument(fmt::format("rank {}, Context::create: {}", bootstrap.rank(), problem));
   }
   for (const auto& blob : blobs) {
-    Lines lines = split_lines({reinterpret_cast<const char*>(blob.data()), blob.size()});
-    ids.push_back(std::move(lines.back()));
-    lines.pop_back();
-    problems.push_back(std::move(lines.back()));
-    lines.pop_back();
+    const std::string_view theirs(reinterpret_cast<const char*>(blob.data()), blob.size());
+    const std::size_t id_at = theirs.rfind('\n');
+    const std::size_t problem_at = theirs.rfind('\n', id_at - 1);
+    ids.emplace_back(theirs.substr(id_at + 1));
+    problems.emplace_back(theirs.substr(problem_at + 1, id_at - problem_at - 1));
+    const std::string_view settings_of_rank = theirs.substr(0, problem_at);
     if (expected.empty()) {
-      expected = std::move(lines);
-      continue;
-    }
-    const auto [theirs, first] = std::ranges::mismatch(lines, expected);
-    if (theirs != lines.end() && first != expected.end()) {
-      throw InvalidArgument(fmt::format(
-          "rank {}, Context::create: expected the same setting on all ranks, rank 0 has {}, rank {} "
-          "has {}",
-          bootstrap.rank(), *first, ids.size() - 1, *theirs));
+      expected = settings_of_rank;
+    } else if (settings_of_rank != expected) {
+      refuse_settings(bootstrap.rank(), expected, ids.size() - 1, settings_of_rank);
     }
   }
   for (std::size_t rank = 0; rank < problems.size(); ++rank) {

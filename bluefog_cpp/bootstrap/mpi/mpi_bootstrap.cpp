@@ -32,8 +32,8 @@ std::uint64_t units_of(std::uint64_t bytes) { return (bytes + kUnit - 1) / kUnit
 
 struct MpiBootstrap::Flight {
   MPI_Request request = MPI_REQUEST_NULL;
-  Announcement announced{};
-  std::vector<Announcement> announcements;
+  Frame frame{};
+  std::vector<Frame> frames;
   Blob sent;
   Blob received;
   std::vector<int> counts;
@@ -95,19 +95,34 @@ std::unique_ptr<MpiBootstrap::Flight> MpiBootstrap::run(Call call, std::unique_p
   return flight;
 }
 
-std::vector<MpiBootstrap::Announcement> MpiBootstrap::announce(Call call, std::uint64_t bytes,
+// By way of rank 0: 2n messages, where Open MPI's all-gather that does not block takes n², each with
+// its connection.
+std::vector<MpiBootstrap::Frame> MpiBootstrap::exchange_frames(Call call,
+                                                               std::span<const std::byte> blob,
                                                                Deadline deadline) {
+  constexpr int kRoot = 0;
   auto flight = std::make_unique<Flight>();
-  flight->announced = {call, bytes};
-  flight->announcements.resize(size_);
+  flight->frame.call = call;
+  flight->frame.bytes = blob.size();
+  if (!blob.empty() && blob.size() <= kFrameBlobBytes) {
+    std::memcpy(flight->frame.blob.data(), blob.data(), blob.size());
+  }
+  flight->frames.resize(size_);
   flight = run(
       call, std::move(flight),
       [this](Flight& f) {
-        return MPI_Iallgather(&f.announced, sizeof(Announcement), MPI_BYTE, f.announcements.data(),
-                              sizeof(Announcement), MPI_BYTE, comm_.get(), &f.request);
+        return MPI_Igather(&f.frame, sizeof(Frame), MPI_BYTE, f.frames.data(), sizeof(Frame),
+                           MPI_BYTE, kRoot, comm_.get(), &f.request);
       },
       deadline);
-  const std::vector<Announcement>& all = flight->announcements;
+  flight = run(
+      call, std::move(flight),
+      [this](Flight& f) {
+        return MPI_Ibcast(f.frames.data(), static_cast<int>(f.frames.size() * sizeof(Frame)),
+                          MPI_BYTE, kRoot, comm_.get(), &f.request);
+      },
+      deadline);
+  const std::vector<Frame>& all = flight->frames;
   for (int other = 0; other < size_; ++other) {
     if (all[other].call != all[0].call) {
       throw MismatchError(fmt::format("bootstrap on rank {}: rank 0 called {}, rank {} called {}",
@@ -121,7 +136,7 @@ std::vector<MpiBootstrap::Announcement> MpiBootstrap::announce(Call call, std::u
                       name_of(call), rank_, other, all[other].bytes, kMaxBlobBytes));
     }
   }
-  return std::move(flight->announcements);
+  return std::move(flight->frames);
 }
 
 std::vector<Bootstrap::Blob> MpiBootstrap::allgather(std::span<const std::byte> blob,
@@ -131,14 +146,28 @@ std::vector<Bootstrap::Blob> MpiBootstrap::allgather(std::span<const std::byte> 
         fmt::format("bootstrap allgather on rank {}: expected a blob of at most {} bytes, got {}",
                     rank_, kMaxBlobBytes, blob.size()));
   }
-  const auto announcements = announce(Call::Allgather, blob.size(), deadline);
+  const auto frames = exchange_frames(Call::Allgather, blob, deadline);
+  const bool are_short = std::ranges::all_of(
+      frames, [](const Frame& frame) { return frame.bytes <= kFrameBlobBytes; });
+  if (!are_short) {
+    return allgather_long(frames, blob, deadline);
+  }
+  std::vector<Blob> blobs;
+  for (const Frame& frame : frames) {
+    blobs.emplace_back(frame.blob.data(), frame.blob.data() + frame.bytes);
+  }
+  return blobs;
+}
 
+std::vector<Bootstrap::Blob> MpiBootstrap::allgather_long(const std::vector<Frame>& frames,
+                                                          std::span<const std::byte> blob,
+                                                          Deadline deadline) {
   auto flight = std::make_unique<Flight>();
   std::uint64_t units = 0;
-  for (const Announcement& announcement : announcements) {
-    flight->counts.push_back(static_cast<int>(units_of(announcement.bytes)));
+  for (const Frame& frame : frames) {
+    flight->counts.push_back(static_cast<int>(units_of(frame.bytes)));
     flight->displacements.push_back(static_cast<int>(units));
-    units += units_of(announcement.bytes);
+    units += units_of(frame.bytes);
   }
   flight->sent.assign(blob.begin(), blob.end());
   flight->sent.resize(units_of(blob.size()) * kUnit);
@@ -159,7 +188,7 @@ std::vector<Bootstrap::Blob> MpiBootstrap::allgather(std::span<const std::byte> 
   std::vector<Blob> blobs;
   for (int rank = 0; rank < size_; ++rank) {
     const std::byte* begin = flight->received.data() + flight->displacements[rank] * kUnit;
-    blobs.emplace_back(begin, begin + announcements[rank].bytes);
+    blobs.emplace_back(begin, begin + frames[rank].bytes);
   }
   return blobs;
 }
@@ -179,10 +208,12 @@ void MpiBootstrap::compare_thread_levels(Deadline deadline) {
   }
 }
 
-void MpiBootstrap::barrier(Deadline deadline) { announce(Call::Barrier, 0, deadline); }
+void MpiBootstrap::barrier(Deadline deadline) {
+  (void)exchange_frames(Call::Barrier, {}, deadline);
+}
 
 UniqueComm MpiBootstrap::duplicate_comm(Deadline deadline) {
-  announce(Call::Duplicate, 0, deadline);
+  (void)exchange_frames(Call::Duplicate, {}, deadline);
   auto flight = run(
       Call::Duplicate, std::make_unique<Flight>(),
       [this](Flight& f) { return MPI_Comm_idup(comm_.get(), &f.comm, &f.request); }, deadline);

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,16 +53,23 @@ class MpiBootstrap final : public Bootstrap {
 
  private:
   enum class Call : std::uint64_t { Allgather, Barrier, Duplicate };
-  // The announcement of each rank before a call: which call, and how many bytes it brings.
-  struct Announcement {
-    Call call;
-    std::uint64_t bytes;
+  // A blob of at most this many bytes travels with its announcement.
+  static constexpr std::size_t kFrameBlobBytes = 1008;
+  // The announcement of each rank in a call: which call, and how many bytes it brings.
+  struct Frame {
+    Call call = Call::Barrier;
+    std::uint64_t bytes = 0;
+    std::array<std::byte, kFrameBlobBytes> blob{};
   };
   // A collective that runs, with all the memory that MPI uses for it.
   struct Flight;
 
   static const char* name_of(Call call) noexcept;
-  std::vector<Announcement> announce(Call call, std::uint64_t bytes, Deadline deadline);
+  [[nodiscard]] std::vector<Frame> exchange_frames(Call call, std::span<const std::byte> blob,
+                                                   Deadline deadline);
+  [[nodiscard]] std::vector<Blob> allgather_long(const std::vector<Frame>& frames,
+                                                 std::span<const std::byte> blob,
+                                                 Deadline deadline);
   // Starts a collective and waits for it; returns the flight with its results.
   std::unique_ptr<Flight> run(Call call, std::unique_ptr<Flight> flight,
                               const std::function<int(Flight&)>& start, Deadline deadline);
