@@ -100,8 +100,8 @@ struct alignas(kLine) Status {
   std::atomic<bool> has_left;
 };
 
-/// A rank's part of the block of a group.
-struct RankHead {
+/// A rank's part of the block of a group. Processors fetch lines by twos: ranks share none.
+struct alignas(2 * kLine) RankHead {
   /// Rung by peers when something has moved.
   Doorbell doorbell;
   /// Control messages sent to the owner so far, by all peers.
@@ -139,7 +139,7 @@ struct GroupPlaces {
 
   static constexpr GroupPlaces of(std::size_t local_size) noexcept {
     GroupPlaces places;
-    places.heads = round_up(sizeof(GroupHead), kLine);
+    places.heads = round_up(sizeof(GroupHead), alignof(RankHead));
     places.tables = places.heads + local_size * sizeof(RankHead);
     places.links = round_up(places.tables + local_size * sizeof(SegmentTable), kLine);
     places.end = round_up(places.links + local_size * local_size * sizeof(Link), kPage);

@@ -24,6 +24,8 @@ constexpr std::uint64_t kInlineRelease = kStreamEntries / 4;
 
 }  // namespace
 
+Stream ShmTransport::no_stream_{};
+
 ShmTransport::ShmTransport(std::string_view name, int size, std::shared_ptr<HostGroup> group,
                            const ShmOptions& options)
     : name_(name),
@@ -53,19 +55,16 @@ bool ShmTransport::reaches(int rank) const noexcept {
 
 // ---- writing
 
-ShmTransport::Writing& ShmTransport::writing_to(std::size_t reader, Lane lane) {
-  const auto index = static_cast<std::size_t>(lane);
-  Writing& writing = states_[reader].writing[index];
-  if (writing.stream == nullptr) {
-    writing.stream = group_->make<Stream>(group_->link(own_, reader).streams[index]);
-  }
-  return writing;
-}
-
-bool ShmTransport::has_room(std::size_t reader, Lane lane) {
+bool ShmTransport::has_room(std::size_t reader, std::size_t lane) {
   PeerState& state = states_[reader];
-  Writing& writing = writing_to(reader, lane);
-  if (writing.next - writing.consumed < kStreamEntries || state.is_gone) {
+  Writing& writing = state.writing[lane];
+  if (writing.next - writing.consumed < kStreamEntries) {
+    return true;
+  }
+  if (writing.stream == nullptr) {
+    writing.stream = group_->make<Stream>(group_->link(own_, reader).streams[lane]);
+  }
+  if (state.is_gone) {
     return true;
   }
   writing.consumed = writing.stream->consumed.load(std::memory_order_acquire);
@@ -76,7 +75,8 @@ bool ShmTransport::all_have_room(const Departure& departure) {
   return std::ranges::all_of(departure.readers, [&](const WeightedRank& reader) {
     const std::size_t index = index_of(reader.rank);
     // Words about earlier calls have to be there before messages of later ones.
-    return states_[index].waiting_words.empty() && has_room(index, departure.lane);
+    return states_[index].waiting_words.empty() &&
+           has_room(index, static_cast<std::size_t>(departure.lane));
   });
 }
 
@@ -221,12 +221,19 @@ bool ShmTransport::abort(Departure& departure, std::string_view reason) {
 
 // ---- reading
 
-bool ShmTransport::find_reading(int source, Lane lane) {
+bool ShmTransport::find_first_entry(int source, Lane lane) {
+  Reading& in = reading(source, lane);
+  if (in.stream != &no_stream_) {
+    return false;
+  }
   const std::size_t writer = index_of(source);
   const auto index = static_cast<std::size_t>(lane);
-  Reading& in = states_[writer].reading[index];
-  in.stream = group_->find<Stream>(writer, group_->link(writer, own_).streams[index]);
-  return in.stream != nullptr;
+  auto* const found = group_->find<Stream>(writer, group_->link(writer, own_).streams[index]);
+  if (found == nullptr) {
+    return false;
+  }
+  in.stream = found;
+  return has_entry(in);
 }
 
 const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
@@ -234,13 +241,10 @@ const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
   if (in.has_message) {
     return &in.header;
   }
-  if (in.stream == nullptr && !find_reading(source, lane)) {
+  if (!has_entry(in) && !find_first_entry(source, lane)) {
     return nullptr;
   }
   const Entry& entry = in.stream->entries[in.position % kStreamEntries];
-  if (entry.turn.load(std::memory_order_acquire) != turn_of(in.position, kStreamEntries)) {
-    return nullptr;
-  }
   in.header.id.value = entry.id;
   in.header.bytes = entry.message_bytes;
   in.header.weight = entry.weight;
@@ -260,29 +264,35 @@ const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
 }
 
 bool ShmTransport::open_next_entry(std::size_t writer, Reading& in) {
-  const Entry& entry = in.stream->entries[in.position % kStreamEntries];
-  if (entry.turn.load(std::memory_order_acquire) != turn_of(in.position, kStreamEntries)) {
+  if (!has_entry(in)) {
     return false;
   }
+  const Entry& entry = in.stream->entries[in.position % kStreamEntries];
   in.entry_open = true;
   if (entry.entry_kind == EntryKind::Abort) {
     in.abort_reason.emplace(text_of(entry.text));
     release_entry(writer, in);
     return false;
   }
-  const std::byte* const chunk = entry.carriage != Carriage::Inline
-                                     ? group_->region(writer).find(entry.place, entry.chunk_bytes)
-                                 : entry.chunk_bytes <= kInlineBytes ? entry.payload.data()
-                                                                     : nullptr;
+  const bool is_here = entry.carriage == Carriage::Inline && entry.chunk_bytes <= kInlineBytes &&
+                       entry.chunk_bytes <= in.header.bytes - in.used;
+  in.carriage = entry.carriage;
+  in.chunk = is_here ? entry.payload.data() : find_chunk(writer, in, entry);
+  in.chunk_left = entry.chunk_bytes;
+  return true;
+}
+
+const std::byte* ShmTransport::find_chunk(std::size_t writer, const Reading& in,
+                                          const Entry& entry) const {
+  const std::byte* const chunk = entry.carriage == Carriage::Inline
+                                     ? nullptr
+                                     : group_->region(writer).find(entry.place, entry.chunk_bytes);
   if (chunk == nullptr || entry.chunk_bytes > in.header.bytes - in.used) {
     throw InternalError(fmt::format(
         "shared memory: rank {} announced a chunk of {} bytes at {} where {} bytes were missing",
         rank_at(writer), entry.chunk_bytes, entry.place, in.header.bytes - in.used));
   }
-  in.carriage = entry.carriage;
-  in.chunk = chunk;
-  in.chunk_left = entry.chunk_bytes;
-  return true;
+  return chunk;
 }
 
 void ShmTransport::release_entry(std::size_t writer, Reading& in) {

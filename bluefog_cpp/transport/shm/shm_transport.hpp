@@ -87,16 +87,16 @@ class ShmTransport final : public Transport {
  private:
   /// This rank's side of a stream to a reader.
   struct Writing {
-    /// Null before the first message.
+    /// Null before the first message, for which there seems to be no room.
     Stream* stream = nullptr;
     std::uint64_t next = 0;
     /// The reader's count as it was last seen; the count itself costs a cache miss.
-    std::uint64_t consumed = 0;
+    std::uint64_t consumed = std::uint64_t{0} - kStreamEntries;
   };
   /// This rank's side of a stream from a writer.
   struct Reading {
-    /// Null before the first message was seen.
-    Stream* stream = nullptr;
+    /// `no_stream_`, in which nothing arrives, until the writer's is seen.
+    Stream* stream = &no_stream_;
     std::uint64_t position = 0;
     MessageHeader header{};
     std::string name{};
@@ -133,13 +133,16 @@ class ShmTransport final : public Transport {
     return states_[index_of(source)].reading[static_cast<std::size_t>(lane)];
   }
 
-  /// The stream of that lane to the reader, made where there is none.
-  Writing& writing_to(std::size_t reader, Lane lane);
+  [[nodiscard]] static bool has_entry(const Reading& in) noexcept {
+    const Entry& entry = in.stream->entries[in.position % kStreamEntries];
+    return entry.turn.load(std::memory_order_acquire) == turn_of(in.position, kStreamEntries);
+  }
+  /// Looks whether the writer has made the stream in which nothing has arrived yet.
+  /// @return whether something has.
+  [[nodiscard]] bool find_first_entry(int source, Lane lane);
 
-  /// Looks for the stream of that lane from `source`. @return whether it is there.
-  bool find_reading(int source, Lane lane);
-
-  [[nodiscard]] bool has_room(std::size_t reader, Lane lane);
+  /// Makes the stream, where it is the first message. @throws TransportError.
+  [[nodiscard]] bool has_room(std::size_t reader, std::size_t lane);
   [[nodiscard]] bool all_have_room(const Departure& departure);
   [[nodiscard]] bool is_over(const Claim& claim) noexcept;
   [[nodiscard]] std::size_t next_chunk_bytes(const Departure& departure) const noexcept;
@@ -161,7 +164,12 @@ class ShmTransport final : public Transport {
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> next_control();
   void drop_waiting_words(PeerState& state) noexcept;
   bool open_next_entry(std::size_t writer, Reading& reading);
+  /// The place of a chunk that does not travel in its descriptor. @throws InternalError.
+  [[nodiscard]] const std::byte* find_chunk(std::size_t writer, const Reading& in,
+                                            const Entry& entry) const;
   void release_entry(std::size_t writer, Reading& reading);
+
+  static Stream no_stream_;
 
   std::string name_;
   std::shared_ptr<HostGroup> group_;
