@@ -33,6 +33,9 @@ inline constexpr const char* kExitNoteVariable = "BFRUN_EXIT_NOTE";
 /// The signal that says that there is a note.
 [[nodiscard]] inline int exit_note_signal() noexcept { return SIGRTMIN + 1; }
 
+/// The signal that says that the rank has begun to join the others.
+[[nodiscard]] inline int joining_signal() noexcept { return SIGRTMIN + 2; }
+
 /// Memory for a note: a descriptor that is closed by exec, or −1.
 [[nodiscard]] inline int make_exit_note() noexcept {
   const int descriptor = ::memfd_create("bfrun-exit-note", MFD_CLOEXEC);
@@ -52,15 +55,34 @@ inline constexpr const char* kExitNoteVariable = "BFRUN_EXIT_NOTE";
              : std::string();
 }
 
-/// Leaves a note at the place that the environment names. Does nothing where it names none, the
-/// descriptor has become another file's, or `code` is 0.
-inline void leave_exit_note(int code) {
-  const char* const place = std::getenv(kExitNoteVariable);
+/// The memory for a note of this process, and the process that reads it.
+struct ExitNotePlace {
   int descriptor = -1;
   pid_t reader = -1;
-  if (place == nullptr || code == 0 ||
-      std::sscanf(place, "%d:%*[0-9]:%d", &descriptor, &reader) != 2 ||
-      exit_note_place(descriptor, reader) != place) {
+};
+
+/// The place that the environment names; nothing where it names none, or the descriptor has become
+/// another file's.
+[[nodiscard]] inline std::optional<ExitNotePlace> find_exit_note() {
+  const char* const text = std::getenv(kExitNoteVariable);
+  ExitNotePlace place;
+  const bool is_found = text != nullptr &&
+                        std::sscanf(text, "%d:%*[0-9]:%d", &place.descriptor, &place.reader) == 2 &&
+                        exit_note_place(place.descriptor, place.reader) == text;
+  return is_found ? std::optional(place) : std::nullopt;
+}
+
+/// Tells the reader that this rank has begun to join the others, where there is one.
+inline void tell_joining() {
+  if (const auto place = find_exit_note()) {
+    ::kill(place->reader, joining_signal());
+  }
+}
+
+/// Leaves a note at the place that the environment names, unless `code` is 0.
+inline void leave_exit_note(int code) {
+  const auto place = find_exit_note();
+  if (!place || code == 0) {
     return;
   }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -68,8 +90,8 @@ inline void leave_exit_note(int code) {
       .exited_at_us = std::chrono::duration_cast<std::chrono::microseconds>(now).count(),
       .code = code & 0xff};
   constexpr ssize_t kBytes = offsetof(ExitNote, leaving_at_us);
-  if (::pwrite(descriptor, &note, kBytes, 0) == kBytes) {
-    ::kill(reader, exit_note_signal());
+  if (::pwrite(place->descriptor, &note, kBytes, 0) == kBytes) {
+    ::kill(place->reader, exit_note_signal());
   }
 }
 

@@ -1,5 +1,6 @@
 #include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
 
+#include "bluefog_cpp/base/exit_note.hpp"
 #include "bluefog_cpp/bootstrap/launch_environment.hpp"
 #include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
 #include "bluefog_cpp/bootstrap/rank_claim.hpp"
@@ -12,6 +13,7 @@ std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Dead
   // A single rank can do without MPI where MPI was not built in.
   if (environment.launched() && (mpi::is_built() || environment.size != 1)) {
     claim_rank(environment);
+    tell_joining();
     return mpi::make_bootstrap(environment, settings, deadline);
   }
   return make_thread_bootstraps(1).front();

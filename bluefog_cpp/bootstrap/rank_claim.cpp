@@ -93,7 +93,7 @@ class RankClaim {
   [[noreturn]] void refuse(const LaunchEnvironment& launch, pid_t holder) const {
     throw StateError(fmt::format(
         "rank {} of this launch is process {} already, and process {} was started with the same "
-        "variables ({}), which what a rank starts inherits: it is no rank. To run it as a single "
+        "variables ({}), as programs that a rank starts are: it is no rank. To run it as a single "
         "process, start it without OMPI_COMM_WORLD_*, PMIX_*, PMI_*, RANK and WORLD_SIZE",
         launch.rank, holder == 0 ? std::string("another one") : fmt::format("{}", holder), process_,
         launch.told_by));

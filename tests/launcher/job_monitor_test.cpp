@@ -329,11 +329,11 @@ TEST(JobMonitor, AFailureBeforeTheSignalCounts) {
 }
 
 TEST(JobMonitor, AnnouncesPlacementOnceAllHaveStarted) {
-  JobMonitor same({.ranks = 2, .announce_placement = true});
+  JobMonitor same({.ranks = 2, .has_other_hosts = true});
   EXPECT_THAT(same.take(started(1, "b")), IsEmpty());
   EXPECT_THAT(same.take(started(0, "a")),
               ElementsAre("2 ranks on 2 hosts, 1 core each (bound), 1 thread per rank"));
-  JobMonitor differing({.ranks = 2, .announce_placement = true});
+  JobMonitor differing({.ranks = 2, .has_other_hosts = true});
   RankReport other = started(1, "b");
   other.placement = {8, 0, 8};
   static_cast<void>(differing.take(other));

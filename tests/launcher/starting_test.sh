@@ -54,12 +54,29 @@ late_rank)
   run "$bfrun" -np 2 sh -c "[ \$RANK = 0 ] && exec $program 2>$work/words
     until grep -q 'not seen: 1' $work/words 2>/dev/null; do sleep 0.1; done; exec $program"
   expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
+  # Or when rank 0 has given up once, and tries again.
+  export BLUEFOG_TIMEOUT=1
+  run "$bfrun" -np 2 sh -c "[ \$RANK = 0 ] && exec $program again 2>$work/more
+    until grep -q 'not seen: 1' $work/more 2>/dev/null; do sleep 0.1; done; exec $program again"
+  expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
   ;;
 slurms_security)
   # Slurm says nothing of where Open MPI lies, and offers ways of showing who one is that a wheel lacks.
   run "$bfrun" -np 2 env -u OPAL_PREFIX -u PMIX_PREFIX PMIX_SECURITY_MODE=munge,native "$program"
   expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
   expect_no_error "Sorry|not found"
+  ;;
+missing_on_another_host)
+  # The ranks of the first host cannot see which one of the others is missing.
+  export BLUEFOG_TIMEOUT=6 BLUEFOG_STALL_WARNING=2
+  run "$here/../hosts/netns.sh" -n 2 -- "$bfrun" -np 4 -H bfhost1:2,bfhost2:2 \
+    sh -c "[ \$RANK = 3 ] && exec sleep 600; exec $program"
+  [[ "$code" == 77 ]] && { sed -n 's/.*SKIPPED/SKIPPED/p' "$work/err"; exit 77; }
+  expect_code 1
+  missing='rank 3 on host bfhost2 \(pid [0-9]+\)$'
+  expect_error "^bfrun: 3 of 4 ranks have waited 2 s in init .*: $missing"
+  expect_error "^bfrun: ranks waited in init .* had not come to it: $missing"
+  expect_error "on rank [012]: .*, seen on this host: (0, 1; not seen: 2, 3|2; not seen: 0, 1, 3) \(those of other hosts never are\)"
   ;;
 *)
   fail "unknown case"

@@ -1,6 +1,6 @@
-// Joins the launch and prints "rank 0 of 2", or the error, with the exit code 1. With an argument N, N
-// times over: starts itself anew as a rank's subprocess and forks, both of which have to be refused;
-// the ranks then meet in a barrier.
+// Joins the launch and prints "rank 0 of 2", or the error, with the exit code 1. With the argument
+// "again" it tries once more after each time-out. With an argument N, N times over: starts itself anew
+// as a rank's subprocess and forks, both of which have to be refused; the ranks then meet in a barrier.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/error.hpp"
@@ -23,14 +24,23 @@ int code_of(pid_t child) {
   return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-int join() {
-  try {
-    const auto context = bluefog::Context::create();
-    fmt::print("rank {} of {}\n", context->rank(), context->size());
-    return 0;
-  } catch (const bluefog::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return kRefused;
+enum class AfterTimeout { End, TryAgain };
+
+int join(AfterTimeout after_timeout = AfterTimeout::End) {
+  while (true) {
+    try {
+      const auto context = bluefog::Context::create();
+      fmt::print("rank {} of {}\n", context->rank(), context->size());
+      return 0;
+    } catch (const bluefog::TimeoutError& error) {
+      fmt::print(stderr, "{}\n", error.what());
+      if (after_timeout == AfterTimeout::End) {
+        return kRefused;
+      }
+    } catch (const bluefog::Error& error) {
+      fmt::print(stderr, "{}\n", error.what());
+      return kRefused;
+    }
   }
 }
 
@@ -67,5 +77,8 @@ int have_children(int times, char* program) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "again") {
+    return join(AfterTimeout::TryAgain);
+  }
   return argc > 1 ? have_children(std::atoi(argv[1]), argv[0]) : join();
 }

@@ -9,16 +9,16 @@
 namespace bluefog::bfrun {
 
 /// The whole of `text` as a decimal number, or nothing when it is not one or does not fit.
-template <typename Integer>
-[[nodiscard]] std::optional<Integer> parse_integer(std::string_view text) {
-  Integer value = 0;
+template <typename Number>
+[[nodiscard]] std::optional<Number> parse_number(std::string_view text) {
+  Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
 [[nodiscard]] inline std::optional<int> parse_int(std::string_view text) {
-  return parse_integer<int>(text);
+  return parse_number<int>(text);
 }
 
 /// Whether a shell takes `name` as the name of a variable.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "bluefog_cpp/bootstrap/abstract_address.hpp"
 
@@ -45,18 +46,29 @@ bool ArrivalMark::is_seen(const std::string& job, int rank) {
   return probe && address_of(job, rank).connect(probe.get()) == 0;
 }
 
-RollCall::RollCall(const std::string& job, int size) {
-  for (int rank = 0; rank < size; ++rank) {
-    (ArrivalMark::is_seen(job, rank) ? seen_ : unseen_).push_back(rank);
+RollCall::RollCall(std::string job, int size)
+    : job_(std::move(job)), seen_(static_cast<std::size_t>(size), false) {}
+
+void RollCall::look() {
+  all_are_here_ = !seen_.empty();
+  for (std::size_t rank = 0; rank < seen_.size(); ++rank) {
+    const bool is_here = ArrivalMark::is_seen(job_, static_cast<int>(rank));
+    all_are_here_ = all_are_here_ && is_here;
+    seen_[rank] = seen_[rank] || is_here;
   }
 }
 
 std::string RollCall::text() const {
-  if (all_seen()) {
-    return fmt::format("all {} ranks were seen on this host, but not all made this call",
-                       seen_.size());
+  std::vector<int> seen;
+  std::vector<int> unseen;
+  for (std::size_t rank = 0; rank < seen_.size(); ++rank) {
+    (seen_[rank] ? seen : unseen).push_back(static_cast<int>(rank));
   }
-  return fmt::format("seen on this host: {}; not seen: {}", names_of(seen_), names_of(unseen_));
+  if (unseen.empty()) {
+    return fmt::format("all {} ranks were seen on this host, but not all made this call",
+                       seen.size());
+  }
+  return fmt::format("seen on this host: {}; not seen: {}", names_of(seen), names_of(unseen));
 }
 
 }  // namespace bluefog::mpi

@@ -22,20 +22,23 @@ class ArrivalMark {
   shm::UniqueFd socket_;
 };
 
-/// The ranks of a job, 0 … size − 1, by whether they have marks on this host.
+/// The ranks of a job, 0 … size − 1, by whether they have been seen on this host.
 class RollCall {
  public:
-  RollCall(const std::string& job, int size);
+  RollCall(std::string job, int size);
 
-  [[nodiscard]] bool all_seen() const noexcept { return unseen_.empty(); }
-  /// "seen on this host: ranks 1, 2; not seen: 0".
+  /// Looks for their marks. Ranks that gave up, or ended, have come all the same.
+  void look();
+
+  /// Whether all were there at the last look.
+  [[nodiscard]] bool all_are_here() const noexcept { return all_are_here_; }
+  /// "seen on this host: 1, 2; not seen: 0".
   [[nodiscard]] std::string text() const;
 
-  bool operator==(const RollCall&) const = default;
-
  private:
-  std::vector<int> seen_;
-  std::vector<int> unseen_;
+  std::string job_;
+  std::vector<bool> seen_;
+  bool all_are_here_ = false;
 };
 
 }  // namespace bluefog::mpi

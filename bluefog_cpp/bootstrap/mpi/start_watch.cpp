@@ -13,6 +13,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kFirstLook(200);
+constexpr double kLooksGrowBy = 1.25;
+
 // "all 4 ranks", or "all ranks" where the launcher does not say how many.
 std::string everybody(const LaunchEnvironment& launch) {
   return launch.size > 0 ? fmt::format("all {} ranks", launch.size) : "all ranks";
@@ -27,39 +30,46 @@ StartWatch::StartWatch(LaunchEnvironment launch, const Settings& settings, Deadl
           {.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = launch_.rank}),
       deadline_(deadline),
       begin_(steady_clock::now()),
-      next_warning_(settings.stall_warning) {}
+      roll_call_(launch_.job, launch_.job.empty() ? 0 : launch_.size),
+      next_look_(kFirstLook),
+      next_warning_(stall_warning_) {}
 
-std::string StartWatch::describe(const RollCall& roll_call) const {
+std::string StartWatch::missing() const {
   if (launch_.job.empty() || launch_.size == 0) {
     return "one or more have not come (MPI does not tell which)";
   }
   const bool has_other_hosts = launch_.local_size > 0 && launch_.local_size < launch_.size;
-  return roll_call.text() + (has_other_hosts ? " (those of other hosts never are)" : "");
+  return roll_call_.text() + (has_other_hosts ? " (those of other hosts never are)" : "");
 }
 
 void StartWatch::look() {
-  const std::chrono::duration<double> waited = steady_clock::now() - begin_;
+  const Seconds waited = steady_clock::now() - begin_;
   const bool is_warning_due = stall_warning_.count() > 0 && waited >= next_warning_;
   const bool is_over = deadline_.expired();
-  if (!is_warning_due && !is_over) {
-    return;
+  // Ranks that give up before this one may be gone when it does.
+  if (is_warning_due || is_over || waited >= next_look_) {
+    roll_call_.look();
+    next_look_ = waited * kLooksGrowBy;
   }
-  const RollCall roll_call(launch_.job, launch_.size);
   if (is_over) {
-    if (launch_.size == 0 || !roll_call.all_seen() || std::exchange(all_have_come_, true)) {
+    if (!roll_call_.all_are_here() || std::exchange(has_had_more_time_, true)) {
       throw TimeoutError(fmt::format(
           "bootstrap over MPI on rank {}: expected {} within {:.3g} s (BLUEFOG_TIMEOUT), {}",
-          launch_.rank, everybody(launch_), deadline_.timeout().count(), describe(roll_call)));
+          launch_.rank, everybody(launch_), deadline_.timeout().count(), missing()));
     }
     deadline_ = deadline_.again();
   }
   if (is_warning_due) {
-    next_warning_ += stall_warning_;
-    if (warned_of_ != roll_call) {
-      log_.warning(fmt::format("bootstrap over MPI has been waiting for {:.3g} s for {}: {}",
-                               waited.count(), everybody(launch_), describe(roll_call)));
-      warned_of_ = roll_call;
-    }
+    warn(waited);
+  }
+}
+
+void StartWatch::warn(Seconds waited) {
+  next_warning_ += stall_warning_;
+  if (const std::string now_missing = missing(); now_missing != warned_of_) {
+    log_.warning(fmt::format("bootstrap over MPI has been waiting for {:.3g} s for {}: {}",
+                             waited.count(), everybody(launch_), now_missing));
+    warned_of_ = now_missing;
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
+#include <string>
 
 #include "bluefog_cpp/bootstrap/launch_environment.hpp"
 #include "bluefog_cpp/bootstrap/mpi/arrival_mark.hpp"
@@ -25,16 +25,21 @@ class StartWatch {
   void look();
 
  private:
-  [[nodiscard]] std::string describe(const RollCall& roll_call) const;
+  using Seconds = std::chrono::duration<double>;
+
+  void warn(Seconds waited);
+  [[nodiscard]] std::string missing() const;
 
   LaunchEnvironment launch_;
-  std::chrono::nanoseconds stall_warning_;
+  Seconds stall_warning_;
   Logger log_;
   Deadline deadline_;
   std::chrono::steady_clock::time_point begin_;
-  std::chrono::nanoseconds next_warning_;
-  std::optional<RollCall> warned_of_;
-  bool all_have_come_ = false;
+  RollCall roll_call_;
+  Seconds next_look_;
+  Seconds next_warning_;
+  std::string warned_of_;
+  bool has_had_more_time_ = false;
 };
 
 }  // namespace bluefog::mpi

@@ -16,6 +16,7 @@
 #include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/job/session_folder.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
+#include "tools/bfrun/numbers.hpp"
 #include "tools/bfrun/shell_words.hpp"
 #include "tools/bfrun/start/environment.hpp"
 #include "tools/bfrun/start/hosts.hpp"
@@ -147,6 +148,17 @@ void check_command(const Options& options, const Environment& environment) {
                         code == kNotFoundCode ? "no such program" : "not an executable file"));
 }
 
+/// How long ranks wait before those that they wait for are named, as the ranks themselves have it.
+std::chrono::milliseconds start_patience(const Environment& environment) {
+  constexpr double kDefault = 60;
+  constexpr double kLongest = 1e9;
+  const double seconds =
+      parse_number<double>(value_of(environment, "BLUEFOG_STALL_WARNING")).value_or(kDefault);
+  const bool is_sensible = seconds >= 0 && seconds <= kLongest;
+  return std::chrono::ceil<std::chrono::milliseconds>(
+      std::chrono::duration<double>(is_sensible ? seconds : kDefault));
+}
+
 /// Runs mpirun and passes the ranks' reports to the monitor.
 int run_and_follow(const std::vector<std::string>& words, const Environment& environment,
                    const std::string& key, RankLine& line, JobMonitor& monitor) {
@@ -255,7 +267,8 @@ int run_job(const Options& options) {
   MonitoredJob job;
   job.ranks = options.num_proc;
   job.fault_tolerant = options.fault_tolerant;
-  job.announce_placement = machines.other_hosts;
+  job.has_other_hosts = machines.other_hosts;
+  job.start_patience = start_patience(environment);
   job.extra_mpi_flags = options.extra_mpi_flags;
   job.goes_on_after_failure = go_on_after_failure(call.extra_flags);
   job.notes = make_notes(environment, mpirun_binds);

@@ -53,11 +53,13 @@ int shell_code_of(const RankReport& report) {
 }  // namespace
 
 std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_point now) {
+  if (job_.has_other_hosts) attendance_.take(report, now);
+  if (report.kind == RankReport::Kind::Joining) return {};
   if (report.kind == RankReport::Kind::Started) {
     started_[report.rank] = report;
     gone_since_.reset();
     const bool all = std::ssize(started_) == job_.ranks;
-    return job_.announce_placement && all ? placement_lines() : std::vector<std::string>();
+    return job_.has_other_hosts && all ? placement_lines() : std::vector<std::string>();
   }
   if (report.kind == RankReport::Kind::Leaving) {
     leaving_at_us_[report.rank] = report.ended_at_us;
@@ -117,8 +119,13 @@ JobMonitor::Clock::time_point JobMonitor::naming_time() const {
 }
 
 std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {
-  if (unnamed_.empty() || now < naming_time()) return {};
-  return name_failures();
+  std::vector<std::string> lines;
+  if (std::string line = attendance_.due_line(now); !line.empty()) lines.push_back(std::move(line));
+  if (!unnamed_.empty() && now >= naming_time()) {
+    const std::vector<std::string> failures = name_failures();
+    lines.insert(lines.end(), failures.begin(), failures.end());
+  }
+  return lines;
 }
 
 std::optional<JobMonitor::Deadline> JobMonitor::deadline() const {
@@ -143,6 +150,7 @@ std::chrono::milliseconds JobMonitor::time_left(Clock::time_point now) const {
     left = left < milliseconds(0) ? until : std::min(left, until);
   };
   if (!unnamed_.empty()) note(naming_time());
+  if (const auto due = attendance_.due()) note(*due);
   if (const auto due = deadline(); due && overdue_.empty()) note(due->at);
   return left;
 }
@@ -264,6 +272,8 @@ std::vector<std::string> JobMonitor::name_failures() {
     ++named_;
   }
   unnamed_.clear();
+  if (std::string line = attendance_.failure_line(); !line.empty())
+    lines.push_back(std::move(line));
   return lines;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/bfrun/job/attendance.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/rank/binding.hpp"
@@ -18,7 +19,10 @@ namespace bluefog::bfrun {
 struct MonitoredJob {
   int ranks = 1;
   bool fault_tolerant = false;
-  bool announce_placement = false;  ///< say what the ranks got, once all have started
+  /// Ranks are on several hosts: say what they got, once all have started, and which ones do not come
+  /// to `init`, after `start_patience` or when those that wait fail.
+  bool has_other_hosts = false;
+  std::chrono::milliseconds start_patience{0};  ///< 0: for ever
   PlacementNotes notes = {};
   std::string extra_mpi_flags = {};    ///< as the user wrote them
   bool goes_on_after_failure = false;  ///< these flags ask mpirun not to end a job that has failed
@@ -29,7 +33,8 @@ class JobMonitor {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit JobMonitor(MonitoredJob job) : job_(std::move(job)) {}
+  explicit JobMonitor(MonitoredJob job)
+      : job_(std::move(job)), attendance_(job_.ranks, job_.start_patience) {}
 
   /// Takes one report; returns the lines to print now.
   [[nodiscard]] std::vector<std::string> take(const RankReport& report,
@@ -92,6 +97,7 @@ class JobMonitor {
   [[nodiscard]] bool refused_flags(const ExitStatus& mpirun) const;
 
   MonitoredJob job_;
+  Attendance attendance_;
   std::map<int, RankReport> started_;
   std::map<int, RankReport> ended_;
   std::map<int, std::int64_t> leaving_at_us_;  ///< of ranks that have begun to leave

@@ -18,7 +18,7 @@ constexpr std::size_t kMaxReportBytes = 512;
 constexpr std::size_t kMaxHostLength = 255;
 
 /// The words for RankReport::Kind, in its order.
-constexpr std::array<std::string_view, 4> kKinds{"start", "leave", "exit", "end"};
+constexpr std::array<std::string_view, 5> kKinds{"start", "join", "leave", "exit", "end"};
 
 std::string start_of_report(std::string_view key) {
   return fmt::format("{}bfrun:{}:", kSeparator, key);
@@ -41,7 +41,7 @@ std::optional<RankReport> decode(std::string_view fields) {
     number = *value;
   }
   words >> ended_at;
-  const auto ended_at_us = parse_integer<std::int64_t>(ended_at);
+  const auto ended_at_us = parse_number<std::int64_t>(ended_at);
   if (!ended_at_us) return std::nullopt;
   report.ended_at_us = *ended_at_us;
   const auto* const known = std::ranges::find(kKinds, kind);

@@ -120,6 +120,11 @@ void report_exit_note(int exit_note, RankReport report, const Voice& voice) {
   static_cast<void>(voice.send(report));
 }
 
+void report_joining(RankReport report, const Voice& voice) {
+  report.kind = RankReport::Kind::Joining;
+  static_cast<void>(voice.send(report));
+}
+
 int watch(const std::vector<std::string>& command, const Environment& environment,
           const RankIdentity& identity, const Placement& placement, const Voice& voice,
           const std::string& session) {
@@ -147,12 +152,14 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
   }
   gate.open();
 
-  Watcher watcher({.command = child,
-                   .parent = parent,
-                   .exit_note = exit_note,
-                   .bfrun = voice.descriptor(),
-                   .session = session},
-                  descendants, [&] { report_exit_note(exit_note, report, voice); });
+  Watcher watcher(
+      {.command = child,
+       .parent = parent,
+       .exit_note = exit_note,
+       .bfrun = voice.descriptor(),
+       .session = session},
+      descendants, [&] { report_exit_note(exit_note, report, voice); },
+      [&] { report_joining(report, voice); });
   const ExitStatus status = watcher.wait_for_end();
   const std::int64_t ended_at_us = microseconds_since_1970();
   watcher.end_descendants();

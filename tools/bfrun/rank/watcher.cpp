@@ -48,8 +48,12 @@ sigset_t block_signals_to_watch() {
   return old_mask;
 }
 
-Watcher::Watcher(Rank rank, const Descendants& descendants, std::function<void()> on_exit_note)
-    : rank_(std::move(rank)), descendants_(descendants), on_exit_note_(std::move(on_exit_note)) {
+Watcher::Watcher(Rank rank, const Descendants& descendants, std::function<void()> on_exit_note,
+                 std::function<void()> on_joining)
+    : rank_(std::move(rank)),
+      descendants_(descendants),
+      on_exit_note_(std::move(on_exit_note)),
+      on_joining_(std::move(on_joining)) {
   const sigset_t watched = signals_to_watch();
   signals_ = Descriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -77,6 +81,8 @@ std::optional<ExitStatus> Watcher::take(const Signal& signal) {
   } else if (signal.number == exit_note_signal()) {
     // A child of the command may exit as it likes: the command decides what comes of it.
     if (signal.sender == rank_.command) take_exit_note();
+  } else if (signal.number == joining_signal()) {
+    on_joining_();
   } else {
     pass_on(signal);
   }

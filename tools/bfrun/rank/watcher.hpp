@@ -32,7 +32,9 @@ class Watcher {
   };
 
   /// @param on_exit_note called when the command says that it leaves or exits.
-  Watcher(Rank rank, const Descendants& descendants, std::function<void()> on_exit_note);
+  /// @param on_joining called when the command, or what it has started, begins to join the others.
+  Watcher(Rank rank, const Descendants& descendants, std::function<void()> on_exit_note,
+          std::function<void()> on_joining);
 
   /// Waits for the end of the command, passing on the signals that reach this process.
   ///
@@ -70,6 +72,7 @@ class Watcher {
   Rank rank_;
   const Descendants& descendants_;
   std::function<void()> on_exit_note_;
+  std::function<void()> on_joining_;
   Descriptor signals_;
   bool told_to_end_ = false;
   std::optional<int> announced_code_;
