@@ -26,10 +26,16 @@ class Context : public std::enable_shared_from_this<Context> {
  public:
   /// Collective. The ranks of this launch (`bfrun`, `mpirun`, `srun`), or this
   /// process alone when no launcher started it. Settings come from the environment.
-  /// @throws InvalidArgument for a malformed setting, UnsupportedError if a launcher started
-  ///   several ranks and MPI is not built in, TransportError, TimeoutError.
+  /// @param interrupt_check called about every 50 ms while this rank waits for the others to start;
+  ///   its exception ends that wait. The first start of a process may then be waited for again, by
+  ///   another call, as after a TimeoutError.
+  /// @throws InvalidArgument for a malformed setting, UnsupportedError for several ranks that cannot
+  ///   be joined (MPI is not built in, or does not know their launcher), StateError in a fork of a
+  ///   rank and in programs that a rank has started, TransportError, TimeoutError.
   static std::shared_ptr<Context> create();
-  static std::shared_ptr<Context> create(const Settings& settings);
+  static std::shared_ptr<Context> create(std::function<void()> interrupt_check);
+  static std::shared_ptr<Context> create(const Settings& settings,
+                                         std::function<void()> interrupt_check = {});
 
   /// Collective over the ranks of `bootstrap`. Settings may differ between
   /// ranks only in what concerns one rank (log, host identity).

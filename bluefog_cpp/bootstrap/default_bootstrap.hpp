@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "bluefog_cpp/bootstrap.hpp"
@@ -12,12 +13,13 @@ namespace bluefog {
 ///
 /// Collective over the ranks that were launched together. Each call gives an
 /// independent bootstrap.
+/// @param interrupt_check as of `mpi::make_bootstrap`.
 /// @throws UnsupportedError under a launcher when this build has no MPI and
 ///         more than one rank may have been started, or MPI cannot join its ranks
 ///         (`LaunchEnvironment::detect`).
 /// @throws StateError in what a rank has started, which is no rank (`claim_rank`).
 /// @throws TimeoutError, MpiError as `mpi::make_bootstrap`.
-[[nodiscard]] std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings,
-                                                                Deadline deadline);
+[[nodiscard]] std::shared_ptr<Bootstrap> make_default_bootstrap(
+    const Settings& settings, Deadline deadline, std::function<void()> interrupt_check = {});
 
 }  // namespace bluefog

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "bluefog_cpp/bootstrap.hpp"
@@ -21,13 +22,15 @@ namespace bluefog::mpi {
 /// at different places: the bootstrap then refuses further calls with
 /// StateError. Ranks that make different calls all get MismatchError, and go on.
 /// @param launch what the environment tells of the ranks.
+/// @param interrupt_check called about every 50 ms while ranks are waited for, unless empty; its
+///   exception ends the wait, as a time-out does.
 /// @throws UnsupportedError if this build has no MPI, MPI was finalised before,
 ///         its thread level is below MPI_THREAD_SERIALIZED, or it has found fewer ranks than
 ///         `launch` says.
 /// @throws TimeoutError, which says how long it waited and which ranks of this host had come, also
 ///         where MPI's own start waits for them; it may be called again. @throws MpiError.
 [[nodiscard]] std::shared_ptr<Bootstrap> make_bootstrap(const LaunchEnvironment& launch,
-                                                        const Settings& settings,
-                                                        Deadline deadline);
+                                                        const Settings& settings, Deadline deadline,
+                                                        std::function<void()> interrupt_check = {});
 
 }  // namespace bluefog::mpi

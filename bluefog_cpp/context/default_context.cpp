@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
 #include "bluefog_cpp/context.hpp"
@@ -36,8 +38,15 @@ Settings settings_of_this_rank() {
 
 std::shared_ptr<Context> Context::create() { return create(settings_of_this_rank()); }
 
-std::shared_ptr<Context> Context::create(const Settings& settings) {
-  return create(make_default_bootstrap(settings, Deadline::after(settings.timeout)), settings);
+std::shared_ptr<Context> Context::create(std::function<void()> interrupt_check) {
+  return create(settings_of_this_rank(), std::move(interrupt_check));
+}
+
+std::shared_ptr<Context> Context::create(const Settings& settings,
+                                         std::function<void()> interrupt_check) {
+  return create(make_default_bootstrap(settings, Deadline::after(settings.timeout),
+                                       std::move(interrupt_check)),
+                settings);
 }
 
 }  // namespace bluefog

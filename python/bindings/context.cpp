@@ -74,7 +74,7 @@ void bind_context(py::module_& module) {
       module, "Context", "A group of ranks that communicate. See bluefog_cpp/context.hpp.");
   context
       .def_static(
-          "create", [] { return prepared(Context::create()); }, WithoutGil(),
+          "create", [] { return prepared(Context::create(&run_signal_handlers)); }, WithoutGil(),
           "Collective. The ranks of this launch, or this process alone.")
       .def(
           "duplicate", [](Context& c) { return prepared(c.duplicate()); }, WithoutGil(),

@@ -240,7 +240,7 @@ UniqueComm meet_all_ranks(StartWatch watch) {
   try {
     wait(
         duplication->request, [&watch] { watch.look(); }, "MPI_Comm_idup", MPI_COMM_WORLD);
-  } catch (const TimeoutError&) {
+  } catch (...) {
     // MPI will write the communicator when the other ranks come.
     [[maybe_unused]] const Duplication* left_to_mpi = duplication.release();
     limit_finalize(kAfterTimeout);
@@ -261,8 +261,8 @@ void refuse_fewer_ranks(const LaunchEnvironment& launch, int rank, int size) {
 }
 
 std::shared_ptr<Bootstrap> meet(LaunchEnvironment launch, const Settings& settings,
-                                Deadline deadline) {
-  StartWatch watch(launch, settings, deadline);
+                                Deadline deadline, const std::function<void()>& interrupt_check) {
+  StartWatch watch(launch, settings, deadline, interrupt_check);
   const bool has_waited = require_runtime(watch);
   int size = 0;
   check(MPI_Comm_rank(MPI_COMM_WORLD, &launch.rank), "MPI_Comm_rank");
@@ -270,8 +270,8 @@ std::shared_ptr<Bootstrap> meet(LaunchEnvironment launch, const Settings& settin
   refuse_fewer_ranks(launch, launch.rank, size);
   launch.size = size;
   // Ranks that MPI's start has waited for are there, however late they came.
-  UniqueComm comm =
-      meet_all_ranks(StartWatch(launch, settings, has_waited ? deadline.again() : deadline));
+  UniqueComm comm = meet_all_ranks(
+      StartWatch(launch, settings, has_waited ? deadline.again() : deadline, interrupt_check));
   check(MPI_Comm_set_errhandler(comm.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   auto bootstrap = std::make_shared<MpiBootstrap>(std::move(comm));
   bootstrap->compare_thread_levels(has_waited ? deadline.again() : deadline);
@@ -281,10 +281,11 @@ std::shared_ptr<Bootstrap> meet(LaunchEnvironment launch, const Settings& settin
 }  // namespace
 
 std::shared_ptr<Bootstrap> make_bootstrap(const LaunchEnvironment& launch, const Settings& settings,
-                                          Deadline deadline) {
+                                          Deadline deadline,
+                                          std::function<void()> interrupt_check) {
   auto mark = std::make_unique<ArrivalMark>(launch.job, launch.rank);
   try {
-    return meet(launch, settings, deadline);
+    return meet(launch, settings, deadline, interrupt_check);
   } catch (const TimeoutError&) {
     // Ranks that give up after this one see that it had come.
     [[maybe_unused]] const ArrivalMark* until_the_end = mark.release();

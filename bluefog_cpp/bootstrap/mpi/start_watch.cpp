@@ -14,6 +14,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kFirstLook(200);
+constexpr std::chrono::milliseconds kCheckPeriod(50);
 constexpr double kLooksGrowBy = 1.25;
 
 // "all 4 ranks", or "all ranks" where the launcher does not say how many.
@@ -23,7 +24,8 @@ std::string everybody(const LaunchEnvironment& launch) {
 
 }  // namespace
 
-StartWatch::StartWatch(LaunchEnvironment launch, const Settings& settings, Deadline deadline)
+StartWatch::StartWatch(LaunchEnvironment launch, const Settings& settings, Deadline deadline,
+                       std::function<void()> interrupt_check)
     : launch_(std::move(launch)),
       stall_warning_(settings.stall_warning),
       log_(
@@ -32,7 +34,8 @@ StartWatch::StartWatch(LaunchEnvironment launch, const Settings& settings, Deadl
       begin_(steady_clock::now()),
       roll_call_(launch_.job, launch_.job.empty() ? 0 : launch_.size),
       next_look_(kFirstLook),
-      next_warning_(stall_warning_) {}
+      next_warning_(stall_warning_),
+      interrupt_check_(std::move(interrupt_check)) {}
 
 std::string StartWatch::missing() const {
   if (launch_.job.empty() || launch_.size == 0) {
@@ -44,6 +47,10 @@ std::string StartWatch::missing() const {
 
 void StartWatch::look() {
   const Seconds waited = steady_clock::now() - begin_;
+  if (interrupt_check_ && waited >= next_check_) {
+    next_check_ = waited + kCheckPeriod;
+    interrupt_check_();
+  }
   const bool is_warning_due = stall_warning_.count() > 0 && waited >= next_warning_;
   const bool is_over = deadline_.expired();
   // Ranks that give up before this one may be gone when it does.

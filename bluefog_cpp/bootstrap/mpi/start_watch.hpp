@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include "bluefog_cpp/bootstrap/launch_environment.hpp"
@@ -16,9 +17,11 @@ namespace bluefog::mpi {
 class StartWatch {
  public:
   /// @param launch with this rank and the number of ranks, as far as they are known.
-  StartWatch(LaunchEnvironment launch, const Settings& settings, Deadline deadline);
+  /// @param interrupt_check see `make_bootstrap`.
+  StartWatch(LaunchEnvironment launch, const Settings& settings, Deadline deadline,
+             std::function<void()> interrupt_check);
 
-  /// To be called every few milliseconds: logs a warning when the wait stalls, and another one each
+  /// To be called every few milliseconds: checks for interrupts, and logs a warning when the wait stalls, and another one each
   /// time that it has stalled as long again with other ranks missing. Once all ranks have been seen,
   /// MPI gets the same time once more: the job can begin.
   /// @throws TimeoutError at the deadline, which names the ranks that have come to this host.
@@ -40,6 +43,8 @@ class StartWatch {
   Seconds next_warning_;
   std::string warned_of_;
   bool has_had_more_time_ = false;
+  std::function<void()> interrupt_check_;
+  Seconds next_check_{0};
 };
 
 }  // namespace bluefog::mpi

@@ -9,7 +9,7 @@ namespace bluefog::mpi {
 bool is_built() noexcept { return false; }
 
 std::shared_ptr<Bootstrap> make_bootstrap(const LaunchEnvironment& launch, const Settings&,
-                                          Deadline) {
+                                          Deadline, std::function<void()>) {
   throw UnsupportedError(fmt::format(
       "{} say that this process was started by {}, and this build has no MPI: expected a build with "
       "BLUEFOG_WITH_MPI=ON, or a process started alone",

@@ -1,4 +1,5 @@
-"""Ctrl-C while ranks are in `init` and one has not come: the whole job ends.
+"""Ctrl-C while ranks are in `init` and one has not come: the whole job ends. A rank that is interrupted
+alone, as by a notebook, may call `init` again.
 
     interrupted_start.py BFRUN
 """
@@ -21,6 +22,24 @@ bf.init()
 """
 
 
+INTERRUPTED_RANK = """
+import os, pathlib, signal, sys, threading, time
+import bluefog_cpp.torch as bf
+mark = pathlib.Path(sys.argv[1], "interrupted")
+if os.environ["RANK"] == "0":
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        bf.init()
+        sys.exit("expected init to be interrupted")
+    except KeyboardInterrupt:
+        mark.touch()
+while not mark.exists():
+    time.sleep(0.1)
+bf.init()
+bf.barrier()
+"""
+
+
 def is_running(pid):
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -29,7 +48,7 @@ def is_running(pid):
     return state != "Z"
 
 
-def main():
+def interrupt_the_job():
     with tempfile.TemporaryDirectory() as folder:
         job = subprocess.Popen([sys.argv[1], "-np", "2", sys.executable, "-c", RANK, folder])
         marks = [pathlib.Path(folder, rank) for rank in ("0", "1")]
@@ -49,5 +68,12 @@ def main():
         assert not left, f"expected the ranks to have ended, found {left}"
 
 
+def interrupt_one_rank():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.argv[1], "-np", "2", sys.executable, "-c", INTERRUPTED_RANK, folder],
+                       check=True, timeout=100)
+
+
 if __name__ == "__main__":
-    main()
+    interrupt_the_job()
+    interrupt_one_rank()
