@@ -1,5 +1,5 @@
-"""Ctrl-C while ranks are in `init` and one has not come: the whole job ends. A rank that is interrupted
-alone, as by a notebook, may call `init` again.
+"""Ctrl-C while ranks are in `init` and one has not come: the whole job ends. A rank that is
+interrupted alone, as by a notebook, may call `init` again.
 
     interrupted_start.py BFRUN
 """
