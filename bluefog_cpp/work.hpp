@@ -34,9 +34,9 @@ class Pending {
 
 /// A call in flight. Copies refer to the same call.
 ///
-/// It keeps alive all memory that the call uses. Dropping it does not cancel
-/// the call: the call goes on, and its buffers stay alive where their
-/// `owner` was given.
+/// Dropping it does not cancel the call, which goes on. Where the `owner` of a
+/// buffer was given, the call keeps it until it is done, whether somebody
+/// holds this or not; with buffers on a device, this keeps it too.
 class [[nodiscard]] Work {
  public:
   /// A call that has completed.

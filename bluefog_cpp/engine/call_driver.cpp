@@ -139,6 +139,7 @@ void CallDriver::complete(Operation& operation) {
   if (progress_hook_) {
     report_to_hook(operation);
   }
+  call.owners.clear();
   const bool throws = parts_.ledger.has_late_mismatch();
   parts_.records.end(operation,
                      throws ? FlightRecorder::State::Failed : FlightRecorder::State::Complete);
@@ -167,6 +168,7 @@ void CallDriver::fail(Operation& operation, std::exception_ptr error, ControlMes
     parts_.peers.report(key, reason, report);
   }
   operation.give_up();
+  call.owners.clear();
   call.error = std::move(error);
   call.phase.store(CallState::Phase::Failed, std::memory_order_release);
   parts_.sleepers.wake_always();

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <boost/container/small_vector.hpp>
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <utility>
 
 #include "bluefog_cpp/engine/exchange.hpp"
 #include "bluefog_cpp/engine/flight_recorder.hpp"
@@ -51,6 +54,8 @@ struct CallState {
   FlightRecorder::Ticket ticket = 0;
   /// The call's row in the timeline, while it lasts.
   TraceRow row{};
+  /// Keep the memory of its buffers until it is done.
+  boost::container::small_vector<std::shared_ptr<const void>, 2> owners;
 };
 
 /// A call as a sequence of exchanges, and what becomes of the bytes that arrive.
@@ -87,6 +92,13 @@ class Operation : public Receiver {
   virtual void finish() {}
   /// The call has ended with an error.
   virtual void give_up() noexcept {}
+
+  /// Keeps memory until the call has ended, however long somebody holds its `Work` afterwards.
+  void keep(std::shared_ptr<const void> owner) {
+    if (owner) {
+      call_.owners.push_back(std::move(owner));
+    }
+  }
 
  protected:
   /// In the constructor: `may_begin` and `finish` are called.

@@ -69,6 +69,9 @@ class TaskQueue::Task final : public Pending {
     return error;
   }
 
+  /// Lets go of what the task would have used; it will not run. The caller does not hold the mutex.
+  void drop() noexcept { function_ = nullptr; }
+
   /// Ends the task; the caller holds the mutex.
   void end(std::exception_ptr error) {
     error_ = std::move(error);
@@ -115,15 +118,19 @@ void TaskQueue::drain() {
 }
 
 void TaskQueue::close() noexcept {
+  std::deque<std::shared_ptr<Task>> dropped;
   {
     const std::scoped_lock lock(state_->mutex);
     state_->is_closed = true;
-    for (const auto& task : state_->waiting) {
+    dropped.swap(state_->waiting);
+    for (const auto& task : dropped) {
       task->end(std::make_exception_ptr(
           StateError(state_->owner + ": the context was closed before this began")));
     }
-    state_->waiting.clear();
     state_->has_work.notify_all();
+  }
+  for (const auto& task : dropped) {
+    task->drop();
   }
   if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) {
     thread_.join();

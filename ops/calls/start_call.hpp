@@ -1,9 +1,11 @@
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "bluefog_cpp/buffer_view.hpp"
@@ -87,13 +89,38 @@ void check_no_capture(DeviceChannel& channel, std::string_view call, const Const
 [[nodiscard]] Work submit_on_device(Context& context, std::shared_ptr<Operation> operation,
                                     const Placement& placement);
 
-/// Starts the operation `Kind(parts…)`.
+/// The owners of a call's buffers.
+using BufferOwners = boost::container::small_vector<std::shared_ptr<const void>, 2>;
+
+/// `part`, or a view of the same memory without its owner, which goes to `owners`.
+template <typename Part>
+[[nodiscard]] decltype(auto) without_owner(Part&& part, BufferOwners& owners) {
+  using Plain = std::remove_cvref_t<Part>;
+  if constexpr (std::is_same_v<Plain, BufferView> || std::is_same_v<Plain, ConstBufferView>) {
+    Plain view(std::forward<Part>(part));
+    owners.push_back(std::exchange(view.owner, nullptr));
+    return view;
+  } else {
+    return std::forward<Part>(part);
+  }
+}
+
+/// Starts the operation `Kind(parts…)`. On the CPU the buffers are kept until the call is done; on
+/// a device the operation keeps them.
 template <typename Kind, typename... Parts>
 [[nodiscard]] Work submit_call(Context& context, const Placement& placement, Parts&&... parts) {
-  auto operation = context.core().engine().make_operation<Kind>(std::forward<Parts>(parts)...);
-  return placement.device.kind == DeviceKind::Cpu
-             ? context.core().engine().submit(std::move(operation))
-             : submit_on_device(context, std::move(operation), placement);
+  Engine& engine = context.core().engine();
+  if (placement.device.kind != DeviceKind::Cpu) {
+    return submit_on_device(context, engine.make_operation<Kind>(std::forward<Parts>(parts)...),
+                            placement);
+  }
+  BufferOwners owners;
+  auto operation =
+      engine.make_operation<Kind>(without_owner(std::forward<Parts>(parts), owners)...);
+  for (auto& owner : owners) {
+    operation->keep(std::move(owner));
+  }
+  return engine.submit(std::move(operation));
 }
 
 /// Starts the call and waits for it: `submit_call` and `Work::wait` in one.

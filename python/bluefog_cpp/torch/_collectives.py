@@ -21,7 +21,15 @@ from bluefog_cpp.torch._deprecation import renamed
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import copied, elements, elements_to_write, like, store
+from bluefog_cpp.torch._tensors import (
+    copied,
+    elements,
+    elements_to_write,
+    into,
+    range_of,
+    store,
+    to_device_of,
+)
 
 Start = Callable[[core.Context, torch.Tensor, str], core.Work]
 
@@ -34,7 +42,8 @@ _NEW_MACHINE_NAMES = {"neighbor_machine_weights": "src_machine_weights",
 
 
 def poll(handle: int) -> bool:
-    """Whether the call is complete; never blocks. Raises InvalidArgument for an unknown handle."""
+    """Whether the call is complete; never blocks. The handle stays: its result is kept until
+    somebody waits for it. Raises InvalidArgument for an unknown handle."""
     return current().is_done(handle)
 
 
@@ -78,7 +87,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None
     source = runtime.source("neighbor_allreduce", tensor, name, elements)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
     result = core.fresh_like(source)
-    return _run(runtime, source, result, step, name, lambda: like(result, tensor))
+    return _run(runtime, source, result, step, name, lambda: to_device_of(tensor)(result))
 
 
 @renamed(**_NEW_NAMES)
@@ -109,7 +118,8 @@ def neighbor_allreduce_nonblocking(tensor: torch.Tensor, *, self_weight: float |
     work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, result,
                                                           step.plan,
                                                           step.checked, name or ""))
-    return runtime.add(work, lambda _: like(result, tensor), step.failed)
+    finish = to_device_of(tensor)
+    return runtime.add(work, lambda _: finish(result), step.failed)
 
 
 @renamed(**_NEW_NAMES)
@@ -126,7 +136,8 @@ def neighbor_allreduce_nonblocking_(tensor: torch.Tensor, *, self_weight: float 
     work = step.run(lambda: core.start_neighbor_allreduce(runtime.context, source, source,
                                                           step.plan,
                                                           step.checked, name or ""))
-    return runtime.add(work, lambda _: store(source, tensor), step.failed, source)
+    return runtime.add(work, lambda _: store(source, tensor), step.failed,
+                       range_of(source))
 
 
 def _neighbor_step(runtime: Runtime, *arguments: Any) -> _plans.Step:
@@ -186,7 +197,8 @@ def _start_hierarchical(runtime: Runtime, tensor: torch.Tensor, self_weight: Any
         lambda: _plans.machine_plan(runtime, self_weight, src, dst, enable_topo_check))
     work = step.run(lambda: core.start_hierarchical_neighbor_allreduce(
         runtime.context, result, step.plan, step.checked, name or ""))
-    return runtime.add(work, lambda _: like(result, tensor), step.failed)
+    finish = to_device_of(tensor)
+    return runtime.add(work, lambda _: finish(result), step.failed)
 
 
 # ---- allreduce
@@ -207,7 +219,7 @@ def allreduce(tensor: torch.Tensor, average: bool = True, is_hierarchical_local:
 def allreduce_nonblocking(tensor: torch.Tensor, average: bool = True,
                           is_hierarchical_local: bool = False, name: str | None = None) -> int:
     """Starts `allreduce`."""
-    return _start_in_place("allreduce", copied, tensor, like,
+    return _start_in_place("allreduce", copied, tensor, to_device_of,
                            _allreduce(average, is_hierarchical_local), name)
 
 
@@ -222,7 +234,7 @@ def allreduce_(tensor: torch.Tensor, average: bool = True, is_hierarchical_local
 def allreduce_nonblocking_(tensor: torch.Tensor, average: bool = True,
                            is_hierarchical_local: bool = False, name: str | None = None) -> int:
     """Starts `allreduce_`."""
-    return _start_in_place("allreduce", elements_to_write, tensor, store,
+    return _start_in_place("allreduce", elements_to_write, tensor, into,
                            _allreduce(average, is_hierarchical_local), name)
 
 
@@ -247,7 +259,7 @@ def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> 
 @ranged
 def broadcast_nonblocking(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
     """Starts `broadcast`."""
-    return _start_in_place("broadcast", copied, tensor, like, _broadcast(root_rank), name)
+    return _start_in_place("broadcast", copied, tensor, to_device_of, _broadcast(root_rank), name)
 
 
 @ranged
@@ -259,7 +271,7 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) ->
 @ranged
 def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
     """Starts `broadcast_`."""
-    return _start_in_place("broadcast", elements_to_write, tensor, store, _broadcast(root_rank),
+    return _start_in_place("broadcast", elements_to_write, tensor, into, _broadcast(root_rank),
                            name)
 
 
@@ -270,12 +282,13 @@ def _broadcast(root_rank: int) -> Start:
 
 
 def _start_in_place(call: str, take: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor,
-                    finish: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], start: Start,
-                    name: str | None) -> int:
+                    ending: Callable[[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]],
+                    start: Start, name: str | None) -> int:
     runtime = current()
     buffer = runtime.source(call, tensor, name, take)
     work = start(runtime.context, buffer, name or "")
-    return runtime.add(work, lambda _: finish(buffer, tensor), writes=buffer)
+    finish = ending(tensor)
+    return runtime.add(work, lambda _: finish(buffer), writes=range_of(buffer))
 
 
 # ---- gathers
@@ -294,7 +307,7 @@ def allgather_nonblocking(tensor: torch.Tensor, name: str | None = None) -> int:
     runtime = current()
     source = runtime.source("allgather", tensor, name, elements)
     work = core.start_allgather(runtime.context, source, name or "")
-    return runtime.add(work, lambda result: like(result, tensor))
+    return runtime.add(work, to_device_of(tensor))
 
 
 @ranged
@@ -321,7 +334,7 @@ def neighbor_allgather_nonblocking(tensor: torch.Tensor, *,
         lambda: _plans.gather_plan(runtime, src_ranks, dst_ranks, enable_topo_check))
     work = step.run(lambda: core.start_neighbor_allgather(runtime.context, source, step.plan,
                                                           step.checked, name or "", order))
-    return runtime.add(work, lambda result: like(result, tensor), step.failed)
+    return runtime.add(work, to_device_of(tensor), step.failed)
 
 
 # ---- pair_gossip, barrier
@@ -346,7 +359,8 @@ def pair_gossip_nonblocking(tensor: torch.Tensor, target_rank: int,
     source = runtime.source("pair_gossip", tensor, name, elements, partner=partner)
     result = core.fresh_like(source)
     work = core.start_pair_gossip(runtime.context, source, result, partner, *weights, name or "")
-    return runtime.add(work, lambda _: like(result, tensor))
+    finish = to_device_of(tensor)
+    return runtime.add(work, lambda _: finish(result))
 
 
 def _partner(runtime: Runtime, target_rank: int) -> int:

@@ -1,12 +1,13 @@
 """Other users of the memory of parameters, which wrapping moves into buckets: they would go on
 with memory that nobody uses any more."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 
 from bluefog_cpp.errors import InvalidArgument, StateError
 from bluefog_cpp.torch._runtime import Runtime
+from bluefog_cpp.torch._tensors import range_of
 
 Named = Iterable[tuple[str, torch.Tensor]]
 
@@ -19,7 +20,7 @@ def check_unshared(runtime: Runtime, maker: str, parameters: Named, buffers: Nam
     maker: the public function that wraps. released: the ids of windows that wrapping frees itself.
     """
     moving = [(name, *places) for name, parameter in parameters if parameter.requires_grad
-              for places in _place_of(parameter)]
+              for places in range_of(parameter)]
     where = f"rank {runtime.rank}, {maker}"
     for name, window in sorted(runtime.windows.items()):
         parameter = None if id(window) in released else _first_on(moving, window.tensor)
@@ -28,8 +29,8 @@ def check_unshared(runtime: Runtime, maker: str, parameters: Named, buffers: Nam
                 f"{where}: expected no window over memory of the model, whose parameters move when "
                 f"they are wrapped, found window '{name}' over parameter '{parameter}'; free it "
                 "first, and create it again afterwards if need be")
-    for tensor in runtime.written_in_flight():
-        parameter = _first_on(moving, tensor)
+    for place in runtime.places_written_in_flight():
+        parameter = _first_at(moving, place)
         if parameter is not None:
             raise StateError(
                 f"{where}: expected no call in flight that writes into the model, whose parameters "
@@ -44,21 +45,11 @@ def check_unshared(runtime: Runtime, maker: str, parameters: Named, buffers: Nam
                 f"parameter '{parameter}'")
 
 
-def _place_of(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
-    """First and last address but one; nothing for what has no elements in memory."""
-    if (torch.nn.parameter.is_lazy(tensor) or tensor.layout is not torch.strided or tensor.is_nested
-            or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
-            or tensor.is_meta or tensor.numel() == 0):
-        return
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    begin = tensor.data_ptr()
-    yield begin, begin + reach * tensor.element_size()
-
-
 def _first_on(moving: list[tuple[str, int, int]], tensor: torch.Tensor) -> str | None:
     """The name of the first parameter that lies where `tensor` does."""
-    for begin, end in _place_of(tensor):
-        for name, first, last in moving:
-            if first < end and begin < last:
-                return name
-    return None
+    return next((name for place in range_of(tensor) if (name := _first_at(moving, place))), None)
+
+
+def _first_at(moving: list[tuple[str, int, int]], place: tuple[int, int]) -> str | None:
+    begin, end = place
+    return next((name for name, first, last in moving if first < end and begin < last), None)

@@ -5,8 +5,8 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import networkx as nx
 import torch
@@ -19,11 +19,11 @@ from bluefog_cpp.errors import (
     ArgumentTypeError,
     Error,
     InvalidArgument,
-    LateMismatchError,
     NotInitialized,
     StateError,
 )
 from bluefog_cpp.torch import _child
+from bluefog_cpp.torch._calls import Calls, Place
 
 T = TypeVar("T")
 
@@ -65,15 +65,6 @@ def _digest(matrix: core.MixingMatrix) -> int:
     return int.from_bytes(hashlib.sha256(repr(edges).encode()).digest()[:8], "little") or 1
 
 
-class InFlight(NamedTuple):
-    """A call that was started. `work` has `wait` and `done`; `finish` makes the result."""
-    work: Any
-    finish: Callable[[Any], torch.Tensor | None]
-    failed: Callable[[BaseException], None]
-    writes: torch.Tensor | None
-    """The memory that the call itself writes into, where it is the caller's."""
-
-
 class Runtime:
     """One per process between `init` and `shutdown`."""
 
@@ -97,8 +88,7 @@ class Runtime:
         """Distributed optimizers: `drain` ends what is in flight, `close` leaves."""
         self._comparison = Comparison()
         self._machine_comparison = Comparison()
-        self._in_flight: dict[int, InFlight] = {}
-        self._next_handle = 0
+        self._calls = Calls()
 
     def make_topology(self, call: str, graph: nx.DiGraph, is_weighted: bool) -> Topology:
         return Topology(call, graph, is_weighted, self.rank, "rank", self.size, self._comparison)
@@ -171,44 +161,34 @@ class Runtime:
 
     def add(self, work: Any, finish: Callable[[Any], torch.Tensor | None],
             failed: Callable[[BaseException], None] = lambda _: None,
-            writes: torch.Tensor | None = None) -> int:
-        """A handle for a call that was started; `failed` takes what its wait raises."""
-        handle = self._next_handle
-        self._next_handle += 1
-        self._in_flight[handle] = InFlight(work, finish, failed, writes)
-        return handle
+            writes: Iterable[Place] = ()) -> int:
+        """A handle for a call that was started; `failed` takes what its wait raises. What `finish`
+        holds is kept until somebody waits."""
+        return self._calls.add(work, finish, failed, writes)
 
-    def written_in_flight(self) -> list[torch.Tensor]:
-        """The callers' tensors that calls which nobody has waited for yet write into."""
-        calls = list(self._in_flight.values())  # other threads begin and end calls
-        return [call.writes for call in calls if call.writes is not None]
+    def add_without_result(self, work: Any, finish: Callable[[], None] = lambda: None,
+                           writes: Iterable[Place] = ()) -> int:
+        """The same for a call of a window; what `finish` holds is let go when the call is done."""
+        return self._calls.add_without_result(work, finish, writes)
+
+    def places_written_in_flight(self) -> list[Place]:
+        """The callers' memory that calls which nobody has waited for yet write into."""
+        return self._calls.places_written()
 
     def is_done(self, handle: int, asked_by: str = "poll") -> bool:
-        return bool(self._of(handle, asked_by).work.done())
+        return self._calls.is_done(self._known(handle, asked_by))
 
     def wait(self, handle: int, asked_by: str = "synchronize") -> torch.Tensor | Any:
         """The result, None of a call without; the handle is used up, also when it failed."""
-        call = self._of(handle, asked_by)
-        try:
-            return call.finish(call.work.wait())
-        except LateMismatchError as error:  # the call itself has done its work
-            result = getattr(call.work, "result", None)
-            error.result = call.finish(result() if result else None)
-            call.failed(error)
-            raise
-        except BaseException as error:
-            call.failed(error)
-            raise
-        finally:
-            self._in_flight.pop(handle, None)
+        return self._calls.wait(self._known(handle, asked_by))
 
-    def _of(self, handle: int, asked_by: str) -> InFlight:
-        call = self._in_flight.get(checked(asked_by, "handle", _arguments.integer, handle))
-        if call is None:
+    def _known(self, handle: int, asked_by: str) -> int:
+        handle = checked(asked_by, "handle", _arguments.integer, handle)
+        if not self._calls.knows(handle):
             raise InvalidArgument(
                 f"rank {self.rank}, {asked_by}: handle: expected that of a call in flight, "
                 f"found {handle}")
-        return call
+        return handle
 
 
 _runtime: Runtime | None = None

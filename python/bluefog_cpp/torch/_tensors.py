@@ -1,6 +1,8 @@
 """Between the user's tensors and what the core takes: contiguous ones on the CPU, or on the device
 that is used."""
 
+from collections.abc import Callable, Iterator
+
 import torch
 
 from bluefog_cpp._extension import core
@@ -111,9 +113,15 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
     return core.fresh_like(source).copy_(source.detach()) if source is tensor else source
 
 
-def like(result: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """`result` on the device of `tensor`."""
-    return result if result.device == tensor.device else result.to(tensor.device)
+def to_device_of(tensor: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Takes a result to the device of `tensor`, which it does not keep."""
+    device = tensor.device
+    return lambda result: result if result.device == device else result.to(device)
+
+
+def into(tensor: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Puts a result into `tensor`, as `store`."""
+    return lambda result: store(result, tensor)
 
 
 def store(result: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
@@ -123,3 +131,14 @@ def store(result: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     else:
         tensor.detach().copy_(result)
     return tensor
+
+
+def range_of(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
+    """First and last address but one of its elements; nothing for what has none in memory."""
+    if (torch.nn.parameter.is_lazy(tensor) or tensor.layout is not torch.strided or tensor.is_nested
+            or type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH
+            or tensor.is_meta or tensor.numel() == 0):
+        return
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    begin = tensor.data_ptr()
+    yield begin, begin + reach * tensor.element_size()

@@ -7,6 +7,7 @@ are the same functions.
 
 import contextlib
 import json
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -21,7 +22,14 @@ from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import check_sendable, elements, elements_to_write, on_cpu, store
+from bluefog_cpp.torch._tensors import (
+    check_sendable,
+    elements,
+    elements_to_write,
+    on_cpu,
+    range_of,
+    store,
+)
 
 
 class Window:
@@ -184,7 +192,7 @@ def neighbor_win_get_nonblocking(name: str, src_weights: Mapping[int, float] | N
     weights = checked(call, "src_weights", _steering.rank_weights, src_weights)
     work = window.core.start_get(weights,
                                  checked(call, "require_mutex", _arguments.switch, require_mutex))
-    return runtime.add(work, lambda _: None)
+    return runtime.add_without_result(work)
 
 
 @ranged
@@ -195,7 +203,8 @@ def neighbor_win_get(name: str, src_weights: Mapping[int, float] | None = None,
 
 
 def win_poll(handle: int) -> bool:
-    """Whether the call is complete; never blocks."""
+    """Whether the call is complete; never blocks. The handle stays, for `win_wait` to tell what
+    went wrong; the tensor of a call that is complete is not kept."""
     return current().is_done(handle, "win_poll")
 
 
@@ -378,5 +387,18 @@ def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, d
             f"shape, {list(window.tensor.shape)}, found {list(tensor.shape)}")
     work = start(source, 1.0 if self_weight is None else self_weight, weights, require_mutex)
     if self_weight is None:
-        return runtime.add(work, lambda _: tensor)
-    return runtime.add(work, lambda _: store(source, tensor), writes=source)
+        return runtime.add_without_result(work)
+    if source is not tensor:
+        return runtime.add_without_result(work, lambda: _store(source, tensor), range_of(source))
+    written = weakref.ref(tensor)
+    return runtime.add_without_result(work, lambda: _note_change(written), range_of(source))
+
+
+def _store(source: torch.Tensor, tensor: torch.Tensor) -> None:
+    store(source, tensor)
+
+
+def _note_change(written: weakref.ref[torch.Tensor]) -> None:
+    tensor = written()
+    if tensor is not None:
+        core.note_change(tensor)
