@@ -8,6 +8,8 @@ namespace bluefog::farewell {
 
 /// For calls under way on its device: other ranks' devices may wait for their part.
 inline constexpr std::chrono::seconds kDeviceCalls{10};
+/// For calls of its windows that nobody waits for, which may stand before another rank's mutex.
+inline constexpr std::chrono::seconds kWindowCalls{2};
 /// For the end of a link between devices, which graphs and other ranks' links may hold up.
 inline constexpr std::chrono::seconds kDeviceLink{2};
 /// For other ranks to let go of its device's memory, which stays until the process's end otherwise.

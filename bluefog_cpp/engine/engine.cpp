@@ -310,6 +310,11 @@ bool Engine::has_abandoned() {
   return ledger_.has_abandoned();
 }
 
+void Engine::note_abandonment() {
+  const Lock lock(mutex_);
+  ledger_.note_abandonment();
+}
+
 bool Engine::is_closed() {
   if (is_forked()) {
     return true;

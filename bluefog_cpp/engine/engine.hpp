@@ -141,6 +141,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   /// Whether a wait has timed out, here or at another rank: one of them may not come any more.
   [[nodiscard]] bool has_abandoned();
+  /// Notes that a wait outside the engine has timed out.
+  void note_abandonment();
 
   [[nodiscard]] bool is_closed();
 

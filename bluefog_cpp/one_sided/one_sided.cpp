@@ -52,6 +52,13 @@ bool any_rank(Bootstrap& bootstrap, bool flag, Deadline deadline) {
 
 }  // namespace
 
+void WaitCheck::look() const {
+  engine_->check_interrupt();
+  if (Deadline::Clock::now() >= end_.load()) {
+    throw StateError(fmt::format("rank {}, windows: the context was closed", rank_));
+  }
+}
+
 std::shared_ptr<OneSided> OneSided::connect(const OneSidedParts& parts) {
   Bootstrap& bootstrap = parts.bootstrap;
   const int rank = bootstrap.rank();
@@ -76,7 +83,8 @@ std::shared_ptr<OneSided> OneSided::connect(const OneSidedParts& parts) {
                             return one_sided->reader_->reaches(peer);
                           });
   one_sided->engine_ = parts.engine;
-  const auto check = [engine = one_sided->engine_] { engine->check_interrupt(); };
+  one_sided->check_ = std::make_shared<WaitCheck>(parts.engine, rank);
+  const auto check = [look = one_sided->check_] { look->look(); };
   one_sided->tasks_ = std::make_unique<TaskQueue>(fmt::format("rank {}, windows", rank), check);
   one_sided->looks_.resize(size);
   if (any_rank(bootstrap, is_cut_off, deadline)) {
@@ -98,8 +106,6 @@ OneSided::~OneSided() { close(); }
 
 Deadline OneSided::deadline() const { return Deadline::after(timeout_); }
 
-void OneSided::check_interrupt() const { engine_->check_interrupt(); }
-
 std::optional<std::string> OneSided::cause_of_death(int rank) {
   if (rank == rank_) {
     return std::nullopt;
@@ -118,6 +124,9 @@ std::optional<std::string> OneSided::cause_of_death(int rank) {
 }
 
 void OneSided::close() noexcept {
+  if (check_) {
+    check_->end_at(Deadline::Clock::now() + farewell::within(farewell::kWindowCalls, timeout_));
+  }
   if (tasks_) {
     tasks_->close();
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -33,6 +35,23 @@ struct OneSidedParts {
   std::shared_ptr<shm::HostArena> arena{};
 };
 
+/// The look of waits outside the engine: for the user's interrupts, and for the end of the context.
+/// Thread-safe.
+class WaitCheck {
+ public:
+  WaitCheck(std::shared_ptr<Engine> engine, int rank) : engine_(std::move(engine)), rank_(rank) {}
+
+  /// @throws what the user's check throws; StateError once the context waits no longer.
+  void look() const;
+  /// From that moment on the context waits no longer.
+  void end_at(Deadline::Clock::time_point when) noexcept { end_.store(when); }
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  int rank_;
+  std::atomic<Deadline::Clock::time_point> end_{Deadline::Clock::time_point::max()};
+};
+
 /// The memory, server and thread that windows of a context use: memory that ranks of a host share,
 /// a server for the other ranks, and a thread for calls that nobody waits for.
 class OneSided {
@@ -62,11 +81,12 @@ class OneSided {
   [[nodiscard]] std::uint32_t take_window_number() noexcept { return next_window_++; }
 
   [[nodiscard]] Deadline deadline() const;
-  /// Runs the user's check, for waits outside the engine. @throws what that check throws.
-  void check_interrupt() const;
+  /// The look of a wait: `WaitCheck::look`.
+  void check_interrupt() const { check_->look(); }
   /// The reason why `rank` will not come any more, or nothing while it lives. Looks now and then.
   [[nodiscard]] std::optional<std::string> cause_of_death(int rank);
 
+  /// Ends calls under way: those that nobody waits for have `farewell::kWindowCalls` for it.
   void close() noexcept;
   /// Gives device memory back, after `close`, when the other ranks know that this one leaves.
   void leave_devices() noexcept;
@@ -77,6 +97,7 @@ class OneSided {
   int rank_ = 0;
   std::chrono::nanoseconds timeout_{};
   std::shared_ptr<Engine> engine_;
+  std::shared_ptr<WaitCheck> check_;
   std::unique_ptr<shm::HostMemory> memory_;
   std::unique_ptr<MemoryReader> reader_;
   std::unique_ptr<WindowServer> server_;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
 
@@ -33,6 +34,7 @@ void LockSite::take(shm::RobustLock& lock) const {
     for (bool is_last = false; (outcome = lock.take(own_rank, kLockPeriod)) == Outcome::Busy;
          is_last = deadline.expired()) {
       if (is_last) {
+        window.context().core().engine().note_abandonment();  // the server's thread has no call
         throw TimeoutError(fmt::format(
             "{}: the {} of rank {} was not free for {:.1f} s (BLUEFOG_TIMEOUT); rank {} holds it",
             window.where(name), what == WindowWait::For::Mutex ? "mutex" : "buffer", rank,

@@ -88,7 +88,7 @@ WindowLock::WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ra
   try {
     take(ranks);
   } catch (const std::exception& e) {
-    call_->fail(e.what());
+    call_->fail(e);
     release();
     throw;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 
 namespace bluefog::ops {
 
@@ -30,8 +31,12 @@ void WindowCall::hold_mutexes(std::span<const int> ranks) {
   }
 }
 
-void WindowCall::fail(std::string_view reason) {
-  context_.core().engine().record_stall(reason);
+void WindowCall::fail(const std::exception& error) {
+  Engine& engine = context_.core().engine();
+  if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
+    engine.note_abandonment();
+  }
+  engine.record_stall(error.what());
   end(FlightRecorder::State::Failed);
 }
 

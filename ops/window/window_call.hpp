@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,8 +34,9 @@ class WindowCall {
 
   /// Notes that the call has the mutexes that it wanted, and keeps them.
   void hold_mutexes(std::span<const int> ranks);
-  /// Ends the call with an error, which the flight record is written with.
-  void fail(std::string_view reason);
+  /// Ends the call with an error, which the flight record is written with. One of a wait that took
+  /// too long counts for the end of the context.
+  void fail(const std::exception& error);
 
   /// A part of the call in the timeline, as long as this lasts.
   class Part {

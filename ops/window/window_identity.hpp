@@ -64,7 +64,7 @@ class WindowIdentity {
     try {
       body(call);
     } catch (const std::exception& e) {
-      call.fail(e.what());
+      call.fail(e);
       throw;
     }
   }

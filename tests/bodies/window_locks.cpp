@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "ops/window.hpp"
 #include "tests/bodies/window_plans.hpp"
@@ -77,7 +78,7 @@ TEST(Window, LocksThatAreNotFreeEndInATimeoutThatNamesTheHolder) {
   const Ranks ranks{
       .at_least = 2,
       .at_most = 2,
-      .layouts = {Layout::OneHost},
+      .layouts = {Layout::OneHost, Layout::NetworkOnly},
       .settings = [](Settings& settings, int) { settings.timeout = std::chrono::seconds(1); }};
   on_ranks(ranks, [](Context& context) {
     float value = 0.0F;
@@ -95,12 +96,41 @@ TEST(Window, LocksThatAreNotFreeEndInATimeoutThatNamesTheHolder) {
       } catch (const TimeoutError& error) {
         EXPECT_THAT(error.what(), HasSubstr("rank 0 holds it"));
       }
+      // The end of the context does not wait for a rank that may never come.
+      EXPECT_TRUE(context.core().engine().has_abandoned());
       meet(context);
     }
     ops::barrier(context);
     window->put(view, {.exclusion = ops::Exclusion::Mutex});
     ops::barrier(context);
     window->free();
+  });
+}
+
+TEST(Window, ACallThatStandsBeforeAMutexDoesNotKeepTheContextFromItsEnd) {
+  const Ranks ranks{
+      .at_least = 2,
+      .at_most = 2,
+      .layouts = {Layout::OneHost, Layout::NetworkOnly},
+      .settings = [](Settings& settings, int) { settings.timeout = std::chrono::seconds(600); },
+      .expect_usable = false};
+  on_ranks(ranks, [](Context& context) {
+    float value = 0.0F;
+    const BufferView view{.data = &value, .count = 1};
+    const auto window = Window::create(context, view, full_plan(context));
+    if (context.rank() == 0) {
+      const auto lock = window->lock_self();
+      meet(context);
+      meet(context);  // the other rank is gone, and has waited for nothing
+    } else {
+      meet(context);
+      const Work work = window->put_nonblocking(view, {.exclusion = ops::Exclusion::Mutex});
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it stands before the mutex
+      std::thread closing([&] { context.close(); });
+      EXPECT_THAT(error_of<StateError>([&] { work.wait(); }), HasSubstr("the context was closed"));
+      closing.join();
+      meet(context);
+    }
   });
 }
 
