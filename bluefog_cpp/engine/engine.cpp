@@ -187,6 +187,9 @@ void Engine::check_wait(Lock& lock, Waiter& waiter, Operation& operation) {
                  ControlMessage::Kind::Abandoned);
     return;
   }
+  if (!waiter.interrupt_due()) {
+    return;
+  }
   const std::exception_ptr interruption = interrupt_check_.run(lock);
   if (interruption && !is_done(operation)) {
     driver_.fail(operation, interruption, ControlMessage::Kind::Abandoned);

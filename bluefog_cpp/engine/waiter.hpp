@@ -24,8 +24,10 @@ class Waiter {
   using Clock = std::chrono::steady_clock;
   enum class Step : std::uint8_t { Spin, Yield, Sleep };
 
-  /// Peers that died and interrupts are looked for this often.
-  static constexpr std::chrono::milliseconds kCheckPeriod{50};
+  /// Peers that died are looked for this often.
+  static constexpr std::chrono::milliseconds kCheckPeriod{20};
+  /// Interrupts are looked for this often: an interpreter's lock may have to be had for it.
+  static constexpr std::chrono::milliseconds kInterruptPeriod{50};
 
   explicit Waiter(const WaitPolicy& policy)
       : policy_(policy), spin_limit_(policy.spins), yield_limit_(policy.yields) {}
@@ -96,6 +98,15 @@ class Waiter {
     return true;
   }
 
+  /// True about every `kInterruptPeriod`; asked after `check_due`.
+  bool interrupt_due() noexcept {
+    if (last_check_ - last_interrupt_check_ < kInterruptPeriod) {
+      return false;
+    }
+    last_interrupt_check_ = last_check_;
+    return true;
+  }
+
   /// How long there has been no progress, as of the last `check_due`.
   [[nodiscard]] std::chrono::milliseconds stalled() const noexcept {
     return std::chrono::duration_cast<std::chrono::milliseconds>(last_check_ - since_);
@@ -130,6 +141,7 @@ class Waiter {
   std::chrono::microseconds backoff_ = kFirstBackoff;
   Clock::time_point since_{};
   Clock::time_point last_check_{};
+  Clock::time_point last_interrupt_check_{};
   std::uint64_t progress_ = 0;
   bool warned_ = false;
 };

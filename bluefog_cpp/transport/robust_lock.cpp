@@ -1,15 +1,14 @@
 #include "bluefog_cpp/transport/robust_lock.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <thread>
 
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/robust_mutex.hpp"
 
 namespace bluefog::shm {
 namespace {
@@ -28,12 +27,6 @@ using Clock = std::chrono::steady_clock;
 std::uint32_t now_us() {
   const auto now = std::chrono::duration_cast<microseconds>(Clock::now().time_since_epoch());
   return static_cast<std::uint32_t>(now.count());
-}
-
-void check_lock(int code, const char* what) {
-  if (code != 0) {
-    throw TransportError(fmt::format("lock in shared memory: {}: {}", what, std::strerror(code)));
-  }
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -59,23 +52,11 @@ int lock_for(pthread_mutex_t& mutex, std::chrono::nanoseconds longest) {
   return lock_until(mutex, until);
 }
 
-struct MutexAttributes {
-  pthread_mutexattr_t value{};
-  MutexAttributes() { check_lock(pthread_mutexattr_init(&value), "pthread_mutexattr_init"); }
-  MutexAttributes(const MutexAttributes&) = delete;
-  MutexAttributes& operator=(const MutexAttributes&) = delete;
-  ~MutexAttributes() { pthread_mutexattr_destroy(&value); }
-};
-
 }  // namespace
 
 void RobustLock::initialize() {
-  MutexAttributes attributes;
-  check_lock(pthread_mutexattr_setpshared(&attributes.value, PTHREAD_PROCESS_SHARED), "sharing");
-  check_lock(pthread_mutexattr_setrobust(&attributes.value, PTHREAD_MUTEX_ROBUST), "robustness");
   // A thread that takes the mutex twice would wait for itself.
-  check_lock(pthread_mutexattr_settype(&attributes.value, PTHREAD_MUTEX_ERRORCHECK), "its type");
-  check_lock(pthread_mutex_init(&mutex_, &attributes.value), "pthread_mutex_init");
+  initialize_robust(mutex_, PTHREAD_MUTEX_ERRORCHECK);
   holder_.store(-1, std::memory_order_relaxed);
   request_.store({.at = 0, .asker = Asker::Nobody}, std::memory_order_relaxed);
 }

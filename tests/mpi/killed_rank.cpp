@@ -1,5 +1,5 @@
-// The last rank ends in the middle of a series of calls, as its argument says (kill, _exit, exit,
-// or stop: it does not go on). The others must hear of it as PeerFailure and end on their own, or
+// The last rank ends in the middle of a series of calls, as its argument says (kill, orphan: it is
+// killed while a child of it lives, _exit, exit, or stop: it does not go on). The others must hear of it as PeerFailure and end on their own, or
 // abort or sleep if a second argument says so. Prints one line per survivor.
 #include <unistd.h>
 
@@ -19,6 +19,20 @@ namespace {
 
 constexpr int kTimedOut = 7;
 
+/// A child, such as a worker of a pool, has copies of all that is open here, and outlives this rank.
+void leave_a_child() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+      ::close(stream);  // mpirun waits for their end
+    }
+    ::pause();
+    ::_exit(0);
+  }
+  std::printf("child %d\n", static_cast<int>(child));
+  std::fflush(stdout);
+}
+
 [[noreturn]] void end(std::string_view way) {
   constexpr int kStatus = 6;
   if (way == "exit") {
@@ -26,6 +40,9 @@ constexpr int kTimedOut = 7;
   }
   if (way == "_exit") {
     ::_exit(kStatus);
+  }
+  if (way == "orphan") {
+    leave_a_child();
   }
   std::raise(way == "stop" ? SIGSTOP : SIGKILL);
   std::abort();

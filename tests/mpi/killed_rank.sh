@@ -1,5 +1,5 @@
 #!/bin/bash
-# killed_rank.sh PROGRAM RANKS TRANSPORT [WAY]: PROGRAM's last rank ends (kill, _exit, exit) or stops; every
+# killed_rank.sh PROGRAM RANKS TRANSPORT [WAY]: PROGRAM's last rank ends (kill, orphan, _exit, exit) or stops; every
 # other one must report PeerFailure and end, under MPI's fault tolerance (ULFM).
 set -u
 program=$1
@@ -14,6 +14,9 @@ output=$(BLUEFOG_TRANSPORT=$transport timeout 120 mpirun --allow-run-as-root --o
   --bind-to none --with-ft ulfm -n "$ranks" "$program" "$way" 2>&1)
 status=$?
 echo "$output"
+if [[ $output =~ child\ ([0-9]+) ]]; then
+  kill "${BASH_REMATCH[1]}"
+fi
 if grep -q 'with-ft' <<<"$output"; then
   echo "SKIPPED: this mpirun has no fault tolerance"
   exit 77
@@ -21,7 +24,7 @@ fi
 survivors=$(grep -c '^survivor .* heard of rank' <<<"$output")
 # The exit code of a rank that ended by itself is mpirun's too.
 case $way in
-  kill) expected=0 ;;
+  kill | orphan) expected=0 ;;
   stop) expected=7 ;;
   *) expected=6 ;;
 esac

@@ -124,7 +124,7 @@ void GroupFormation::invite() {
   if (leads()) {
     const bool is_new = arena_ == nullptr;
     if (is_new) {
-      arena_ = HostArena::create();
+      arena_ = HostArena::create(bootstrap_.size());
     }
     invitation_.place = HostGroup::make_block(*arena_, ranks_.size(), shape_);
     if (is_new && !bootstrap_.in_process()) {

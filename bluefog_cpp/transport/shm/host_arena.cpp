@@ -18,7 +18,7 @@
 namespace bluefog::shm {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31616E6572616662U;  // "bfarena1"
+constexpr std::uint64_t kMagic = 0x32616E6572616662U;  // "bfarena2"
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_SEAL;
 
 [[noreturn]] void throw_system_error(const char* what, std::size_t bytes) {
@@ -50,9 +50,17 @@ void check_file_size(std::uint64_t end) {
 
 }  // namespace
 
+/// The life lock of one rank's process.
+struct alignas(kCacheLine) Life {
+  LifeLock lock;
+};
+
 /// The first page.
 struct HostArena::Head {
   std::uint64_t magic;
+  /// The place of the life locks, of so many ranks.
+  std::uint64_t lives;
+  std::uint64_t ranks;
   /// The first place that nobody has taken.
   alignas(kCacheLine) std::atomic<std::uint64_t> next;
 };
@@ -69,7 +77,7 @@ Mapping::~Mapping() {
   }
 }
 
-std::shared_ptr<HostArena> HostArena::create() {
+std::shared_ptr<HostArena> HostArena::create(int ranks) {
   UniqueFd fd = make_memory();
   if (!fd) {
     throw_system_error("memfd_create", kPage);
@@ -82,7 +90,15 @@ std::shared_ptr<HostArena> HostArena::create() {
   arena->head_mapping_ = arena->map(0, kPage);
   auto* const head = new (arena->head_mapping_.data()) Head{};
   head->magic = kMagic;
+  head->ranks = static_cast<std::uint64_t>(ranks);
   head->next.store(2 * kPage, std::memory_order_release);
+  head->lives = arena->take(head->ranks * sizeof(Life));
+  arena->back(head->lives, head->ranks * sizeof(Life));
+  arena->lives_mapping_ = arena->map(head->lives, head->ranks * sizeof(Life));
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto* const life = reinterpret_cast<Life*>(arena->lives_mapping_.data()) + rank;
+    (new (life) Life)->lock.initialize();
+  }
   return arena;
 }
 
@@ -100,7 +116,21 @@ std::shared_ptr<HostArena> HostArena::adopt(UniqueFd fd) {
   if (arena->head().magic != kMagic) {
     throw TransportError("shared memory set-up: expected an arena of this build, found another");
   }
+  const Head& head = arena->head();
+  arena->lives_mapping_ = arena->map(head.lives, head.ranks * sizeof(Life));
   return arena;
+}
+
+HostArena::~HostArena() {
+  if (home_.is_forked()) {
+    (void)keeper_.release();  // whose thread is the parent's
+  } else if (life_ != nullptr) {
+    keeper_->let_go(*life_);
+  }
+}
+
+LifeLock& HostArena::life_of(int rank) const noexcept {
+  return std::launder(reinterpret_cast<Life*>(lives_mapping_.data()))[rank].lock;
 }
 
 HostArena::Head& HostArena::head() const noexcept {
@@ -138,8 +168,12 @@ Mapping HostArena::map(std::uint64_t place, std::size_t bytes) const {
 }
 
 // A record lock is the process's own: children do not inherit it, and the system lets go of it when
-// the process has ended and its memory is gone, so that no store of it comes after.
+// the process has ended and its memory is gone, so that no store of it comes after. That may take a
+// tenth of a second, for which waits need not last: the life lock tells at once.
 void HostArena::mark_alive(int rank) {
+  keeper_ = std::make_unique<LifeKeeper>();
+  keeper_->hold(life_of(rank));
+  life_ = &life_of(rank);
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -151,6 +185,9 @@ void HostArena::mark_alive(int rank) {
 }
 
 bool HostArena::is_alive(int rank) const noexcept {
+  if (life_of(rank).is_over()) {
+    return false;
+  }
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;

@@ -5,7 +5,10 @@
 #include <memory>
 #include <utility>
 
+#include "bluefog_cpp/base/fork_guard.hpp"
 #include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/transport/life_keeper.hpp"
+#include "bluefog_cpp/transport/life_lock.hpp"
 
 namespace bluefog::shm {
 
@@ -35,13 +38,15 @@ class Mapping {
 /// memory cannot be made smaller, so that no process loses what it has mapped. Thread-safe.
 class HostArena {
  public:
-  /// A new arena, which other processes do not know of. @throws TransportError.
-  static std::shared_ptr<HostArena> create();
+  /// A new arena, which other processes do not know of. @param ranks the number of ranks of all
+  /// hosts, at least. @throws TransportError.
+  static std::shared_ptr<HostArena> create(int ranks = 64);
   /// The arena that another process has made. @throws TransportError where `fd` is none.
   static std::shared_ptr<HostArena> adopt(UniqueFd fd);
 
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
+  ~HostArena();
 
   /// Takes `bytes` places, on a page, which no other ones adjoin. Nothing lies behind them yet.
   [[nodiscard]] std::uint64_t take(std::size_t bytes) noexcept;
@@ -53,10 +58,11 @@ class HostArena {
   /// @throws TransportError when addresses are short.
   [[nodiscard]] Mapping map(std::uint64_t place, std::size_t bytes) const;
 
-  /// Marks that the process of `rank`, this one, lives, until it ends: whatever its children do.
-  /// @throws TransportError.
+  /// Marks once that the process of `rank`, this one, lives, until it ends: whatever its children
+  /// do. @throws TransportError.
   void mark_alive(int rank);
-  /// Whether another process has marked that `rank` lives, and has not ended.
+  /// Whether another process has marked that `rank` lives, and is not about to end. One that is
+  /// may still write for a moment.
   [[nodiscard]] bool is_alive(int rank) const noexcept;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
@@ -66,9 +72,15 @@ class HostArena {
 
   HostArena(UniqueFd fd, Mapping head) : fd_(std::move(fd)), head_mapping_(std::move(head)) {}
   [[nodiscard]] Head& head() const noexcept;
+  [[nodiscard]] LifeLock& life_of(int rank) const noexcept;
 
   UniqueFd fd_;
   Mapping head_mapping_;
+  Mapping lives_mapping_{};
+  ForkGuard home_;
+  /// Holds the life lock of this process; null before `mark_alive`.
+  std::unique_ptr<LifeKeeper> keeper_{};
+  LifeLock* life_ = nullptr;
 };
 
 }  // namespace bluefog::shm

@@ -1,0 +1,58 @@
+#include "bluefog_cpp/transport/life_keeper.hpp"
+
+#include <utility>
+
+namespace bluefog::shm {
+
+LifeKeeper::~LifeKeeper() {
+  if (thread_.joinable()) {
+    ask(Wish::End, nullptr);
+    thread_.join();
+  }
+}
+
+void LifeKeeper::hold(LifeLock& lock) {
+  const std::scoped_lock asking(askers_);
+  if (!thread_.joinable()) {
+    thread_ = std::thread([this] { work(); });
+  }
+  ask(Wish::Hold, &lock);
+  if (error_) {
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+}
+
+void LifeKeeper::let_go(LifeLock& lock) noexcept {
+  const std::scoped_lock asking(askers_);
+  ask(Wish::LetGo, &lock);
+}
+
+void LifeKeeper::ask(Wish wish, LifeLock* lock) {
+  std::unique_lock guard(mutex_);
+  wish_ = wish;
+  lock_ = lock;
+  changed_.notify_all();
+  changed_.wait(guard, [this] { return wish_ == Wish::None; });
+}
+
+void LifeKeeper::work() {
+  std::unique_lock guard(mutex_);
+  bool is_over = false;
+  while (!is_over) {
+    changed_.wait(guard, [this] { return wish_ != Wish::None; });
+    is_over = wish_ == Wish::End;
+    try {
+      if (wish_ == Wish::Hold) {
+        lock_->hold();
+      } else if (wish_ == Wish::LetGo) {
+        lock_->let_go();
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    wish_ = Wish::None;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace bluefog::shm
