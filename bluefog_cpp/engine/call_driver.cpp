@@ -25,6 +25,7 @@ void CallDriver::refuse(std::string_view reason, int partner) {
   const CallKey key{.call = parts_.ledger.take_number(partner), .partner = partner};
   note_failed(key);
   parts_.peers.report(key, reason, ControlMessage::Kind::Refusal);
+  show_ends();
 }
 
 bool CallDriver::step_all() {
@@ -152,6 +153,7 @@ void CallDriver::complete(Operation& operation) {
   } else {
     call.phase.store(CallState::Phase::Complete, std::memory_order_release);
   }
+  show_ends();
   parts_.sleepers.wake();
 }
 
@@ -171,6 +173,7 @@ void CallDriver::fail(Operation& operation, std::exception_ptr error, ControlMes
   call.owners.clear();
   call.error = std::move(error);
   call.phase.store(CallState::Phase::Failed, std::memory_order_release);
+  show_ends();
   parts_.sleepers.wake_always();
 }
 
@@ -187,6 +190,8 @@ bool CallDriver::receive_reports() {
 void CallDriver::receive(int source, ControlMessage report) {
   if (report.kind == ControlMessage::Kind::Rejection) {
     receive_rejection(source, report);
+  } else if (report.kind == ControlMessage::Kind::Deadlock) {
+    receive_deadlock(source, report);
   } else {
     receive_refusal(source, std::move(report));
   }
@@ -211,6 +216,16 @@ void CallDriver::receive_rejection(int source, const ControlMessage& report) {
     fail(*operation, std::make_exception_ptr(MismatchError(text)));
   } else {
     parts_.ledger.note_late_mismatch(key, std::move(text));
+  }
+}
+
+void CallDriver::receive_deadlock(int source, const ControlMessage& report) {
+  if (Operation* const operation = parts_.queue.find(CallKey::of(source, report.call))) {
+    fail(*operation,
+         std::make_exception_ptr(MismatchError(
+             fmt::format("rank {}, {}: rank {} cannot come to it: {}", parts_.peers.rank(),
+                         call_text(report.call), source, report.text))),
+         ControlMessage::Kind::Abandoned);
   }
 }
 
@@ -267,6 +282,28 @@ void CallDriver::fail_calls_on_dead_peers() {
     if (const auto death = find_death(queued)) {
       Operation& operation = *queued.operation;
       fail(operation, parts_.stalls.death_error(operation, death->rank, death->cause));
+    }
+  }
+}
+
+void CallDriver::fail_unmatched_calls() {
+  constexpr int kLooks = 5;  // a message, or a report on its way, says more
+  bool some_are_hopeless = false;
+  for (const QueuedCall& queued : parts_.queue) {
+    CallState& call = queued.state();
+    const bool is_unmatched = !parts_.hopeless.why_unmatched(*queued.operation).empty();
+    call.hopeless_looks = is_unmatched ? call.hopeless_looks + 1 : 0;
+    some_are_hopeless |= call.hopeless_looks >= kLooks;
+  }
+  if (!some_are_hopeless) {
+    return;
+  }
+  while (step_all()) {
+  }
+  for (const QueuedCall& queued : parts_.queue) {
+    const std::string why = parts_.hopeless.why_unmatched(*queued.operation);
+    if (!why.empty() && queued.state().hopeless_looks >= kLooks) {
+      fail(*queued.operation, std::make_exception_ptr(MismatchError(why)));
     }
   }
 }

@@ -15,6 +15,7 @@
 #include "bluefog_cpp/engine/progress_hook.hpp"
 #include "bluefog_cpp/engine/progress_thread.hpp"
 #include "bluefog_cpp/engine/records/call_records.hpp"
+#include "bluefog_cpp/engine/records/hopeless_calls.hpp"
 #include "bluefog_cpp/engine/records/stall_report.hpp"
 #include "bluefog_cpp/engine/sleepers.hpp"
 #include "bluefog_cpp/transport/message.hpp"
@@ -34,6 +35,7 @@ class CallDriver {
     CallLedger& ledger;
     const CallRecords& records;
     const StallReport& stalls;
+    const HopelessCalls& hopeless;
     /// Woken when a call ends.
     Sleepers& sleepers;
     /// Woken when a call fails: its messages may come while this rank makes no call.
@@ -58,6 +60,8 @@ class CallDriver {
             ControlMessage::Kind report = ControlMessage::Kind::Refusal);
   /// Ends calls that wait for ranks which will not come any more.
   void fail_calls_on_dead_peers();
+  /// Ends calls whose messages ranks that live will never send, found so at several looks.
+  void fail_unmatched_calls();
   /// Ends all calls, with `error_of(operation)`, and tries once to tell the peers.
   template <typename ErrorOf>
   void fail_all(ErrorOf error_of) {
@@ -90,11 +94,16 @@ class CallDriver {
   bool start_next(Operation& operation);
   void complete(Operation& operation);
   void note_failed(CallKey key);
+  /// Shows the peers up to which call all have ended.
+  void show_ends() const noexcept {
+    parts_.peers.note_end(parts_.queue.first_under_way(parts_.ledger.next_call()));
+  }
 
   bool receive_reports();
   void receive(int source, ControlMessage report);
   void receive_refusal(int source, ControlMessage report);
   void receive_rejection(int source, const ControlMessage& report);
+  void receive_deadlock(int source, const ControlMessage& report);
   /// Tells the progress hook which ranks have ended with an error a call that is complete here.
   void report_to_hook(const Operation& operation);
   void report_dead_peers_to_hook();

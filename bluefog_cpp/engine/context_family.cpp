@@ -31,4 +31,17 @@ std::string ContextFamily::ahead_elsewhere(int rank, const Engine& here) const {
   return text;
 }
 
+std::pair<Engine*, Transport::SeenCall> ContextFamily::find_wait_elsewhere(
+    int rank, const Engine& here) const {
+  const std::lock_guard lock(mutex_);
+  for (Engine* const engine : engines_) {
+    if (engine != &here) {
+      if (const auto call = engine->wait_for_this(rank)) {
+        return {engine, *call};
+      }
+    }
+  }
+  return {nullptr, {}};
+}
+
 }  // namespace bluefog

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
+
+#include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog {
 
@@ -22,7 +27,31 @@ class ContextFamily {
   /// messages about waits that took too long; empty if nothing is known of.
   [[nodiscard]] std::string ahead_elsewhere(int rank, const Engine& here) const;
 
+  /// The call in which `rank`, by its only thread, waits for this rank in another context than that
+  /// of `here`, and which this rank has not begun, with that context's engine; null if none is known.
+  [[nodiscard]] std::pair<Engine*, Transport::SeenCall> find_wait_elsewhere(
+      int rank, const Engine& here) const;
+
+  /// This thread makes a call.
+  void note_caller() noexcept {
+    const auto self = std::this_thread::get_id();
+    std::thread::id first = caller_.load(std::memory_order_relaxed);
+    if (first == self) {
+      return;
+    }
+    if (first != std::thread::id() ||
+        !caller_.compare_exchange_strong(first, self, std::memory_order_relaxed)) {
+      has_several_callers_.store(true, std::memory_order_relaxed);
+    }
+  }
+  /// Whether all calls were made by one thread.
+  [[nodiscard]] bool has_one_caller() const noexcept {
+    return !has_several_callers_.load(std::memory_order_relaxed);
+  }
+
  private:
+  std::atomic<std::thread::id> caller_{};
+  std::atomic<bool> has_several_callers_{false};
   mutable std::mutex mutex_;
   std::vector<Engine*> engines_;
 };

@@ -41,6 +41,7 @@ Engine::Engine(EngineParts parts)
       ledger_(peers_, queue_),
       records_(std::move(parts.timeline), std::move(parts.recorder), parts.recorded_context),
       stalls_(peers_, queue_, *this, family_),
+      hopeless_(peers_, queue_, *this, family_),
       sleepers_(parts.doorbell),
       background_([this] { run_progress_thread(); }),
       driver_({.peers = peers_,
@@ -48,6 +49,7 @@ Engine::Engine(EngineParts parts)
                .ledger = ledger_,
                .records = records_,
                .stalls = stalls_,
+               .hopeless = hopeless_,
                .sleepers = sleepers_,
                .background = background_}) {
   if (family_) {
@@ -77,6 +79,7 @@ void Engine::check_home(const Operation& operation) const {
 
 Work Engine::submit(std::shared_ptr<Operation> operation) {
   check_home(*operation);
+  note_caller();
   Lock lock(mutex_);
   enqueue(*operation, operation);
   while (driver_.step_all()) {
@@ -88,6 +91,7 @@ Work Engine::submit(std::shared_ptr<Operation> operation) {
 
 void Engine::run(Operation& operation) {
   check_home(operation);
+  note_caller();
   Lock lock(mutex_);
   enqueue(operation, nullptr);
   drive(lock, operation);
@@ -99,6 +103,7 @@ void Engine::wait(Operation& operation) {
     return;
   }
   check_home(operation);
+  note_caller();
   Lock lock(mutex_);
   drive(lock, operation);
 }
@@ -120,6 +125,9 @@ void Engine::drive(Lock& lock, Operation& operation) {
       ++CallState::of(operation).waiters;
     }
     ~DriverCount() {
+      if (std::exchange(engine.shows_wait_, false)) {
+        engine.peers_.note_wait({});
+      }
       --engine.drivers_;
       --CallState::of(operation).waiters;
       if (engine.drivers_ == 0) {
@@ -171,6 +179,7 @@ void Engine::pause(Lock& lock, Waiter& waiter, Operation* operation) {
     return;
   }
   driver_.fail_calls_on_dead_peers();
+  driver_.fail_unmatched_calls();
   if (operation != nullptr && !is_done(*operation)) {
     check_wait(lock, waiter, *operation);
   }
@@ -185,6 +194,14 @@ void Engine::check_wait(Lock& lock, Waiter& waiter, Operation& operation) {
     ledger_.note_abandonment();
     driver_.fail(operation, stalls_.timeout_error(operation, policy_.timeout),
                  ControlMessage::Kind::Abandoned);
+    return;
+  }
+  shows_wait_ = hopeless_.show_wait(operation) || shows_wait_;
+  if (const auto found = hopeless_.find_deadlock(operation)) {
+    // The other rank hears of this call's end before it can come here.
+    driver_.fail(operation, std::make_exception_ptr(MismatchError(found->text)),
+                 ControlMessage::Kind::Abandoned);
+    found->engine->tell_deadlock(found->rank, found->call, found->text);
     return;
   }
   if (!waiter.interrupt_due()) {
@@ -306,6 +323,22 @@ std::string Engine::call_ahead(int peer) {
     return {};
   }
   return fmt::format("{}, {}", call_text(call), name_of(kind));
+}
+
+std::optional<Transport::SeenCall> Engine::wait_for_this(int peer) {
+  const Lock lock(mutex_, std::try_to_lock);  // two engines may ask each other
+  return lock ? hopeless_.wait_for_this(peer, ledger_.next_call()) : std::nullopt;
+}
+
+void Engine::tell_deadlock(int peer, std::uint64_t call, std::string_view why) {
+  const Lock lock(mutex_);
+  if (!closed_) {
+    peers_.route_to(peer)->send_control(
+        peer, {.kind = ControlMessage::Kind::Deadlock, .call = call, .text = std::string(why)});
+    // That call ends there, whether this rank comes to it first or not.
+    ledger_.note_refusal(
+        peer, {.kind = ControlMessage::Kind::Abandoned, .call = call, .text = std::string(why)});
+  }
 }
 
 bool Engine::has_abandoned() {

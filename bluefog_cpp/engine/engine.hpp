@@ -25,6 +25,7 @@
 #include "bluefog_cpp/engine/progress_hook.hpp"
 #include "bluefog_cpp/engine/progress_thread.hpp"
 #include "bluefog_cpp/engine/records/call_records.hpp"
+#include "bluefog_cpp/engine/records/hopeless_calls.hpp"
 #include "bluefog_cpp/engine/records/stall_report.hpp"
 #include "bluefog_cpp/engine/sleepers.hpp"
 #include "bluefog_cpp/engine/waiter.hpp"
@@ -139,6 +140,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// not; else empty, as while another thread drives this engine.
   [[nodiscard]] std::string call_ahead(int peer);
 
+  /// `HopelessCalls::wait_for_this`; nothing while another thread drives this engine.
+  [[nodiscard]] std::optional<Transport::SeenCall> wait_for_this(int peer);
+  /// Tells `peer`, which waits for this rank in `call`, why this one cannot come to it.
+  void tell_deadlock(int peer, std::uint64_t call, std::string_view why);
+
   /// Whether a wait has timed out, here or at another rank: one of them may not come any more.
   [[nodiscard]] bool has_abandoned();
   /// Notes that a wait outside the engine has timed out.
@@ -166,6 +172,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void pause(Lock& lock, Waiter& waiter, Operation* operation);
   /// Looks now and then whether the wait for `operation` must end; ends it then.
   void check_wait(Lock& lock, Waiter& waiter, Operation& operation);
+  void note_caller() noexcept {
+    if (family_) {
+      family_->note_caller();
+    }
+  }
   /// Wakes the progress thread if there is something for it to drive.
   void hand_over();
   void run_progress_thread();
@@ -186,12 +197,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   CallLedger ledger_;
   CallRecords records_;
   StallReport stalls_;
+  HopelessCalls hopeless_;
   Sleepers sleepers_;
   ProgressThread background_;
   CallDriver driver_;
   InterruptCheck interrupt_check_;
   /// Callers that wait.
   int drivers_ = 0;
+  /// The other ranks were shown whom this one waits for.
+  bool shows_wait_ = false;
   bool closed_ = false;
 };
 

@@ -48,6 +48,8 @@ struct CallState {
   /// Its buffers are copied from and to a device beside it.
   bool is_staged = false;
   int waiters = 0;
+  /// Looks, one after the other, at which its messages could not come any more.
+  int hopeless_looks = 0;
   /// Steps in which something moved.
   std::uint64_t moves = 0;
   /// Set where a flight record is kept.
@@ -94,7 +96,7 @@ class Operation : public Receiver {
   virtual void give_up() noexcept {}
 
   /// Keeps memory until the call has ended, however long somebody holds its `Work` afterwards.
-  void keep(std::shared_ptr<const void> owner) {
+  void keep_alive(std::shared_ptr<const void> owner) {
     if (owner) {
       call_.owners.push_back(std::move(owner));
     }

@@ -48,6 +48,24 @@ class Peers {
       transport->note_call(id, kind);
     }
   }
+  /// Shows them that its calls of all ranks before `first_under_way` have ended.
+  void note_end(std::uint64_t first_under_way) const noexcept {
+    for (const auto& transport : transports_) {
+      transport->note_end(first_under_way);
+    }
+  }
+  /// Shows them whom this rank's only thread waits for.
+  void note_wait(Transport::Wait wait) const noexcept {
+    for (const auto& transport : transports_) {
+      transport->note_wait(wait);
+    }
+  }
+  /// The calls that `peer` shows to be in; nothing where that cannot be seen.
+  [[nodiscard]] std::optional<Transport::Standing> standing_of(int peer) const {
+    const Transport* const route = route_to(peer);
+    return route == nullptr ? std::nullopt : route->standing_of(peer);
+  }
+
   /// Sends a control message about `call` to every rank that makes it.
   void report(CallKey call, std::string_view reason, ControlMessage::Kind kind);
   /// Gives each control message that has come to `receive(source, message)`.

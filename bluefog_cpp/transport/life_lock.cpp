@@ -24,12 +24,13 @@ bool LifeLock::is_over() noexcept {
     return false;
   }
   const int code = pthread_mutex_trylock(&mutex_);
-  if (code == 0 || code == EOWNERDEAD) {
-    // A dead owner's mutex, unlocked without having been made consistent, is so for good.
-    pthread_mutex_unlock(&mutex_);
-    return true;
+  if (code == EOWNERDEAD) {
+    pthread_mutex_consistent(&mutex_);  // so that others can take it: one that is lost stays busy
+  } else if (code != 0) {
+    return false;  // it is held, or another rank asks at this moment
   }
-  return code == ENOTRECOVERABLE;  // else it is held, or another rank asks at this moment
+  pthread_mutex_unlock(&mutex_);
+  return true;
 }
 
 }  // namespace bluefog::shm

@@ -151,6 +151,8 @@ struct ControlMessage {
     Rejection = 1,
     /// The sender has left its call before it ended: its wait took too long or was interrupted.
     Abandoned = 2,
+    /// The sender cannot come to the receiver's call, because each waits for the other.
+    Deadlock = 3,
   };
 
   Kind kind = Kind::Refusal;

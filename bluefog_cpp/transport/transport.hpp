@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
@@ -128,6 +129,29 @@ class Transport {
 
   /// Tells what this rank does now, for peers' `last_seen`.
   virtual void note_call(CallId id, OpKind kind) = 0;
+
+  /// A thread's wait in a call of all ranks, for a message of one of them; call 0: none.
+  struct Wait {
+    std::uint64_t call = 0;
+    int rank = -1;
+  };
+  /// The calls that a rank itself shows to be in.
+  struct Standing {
+    /// The last call that it has begun.
+    SeenCall begun{};
+    /// Its calls of all ranks before this one have ended: what they sent can be read.
+    std::uint64_t first_under_way = 0;
+    /// The wait of the one thread that makes its calls.
+    Wait wait{};
+  };
+  /// Nothing where ranks do not see what others are in.
+  [[nodiscard]] virtual std::optional<Standing> standing_of(int /*rank*/) const {
+    return std::nullopt;
+  }
+  /// Tells that all calls of all ranks before `first_under_way` have ended here.
+  virtual void note_end(std::uint64_t /*first_under_way*/) noexcept {}
+  /// Tells whom this rank's only thread waits for.
+  virtual void note_wait(Wait /*wait*/) noexcept {}
 };
 
 }  // namespace bluefog

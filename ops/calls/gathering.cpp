@@ -127,7 +127,7 @@ void Gathering::prepare_output() {
         "there, found it elsewhere in the result",
         rank_, envelope_.describe()));
   }
-  keep(std::exchange(output_.owner, nullptr));
+  keep_alive(std::exchange(output_.owner, nullptr));
   begins_ = std::move(begins);
   if (plan_.own_part >= 0 && input_.count > 0) {
     auto* const own =

@@ -118,7 +118,7 @@ template <typename Kind, typename... Parts>
   auto operation =
       engine.make_operation<Kind>(without_owner(std::forward<Parts>(parts), owners)...);
   for (auto& owner : owners) {
-    operation->keep(std::move(owner));
+    operation->keep_alive(std::move(owner));
   }
   return engine.submit(std::move(operation));
 }

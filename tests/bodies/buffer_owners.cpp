@@ -97,8 +97,8 @@ TEST(BufferOwners, CallsThatAreDoneLetGoOfThem) {
       BufferView input = buffers.make();
       input.count = 3;
       const auto sources = static_cast<std::int64_t>(ring->sources.size());
-      return ops::neighbor_allgather_nonblocking(context, input, ring,
-                                                 allocate_in(buffers, 3 * sources));
+      return ops::neighbor_allgather_nonblocking(context, input, allocate_in(buffers, 3 * sources),
+                                                 ring);
     });
     if (const int partner = context.rank() ^ 1; partner < context.size()) {
       expect_released("pair_gossip", [&](OwnedBuffers& buffers) {

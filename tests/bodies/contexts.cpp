@@ -40,6 +40,8 @@ TEST(Contexts, ATimeoutTellsWhatTheMissingRankHasBegunInAnotherContext) {
        .expect_usable = false},
       [](Context& context) {
         const auto copy = context.duplicate();
+        // Where several threads make calls, another one may come to the rescue.
+        std::thread([&] { ops::barrier(*copy); }).join();
         float value = 1;
         const BufferView buffer{.data = &value, .count = 1};
         std::string text;
@@ -50,9 +52,37 @@ TEST(Contexts, ATimeoutTellsWhatTheMissingRankHasBegunInAnotherContext) {
                                       "has not"));
         } else {
           text = error_of<TimeoutError>([&] { ops::allreduce(context, buffer); });
-          EXPECT_THAT(text, HasSubstr("it has begun call 1, barrier, which this rank has not"));
+          EXPECT_THAT(text, HasSubstr("it has begun call 2, barrier, which this rank has not"));
         }
         EXPECT_THAT(text, HasSubstr(fmt::format("no message from rank {} (", 1 - context.rank())));
+        meet(context);
+      });
+}
+
+TEST(Contexts, RanksThatWaitForEachOtherInTwoContextsFailAtOnceAndGoOn) {
+  on_ranks(
+      {.at_least = 2,
+       .at_most = 2,
+       .layouts = {Layout::OneHost},
+       .settings = [](Settings& settings,
+                      int /*rank*/) { settings.timeout = std::chrono::minutes(10); }},
+      [](Context& context) {
+        const auto copy = context.duplicate();
+        float value = 1;
+        const BufferView buffer{.data = &value, .count = 1};
+        const auto step = [&] { ops::allreduce(*copy, buffer); };
+        const auto barrier = [&] { ops::barrier(context); };
+        step();
+        // Rank 0 makes a step more than rank 1.
+        const std::string text =
+            context.rank() == 0 ? error_of<MismatchError>(step) : error_of<MismatchError>(barrier);
+        EXPECT_THAT(text, HasSubstr("in another context, as each distributed optimizer has one: it "
+                                    "has begun call"));
+        // Each rank hears that the other one has left the call that it has not made.
+        EXPECT_NE(failure_of(context.rank() == 0 ? std::function<void()>(barrier) : step).first,
+                  -1);
+        step();
+        EXPECT_EQ(value, 1);
         meet(context);
       });
 }

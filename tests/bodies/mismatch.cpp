@@ -51,6 +51,50 @@ void expect_both_named(Context& context, const std::function<void()>& zero,
 
 Ranks two() { return {.at_least = 2, .at_most = 2}; }
 
+/// Two ranks that would wait for a message as long as a test lasts.
+Ranks two_patient() {
+  return {.at_least = 2,
+          .at_most = 2,
+          .layouts = {Layout::OneHost},
+          .settings = [](Settings& settings, int) { settings.timeout = 10min; }};
+}
+
+/// A plan that hears the other one of two ranks, which is not sent to.
+std::shared_ptr<const NeighborPlan> hearing(const Context& context) {
+  auto plan = std::make_shared<NeighborPlan>(NeighborPlan::alone(context.rank(), context.size()));
+  plan->sources.push_back({.rank = 1 - context.rank()});
+  return plan;
+}
+
+TEST(Mismatch, ACallThatTheOtherRankHasEndedWithoutAMessageFailsAtOnce) {
+  on_ranks(two_patient(), [](Context& context) {
+    float value = 1;
+    const BufferView buffer{.data = &value, .count = 1};
+    if (context.rank() == 1) {
+      ops::neighbor_allreduce(context, buffer,
+                              std::make_shared<const NeighborPlan>(NeighborPlan::alone(1, 2)));
+    } else {
+      EXPECT_THAT(outcome_of([&] { ops::neighbor_allreduce(context, buffer, hearing(context)); }),
+                  AllOf(HasSubstr("rank 0, call 1"), HasSubstr("rank 1"),
+                        HasSubstr("has ended this call without one for this rank")));
+    }
+    meet(context);
+  });
+}
+
+TEST(Mismatch, DifferentCallsThatSendNothingFailAtOnce) {
+  on_ranks(two_patient(), [](Context& context) {
+    float value = 1;
+    const BufferView buffer{.data = &value, .count = 1};
+    const auto hear = [&] { ops::neighbor_allreduce(context, buffer, hearing(context)); };
+    const auto receive = [&] { ops::broadcast(context, buffer, 0); };
+    EXPECT_THAT(
+        context.rank() == 0 ? outcome_of(hear) : outcome_of(receive),
+        AllOf(HasSubstr("makes this call as"), HasSubstr("the same calls in the same order")));
+    meet(context);
+  });
+}
+
 TEST(Mismatch, DifferentOperations) {
   on_ranks(two(), [](Context& context) {
     std::vector<float> values(10000, 1.0F);

@@ -187,6 +187,12 @@ std::vector<int> Exchange::awaited_sources() const {
   return ranks;
 }
 
+bool Exchange::lacks_message_of(int source) const {
+  return std::ranges::any_of(sources_, [&](const Source& one) {
+    return one.rank() == source && one.lacks_message(call_);
+  });
+}
+
 void Exchange::throw_if_abandoned(const PeerReports& reports) const {
   for (const Source& source : sources_) {
     source.throw_if_abandoned(call_, reports);

@@ -28,6 +28,14 @@ class Source {
   [[nodiscard]] bool is_accepted() const noexcept { return accepted_; }
   [[nodiscard]] bool is_finished() const noexcept { return finished_; }
 
+  /// Whether nothing of the message is here, nor one before it on its lane.
+  [[nodiscard]] bool lacks_message(const ExchangeCall& call) const {
+    if (accepted_ || finished_) {
+      return false;
+    }
+    const MessageHeader* const header = transport_->arrived(rank_, call.spec.lane);
+    return header == nullptr || header->id > call.id;
+  }
   /// Looks for the message of `call`. @return whether it is here.
   /// @throws MismatchError if another one came in its place.
   /// @throws PeerFailure if the source has ended the call with an error.

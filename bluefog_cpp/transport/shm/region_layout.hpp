@@ -93,10 +93,14 @@ struct Link {
   std::atomic<std::uint64_t> control;
 };
 
-/// The owner's present call, for its peers' error messages.
+/// The owner's present call, for its peers' error messages and for waits that nobody can end.
 struct alignas(kLine) Status {
-  std::atomic<std::uint64_t> call;
-  std::atomic<OpKind> kind;
+  /// Call and kind of the call that it began last, in one word.
+  std::atomic<std::uint64_t> begun;
+  /// Its calls of all ranks before this one have ended.
+  std::atomic<std::uint64_t> first_under_way;
+  /// Call and rank that its only thread waits for, in one word.
+  std::atomic<std::uint64_t> wait;
   std::atomic<bool> has_left;
 };
 

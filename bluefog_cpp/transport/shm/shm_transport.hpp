@@ -80,6 +80,9 @@ class ShmTransport final : public Transport {
   [[nodiscard]] SeenCall last_call(int rank) const override;
   [[nodiscard]] std::string last_seen(int rank) const override;
   void note_call(CallId id, OpKind kind) override;
+  [[nodiscard]] std::optional<Standing> standing_of(int rank) const override;
+  void note_end(std::uint64_t first_under_way) noexcept override;
+  void note_wait(Wait wait) noexcept override;
   bool progress() override { return waiting_words_ > 0 && send_waiting_words(); }
   [[nodiscard]] bool has_pending() override { return waiting_words_ > 0; }
   [[nodiscard]] bool needs_polling() const noexcept override { return is_polled_; }

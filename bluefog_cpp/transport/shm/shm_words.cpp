@@ -8,6 +8,15 @@
 #include "bluefog_cpp/transport/shm/shm_transport.hpp"
 
 namespace bluefog::shm {
+namespace {
+
+// Words of a rank's status: a number of a call, and a kind or one more than a rank behind it.
+constexpr unsigned kKindBits = 8;
+constexpr std::uint64_t kKindMask = (std::uint64_t{1} << kKindBits) - 1;
+constexpr unsigned kRankBits = 16;
+constexpr std::uint64_t kRankMask = (std::uint64_t{1} << kRankBits) - 1;
+
+}  // namespace
 
 void ShmTransport::send_control(int rank, const ControlMessage& message) {
   const std::size_t index = index_of(rank);
@@ -119,9 +128,8 @@ bool ShmTransport::has_died(int rank) {
 }
 
 Transport::SeenCall ShmTransport::last_call(int rank) const {
-  const Status& status = head(index_of(rank)).status;
-  return {.call = status.call.load(std::memory_order_relaxed),
-          .kind = status.kind.load(std::memory_order_relaxed)};
+  const std::uint64_t begun = head(index_of(rank)).status.begun.load(std::memory_order_acquire);
+  return {.call = begun >> kKindBits, .kind = static_cast<OpKind>(begun & kKindMask)};
 }
 
 std::string ShmTransport::last_seen(int rank) const {
@@ -131,9 +139,28 @@ std::string ShmTransport::last_seen(int rank) const {
 }
 
 void ShmTransport::note_call(CallId id, OpKind kind) {
-  Status& status = head(own_).status;
-  status.call.store(id.call(), std::memory_order_relaxed);
-  status.kind.store(kind, std::memory_order_relaxed);
+  const auto bits = static_cast<std::uint64_t>(kind);
+  head(own_).status.begun.store(id.call() << kKindBits | bits, std::memory_order_release);
+}
+
+std::optional<Transport::Standing> ShmTransport::standing_of(int rank) const {
+  const Status& status = head(index_of(rank)).status;
+  Standing standing;
+  const std::uint64_t wait = status.wait.load(std::memory_order_acquire);
+  standing.wait = {.call = wait >> kRankBits, .rank = static_cast<int>(wait & kRankMask) - 1};
+  standing.first_under_way = status.first_under_way.load(std::memory_order_acquire);
+  standing.begun = last_call(rank);
+  return standing;
+}
+
+void ShmTransport::note_end(std::uint64_t first_under_way) noexcept {
+  head(own_).status.first_under_way.store(first_under_way, std::memory_order_release);
+}
+
+void ShmTransport::note_wait(Wait wait) noexcept {
+  const auto rank = static_cast<std::uint64_t>(wait.rank + 1);
+  const bool fits = rank <= kRankMask && !is_pair_call(wait.call);
+  head(own_).status.wait.store(fits ? wait.call << kRankBits | rank : 0, std::memory_order_release);
 }
 
 }  // namespace bluefog::shm

@@ -28,8 +28,9 @@ def test_errors_in_a_backward_pass_keep_their_class(rank, monkeypatch):
     optimizer = bf.DistributedGradientAllreduceOptimizer(  # noqa: F841 it averages while it lives
         torch.optim.SGD(model.parameters(), lr=0.1), model)
     if rank == 0:
-        # A timeout, or rank 1, which began to wait earlier, has left.
-        with pytest.raises((bluefog_cpp.TimeoutError, bluefog_cpp.PeerFailure),
+        # Known at once inside a host; else a timeout, or rank 1, which began earlier, has left.
+        with pytest.raises((bluefog_cpp.MismatchError, bluefog_cpp.TimeoutError,
+                            bluefog_cpp.PeerFailure),
                            match="rank 0, call .*gradients of .*another context.*barrier, which "
                            "this rank has not"):
             loss_of(model, rank).backward()
