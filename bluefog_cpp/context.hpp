@@ -74,6 +74,16 @@ class Context : public std::enable_shared_from_this<Context> {
   /// not all ranks come to it; this context stays usable as after other calls.
   [[nodiscard]] std::shared_ptr<Context> duplicate();
 
+  /// Collective, in no order with this context's calls: all ranks make it after one of them has left
+  /// a call out, in which others have timed out. Calls in flight end with a StateError, and all ranks
+  /// go on with the same call, the one that the furthest of them would make next. Copies of this
+  /// context are not touched. Cost: one all-gather of the start-up.
+  /// @throws StateError on all ranks where a call that only some of them have made has changed a
+  ///   buffer of its caller in place, which it names: their values differ. Ranks stay
+  ///   apart then: make a new context. Also after `close`.
+  /// @throws TimeoutError where not all ranks come to it; it cannot be called again then.
+  void resync();
+
   /// Collective, a call in the order of this context's others. From now on calls of this context
   /// take buffers on that CUDA device, each rank's own, beside those on the CPU. Copies of a
   /// context do not take the device over. Calls go another way, which rank 0 logs, where NCCL is

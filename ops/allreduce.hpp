@@ -22,6 +22,7 @@ struct AllreduceOptions {
   std::string name{};  ///< as `OpOptions::name`
   Reduction reduction = Reduction::Average;
   Scope scope = Scope::Global;
+  BufferUse buffer = BufferUse::Values;  ///< as `OpOptions::buffer`
 };
 
 /// Sum or average over all ranks of the scope, in place, the same bits on each of them:

@@ -14,6 +14,7 @@ namespace bluefog::ops {
 struct HierarchicalOptions {
   std::string name{};  ///< as `OpOptions::name`
   PlanCheck check = PlanCheck::Trusted;
+  BufferUse buffer = BufferUse::Values;  ///< as `OpOptions::buffer`
 };
 
 /// Average inside each machine, then the weighted average with neighbouring machines, in place:

@@ -69,6 +69,8 @@ std::shared_ptr<Context> Context::duplicate() {
   return copy;
 }
 
+void Context::resync() { core_->resync(); }
+
 void Context::use_device(int device) { core_->use_device(device, nullptr); }
 
 std::optional<int> Context::device() const noexcept {

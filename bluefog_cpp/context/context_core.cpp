@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/alignment.hpp"
+#include "bluefog_cpp/context/resync.hpp"
 #include "bluefog_cpp/context/settings_agreement.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
 #include "bluefog_cpp/engine/barrier_operation.hpp"
@@ -251,6 +252,10 @@ OneSided& ContextCore::one_sided() {
                                     .arena = arena_});
   }
   return *one_sided_;
+}
+
+void ContextCore::resync() {
+  bluefog::resync(*bootstrap_, *engine_, Deadline::after(settings_.timeout));
 }
 
 void ContextCore::close() noexcept {

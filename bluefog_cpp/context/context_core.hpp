@@ -72,6 +72,8 @@ class ContextCore {
   void connect(const std::string& problem);
   /// Collective. The core of a copy of the context, which is still to be connected.
   [[nodiscard]] std::unique_ptr<ContextCore> duplicate();
+  /// Does `Context::resync`.
+  void resync();
   void close() noexcept;
 
  private:

@@ -39,6 +39,9 @@ DeviceCall::DeviceCall(std::shared_ptr<DeviceChannel> channel, int rank,
                                            : NeighborAgreement::Asking::Once,
                  [this] { return describe(); }) {
   envelope_.kind = placed(envelope_.kind);
+  if (CallState::of(*operation_).is_in_place) {
+    mark_in_place();
+  }
   if (capture_) {
     meeting_.emplace(rank_, channel_->size());
   }

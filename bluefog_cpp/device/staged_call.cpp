@@ -20,6 +20,9 @@ StagedCall::StagedCall(std::shared_ptr<DeviceChannel> channel, std::shared_ptr<O
                        std::shared_ptr<StagedBuffers> buffers)
     : channel_(std::move(channel)), operation_(std::move(operation)), buffers_(std::move(buffers)) {
   mark_staged();
+  if (CallState::of(*operation_).is_in_place) {
+    mark_in_place();
+  }
 }
 
 bool StagedCall::may_begin() { return buffers_->rules().in_order || buffers_->is_here(); }

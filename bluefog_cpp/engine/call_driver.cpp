@@ -141,6 +141,9 @@ void CallDriver::complete(Operation& operation) {
     report_to_hook(operation);
   }
   call.owners.clear();
+  if (call.is_in_place && operation.partner() < 0) {
+    parts_.ledger.note_change(call.index, operation.envelope());
+  }
   const bool throws = parts_.ledger.has_late_mismatch();
   parts_.records.end(operation,
                      throws ? FlightRecorder::State::Failed : FlightRecorder::State::Complete);
@@ -165,11 +168,15 @@ void CallDriver::fail(Operation& operation, std::exception_ptr error, ControlMes
   const std::string reason = message_of(error);
   parts_.records.write_flight_record(parts_.queue, reason);
   parts_.records.end(operation, FlightRecorder::State::Failed);
+  const bool has_used = call.is_running() && call.exchange.has_used();
   retractions_.add(call.exchange.retract(), reason);
   if (!call.peers_know) {
     parts_.peers.report(key, reason, report);
   }
   operation.give_up();
+  if (call.is_in_place && operation.partner() < 0 && (has_used || call.step > 1)) {
+    parts_.ledger.note_change(call.index, operation.envelope());
+  }
   call.owners.clear();
   call.error = std::move(error);
   call.phase.store(CallState::Phase::Failed, std::memory_order_release);

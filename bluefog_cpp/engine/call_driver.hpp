@@ -74,6 +74,11 @@ class CallDriver {
     parts_.queue.clear();
   }
 
+  /// Shows the peers up to which call all have ended.
+  void show_ends() const noexcept {
+    parts_.peers.note_end(parts_.queue.first_under_way(parts_.ledger.next_call()));
+  }
+
   /// Takes messages of calls that failed here, whose writers have no room for others before,
   /// although no call here reads from them. @return whether some are off their streams.
   bool drop_messages_of_failed_calls();
@@ -94,10 +99,6 @@ class CallDriver {
   bool start_next(Operation& operation);
   void complete(Operation& operation);
   void note_failed(CallKey key);
-  /// Shows the peers up to which call all have ended.
-  void show_ends() const noexcept {
-    parts_.peers.note_end(parts_.queue.first_under_way(parts_.ledger.next_call()));
-  }
 
   bool receive_reports();
   void receive(int source, ControlMessage report);

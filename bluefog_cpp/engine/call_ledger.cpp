@@ -11,6 +11,7 @@ CallLedger::CallLedger(Peers& peers, const CallQueue& queue)
     : peers_(peers),
       queue_(queue),
       pair_calls_(static_cast<std::size_t>(peers.size())),
+      first_common_pair_calls_(pair_calls_.size()),
       refusals_(static_cast<std::size_t>(peers.size())) {}
 
 std::uint64_t CallLedger::take_number(int partner) {
@@ -25,6 +26,15 @@ bool CallLedger::is_over(CallKey key) const noexcept {
   return key.call < next && queue_.find(key) == nullptr;
 }
 
+void CallLedger::go_on_from(std::uint64_t next_call, std::vector<std::uint64_t> pair_calls) {
+  note_failed({.call = next_call - 1});  // messages of earlier calls are looked for
+  next_call_ = next_call;
+  first_common_call_ = next_call;
+  pair_calls_ = std::move(pair_calls);
+  first_common_pair_calls_ = pair_calls_;
+  late_mismatch_.clear();
+}
+
 void CallLedger::note_failed(CallKey key) {
   if (failed_calls_.size() < Transport::kMostWaitingWords) {
     failed_calls_.push_back(key);
@@ -34,7 +44,12 @@ void CallLedger::note_failed(CallKey key) {
 }
 
 bool CallLedger::has_failed(CallKey key) const noexcept {
-  return std::ranges::find(failed_calls_, key) != failed_calls_.end();
+  const bool is_of_before =
+      key.partner < 0
+          ? key.call < first_common_call_
+          : key.call <=
+                kFirstPairCall + first_common_pair_calls_[static_cast<std::size_t>(key.partner)];
+  return is_of_before || std::ranges::find(failed_calls_, key) != failed_calls_.end();
 }
 
 void CallLedger::note_refusal(int rank, ControlMessage report) {

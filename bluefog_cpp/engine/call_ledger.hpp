@@ -28,12 +28,33 @@ class CallLedger final : public PeerReports {
   /// The number of the next call of all ranks.
   [[nodiscard]] std::uint64_t next_call() const noexcept { return next_call_; }
 
+  /// A call of all ranks that has changed a buffer of its caller here; call 0: none.
+  struct Change {
+    std::uint64_t call = 0;
+    std::int64_t count = 0;
+    OpKind kind = OpKind::Barrier;
+    Dtype dtype = Dtype::UInt8;
+  };
+  void note_change(std::uint64_t call, const Envelope& envelope) noexcept {
+    last_change_ = {
+        .call = call, .count = envelope.count, .kind = envelope.kind, .dtype = envelope.dtype};
+  }
+  [[nodiscard]] const Change& last_change() const noexcept { return last_change_; }
+  /// The numbers of calls made with each partner alone.
+  [[nodiscard]] const std::vector<std::uint64_t>& pair_calls() const noexcept {
+    return pair_calls_;
+  }
+  /// Goes on with the call of that number; those before it that this rank has not made count as
+  /// failed. @param pair_calls likewise, how many of each partner are over.
+  void go_on_from(std::uint64_t next_call, std::vector<std::uint64_t> pair_calls);
+
   /// Whether this rank has made that call, and it has ended.
   [[nodiscard]] bool is_over(CallKey key) const noexcept;
 
   /// The call failed or was refused here: its messages may still come.
   void note_failed(CallKey key);
-  /// Whether it is one of the last `Transport::kMostWaitingWords` calls that failed.
+  /// Whether it is one of the last `Transport::kMostWaitingWords` calls that failed, or one before
+  /// those with which ranks have gone on together.
   [[nodiscard]] bool has_failed(CallKey key) const noexcept;
   [[nodiscard]] bool has_failed_calls() const noexcept { return !failed_calls_.empty(); }
 
@@ -80,6 +101,10 @@ class CallLedger final : public PeerReports {
   std::uint64_t next_call_ = 1;
   /// Calls made with each partner alone.
   std::vector<std::uint64_t> pair_calls_;
+  /// Those with which ranks have gone on together last.
+  std::uint64_t first_common_call_ = 0;
+  std::vector<std::uint64_t> first_common_pair_calls_;
+  Change last_change_{};
 
   /// Failed calls, of which the oldest are replaced.
   std::vector<CallKey> failed_calls_;

@@ -300,57 +300,6 @@ void Engine::record_stall(std::string_view reason) {
   records_.write_flight_record(queue_, reason);
 }
 
-std::optional<std::string> Engine::cause_of_death(int peer) {
-  if (is_forked()) {
-    return std::nullopt;
-  }
-  const Lock lock(mutex_);
-  return peers_.cause_of_death(peer);
-}
-
-bool Engine::has_dead_peer() {
-  const Lock lock(mutex_);
-  return peers_.has_dead_peer();
-}
-
-std::string Engine::call_ahead(int peer) {
-  const Lock lock(mutex_, std::try_to_lock);  // two engines may ask each other
-  if (!lock) {
-    return {};
-  }
-  const auto [call, kind] = peers_.latest_call(peer);
-  if (call < ledger_.next_call() || is_pair_call(call)) {
-    return {};
-  }
-  return fmt::format("{}, {}", call_text(call), name_of(kind));
-}
-
-std::optional<Transport::SeenCall> Engine::wait_for_this(int peer) {
-  const Lock lock(mutex_, std::try_to_lock);  // two engines may ask each other
-  return lock ? hopeless_.wait_for_this(peer, ledger_.next_call()) : std::nullopt;
-}
-
-void Engine::tell_deadlock(int peer, std::uint64_t call, std::string_view why) {
-  const Lock lock(mutex_);
-  if (!closed_) {
-    peers_.route_to(peer)->send_control(
-        peer, {.kind = ControlMessage::Kind::Deadlock, .call = call, .text = std::string(why)});
-    // That call ends there, whether this rank comes to it first or not.
-    ledger_.note_refusal(
-        peer, {.kind = ControlMessage::Kind::Abandoned, .call = call, .text = std::string(why)});
-  }
-}
-
-bool Engine::has_abandoned() {
-  const Lock lock(mutex_);
-  return ledger_.has_abandoned();
-}
-
-void Engine::note_abandonment() {
-  const Lock lock(mutex_);
-  ledger_.note_abandonment();
-}
-
 bool Engine::is_closed() {
   if (is_forked()) {
     return true;

@@ -155,6 +155,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Whether this process is a fork of the rank's.
   [[nodiscard]] bool is_forked() const noexcept { return home_.is_forked(); }
 
+  /// How far this rank has come in its calls.
+  struct CallCounts {
+    std::uint64_t next_call = 1;
+    CallLedger::Change last_change{};
+    std::vector<std::uint64_t> pair_calls{};
+  };
+  /// Ends the calls in flight. @return how far this rank has come. @throws StateError after `close`,
+  /// and in a fork.
+  [[nodiscard]] CallCounts begin_resync();
+  /// Goes on with the calls on which all ranks have agreed.
+  void end_resync(std::uint64_t next_call, std::vector<std::uint64_t> pair_calls);
+
   /// The transport that leads to `peer`, another rank. @throws StateError after `close`.
   [[nodiscard]] const Transport& transport_to(int peer);
 

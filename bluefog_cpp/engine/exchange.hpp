@@ -34,6 +34,8 @@ class Exchange {
 
   [[nodiscard]] bool published() const noexcept { return sendings_.published(); }
   [[nodiscard]] bool finished() const noexcept { return published() && consumed_; }
+  /// Whether the receiver has been given something.
+  [[nodiscard]] bool has_used() const noexcept { return used_ > 0; }
 
   /// Ends the exchange early. @return the messages that its readers were told of but have not got
   /// in full: they must be told that the rest does not come.

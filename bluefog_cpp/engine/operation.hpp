@@ -45,6 +45,8 @@ struct CallState {
   Consumption consumption = Consumption::AsItArrives;
   /// Every rank comes to the same verdict on this call by itself.
   bool peers_know = false;
+  /// What its caller has in a buffer is lost where the result stands.
+  bool is_in_place = false;
   /// Its buffers are copied from and to a device beside it.
   bool is_staged = false;
   int waiters = 0;
@@ -103,6 +105,8 @@ class Operation : public Receiver {
   }
 
  protected:
+  /// In the constructor: the call changes the only copy of what its caller has in a buffer.
+  void mark_in_place() noexcept { call_.is_in_place = true; }
   /// In the constructor: `may_begin` and `finish` are called.
   void mark_staged() noexcept { call_.is_staged = true; }
   /// The call's number, once the engine has taken it.

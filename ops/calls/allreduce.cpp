@@ -38,6 +38,9 @@ class Allreduce final : public Operation {
         envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, name_)),
         reduction_(context, buffer, buffer, group_of(context, options.scope),
                    options.reduction == Reduction::Average) {
+    if (options.buffer == BufferUse::Values) {
+      mark_in_place();
+    }
     if (SharedSum::is_worth_asking(context, reduction_.group(), buffer)) {
       shared_.emplace(context, reduction_.group(), buffer, buffer,
                       SharedSumRule{.kind = reduction_.averages() ? SharedSumRule::Kind::Mean

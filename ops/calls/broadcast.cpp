@@ -76,7 +76,11 @@ class Broadcast final : public Operation {
       : buffer_(std::move(buffer)),
         part_(std::move(part)),
         name_(fingerprint_name(options.name, fmt::format("root {}", root))),
-        envelope_(Envelope::make(kKind, buffer_.dtype, buffer_.count, name_)) {}
+        envelope_(Envelope::make(kKind, buffer_.dtype, buffer_.count, name_)) {
+    if (part_.parent && options.buffer == BufferUse::Values) {
+      mark_in_place();
+    }
+  }
 
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 

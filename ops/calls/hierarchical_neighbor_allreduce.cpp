@@ -93,6 +93,9 @@ class HierarchicalNeighborAllreduce final : public Operation {
         end_(is_whole_ ? output_.bytes() : local_.shards().begin(local_.group().own + 1)),
         uses_scratch_(!is_whole_ && !divides_alike(context.machines(), plan)) {
     envelope_.name = name_.text();
+    if (input_.data == output_.data && options.buffer == BufferUse::Values) {
+      mark_in_place();
+    }
     NeighborPlan twins = plan_between_twins(context.machines(), context.rank(), plan);
     if (uses_scratch_) {
       route_overlaps(context.machines(), plan);

@@ -46,6 +46,9 @@ class NeighborAllreduce final : public Operation {
         name_(options.name),
         envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)) {
     envelope_.name = name_.text();
+    if (input_.data == output_.data) {
+      mark_in_place();
+    }
     if (options.check == PlanCheck::Checked) {
       check_ = std::make_unique<PlanExchange>(context, *plan_, envelope_);
     }

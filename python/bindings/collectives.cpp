@@ -29,6 +29,11 @@ namespace {
 
 using Plan = std::shared_ptr<NeighborPlan>;
 
+/// @param is_copy what Python's tensor holds stands elsewhere too.
+ops::BufferUse use_of(bool is_copy) {
+  return is_copy ? ops::BufferUse::Copy : ops::BufferUse::Values;
+}
+
 ops::PlanCheck check_of(bool checked) {
   return checked ? ops::PlanCheck::Checked : ops::PlanCheck::Trusted;
 }
@@ -100,7 +105,10 @@ Work start_hierarchical(Context& context, const at::Tensor& buffer, const Plan& 
                         bool checked, const std::string& name) {
   const auto views = views_of(context, buffer);
   return ops::hierarchical_neighbor_allreduce_nonblocking(
-      context, views[0], machine_plan, {.name = named(name, buffer), .check = check_of(checked)});
+      context, views[0], machine_plan,
+      {.name = named(name, buffer),
+       .check = check_of(checked),
+       .buffer = ops::BufferUse::Copy});  // there is no form in place
 }
 
 Work start_pair_gossip(Context& context, const at::Tensor& input, const at::Tensor& output,
@@ -121,19 +129,21 @@ Work start_pair_gossip(Context& context, const at::Tensor& input, const at::Tens
 }
 
 Work start_allreduce(Context& context, const at::Tensor& buffer, bool average, bool in_machine,
-                     const std::string& name) {
+                     const std::string& name, bool is_copy) {
   const auto views = views_of(context, buffer);
   return ops::allreduce_nonblocking(
       context, views[0],
       {.name = named(name, buffer),
        .reduction = average ? ops::Reduction::Average : ops::Reduction::Sum,
-       .scope = in_machine ? ops::Scope::Machine : ops::Scope::Global});
+       .scope = in_machine ? ops::Scope::Machine : ops::Scope::Global,
+       .buffer = use_of(is_copy)});
 }
 
-Work start_broadcast(Context& context, const at::Tensor& buffer, int root,
-                     const std::string& name) {
+Work start_broadcast(Context& context, const at::Tensor& buffer, int root, const std::string& name,
+                     bool is_copy) {
   const auto views = views_of(context, buffer);
-  return ops::broadcast_nonblocking(context, views[0], root, {.name = named(name, buffer)});
+  return ops::broadcast_nonblocking(context, views[0], root,
+                                    {.name = named(name, buffer), .buffer = use_of(is_copy)});
 }
 
 // ---- gathers
@@ -253,9 +263,9 @@ void bind_collectives(py::module_& module) {
   module.def("start_pair_gossip", &start_pair_gossip, context, py::arg("input"), py::arg("output"),
              py::arg("target"), py::arg("self_weight"), py::arg("pair_weight"), name, WithoutGil());
   module.def("start_allreduce", &start_allreduce, context, py::arg("buffer"), py::arg("average"),
-             py::arg("in_machine"), name, WithoutGil());
+             py::arg("in_machine"), name, py::arg("is_copy"), WithoutGil());
   module.def("start_broadcast", &start_broadcast, context, py::arg("buffer"), py::arg("root"), name,
-             WithoutGil());
+             py::arg("is_copy"), WithoutGil());
 
   module.def("shared_zeros", &shared_zeros, context, py::arg("sizes"), py::arg("like"),
              WithoutGil());

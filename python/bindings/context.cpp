@@ -79,6 +79,8 @@ void bind_context(py::module_& module) {
       .def(
           "duplicate", [](Context& c) { return prepared(c.duplicate()); }, WithoutGil(),
           "Collective. An independent context over the same ranks.")
+      .def("resync", &Context::resync, WithoutGil(),
+           "Collective. Ranks that are calls apart go on with the same one.")
       .def(
           "use_device", [](Context& c, int device) { c.use_device(device); }, py::arg("device"),
           WithoutGil(), "Collective. Calls then take tensors on that CUDA device too.")

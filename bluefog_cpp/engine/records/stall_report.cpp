@@ -35,9 +35,10 @@ std::string StallReport::warning(const Operation& operation,
 
 std::exception_ptr StallReport::timeout_error(const Operation& operation,
                                               std::chrono::milliseconds timeout) const {
-  return std::make_exception_ptr(TimeoutError(
-      fmt::format("rank {}, {}: nothing moved for {:.1f} s (BLUEFOG_TIMEOUT): {}", peers_.rank(),
-                  name_of_call(operation), seconds(timeout), awaited_text(operation))));
+  return std::make_exception_ptr(TimeoutError(fmt::format(
+      "rank {}, {}: nothing moved for {:.1f} s (BLUEFOG_TIMEOUT): {}; if ranks are a "
+      "call apart now, resync() on all of them brings them together",
+      peers_.rank(), name_of_call(operation), seconds(timeout), awaited_text(operation))));
 }
 
 std::exception_ptr StallReport::death_error(const Operation& operation, int rank,

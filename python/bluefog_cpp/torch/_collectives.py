@@ -31,7 +31,7 @@ from bluefog_cpp.torch._tensors import (
     to_device_of,
 )
 
-Start = Callable[[core.Context, torch.Tensor, str], core.Work]
+Start = Callable[[core.Context, torch.Tensor, str, bool], core.Work]
 
 _NEW_NAMES = {"neighbor_weights": "src_weights", "send_neighbors": "dst_weights"}
 _NEW_MACHINE_NAMES = {"neighbor_machine_weights": "src_machine_weights",
@@ -243,8 +243,8 @@ def _allreduce(average: bool, in_machine: bool) -> Start:
     average = runtime.argument("allreduce", "average", _arguments.switch, average)
     in_machine = runtime.argument("allreduce", "is_hierarchical_local", _arguments.switch,
                                   in_machine)
-    return lambda context, buffer, name: core.start_allreduce(context, buffer, average, in_machine,
-                                                              name)
+    return lambda context, buffer, name, is_copy: core.start_allreduce(
+        context, buffer, average, in_machine, name, is_copy)
 
 
 # ---- broadcast
@@ -278,7 +278,8 @@ def broadcast_nonblocking_(tensor: torch.Tensor, root_rank: int, name: str | Non
 def _broadcast(root_rank: int) -> Start:
     runtime = current()
     root = runtime.argument("broadcast", "root_rank", _arguments.rank(runtime.size), root_rank)
-    return lambda context, buffer, name: core.start_broadcast(context, buffer, root, name)
+    return lambda context, buffer, name, is_copy: core.start_broadcast(context, buffer, root, name,
+                                                                       is_copy)
 
 
 def _start_in_place(call: str, take: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor,
@@ -286,7 +287,7 @@ def _start_in_place(call: str, take: Callable[[torch.Tensor], torch.Tensor], ten
                     start: Start, name: str | None) -> int:
     runtime = current()
     buffer = runtime.source(call, tensor, name, take)
-    work = start(runtime.context, buffer, name or "")
+    work = start(runtime.context, buffer, name or "", ending is to_device_of)
     finish = ending(tensor)
     return runtime.add(work, lambda _: finish(buffer), writes=range_of(buffer))
 

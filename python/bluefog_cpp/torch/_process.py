@@ -49,6 +49,21 @@ def shutdown() -> None:
     _runtime.stop()
 
 
+def resync() -> None:
+    """Collective, in no order with other calls: brings ranks that are calls apart back together.
+
+    All ranks call it after one of them has left a call out (its cell of a notebook failed, say),
+    and others have timed out in it. Calls in flight end with StateError, and all ranks go on with
+    the same call. Windows and wrapped optimizers, which have contexts of their own, are not
+    touched.
+
+    Raises StateError on all ranks where a call that only some of them have made has changed a
+    tensor in place, which it names: `shutdown` and `init` on all ranks, and the same values
+    everywhere, are the way out then. Raises TimeoutError where not all ranks come.
+    """
+    current().context.resync()
+
+
 def is_initialized() -> bool:
     """Whether `init` was called, and not `shutdown` since."""
     return _runtime.is_initialized()

@@ -311,6 +311,38 @@ def test_a_peer_that_does_not_come_is_a_timeout_error(rank):
         time.sleep(1.6)
 
 
+def short_waits():
+    bf.shutdown()
+    with env(BLUEFOG_TIMEOUT="1"):
+        bf.init()
+
+
+def test_ranks_find_back_after_a_call_that_one_left_out(rank, size):
+    needs(2)
+    short_waits()
+    if rank != 1:  # whose cell fails before it communicates
+        with pytest.raises(bluefog_cpp.Error, match=r"resync\(\) on all of them"):
+            bf.allreduce(torch.ones(3))
+    bf.resync()
+    assert bf.allgather(torch.tensor([rank])).tolist() == list(range(size))
+
+
+def test_ranks_do_not_find_back_across_a_call_in_place(rank):
+    needs(2)
+    short_waits()
+    bf.barrier()
+    if rank == 0:
+        x = torch.ones(3)
+        bf.neighbor_allreduce_(x, self_weight=0.5, src_weights={}, dst_weights=[],
+                               enable_topo_check=False)
+    with pytest.raises(bluefog_cpp.StateError, match=(
+            "rank 0 has changed its own in call 2, neighbor_allreduce.*, which rank 1 has not")):
+        bf.resync()
+    bf.shutdown()
+    bf.init()
+    bf.barrier()
+
+
 def test_malformed_settings_are_value_errors():
     bf.shutdown()
     with env(BLUEFOG_TIMEOUT="soon"), pytest.raises(ValueError, match="BLUEFOG_TIMEOUT"):

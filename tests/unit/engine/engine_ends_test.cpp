@@ -17,6 +17,9 @@ namespace {
 using EngineEnds = ScriptedEngine;
 using Texts = std::vector<std::string>;
 
+/// The way out, at the end of a time-out.
+const std::string kWayOut =
+    "; if ranks are a call apart now, resync() on all of them brings them together";
 const std::string kCallOne = "rank 0, call 1, neighbor_allgather(uint8[4]): ";
 
 TEST_F(EngineEnds, APeerThatDiesWhileNobodyWaitsEndsTheCallsThatNeedIt) {
@@ -83,7 +86,8 @@ TEST_F(EngineEnds, AWaitThatTakesTooLongIsGivenUp) {
   const std::string text =
       kCallOne +
       "nothing moved for 0.1 s (BLUEFOG_TIMEOUT): no message from rank 1 (last "
-      "seen in call 5); no message from rank 2 (not seen yet)";
+      "seen in call 5); no message from rank 2 (not seen yet)" +
+      kWayOut;
   EXPECT_EQ(error_of<TimeoutError>([&] { run({.sources = {1, 2}}); }), text);
   EXPECT_TRUE(engine_->has_abandoned());
   ASSERT_EQ(sent_reports(), (Texts{"rank 1, call 1: " + text, "rank 2, call 1: " + text}));
@@ -100,7 +104,8 @@ TEST_F(EngineEnds, ACallBehindAnotherSaysWhatThatOneWaitsFor) {
   EXPECT_EQ(error_of<TimeoutError>([&] { second.wait(); }),
             "rank 0, call 2, neighbor_allgather(uint8[4]): nothing moved for 0.1 s "
             "(BLUEFOG_TIMEOUT): behind call 1, neighbor_allgather(uint8[4]), not taken by rank 2 "
-            "(not seen yet)");
+            "(not seen yet)" +
+                kWayOut);
   EXPECT_FALSE(first.done());
 }
 
