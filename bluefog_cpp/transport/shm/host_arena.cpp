@@ -171,6 +171,9 @@ Mapping HostArena::map(std::uint64_t place, std::size_t bytes) const {
 // the process has ended and its memory is gone, so that no store of it comes after. That may take a
 // tenth of a second, for which waits need not last: the life lock tells at once.
 void HostArena::mark_alive(int rank) {
+  if (home_.is_forked()) {
+    (void)keeper_.release();  // whose thread is the parent's
+  }
   keeper_ = std::make_unique<LifeKeeper>();
   keeper_->hold(life_of(rank));
   life_ = &life_of(rank);

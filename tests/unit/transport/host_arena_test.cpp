@@ -77,6 +77,7 @@ TEST(HostArena, PlacesAreTakenOnceAndZeroed) {
   EXPECT_EQ(mapping.data()[4'999], std::byte{0});
 }
 
+#if !defined(__SANITIZE_THREAD__)  // which does not know forks of programs with threads
 TEST(HostArena, KnowsWhoLivesWhateverItsChildrenDo) {
   const auto arena = HostArena::create();
   arena->mark_alive(3);
@@ -108,6 +109,7 @@ TEST(HostArena, KnowsWhoLivesWhateverItsChildrenDo) {
   ::close(said[0]);
   ::close(said[1]);
 }
+#endif
 
 TEST(HostArena, TheLimitOfDescriptorsIsRaisedAndNamed) {
   EXPECT_TRUE(holds_in_child([] {
