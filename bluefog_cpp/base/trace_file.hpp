@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/base/unique_fd.hpp"
@@ -18,8 +19,8 @@ class TraceFile {
   /// @param head the first event; names the process, so that its other files begin alike.
   /// @throws InvalidArgument naming the file and the reason if it cannot be written.
   TraceFile(const std::string& path, std::string_view head);
-  TraceFile(TraceFile&&) = default;
-  TraceFile& operator=(TraceFile&&) = delete;
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
   ~TraceFile();
 
   /// False if another timeline is writing the file: `append` then does nothing.

@@ -69,13 +69,13 @@ ensure_packages() {
     step_end 'skipped, as BLUEFOG_SKIP_PACKAGES=1 says'
   elif ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     stop "this system has no apt-get. Install these with its own package manager:" \
-      "$(list_of_packages | tr '\n' ' ')" "then say so: BLUEFOG_SKIP_PACKAGES=1 make …"
+      "$(list_of_packages | tr '\n' ' ')" "then say so: BLUEFOG_SKIP_PACKAGES=1 make ..."
   else
     install_packages
     step_end "$(list_of_packages | wc -l) packages are there"
   fi
   command -v "${CXX:-c++}" >/dev/null || stop "there is no C++ compiler '${CXX:-c++}'." \
-    "Install one (Debian: apt-get install g++), or name yours: CXX=… make …"
+    "Install one (Debian: apt-get install g++), or name yours: CXX=... make ..."
 }
 
 # The torch wheels exist for these; the first one found makes the environment.
@@ -97,16 +97,16 @@ ensure_venv() {
   if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     if [ -e "$venv" ] && [ -n "$(ls -A "$venv")" ]; then
       stop "$venv is there, and is no working virtual environment (bin/python -m pip fails)." \
-        "Remove it, or name another place: BLUEFOG_VENV=… make …"
+        "Remove it, or name another place: BLUEFOG_VENV=... make ..."
     fi
     python=$(find_python) || stop "Python 3.10 to 3.13 is needed, the versions that torch 2.11 \
-has packages for; found: $(python3 --version 2>&1 || true)" "Name one: PYTHON=/path/to/python3.12 make …"
+has packages for; found: $(python3 --version 2>&1 || true)" "Name one: PYTHON=/path/to/python3.12 make ..."
     "$python" -m venv "$venv" || stop "$python could not make a virtual environment in $venv." \
       "Its words are above. Debian's Python needs the package python3-venv; the disk must have room."
   fi
   "$venv/bin/python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' ||
     stop "$venv has $("$venv/bin/python" --version), and torch 2.11 has packages for 3.10 to 3.13." \
-      "Remove it, or name another place: BLUEFOG_VENV=… make …"
+      "Remove it, or name another place: BLUEFOG_VENV=... make ..."
   step_end "$("$venv/bin/python" --version)"
 }
 
@@ -123,7 +123,7 @@ check_disk() {
   local free_gib
   free_gib=$(($(df -Pk "$venv" | awk 'NR == 2 { print $4 }') / 1048576))
   [ "$free_gib" -ge 10 ] || stop "torch needs about 10 GiB of disk to install, and $venv has \
-$free_gib GiB." "Make room, or put the environment elsewhere: BLUEFOG_VENV=… make …"
+$free_gib GiB." "Make room, or put the environment elsewhere: BLUEFOG_VENV=... make ..."
 }
 
 explain_pip() {
@@ -135,7 +135,7 @@ explain_pip() {
       'Look at the network, or set PIP_INDEX_URL to a mirror that you can reach.'
   fi
   stop 'pip could not install the Python packages; its words are above.' \
-    "With an own LibTorch: BLUEFOG_TORCH_ROOT=… make …; with an own MPI: MPI_HOME=… make …"
+    "With an own LibTorch: BLUEFOG_TORCH_ROOT=... make ...; with an own MPI: MPI_HOME=... make ..."
 }
 
 ensure_requirements() {

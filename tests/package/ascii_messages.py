@@ -11,7 +11,8 @@ import re
 import sys
 import tempfile
 
-FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "python", "tools", "examples")
+FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn", "python", "tools", "examples",
+           "cmake")
 # Begin of a path: words of the lines whose strings may have such characters, and why.
 OTHERS = {
     "optimizers/algorithms/": (r"equation|description|carried|meaning|note", "rows of tables"),
@@ -43,6 +44,13 @@ def strings_of_python(text):
             yield node.lineno, node.value
 
 
+def lines_of_script(text):
+    """(line, content) of each line of a shell script or of CMake that is no comment."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.lstrip().startswith("#"):
+            yield number, line
+
+
 def may_have_others(path, line):
     return any(path.startswith(begin) and re.search(words, line)
                for begin, (words, _) in OTHERS.items())
@@ -50,7 +58,7 @@ def may_have_others(path, line):
 
 def problems_below(root):
     readers = {".cpp": strings_of_cpp, ".hpp": strings_of_cpp, ".cu": strings_of_cpp,
-               ".py": strings_of_python}
+               ".py": strings_of_python, ".sh": lines_of_script, ".cmake": lines_of_script}
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
             if file.suffix not in readers:
@@ -66,6 +74,7 @@ def problems_below(root):
 WRONG = {
     "ops/a.cpp": 'throw Error("ranks 0 \u2026 3");',
     "ops/b.hpp": 'auto text = R"(1 \u2192 2)";',
+    "cmake/a.sh": "# \u2026\nstop 'make \u2026'",
     "python/a.py": '"""\u2026"""\nraise ValueError(f"{1} \u2026 {2}")',
 }
 RIGHT = {

@@ -4,8 +4,7 @@
 
 #include <cstdio>
 
-#include "bluefog_cpp/context.hpp"
-#include "optimizers/distributed_optimizer.hpp"
+#include "optimizers/bluefog.hpp"
 
 int main() {
   torch::nn::Linear model(torch::nn::LinearOptions(1, 1).bias(false));
