@@ -251,9 +251,9 @@ class Timeline::Writer {
   }
 
   void write_soon(std::string_view text) {
-    const bool was_empty = pending_.empty();
     pending_ += text;
-    if (was_empty) {
+    if (is_idle_) {  // else the thread looks by itself, within `kFlushPeriod`
+      is_idle_ = false;
       wake_.notify_one();
     }
   }
@@ -261,7 +261,8 @@ class Timeline::Writer {
   void run() {
     std::unique_lock lock(mutex_);
     while (!closing_) {
-      wake_.wait(lock, [this] { return !pending_.empty() || closing_; });
+      is_idle_ = pending_.empty();
+      wake_.wait(lock, [this] { return !is_idle_ || closing_; });
       wake_.wait_for(lock, kFlushPeriod, [this] { return closing_; });
       flush();
     }
@@ -300,6 +301,8 @@ class Timeline::Writer {
   std::map<std::string, SameName, std::less<>> lanes_;
   /// The rows by number, from 1 on.
   std::vector<Row*> rows_;
+  /// Whether the thread sleeps until there is something.
+  bool is_idle_ = false;
   bool closing_ = false;
   std::thread thread_;
 };
