@@ -144,7 +144,7 @@ TEST(HostMemory, GoesBackWithTheLastRank) {
   memory[0].reset();
   EXPECT_GE(resident(), 100'000) << "the other rank may still read it";
   memory[1].reset();
-  EXPECT_LE(resident(), 4096);
+  EXPECT_LE(resident(), 16'384) << "the arena itself has a few pages";
 }
 
 }  // namespace
