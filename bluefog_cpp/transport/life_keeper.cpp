@@ -40,16 +40,22 @@ void LifeKeeper::work() {
   bool is_over = false;
   while (!is_over) {
     changed_.wait(guard, [this] { return wish_ != Wish::None; });
-    is_over = wish_ == Wish::End;
+    const Wish wish = wish_;
+    is_over = wish == Wish::End;
+    // The life lock is held while this thread waits for the mutex: it is never taken inside of it.
+    guard.unlock();
+    std::exception_ptr error;
     try {
-      if (wish_ == Wish::Hold) {
+      if (wish == Wish::Hold) {
         lock_->hold();
-      } else if (wish_ == Wish::LetGo) {
+      } else if (wish == Wish::LetGo) {
         lock_->let_go();
       }
     } catch (...) {
-      error_ = std::current_exception();
+      error = std::current_exception();
     }
+    guard.lock();
+    error_ = error;
     wish_ = Wish::None;
     changed_.notify_all();
   }
