@@ -6,6 +6,7 @@
 #include "bluefog_cpp/buffer_view.hpp"
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/work.hpp"
+#include "ops/options.hpp"
 
 namespace bluefog::ops {
 

@@ -7,6 +7,7 @@
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/work.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "ops/options.hpp"
 #include "topology/neighbor_plan.hpp"
 
 namespace bluefog::ops {

@@ -44,12 +44,14 @@ void CallLedger::note_failed(CallKey key) {
 }
 
 bool CallLedger::has_failed(CallKey key) const noexcept {
-  const bool is_of_before =
-      key.partner < 0
-          ? key.call < first_common_call_
-          : key.call <=
-                kFirstPairCall + first_common_pair_calls_[static_cast<std::size_t>(key.partner)];
-  return is_of_before || std::ranges::find(failed_calls_, key) != failed_calls_.end();
+  const auto is_before_resync = [&] {
+    if (key.partner < 0) {
+      return key.call < first_common_call_;
+    }
+    const std::uint64_t pairs = first_common_pair_calls_[static_cast<std::size_t>(key.partner)];
+    return pairs > 0 && key.call <= kFirstPairCall + pairs;
+  };
+  return is_before_resync() || std::ranges::find(failed_calls_, key) != failed_calls_.end();
 }
 
 void CallLedger::note_refusal(int rank, ControlMessage report) {
