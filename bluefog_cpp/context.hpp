@@ -76,8 +76,8 @@ class Context : public std::enable_shared_from_this<Context> {
 
   /// Collective, in no order with this context's calls: all ranks make it after one of them has left
   /// a call out, in which others have timed out. Calls in flight end with a StateError, and all ranks
-  /// go on with the same call, the one that the furthest of them would make next. Copies of this
-  /// context are not touched. Cost: one all-gather of the start-up.
+  /// go on with the same call, behind the one that the furthest of them would make next. Ranks that
+  /// wait for one that has come here get PeerFailure. Copies of this context are not touched. Cost: one all-gather of the start-up.
   /// @throws StateError on all ranks where a call that only some of them have made has changed a
   ///   buffer of its caller in place, which it names: their values differ. Ranks stay
   ///   apart then: make a new context. Also after `close`.

@@ -75,7 +75,8 @@ void resync(Bootstrap& bootstrap, Engine& engine, Deadline deadline) {
     next_call = std::max(next_call, all[rank][kNextCall]);
     pair_calls[rank] = std::max(all[own][kPairs + rank], all[rank][kPairs + own]);
   }
-  engine.end_resync(next_call, std::move(pair_calls));
+  // Ranks have given up their next calls: none is made under that number.
+  engine.end_resync(next_call + 1, std::move(pair_calls));
 }
 
 }  // namespace bluefog

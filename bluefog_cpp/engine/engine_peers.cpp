@@ -77,6 +77,11 @@ Engine::CallCounts Engine::begin_resync() {
         fmt::format("rank {}, {}, {}: ended by a resync before it completed", peers_.rank(),
                     call_text(CallState::of(operation).index), operation.envelope().describe())));
   });
+  // Ranks that wait for this one, in a call that it has not made, need not wait any longer.
+  peers_.report({.call = ledger_.next_call()},
+                fmt::format("rank {} has called resync(), as all ranks have to", peers_.rank()),
+                ControlMessage::Kind::Abandoned);
+  driver_.step_all();
   return {.next_call = ledger_.next_call(),
           .last_change = ledger_.last_change(),
           .pair_calls = ledger_.pair_calls()};

@@ -321,7 +321,7 @@ def test_ranks_find_back_after_a_call_that_one_left_out(rank, size):
     needs(2)
     short_waits()
     if rank != 1:  # whose cell fails before it communicates
-        with pytest.raises(bluefog_cpp.Error, match=r"resync\(\) on all of them"):
+        with pytest.raises(bluefog_cpp.Error, match=r"resync\(\)"):
             bf.allreduce(torch.ones(3))
     bf.resync()
     assert bf.allgather(torch.tensor([rank])).tolist() == list(range(size))
