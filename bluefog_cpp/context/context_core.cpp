@@ -255,7 +255,11 @@ OneSided& ContextCore::one_sided() {
 }
 
 void ContextCore::resync() {
-  bluefog::resync(*bootstrap_, *engine_, Deadline::after(settings_.timeout));
+  // Ranks may come late, and cannot try again.
+  constexpr std::chrono::nanoseconds kLeast = std::chrono::minutes(1);
+  const auto longest =
+      settings_.timeout.count() == 0 ? settings_.timeout : std::max(settings_.timeout, kLeast);
+  bluefog::resync(*bootstrap_, *engine_, Deadline::after(longest));
 }
 
 void ContextCore::close() noexcept {
