@@ -38,7 +38,9 @@ constexpr Naming kByPmi{"PMI", "PMI_RANK", "PMI_SIZE"};
 constexpr std::array kOthers{kByPmi,
                              Naming{"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
                              Naming{"MVAPICH", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE"},
-                             Naming{"PALS", "PALS_RANKID", "PALS_SIZE"}};
+                             Naming{"PALS", "PALS_RANKID", "PALS_SIZE"},
+                             Naming{"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+                             Naming{"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"}};
 
 // The number in a variable such as PMI_SIZE, or −1 if it is unset or no number.
 int number_in(const Variables& variables, const std::string& name) {

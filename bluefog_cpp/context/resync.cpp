@@ -18,13 +18,25 @@ namespace {
 
 using Words = std::vector<std::uint64_t>;
 
-/// The places of a rank's words; the counts of calls with each partner come behind them.
-enum Place : std::size_t { kNextCall, kChangedCall, kKind, kDtype, kCount, kPairs };
+constexpr std::size_t kKept = CallLedger::kKeptCalls;
+constexpr std::size_t kChangeWords = 4;
+/// The places of a rank's words; the counts of calls with each partner come last.
+enum Place : std::size_t {
+  kNextCall,
+  kChanges,
+  kFailed = kChanges + kKept * kChangeWords,
+  kPairs = kFailed + kKept
+};
 
 Words words_of(const Engine::CallCounts& counts) {
-  const CallLedger::Change& change = counts.last_change;
-  Words words{counts.next_call, change.call, static_cast<std::uint64_t>(change.kind),
-              static_cast<std::uint64_t>(change.dtype), static_cast<std::uint64_t>(change.count)};
+  Words words{counts.next_call};
+  for (const CallLedger::Change& change : counts.changes) {
+    words.insert(words.end(), {change.call, static_cast<std::uint64_t>(change.kind),
+                               static_cast<std::uint64_t>(change.dtype),
+                               static_cast<std::uint64_t>(change.count)});
+  }
+  words.insert(words.end(), counts.failed_without_change.begin(),
+               counts.failed_without_change.end());
   words.insert(words.end(), counts.pair_calls.begin(), counts.pair_calls.end());
   return words;
 }
@@ -39,26 +51,35 @@ std::vector<Words> gather(Bootstrap& bootstrap, const Words& own, Deadline deadl
   return all;
 }
 
-std::string describe_change(const Words& words) {
+std::string describe_change(std::span<const std::uint64_t> change) {
   const auto envelope =
-      Envelope::make(static_cast<OpKind>(words[kKind]), static_cast<Dtype>(words[kDtype]),
-                     static_cast<std::int64_t>(words[kCount]));
-  return fmt::format("{}, {}", call_text(words[kChangedCall]), envelope.describe());
+      Envelope::make(static_cast<OpKind>(change[1]), static_cast<Dtype>(change[2]),
+                     static_cast<std::int64_t>(change[3]));
+  return fmt::format("{}, {}", call_text(change[0]), envelope.describe());
+}
+
+/// Whether a rank has not made that call, or has failed in it before it changed anything.
+bool lacks(const Words& words, std::uint64_t call) {
+  const auto failed = std::span(words).subspan(kFailed, kKept);
+  return call >= words[kNextCall] || std::ranges::find(failed, call) != failed.end();
 }
 
 /// Values of the ranks differ for good where some have taken part in a call in place and others have
 /// not: @throws StateError, on all of them.
 void check_changes(int own, const std::vector<Words>& all) {
-  const auto behind =
-      std::ranges::min_element(all, {}, [](const Words& words) { return words[kNextCall]; });
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank][kChangedCall] >= (*behind)[kNextCall]) {
-      throw StateError(fmt::format(
-          "rank {}, resync: expected that no call which only some ranks have made has changed a "
-          "buffer in place, found that rank {} has changed its own in {}, which rank {} has not "
-          "made; make a new context on all ranks (in Python shutdown and init), and give them the "
-          "same values",
-          own, rank, describe_change(all[rank]), behind - all.begin()));
+    for (std::size_t i = 0; i < kKept; ++i) {
+      const auto change = std::span(all[rank]).subspan(kChanges + i * kChangeWords, kChangeWords);
+      const auto without = std::ranges::find_if(
+          all, [&](const Words& words) { return change[0] != 0 && lacks(words, change[0]); });
+      if (without != all.end()) {
+        throw StateError(fmt::format(
+            "rank {}, resync: expected that no call which only some ranks have made has changed a "
+            "buffer in place, found that rank {} has changed its own, in whole or in part, in {}, "
+            "which rank {} has not made to its end; make a new context on all ranks (in Python "
+            "shutdown and init), and give them the same values",
+            own, rank, describe_change(change), without - all.begin()));
+      }
     }
   }
 }

@@ -54,6 +54,21 @@ bool CallLedger::has_failed(CallKey key) const noexcept {
   return is_before_resync() || std::ranges::find(failed_calls_, key) != failed_calls_.end();
 }
 
+std::array<std::uint64_t, CallLedger::kKeptCalls> CallLedger::failed_without_change()
+    const noexcept {
+  std::array<std::uint64_t, kKeptCalls> found{};
+  std::size_t next = replaced_;  // the oldest one's place
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < failed_calls_.size(); ++i, ++next) {
+    const CallKey& key = failed_calls_[next % failed_calls_.size()];
+    if (key.partner < 0 && key.call >= first_common_call_ &&
+        std::ranges::find(changes_, key.call, &Change::call) == changes_.end()) {
+      found[count++ % found.size()] = key.call;
+    }
+  }
+  return found;
+}
+
 void CallLedger::note_refusal(int rank, ControlMessage report) {
   has_abandoned_ = has_abandoned_ || report.kind == ControlMessage::Kind::Abandoned;
   auto& of_rank = refusals_[static_cast<std::size_t>(rank)];

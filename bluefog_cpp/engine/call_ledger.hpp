@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -36,10 +38,16 @@ class CallLedger final : public PeerReports {
     Dtype dtype = Dtype::UInt8;
   };
   void note_change(std::uint64_t call, const Envelope& envelope) noexcept {
-    last_change_ = {
+    changes_[change_count_++ % changes_.size()] = {
         .call = call, .count = envelope.count, .kind = envelope.kind, .dtype = envelope.dtype};
   }
-  [[nodiscard]] const Change& last_change() const noexcept { return last_change_; }
+  static constexpr std::size_t kKeptCalls = 32;
+  using Changes = std::array<Change, kKeptCalls>;
+  /// The last ones, in no order.
+  [[nodiscard]] const Changes& changes() const noexcept { return changes_; }
+  /// The last calls of all ranks, since they went on together, that failed or were refused here and
+  /// have changed nothing; 0: none. In no order.
+  [[nodiscard]] std::array<std::uint64_t, kKeptCalls> failed_without_change() const noexcept;
   /// The numbers of calls made with each partner alone.
   [[nodiscard]] const std::vector<std::uint64_t>& pair_calls() const noexcept {
     return pair_calls_;
@@ -104,7 +112,8 @@ class CallLedger final : public PeerReports {
   /// Those with which ranks have gone on together last.
   std::uint64_t first_common_call_ = 0;
   std::vector<std::uint64_t> first_common_pair_calls_;
-  Change last_change_{};
+  Changes changes_{};
+  std::size_t change_count_ = 0;
 
   /// Failed calls, of which the oldest are replaced.
   std::vector<CallKey> failed_calls_;

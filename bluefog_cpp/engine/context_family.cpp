@@ -16,6 +16,11 @@ void ContextFamily::remove(const Engine& engine) {
   std::erase(engines_, &engine);
 }
 
+bool ContextFamily::is_first(const Engine& engine) const {
+  const std::lock_guard lock(mutex_);
+  return !engines_.empty() && engines_.front() == &engine;
+}
+
 std::string ContextFamily::ahead_elsewhere(int rank, const Engine& here) const {
   const std::lock_guard lock(mutex_);
   std::string text;

@@ -32,6 +32,9 @@ class ContextFamily {
   [[nodiscard]] std::pair<Engine*, Transport::SeenCall> find_wait_elsewhere(
       int rank, const Engine& here) const;
 
+  /// Whether `engine` is that of the context of which the others are copies.
+  [[nodiscard]] bool is_first(const Engine& engine) const;
+
   /// This thread makes a call.
   void note_caller() noexcept {
     const auto self = std::this_thread::get_id();

@@ -158,7 +158,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// How far this rank has come in its calls.
   struct CallCounts {
     std::uint64_t next_call = 1;
-    CallLedger::Change last_change{};
+    CallLedger::Changes changes{};
+    std::array<std::uint64_t, CallLedger::kKeptCalls> failed_without_change{};
     std::vector<std::uint64_t> pair_calls{};
   };
   /// Ends the calls in flight. @return how far this rank has come. @throws StateError after `close`,

@@ -83,7 +83,8 @@ Engine::CallCounts Engine::begin_resync() {
                 ControlMessage::Kind::Abandoned);
   driver_.step_all();
   return {.next_call = ledger_.next_call(),
-          .last_change = ledger_.last_change(),
+          .changes = ledger_.changes(),
+          .failed_without_change = ledger_.failed_without_change(),
           .pair_calls = ledger_.pair_calls()};
 }
 

@@ -85,9 +85,74 @@ TEST(Resync, IsRefusedAcrossACallInPlace) {
       ops::neighbor_allreduce(context, buffer, plan, {.name = "weight"});
     }
     const std::string error = error_of<StateError>([&] { context.resync(); });
-    EXPECT_THAT(error, AllOf(HasSubstr("rank 0 has changed its own in call 2, neighbor_allreduce("),
-                             HasSubstr("which rank 1 has not made")));
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("rank 0 has changed its own, in whole or in part, in call 2, "
+                                "neighbor_allreduce("),
+                      HasSubstr("which rank 1 has not made")));
     meet(context);
+  });
+}
+
+// Rank 1 hears rank 0 and is done, rank 0 waits for rank 2, which has refused the call: all of them
+// have counted it.
+TEST(Resync, IsRefusedWhereACallInPlaceFailedOnSomeRanksAlone) {
+  Ranks ranks = with_short_waits();
+  ranks.at_least = 3;
+  ranks.expect_usable = false;
+  on_ranks(ranks, [](Context& context) {
+    const int rank = context.rank();
+    const int size = context.size();
+    float value = static_cast<float>(rank);
+    const BufferView buffer{.data = &value, .count = 1};
+    ops::barrier(context);
+    auto plan = std::make_shared<NeighborPlan>(NeighborPlan::alone(rank, size));
+    if (rank < 3) {
+      const int before = (rank + 2) % 3;
+      const int after = (rank + 1) % 3;
+      plan->self_weight = 0.5;
+      plan->sources = {{.rank = before, .weight = 0.5}};
+      plan->destinations = {{.rank = after, .weight = 1.0}};
+    }
+    float token = 0;
+    const BufferView met{.data = &token, .count = 1};
+    if (rank == 2) {
+      ops::pair_gossip(context, met, 1);  // rank 1 has made the call by now
+      const BufferView wrong{.data = nullptr, .count = 1};
+      EXPECT_NE(failure_of([&] { ops::neighbor_allreduce(context, wrong, plan); }).second,
+                "no error");
+    } else if (rank == 1) {
+      ops::neighbor_allreduce(context, buffer, plan);
+      EXPECT_EQ(value, 0.5F);
+      ops::pair_gossip(context, met, 2);
+    } else if (rank == 0) {
+      EXPECT_NE(failure_of([&] { ops::neighbor_allreduce(context, buffer, plan); }).second,
+                "no error");
+      EXPECT_EQ(value, 0.0F);
+    } else {
+      ops::neighbor_allreduce(context, buffer, plan);
+    }
+    const std::string error = error_of<StateError>([&] { context.resync(); });
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("rank 1 has changed its own, in whole or in part, in call 2"),
+                      HasSubstr("has not made to its end")));
+    meet(context);
+  });
+}
+
+// A call that has failed on all ranks before it changed anything is no hindrance.
+TEST(Resync, BearsCallsInPlaceThatHaveChangedNothing) {
+  on_ranks(with_short_waits(), [](Context& context) {
+    float value = 1;
+    const BufferView buffer{.data = &value, .count = 1};
+    if (context.rank() == 1) {
+      const BufferView wrong{.data = nullptr, .count = 1};
+      EXPECT_NE(failure_of([&] { ops::allreduce(context, wrong); }).second, "no error");
+    } else {
+      EXPECT_NE(failure_of([&] { ops::allreduce(context, buffer); }).second, "no error");
+    }
+    context.resync();
+    ops::allreduce(context, buffer);
+    EXPECT_EQ(value, 1.0F);
   });
 }
 

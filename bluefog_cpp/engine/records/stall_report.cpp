@@ -35,10 +35,15 @@ std::string StallReport::warning(const Operation& operation,
 
 std::exception_ptr StallReport::timeout_error(const Operation& operation,
                                               std::chrono::milliseconds timeout) const {
+  const bool is_copy = family_ && !family_->is_first(engine_);
   return std::make_exception_ptr(TimeoutError(fmt::format(
       "rank {}, {}: nothing moved for {:.1f} s (BLUEFOG_TIMEOUT): {}; if ranks are a "
-      "call apart now, resync() on all of them brings them together",
-      peers_.rank(), name_of_call(operation), seconds(timeout), awaited_text(operation))));
+      "call apart now, {}",
+      peers_.rank(), name_of_call(operation), seconds(timeout), awaited_text(operation),
+      is_copy
+          ? "resync() does not reach this context, a copy as each distributed optimizer has one: "
+            "make the optimizer anew on all of them"
+          : "resync() on all of them brings them together")));
 }
 
 std::exception_ptr StallReport::death_error(const Operation& operation, int rank,

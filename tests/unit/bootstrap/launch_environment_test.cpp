@@ -104,6 +104,10 @@ TEST(LaunchEnvironment, RefusesLaunchersOfOthersByTheirVariables) {
   EXPECT_THAT(refusal_of({{"PALS_RANKID", "0"}, {"PALS_SIZE", "2"}}),
               StartsWith("PALS_RANKID=0 and PALS_SIZE=2 say that PALS"));
   EXPECT_THAT(refusal_of({{"PALS_RANKID", "1"}}), HasSubstr("PALS started several"));
+  EXPECT_THAT(refusal_of({{"JSM_NAMESPACE_RANK", "1"}, {"JSM_NAMESPACE_SIZE", "2"}}),
+              StartsWith("JSM_NAMESPACE_RANK=1 and JSM_NAMESPACE_SIZE=2 say that jsrun"));
+  EXPECT_THAT(refusal_of({{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}}),
+              StartsWith("FLUX_TASK_RANK=0 and FLUX_JOB_SIZE=2 say that Flux"));
 }
 
 TEST(LaunchEnvironment, NumbersThatMakeNoSeveralRanksAreQuiet) {
