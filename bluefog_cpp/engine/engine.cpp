@@ -200,9 +200,9 @@ void Engine::check_wait(Lock& lock, Waiter& waiter, Operation& operation) {
   // Another thread may be about to make its first call, which would end the wait.
   const auto patience =
       std::min<std::chrono::milliseconds>(HopelessCalls::kPatience, policy_.timeout / 2);
-  if (waiter.stalled() < patience) {
-    // Nothing is known yet.
-  } else if (const auto found = hopeless_.find_deadlock(operation)) {
+  const auto found =
+      waiter.stalled() < patience ? std::nullopt : hopeless_.find_deadlock(operation);
+  if (found) {
     // The other rank hears of this call's end before it can come here.
     driver_.fail(operation, std::make_exception_ptr(MismatchError(found->text)),
                  ControlMessage::Kind::Abandoned);

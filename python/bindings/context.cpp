@@ -34,7 +34,8 @@ void bind_layout(py::class_<Context, std::shared_ptr<Context>>& type) {
       .def(
           "transport_to",
           [](const Context& c, int peer) { return std::string(c.transport_to(peer)); },
-          py::arg("peer"), "Name of the transport to `peer`: \"shm\", \"mpi\", or \"self\".");
+          py::arg("peer"), WithoutGil(),
+          "Name of the transport to `peer`: \"shm\", \"mpi\", or \"self\".");
 }
 
 void bind_timeline(py::class_<Context, std::shared_ptr<Context>>& type) {

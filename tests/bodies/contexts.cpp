@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "tests/bodies/failure_of.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/shared_addresses.hpp"
 
 namespace bluefog::testing {
 namespace {
@@ -212,20 +212,6 @@ TEST(Contexts, DuplicatesServeSeveralThreads) {
 /// Entries of a folder that the system makes.
 std::size_t entries_of(const char* folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-}
-
-/// Bytes of addresses behind which this process maps memory that ranks share.
-std::size_t shared_addresses() {
-  std::ifstream file("/proc/self/maps");
-  std::size_t bytes = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (line.find("memfd:bluefog") != std::string::npos) {
-      std::size_t dash = 0;
-      const auto begin = std::stoull(line, &dash, 16);
-      bytes += std::stoull(line.substr(dash + 1), nullptr, 16) - begin;
-    }
-  }
-  return bytes;
 }
 
 // Every wrapped optimizer has a copy: hundreds of them live beside each other.

@@ -1,6 +1,7 @@
 """Between the user's tensors and what the core takes: contiguous ones on the CPU, or on the device
 that is used."""
 
+import weakref
 from collections.abc import Callable, Iterator
 
 import torch
@@ -131,6 +132,24 @@ def store(result: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     else:
         tensor.detach().copy_(result)
     return tensor
+
+
+def written_back(source: torch.Tensor, tensor: torch.Tensor) -> Callable[[], None]:
+    """What is due when a call has changed `source`: `tensor` takes its values, or, where both are
+    one, counts as changed. The tensor is kept in the first case alone."""
+    if source is not tensor:
+        def take() -> None:
+            store(source, tensor)
+
+        return take
+    changed = weakref.ref(tensor)
+
+    def note() -> None:
+        found = changed()
+        if found is not None:
+            core.note_change(found)
+
+    return note
 
 
 def range_of(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:

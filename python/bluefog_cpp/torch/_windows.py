@@ -7,7 +7,6 @@ are the same functions.
 
 import contextlib
 import json
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -28,7 +27,7 @@ from bluefog_cpp.torch._tensors import (
     elements_to_write,
     on_cpu,
     range_of,
-    store,
+    written_back,
 )
 
 
@@ -388,17 +387,4 @@ def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, d
     work = start(source, 1.0 if self_weight is None else self_weight, weights, require_mutex)
     if self_weight is None:
         return runtime.add_without_result(work)
-    if source is not tensor:
-        return runtime.add_without_result(work, lambda: _store(source, tensor), range_of(source))
-    written = weakref.ref(tensor)
-    return runtime.add_without_result(work, lambda: _note_change(written), range_of(source))
-
-
-def _store(source: torch.Tensor, tensor: torch.Tensor) -> None:
-    store(source, tensor)
-
-
-def _note_change(written: weakref.ref[torch.Tensor]) -> None:
-    tensor = written()
-    if tensor is not None:
-        core.note_change(tensor)
+    return runtime.add_without_result(work, written_back(source, tensor), range_of(source))

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "tests/bodies/optimizers/checkpoint_support.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace bluefog::testing {
 namespace {
@@ -184,12 +185,10 @@ TEST(Checkpoint, AChangedBitIsFoundWhereverItIs) {
         flip_bit(file, bit);
       }
       ops::barrier(context);
-      try {
-        load_checkpoint(folder.prefix(), run.point, run.optimizer);
-        ADD_FAILURE() << "expected an error for bit " << bit << " of " << bits;
-      } catch (const Error& error) {
-        EXPECT_THAT(error.what(), HasSubstr("checkpoint file '" + file + "': expected a whole"));
-      }
+      const std::string error =
+          error_of<Error>([&] { load_checkpoint(folder.prefix(), run.point, run.optimizer); });
+      EXPECT_THAT(error, HasSubstr("checkpoint file '" + file + "': expected a whole"))
+          << "bit " << bit << " of " << bits;
       EXPECT_SAME(run.point.x(), before);
       ops::barrier(context);
       if (context.rank() == broken) {
@@ -269,15 +268,11 @@ TEST(Checkpoint, AnotherWrappedOptimizerIsNamedAndChangesNothing) {
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
                                    Training::options_of(context, AlgorithmKind::AdaptThenCombine));
     const at::Tensor before = point.x().detach().clone();
-    try {
-      load_checkpoint(folder.prefix(), point, optimizer);
-      ADD_FAILURE() << "expected an error";
-    } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(),
-                  HasSubstr(checkpoint_file(folder.prefix(), context.rank()) + "': rank"));
-      EXPECT_THAT(error.what(), HasSubstr("expected the saved state of a torch::optim::SGD, found "
-                                          "that of a torch::optim::Adam"));
-    }
+    const std::string error =
+        error_of<InvalidArgument>([&] { load_checkpoint(folder.prefix(), point, optimizer); });
+    EXPECT_THAT(error, HasSubstr(checkpoint_file(folder.prefix(), context.rank()) + "': rank"));
+    EXPECT_THAT(error, HasSubstr("expected the saved state of a torch::optim::SGD, found that of a "
+                                 "torch::optim::Adam"));
     EXPECT_SAME(point.x(), before);
     EXPECT_EQ(optimizer.step_count(), 0);
     ops::barrier(context);

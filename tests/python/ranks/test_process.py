@@ -336,7 +336,8 @@ def test_ranks_do_not_find_back_across_a_call_in_place(rank):
         bf.neighbor_allreduce_(x, self_weight=0.5, src_weights={}, dst_weights=[],
                                enable_topo_check=False)
     with pytest.raises(bluefog_cpp.StateError, match=(
-            "rank 0 has changed its own in call 2, neighbor_allreduce.*, which rank 1 has not")):
+            "rank 0 has changed its own, in whole or in part, in call 2, neighbor_allreduce.*, "
+            "which rank 1 has not made to its end")):
         bf.resync()
     bf.shutdown()
     bf.init()

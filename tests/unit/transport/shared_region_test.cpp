@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,27 +10,15 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/shared_addresses.hpp"
 
 namespace bluefog::shm {
 namespace {
 
 using bluefog::testing::error_of;
+using bluefog::testing::shared_addresses;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
-
-/// Bytes of addresses behind which this process maps memory of arenas.
-std::size_t mapped_bytes() {
-  std::ifstream file("/proc/self/maps");
-  std::size_t bytes = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (line.find("memfd:bluefog") != std::string::npos) {
-      std::size_t dash = 0;
-      const auto begin = std::stoull(line, &dash, 16);
-      bytes += std::stoull(line.substr(dash + 1), nullptr, 16) - begin;
-    }
-  }
-  return bytes;
-}
 
 /// A region as its owner and as another rank has it, by mappings of their own.
 struct TwoSides {
@@ -42,22 +29,22 @@ struct TwoSides {
 };
 
 TEST(SharedRegion, AddressesFollowUse) {
-  const std::size_t before = mapped_bytes();
+  const std::size_t before = shared_addresses();
   TwoSides sides;
-  EXPECT_LE(mapped_bytes() - before, kMiB);
+  EXPECT_LE(shared_addresses() - before, kMiB);
   (void)sides.own.take(100);
-  EXPECT_LE(mapped_bytes() - before, 2 * kMiB);
+  EXPECT_LE(shared_addresses() - before, 2 * kMiB);
   std::size_t used = 0;
   for (int i = 0; i < 40; ++i) {
     (void)sides.own.take(kMiB);
     used += kMiB;
-    EXPECT_LE(mapped_bytes() - before, used + used / 2 + 3 * kMiB);
+    EXPECT_LE(shared_addresses() - before, used + used / 2 + 3 * kMiB);
   }
-  const std::size_t with_own = mapped_bytes();
+  const std::size_t with_own = shared_addresses();
   const std::uint64_t large = sides.own.take(64 * kMiB);
-  EXPECT_LE(mapped_bytes() - with_own, 65 * kMiB);
+  EXPECT_LE(shared_addresses() - with_own, 65 * kMiB);
   (void)sides.theirs.at(large, 64 * kMiB);
-  EXPECT_LE(mapped_bytes() - with_own, 129 * kMiB) << "only the segment that was looked at";
+  EXPECT_LE(shared_addresses() - with_own, 129 * kMiB) << "only the segment that was looked at";
 }
 
 TEST(SharedRegion, PointersStayValidAndPlacesMeanTheSame) {
