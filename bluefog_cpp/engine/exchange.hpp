@@ -46,12 +46,12 @@ class Exchange {
   [[nodiscard]] bool has_come() const;
 
   /// Ranks whose message is still missing, in whole or in part.
-  [[nodiscard]] std::vector<int> awaited_sources() const;
+  [[nodiscard]] AwaitedRanks awaited_sources() const;
   /// Whether nothing of the message of `source` is here, nor a message before it that has to be
   /// taken first.
   [[nodiscard]] bool lacks_message_of(int source) const;
   /// Ranks that have not taken what this rank sends, while there is no room for more.
-  [[nodiscard]] std::vector<int> awaited_readers() const { return sendings_.awaited_readers(); }
+  [[nodiscard]] AwaitedRanks awaited_readers() const { return sendings_.awaited_readers(); }
 
  private:
   [[nodiscard]] bool may_publish(const StepRights& rights) const noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -44,6 +45,10 @@ enum class Consumption : std::uint8_t {
 /// With up to so many neighbours an exchange needs no memory beside its operation's own: as many
 /// as the exponential graph of 256 ranks gives each.
 inline constexpr std::size_t kInlineNeighbors = 8;
+
+/// Ranks that a call waits for. A wait is looked at every few milliseconds, so that lists of usual
+/// length take no memory.
+using AwaitedRanks = boost::container::small_vector<int, kInlineNeighbors>;
 
 /// The payload of an exchange that comes while the exchange is under way: from a device, or from
 /// whoever has to do something when the exchange's turn to send has come.

@@ -104,11 +104,12 @@ void FlightRecorder::set_state(Ticket ticket, State state) {
   }
 }
 
-void FlightRecorder::note_wait(Ticket ticket, std::vector<int> sources, std::vector<int> readers) {
+void FlightRecorder::note_wait(Ticket ticket, const AwaitedRanks& sources,
+                               const AwaitedRanks& readers) {
   const std::scoped_lock lock(mutex_);
   if (Entry* const entry = find(ticket)) {
-    entry->sources = std::move(sources);
-    entry->readers = std::move(readers);
+    entry->sources.assign(sources.begin(), sources.end());
+    entry->readers.assign(readers.begin(), readers.end());
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bluefog_cpp/engine/exchange_spec.hpp"
 #include "bluefog_cpp/log.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 
@@ -48,7 +49,7 @@ class FlightRecorder {
 
   /// Whom a call waits for: ranks whose message is missing, and ranks that have not taken this
   /// one's.
-  void note_wait(Ticket ticket, std::vector<int> sources, std::vector<int> readers);
+  void note_wait(Ticket ticket, const AwaitedRanks& sources, const AwaitedRanks& readers);
   /// Notes in words what a window's call waits for, or holds, and the ranks that it waits for.
   void note_window_wait(Ticket ticket, std::string what, std::vector<int> ranks);
 

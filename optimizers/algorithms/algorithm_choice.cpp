@@ -230,15 +230,15 @@ std::string why_not_stepped(const DistributedOptimizerOptions& options,
            "stepped as a whole";
   }
   if (evaluates && options.stepping == Stepping::ByBucket) {
-    return "stepping: an optimizer that evaluates the model several times a step (LBFGS) expects to "
-           "be stepped as a whole, because its direction depends on all parameters at once, found "
-           "by bucket";
+    return "stepping: an optimizer that evaluates the model several times a step (LBFGS, or one "
+           "whose step needs a closure) expects to be stepped as a whole, because its direction "
+           "depends on all parameters at once, found by bucket";
   }
   const AlgorithmRow& row = row_of(options.algorithm);
   if (evaluates && !row.allows_reevaluation) {
     return fmt::format(
-        "algorithm: an optimizer that evaluates the model several times a step (LBFGS) expects {}, "
-        "found {}",
+        "algorithm: an optimizer that evaluates the model several times a step (LBFGS, or one "
+        "whose step needs a closure) expects {}, found {}",
         names_where([](const AlgorithmRow& other) { return other.allows_reevaluation; }), row.name);
   }
   return {};

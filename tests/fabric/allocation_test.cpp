@@ -1,8 +1,10 @@
 // Repeated calls allocate no memory.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "ops/collectives.hpp"
@@ -19,11 +21,11 @@ enum class Memory { Own, Shared };
 
 using Plan = std::shared_ptr<const NeighborPlan>;
 
-/// Expects that calls allocate nothing after as many before them, but for lists that grow once.
-void expect_no_allocations(
-    const std::function<void(Context&, const Plan&, const BufferView&)>& call,
-    Memory memory = Memory::Own) {
-  constexpr int kCalls = 50;
+using Call = std::function<void(Context&, const Plan&, const BufferView&)>;
+
+/// Expects that `calls` calls allocate nothing after as many before them, but for lists that grow
+/// once.
+void expect_no_allocations(const Call& call, Memory memory = Memory::Own, int calls = 50) {
   // More calls may be in flight at once than ever before, and make lists or the pool grow.
   constexpr std::size_t kGrowthOfARank = 3;
   // One host only: allocations of MPI and of the thread bootstrap's network are not this library's.
@@ -37,13 +39,13 @@ void expect_no_allocations(
       const BufferView buffer{
           .data = memory == Memory::Own ? values.data() : static_cast<void*>(shared.get()),
           .count = static_cast<std::int64_t>(count)};
-      for (int i = 0; i < kCalls; ++i) {
+      for (int i = 0; i < calls; ++i) {
         call(context, plan, buffer);
       }
       ops::barrier(context);
       const std::size_t before = allocations_of_all_threads();
       ops::barrier(context);
-      for (int i = 0; i < kCalls; ++i) {
+      for (int i = 0; i < calls; ++i) {
         call(context, plan, buffer);
       }
       ops::barrier(context);
@@ -88,6 +90,17 @@ TEST(Allocations, NoneInSumsOfSharedBuffers) {
     ops::neighbor_allreduce_nonblocking(context, buffer, plan).wait();
   };
   expect_no_allocations(call, Memory::Shared);
+}
+
+// A rank that waits looks at its calls every 20 ms.
+TEST(Allocations, NoneInCallsThatWait) {
+  const auto call = [](Context& context, const Plan& plan, const BufferView& buffer) {
+    if (context.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    }
+    ops::neighbor_allreduce(context, buffer, plan);
+  };
+  expect_no_allocations(call, Memory::Own, 4);
 }
 
 TEST(Allocations, NoneInBarriers) {

@@ -177,8 +177,8 @@ bool Exchange::has_come() const {
                              [this](const Source& source) { return source.has_come(call_); });
 }
 
-std::vector<int> Exchange::awaited_sources() const {
-  std::vector<int> ranks;
+AwaitedRanks Exchange::awaited_sources() const {
+  AwaitedRanks ranks;
   for (const Source& source : sources_) {
     if (source.is_awaited(call_)) {
       ranks.push_back(source.rank());

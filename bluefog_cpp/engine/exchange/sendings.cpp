@@ -106,8 +106,8 @@ std::vector<Retraction> Sendings::retract() {
   return retractions;
 }
 
-std::vector<int> Sendings::awaited_readers() const {
-  std::vector<int> ranks;
+AwaitedRanks Sendings::awaited_readers() const {
+  AwaitedRanks ranks;
   for (const Sending& sending : sendings_) {
     if (!sending.departure.complete()) {
       for (const WeightedRank& reader : sending.departure.readers) {

@@ -33,7 +33,7 @@ class Sendings {
   [[nodiscard]] std::vector<Retraction> retract();
 
   /// Ranks that have not taken what this rank sends, while there is no room for more.
-  [[nodiscard]] std::vector<int> awaited_readers() const;
+  [[nodiscard]] AwaitedRanks awaited_readers() const;
   /// The reader that comes next, or -1 when everything is published.
   [[nodiscard]] int next_reader() const noexcept;
 

@@ -4,7 +4,6 @@
 
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "bluefog_cpp/transport/message.hpp"
 
@@ -98,7 +97,7 @@ bool HopelessCalls::show_wait(const Operation& operation) {
   if (blocking.partner() >= 0 || !call.is_running() || !has_one_caller()) {
     return false;
   }
-  const std::vector<int> sources = call.exchange.awaited_sources();
+  const AwaitedRanks sources = call.exchange.awaited_sources();
   if (sources.empty()) {
     return false;
   }

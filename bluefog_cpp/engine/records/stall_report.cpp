@@ -68,7 +68,7 @@ std::string StallReport::awaited_text(const Operation& operation) const {
   if (call.is_staged && call.is_queued()) {
     text += "the device has not given its values";
   }
-  const auto add = [&](std::string_view role, const std::vector<int>& ranks) {
+  const auto add = [&](std::string_view role, const AwaitedRanks& ranks) {
     for (const int rank : ranks) {
       text +=
           fmt::format("{}{} rank {} ({}{})", text.empty() || text.ends_with(", ") ? "" : "; ", role,

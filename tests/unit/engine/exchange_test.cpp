@@ -98,7 +98,7 @@ TEST_F(ExchangeOrders, PiecesAreUsedTogetherOnceAllSourcesHaveThem) {
 TEST_F(ExchangeOrders, PiecesOfEachSourceAreUsedAsTheyArrive) {
   play_all(Pace::Each, [this](const Arrivals& arrivals) {
     EXPECT_EQ(sum_.used_of, arrivals.delivered);
-    std::vector<int> awaited;
+    AwaitedRanks awaited;
     for (const int source : {1, 2}) {
       if (arrivals.delivered.at(static_cast<std::size_t>(source - 1)) < kBytes) {
         awaited.push_back(source);
@@ -119,14 +119,14 @@ TEST_F(ExchangeTest, APayloadIsPublishedInChunksAsThereIsRoom) {
   rights_.may_publish = true;
   for (const std::size_t published : {64U, 128U, 192U, 200U}) {
     EXPECT_FALSE(exchange_.finished());
-    EXPECT_EQ(exchange_.awaited_readers(), (std::vector{1, 2}));
+    EXPECT_EQ(exchange_.awaited_readers(), (AwaitedRanks{1, 2}));
     transport_.set_room(64);
     EXPECT_TRUE(step());
     ASSERT_EQ(outbox->messages.size(), 1U);
     EXPECT_EQ(outbox->messages[0].data.size(), published);
   }
   EXPECT_TRUE(exchange_.finished());
-  EXPECT_EQ(exchange_.awaited_readers(), std::vector<int>());
+  EXPECT_EQ(exchange_.awaited_readers(), AwaitedRanks());
   EXPECT_EQ(outbox->messages[0].data, payload_);
   EXPECT_EQ(outbox->messages[0].readers, (std::vector{1, 2}));
 }
