@@ -19,7 +19,7 @@ import tempfile
 # itself). The longest folder that fits decides. Rooms stand in the order of their floors: an arrow
 # to a room further down in this table runs up, whatever a row allows.
 BASE = ("base",)
-RUNTIME = (*BASE, "bootstrap", "transport", "engine", "device", "one_sided", "context")
+RUNTIME = (*BASE, "store", "bootstrap", "transport", "engine", "device", "one_sided", "context")
 TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
 OPS = ("ops.sums", "ops.calls", "ops.window")
 OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms",
@@ -36,13 +36,14 @@ ROOMS = {
     "base": ("bluefog_cpp/base",
              public("bluefog_cpp", "buffer_view deadline dtype error log machine_layout settings "
                                    "weighted_rank"), ()),
-    "bootstrap": ("bluefog_cpp/bootstrap", public("bluefog_cpp", "bootstrap thread_bootstrap"),
-                  BASE),
-    "transport": ("bluefog_cpp/transport", (), RUNTIME[:2]),
-    "engine": ("bluefog_cpp/engine", public("bluefog_cpp", "work"), RUNTIME[:3]),
-    "device": ("bluefog_cpp/device", (), RUNTIME[:4]),
-    "one_sided": ("bluefog_cpp/one_sided", (), RUNTIME[:5]),
-    "context": ("bluefog_cpp/context", public("bluefog_cpp", "context"), RUNTIME[:6]),
+    "store": ("bluefog_cpp/store", public("bluefog_cpp", "store"), BASE),
+    "bootstrap": ("bluefog_cpp/bootstrap",
+                  public("bluefog_cpp", "bootstrap store_bootstrap thread_bootstrap"), RUNTIME[:2]),
+    "transport": ("bluefog_cpp/transport", (), RUNTIME[:3]),
+    "engine": ("bluefog_cpp/engine", public("bluefog_cpp", "work"), RUNTIME[:4]),
+    "device": ("bluefog_cpp/device", (), RUNTIME[:5]),
+    "one_sided": ("bluefog_cpp/one_sided", (), RUNTIME[:6]),
+    "context": ("bluefog_cpp/context", public("bluefog_cpp", "context"), RUNTIME[:7]),
     "topology.mixing": ("topology/mixing",
                         public("topology", "mixing_matrix neighbor_plan plan_builder schedule "
                                            "translation_pattern"), BASE),
@@ -81,7 +82,7 @@ ROOMS = {
     "nn": ("nn/batch_norm", public("nn", "batch_statistics sync_batch_norm"),
            RUNTIME + TOPOLOGY + OPS + OPTIMIZERS),
     "tools.command_line": ("tools/command_line", (), ()),
-    "tools.bfrun": ("tools/bfrun", (), BASE + TOOLS[:1]),
+    "tools.bfrun": ("tools/bfrun", (), RUNTIME[:2] + TOOLS[:1]),
     "tools.bftopo": ("tools/bftopo", (), BASE + TOPOLOGY + TOOLS[:1]),
     "tools.bftrace": ("tools/bftrace", (), BASE + TOOLS[:1]),
     "python": ("python", (), LIBRARIES),

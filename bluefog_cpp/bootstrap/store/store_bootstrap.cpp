@@ -1,0 +1,245 @@
+#include "bluefog_cpp/store_bootstrap.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "bluefog_cpp/base/version.hpp"
+#include "bluefog_cpp/bootstrap/store/beside.hpp"
+#include "bluefog_cpp/bootstrap/store/exit_hooks.hpp"
+#include "bluefog_cpp/bootstrap/store/store_exchange.hpp"
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog {
+
+namespace {
+
+using Records = std::vector<StoreRecord>;
+
+std::string_view text_of(const Bootstrap::Blob& blob) {
+  return {reinterpret_cast<const char*>(blob.data()), blob.size()};
+}
+
+Bootstrap::Blob blob_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+// Runs a collective beside the caller. What it touches it holds: it may be stuck for ever.
+Records run(const std::shared_ptr<StoreExchange>& exchange, StoreRecord own,
+            StoreExchange::Judge judge, Deadline deadline, const std::function<void()>& check) {
+  const std::string what = exchange->name_of(own.call);
+  const auto records = std::make_shared<Records>();
+  try {
+    run_beside(
+        [exchange, records, judge = std::move(judge), own = std::move(own),
+         deadline](const std::atomic<bool>& is_over) {
+          *records = exchange->run(own, judge, deadline, is_over);
+        },
+        check, deadline, what);
+  } catch (const TransportError& error) {
+    throw TransportError(fmt::format("{}: {}", what, error.what()));
+  }
+  return std::move(*records);
+}
+
+class StoreBootstrap final : public Bootstrap {
+ public:
+  explicit StoreBootstrap(std::shared_ptr<StoreExchange> exchange)
+      : exchange_(std::move(exchange)) {}
+
+  [[nodiscard]] int rank() const noexcept override { return exchange_->place().rank; }
+  [[nodiscard]] int size() const noexcept override { return exchange_->place().size; }
+  [[nodiscard]] std::string_view name() const noexcept override { return "store"; }
+  [[nodiscard]] bool in_process() const noexcept override { return false; }
+
+  [[nodiscard]] std::vector<Blob> allgather(std::span<const std::byte> blob,
+                                            Deadline deadline) override {
+    if (blob.size() > kMaxBlobBytes) {
+      throw InvalidArgument(
+          fmt::format("bootstrap allgather on rank {}: expected a blob of at most {} bytes, got {}",
+                      rank(), kMaxBlobBytes, blob.size()));
+    }
+    Records records = meet(StoreCall::Allgather, {blob.begin(), blob.end()}, deadline);
+    std::vector<Blob> blobs;
+    for (StoreRecord& record : records) {
+      blobs.push_back(std::move(record.blob));
+    }
+    return blobs;
+  }
+
+  void barrier(Deadline deadline) override { meet(StoreCall::Barrier, {}, deadline); }
+
+  [[nodiscard]] std::shared_ptr<Bootstrap> duplicate(Deadline deadline) override {
+    meet(StoreCall::Duplicate, {}, deadline);
+    StoreExchange::Place place = exchange_->place();
+    place.prefix += fmt::format("/d{}", duplicates_++);
+    return std::make_shared<StoreBootstrap>(std::make_shared<StoreExchange>(std::move(place)));
+  }
+
+  [[nodiscard]] std::shared_ptr<void> before_shutdown(std::function<void()> leave) override {
+    return at_exit(std::move(leave));
+  }
+
+ private:
+  Records meet(StoreCall call, Blob blob, Deadline deadline) {
+    if (!broken_.empty()) {
+      throw StateError(
+          fmt::format("{}: an earlier call failed: {}", exchange_->name_of(call), broken_));
+    }
+    Records records;
+    try {
+      records = run(exchange_, {call, std::move(blob)}, {}, deadline, {});
+    } catch (const Error& error) {
+      broken_ = error.what();
+      throw;
+    }
+    for (int other = 0; other < size(); ++other) {
+      if (const StoreCall theirs = records[static_cast<std::size_t>(other)].call;
+          theirs != records[0].call) {
+        throw MismatchError(fmt::format("bootstrap on rank {}: rank 0 called {}, rank {} called {}",
+                                        rank(), to_string(records[0].call), other,
+                                        to_string(theirs)));
+      }
+    }
+    return records;
+  }
+
+  std::shared_ptr<StoreExchange> exchange_;
+  int duplicates_ = 0;
+  std::string broken_;
+};
+
+/// The words with which ranks greet each other, a line each. Versions to come keep the first two.
+struct Greeting {
+  std::string version;
+  std::string size;
+  std::string process;  ///< of no other process
+};
+
+std::string to_text(const Greeting& greeting) {
+  return fmt::format("{}\n{}\n{}", greeting.version, greeting.size, greeting.process);
+}
+
+Greeting greeting_from(std::string_view text) {
+  const auto line = [&text] {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string words(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return words;
+  };
+  Greeting greeting;
+  greeting.version = line();
+  greeting.size = line();
+  greeting.process = line();
+  return greeting;
+}
+
+// The same when this process tries again.
+std::string process_name(const Store& store) {
+  static const std::string name = [] {
+    std::random_device device;
+    return fmt::format("{}-{:08x}{:08x}", ::getpid(), device(), device());
+  }();
+  return fmt::format("{}-{}", name, fmt::ptr(&store));
+}
+
+std::string compare(const Greeting& own, int rank, const Greeting& other) {
+  if (own.version != other.version) {
+    return fmt::format(
+        "expected the same version of bluefog_cpp on all ranks, rank 0 has {}, rank "
+        "{} has {}",
+        own.version, rank, other.version);
+  }
+  if (own.size != other.size) {
+    return fmt::format(
+        "expected the same number of ranks on all ranks, rank 0 was told {}, rank {} "
+        "was told {}",
+        own.size, rank, other.size);
+  }
+  return {};
+}
+
+void check(const StorePlace& place, const Store* store) {
+  if (store == nullptr) {
+    throw InvalidArgument("make_store_bootstrap: expected a store, found none");
+  }
+  if (place.size < 1 || place.rank < 0 || place.rank >= place.size) {
+    throw InvalidArgument(
+        fmt::format("make_store_bootstrap: expected a rank from 0 to {} and a size of 1 or more, "
+                    "found rank {} of {}",
+                    std::max(place.size, 1) - 1, place.rank, place.size));
+  }
+  constexpr std::size_t kRoomForMore = 128;
+  const bool is_key = std::ranges::all_of(place.prefix, [](char c) { return c > ' ' && c < 127; });
+  if (place.prefix.empty() || !is_key || place.prefix.size() + kRoomForMore > Store::kMaxKeyBytes) {
+    throw InvalidArgument(
+        fmt::format("make_store_bootstrap on rank {}: expected a prefix of 1 to {} printable ASCII "
+                    "characters without blanks, found '{}'",
+                    place.rank, Store::kMaxKeyBytes - kRoomForMore, place.prefix));
+  }
+}
+
+/// The number of a key that counts this rank's meetings: all ranks are at the same one.
+std::string count_key(const StorePlace& place) {
+  return fmt::format("{}/met/{}", place.prefix, place.rank);
+}
+
+std::int64_t count_meetings(const std::shared_ptr<Store>& store, const StorePlace& place,
+                            std::int64_t more, Deadline deadline,
+                            const std::function<void()>& interrupt_check) {
+  const std::string what =
+      fmt::format("bootstrap start on rank {}, over {}", place.rank, store->description());
+  const auto count = std::make_shared<std::int64_t>(0);
+  try {
+    run_beside([store, key = count_key(place), more, count,
+                deadline](const auto&) { *count = store->add(key, more, deadline); },
+               interrupt_check, deadline, what);
+  } catch (const TransportError& error) {
+    throw TransportError(fmt::format("{}: {}", what, error.what()));
+  }
+  return *count;
+}
+
+}  // namespace
+
+std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
+                                                const StorePlace& place, const Settings& settings,
+                                                Deadline deadline,
+                                                std::function<void()> interrupt_check) {
+  check(place, store.get());
+  const std::int64_t meeting = count_meetings(store, place, 0, deadline, interrupt_check);
+  const auto exchange = std::make_shared<StoreExchange>(StoreExchange::Place{
+      .store = store,
+      .rank = place.rank,
+      .size = place.size,
+      .prefix = fmt::format("{}/m{}", place.prefix, meeting),
+      .stall_warning = settings.stall_warning,
+      .log = Logger(
+          {.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = place.rank})});
+  const Greeting own{place.version.empty() ? own_version() : place.version,
+                     std::to_string(place.size), process_name(*store)};
+  const auto judge = [own](int rank, const StoreRecord& record) {
+    return compare(own, rank, greeting_from(text_of(record.blob)));
+  };
+  const Records records =
+      run(exchange, {StoreCall::Meet, blob_of(to_text(own))}, judge, deadline, interrupt_check);
+  const Greeting found = greeting_from(text_of(records[static_cast<std::size_t>(place.rank)].blob));
+  if (found.process != own.process) {
+    throw StateError(fmt::format(
+        "{}: another process has come as rank {} (process {} there, process {} here): expected a "
+        "rank of its own for each process, and another prefix for each launch",
+        exchange->name_of(StoreCall::Meet), place.rank,
+        found.process.substr(0, found.process.find('-')), ::getpid()));
+  }
+  count_meetings(store, place, 1, deadline, interrupt_check);
+  return std::make_shared<StoreBootstrap>(exchange);
+}
+
+}  // namespace bluefog

@@ -1,0 +1,194 @@
+#include "bluefog_cpp/bootstrap/store/store_exchange.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog {
+
+namespace {
+
+using Clock = Deadline::Clock;
+using std::chrono::milliseconds;
+
+constexpr int kRoot = 0;
+/// How long one call of the store waits: its caller looks around in between.
+constexpr milliseconds kSlice(100);
+/// A store that does not wait as it should is asked this often.
+constexpr milliseconds kPause(5);
+constexpr std::size_t kHeadBytes = 64;
+constexpr std::size_t kMostNames = 16;
+
+Deadline already_over() { return Deadline::after(std::chrono::nanoseconds(1)); }
+
+std::string names_of(const std::vector<int>& ranks) {
+  return fmt::format("{}{} ha{} not come",
+                     fmt::join(std::span(ranks).first(std::min(ranks.size(), kMostNames)), ", "),
+                     ranks.size() > kMostNames ? ", ..." : "", ranks.size() == 1 ? "s" : "ve");
+}
+
+std::string in_words(const std::vector<int>& missing) {
+  return missing.empty()
+             ? std::string("all have come, but not all of their words")
+             : fmt::format("{} {}", missing.size() == 1 ? "rank" : "ranks", names_of(missing));
+}
+
+}  // namespace
+
+struct StoreExchange::Wait {
+  StoreCall call;
+  Deadline deadline;
+  const std::atomic<bool>& is_over;
+  Clock::time_point begin = Clock::now();
+  Clock::time_point next_warning = {};
+  std::string warned_of = {};
+};
+
+std::string StoreExchange::name_of(StoreCall call) const {
+  return fmt::format("bootstrap {} on rank {}, over {}", to_string(call), place_.rank,
+                     place_.store->description());
+}
+
+std::string StoreExchange::key(const std::string& of) const {
+  return fmt::format("{}/{}/{}", place_.prefix, generation_, of);
+}
+
+std::vector<StoreRecord> StoreExchange::run(const StoreRecord& own, const Judge& judge,
+                                            Deadline deadline, const std::atomic<bool>& is_over) {
+  Wait wait{.call = own.call, .deadline = deadline, .is_over = is_over};
+  wait.next_warning = wait.begin + place_.stall_warning;
+  std::vector<StoreRecord> records;
+  if (place_.rank == kRoot) {
+    records = gather(own, judge, wait);
+  } else {
+    const auto bytes = encode(std::span(&own, 1));
+    put_pieces(*place_.store, key_of_rank(place_.rank), bytes, deadline);
+    note_put(key_of_rank(place_.rank), bytes.size());
+    records = receive(wait);
+  }
+  remove_old(deadline);
+  ++generation_;
+  return records;
+}
+
+std::vector<StoreRecord> StoreExchange::gather(const StoreRecord& own, const Judge& judge,
+                                               Wait& wait) {
+  // Others tell by it whether rank 0 has come.
+  put_pieces(*place_.store, key_of_rank(kRoot), {}, wait.deadline);
+  note_put(key_of_rank(kRoot), 0);
+  std::vector<StoreRecord> records{own};
+  for (int rank = 1; rank < place_.size; ++rank) {
+    const auto bytes = await(key_of_rank(rank), Bootstrap::kMaxBlobBytes + kHeadBytes, wait);
+    records.push_back(decode(bytes, 1).front());
+    if (const std::string verdict = judge ? judge(rank, records.back()) : std::string();
+        !verdict.empty()) {
+      hand_out(verdict, {}, wait);
+      throw UnsupportedError(fmt::format("{}: {}", name_of(wait.call), verdict));
+    }
+  }
+  hand_out({}, records, wait);
+  return records;
+}
+
+void StoreExchange::hand_out(const std::string& verdict, const std::vector<StoreRecord>& records,
+                             Wait& wait) {
+  const auto text = std::as_bytes(std::span(verdict));
+  std::vector<StoreRecord> all{{wait.call, {text.begin(), text.end()}}};
+  all.insert(all.end(), records.begin(), records.end());
+  const auto bytes = encode(all);
+  put_pieces(*place_.store, key("all"), bytes, wait.deadline);
+  note_put(key("all"), bytes.size());
+}
+
+std::vector<StoreRecord> StoreExchange::receive(Wait& wait) {
+  const std::size_t most =
+      static_cast<std::size_t>(place_.size + 1) * (Bootstrap::kMaxBlobBytes + kHeadBytes);
+  const auto bytes = await(key("all"), most, wait);
+  const std::span<const std::byte> view(bytes);
+  std::uint64_t verdict_bytes = 0;
+  if (view.size() >= 2 * sizeof verdict_bytes) {
+    std::memcpy(&verdict_bytes, view.data() + sizeof verdict_bytes, sizeof verdict_bytes);
+  }
+  if (verdict_bytes > 0) {
+    const auto verdict = decode(view, 1).front().blob;
+    throw UnsupportedError(fmt::format(
+        "{}: {}", name_of(wait.call),
+        std::string_view(reinterpret_cast<const char*>(verdict.data()), verdict.size())));
+  }
+  auto records = decode(view, static_cast<std::size_t>(place_.size) + 1);
+  records.erase(records.begin());
+  return records;
+}
+
+Store::Bytes StoreExchange::await(const std::string& key, std::size_t most, Wait& wait) {
+  const auto fetch = [&](const std::string& part) -> std::optional<Store::Bytes> {
+    while (true) {
+      const auto begin = Clock::now();
+      const auto left =
+          wait.deadline.is_set() ? wait.deadline.when() - begin : Clock::duration(kSlice);
+      const auto slice = std::clamp<Clock::duration>(left, Clock::duration(1), kSlice);
+      if (auto value = place_.store->get(part, Deadline::after(slice))) {
+        return value;
+      }
+      if (wait.is_over || wait.deadline.expired()) {
+        return std::nullopt;
+      }
+      if (Clock::now() - begin < slice / 2) {
+        std::this_thread::sleep_for(kPause);
+      }
+      warn_if_due(wait);
+    }
+  };
+  if (auto value = take_pieces(fetch, key, most)) {
+    return std::move(*value);
+  }
+  throw TimeoutError(fmt::format("{}: expected all {} ranks within {:.3g} s (BLUEFOG_TIMEOUT), {}",
+                                 name_of(wait.call), place_.size, wait.deadline.timeout().count(),
+                                 wait.is_over ? "nobody waits any more" : in_words(missing())));
+}
+
+std::vector<int> StoreExchange::missing() {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < place_.size; ++rank) {
+    if (rank != place_.rank && !place_.store->get(key_of_rank(rank), already_over())) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+void StoreExchange::warn_if_due(Wait& wait) {
+  const auto now = Clock::now();
+  if (place_.stall_warning.count() <= 0 || now < wait.next_warning) {
+    return;
+  }
+  wait.next_warning += place_.stall_warning;
+  if (std::string words = in_words(missing()); words != wait.warned_of) {
+    const std::chrono::duration<double> waited = now - wait.begin;
+    place_.log.warning(fmt::format("{} has been waiting for {:.3g} s for all {} ranks: {}",
+                                   name_of(wait.call), waited.count(), place_.size, words));
+    wait.warned_of = std::move(words);
+  }
+}
+
+void StoreExchange::note_put(const std::string& key, std::size_t bytes) {
+  puts_.push_back({generation_, key, bytes});
+}
+
+// Whoever ends this collective knows that all ranks have begun it, and so have ended the one before.
+void StoreExchange::remove_old(Deadline deadline) {
+  while (!puts_.empty() && puts_.front().generation + 2 <= generation_) {
+    remove_pieces(*place_.store, puts_.front().key, puts_.front().bytes, deadline);
+    puts_.pop_front();
+  }
+}
+
+}  // namespace bluefog

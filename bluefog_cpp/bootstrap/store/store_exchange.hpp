@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/bootstrap/store/store_records.hpp"
+#include "bluefog_cpp/deadline.hpp"
+#include "bluefog_cpp/log.hpp"
+#include "bluefog_cpp/store.hpp"
+
+namespace bluefog {
+
+/// The keys of one bootstrap in a store, and how its ranks exchange records there: each announces its
+/// own, rank 0 gathers them and hands all of them out.
+class StoreExchange {
+ public:
+  struct Place {
+    std::shared_ptr<Store> store;
+    int rank = 0;
+    int size = 1;
+    std::string prefix;
+    std::chrono::nanoseconds stall_warning{0};
+    Logger log;
+  };
+  /// What is wrong with the record of a rank, in words for all ranks; empty: nothing.
+  using Judge = std::function<std::string(int rank, const StoreRecord&)>;
+
+  explicit StoreExchange(Place place) : place_(std::move(place)) {}
+
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
+  /// "bootstrap barrier on rank 1, over the store of bfrun at 127.0.0.1:4711".
+  [[nodiscard]] std::string name_of(StoreCall call) const;
+
+  /// One collective: the records of all ranks. May be called again after an exception.
+  /// @param judge called on rank 0 for the others' records; what it says is on all ranks a
+  ///   UnsupportedError.
+  /// @param is_over set when nobody waits for this call any more.
+  [[nodiscard]] std::vector<StoreRecord> run(const StoreRecord& own, const Judge& judge,
+                                             Deadline deadline, const std::atomic<bool>& is_over);
+
+ private:
+  struct Wait;
+
+  [[nodiscard]] std::string key(const std::string& of) const;
+  [[nodiscard]] std::string key_of_rank(int rank) const { return key(std::to_string(rank)); }
+  [[nodiscard]] std::vector<StoreRecord> gather(const StoreRecord& own, const Judge& judge,
+                                                Wait& wait);
+  void hand_out(const std::string& verdict, const std::vector<StoreRecord>& records, Wait& wait);
+  [[nodiscard]] std::vector<StoreRecord> receive(Wait& wait);
+  [[nodiscard]] Store::Bytes await(const std::string& key, std::size_t most, Wait& wait);
+  [[nodiscard]] std::vector<int> missing();
+  void warn_if_due(Wait& wait);
+  void note_put(const std::string& key, std::size_t bytes);
+  void remove_old(Deadline deadline);
+
+  Place place_;
+  std::uint64_t generation_ = 0;
+  struct Put {
+    std::uint64_t generation;
+    std::string key;
+    std::size_t bytes;
+  };
+  std::deque<Put> puts_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,348 @@
+#include "bluefog_cpp/store_bootstrap.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/error.hpp"
+#include "tests/unit/bootstrap/memory_store.hpp"
+
+namespace bluefog {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
+
+Settings quiet() {
+  Settings settings;
+  settings.log_level = LogLevel::Fatal;
+  return settings;
+}
+
+using SharedContents = std::shared_ptr<MemoryStore::Contents>;
+
+SharedContents make_contents() { return std::make_shared<MemoryStore::Contents>(); }
+
+std::shared_ptr<Bootstrap> join(const SharedContents& contents, StorePlace place,
+                                Deadline deadline = soon()) {
+  return make_store_bootstrap(std::make_shared<MemoryStore>(contents), place, quiet(), deadline);
+}
+
+// Runs `body` as every rank, and gives the text of each one's error, empty where there was none.
+std::vector<std::string> on_ranks(int size, const std::function<void(int rank)>& body) {
+  std::vector<std::string> errors(static_cast<std::size_t>(size));
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  threads.clear();
+  return errors;
+}
+
+void expect_none(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error, "");
+  }
+}
+
+Bootstrap::Blob blob_of(std::size_t bytes, int value) {
+  return Bootstrap::Blob(bytes, static_cast<std::byte>(value));
+}
+
+class StoreBootstrapTest : public testing::TestWithParam<int> {};
+
+TEST_P(StoreBootstrapTest, GathersBlobsOfDifferentLengthsAgainAndAgain) {
+  const auto contents = make_contents();
+  const int size = GetParam();
+  expect_none(on_ranks(size, [&](int rank) {
+    const auto bootstrap = join(contents, {.rank = rank, .size = size});
+    EXPECT_EQ(bootstrap->rank(), rank);
+    EXPECT_EQ(bootstrap->size(), size);
+    EXPECT_EQ(bootstrap->name(), "store");
+    EXPECT_FALSE(bootstrap->in_process());
+    for (int round = 0; round < 20; ++round) {
+      const auto blobs = bootstrap->allgather(blob_of((rank + round) % 5, rank + round), soon());
+      ASSERT_EQ(blobs.size(), size);
+      for (int other = 0; other < size; ++other) {
+        EXPECT_EQ(blobs[other], blob_of((other + round) % 5, other + round));
+      }
+    }
+  }));
+  // Two collectives' keys of each rank, and rank 0's words to all.
+  EXPECT_LE(contents->values.size(), 2 * (size + 1));
+}
+
+TEST_P(StoreBootstrapTest, BarrierWaitsForAll) {
+  const auto contents = make_contents();
+  const int size = GetParam();
+  std::atomic<int> entered = 0;
+  expect_none(on_ranks(size, [&](int rank) {
+    const auto bootstrap = join(contents, {.rank = rank, .size = size});
+    for (int round = 1; round <= 10; ++round) {
+      ++entered;
+      bootstrap->barrier(soon());
+      EXPECT_GE(entered.load(), round * size);
+      bootstrap->barrier(soon());
+    }
+  }));
+}
+
+TEST_P(StoreBootstrapTest, DuplicatesAreIndependent) {
+  const auto contents = make_contents();
+  const int size = GetParam();
+  expect_none(on_ranks(size, [&](int rank) {
+    const auto bootstrap = join(contents, {.rank = rank, .size = size});
+    const auto other = bootstrap->duplicate(soon());
+    const auto third = other->duplicate(soon());
+    EXPECT_EQ(third->rank(), rank);
+    std::jthread second([&] { other->barrier(soon()); });
+    const auto blobs = bootstrap->allgather(blob_of(1, rank), soon());
+    EXPECT_EQ(blobs.back(), blob_of(1, size - 1));
+  }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, StoreBootstrapTest, testing::Values(1, 2, 3, 8));
+
+TEST(StoreBootstrap, LargeBlobsTravelInPieces) {
+  const auto contents = make_contents();
+  const auto errors = on_ranks(2, [&](int rank) {
+    const auto bootstrap = join(contents, {.rank = rank, .size = 2});
+    const std::size_t bytes = rank == 0 ? Bootstrap::kMaxBlobBytes : 700'001;
+    for (int round = 0; round < 3; ++round) {
+      const auto blobs = bootstrap->allgather(blob_of(bytes, rank + 1), soon());
+      EXPECT_EQ(blobs[0], blob_of(Bootstrap::kMaxBlobBytes, 1));
+      EXPECT_EQ(blobs[1], blob_of(700'001, 2));
+    }
+    EXPECT_THROW((void)bootstrap->allgather(blob_of(Bootstrap::kMaxBlobBytes + 1, 0), soon()),
+                 InvalidArgument);
+    bootstrap->barrier(soon());
+    bootstrap->barrier(soon());
+  });
+  expect_none(errors);
+  for (const auto& [key, value] : contents->values) {
+    EXPECT_LE(value.size(), Store::kMaxValueBytes) << key;
+  }
+  EXPECT_LE(contents->values.size(), 6) << "pieces were left behind";
+}
+
+TEST(StoreBootstrap, NamesTheRanksThatDoNotCome) {
+  const auto contents = make_contents();
+  const auto errors = on_ranks(3, [&](int rank) {
+    if (rank != 1) {
+      (void)join(contents, {.rank = rank, .size = 4}, Deadline::after(milliseconds(300)));
+    }
+  });
+  EXPECT_EQ(
+      errors[0],
+      "bootstrap start on rank 0, over a store of the test: expected all 4 ranks within 0.3 s "
+      "(BLUEFOG_TIMEOUT), ranks 1, 3 have not come");
+  EXPECT_THAT(errors[2], AllOf(HasSubstr("on rank 2"), HasSubstr("ranks 1, 3 have not come")));
+}
+
+TEST(StoreBootstrap, AStartMayBeWaitedForAgain) {
+  const auto contents = make_contents();
+  const auto first = std::make_shared<MemoryStore>(contents);
+  std::atomic<bool> has_given_up = false;
+  expect_none(on_ranks(2, [&](int rank) {
+    if (rank == 0) {
+      has_given_up.wait(false);
+      join(contents, {.rank = 0, .size = 2})->barrier(soon());
+      return;
+    }
+    EXPECT_THROW((void)make_store_bootstrap(first, {.rank = 1, .size = 2}, quiet(),
+                                            Deadline::after(milliseconds(50))),
+                 TimeoutError);
+    has_given_up = true;
+    has_given_up.notify_all();
+    make_store_bootstrap(first, {.rank = 1, .size = 2}, quiet(), soon())->barrier(soon());
+  }));
+}
+
+TEST(StoreBootstrap, RanksMeetAgainUnderTheSamePrefix) {
+  const auto contents = make_contents();
+  expect_none(on_ranks(2, [&](int rank) {
+    for (int meeting = 0; meeting < 5; ++meeting) {
+      const auto bootstrap = join(contents, {.rank = rank, .size = 2});
+      EXPECT_EQ(bootstrap->allgather(blob_of(1, meeting + rank), soon())[1],
+                blob_of(1, meeting + 1));
+    }
+  }));
+}
+
+TEST(StoreBootstrap, VersionsThatDifferAreAnErrorOnAllRanksThatNamesBoth) {
+  const auto contents = make_contents();
+  const auto errors = on_ranks(3, [&](int rank) {
+    (void)join(contents, {.rank = rank, .size = 3, .version = rank == 2 ? "9.9" : "0.1"});
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error,
+                HasSubstr("expected the same version of bluefog_cpp on all ranks, rank 0 has "
+                          "0.1, rank 2 has 9.9"));
+  }
+}
+
+TEST(StoreBootstrap, SizesThatDifferAreAnErrorOnAllRanksThatNamesBoth) {
+  const auto contents = make_contents();
+  const auto errors = on_ranks(
+      2, [&](int rank) { (void)join(contents, {.rank = rank, .size = rank == 0 ? 3 : 2}); });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, HasSubstr("rank 0 was told 3, rank 1 was told 2"));
+  }
+}
+
+TEST(StoreBootstrap, TwoProcessesOfOneRankAreAnError) {
+  const auto contents = make_contents();
+  std::atomic<int> refused = 0;
+  const auto errors = on_ranks(3, [&](int thread) {
+    try {
+      (void)join(contents, {.rank = thread == 0 ? 0 : 1, .size = 2},
+                 Deadline::after(milliseconds(2000)));
+    } catch (const StateError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("another process has come as rank 1"));
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 1);
+}
+
+TEST(StoreBootstrap, DifferentCallsAreAnErrorOnEveryRankAndItGoesOn) {
+  const auto contents = make_contents();
+  expect_none(on_ranks(3, [&](int rank) {
+    const auto bootstrap = join(contents, {.rank = rank, .size = 3});
+    try {
+      rank == 1 ? (void)bootstrap->duplicate(soon()) : bootstrap->barrier(soon());
+      ADD_FAILURE() << "expected MismatchError";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 0 called barrier, rank 1 called duplicate"));
+    }
+    bootstrap->barrier(soon());
+  }));
+}
+
+TEST(StoreBootstrap, RefusesPlacesThatAreNone) {
+  const auto contents = make_contents();
+  for (const StorePlace& place :
+       {StorePlace{.rank = 2, .size = 2}, StorePlace{.rank = -1, .size = 2},
+        StorePlace{.rank = 0, .size = 0}, StorePlace{.prefix = "a b"}, StorePlace{.prefix = ""},
+        StorePlace{.prefix = std::string(500, 'x')}}) {
+    EXPECT_THROW((void)join(contents, place), InvalidArgument);
+  }
+  EXPECT_THROW((void)make_store_bootstrap(nullptr, {}, quiet(), soon()), InvalidArgument);
+}
+
+// A store that does what `on_get` says.
+class HostileStore final : public MemoryStore {
+ public:
+  HostileStore(SharedContents contents, std::function<std::optional<Bytes>()> on_get)
+      : MemoryStore(std::move(contents)), on_get_(std::move(on_get)) {}
+
+  [[nodiscard]] std::optional<Bytes> get(const std::string&, Deadline) override {
+    return on_get_();
+  }
+
+ private:
+  std::function<std::optional<Bytes>()> on_get_;
+};
+
+std::string error_over(std::function<std::optional<Store::Bytes>()> on_get,
+                       Deadline deadline = soon()) {
+  try {
+    (void)make_store_bootstrap(std::make_shared<HostileStore>(make_contents(), std::move(on_get)),
+                               {.rank = 1, .size = 2}, quiet(), deadline);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(StoreBootstrap, AStoreThatGoesAwayIsAnError) {
+  EXPECT_EQ(error_over([]() -> std::optional<Store::Bytes> {
+              throw TransportError("connection reset by peer");
+            }),
+            "bootstrap start on rank 1, over a store of the test: connection reset by peer");
+}
+
+TEST(StoreBootstrap, AStoreThatNeverAnswersIsAnError) {
+  // Kept for the stuck thread, which outlives the test.
+  static std::atomic<bool> never = false;
+  EXPECT_THAT(error_over(
+                  []() -> std::optional<Store::Bytes> {
+                    never.wait(false);
+                    return std::nullopt;
+                  },
+                  Deadline::after(milliseconds(50))),
+              HasSubstr("a call of the store did not come back within 0.05 s"));
+  never = true;
+  never.notify_all();
+}
+
+TEST(StoreBootstrap, AStoreThatDoesNotWaitIsAskedAgainUntilTheDeadline) {
+  std::atomic<int> asked = 0;
+  EXPECT_THAT(error_over(
+                  [&]() -> std::optional<Store::Bytes> {
+                    ++asked;
+                    return std::nullopt;
+                  },
+                  Deadline::after(milliseconds(100))),
+              HasSubstr("rank 0 has not come"));
+  EXPECT_LT(asked, 1000) << "the store was asked without pauses";
+}
+
+TEST(StoreBootstrap, ValuesOfStrangersAreAnError) {
+  const auto bytes_of = [](std::string_view text) {
+    const auto view = std::as_bytes(std::span(text));
+    return Store::Bytes(view.begin(), view.end());
+  };
+  for (const std::string_view text :
+       {"", "short", "a value that some other program has put there"}) {
+    EXPECT_THAT(error_over([&] { return bytes_of(text); }),
+                HasSubstr("expected what a rank of this version has written"))
+        << text;
+  }
+  // A head that promises more than is there, and records that are cut off.
+  for (const std::uint64_t promised : {std::uint64_t{8}, std::uint64_t{24}, ~std::uint64_t{0}}) {
+    std::uint64_t words[3] = {0x31534642, promised, 7};
+    const auto view = std::as_bytes(std::span(words));
+    EXPECT_NE(error_over([&] { return Store::Bytes(view.begin(), view.end()); },
+                         Deadline::after(milliseconds(500))),
+              "no error");
+  }
+}
+
+TEST(StoreBootstrap, AnInterruptEndsTheWait) {
+  struct Interrupt : std::exception {};
+  EXPECT_THROW((void)make_store_bootstrap(std::make_shared<MemoryStore>(make_contents()),
+                                          {.rank = 0, .size = 2}, quiet(), Deadline::never(),
+                                          [] { throw Interrupt(); }),
+               Interrupt);
+}
+
+TEST(StoreBootstrap, IsRefusedAfterACallThatFailed) {
+  const auto contents = make_contents();
+  expect_none(on_ranks(2, [&](int rank) {
+    const auto bootstrap = join(contents, {.rank = rank, .size = 2});
+    if (rank == 0) {
+      EXPECT_THROW(bootstrap->barrier(Deadline::after(milliseconds(20))), TimeoutError);
+      EXPECT_THROW(bootstrap->barrier(soon()), StateError);
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace bluefog
