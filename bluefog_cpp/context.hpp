@@ -14,6 +14,8 @@ namespace bluefog {
 
 class Bootstrap;
 class ContextCore;
+class Store;
+struct StorePlace;
 
 /// A group of ranks that communicate: all state of the runtime hangs from it.
 ///
@@ -24,8 +26,11 @@ class ContextCore;
 /// `shared_ptr`; work in flight does not keep it, but fails when it ends.
 class Context : public std::enable_shared_from_this<Context> {
  public:
-  /// Collective. The ranks of this launch (`bfrun`, `mpirun`, `srun`), or this
-  /// process alone when no launcher started it. Settings come from the environment.
+  /// Collective. The ranks of this launch, or this process alone when no launcher started it: by
+  /// `bfrun`'s own marker, else Open MPI's or PMIx's variables (`mpirun`, `srun --mpi=pmix`), else RANK,
+  /// WORLD_SIZE, MASTER_ADDR and MASTER_PORT, else Slurm's. Two that name different ranks are an error.
+  /// torchrun keeps its store in torch: hand it over (optimizers/torch_store.hpp). Settings come from
+  /// the environment.
   /// @param interrupt_check called about every 50 ms while this rank waits for the others to start;
   ///   its exception ends that wait. The first start of a process may then be waited for again, by
   ///   another call, as after a TimeoutError.
@@ -40,9 +45,19 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Collective over the ranks of `bootstrap`. Settings may differ between
   /// ranks only in what concerns one rank (log, host identity).
   /// @throws InvalidArgument for settings that differ, on all ranks; for a timeline or flight record
-  ///   that cannot be written, on the ranks that have it, PeerFailure on the others.
+  ///   that cannot be written or another number of ranks than BLUEFOG_EXPECT_SIZE, on the ranks that
+  ///   have it, PeerFailure on the others.
   static std::shared_ptr<Context> create(std::shared_ptr<Bootstrap> bootstrap,
                                          const Settings& settings);
+
+  /// Collective over the ranks of `place.size` processes that meet in `store` (bluefog_cpp/store.hpp),
+  /// without MPI. Ranks on several hosts need a network transport.
+  /// @param interrupt_check as above.
+  /// @throws as `make_store_bootstrap` (bluefog_cpp/store_bootstrap.hpp) and as below. UnsupportedError
+  ///   on all ranks where some are on different hosts and nothing reaches from one to the other.
+  static std::shared_ptr<Context> create(std::shared_ptr<Store> store, const StorePlace& place,
+                                         const Settings& settings,
+                                         std::function<void()> interrupt_check = {});
 
   ~Context();
   Context(const Context&) = delete;

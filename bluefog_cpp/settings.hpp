@@ -46,6 +46,7 @@ struct Settings {
   std::string timeline;         ///< file name prefix; empty: no timeline
   std::string flight_recorder;  ///< file name prefix; empty: no flight record
   std::int64_t fusion_threshold_bytes = 25 << 20;
+  int expect_size = 0;        ///< number of ranks that the start must find; zero: any
   std::string host_id;        ///< empty: found out
   int nodes_per_machine = 0;  ///< zero: machines are hosts
   TransportChoice transport = TransportChoice::Auto;

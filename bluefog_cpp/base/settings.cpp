@@ -185,6 +185,12 @@ constexpr std::array kRows{
           s.fusion_threshold_bytes =
               parse_integer<std::int64_t>(name, value, 0, std::numeric_limits<std::int64_t>::max());
         }},
+    Row{{"BLUEFOG_EXPECT_SIZE", "integer", "ranks", "0",
+         "Number of ranks that the start must find: another one is an error before anything is "
+         "trained. 0 takes any."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.expect_size = parse_integer(name, value, 0, kMaxCount);
+        }},
     Row{{"BLUEFOG_HOST_ID", "text", "", "",
          "Name of this rank's host. Ranks with different names never share memory. Unset, it is "
          "found out."},

@@ -1,25 +1,120 @@
 #include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
 
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "bluefog_cpp/base/exit_note.hpp"
-#include "bluefog_cpp/bootstrap/launch_environment.hpp"
 #include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
 #include "bluefog_cpp/bootstrap/rank_claim.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/log.hpp"
+#include "bluefog_cpp/store/store_server.hpp"
+#include "bluefog_cpp/store/tcp_store.hpp"
 #include "bluefog_cpp/thread_bootstrap.hpp"
 
 namespace bluefog {
 
+namespace {
+
+void say_choice(const Settings& settings, const Bootstrap& bootstrap, const std::string& by) {
+  if (bootstrap.rank() == 0) {
+    Logger({.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = 0})
+        .info(fmt::format("{} rank{}, started by {}", bootstrap.size(),
+                          bootstrap.size() == 1 ? "" : "s", by));
+  }
+}
+
+// bfrun's own launcher starts no MPI: one that the program has started knows this process alone.
+void refuse_lonely_mpi(const LaunchEnvironment& launch) {
+  if (launch.way == LaunchWay::Bfrun && mpi::size_of_running_world() == 1) {
+    throw UnsupportedError(fmt::format(
+        "{} say that bfrun started {} processes, and MPI, which this program has initialised, found "
+        "itself alone: expected a program without MPI of its own; start it with bfrun --launcher "
+        "mpirun",
+        launch.told_by, launch.size));
+  }
+}
+
+// Where to listen for ranks that come to `host`: there, if that is an address of this machine.
+std::string listening_host(const std::string& host) {
+  if (host == "localhost") {
+    return "127.0.0.1";
+  }
+  try {
+    (void)store::StoreServer({.host = host});
+    return host;
+  } catch (const TransportError&) {
+    return host.find(':') == std::string::npos ? "0.0.0.0" : "::";
+  }
+}
+
+// The store that rank 0 keeps for the others, as long as its process lives.
+void serve_store(const store::StoreAddress& address) {
+  static const auto server = [&address] {
+    auto made = std::make_unique<store::StoreServer>(store::StoreAddress{
+        .host = listening_host(address.host), .port = address.port, .secret = address.secret});
+    made->start();
+    return made;
+  }();
+}
+
+std::shared_ptr<Store> store_of(const LaunchEnvironment& launch) {
+  if (launch.way == LaunchWay::Torchrun) {
+    throw UnsupportedError(fmt::format(
+        "{} say that torchrun started {} processes, which meet in a store of torch at {}: expected a "
+        "program that hands it over (bluefog_cpp.torch does; in C++ make_torch_store of "
+        "optimizers/torch_store.hpp), found none; or start them with bfrun",
+        launch.told_by, launch.size, launch.store));
+  }
+  store::StoreAddress address = store::parse_store_address("store", launch.store);
+  address.secret = launch.secret;
+  if (!launch.is_store_served && launch.rank == 0) {
+    serve_store(address);
+  }
+  return store::make_tcp_store(
+      address, {.name = launch.way == LaunchWay::Bfrun ? "bfrun's store" : "the store of rank 0",
+                .server = launch.is_store_served ? store::TcpStoreOptions::Server::IsThere
+                                                 : store::TcpStoreOptions::Server::MayComeLater});
+}
+
+}  // namespace
+
 std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Deadline deadline,
                                                   std::function<void()> interrupt_check) {
-  const LaunchEnvironment environment = LaunchEnvironment::detect();
-  // A single rank can do without MPI where MPI was not built in.
-  if (environment.launched() && (mpi::is_built() || environment.size != 1)) {
-    claim_rank(environment);
-    tell_joining();
-    return mpi::make_bootstrap(environment, settings, deadline, std::move(interrupt_check));
+  const LaunchEnvironment launch = LaunchEnvironment::detect();
+  if (launch.way == LaunchWay::Single ||
+      (launch.way == LaunchWay::Mpi && launch.size == 1 && !mpi::is_built())) {
+    auto bootstrap = make_thread_bootstraps(1).front();
+    say_choice(settings, *bootstrap, "no launcher");
+    return bootstrap;
   }
-  return make_thread_bootstraps(1).front();
+  refuse_lonely_mpi(launch);
+  claim_rank(launch);
+  tell_joining();
+  if (launch.way == LaunchWay::Mpi) {
+    auto bootstrap = mpi::make_bootstrap(launch, settings, deadline, std::move(interrupt_check));
+    say_choice(settings, *bootstrap, fmt::format("{} ({})", launch.launcher, launch.told_by));
+    return bootstrap;
+  }
+  return join_over_store(store_of(launch), launch, settings, deadline, std::move(interrupt_check));
+}
+
+std::shared_ptr<Bootstrap> join_over_store(std::shared_ptr<Store> store,
+                                           const LaunchEnvironment& launch,
+                                           const Settings& settings, Deadline deadline,
+                                           std::function<void()> interrupt_check) {
+  claim_rank(launch);
+  tell_joining();
+  const std::string place = store ? store->description() : std::string();
+  auto bootstrap = make_store_bootstrap(
+      std::move(store), {.rank = launch.rank, .size = launch.size, .prefix = launch.prefix},
+      settings, deadline, std::move(interrupt_check));
+  say_choice(settings, *bootstrap,
+             fmt::format("{} ({}), over {}", launch.launcher, launch.told_by, place));
+  return bootstrap;
 }
 
 }  // namespace bluefog

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/store/store_address.hpp"
 
 namespace bluefog {
 
@@ -20,8 +21,11 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
+constexpr const char* kBfrunStore = "BFRUN_STORE";
+constexpr const char* kBfrunSecret = "BFRUN_STORE_SECRET";
 constexpr const char* kTorchrun = "TORCHELASTIC_RUN_ID";
-constexpr std::string_view kWaysToStart = "bfrun, Open MPI's mpirun or srun --mpi=pmix";
+constexpr std::string_view kWaysToStart =
+    "bfrun, torchrun, Open MPI's mpirun or srun --mpi=pmix";
 
 // A launcher, and its variables for a process's rank and for the number of ranks.
 struct Naming {
@@ -72,11 +76,23 @@ std::string quote(const Variables& variables, std::initializer_list<const char*>
 
 LaunchEnvironment launch_by(const Naming& naming, const Variables& variables) {
   LaunchEnvironment launch;
+  launch.way = LaunchWay::Mpi;
   launch.launcher = naming.launcher;
   launch.size = std::max(number_in(variables, naming.size), 0);
   launch.rank = number_in(variables, naming.rank);
   launch.told_by = quote(variables, {naming.rank, naming.size});
   return launch;
+}
+
+// The first host of "n[03-05,9],m1" or "n1,n2".
+std::string first_slurm_host(const std::string& nodes) {
+  const std::size_t bracket = nodes.find('[');
+  const std::size_t end = nodes.find(',');
+  if (bracket == std::string::npos || end < bracket) {
+    return nodes.substr(0, end);
+  }
+  const std::size_t stop = nodes.find_first_of(",-]", bracket);
+  return nodes.substr(0, bracket) + nodes.substr(bracket + 1, stop - bracket - 1);
 }
 
 // Whether a variable says where the PMIx server is: "job.0;tcp4://127.0.0.1:5234", or a path.
@@ -85,6 +101,10 @@ bool names_pmix_server(const Variables& variables) {
     return variable.first.starts_with("PMIX_SERVER_URI") &&
            variable.second.find('/') != std::string::npos;
   });
+}
+
+std::string hash_of(const std::string& text) {
+  return text.empty() ? text : fmt::format("{:016x}", std::hash<std::string>{}(text));
 }
 
 // Names of jobs repeat, in containers that share a network for instance; the places of their PMIx
@@ -98,7 +118,7 @@ std::string job_of(const Variables& variables) {
       job += fmt::format("{}={};", name, value);
     }
   }
-  return job.empty() ? job : fmt::format("{:016x}", std::hash<std::string>{}(job));
+  return hash_of(job);
 }
 
 // The launch that MPI can join; none where no launcher started this process.
@@ -129,17 +149,123 @@ LaunchEnvironment launch_of_mpi(const Variables& variables) {
   return launch;
 }
 
-// torchrun inside a rank of Open MPI's or PMIx's makes several processes of that one rank.
-void refuse_disagreement(const LaunchEnvironment& mpi, const Variables& variables) {
-  const LaunchEnvironment torchrun = launch_by(kByTorchrun, variables);
-  if (!variables.contains(kTorchrun) || torchrun.size == 0 ||
-      (torchrun.rank == mpi.rank && (mpi.size == 0 || torchrun.size == mpi.size))) {
+std::string value_of(const Variables& variables, const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? std::string() : found->second;
+}
+
+// A launch by RANK and WORLD_SIZE, whoever sets them; of no way where they make no sense.
+LaunchEnvironment launch_by_rank(const char* launcher, LaunchWay way, const Variables& variables) {
+  LaunchEnvironment launch = launch_by(kByTorchrun, variables);
+  const bool makes_sense = launch.rank >= 0 && launch.size > launch.rank;
+  launch.way = makes_sense ? way : LaunchWay::Single;
+  launch.launcher = makes_sense ? launcher : "";
+  launch.local_size = std::max(number_in(variables, "LOCAL_WORLD_SIZE"), 0);
+  return launch;
+}
+
+// "HOST:PORT" of the two variables; empty where one of them is missing.
+std::string master_of(const Variables& variables) {
+  const std::string host = value_of(variables, "MASTER_ADDR");
+  const std::string port = value_of(variables, "MASTER_PORT");
+  if (host.empty() || port.empty()) {
+    return {};
+  }
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  return store::parse_store_address("MASTER_ADDR:MASTER_PORT",
+                                    is_ipv6 ? fmt::format("[{}]:{}", host, port)
+                                            : fmt::format("{}:{}", host, port))
+      .text();
+}
+
+LaunchEnvironment launch_of_bfrun(const Variables& variables) {
+  if (!variables.contains(kBfrunStore)) {
+    return {};
+  }
+  LaunchEnvironment launch = launch_by_rank("bfrun", LaunchWay::Bfrun, variables);
+  launch.store = store::parse_store_address(kBfrunStore, value_of(variables, kBfrunStore)).text();
+  launch.secret = value_of(variables, kBfrunSecret);
+  launch.prefix = "bluefog_cpp";
+  launch.is_store_served = true;
+  launch.job = hash_of(launch.store + launch.secret);
+  return launch;
+}
+
+LaunchEnvironment launch_of_torchrun(const Variables& variables) {
+  if (!variables.contains(kTorchrun)) {
+    return {};
+  }
+  LaunchEnvironment launch = launch_by_rank("torchrun", LaunchWay::Torchrun, variables);
+  launch.store = master_of(variables);
+  const std::string run = hash_of(value_of(variables, kTorchrun) + "/");
+  launch.prefix = fmt::format("bluefog_cpp/{}/{}", run,
+                              std::max(number_in(variables, "TORCHELASTIC_RESTART_COUNT"), 0));
+  launch.is_store_served = value_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  launch.job = hash_of(launch.store + launch.prefix);
+  return launch;
+}
+
+LaunchEnvironment launch_of_environment(const Variables& variables) {
+  if (value_of(variables, "MASTER_ADDR").empty() || value_of(variables, "MASTER_PORT").empty()) {
+    return {};
+  }
+  LaunchEnvironment launch = launch_by_rank("RANK", LaunchWay::Environment, variables);
+  launch.store = launch.launched() ? master_of(variables) : "";
+  launch.prefix = "bluefog_cpp";
+  launch.job = hash_of(launch.store);
+  return launch;
+}
+
+// Its server's port follows from the names of job and step.
+LaunchEnvironment launch_of_slurm(const Variables& variables) {
+  constexpr std::size_t kFirstPort = 20000;
+  constexpr std::size_t kPorts = 10000;
+  if (!variables.contains("SLURM_PROCID") || number_in(variables, "SLURM_STEP_NUM_TASKS") < 2) {
+    return {};
+  }
+  LaunchEnvironment launch =
+      launch_by({"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}, variables);
+  launch.way = LaunchWay::Slurm;
+  const std::string nodes = value_of(variables, "SLURM_STEP_NODELIST");
+  const std::string job = fmt::format("{}.{}", value_of(variables, "SLURM_JOB_ID"),
+                                      value_of(variables, "SLURM_STEP_ID"));
+  const bool is_one_host = nodes.find_first_of(",[") == std::string::npos;
+  launch.store = fmt::format("{}:{}", is_one_host ? "127.0.0.1" : first_slurm_host(nodes),
+                             kFirstPort + std::hash<std::string>{}(job) % kPorts);
+  launch.secret = hash_of(job + nodes);
+  launch.prefix = "bluefog_cpp";
+  launch.job = job_of(variables);
+  return launch;
+}
+
+// Launchers inside each other, whose variables name different ranks: each process would follow one.
+void refuse_disagreement(const LaunchEnvironment& one, const LaunchEnvironment& other) {
+  const bool both_know_sizes = one.size > 0 && other.size > 0;
+  if (other.rank == one.rank && (!both_know_sizes || other.size == one.size)) {
     return;
   }
   throw UnsupportedError(
-      fmt::format("{}, by torchrun, and {}, by {}: expected both to name the same rank and number "
-                  "of ranks; start the ranks with {} alone",
-                  torchrun.told_by, mpi.told_by, mpi.launcher, kWaysToStart));
+      fmt::format("{}, by {}, and {}, by {}: expected both to name the same rank and number of "
+                  "ranks; start the ranks with one launcher alone: {}",
+                  one.told_by, one.launcher, other.told_by, other.launcher, kWaysToStart));
+}
+
+// The first launch that can be joined; one that is none where there is none.
+LaunchEnvironment choose(const std::array<LaunchEnvironment, 4>& candidates) {
+  const LaunchEnvironment* first = nullptr;
+  const LaunchEnvironment* chosen = nullptr;
+  for (const LaunchEnvironment& candidate : candidates) {
+    if (!candidate.launched()) {
+      continue;
+    }
+    if (first != nullptr) {
+      refuse_disagreement(*first, candidate);
+    }
+    first = first == nullptr ? &candidate : first;
+    const bool is_joinable = candidate.way == LaunchWay::Mpi || !candidate.store.empty();
+    chosen = chosen == nullptr && is_joinable ? &candidate : chosen;
+  }
+  return chosen == nullptr ? LaunchEnvironment{} : *chosen;
 }
 
 [[noreturn]] void refuse_several(const std::string& launcher, const std::string& told_by,
@@ -147,7 +273,8 @@ void refuse_disagreement(const LaunchEnvironment& mpi, const Variables& variable
   const bool is_one = told_by.find(" and ") == std::string::npos;
   throw UnsupportedError(fmt::format(
       "{} {} that {} started {} processes: expected the variables of a launcher by which they find "
-      "each other here, found none; start them with {}, or unset {} to run as a single process",
+      "each other here (MASTER_ADDR and MASTER_PORT, for one), found none; start them with {}, or "
+      "unset {} to run as a single process",
       told_by, is_one ? "says" : "say", launcher, size > 1 ? fmt::format("{}", size) : "several",
       kWaysToStart, is_one ? "it" : "them"));
 }
@@ -167,26 +294,23 @@ void refuse_launchers_of_others(const Variables& variables) {
       refuse_several(naming.launcher, launch.told_by, launch.size);
     }
   }
-  const int slurm_tasks =
-      variables.contains("SLURM_PROCID") ? number_in(variables, "SLURM_STEP_NUM_TASKS") : 0;
-  if (slurm_tasks > 1) {
-    throw UnsupportedError(fmt::format(
-        "Slurm started {} tasks without a way to find each other: expected PMIX_RANK in "
-        "the environment; start them with srun --mpi=pmix",
-        slurm_tasks));
-  }
 }
 
 }  // namespace
 
 LaunchEnvironment LaunchEnvironment::detect(const Variables& variables) {
-  LaunchEnvironment launch = launch_of_mpi(variables);
-  if (launch.launched()) {
-    refuse_disagreement(launch, variables);
-  } else {
-    refuse_launchers_of_others(variables);
+  const LaunchEnvironment chosen =
+      choose({launch_of_bfrun(variables), launch_of_torchrun(variables), launch_of_mpi(variables),
+              launch_of_environment(variables)});
+  if (chosen.launched()) {
+    const bool is_alone = chosen.size == 1 && chosen.way != LaunchWay::Mpi;
+    return is_alone ? LaunchEnvironment{} : chosen;
   }
-  return launch;
+  if (LaunchEnvironment slurm = launch_of_slurm(variables); slurm.launched()) {
+    return slurm;
+  }
+  refuse_launchers_of_others(variables);
+  return LaunchEnvironment{.job = job_of(variables)};
 }
 
 LaunchEnvironment LaunchEnvironment::detect() {

@@ -5,10 +5,23 @@
 
 namespace bluefog {
 
+/// The ways in which ranks that a launcher has started find each other, in the order in which
+/// their variables are looked for.
+enum class LaunchWay {
+  Single,       ///< no launcher started this process, or it started one rank alone
+  Bfrun,        ///< bfrun without mpirun keeps a store
+  Torchrun,     ///< torchrun's agent keeps a store of torch
+  Mpi,          ///< MPI
+  Environment,  ///< rank 0 keeps a store at MASTER_ADDR and MASTER_PORT
+  Slurm,        ///< rank 0 keeps a store on the first host of the step
+};
+
 /// The launcher, and this process's place among the ranks, as the environment names them. MPI is
 /// not asked.
 struct LaunchEnvironment {
-  /// "Open MPI", "PMIx", "PMI"; empty if no launcher started this process.
+  LaunchWay way = LaunchWay::Single;
+  /// "bfrun", "torchrun", "Open MPI", "PMIx", "PMI", "RANK", "Slurm"; empty if no launcher started
+  /// this process.
   std::string launcher = {};
   /// Number of ranks, or 0 where the environment does not tell.
   int size = 0;
@@ -20,14 +33,24 @@ struct LaunchEnvironment {
   std::string told_by = {};
   /// A name that the ranks of this host share with no other job, empty where there is none.
   std::string job = {};
+  /// The place of the store, "HOST:PORT"; empty where there is none.
+  std::string store = {};
+  /// The secret of the store, where it has one.
+  std::string secret = {};
+  /// Begins the keys of this launch in the store: another one for each restart.
+  std::string prefix = {};
+  /// Whether the launcher itself serves the store, so that rank 0 must not.
+  bool is_store_served = false;
 
   [[nodiscard]] bool launched() const noexcept { return !launcher.empty(); }
 
   /// Reads this process's environment.
-  /// @throws UnsupportedError for several ranks whose launcher MPI cannot ask for the others:
-  ///   torchrun, or whoever else set RANK and WORLD_SIZE; MVAPICH's and PALS's launchers; `srun`
-  ///   without `--mpi=pmix`. Each would be rank 0 of 1. Also for PMIx variables that name a job and
-  ///   no server to ask about it, and for torchrun's that contradict those of Open MPI or PMIx.
+  /// @throws UnsupportedError for several ranks that cannot find each other: RANK and WORLD_SIZE
+  ///   without MASTER_ADDR and MASTER_PORT; MVAPICH's and PALS's launchers. Each would be rank 0 of
+  ///   1. Also for PMIx variables that name a job and no server to ask about it, and for two
+  ///   launchers whose variables name different ranks or numbers of ranks. Slurm's are compared with
+  ///   nobody's: its tasks may be launchers themselves.
+  /// @throws InvalidArgument for a store's place that is none.
   [[nodiscard]] static LaunchEnvironment detect();
 
   /// Reads `variables` in place of the environment.

@@ -12,6 +12,9 @@ namespace bluefog::mpi {
 /// True if this build has MPI. Without it `make_bootstrap` throws.
 [[nodiscard]] bool is_built() noexcept;
 
+/// The number of ranks of an MPI that is initialised in this process; 0 where none is.
+[[nodiscard]] int size_of_running_world() noexcept;
+
 /// A bootstrap over all ranks of MPI_COMM_WORLD, on a communicator of its own.
 ///
 /// Initialises MPI if nobody has; then MPI is finalised when the process exits.

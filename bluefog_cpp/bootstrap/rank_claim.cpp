@@ -94,7 +94,7 @@ class RankClaim {
     throw StateError(fmt::format(
         "rank {} of this launch is process {} already, and process {} was started with the same "
         "variables ({}), as programs that a rank starts are: it is no rank. To run it as a single "
-        "process, start it without OMPI_COMM_WORLD_*, PMIX_*, PMI_*, RANK and WORLD_SIZE",
+        "process, start it without BFRUN_*, OMPI_COMM_WORLD_*, PMIX_*, PMI_*, RANK and WORLD_SIZE",
         launch.rank, holder == 0 ? std::string("another one") : fmt::format("{}", holder), process_,
         launch.told_by));
   }

@@ -1,5 +1,7 @@
 #include "bluefog_cpp/context.hpp"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 
@@ -9,11 +11,24 @@
 
 namespace bluefog {
 
+namespace {
+
+/// Another number of ranks than was asked for, in words; empty where all is well.
+std::string size_problem(const Settings& settings, int size) {
+  return settings.expect_size == 0 || settings.expect_size == size
+             ? std::string()
+             : fmt::format("BLUEFOG_EXPECT_SIZE={}: expected that many ranks, found {}; see by "
+                           "BLUEFOG_LOG_LEVEL=info who is said to have started them",
+                           settings.expect_size, size);
+}
+
+}  // namespace
+
 std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
                                          const Settings& settings) {
   std::shared_ptr<Context> context(
       new Context(std::make_unique<ContextCore>(std::move(bootstrap), settings)));
-  std::string problem;
+  std::string problem = size_problem(settings, context->size());
   try {
     context->core().open_files();
   } catch (const InvalidArgument& error) {  // which the other ranks have to hear of

@@ -9,6 +9,7 @@
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/settings.hpp"
+#include "bluefog_cpp/store_bootstrap.hpp"
 
 namespace bluefog {
 
@@ -16,7 +17,7 @@ namespace {
 
 /// This rank as launchers number it; empty where none says.
 std::string launched_rank() {
-  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK"}) {
     if (const char* const value = std::getenv(variable)) {
       return value;
     }
@@ -46,6 +47,14 @@ std::shared_ptr<Context> Context::create(const Settings& settings,
                                          std::function<void()> interrupt_check) {
   return create(make_default_bootstrap(settings, Deadline::after(settings.timeout),
                                        std::move(interrupt_check)),
+                settings);
+}
+
+std::shared_ptr<Context> Context::create(std::shared_ptr<Store> store, const StorePlace& place,
+                                         const Settings& settings,
+                                         std::function<void()> interrupt_check) {
+  return create(make_store_bootstrap(std::move(store), place, settings,
+                                     Deadline::after(settings.timeout), std::move(interrupt_check)),
                 settings);
 }
 

@@ -20,6 +20,7 @@ struct RawValues {
   std::string num_proc;
   std::string ssh_port;
   std::string bind_to = "auto";
+  std::string launcher = "auto";
   bool use_infiniband = false;
 };
 
@@ -60,6 +61,9 @@ void declare_options(CLI::App& app, Options& options, RawValues& raw) {
       ->take_all();
   app.add_option("--bind-to", raw.bind_to, "Bind ranks to cores: auto, core or none")
       ->option_text("POLICY");
+  app.add_option("--launcher", raw.launcher,
+                 "Who starts the ranks: own (bfrun, on this machine), mpirun or auto")
+      ->option_text("WHO");
   app.add_option("--mpirun", options.mpirun, "The mpirun to use")->option_text("PATH");
   app.add_flag("--fault-tolerant", options.fault_tolerant,
                "The other ranks go on when one dies (Open MPI 5 with ULFM)");
@@ -129,6 +133,16 @@ BindPolicy parse_bind_policy(const std::string& text) {
   return found->second;
 }
 
+Launcher parse_launcher(const std::string& text) {
+  static const std::map<std::string, Launcher> kLaunchers{
+      {"auto", Launcher::Auto}, {"own", Launcher::Own}, {"mpirun", Launcher::Mpirun}};
+  const auto found = kLaunchers.find(text);
+  if (found == kLaunchers.end()) {
+    throw UsageError(fmt::format("--launcher wants own, mpirun or auto, found '{}'", text));
+  }
+  return found->second;
+}
+
 void check_environment(const std::vector<std::string>& environment) {
   for (const auto& entry : environment) {
     const std::string name = entry.substr(0, entry.find('='));
@@ -144,6 +158,7 @@ void check_environment(const std::vector<std::string>& environment) {
 void check_options(const RawValues& raw, Options& options) {
   if (!raw.ssh_port.empty()) options.ssh_port = parse_in_range("-p", raw.ssh_port, kMaxPort);
   options.bind = parse_bind_policy(raw.bind_to);
+  options.launcher = parse_launcher(raw.launcher);
   check_environment(options.environment);
   if (!options.hosts.empty() && !options.hostfile.empty()) {
     throw UsageError("give -H or --hostfile, not both");

@@ -25,6 +25,13 @@ class CommandError : public InvalidArgument {
   int code_;
 };
 
+/// Who starts the ranks.
+enum class Launcher {
+  Auto,    ///< bfrun on this machine alone, unless an option or variable asks for mpirun
+  Own,     ///< bfrun
+  Mpirun,  ///< Open MPI's mpirun
+};
+
 /// The command line of bfrun, checked one option at a time.
 struct Options {
   int num_proc = 0;               ///< `-np`: ranks in all, at least 1
@@ -38,6 +45,7 @@ struct Options {
   std::string mpirun;             ///< `--mpirun`: path, empty when absent
   std::vector<std::string> environment;  ///< each `-x`: `VAR` or `VAR=VALUE`
   BindPolicy bind = BindPolicy::Auto;    ///< `--bind-to`
+  Launcher launcher = Launcher::Auto;    ///< `--launcher`
   bool verbose = false;
   bool fault_tolerant = false;
   bool oversubscribe = false;  ///< any number of ranks for a core of this machine

@@ -226,6 +226,11 @@ std::shared_ptr<Bootstrap> MpiBootstrap::duplicate(Deadline deadline) {
 
 bool is_built() noexcept { return true; }
 
+int size_of_running_world() noexcept {
+  int size = 0;
+  return is_running() && MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS ? size : 0;
+}
+
 namespace {
 
 struct Duplication {

@@ -8,6 +8,8 @@ namespace bluefog::mpi {
 
 bool is_built() noexcept { return false; }
 
+int size_of_running_world() noexcept { return 0; }
+
 std::shared_ptr<Bootstrap> make_bootstrap(const LaunchEnvironment& launch, const Settings&,
                                           Deadline, std::function<void()>) {
   throw UnsupportedError(fmt::format(

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "bluefog_cpp/base/version.hpp"
@@ -141,13 +142,13 @@ Greeting greeting_from(std::string_view text) {
   return greeting;
 }
 
-// The same when this process tries again.
-std::string process_name(const Store& store) {
+// The same when this process tries again; threads may be ranks of their own.
+std::string process_name() {
   static const std::string name = [] {
     std::random_device device;
     return fmt::format("{}-{:08x}{:08x}", ::getpid(), device(), device());
   }();
-  return fmt::format("{}-{}", name, fmt::ptr(&store));
+  return fmt::format("{}-{}", name, std::hash<std::thread::id>{}(std::this_thread::get_id()));
 }
 
 std::string compare(const Greeting& own, int rank, const Greeting& other) {
@@ -224,7 +225,7 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
       .log = Logger(
           {.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = place.rank})});
   const Greeting own{place.version.empty() ? own_version() : place.version,
-                     std::to_string(place.size), process_name(*store)};
+                     std::to_string(place.size), process_name()};
   const auto judge = [own](int rank, const StoreRecord& record) {
     return compare(own, rank, greeting_from(text_of(record.blob)));
   };

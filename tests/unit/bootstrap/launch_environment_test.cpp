@@ -85,9 +85,84 @@ std::string refusal_of(const Variables& variables) {
   return "nothing was refused";
 }
 
-TEST(LaunchEnvironment, RefusesSlurmTasksThatCannotFindEachOther) {
-  EXPECT_THAT(refusal_of({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}}),
-              testing::AllOf(HasSubstr("8 tasks"), HasSubstr("srun --mpi=pmix")));
+TEST(LaunchEnvironment, SlurmTasksWithoutPmixMeetOnTheirFirstHost) {
+  const auto launch_on = [](const std::string& nodes) {
+    return LaunchEnvironment::detect({{"SLURM_PROCID", "3"},
+                                      {"SLURM_STEP_NUM_TASKS", "8"},
+                                      {"SLURM_JOB_ID", "17"},
+                                      {"SLURM_STEP_ID", "0"},
+                                      {"SLURM_STEP_NODELIST", nodes}});
+  };
+  EXPECT_EQ(launch_on("n1").way, LaunchWay::Slurm);
+  EXPECT_EQ(launch_on("n1").rank, 3);
+  EXPECT_EQ(launch_on("n1").size, 8);
+  EXPECT_THAT(launch_on("n1").store, StartsWith("127.0.0.1:2"));
+  EXPECT_THAT(launch_on("n[03-05,9],m1").store, StartsWith("n03:2"));
+  EXPECT_THAT(launch_on("m7,n[03-05]").store, StartsWith("m7:2"));
+  EXPECT_EQ(launch_on("n[1,2]").store, launch_on("n[1,2]").store);
+}
+
+const Variables kByRank{{"RANK", "1"},
+                        {"WORLD_SIZE", "4"},
+                        {"LOCAL_WORLD_SIZE", "2"},
+                        {"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", "29500"}};
+
+Variables with(Variables variables, const Variables& more) {
+  for (const auto& [name, value] : more) {
+    variables[name] = value;
+  }
+  return variables;
+}
+
+TEST(LaunchEnvironment, RankAndMasterAreAStoreOfRankZero) {
+  const LaunchEnvironment launch = LaunchEnvironment::detect(kByRank);
+  EXPECT_EQ(launch.way, LaunchWay::Environment);
+  EXPECT_EQ(launch.rank, 1);
+  EXPECT_EQ(launch.size, 4);
+  EXPECT_EQ(launch.local_size, 2);
+  EXPECT_EQ(launch.store, "127.0.0.1:29500");
+  EXPECT_FALSE(launch.is_store_served);
+  EXPECT_EQ(launch.told_by, "RANK=1 and WORLD_SIZE=4");
+  EXPECT_NE(launch.job, "");
+  EXPECT_EQ(LaunchEnvironment::detect(with(kByRank, {{"MASTER_ADDR", "::1"}})).store, "[::1]:29500");
+  expect_launch(with(kByRank, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "", 0);
+  EXPECT_THROW((void)LaunchEnvironment::detect(with(kByRank, {{"MASTER_PORT", "none"}})),
+               InvalidArgument);
+}
+
+TEST(LaunchEnvironment, TorchrunsRestartsDifferInTheirPrefix) {
+  const Variables torchrun = with(kByRank, {{"TORCHELASTIC_RUN_ID", "x"},
+                                            {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                            {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  const LaunchEnvironment launch = LaunchEnvironment::detect(torchrun);
+  EXPECT_EQ(launch.way, LaunchWay::Torchrun);
+  EXPECT_TRUE(launch.is_store_served);
+  const LaunchEnvironment again =
+      LaunchEnvironment::detect(with(torchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}}));
+  EXPECT_NE(again.prefix, launch.prefix);
+  EXPECT_NE(again.job, launch.job);
+  EXPECT_FALSE(
+      LaunchEnvironment::detect(with(torchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}))
+          .is_store_served);
+}
+
+TEST(LaunchEnvironment, BfrunsMarkerComesFirst) {
+  const Variables bfrun = with(kByRank, {{"BFRUN_STORE", "127.0.0.1:4711"},
+                                         {"BFRUN_STORE_SECRET", "a secret"}});
+  const LaunchEnvironment launch = LaunchEnvironment::detect(bfrun);
+  EXPECT_EQ(launch.way, LaunchWay::Bfrun);
+  EXPECT_EQ(launch.store, "127.0.0.1:4711");
+  EXPECT_EQ(launch.secret, "a secret");
+  EXPECT_THAT(refusal_of(with(bfrun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}})),
+              StartsWith("RANK=1 and WORLD_SIZE=4, by bfrun, and OMPI_COMM_WORLD_RANK=0 and "
+                         "OMPI_COMM_WORLD_SIZE=4, by Open MPI: expected both"));
+  EXPECT_EQ(LaunchEnvironment::detect(
+                with(bfrun, {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}))
+                .way,
+            LaunchWay::Bfrun);
+  EXPECT_THROW((void)LaunchEnvironment::detect(with(bfrun, {{"BFRUN_STORE", "nowhere"}})),
+               InvalidArgument);
 }
 
 TEST(LaunchEnvironment, RefusesLaunchersOfOthersByTheirVariables) {

@@ -6,11 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <random>
+#include <utility>
 
+#include "bluefog_cpp/store/store_server.hpp"
 #include "tools/bfrun/build_info.hpp"
 #include "tools/bfrun/job/job_monitor.hpp"
+#include "tools/bfrun/job/own_launcher.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/rank_line.hpp"
 #include "tools/bfrun/job/rank_report.hpp"
@@ -159,9 +164,12 @@ std::chrono::milliseconds start_patience(const Environment& environment) {
       std::chrono::duration<double>(is_sensible ? seconds : kDefault));
 }
 
-/// Runs mpirun and passes the ranks' reports to the monitor.
-int run_and_follow(const std::vector<std::string>& words, const Environment& environment,
-                   const std::string& key, RankLine& line, JobMonitor& monitor) {
+/// Runs the job to its end, told of its events.
+using RunRanks = std::function<ExitStatus(const ChildEvents&)>;
+
+/// Runs mpirun, or the ranks, and passes their reports to the monitor.
+int run_and_follow(const RunRanks& run, const std::string& key, RankLine& line,
+                   JobMonitor& monitor) {
   ReportFilter filter(key);
   const auto take = [&](const RankReport& report) {
     for (const auto& text : monitor.take(report)) say(text);
@@ -177,12 +185,11 @@ int run_and_follow(const std::vector<std::string>& words, const Environment& env
     return ChildCare{.sleep = monitor.time_left(now), .kill = kill};
   };
   const RankLine::Listener listener{take, [&](int rank) { monitor.take_watcher_end(rank); }};
-  const auto status = run_child(words, to_strings(environment),
-                                {.on_stderr = on_stderr,
-                                 .on_signal = [&](int number) { monitor.take_signal(number); },
-                                 .before_sleep = before_sleep,
-                                 .descriptor = line.descriptor(),
-                                 .on_readable = [&] { line.serve(listener); }});
+  const auto status = run({.on_stderr = on_stderr,
+                           .on_signal = [&](int number) { monitor.take_signal(number); },
+                           .before_sleep = before_sleep,
+                           .descriptor = line.descriptor(),
+                           .on_readable = [&] { line.serve(listener); }});
   write_to_stderr(filter.finish());
   for (const auto& text : monitor.closing_lines(status)) say(text);
   return monitor.exit_code(status);
@@ -226,13 +233,92 @@ std::string locate_mpirun(const Options& options) {
   return find_mpirun(places, is_program);
 }
 
-int run_job(const Options& options) {
-  const SignalWatch signals;  // from here on, a signal leaves nothing behind
-  Environment environment = current_environment();
-  const Machines machines = choose_machines(options, environment);
-  check_interfaces(options, machines);
-  environment.erase("BLUEFOG_MPIRUN");  // ours alone
+namespace {
 
+/// The first option or variable that only mpirun can follow; empty where there is none.
+std::string asks_for_mpirun(const Options& options, const Environment& environment) {
+  if (!options.mpirun.empty()) return "--mpirun";
+  if (!options.extra_mpi_flags.empty()) return "--extra-mpi-flags";
+  if (!options.prefix.empty()) return "--prefix";
+  if (!value_of(environment, "BLUEFOG_MPIRUN").empty()) return "BLUEFOG_MPIRUN";
+  return value_of(environment, "BLUEFOG_TRANSPORT") == "mpi" ? "BLUEFOG_TRANSPORT=mpi" : "";
+}
+
+bool starts_ranks_itself(const Options& options, const Machines& machines,
+                         const Environment& environment) {
+  const std::string wish = asks_for_mpirun(options, environment);
+  if (options.launcher != Launcher::Own) {
+    return options.launcher == Launcher::Auto && !machines.other_hosts && wish.empty() &&
+           !options.fault_tolerant;
+  }
+  if (machines.other_hosts) {
+    throw UsageError(
+        fmt::format("--launcher own starts ranks on this machine alone, found host '{}'; leave it "
+                    "out, or say --launcher mpirun",
+                    machines.hosts.front().name));
+  }
+  if (!wish.empty()) {
+    throw UsageError(
+        fmt::format("--launcher own starts no mpirun, and {} is for mpirun: give one of them", wish));
+  }
+  return true;
+}
+
+/// The store in which the ranks of a start without MPI meet.
+std::unique_ptr<store::StoreServer> make_store_server() {
+  const std::string secret = store::draw_secret();
+  try {
+    return std::make_unique<store::StoreServer>(
+        store::StoreAddress{.host = "127.0.0.1", .secret = secret});
+  } catch (const TransportError&) {
+    return std::make_unique<store::StoreServer>(
+        store::StoreAddress{.host = "::1", .secret = secret});
+  }
+}
+
+/// A job before its start.
+struct Plan {
+  Machines machines;
+  Environment environment;
+  std::string key;
+  bool mpirun_binds = false;
+  MonitoredJob job;
+};
+
+void print_placement(const Options& options, const Plan& plan) {
+  const BindPolicy policy = plan.mpirun_binds ? BindPolicy::None : options.bind;
+  const Placement placement = choose_placement_here(plan.job.ranks, policy);
+  check_crowd(options, placement.cores);
+  say(describe(plan.job.ranks, 1, placement, plan.job.notes));
+}
+
+int run_own_job(const Options& options, Plan plan) {
+  forget_other_launchers(plan.environment);
+  RankLine line(plan.key, options.num_proc);
+  plan.environment[kRankLineVariable] = line.place();
+  const auto server = make_store_server();
+  plan.environment[kStoreVariable] = server->address().text();
+  plan.environment[kStoreSecretVariable] = server->address().secret;
+  plan.job.starter = "bfrun";
+  print_placement(options, plan);
+  OwnRanks ranks;
+  ranks.count = options.num_proc;
+  ranks.words = {own_path(), "--exec-rank", "--"};
+  ranks.words.insert(ranks.words.end(), options.command.begin(), options.command.end());
+  ranks.environment = plan.environment;
+  ranks.fault_tolerant = options.fault_tolerant;
+  ranks.on_started = [&server] { server->start(); };
+  if (options.verbose) {
+    say(fmt::format("starts {} times: {}", ranks.count, join_shell_words(ranks.words)));
+  }
+  JobMonitor monitor(plan.job);
+  return run_and_follow([&](const ChildEvents& events) { return run_own_ranks(ranks, events); },
+                        plan.key, line, monitor);
+}
+
+int run_job_of_mpirun(const Options& options, Plan plan) {
+  Environment& environment = plan.environment;
+  const Machines& machines = plan.machines;
   MpirunCall call;
   call.extra_flags = split_shell_words(options.extra_mpi_flags, "--extra-mpi-flags");
   call.hosts = machines.hosts;
@@ -241,18 +327,13 @@ int run_job(const Options& options) {
   call.no_input = stdin_is_null();
   call.bfrun = own_path();
   call.mpirun = locate_mpirun(options);
-  const bool mpirun_binds = has_flag(call.extra_flags, "bind-to");
-  const std::string key = draw_report_key();
-  std::vector<std::string> warnings;
-  add_job_variables(options, choose_master(options, machines), !mpirun_binds, key, environment,
-                    warnings);
-  for (const auto& warning : warnings) say(warning);
-  if (machines.includes_this_host) check_command(options, environment);
+  environment.erase(kStoreVariable);
+  environment.erase(kStoreSecretVariable);
   if (machines.other_hosts && share_first_label(machines.hosts, host_name())) {
     environment.emplace("PRTE_MCA_prte_keep_fqdn_hostnames", "1");
   }
   call.exported = exportable_names(environment);
-  RankLine line(key, options.num_proc);
+  RankLine line(plan.key, options.num_proc);
   environment[kRankLineVariable] = line.place();
   std::optional<SessionFolder> session;
   if (names_session_base(call.extra_flags) || SessionFolder::is_chosen(environment)) {
@@ -263,24 +344,43 @@ int run_job(const Options& options) {
   }
   if (!machines.by_slurm) ignore_allocations(call.version, environment);
   const auto words = build_mpirun_command(options, call);
-
-  MonitoredJob job;
-  job.ranks = options.num_proc;
-  job.fault_tolerant = options.fault_tolerant;
-  job.has_other_hosts = machines.other_hosts;
-  job.start_patience = start_patience(environment);
-  job.extra_mpi_flags = options.extra_mpi_flags;
-  job.goes_on_after_failure = go_on_after_failure(call.extra_flags);
-  job.notes = make_notes(environment, mpirun_binds);
-  if (!machines.other_hosts) {
-    const BindPolicy policy = mpirun_binds ? BindPolicy::None : options.bind;
-    const Placement placement = choose_placement_here(job.ranks, policy);
-    check_crowd(options, placement.cores);
-    say(describe(job.ranks, 1, placement, job.notes));
-  }
+  plan.job.goes_on_after_failure = go_on_after_failure(call.extra_flags);
+  if (!machines.other_hosts) print_placement(options, plan);
   if (options.verbose) say(join_shell_words(words));
-  JobMonitor monitor(job);
-  return run_and_follow(words, environment, key, line, monitor);
+  JobMonitor monitor(plan.job);
+  return run_and_follow(
+      [&](const ChildEvents& events) { return run_child(words, to_strings(environment), events); },
+      plan.key, line, monitor);
+}
+
+}  // namespace
+
+int run_job(const Options& options) {
+  const SignalWatch signals;  // from here on, a signal leaves nothing behind
+  Plan plan;
+  plan.environment = current_environment();
+  plan.machines = choose_machines(options, plan.environment);
+  check_interfaces(options, plan.machines);
+  const bool by_itself = starts_ranks_itself(options, plan.machines, plan.environment);
+  // Both of these are checked before the command is.
+  const auto flags = split_shell_words(options.extra_mpi_flags, "--extra-mpi-flags");
+  if (!by_itself) static_cast<void>(locate_mpirun(options));
+  plan.environment.erase("BLUEFOG_MPIRUN");  // ours alone
+  plan.mpirun_binds = has_flag(flags, "bind-to");
+  plan.key = draw_report_key();
+  std::vector<std::string> warnings;
+  add_job_variables(options, choose_master(options, plan.machines), !plan.mpirun_binds, plan.key,
+                    plan.environment, warnings);
+  for (const auto& warning : warnings) say(warning);
+  if (plan.machines.includes_this_host) check_command(options, plan.environment);
+  plan.job.ranks = options.num_proc;
+  plan.job.fault_tolerant = options.fault_tolerant;
+  plan.job.has_other_hosts = plan.machines.other_hosts;
+  plan.job.start_patience = start_patience(plan.environment);
+  plan.job.extra_mpi_flags = options.extra_mpi_flags;
+  plan.job.notes = make_notes(plan.environment, plan.mpirun_binds);
+  return by_itself ? run_own_job(options, std::move(plan))
+                   : run_job_of_mpirun(options, std::move(plan));
 }
 
 }  // namespace bluefog::bfrun

@@ -169,17 +169,17 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
   }
   if (never_started(mpirun)) {
     lines.push_back(fmt::format(
-        "mpirun ended with code {} before any rank was heard of{}", mpirun.shell_code(),
+        "{} ended with code {} before any rank was heard of{}", job_.starter, mpirun.shell_code(),
         job_.extra_mpi_flags.empty()
             ? std::string()
             : fmt::format("; expected flags that it knows, found --extra-mpi-flags '{}'",
                           job_.extra_mpi_flags)));
   }
   if (!overdue_.empty()) {
-    lines.push_back(fmt::format("mpirun was still there {}, and was killed", overdue_));
+    lines.push_back(fmt::format("{} was still there {}, and was killed", job_.starter, overdue_));
   } else if (mpirun.killed_by != 0 && ending_signal_ == 0) {
     lines.push_back(
-        fmt::format("mpirun was killed by signal {}", name_of_signal(mpirun.killed_by)));
+        fmt::format("{} was killed by signal {}", job_.starter, name_of_signal(mpirun.killed_by)));
   }
   const std::vector<std::string> lost = lost_lines(mpirun);
   lines.insert(lines.end(), lost.begin(), lost.end());
@@ -195,11 +195,11 @@ std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const 
   const bool has_exited =
       std::ranges::any_of(failed_, [](const RankReport& report) { return report.killed_by == 0; });
   for (const auto& rank : silent_ranks()) {
-    const std::string_view reason =
+    const std::string reason =
         has_exited && overdue_.empty()
-            ? "mpirun ended it, because another rank exited with an error"
+            ? fmt::format("{} ended it, because another rank exited with an error", job_.starter)
         : rank.came_by_line
-            ? "its watching bfrun was killed, or mpirun ended before it"
+            ? fmt::format("its watching bfrun was killed, or {} ended before it", job_.starter)
             : "the connection to its host was lost, or mpirun's daemon or its watching bfrun there "
               "was killed";
     lines.push_back(fmt::format("rank {} on host {} (pid {}) ended without a word: {}", rank.rank,

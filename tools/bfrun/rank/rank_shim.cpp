@@ -195,10 +195,11 @@ void keep_freed_memory(Environment& environment) {
 
 std::optional<RankIdentity> read_identity(const Environment& environment) {
   const auto number = [&](const char* name) { return parse_int(value_of(environment, name)); };
-  const auto rank = number("OMPI_COMM_WORLD_RANK");
-  const auto size = number("OMPI_COMM_WORLD_SIZE");
-  const auto local_rank = number("OMPI_COMM_WORLD_LOCAL_RANK");
-  const auto local_size = number("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const bool by_bfrun = is_started_by_bfrun(environment);
+  const auto rank = number(by_bfrun ? "RANK" : "OMPI_COMM_WORLD_RANK");
+  const auto size = number(by_bfrun ? "WORLD_SIZE" : "OMPI_COMM_WORLD_SIZE");
+  const auto local_rank = number(by_bfrun ? "LOCAL_RANK" : "OMPI_COMM_WORLD_LOCAL_RANK");
+  const auto local_size = number(by_bfrun ? "LOCAL_WORLD_SIZE" : "OMPI_COMM_WORLD_LOCAL_SIZE");
   if (!rank || !size || !local_rank || !local_size) return std::nullopt;
   const bool sensible = *rank >= 0 && *rank < *size && *local_rank >= 0 &&
                         *local_rank < *local_size && *local_size <= *size;
@@ -239,9 +240,12 @@ int run_rank(const std::vector<std::string>& command) {
   const BindPolicy policy = bind_policy_from(value_of(environment, kBindVariable));
   const Placement placement = choose_placement_here(identity->local_size, policy);
   add_rank_variables(*identity, placement, environment);
-  // Open MPI tells the program its own command line (MPI_INFO_ENV): this must not be the shim's.
-  environment["OMPI_COMMAND"] = command.front();
-  environment["OMPI_ARGV"] = fmt::format("{}", fmt::join(command.begin() + 1, command.end(), " "));
+  if (!is_started_by_bfrun(environment)) {
+    // Open MPI tells the program its own command line (MPI_INFO_ENV): this must not be the shim's.
+    environment["OMPI_COMMAND"] = command.front();
+    environment["OMPI_ARGV"] =
+        fmt::format("{}", fmt::join(command.begin() + 1, command.end(), " "));
+  }
   return watch(command, environment, *identity, placement, voice, session);
 }
 

@@ -9,7 +9,7 @@
 
 namespace bluefog::bfrun {
 
-/// The ranks and sizes of a process, as Open MPI's mpirun tells them.
+/// The ranks and sizes of a process, as Open MPI's mpirun or bfrun's own launcher tells them.
 struct RankIdentity {
   int rank = 0;
   int size = 1;
@@ -19,7 +19,8 @@ struct RankIdentity {
   bool operator==(const RankIdentity&) const = default;
 };
 
-/// Reads `OMPI_COMM_WORLD_*`; nothing when one of them is missing or makes no sense.
+/// Reads `OMPI_COMM_WORLD_*`, or RANK and its like of a rank that bfrun starts; nothing when one of
+/// them is missing or makes no sense.
 [[nodiscard]] std::optional<RankIdentity> read_identity(const Environment& environment);
 
 /// Sets what a rank needs: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; OMP_NUM_THREADS and
@@ -32,7 +33,7 @@ void add_rank_variables(const RankIdentity& identity, const Placement& placement
 /// Runs `command` as one rank, watches it, reports its start and its end to bfrun on standard
 /// error, and ends as it did: with its exit code, or by its signal.
 ///
-/// mpirun starts this (`bfrun --exec-rank -- COMMAND`) where it would start COMMAND. The command
+/// mpirun, or bfrun itself, starts this (`bfrun --exec-rank -- COMMAND`) where it would start COMMAND. The command
 /// stays in this process's group, which mpirun signals as a whole; a signal sent to this process
 /// alone is passed on. If this process or mpirun's daemon is killed, so is the command.
 /// Does not use MPI or PMIx itself.

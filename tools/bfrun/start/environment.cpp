@@ -21,6 +21,20 @@ constexpr std::array<std::string_view, 8> kOwnPrefixes{
 
 }  // namespace
 
+bool is_started_by_bfrun(const Environment& environment) {
+  return environment.contains(kStoreVariable);
+}
+
+void forget_other_launchers(Environment& environment) {
+  constexpr std::array<std::string_view, 7> kOfOneProcess{
+      "OMPI_COMM_", "PMIX_", "PMI_", "TORCHELASTIC_", "BFRUN_STORE", "OMPI_COMMAND", "OMPI_ARGV"};
+  std::erase_if(environment, [&](const auto& variable) {
+    return std::ranges::any_of(kOfOneProcess, [&](std::string_view prefix) {
+      return variable.first.starts_with(prefix);
+    });
+  });
+}
+
 Environment current_environment() {
   Environment variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {

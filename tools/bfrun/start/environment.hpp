@@ -16,6 +16,16 @@ using Environment = std::map<std::string, std::string>;
 inline constexpr const char* kReportKeyVariable = "BFRUN_REPORT_KEY";
 inline constexpr const char* kBindVariable = "BFRUN_BIND";
 
+/// Variables by which the ranks that bfrun starts itself find its store.
+inline constexpr const char* kStoreVariable = "BFRUN_STORE";
+inline constexpr const char* kStoreSecretVariable = "BFRUN_STORE_SECRET";
+
+/// Whether bfrun itself, and no mpirun, starts the ranks with these variables.
+[[nodiscard]] bool is_started_by_bfrun(const Environment& environment);
+
+/// Removes what other launchers around bfrun have set for one process: ranks are none of theirs.
+void forget_other_launchers(Environment& environment);
+
 /// The environment of the calling process.
 [[nodiscard]] Environment current_environment();
 

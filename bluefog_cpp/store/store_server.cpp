@@ -1,0 +1,323 @@
+#include "bluefog_cpp/store/store_server.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/store/frames.hpp"
+
+namespace bluefog::store {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+constexpr std::chrono::seconds kToGreet(5);
+constexpr std::chrono::milliseconds kWithoutDescriptors(100);
+/// Beyond any sensible wait; clients ask again.
+constexpr std::int64_t kLongestWaitUs = 3'600'000'000;
+/// Room in a value for what is written before it.
+constexpr std::size_t kMostValueBytes = Store::kMaxValueBytes;
+
+}  // namespace
+
+class Session;
+
+/// Everything that all sessions share. One thread alone touches it.
+struct Contents {
+  std::map<std::string, Store::Bytes> values;
+  std::map<std::string, std::int64_t> numbers;
+  std::map<std::string, std::vector<std::weak_ptr<Session>>> waiting;
+  std::size_t bytes = 0;
+  std::array<char, kSecretBytes> secret{};
+};
+
+static bool same_secret(const std::array<char, kSecretBytes>& one,
+                 const std::array<char, kSecretBytes>& other) {
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    difference |= static_cast<unsigned char>(one[i] ^ other[i]);
+  }
+  return difference == 0;
+}
+
+/// One client. It lives as long as something of it is under way.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(tcp::socket socket, std::shared_ptr<Contents> contents)
+      : socket_(std::move(socket)),
+        timer_(socket_.get_executor()),
+        contents_(std::move(contents)) {}
+
+  void begin() {
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+    ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
+    timer_.expires_after(kToGreet);
+    timer_.async_wait([self = shared_from_this()](error_code error) {
+      if (!error) {
+        self->drop();
+      }
+    });
+    asio::async_read(socket_, asio::buffer(&greeting_, sizeof greeting_),
+                     [self = shared_from_this()](error_code error, std::size_t) {
+                       self->timer_.cancel();
+                       if (!error) {
+                         self->welcome();
+                       }
+                     });
+  }
+
+  /// The value that this session waits for has come.
+  void take_value(const std::string& key) {
+    if (waits_for_ == key) {
+      waits_for_.clear();
+      timer_.cancel();
+      answer_with_value();
+    }
+  }
+
+ private:
+  void drop() {
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+  void welcome() {
+    if (greeting_.mark != kMark || !same_secret(greeting_.secret, contents_->secret)) {
+      return drop();
+    }
+    asio::async_write(socket_, asio::buffer(&welcome_, sizeof welcome_),
+                      [self = shared_from_this()](error_code error, std::size_t) {
+                        if (!error) {
+                          self->read_request();
+                        }
+                      });
+  }
+
+  void read_request() {
+    asio::async_read(socket_, asio::buffer(&request_, sizeof request_),
+                     [self = shared_from_this()](error_code error, std::size_t) {
+                       if (!error) {
+                         self->read_body();
+                       }
+                     });
+  }
+
+  void read_body() {
+    const auto action = static_cast<std::uint32_t>(request_.action);
+    const bool is_known = action >= static_cast<std::uint32_t>(Action::Set) &&
+                          action <= static_cast<std::uint32_t>(Action::Remove);
+    if (!is_known || request_.key_bytes == 0 || request_.key_bytes > Store::kMaxKeyBytes ||
+        request_.value_bytes > kMostValueBytes) {
+      return drop();
+    }
+    key_.resize(request_.key_bytes);
+    value_.resize(request_.value_bytes);
+    asio::async_read(socket_, std::array{asio::buffer(key_), asio::buffer(value_)},
+                     [self = shared_from_this()](error_code error, std::size_t) {
+                       if (!error) {
+                         self->act();
+                       }
+                     });
+  }
+
+  void act() {
+    switch (request_.action) {
+      case Action::Set:
+        return set();
+      case Action::Get:
+        return get();
+      case Action::Add:
+        if (!has_room(contents_->numbers.contains(key_) ? 0 : key_.size())) {
+          return answer({.verdict = Verdict::Full});
+        }
+        return answer({.number = contents_->numbers[key_] += request_.amount});
+      case Action::Remove:
+        forget();
+        return answer({});
+    }
+  }
+
+  [[nodiscard]] bool has_room(std::size_t more) {
+    if (contents_->bytes + more > kMostBytes) {
+      return false;
+    }
+    contents_->bytes += more;
+    return true;
+  }
+
+  void forget() {
+    if (const auto found = contents_->values.find(key_); found != contents_->values.end()) {
+      contents_->bytes -= key_.size() + found->second.size();
+      contents_->values.erase(found);
+    }
+  }
+
+  void set() {
+    forget();
+    if (!has_room(key_.size() + value_.size())) {
+      return answer({.verdict = Verdict::Full});
+    }
+    contents_->values[key_] = std::move(value_);
+    if (auto waiting = contents_->waiting.extract(key_)) {
+      for (const auto& weak : waiting.mapped()) {
+        if (const auto session = weak.lock()) {
+          session->take_value(key_);
+        }
+      }
+    }
+    answer({});
+  }
+
+  void get() {
+    if (contents_->values.contains(key_)) {
+      return answer_with_value();
+    }
+    if (request_.wait_us <= 0) {
+      return answer({.verdict = Verdict::NotThere});
+    }
+    waits_for_ = key_;
+    auto& waiting = contents_->waiting[key_];
+    std::erase_if(waiting, [this](const auto& weak) {
+      const auto session = weak.lock();
+      return !session || session.get() == this || session->waits_for_ != key_;
+    });
+    waiting.push_back(weak_from_this());
+    timer_.expires_after(std::chrono::microseconds(std::min(request_.wait_us, kLongestWaitUs)));
+    timer_.async_wait([self = shared_from_this()](error_code error) {
+      if (!error && !self->waits_for_.empty()) {
+        self->waits_for_.clear();
+        self->answer({.verdict = Verdict::NotThere});
+      }
+    });
+  }
+
+  void answer_with_value() {
+    sent_ = contents_->values[key_];
+    answer({.value_bytes = sent_.size()});
+  }
+
+  void answer(const Answer& answer) {
+    answer_ = answer;
+    if (answer.value_bytes == 0) {
+      sent_.clear();
+    }
+    asio::async_write(socket_,
+                      std::array<asio::const_buffer, 2>{asio::buffer(&answer_, sizeof answer_),
+                                                        asio::buffer(sent_)},
+                      [self = shared_from_this()](error_code error, std::size_t) {
+                        if (!error) {
+                          self->read_request();
+                        }
+                      });
+  }
+
+  tcp::socket socket_;
+  asio::steady_timer timer_;
+  std::shared_ptr<Contents> contents_;
+  Greeting greeting_;
+  Welcome welcome_;
+  Request request_;
+  Answer answer_;
+  std::string key_;
+  Store::Bytes value_;
+  Store::Bytes sent_;
+  std::string waits_for_;
+};
+
+class StoreServer::Impl {
+ public:
+  explicit Impl(StoreAddress& address)
+      : acceptor_(context_), pause_(context_), contents_(std::make_shared<Contents>()) {
+    contents_->secret = padded(address.secret);
+    try {
+      const tcp::endpoint endpoint(asio::ip::make_address(address.host),
+                                   static_cast<std::uint16_t>(address.port));
+      acceptor_.open(endpoint.protocol());
+      ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
+      acceptor_.set_option(tcp::acceptor::reuse_address(true));
+      acceptor_.bind(endpoint);
+      acceptor_.listen();
+      address.port = acceptor_.local_endpoint().port();
+    } catch (const boost::system::system_error& error) {
+      throw TransportError(fmt::format("store at {}: cannot listen there: {}", address.text(),
+                                       error.code().message()));
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    context_.stop();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
+  void start() {
+    accept();
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, &before);
+    try {
+      thread_ = std::thread([this] { context_.run(); });
+    } catch (const std::system_error& error) {
+      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      throw TransportError(fmt::format("store: the system has no thread left: {}", error.what()));
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+ private:
+  void accept() {
+    acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+      if (!error) {
+        std::make_shared<Session>(std::move(socket), contents_)->begin();
+        return accept();
+      }
+      // Out of descriptors, mostly: others end, and give theirs back.
+      pause_.expires_after(kWithoutDescriptors);
+      pause_.async_wait([this](error_code stopped) {
+        if (!stopped) {
+          accept();
+        }
+      });
+    });
+  }
+
+  asio::io_context context_{1};
+  tcp::acceptor acceptor_;
+  asio::steady_timer pause_;
+  std::shared_ptr<Contents> contents_;
+  std::thread thread_;
+};
+
+StoreServer::StoreServer(StoreAddress address) : address_(std::move(address)) {
+  impl_ = std::make_unique<Impl>(address_);
+}
+
+StoreServer::~StoreServer() = default;
+
+void StoreServer::start() { impl_->start(); }
+
+}  // namespace bluefog::store

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+
+#include "bluefog_cpp/store/store_address.hpp"
+
+namespace bluefog::store {
+
+/// A store that serves clients over TCP, on a thread of its own, until the object goes.
+///
+/// Who connects and does not greet with the secret within 5 s, sends half a greeting, or a request
+/// beyond the limits, is dropped, and disturbs nobody. It keeps at most 2 GiB; a request beyond is
+/// answered, and is the client's error.
+class StoreServer {
+ public:
+  /// Listens at `address`; with port 0 at one that is free. Clients may connect from now on, and are
+  /// served from `start` on.
+  /// @throws TransportError that names the address where that cannot be had.
+  explicit StoreServer(StoreAddress address);
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+  ~StoreServer();
+
+  /// Where it listens, with the port.
+  [[nodiscard]] const StoreAddress& address() const noexcept { return address_; }
+
+  /// Begins to serve. A process that forks and executes does that before: its children would get
+  /// connections. @throws TransportError where the system has no thread left.
+  void start();
+
+ private:
+  class Impl;
+
+  StoreAddress address_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bluefog::store

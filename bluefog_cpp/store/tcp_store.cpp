@@ -1,0 +1,263 @@
+#include "bluefog_cpp/store/tcp_store.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/store/frames.hpp"
+
+namespace bluefog::store {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+using Clock = Deadline::Clock;
+using std::chrono::milliseconds;
+
+/// Between attempts to connect to a server that is not there yet.
+constexpr milliseconds kRetryPause(20);
+
+/// The answer to a request, with its value.
+struct Reply {
+  Answer head;
+  Store::Bytes value;
+};
+
+/// One connection. Not to be used any more after an exception.
+class Connection {
+ public:
+  Connection(const StoreAddress& address, std::string what, Clock::time_point until,
+             Clock::time_point until_listening)
+      : what_(std::move(what)), socket_(context_) {
+    connect(address, until, until_listening);
+    ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+    greet(address, until);
+  }
+
+  Reply ask(Request request, const std::string& key, std::span<const std::byte> value,
+            Clock::time_point until) {
+    request.key_bytes = static_cast<std::uint32_t>(key.size());
+    request.value_bytes = value.size();
+    run("is gone", until, [&](auto done) {
+      asio::async_write(
+          socket_,
+          std::array<asio::const_buffer, 3>{asio::buffer(&request, sizeof request),
+                                            asio::buffer(key),
+                                            asio::buffer(value.data(), value.size())},
+          done);
+    });
+    Reply reply;
+    run("is gone", until, [&](auto done) {
+      asio::async_read(socket_, asio::buffer(&reply.head, sizeof reply.head), done);
+    });
+    if (reply.head.value_bytes > Store::kMaxValueBytes) {
+      throw TransportError(fmt::format("{}: expected an answer of at most {} bytes, found {}", what_,
+                                       Store::kMaxValueBytes, reply.head.value_bytes));
+    }
+    reply.value.resize(reply.head.value_bytes);
+    run("is gone", until,
+        [&](auto done) { asio::async_read(socket_, asio::buffer(reply.value), done); });
+    return reply;
+  }
+
+ private:
+  void connect(const StoreAddress& address, Clock::time_point until,
+               Clock::time_point until_listening) {
+    while (true) {
+      tcp::resolver resolver(context_);
+      tcp::resolver::results_type places;
+      error_code problem;
+      bool is_over = !try_run(until, problem, [&](auto done) {
+        resolver.async_resolve(address.host, std::to_string(address.port),
+                               [&places, done](error_code error, auto results) {
+                                 places = std::move(results);
+                                 done(error, 0);
+                               });
+      });
+      if (!is_over && !problem) {
+        is_over = !try_run(until, problem, [&](auto done) {
+          asio::async_connect(socket_, places,
+                              [done](error_code error, const auto&) { done(error, 0); });
+        });
+      }
+      if (!is_over && !problem) {
+        return;
+      }
+      const bool may_come = problem == asio::error::connection_refused;
+      if (is_over || !may_come || Clock::now() + kRetryPause >= until_listening) {
+        throw TransportError(fmt::format("{}: cannot connect: {}", what_,
+                                         problem ? problem.message() : "no answer in time"));
+      }
+      socket_.close(problem);
+      std::this_thread::sleep_for(kRetryPause);
+    }
+  }
+
+  void greet(const StoreAddress& address, Clock::time_point until) {
+    const Greeting greeting{.secret = padded(address.secret)};
+    Welcome welcome{0};
+    run("turned this process away", until, [&](auto done) {
+      asio::async_write(socket_, asio::buffer(&greeting, sizeof greeting), done);
+    });
+    run("turned this process away: it serves others, or is no store of bluefog_cpp", until,
+        [&](auto done) {
+          asio::async_read(socket_, asio::buffer(&welcome, sizeof welcome), done);
+        });
+    if (welcome.mark != kMark) {
+      throw TransportError(fmt::format(
+          "{}: expected a store of this version of bluefog_cpp, found something else there", what_));
+    }
+  }
+
+  /// False where `until` passed before the end.
+  template <typename Begin>
+  bool try_run(Clock::time_point until, error_code& result, const Begin& begin) {
+    bool is_done = false;
+    begin([&](error_code error, std::size_t) {
+      result = error;
+      is_done = true;
+    });
+    context_.restart();
+    while (!is_done && context_.run_one_until(until) > 0) {
+    }
+    const bool is_in_time = is_done;
+    if (!is_in_time) {
+      error_code ignored;
+      socket_.close(ignored);  // which ends it, before what it refers to goes
+      context_.restart();
+      context_.run();
+    }
+    return is_in_time;
+  }
+
+  template <typename Begin>
+  void run(const char* failure, Clock::time_point until, const Begin& begin) {
+    error_code error;
+    if (!try_run(until, error, begin)) {
+      throw TransportError(fmt::format("{} does not answer", what_));
+    }
+    if (error) {
+      throw TransportError(fmt::format("{} {} ({})", what_, failure, error.message()));
+    }
+  }
+
+  std::string what_;
+  asio::io_context context_{1};
+  tcp::socket socket_;
+};
+
+class TcpStore final : public Store {
+ public:
+  TcpStore(StoreAddress address, const TcpStoreOptions& options)
+      : address_(std::move(address)),
+        description_(fmt::format("{} at {}", options.name, address_.text())),
+        longest_silence_(options.longest_silence),
+        server_comes_later_(options.server == TcpStoreOptions::Server::MayComeLater) {}
+
+  void set(const std::string& key, std::span<const std::byte> value, Deadline deadline) override {
+    if (value.size() > kMaxValueBytes) {
+      throw InvalidArgument(fmt::format("{}, key {}: expected at most {} bytes, found {}",
+                                        description_, key, kMaxValueBytes, value.size()));
+    }
+    (void)ask({.action = Action::Set}, key, value, deadline);
+  }
+
+  [[nodiscard]] std::optional<Bytes> get(const std::string& key, Deadline deadline) override {
+    const auto left = deadline.is_set() ? deadline.when() - Clock::now() : std::chrono::hours(1);
+    const auto wait = std::chrono::duration_cast<std::chrono::microseconds>(left).count();
+    Reply reply = ask({.action = Action::Get, .wait_us = std::max<std::int64_t>(wait, 0)}, key, {},
+                      deadline);
+    if (reply.head.verdict == Verdict::NotThere) {
+      return std::nullopt;
+    }
+    return std::move(reply.value);
+  }
+
+  std::int64_t add(const std::string& key, std::int64_t amount, Deadline deadline) override {
+    return ask({.action = Action::Add, .amount = amount}, key, {}, deadline).head.number;
+  }
+
+  void remove(const std::string& key, Deadline deadline) override {
+    (void)ask({.action = Action::Remove}, key, {}, deadline);
+  }
+
+  [[nodiscard]] std::string description() const override { return description_; }
+
+ private:
+  Reply ask(const Request& request, const std::string& key, std::span<const std::byte> value,
+            Deadline deadline) {
+    if (key.empty() || key.size() > kMaxKeyBytes) {
+      throw InvalidArgument(fmt::format("{}: expected a key of 1 to {} characters, found {}",
+                                        description_, kMaxKeyBytes, key.size()));
+    }
+    const auto now = Clock::now();
+    const auto until = (deadline.is_set() ? std::max(deadline.when(), now)
+                                          : now + std::chrono::hours(2)) +
+                       longest_silence_;
+    auto connection = take_idle();
+    if (!connection) {
+      const bool may_come_later = server_comes_later_ && !has_been_reached_;
+      connection = std::make_unique<Connection>(address_, description_, until,
+                                                may_come_later ? until - longest_silence_ : now);
+      has_been_reached_ = true;
+    }
+    Reply reply = connection->ask(request, key, value, until);
+    give_back(std::move(connection));
+    if (reply.head.verdict == Verdict::Full) {
+      throw TransportError(fmt::format("{} is full: it keeps at most {} bytes", description_,
+                                       kMostBytes));
+    }
+    return reply;
+  }
+
+  std::unique_ptr<Connection> take_idle() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) {
+      return nullptr;
+    }
+    auto connection = std::move(idle_.back());
+    idle_.pop_back();
+    return connection;
+  }
+
+  void give_back(std::unique_ptr<Connection> connection) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(connection));
+  }
+
+  StoreAddress address_;
+  std::string description_;
+  milliseconds longest_silence_;
+  bool server_comes_later_;
+  std::atomic<bool> has_been_reached_{false};
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> idle_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> make_tcp_store(const StoreAddress& address,
+                                      const TcpStoreOptions& options) {
+  return std::make_shared<TcpStore>(address, options);
+}
+
+}  // namespace bluefog::store

@@ -1,0 +1,231 @@
+#include "tools/bfrun/job/own_launcher.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+#include "tools/bfrun/job/descendants.hpp"
+#include "tools/bfrun/job/descriptor.hpp"
+#include "tools/bfrun/job/input_pump.hpp"
+#include "tools/bfrun/job/signal_watch.hpp"
+
+namespace bluefog::bfrun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// The longest time in which what the ranks have left behind must be dead.
+constexpr milliseconds kSweep{1500};
+
+[[noreturn]] void fail(const char* what) {
+  throw TransportError(fmt::format("{}: {}", what, strerror(errno)));
+}
+
+struct Pipe {
+  Descriptor read_end;
+  Descriptor write_end;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe");
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+/// The descriptors that a rank begins with.
+struct Streams {
+  int input = -1;
+  int errors = -1;
+};
+
+/// The child's part between fork and exec: only calls that are safe there.
+[[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
+                         pid_t parent, const Streams& streams) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  setpgid(0, 0);
+  signal(SIGPIPE, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &SignalWatch::old_mask(), nullptr);
+  dup2(streams.input, STDIN_FILENO);
+  dup2(streams.errors, STDERR_FILENO);
+  execve(words[0], words.data(), environment.data());
+  _exit(errno == ENOENT ? kNotFoundCode : kNotExecutableCode);
+}
+
+pid_t start(const OwnRanks& ranks, int rank, const Streams& streams) {
+  Environment own = ranks.environment;
+  own["RANK"] = own["LOCAL_RANK"] = std::to_string(rank);
+  own["WORLD_SIZE"] = own["LOCAL_WORLD_SIZE"] = std::to_string(ranks.count);
+  const auto strings = to_strings(own);
+  const auto words = to_pointers(ranks.words);
+  const auto environment = to_pointers(strings);
+  const pid_t self = getpid();
+  const pid_t child = fork();
+  if (child < 0) fail("fork");
+  if (child == 0) become(words, environment, self, streams);
+  setpgid(child, child);  // whoever is first: a signal may be sent at once
+  return child;
+}
+
+/// The processes that watch the ranks, and how they are ended.
+class Watchers {
+ public:
+  explicit Watchers(bool fault_tolerant) : fault_tolerant_(fault_tolerant) {}
+
+  void add(pid_t process) { running_.push_back(process); }
+  [[nodiscard]] bool are_gone() const { return running_.empty(); }
+
+  /// The first failure, or success.
+  [[nodiscard]] ExitStatus status() const { return first_failure_; }
+
+  void reap() {
+    int status = 0;
+    for (pid_t child = 0; (child = waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (std::erase(running_, child) == 0) continue;  // what a rank has left behind
+      const ExitStatus end = ExitStatus::from_wait(status);
+      if (end.shell_code() == 0) continue;
+      if (first_failure_.shell_code() == 0) first_failure_ = end;
+      if (!fault_tolerant_ || end.killed_by == 0) begin_end();
+    }
+  }
+
+  void pass_on(int signal_number) {
+    if (ends_programs(signal_number)) {
+      begin_end();
+    } else {
+      signal_all(signal_number);
+    }
+  }
+
+  void kill_all() const { signal_all(SIGKILL); }
+
+  /// The time until there is something to do; negative: nothing.
+  [[nodiscard]] milliseconds time_left(Clock::time_point now) const {
+    if (!is_ending_ || has_killed_) return milliseconds(-1);
+    return std::max(std::chrono::ceil<milliseconds>(kill_at_ - now), milliseconds(0));
+  }
+
+  void act_on_time(Clock::time_point now) {
+    if (!is_ending_ || has_killed_ || now < kill_at_) return;
+    has_killed_ = true;
+    kill_all();
+  }
+
+ private:
+  void begin_end() {
+    if (std::exchange(is_ending_, true)) return;
+    kill_at_ = Clock::now() + kEndGrace;
+    signal_all(SIGTERM);
+  }
+
+  void signal_all(int number) const {
+    for (const pid_t watcher : running_) kill(-watcher, number);
+  }
+
+  bool fault_tolerant_;
+  std::vector<pid_t> running_;
+  ExitStatus first_failure_;
+  bool is_ending_ = false;
+  bool has_killed_ = false;
+  Clock::time_point kill_at_;
+};
+
+milliseconds sooner(milliseconds one, milliseconds other) {
+  if (one < milliseconds(0)) return other;
+  return other < milliseconds(0) ? one : std::min(one, other);
+}
+
+/// Some senders signal a process and its group: equal signals within a moment count as one.
+class SignalsOnce {
+ public:
+  bool is_new(int number) {
+    constexpr milliseconds kSame{100};
+    const auto now = Clock::now();
+    const auto [last, is_first] = last_.emplace(number, now);
+    return is_first || now - std::exchange(last->second, now) >= kSame;
+  }
+
+ private:
+  std::map<int, Clock::time_point> last_;
+};
+
+}  // namespace
+
+ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events) {
+  const SignalWatch signals;
+  signals.refuse_start(ranks.words.front());
+  signal(SIGPIPE, SIG_IGN);
+  const Descendants descendants;
+  Pipe errors = make_pipe();
+  const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const bool is_terminal = isatty(STDIN_FILENO) == 1;
+  Pipe input;
+  if (is_terminal) input = make_pipe();
+  Watchers watchers(ranks.fault_tolerant);
+  try {
+    for (int rank = 0; rank < ranks.count; ++rank) {
+      const int first_input = is_terminal ? input.read_end.get() : STDIN_FILENO;
+      watchers.add(start(ranks, rank,
+                         {.input = rank == 0 ? first_input : nothing.get(),
+                          .errors = errors.write_end.get()}));
+    }
+  } catch (const TransportError&) {
+    watchers.kill_all();
+    throw;
+  }
+  errors.write_end.reset();
+  input.read_end.reset();
+  InputPump pump(std::move(input.write_end));
+  fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
+  if (ranks.on_started) ranks.on_started();
+
+  SignalsOnce once;
+  std::array<pollfd, 4> sources{pollfd{signals.descriptor(), POLLIN, 0},
+                                pollfd{errors.read_end.get(), POLLIN, 0},
+                                pollfd{events.descriptor, POLLIN, 0}, pollfd{-1, 0, 0}};
+  while (true) {
+    const ChildCare care = events.before_sleep();
+    if (care.kill) watchers.kill_all();
+    sources[3] = pump.source();
+    const milliseconds sleep = sooner(care.sleep, watchers.time_left(Clock::now()));
+    if (poll(sources.data(), sources.size(), static_cast<int>(sleep.count())) < 0 &&
+        errno != EINTR) {
+      fail("poll");
+    }
+    if (sources[1].revents != 0 && !read_available(errors.read_end.get(), events.on_stderr)) {
+      sources[1].fd = -1;
+    }
+    if (sources[2].revents != 0) events.on_readable();
+    pump.serve(sources[3]);
+    for (const signalfd_siginfo& info : signals.take()) {
+      const int number = static_cast<int>(info.ssi_signo);
+      if (number == SIGCHLD || !once.is_new(number)) continue;
+      events.on_signal(number);
+      watchers.pass_on(number);
+    }
+    watchers.reap();
+    watchers.act_on_time(Clock::now());
+    if (watchers.are_gone()) break;
+  }
+  // The ranks' words are all in the pipe by now; other processes may keep it open.
+  read_available(errors.read_end.get(), events.on_stderr);
+  if (events.descriptor >= 0) events.on_readable();
+  descendants.kill_all(kSweep);
+  return watchers.status();
+}
+
+}  // namespace bluefog::bfrun

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/bfrun/job/process.hpp"
+#include "tools/bfrun/start/environment.hpp"
+
+namespace bluefog::bfrun {
+
+/// The ranks that bfrun starts itself, on this machine.
+struct OwnRanks {
+  int count = 1;
+  std::vector<std::string> words;  ///< of each rank's watcher
+  Environment environment;         ///< of all; each gets RANK and its like
+  bool fault_tolerant = false;     ///< the others go on when one is killed
+  /// Called once all have been started.
+  std::function<void()> on_started = {};
+};
+
+/// Starts the ranks, each in a process group of its own, and waits for the end of all.
+///
+/// Rank 0 reads standard input, the others /dev/null; all write to standard output. SIGINT, SIGTERM,
+/// SIGHUP and SIGQUIT that reach the calling process, and a rank that fails, end the others: SIGTERM,
+/// then SIGKILL `kEndGrace` later. SIGUSR1 and SIGUSR2 are passed on. The rest is as of `run_child`.
+/// @return how the job ended: as the rank that failed first did.
+[[nodiscard]] ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events);
+
+inline constexpr std::chrono::milliseconds kEndGrace{2000};
+
+}  // namespace bluefog::bfrun
