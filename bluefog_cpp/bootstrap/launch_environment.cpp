@@ -34,6 +34,8 @@ struct Naming {
   const char* size;
 };
 
+constexpr Naming kByBfrun{"bfrun", "BFRUN_RANK", "BFRUN_SIZE"};
+constexpr Naming kByEnvironment{"MASTER_ADDR and MASTER_PORT", "RANK", "WORLD_SIZE"};
 constexpr Naming kByTorchrun{"torchrun", "RANK", "WORLD_SIZE"};
 constexpr Naming kByOpenMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"};
 constexpr Naming kByPmix{"PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"};
@@ -154,12 +156,12 @@ std::string value_of(const Variables& variables, const char* name) {
   return found == variables.end() ? std::string() : found->second;
 }
 
-// A launch by RANK and WORLD_SIZE, whoever sets them; of no way where they make no sense.
-LaunchEnvironment launch_by_rank(const char* launcher, LaunchWay way, const Variables& variables) {
-  LaunchEnvironment launch = launch_by(kByTorchrun, variables);
+// A launch by a rank and a size; of no way where they make no sense.
+LaunchEnvironment launch_by_rank(const Naming& naming, LaunchWay way, const Variables& variables) {
+  LaunchEnvironment launch = launch_by(naming, variables);
   const bool makes_sense = launch.rank >= 0 && launch.size > launch.rank;
   launch.way = makes_sense ? way : LaunchWay::Single;
-  launch.launcher = makes_sense ? launcher : "";
+  launch.launcher = makes_sense ? naming.launcher : "";
   launch.local_size = std::max(number_in(variables, "LOCAL_WORLD_SIZE"), 0);
   return launch;
 }
@@ -182,7 +184,7 @@ LaunchEnvironment launch_of_bfrun(const Variables& variables) {
   if (!variables.contains(kBfrunStore)) {
     return {};
   }
-  LaunchEnvironment launch = launch_by_rank("bfrun", LaunchWay::Bfrun, variables);
+  LaunchEnvironment launch = launch_by_rank(kByBfrun, LaunchWay::Bfrun, variables);
   launch.store = store::parse_store_address(kBfrunStore, value_of(variables, kBfrunStore)).text();
   launch.secret = value_of(variables, kBfrunSecret);
   launch.prefix = "bluefog_cpp";
@@ -195,7 +197,7 @@ LaunchEnvironment launch_of_torchrun(const Variables& variables) {
   if (!variables.contains(kTorchrun)) {
     return {};
   }
-  LaunchEnvironment launch = launch_by_rank("torchrun", LaunchWay::Torchrun, variables);
+  LaunchEnvironment launch = launch_by_rank(kByTorchrun, LaunchWay::Torchrun, variables);
   launch.store = master_of(variables);
   const std::string run = hash_of(value_of(variables, kTorchrun) + "/");
   launch.prefix = fmt::format("bluefog_cpp/{}/{}", run,
@@ -209,7 +211,7 @@ LaunchEnvironment launch_of_environment(const Variables& variables) {
   if (value_of(variables, "MASTER_ADDR").empty() || value_of(variables, "MASTER_PORT").empty()) {
     return {};
   }
-  LaunchEnvironment launch = launch_by_rank("RANK", LaunchWay::Environment, variables);
+  LaunchEnvironment launch = launch_by_rank(kByEnvironment, LaunchWay::Environment, variables);
   launch.store = launch.launched() ? master_of(variables) : "";
   launch.prefix = "bluefog_cpp";
   launch.job = hash_of(launch.store);

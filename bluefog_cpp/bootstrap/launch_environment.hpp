@@ -20,8 +20,8 @@ enum class LaunchWay {
 /// not asked.
 struct LaunchEnvironment {
   LaunchWay way = LaunchWay::Single;
-  /// "bfrun", "torchrun", "Open MPI", "PMIx", "PMI", "RANK", "Slurm"; empty if no launcher started
-  /// this process.
+  /// "bfrun", "torchrun", "Open MPI", "PMIx", "PMI", "MASTER_ADDR and MASTER_PORT", "Slurm"; empty if
+  /// no launcher started this process.
   std::string launcher = {};
   /// Number of ranks, or 0 where the environment does not tell.
   int size = 0;

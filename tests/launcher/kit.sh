@@ -4,12 +4,19 @@ set -u
 
 case_name="$1"
 bfrun="$2"
+bfrun_itself="$bfrun"
 affinity="$3"
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 unset OMP_NUM_THREADS MKL_NUM_THREADS MASTER_ADDR MASTER_PORT
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 code=0
+# LAUNCHER: who starts the ranks, where a case does not say.
+if [[ -n "${LAUNCHER:-}" ]]; then
+  printf '#!/bin/sh\nexec "%s" --launcher %s "$@"\n' "$bfrun" "$LAUNCHER" >"$work/bfrun"
+  chmod +x "$work/bfrun"
+  bfrun="$work/bfrun"
+fi
 
 # Runs the words with both outputs caught; `code` is the exit code. A run that hangs is killed.
 run() { timeout -k 2 30 "$@" >"$work/out" 2>"$work/err" </dev/null; code=$?; }
@@ -58,7 +65,7 @@ make_mpirun() {
 trap "" TERM INT HUP QUIT
 while [[ "\$1" != -np ]]; do shift; done
 export OMPI_COMM_WORLD_SIZE="\$2" OMPI_COMM_WORLD_LOCAL_SIZE="\$2"
-while [[ "\$1" != "$bfrun" && "\$1" != /bin/sh ]]; do shift; done
+while [[ "\$1" != "$bfrun_itself" && "\$1" != /bin/sh ]]; do shift; done
 words=("\$@")
 [[ "\$1" == /bin/sh ]] && words[3]=/nonexistent  # bfrun is not installed there
 for ((rank = 0; rank < OMPI_COMM_WORLD_SIZE; ++rank)); do

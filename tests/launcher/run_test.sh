@@ -40,7 +40,9 @@ rank_variables)
   run "$bfrun" -np 2 sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR'
   expect_code 0; expect_output $'0/2 0/2 127.0.0.1\n1/2 1/2 127.0.0.1'
   run "$bfrun" -np 2 sh -c 'echo $((MASTER_PORT > 0))'; expect_output $'1\n1'
-  run "$bfrun" -np 1 sh -c 'env | grep -E "^(BFRUN_(REPORT|BIND|LINE|SESSION)|OMPI_ARGV)"'; expect_output "OMPI_ARGV=-c env | grep -E \"^(BFRUN_(REPORT|BIND|LINE|SESSION)|OMPI_ARGV)\""
+  run "$bfrun" --launcher own -np 1 sh -c 'env | grep -E "^(BFRUN_(REPORT|BIND|LINE|SESSION)|OMPI)" | grep -v yield'
+  expect_output ""
+  run "$bfrun" --launcher mpirun -np 1 sh -c 'env | grep -E "^(BFRUN_(REPORT|BIND|LINE|SESSION|STORE)|OMPI_ARGV)"'; expect_output "OMPI_ARGV=-c env | grep -E \"^(BFRUN_(REPORT|BIND|LINE|SESSION|STORE)|OMPI_ARGV)\""
   ;;
 ranks_without_watcher)
   make_mpirun 'wait; exit 0'
@@ -76,10 +78,10 @@ unusable_tmpdir)
   unshare --mount true 2>/dev/null || { echo "SKIPPED: this machine allows no new namespaces"; exit 77; }
   mkdir "$work/tmp"
   export TMPDIR="$work/tmp"
-  run unshare --mount sh -c 'mount -t tmpfs -o ro none "$TMPDIR"; exec "$@"' sh "$bfrun" -np 1 true
+  run unshare --mount sh -c 'mount -t tmpfs -o ro none "$TMPDIR"; exec "$@"' sh "$bfrun" --launcher mpirun -np 1 true
   expect_code 2; expect_error "^bfrun: TMPDIR: expected .* '$work/tmp' takes none: Read-only"
   run unshare --mount sh -c 'mount -t tmpfs -o size=64k none "$TMPDIR"
-    head -c 65536 /dev/zero >"$TMPDIR/full" 2>/dev/null; exec "$@"' sh "$bfrun" -np 1 true
+    head -c 65536 /dev/zero >"$TMPDIR/full" 2>/dev/null; exec "$@"' sh "$bfrun" --launcher mpirun -np 1 true
   expect_code 2; expect_error "^bfrun: TMPDIR: expected .* '$work/tmp' takes none: No space"
   ;;
 own_names)
@@ -169,14 +171,14 @@ leftover_session_folder)
   for pid in $(seq 2 40); do
     mkdir "$TMPDIR/ompi.$pid"; touch "$TMPDIR/ompi.$pid/pmix.$(hostname).tool"
   done
-  run unshare --pid --fork --mount-proc "$bfrun" -np 2 sh -c 'echo $RANK'
+  run unshare --pid --fork --mount-proc "$bfrun" --launcher mpirun -np 2 sh -c 'echo $RANK'
   expect_code 0; expect_output $'0\n1'
   [[ -z "$(find "$TMPDIR" -name 'bfrun.*')" ]] || fail "bfrun left its folder behind"
   # A place that the user has chosen stays.
   mkdir "$work/base"
   run "$bfrun" --extra-mpi-flags "--prtemca prte_tmpdir_base $work/base" -np 1 sh -c 'echo $PMIX_SERVER_TMPDIR'
   expect_code 0; grep -q "^$work/base/" "$work/out" || fail "not in $work/base"
-  PRTE_MCA_prte_tmpdir_base="$work/base" run "$bfrun" -np 1 sh -c 'echo $PMIX_SERVER_TMPDIR'
+  PRTE_MCA_prte_tmpdir_base="$work/base" run "$bfrun" --launcher mpirun -np 1 sh -c 'echo $PMIX_SERVER_TMPDIR'
   expect_code 0; grep -q "^$work/base/" "$work/out" || fail "not in $work/base"
   ;;
 two_hosts)

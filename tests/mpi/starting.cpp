@@ -1,7 +1,8 @@
 // Joins the launch and prints "rank 0 of 2", or the error, with the exit code 1. With the argument
-// "again" it tries once more after each time-out. With an argument N, N times over: starts itself anew
+// "again" it tries once more after each time-out; with "first" the program starts MPI itself before. With an argument N, N times over: starts itself anew
 // as a rank's subprocess and forks, both of which have to be refused; the ranks then meet in a barrier.
 #include <fmt/format.h>
+#include <mpi.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,6 +80,13 @@ int have_children(int times, char* program) {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "again") {
     return join(AfterTimeout::TryAgain);
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "first") {
+    int level = 0;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    const int code = join();
+    MPI_Finalize();
+    return code;
   }
   return argc > 1 ? have_children(std::atoi(argv[1]), argv[0]) : join();
 }

@@ -12,6 +12,7 @@
 namespace bluefog {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Variables = std::map<std::string, std::string>;
@@ -149,14 +150,19 @@ TEST(LaunchEnvironment, TorchrunsRestartsDifferInTheirPrefix) {
 
 TEST(LaunchEnvironment, BfrunsMarkerComesFirst) {
   const Variables bfrun = with(kByRank, {{"BFRUN_STORE", "127.0.0.1:4711"},
-                                         {"BFRUN_STORE_SECRET", "a secret"}});
+                                         {"BFRUN_STORE_SECRET", "a secret"},
+                                         {"BFRUN_RANK", "1"},
+                                         {"BFRUN_SIZE", "4"}});
   const LaunchEnvironment launch = LaunchEnvironment::detect(bfrun);
   EXPECT_EQ(launch.way, LaunchWay::Bfrun);
   EXPECT_EQ(launch.store, "127.0.0.1:4711");
   EXPECT_EQ(launch.secret, "a secret");
   EXPECT_THAT(refusal_of(with(bfrun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}})),
-              StartsWith("RANK=1 and WORLD_SIZE=4, by bfrun, and OMPI_COMM_WORLD_RANK=0 and "
+              StartsWith("BFRUN_RANK=1 and BFRUN_SIZE=4, by bfrun, and OMPI_COMM_WORLD_RANK=0 and "
                          "OMPI_COMM_WORLD_SIZE=4, by Open MPI: expected both"));
+  // A program that a rank starts with another rank.
+  EXPECT_THAT(refusal_of(with(bfrun, {{"RANK", "3"}})),
+              AllOf(HasSubstr("BFRUN_RANK=1"), HasSubstr("RANK=3 and WORLD_SIZE=4, by MASTER_ADDR")));
   EXPECT_EQ(LaunchEnvironment::detect(
                 with(bfrun, {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}))
                 .way,

@@ -293,7 +293,6 @@ void print_placement(const Options& options, const Plan& plan) {
 }
 
 int run_own_job(const Options& options, Plan plan) {
-  forget_other_launchers(plan.environment);
   RankLine line(plan.key, options.num_proc);
   plan.environment[kRankLineVariable] = line.place();
   const auto server = make_store_server();
@@ -327,8 +326,6 @@ int run_job_of_mpirun(const Options& options, Plan plan) {
   call.no_input = stdin_is_null();
   call.bfrun = own_path();
   call.mpirun = locate_mpirun(options);
-  environment.erase(kStoreVariable);
-  environment.erase(kStoreSecretVariable);
   if (machines.other_hosts && share_first_label(machines.hosts, host_name())) {
     environment.emplace("PRTE_MCA_prte_keep_fqdn_hostnames", "1");
   }
@@ -368,6 +365,7 @@ int run_job(const Options& options) {
   plan.environment.erase("BLUEFOG_MPIRUN");  // ours alone
   plan.mpirun_binds = has_flag(flags, "bind-to");
   plan.key = draw_report_key();
+  forget_other_launchers(by_itself, plan.environment);
   std::vector<std::string> warnings;
   add_job_variables(options, choose_master(options, plan.machines), !plan.mpirun_binds, plan.key,
                     plan.environment, warnings);

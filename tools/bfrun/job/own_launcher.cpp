@@ -68,8 +68,8 @@ struct Streams {
 
 pid_t start(const OwnRanks& ranks, int rank, const Streams& streams) {
   Environment own = ranks.environment;
-  own["RANK"] = own["LOCAL_RANK"] = std::to_string(rank);
-  own["WORLD_SIZE"] = own["LOCAL_WORLD_SIZE"] = std::to_string(ranks.count);
+  own["RANK"] = own["LOCAL_RANK"] = own[kOwnRankVariable] = std::to_string(rank);
+  own["WORLD_SIZE"] = own["LOCAL_WORLD_SIZE"] = own[kOwnSizeVariable] = std::to_string(ranks.count);
   const auto strings = to_strings(own);
   const auto words = to_pointers(ranks.words);
   const auto environment = to_pointers(strings);
@@ -98,7 +98,7 @@ class Watchers {
       if (std::erase(running_, child) == 0) continue;  // what a rank has left behind
       const ExitStatus end = ExitStatus::from_wait(status);
       if (end.shell_code() == 0) continue;
-      if (first_failure_.shell_code() == 0) first_failure_ = end;
+      if (first_failure_.code == 0) first_failure_.code = end.shell_code();
       if (!fault_tolerant_ || end.killed_by == 0) begin_end();
     }
   }

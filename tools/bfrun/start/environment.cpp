@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 
 #include "tools/bfrun/numbers.hpp"
@@ -25,11 +26,14 @@ bool is_started_by_bfrun(const Environment& environment) {
   return environment.contains(kStoreVariable);
 }
 
-void forget_other_launchers(Environment& environment) {
+void forget_other_launchers(bool also_those_of_mpi, Environment& environment) {
   constexpr std::array<std::string_view, 7> kOfOneProcess{
-      "OMPI_COMM_", "PMIX_", "PMI_", "TORCHELASTIC_", "BFRUN_STORE", "OMPI_COMMAND", "OMPI_ARGV"};
+      "BFRUN_", "TORCHELASTIC_", "OMPI_COMM_", "PMIX_", "PMI_", "OMPI_COMMAND", "OMPI_ARGV"};
+  constexpr std::size_t kNotOfMpi = 2;
+  const auto forgotten = std::span(kOfOneProcess).first(also_those_of_mpi ? kOfOneProcess.size()
+                                                                         : kNotOfMpi);
   std::erase_if(environment, [&](const auto& variable) {
-    return std::ranges::any_of(kOfOneProcess, [&](std::string_view prefix) {
+    return std::ranges::any_of(forgotten, [&](std::string_view prefix) {
       return variable.first.starts_with(prefix);
     });
   });

@@ -19,12 +19,16 @@ inline constexpr const char* kBindVariable = "BFRUN_BIND";
 /// Variables by which the ranks that bfrun starts itself find its store.
 inline constexpr const char* kStoreVariable = "BFRUN_STORE";
 inline constexpr const char* kStoreSecretVariable = "BFRUN_STORE_SECRET";
+/// The rank, and the number of ranks, that bfrun itself gave: programs may change RANK.
+inline constexpr const char* kOwnRankVariable = "BFRUN_RANK";
+inline constexpr const char* kOwnSizeVariable = "BFRUN_SIZE";
 
 /// Whether bfrun itself, and no mpirun, starts the ranks with these variables.
 [[nodiscard]] bool is_started_by_bfrun(const Environment& environment);
 
-/// Removes what other launchers around bfrun have set for one process: ranks are none of theirs.
-void forget_other_launchers(Environment& environment);
+/// Removes what launchers around bfrun have set for one process, since ranks are none of theirs. An
+/// mpirun does it for those of its own kind.
+void forget_other_launchers(bool also_those_of_mpi, Environment& environment);
 
 /// The environment of the calling process.
 [[nodiscard]] Environment current_environment();
