@@ -17,6 +17,13 @@ enum class TransportChoice {
   Mpi,   ///< MPI everywhere, also inside a host
 };
 
+/// What moves bytes where ranks share no memory (`BLUEFOG_NETWORK`).
+enum class NetworkChoice {
+  Auto,  ///< MPI where it started the ranks, TCP elsewhere
+  Mpi,
+  Tcp,
+};
+
 /// The ways that calls with buffers on a device may go.
 enum class DeviceWayChoice {
   /// NCCL, else from device to device on one host, else through the host's memory.
@@ -50,6 +57,12 @@ struct Settings {
   std::string host_id;        ///< empty: found out
   int nodes_per_machine = 0;  ///< zero: machines are hosts
   TransportChoice transport = TransportChoice::Auto;
+  NetworkChoice network = NetworkChoice::Auto;
+  std::string tcp_interface;  ///< empty: all
+  int tcp_first_port = 0;     ///< zero to zero: any
+  int tcp_last_port = 0;
+  int tcp_socket_bytes = 0;  ///< zero: as the system has it
+  std::chrono::nanoseconds tcp_silence = std::chrono::seconds(20);
   std::int64_t shm_chunk_bytes = 128 << 10;
   int shm_slots = 16;
   ShmCopy shm_copy = ShmCopy::Auto;

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "bluefog_cpp/base/nearest_name.hpp"
@@ -107,6 +108,25 @@ TransportChoice parse_transport(std::string_view name, std::string_view value) {
   return parse_word(name, value, kWords, "auto or mpi");
 }
 
+NetworkChoice parse_network(std::string_view name, std::string_view value) {
+  constexpr std::array<std::pair<std::string_view, NetworkChoice>, 3> kWords{
+      {{"auto", NetworkChoice::Auto}, {"mpi", NetworkChoice::Mpi}, {"tcp", NetworkChoice::Tcp}}};
+  return parse_word(name, value, kWords, "auto, mpi or tcp");
+}
+
+// "20000-20100", "20000", or "0" for any.
+std::pair<int, int> parse_ports(std::string_view name, std::string_view value) {
+  constexpr int kMostPort = 65535;
+  const std::size_t dash = value.find('-');
+  const auto first = parse_number<int>(value.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : parse_number<int>(value.substr(dash + 1));
+  const bool is_any = value == "0";
+  if (!first || !last || (!is_any && *first < 1) || *last < *first || *last > kMostPort) {
+    refuse(name, value, "a port or FIRST-LAST, of 1 to 65535, or 0 for any");
+  }
+  return {*first, *last};
+}
+
 DeviceWayChoice parse_device_way(std::string_view name, std::string_view value) {
   constexpr std::array<std::pair<std::string_view, DeviceWayChoice>, 4> kWords{
       {{"auto", DeviceWayChoice::Auto},
@@ -202,9 +222,37 @@ constexpr std::array kRows{
           s.nodes_per_machine = parse_integer(name, value, 0, kMaxCount);
         }},
     Row{{"BLUEFOG_TRANSPORT", "auto, mpi", "", "auto",
-         "auto: shared memory inside a host and MPI between hosts; mpi: MPI everywhere."},
+         "auto: shared memory inside a host and the network between hosts; mpi: the network everywhere, "
+         "which BLUEFOG_NETWORK chooses."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.transport = parse_transport(name, value);
+        }},
+    Row{{"BLUEFOG_NETWORK", "auto, mpi, tcp", "", "auto",
+         "What moves bytes where ranks share no memory. auto: MPI where it started the ranks, TCP "
+         "elsewhere. Equal on all ranks."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.network = parse_network(name, value);
+        }},
+    Row{{"BLUEFOG_TCP_INTERFACE", "text", "", "",
+         "Network interface, or one of its addresses, over which the TCP transport is reached. Unset, "
+         "all of them."},
+        [](Settings& s, std::string_view, std::string_view value) { s.tcp_interface = value; }},
+    Row{{"BLUEFOG_TCP_PORTS", "port or FIRST-LAST", "", "0",
+         "Ports that the TCP transport listens on: one for each rank of a host and context, and one "
+         "more where there are windows. 0 is any."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          std::tie(s.tcp_first_port, s.tcp_last_port) = parse_ports(name, value);
+        }},
+    Row{{"BLUEFOG_TCP_SOCKET_BYTES", "integer", "bytes", "0",
+         "What the system buffers on a connection of the TCP transport, each way. 0 is as much as it "
+         "thinks right."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.tcp_socket_bytes = parse_integer(name, value, 0, 1 << 30);
+        }},
+    Row{{"BLUEFOG_TCP_SILENCE", "number", "s", "20",
+         "A host that answers nothing for so long counts as gone. Ranks that only rest answer."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.tcp_silence = parse_duration(name, value, kSecond, "seconds", 0.1);
         }},
     Row{{"BLUEFOG_SHM_CHUNK_BYTES", "integer", "bytes", "131072",
          "Size of one slot of the shared-memory transport. Equal on all ranks."},

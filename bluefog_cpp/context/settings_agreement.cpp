@@ -30,10 +30,22 @@ std::string_view word_of(DeviceWayChoice choice) {
   }
 }
 
+std::string_view word_of(NetworkChoice choice) {
+  switch (choice) {
+    case NetworkChoice::Mpi:
+      return "mpi";
+    case NetworkChoice::Tcp:
+      return "tcp";
+    default:
+      return "auto";
+  }
+}
+
 /// The settings on which the way to connect depends: the same on all ranks.
 Lines common_settings(const Settings& settings) {
   return {fmt::format("BLUEFOG_TRANSPORT {}",
                       settings.transport == TransportChoice::Mpi ? "mpi" : "auto"),
+          fmt::format("BLUEFOG_NETWORK {}", word_of(settings.network)),
           fmt::format("BLUEFOG_NODES_PER_MACHINE {}", settings.nodes_per_machine),
           fmt::format("BLUEFOG_SHM_CHUNK_BYTES {}", settings.shm_chunk_bytes),
           fmt::format("BLUEFOG_SHM_SLOTS {}", settings.shm_slots),

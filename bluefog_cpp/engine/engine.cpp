@@ -52,6 +52,7 @@ Engine::Engine(EngineParts parts)
                .hopeless = hopeless_,
                .sleepers = sleepers_,
                .background = background_}) {
+  peers_.ring(&sleepers_.doorbell());
   if (family_) {
     family_->add(*this);
   }
@@ -230,6 +231,7 @@ bool Engine::sleep(Lock& lock, Waiter& waiter, const Operation* operation) {
     if (operation != nullptr && is_done(*operation)) {
       return false;
     }
+    peers_.watch(Transport::Watch::ForSleeper);
     if (sleepers_.sleep(lock, sleeper, ticket, time) || closed_) {
       break;
     }
@@ -240,6 +242,8 @@ bool Engine::sleep(Lock& lock, Waiter& waiter, const Operation* operation) {
 void Engine::hand_over() {
   if (driver_.has_work()) {
     background_.wake();
+  } else {
+    peers_.watch(Transport::Watch::AtRest);
   }
 }
 
@@ -347,6 +351,7 @@ void Engine::close() noexcept {
   lock.unlock();
   background_.join();
   lock.lock();
+  peers_.ring(nullptr);
   sleepers_.leave_shared_doorbell();
   driver_.detach();
   peers_.close();

@@ -64,7 +64,9 @@ Transport::SeenCall Peers::latest_call(int peer) const {
 
 void Peers::close() noexcept {
   std::ranges::fill(routes_, nullptr);
-  transports_.clear();
+  while (!transports_.empty()) {
+    transports_.pop_back();  // the first one has the bell that others may ring
+  }
 }
 
 }  // namespace bluefog

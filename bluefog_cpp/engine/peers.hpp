@@ -42,6 +42,19 @@ class Peers {
   /// Whether something of this rank needs `progress` to get to its reader.
   [[nodiscard]] bool has_pending() const;
 
+  /// From now on `bell` is rung by transports that move bytes while nobody looks; null: none.
+  void ring(Doorbell* bell) const {
+    for (const auto& transport : transports_) {
+      transport->ring(bell);
+    }
+  }
+  /// Whoever drove stops looking.
+  void watch(Transport::Watch watch) const {
+    for (const auto& transport : transports_) {
+      transport->watch(watch);
+    }
+  }
+
   /// Shows the peers which call this rank makes now.
   void note_call(CallId id, OpKind kind) {
     for (const auto& transport : transports_) {

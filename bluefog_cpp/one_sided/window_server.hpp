@@ -19,6 +19,7 @@
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/one_sided/window_message.hpp"
+#include "bluefog_cpp/transport/doorbell.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog {
@@ -118,6 +119,8 @@ class WindowServer {
     int told_holder = -1;
   };
 
+  /// There is something to send.
+  void wake_thread();
   /// @throws PeerHasLeft, PeerFailure.
   [[noreturn]] static void throw_failure(int rank, bool has_left, const std::string& text);
   /// Takes `mutex_`, in all threads but the server's.
@@ -126,8 +129,11 @@ class WindowServer {
   // The thread (window_server_thread.cpp).
   void work();
   void let_callers_in(std::unique_lock<std::mutex>& lock);
+  void sleep(std::unique_lock<std::mutex>& lock);
   bool step();
   bool send(Peer& peer);
+  /// @return whether nothing waits any more.
+  bool send_at_once(Peer& peer);
   bool send_part(Parcel& parcel, Peer& peer, std::span<const std::byte> bytes);
   bool receive(int rank, Peer& peer);
   bool take(int rank, std::span<std::byte> room, std::size_t& used);
@@ -151,6 +157,8 @@ class WindowServer {
   void give_up(const Request& request, std::uint64_t ticket);
   static void copy_payload(Parcel& parcel);
 
+  /// Rung by the network and by callers, where the network needs no polling.
+  Doorbell bell_{};
   std::unique_ptr<Transport> network_;
   int rank_;
   std::chrono::nanoseconds poll_period_;
@@ -161,6 +169,8 @@ class WindowServer {
   mutable std::atomic<int> callers_{0};
   /// A request was answered since the server's thread last stepped aside.
   bool has_answered_ = false;
+  /// Something is to be sent that the thread has not seen.
+  bool has_request_ = false;
   /// Signals that there is something to send, or the end.
   std::condition_variable has_work_;
   /// Signals that a request has been answered.

@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::chrono::microseconds kBusyPause{50};
 constexpr Lane kLane = Lane::Ordinary;
+/// As often as dead peers are looked for.
+constexpr std::chrono::microseconds kSleepPeriod{50'000};
 
 std::span<const std::byte> bytes_of(const WindowMessage& message) {
   return std::as_bytes(std::span(&message, 1));
@@ -44,9 +46,32 @@ void WindowServer::work() {
       next_check = now + kAliveCheckPeriod;
       end_calls_on_dead_peers();
     }
-    has_work_.wait_for(lock, pause);
-    pause = is_quiet() ? poll_period_ : std::min(2 * pause, poll_period_);
+    if (network_->needs_polling() || !waiting_locks_.empty()) {
+      has_work_.wait_for(lock, pause);
+      pause = is_quiet() ? poll_period_ : std::min(2 * pause, poll_period_);
+    } else {
+      sleep(lock);
+    }
   }
+}
+
+// Sleeps until a caller or the network rings.
+void WindowServer::sleep(std::unique_lock<std::mutex>& lock) {
+  const Doorbell::Sleeper sleeper(bell_);
+  for (const std::chrono::microseconds time : {Doorbell::kFirstSleep, kSleepPeriod}) {
+    const std::uint32_t ticket = sleeper.ticket();
+    if (is_closed_ || has_request_ || network_->progress()) {
+      break;
+    }
+    network_->watch(Transport::Watch::ForSleeper);
+    lock.unlock();
+    const bool has_rung = sleeper.sleep(ticket, time);
+    lock.lock();
+    if (has_rung) {
+      break;
+    }
+  }
+  has_request_ = false;
 }
 
 // A thread that takes a mutex again at once wins against all that have to be woken for it, so the

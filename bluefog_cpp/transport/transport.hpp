@@ -15,6 +15,8 @@
 
 namespace bluefog {
 
+class Doorbell;
+
 /// One outgoing message on its way to the readers that one transport reaches.
 struct Departure {
   MessageHeader header{};
@@ -51,7 +53,7 @@ class Transport {
   Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
 
-  /// "shm", "mpi".
+  /// "shm", "mpi", "tcp".
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// True if messages to and from `rank` may go through this transport.
   [[nodiscard]] virtual bool reaches(int rank) const noexcept = 0;
@@ -95,6 +97,19 @@ class Transport {
 
   /// Drives transfers that need the host. @return whether anything moved.
   virtual bool progress() { return false; }
+
+  /// From now on `bell` is rung when something has come, or there is room again, that nobody who
+  /// drives has seen; null: none is. For transports that need no polling.
+  virtual void ring(Doorbell* /*bell*/) {}
+
+  enum class Watch : std::uint8_t {
+    /// Somebody goes to sleep, and is to be woken by the bell.
+    ForSleeper,
+    /// Nobody waits: only what has to be moved all the same is.
+    AtRest,
+  };
+  /// Whoever drove stops looking; `progress` takes it back.
+  virtual void watch(Watch /*watch*/) {}
 
   /// True while something of this rank is on its way that needs `progress` to get there, although
   /// its departure is complete.

@@ -1,0 +1,409 @@
+#include "bluefog_cpp/transport/tcp/lobby.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio.hpp>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "bluefog_cpp/base/system_limits.hpp"
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog::tcp {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+/// One of several addresses gets no more time: a firewall may answer nothing.
+constexpr std::chrono::seconds kAddressLimit{3};
+
+void keep_from_children(int fd) noexcept { ::fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
+shm::UniqueFd take_socket(tcp::socket& socket) {
+  error_code error;
+  socket.set_option(tcp::no_delay(true), error);
+  keep_from_children(socket.native_handle());
+  shm::UniqueFd fd(socket.release(error));
+  const int flags = ::fcntl(fd.get(), F_GETFL);
+  ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK);
+  return fd;
+}
+
+// Listens on `endpoint`. @return the error, none where it does.
+error_code try_listen(tcp::acceptor& acceptor, const Endpoint& endpoint) {
+  error_code error;
+  acceptor.open(endpoint.protocol(), error);
+  if (error) {
+    return error;
+  }
+  keep_from_children(acceptor.native_handle());
+  acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (endpoint.address().is_v6()) {
+    acceptor.set_option(asio::ip::v6_only(!endpoint.address().is_unspecified()), error);
+  }
+  acceptor.bind(endpoint, error);
+  if (!error) {
+    acceptor.listen(asio::socket_base::max_listen_connections, error);
+  }
+  if (error) {
+    error_code ignored;
+    acceptor.close(ignored);
+  }
+  return error;
+}
+
+}  // namespace
+
+/// What the thread uses. Handlers run on that thread alone.
+class Lobby::Hall {
+ public:
+  Hall(const std::vector<Address>& addresses, PortRange ports) {
+    if (addresses.empty()) {
+      listen_everywhere(ports);
+    }
+    for (const Address& address : addresses) {
+      listen(address, ports);
+    }
+  }
+
+  [[nodiscard]] std::vector<Endpoint> listening() const {
+    std::vector<Endpoint> endpoints;
+    for (const tcp::acceptor& acceptor : acceptors_) {
+      endpoints.push_back(acceptor.local_endpoint());
+    }
+    return endpoints;
+  }
+
+  void open(Options options, LobbyGuest& guest) {
+    options_ = std::move(options);
+    guest_ = &guest;
+    for (tcp::acceptor& acceptor : acceptors_) {
+      accept(acceptor);
+    }
+    if (options_.watched >= 0) {
+      watched_.assign(::fcntl(options_.watched, F_DUPFD_CLOEXEC, 0));
+      watch();
+    }
+    tick();
+    thread_ = std::thread([this] { io_.run(); });
+  }
+
+  void call(int rank, std::size_t channel) {
+    asio::post(io_, [this, rank, channel] {
+      auto call = std::make_shared<Call>(io_);
+      call->rank = rank;
+      call->channel = channel;
+      call->until = Deadline::after(options_.patience);
+      try_next(call);
+    });
+  }
+
+  void stop_listening() {
+    asio::post(io_, [this] {
+      for (tcp::acceptor& acceptor : acceptors_) {
+        error_code ignored;
+        acceptor.close(ignored);
+      }
+    });
+  }
+
+  void close() noexcept {
+    io_.stop();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
+ private:
+  /// Somebody who has connected and not greeted yet.
+  struct Stranger {
+    explicit Stranger(tcp::socket from) : socket(std::move(from)), timer(socket.get_executor()) {}
+    tcp::socket socket;
+    asio::steady_timer timer;
+    Greeting greeting{};
+  };
+
+  /// A call of this rank to another one.
+  struct Call {
+    explicit Call(asio::io_context& io) : socket(io), timer(io) {}
+    tcp::socket socket;
+    asio::steady_timer timer;
+    int rank = 0;
+    std::size_t channel = 0;
+    Deadline until;
+    std::size_t next = 0;
+    Greeting greeting{};
+    Answer answer{};
+    /// Whether the timer ended the try under way.
+    bool is_late = false;
+    std::string failures;
+  };
+
+  // ---- listening
+
+  void listen_everywhere(PortRange ports) {
+    // One socket takes both families, where the system has both.
+    if (const error_code error = listen_on(asio::ip::address_v6::any(), ports);
+        error == asio::error::address_family_not_supported ||
+        error == asio::error::no_protocol_option || error.value() == EADDRNOTAVAIL) {
+      listen(asio::ip::address_v4::any(), ports);
+    } else if (error) {
+      refuse(asio::ip::address_v6::any(), ports, error);
+    }
+  }
+
+  void listen(const Address& address, PortRange ports) {
+    if (const error_code error = listen_on(address, ports)) {
+      refuse(address, ports, error);
+    }
+  }
+
+  error_code listen_on(const Address& address, PortRange ports) {
+    error_code error;
+    for (int port = ports.first; port <= ports.last; ++port) {
+      tcp::acceptor acceptor(io_);
+      error = try_listen(acceptor, Endpoint(address, static_cast<std::uint16_t>(port)));
+      if (!error) {
+        acceptors_.push_back(std::move(acceptor));
+        return error;
+      }
+      if (error != asio::error::address_in_use) {
+        break;
+      }
+    }
+    return error;
+  }
+
+  [[noreturn]] static void refuse(const Address& address, PortRange ports,
+                                  const error_code& error) {
+    if (error == asio::error::address_in_use && ports.first != 0) {
+      throw TransportError(fmt::format(
+          "TCP transport: expected a free port from {} to {} (BLUEFOG_TCP_PORTS) on {}, all {} are "
+          "taken",
+          ports.first, ports.last, address.to_string(), ports.last - ports.first + 1));
+    }
+    throw TransportError(fmt::format("TCP transport: cannot listen on {}, ports {} to {}: {}",
+                                     address.to_string(), ports.first, ports.last,
+                                     reason_of(error.value())));
+  }
+
+  void accept(tcp::acceptor& acceptor) {
+    acceptor.async_accept([this, &acceptor](const error_code& error, tcp::socket socket) {
+      if (!error) {
+        meet(std::make_shared<Stranger>(std::move(socket)));
+      } else if (!acceptor.is_open()) {
+        return;
+      }
+      if (!error || error == asio::error::connection_aborted) {
+        accept(acceptor);
+        return;
+      }
+      // No descriptor is left: those who call wait in the system's queue.
+      auto pause = std::make_shared<asio::steady_timer>(io_, std::chrono::milliseconds(100));
+      pause->async_wait([this, &acceptor, pause](const error_code&) {
+        if (acceptor.is_open()) {
+          accept(acceptor);
+        }
+      });
+    });
+  }
+
+  void meet(const std::shared_ptr<Stranger>& stranger) {
+    keep_from_children(stranger->socket.native_handle());
+    std::erase_if(strangers_, [](const auto& weak) { return weak.expired(); });
+    if (strangers_.size() >= kMostStrangers) {
+      if (const auto oldest = strangers_.front().lock()) {
+        drop(*oldest);
+      }
+      strangers_.pop_front();
+    }
+    strangers_.push_back(stranger);
+    stranger->timer.expires_after(options_.greeting_limit);
+    stranger->timer.async_wait([stranger](const error_code& error) {
+      if (!error) {
+        drop(*stranger);
+      }
+    });
+    asio::async_read(stranger->socket, asio::buffer(&stranger->greeting, sizeof(Greeting)),
+                     [this, stranger](const error_code& error, std::size_t) {
+                       stranger->timer.cancel();
+                       if (!error) {
+                         judge(*stranger);
+                       }
+                     });
+  }
+
+  static void drop(Stranger& stranger) {
+    error_code ignored;
+    stranger.socket.close(ignored);
+  }
+
+  void judge(Stranger& stranger) {
+    const Greeting& greeting = stranger.greeting;
+    if (!is_of_network(greeting, options_.secret, static_cast<int>(options_.endpoints.size())) ||
+        greeting.rank == options_.rank) {
+      drop(stranger);
+      return;
+    }
+    std::optional<Answer::Verdict> verdict = Answer::Verdict::Version;
+    if (version_in(greeting.version) == library_version()) {
+      verdict = guest_->on_call(greeting.rank, greeting.channel);
+    } else {
+      guest_->on_failed(greeting.rank, greeting.channel,
+                        fmt::format("it has version {} of this library, and rank {} has {}",
+                                    version_in(greeting.version), options_.rank,
+                                    library_version()));
+    }
+    if (!verdict) {
+      drop(stranger);
+      return;
+    }
+    const Answer answer = Answer::make(options_.secret, *verdict);
+    error_code error;
+    // So few bytes find room in a new connection.
+    asio::write(stranger.socket, asio::buffer(&answer, sizeof answer), error);
+    if (*verdict != Answer::Verdict::Welcome) {
+      drop(stranger);
+    } else if (error) {
+      guest_->on_failed(greeting.rank, greeting.channel, error.message());
+    } else {
+      guest_->on_open(greeting.rank, greeting.channel, take_socket(stranger.socket));
+    }
+  }
+
+  // ---- calling
+
+  void try_next(const std::shared_ptr<Call>& call) {
+    const auto& endpoints = options_.endpoints[static_cast<std::size_t>(call->rank)];
+    error_code error;
+    call->socket.close(error);
+    if (call->next >= endpoints.size() || call->until.expired()) {
+      guest_->on_failed(
+          call->rank, call->channel,
+          endpoints.empty()
+              ? std::string("it has no address that this host reaches")
+              : fmt::format("it cannot be reached: {}", call->failures.substr(0, 1000)));
+      return;
+    }
+    const Endpoint endpoint = endpoints[call->next++];
+    const bool is_last = call->next == endpoints.size();
+    call->is_late = false;
+    if (is_last && call->until.is_set()) {
+      call->timer.expires_at(call->until.when());
+    } else {
+      call->timer.expires_after(is_last ? std::chrono::hours(24 * 365)
+                                        : std::chrono::hours(0) + kAddressLimit);
+    }
+    call->timer.async_wait([call](const error_code& cancelled) {
+      if (!cancelled) {
+        call->is_late = true;
+        error_code ignored;
+        call->socket.close(ignored);
+      }
+    });
+    call->socket.async_connect(endpoint, [this, call, endpoint](const error_code& failed) {
+      if (failed) {
+        fail(call, endpoint, failed.message());
+      } else {
+        greet(call, endpoint);
+      }
+    });
+  }
+
+  void fail(const std::shared_ptr<Call>& call, const Endpoint& endpoint, const std::string& why) {
+    call->timer.cancel();
+    call->failures += fmt::format("{}{}: {}", call->failures.empty() ? "" : "; ",
+                                  to_text(endpoint), call->is_late ? "no answer in time" : why);
+    try_next(call);
+  }
+
+  void greet(const std::shared_ptr<Call>& call, const Endpoint& endpoint) {
+    keep_from_children(call->socket.native_handle());
+    call->greeting = Greeting::make(options_.secret, options_.rank, call->channel);
+    error_code error;
+    asio::write(call->socket, asio::buffer(&call->greeting, sizeof(Greeting)), error);
+    if (error) {
+      fail(call, endpoint, error.message());
+      return;
+    }
+    asio::async_read(call->socket, asio::buffer(&call->answer, sizeof(Answer)),
+                     [this, call, endpoint](const error_code& failed, std::size_t) {
+                       if (failed) {
+                         fail(call, endpoint,
+                              fmt::format("it did not answer the greeting ({})", failed.message()));
+                       } else {
+                         hear(call, endpoint);
+                       }
+                     });
+  }
+
+  void hear(const std::shared_ptr<Call>& call, const Endpoint& endpoint) {
+    const Answer& answer = call->answer;
+    if (!is_of_network(answer, options_.secret)) {
+      fail(call, endpoint, "what answers there is no rank of this network");
+      return;
+    }
+    call->timer.cancel();
+    switch (answer.verdict) {
+      case Answer::Verdict::Welcome:
+        guest_->on_open(call->rank, call->channel, take_socket(call->socket));
+        break;
+      case Answer::Verdict::Crossed:
+        break;  // that rank's own call comes
+      default:
+        guest_->on_failed(call->rank, call->channel,
+                          fmt::format("it has version {} of this library, and rank {} has {}",
+                                      version_in(answer.version), options_.rank,
+                                      library_version()));
+    }
+  }
+
+  // ---- for the guest
+
+  void watch() {
+    watched_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& error) {
+      if (!error) {
+        guest_->on_ready();
+        watch();
+      }
+    });
+  }
+
+  void tick() {
+    ticks_.expires_after(options_.tick);
+    ticks_.async_wait([this](const error_code& error) {
+      if (!error) {
+        guest_->on_tick();
+        tick();
+      }
+    });
+  }
+
+  asio::io_context io_{1};
+  std::deque<tcp::acceptor> acceptors_;
+  std::deque<std::weak_ptr<Stranger>> strangers_;
+  asio::posix::stream_descriptor watched_{io_};
+  asio::steady_timer ticks_{io_};
+  Options options_{};
+  LobbyGuest* guest_ = nullptr;
+  std::thread thread_;
+};
+
+Lobby::Lobby(const std::vector<Address>& addresses, PortRange ports)
+    : hall_(std::make_shared<Hall>(addresses, ports)) {}
+
+Lobby::~Lobby() { close(); }
+
+std::vector<Endpoint> Lobby::listening() const { return hall_->listening(); }
+void Lobby::open(Options options, LobbyGuest& guest) { hall_->open(std::move(options), guest); }
+void Lobby::call(int rank, std::size_t channel) { hall_->call(rank, channel); }
+void Lobby::stop_listening() { hall_->stop_listening(); }
+void Lobby::close() noexcept { hall_->close(); }
+
+}  // namespace bluefog::tcp

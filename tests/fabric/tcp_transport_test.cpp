@@ -1,0 +1,302 @@
+// The TCP transport between ranks that are threads: lanes, ends, sleepers, and settings that do not fit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/thread_bootstrap.hpp"
+#include "bluefog_cpp/transport/doorbell.hpp"
+#include "bluefog_cpp/transport/network.hpp"
+
+namespace bluefog {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+using std::chrono::milliseconds;
+
+Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
+
+Settings tcp_settings() {
+  Settings settings;
+  settings.network = NetworkChoice::Tcp;
+  settings.timeout = std::chrono::seconds(20);
+  settings.tcp_interface = "127.0.0.1";
+  return settings;
+}
+
+Bytes pattern(std::size_t bytes, int sender, std::uint64_t call) {
+  Bytes result(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    result[i] = static_cast<std::byte>(i * 31 + i / 4096 + sender * 7 + call);
+  }
+  return result;
+}
+
+/// One of two ranks with its transport.
+class Rank {
+ public:
+  Rank(std::shared_ptr<Bootstrap> own, const Settings& settings)
+      : bootstrap(std::move(own)),
+        other(1 - bootstrap->rank()),
+        readers{{other, 1.0}},
+        transport(make_network(*bootstrap, settings, soon())) {}
+
+  void until(const std::string& what, const std::function<bool()>& done) const {
+    const Deadline deadline = soon();
+    while (!done()) {
+      if (deadline.expired()) {
+        throw TimeoutError("waited for " + what);
+      }
+      if (!transport->progress()) {
+        std::this_thread::yield();
+      }
+    }
+  }
+  [[nodiscard]] Departure departure_of(const Bytes& bytes, std::uint64_t call, Lane lane) const {
+    Departure departure;
+    departure.header.id = CallId::make(call, 0);
+    departure.header.bytes = bytes.size();
+    departure.header.envelope = Envelope::make(OpKind::NeighborAllreduce, Dtype::UInt8,
+                                               static_cast<std::int64_t>(bytes.size()), "test");
+    departure.data = bytes.data();
+    departure.readers = readers;
+    departure.lane = lane;
+    return departure;
+  }
+  void send(const Bytes& bytes, std::uint64_t call, Lane lane) const {
+    Departure departure = departure_of(bytes, call, lane);
+    until("room", [&] {
+      transport->publish(departure);
+      return departure.complete();
+    });
+  }
+  [[nodiscard]] bool read_some(Lane lane, Bytes& bytes) const {
+    if (transport->arrived(other, lane) == nullptr) {
+      return false;
+    }
+    const auto here = transport->readable(other, lane);
+    bytes.insert(bytes.end(), here.begin(), here.end());
+    transport->consume(other, lane, here.size());
+    return transport->at_end(other, lane);
+  }
+  [[nodiscard]] Bytes receive(Lane lane) const {
+    Bytes bytes;
+    until("a message", [&] { return read_some(lane, bytes); });
+    transport->finish(other, lane);
+    return bytes;
+  }
+  void meet() const { bootstrap->barrier(soon()); }
+
+  std::shared_ptr<Bootstrap> bootstrap;
+  int other;
+  std::vector<WeightedRank> readers;
+  std::unique_ptr<Transport> transport;
+};
+
+void on_two(const Settings& settings, const std::function<void(Rank&)>& body) {
+  std::vector<std::jthread> threads;
+  for (auto& bootstrap : make_thread_bootstraps(2)) {
+    threads.emplace_back([&settings, &body, own = std::move(bootstrap)]() mutable {
+      try {
+        Rank rank(std::move(own), settings);
+        body(rank);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+    });
+  }
+}
+
+TEST(TcpTransport, MessagesOfEverySizeGoBothWays) {
+  on_two(tcp_settings(), [](Rank& rank) {
+    EXPECT_EQ(rank.transport->name(), "tcp");
+    EXPECT_FALSE(rank.transport->needs_polling());
+    const int own = rank.bootstrap->rank();
+    std::uint64_t call = 0;
+    for (const Lane lane : {Lane::Ordinary, Lane::Deep, Lane::Pair}) {
+      for (const std::size_t bytes : {0, 1, 4, 64, 4095, 65'537, 3'000'001}) {
+        ++call;
+        const Bytes mine = pattern(bytes, own, call);
+        Departure departure = rank.departure_of(mine, call, lane);
+        Bytes theirs;
+        bool received = false;
+        rank.until("both ways", [&] {
+          if (!departure.complete()) {
+            rank.transport->publish(departure);
+          }
+          received = received || rank.read_some(lane, theirs);
+          return departure.complete() && received;
+        });
+        EXPECT_EQ(rank.transport->arrived(rank.other, lane)->id.call(), call);
+        rank.transport->finish(rank.other, lane);
+        EXPECT_EQ(theirs, pattern(bytes, rank.other, call));
+      }
+    }
+  });
+}
+
+// A deep message of 64 MiB that nobody takes holds up neither ordinary calls nor words.
+TEST(TcpTransport, NoLaneWaitsForAnother) {
+  Settings settings = tcp_settings();
+  settings.tcp_socket_bytes = 64 << 10;
+  on_two(settings, [](Rank& rank) {
+    const int own = rank.bootstrap->rank();
+    const Bytes large = pattern(std::size_t{64} << 20U, own, 1);
+    rank.send(large, 1, Lane::Deep);
+    for (std::uint64_t call = 2; call < 1002; ++call) {
+      rank.send(pattern(100, own, call), call, Lane::Ordinary);
+      ASSERT_EQ(rank.receive(Lane::Ordinary), pattern(100, rank.other, call));
+    }
+    rank.transport->send_control(rank.other, {.call = 5, .text = "a word"});
+    std::optional<std::pair<int, ControlMessage>> word;
+    rank.until("a word", [&] { return (word = rank.transport->poll_control()).has_value(); });
+    EXPECT_EQ(word->second.text, "a word");
+    EXPECT_TRUE(rank.receive(Lane::Deep) == pattern(large.size(), rank.other, 1));
+    rank.meet();
+  });
+}
+
+// Reads go on while writes are blocked: both ranks write more than all buffers hold before they read.
+TEST(TcpTransport, AnOrdinaryLaneThatIsFullStopsItsWriterAlone) {
+  Settings settings = tcp_settings();
+  settings.tcp_socket_bytes = 64 << 10;
+  on_two(settings, [](Rank& rank) {
+    const Bytes large = pattern(std::size_t{16} << 20U, rank.bootstrap->rank(), 1);
+    Departure departure = rank.departure_of(large, 1, Lane::Ordinary);
+    rank.until("some of it", [&] {
+      rank.transport->publish(departure);
+      return departure.published > 0;
+    });
+    const Deadline while_full = Deadline::after(milliseconds(300));
+    while (!while_full.expired()) {
+      rank.transport->publish(departure);
+      rank.transport->progress();
+    }
+    EXPECT_FALSE(departure.complete());
+    Bytes theirs;
+    bool received = false;
+    rank.until("the rest", [&] {
+      received = received || rank.read_some(Lane::Ordinary, theirs);
+      return !(departure.complete() || rank.transport->publish(departure)) ? false
+                                                                           : received &&
+                                                                                 departure.complete();
+    });
+    EXPECT_TRUE(theirs == pattern(large.size(), rank.other, 1));
+    rank.meet();
+  });
+}
+
+TEST(TcpTransport, WhatComesWakesASleeper) {
+  on_two(tcp_settings(), [](Rank& rank) {
+    Doorbell bell;
+    rank.transport->ring(&bell);
+    const Bytes word = pattern(4, 0, 1);
+    if (rank.bootstrap->rank() == 0) {
+      std::this_thread::sleep_for(milliseconds(50));
+      rank.send(word, 1, Lane::Ordinary);
+    } else {
+      const Doorbell::Sleeper sleeper(bell);
+      const Deadline deadline = soon();
+      while (rank.transport->arrived(0, Lane::Ordinary) == nullptr && !deadline.expired()) {
+        const std::uint32_t ticket = sleeper.ticket();
+        if (!rank.transport->progress()) {
+          rank.transport->watch(Transport::Watch::ForSleeper);
+          EXPECT_TRUE(sleeper.sleep(ticket, std::chrono::seconds(30)));
+        }
+      }
+      EXPECT_EQ(rank.receive(Lane::Ordinary), word);
+    }
+    rank.meet();
+    rank.transport->ring(nullptr);
+  });
+}
+
+// The thread takes in a deep message while its reader computes.
+TEST(TcpTransport, ADeepMessageComesWhileNobodyLooks) {
+  on_two(tcp_settings(), [](Rank& rank) {
+    for (std::uint64_t call = 1; call <= 2; ++call) {
+      const Bytes large = pattern(std::size_t{32} << 20U, rank.bootstrap->rank(), call);
+      rank.send(large, call, Lane::Deep);
+      rank.transport->watch(Transport::Watch::AtRest);
+      const Deadline deadline = soon();
+      Bytes theirs;
+      while (theirs.size() < large.size() && !deadline.expired()) {
+        (void)rank.read_some(Lane::Deep, theirs);  // looks without driving
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      EXPECT_TRUE(theirs == pattern(large.size(), rank.other, call));
+      rank.transport->finish(rank.other, Lane::Deep);
+    }
+    rank.meet();
+  });
+}
+
+TEST(TcpTransport, ARankThatLeavesIsKnownOnceItsDataHaveBeenRead) {
+  on_two(tcp_settings(), [](Rank& rank) {
+    const Bytes bytes = pattern(300'000, 0, 3);
+    if (rank.bootstrap->rank() == 0) {
+      rank.send(bytes, 3, Lane::Ordinary);
+      rank.transport.reset();
+      return;
+    }
+    EXPECT_EQ(rank.receive(Lane::Ordinary), bytes);
+    std::optional<std::string> cause;
+    rank.until("the goodbye", [&] { return (cause = rank.transport->cause_of_death(0)).has_value(); });
+    EXPECT_THAT(*cause,
+                AllOf(HasSubstr("has closed its context"), HasSubstr("call 3, neighbor_allreduce")));
+    EXPECT_TRUE(rank.transport->has_left(0));
+    EXPECT_FALSE(rank.transport->has_died(0));
+    rank.send(bytes, 4, Lane::Ordinary);  // goes nowhere, and nobody waits for it
+  });
+}
+
+TEST(TcpTransport, LeavingWithUnreadDataDoesNotHang) {
+  on_two(tcp_settings(), [](Rank& rank) {
+    rank.send(pattern(2'000'000, rank.bootstrap->rank(), 1), 1, Lane::Deep);
+    rank.transport.reset();
+    rank.meet();
+  });
+}
+
+TEST(TcpTransport, TransportsComeAndGo) {
+  for (auto round = 0; round < 10; ++round) {
+    on_two(tcp_settings(), [](Rank& rank) {
+      rank.send(pattern(100, rank.bootstrap->rank(), 1), 1, Lane::Ordinary);
+      EXPECT_EQ(rank.receive(Lane::Ordinary), pattern(100, rank.other, 1));
+    });
+  }
+}
+
+TEST(TcpTransport, SettingsThatDoNotFitOneRankAreAnErrorOnAll) {
+  std::vector<std::jthread> threads;
+  for (auto& bootstrap : make_thread_bootstraps(2)) {
+    threads.emplace_back([own = std::move(bootstrap)] {
+      Settings settings = tcp_settings();
+      settings.tcp_interface = own->rank() == 1 ? "eth99" : "";
+      try {
+        (void)make_network(*own, settings, soon());
+        ADD_FAILURE() << "expected an error";
+      } catch (const InvalidArgument& error) {
+        EXPECT_EQ(own->rank(), 1);
+        EXPECT_THAT(error.what(), HasSubstr("BLUEFOG_TCP_INTERFACE=eth99"));
+      } catch (const PeerFailure& error) {
+        EXPECT_EQ(own->rank(), 0);
+        EXPECT_EQ(error.rank(), 1);
+        EXPECT_THAT(error.what(), HasSubstr("eth99"));
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace bluefog
