@@ -37,7 +37,7 @@ PRESETS = {
     "grid": {"ranks": [2, 4, 6], "sizes": [10**6, 10**7, 10**8, 10**9]},
 }
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-TRANSPORTS = ("auto", "mpi")
+TRANSPORTS = ("auto", "mpi", "tcp")
 # More than any machine's memory; small enough that products with ranks and elements fit 64 bits.
 MOST_BYTES = 1 << 50
 NO_MPI_HERE = ("between hosts of several ranks Open MPI 5's own calls were seen not to come back; "
@@ -71,7 +71,8 @@ def add_arguments(parser):
                         help=f"out of {', '.join(DTYPES)}")
     parser.add_argument("--transports", type=choice_list(TRANSPORTS), default=[], metavar="NAME,…",
                         help="of this project's operations, one after the other: auto (shared "
-                        "memory inside a host), mpi; default: what BLUEFOG_TRANSPORT says")
+                        "memory inside a host), mpi, tcp; default: what BLUEFOG_TRANSPORT and "
+                        "BLUEFOG_NETWORK say")
     parser.add_argument("--seconds", type=seconds, default=2.0,
                         help="time per size and start, about")
     parser.add_argument("--without", choices=("gloo", "mpi", "nccl"), action="append", default=[],
@@ -177,7 +178,10 @@ def measure_side(args, launcher, side, ranks, dtype, attempts):
     if reason:
         return [{**what, "not_run": reason}]
     if side.transport:
-        launcher = launcher.with_environment(BLUEFOG_TRANSPORT=side.transport)
+        # tcp: TCP wherever "mpi" has MPI.
+        network = "tcp" if side.transport == "tcp" else "auto"
+        everywhere = "auto" if side.transport == "auto" else "mpi"
+        launcher = launcher.with_environment(BLUEFOG_TRANSPORT=everywhere, BLUEFOG_NETWORK=network)
     sizes = whole_elements(args.sizes or PRESETS[args.preset]["sizes"], dtype)
     records = attempts.gather(what, getattr(launcher, side.measured_by), ranks, sizes, dtype,
                               args.seconds)

@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::chrono::microseconds kBusyPause{50};
 constexpr Lane kLane = Lane::Ordinary;
+/// One request rarely comes alone, and waking a thread takes longer than a message.
+constexpr std::chrono::microseconds kLinger{100};
 /// As often as dead peers are looked for.
 constexpr std::chrono::microseconds kSleepPeriod{50'000};
 
@@ -28,6 +30,7 @@ void WindowServer::work() {
   std::unique_lock lock(mutex_);
   auto pause = std::chrono::nanoseconds(kBusyPause);
   auto next_check = Deadline::Clock::now() + kAliveCheckPeriod;
+  auto last_move = Deadline::Clock::time_point{};
   while (!is_closed_ && failure_.empty()) {
     bool moved = false;
     try {
@@ -37,18 +40,24 @@ void WindowServer::work() {
       has_answer_.notify_all();
       return;
     }
+    const auto now = Deadline::Clock::now();
     if (moved) {
       pause = kBusyPause;
+      last_move = now;
       let_callers_in(lock);
       continue;
     }
-    if (const auto now = Deadline::Clock::now(); now >= next_check) {
+    if (now >= next_check) {
       next_check = now + kAliveCheckPeriod;
       end_calls_on_dead_peers();
     }
     if (network_->needs_polling() || !waiting_locks_.empty()) {
       has_work_.wait_for(lock, pause);
       pause = is_quiet() ? poll_period_ : std::min(2 * pause, poll_period_);
+    } else if (now - last_move < kLinger) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
     } else {
       sleep(lock);
     }

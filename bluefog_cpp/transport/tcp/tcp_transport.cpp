@@ -54,6 +54,7 @@ void TcpTransport::ask(Connection& connection) {
 
 void TcpTransport::note_sent(Connection& connection) {
   connection.last_sent = tick_;
+  connection.out.flush();
   if (connection.out.error() != 0) {
     end(connection, connection.out.error());
   } else {
@@ -101,13 +102,21 @@ bool TcpTransport::publish(Departure& departure) {
   return is_deep(departure.lane) ? publish_deep(departure) : publish_ordinary(departure);
 }
 
+// The first short message does not wait for its connection.
+bool TcpTransport::may_wait(const Departure& departure, const Connection& connection) {
+  constexpr std::size_t kShortBytes = 4096;
+  return connection.state == Connection::State::Asked && !connection.out.has_waiting() &&
+         departure.header.bytes <= std::min(kShortBytes, departure.here);
+}
+
 bool TcpTransport::publish_ordinary(Departure& departure) {
   if (!departure.announced) {
     bool all_have_room = true;
     for (const WeightedRank& reader : departure.readers) {
-      all_have_room = (is_gone(peer(reader.rank)) ||
-                       use(reader.rank, channel_of(departure.lane)).out.has_room()) &&
-                      all_have_room;
+      if (!is_gone(peer(reader.rank))) {
+        const Connection& connection = use(reader.rank, channel_of(departure.lane));
+        all_have_room &= connection.out.has_room() || may_wait(departure, connection);
+      }
     }
     if (!all_have_room) {
       return false;
@@ -115,25 +124,29 @@ bool TcpTransport::publish_ordinary(Departure& departure) {
     begin(departure);
   }
   const std::size_t here = std::min<std::size_t>(departure.header.bytes, departure.here);
-  std::size_t least = departure.header.bytes;
   bool moved = false;
+  bool needs_copy = departure.header.bytes == 0;  // nobody comes again to send its head
   for (const WeightedRank& reader : departure.readers) {
     Connection* const connection = find(reader.rank, channel_of(departure.lane));
-    if (connection == nullptr || !connection->out.is_under_way(departure.header.id)) {
-      continue;
-    }
-    if (connection->out.has_room() && connection->out.send({departure.data, here}, kStepBytes)) {
-      moved = true;
-    }
-    if (departure.header.bytes == 0 && connection->out.is_under_way(departure.header.id)) {
-      connection->out.stage({}, nullptr);  // nobody comes again to send its head
-    }
-    note_sent(*connection);
-    if (connection->out.is_under_way(departure.header.id)) {
-      least = std::min(least, connection->out.position());
+    if (connection != nullptr && connection->out.is_under_way(departure.header.id)) {
+      moved |= connection->out.has_room() &&
+               connection->out.send({departure.data, here}, kStepBytes);
+      needs_copy |= connection->state == Connection::State::Asked;
     }
   }
-  moved = moved || least > departure.published;
+  if (needs_copy) {
+    stage_rest(departure, here);
+  }
+  std::size_t least = departure.header.bytes;
+  for (const WeightedRank& reader : departure.readers) {
+    if (Connection* const connection = find(reader.rank, channel_of(departure.lane))) {
+      note_sent(*connection);
+      if (connection->out.is_under_way(departure.header.id)) {
+        least = std::min(least, connection->out.position());
+      }
+    }
+  }
+  moved |= least > departure.published;
   departure.published = std::max(departure.published, least);
   return moved;
 }
@@ -152,10 +165,14 @@ bool TcpTransport::publish_deep(Departure& departure) {
     if (connection != nullptr && connection->out.is_under_way(departure.header.id) &&
         connection->out.has_room()) {
       connection->out.send({departure.data, here}, here + 1);
-      note_sent(*connection);
     }
   }
   stage_rest(departure, here);
+  for (const WeightedRank& reader : departure.readers) {
+    if (Connection* const connection = find(reader.rank, channel_of(departure.lane))) {
+      note_sent(*connection);
+    }
+  }
   departure.published = here;
   has_background_ = true;
   return true;

@@ -107,6 +107,7 @@ class TcpTransport final : public Transport, private LobbyGuest {
   // Writing (tcp_transport.cpp).
   bool publish_ordinary(Departure& departure);
   bool publish_deep(Departure& departure);
+  [[nodiscard]] static bool may_wait(const Departure& departure, const Connection& connection);
   void begin(Departure& departure);
   void stage_rest(const Departure& departure, std::size_t end);
   [[nodiscard]] bool is_held_back(const Departure& departure) const;

@@ -113,7 +113,7 @@ TEST_F(TcpLobby, RanksGetAConnection) {
 }
 
 TEST_F(TcpLobby, StrangersAreDroppedAndNothingElseHappens) {
-  const std::string request = "GET / HTTP/1.1\r\nHost: somebody\r\nAccept: everything there is\r\n\r\n";
+  const std::string request = "GET / HTTP/1.1\r\nHost: somebody\r\nAccept: everything that there is\r\n\r\n";
   ASSERT_GE(request.size(), sizeof(Greeting));
   const Greeting good = Greeting::make(secret_, 1, 0);
   Greeting wrong_secret = good;
