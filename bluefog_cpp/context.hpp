@@ -29,8 +29,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Collective. The ranks of this launch, or this process alone when no launcher started it: by
   /// `bfrun`'s own marker, else Open MPI's or PMIx's variables (`mpirun`, `srun --mpi=pmix`), else RANK,
   /// WORLD_SIZE, MASTER_ADDR and MASTER_PORT, else Slurm's. Two that name different ranks are an error.
-  /// torchrun keeps its store in torch: hand it over (optimizers/torch_store.hpp). Settings come from
-  /// the environment.
+  /// torchrun's processes need a store that is handed over, as below. Settings come from the
+  /// environment.
   /// @param interrupt_check called about every 50 ms while this rank waits for the others to start;
   ///   its exception ends that wait. The first start of a process may then be waited for again, by
   ///   another call, as after a TimeoutError.

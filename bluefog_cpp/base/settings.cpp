@@ -119,7 +119,8 @@ std::pair<int, int> parse_ports(std::string_view name, std::string_view value) {
   constexpr int kMostPort = 65535;
   const std::size_t dash = value.find('-');
   const auto first = parse_number<int>(value.substr(0, dash));
-  const auto last = dash == std::string_view::npos ? first : parse_number<int>(value.substr(dash + 1));
+  const auto last =
+      dash == std::string_view::npos ? first : parse_number<int>(value.substr(dash + 1));
   const bool is_any = value == "0";
   if (!first || !last || (!is_any && *first < 1) || *last < *first || *last > kMostPort) {
     refuse(name, value, "a port or FIRST-LAST, of 1 to 65535, or 0 for any");

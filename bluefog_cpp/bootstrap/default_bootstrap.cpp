@@ -64,9 +64,9 @@ void serve_store(const store::StoreAddress& address) {
 std::shared_ptr<Store> store_of(const LaunchEnvironment& launch) {
   if (launch.way == LaunchWay::Torchrun) {
     throw UnsupportedError(fmt::format(
-        "{} say that torchrun started {} processes, which meet in a store of torch at {}: expected a "
-        "program that hands it over (bluefog_cpp.torch does; in C++ make_torch_store of "
-        "optimizers/torch_store.hpp), found none; or start them with bfrun",
+        "{} say that torchrun started {} processes, which meet in a store of torch at {}: expected "
+        "a program that hands a store over (Context::create with a Store), found none; or start them "
+        "with bfrun",
         launch.told_by, launch.size, launch.store));
   }
   store::StoreAddress address = store::parse_store_address("store", launch.store);

@@ -24,8 +24,7 @@ using Variables = std::map<std::string, std::string>;
 constexpr const char* kBfrunStore = "BFRUN_STORE";
 constexpr const char* kBfrunSecret = "BFRUN_STORE_SECRET";
 constexpr const char* kTorchrun = "TORCHELASTIC_RUN_ID";
-constexpr std::string_view kWaysToStart =
-    "bfrun, torchrun, Open MPI's mpirun or srun --mpi=pmix";
+constexpr std::string_view kWaysToStart = "bfrun, Open MPI's mpirun or srun --mpi=pmix";
 
 // A launcher, and its variables for a process's rank and for the number of ranks.
 struct Naming {
@@ -174,9 +173,9 @@ std::string master_of(const Variables& variables) {
     return {};
   }
   const bool is_ipv6 = host.find(':') != std::string::npos;
-  return store::parse_store_address("MASTER_ADDR:MASTER_PORT",
-                                    is_ipv6 ? fmt::format("[{}]:{}", host, port)
-                                            : fmt::format("{}:{}", host, port))
+  return store::parse_store_address(
+             "MASTER_ADDR:MASTER_PORT",
+             is_ipv6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port))
       .text();
 }
 

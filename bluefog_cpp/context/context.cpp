@@ -17,9 +17,10 @@ namespace {
 std::string size_problem(const Settings& settings, int size) {
   return settings.expect_size == 0 || settings.expect_size == size
              ? std::string()
-             : fmt::format("BLUEFOG_EXPECT_SIZE={}: expected that many ranks, found {}; see by "
-                           "BLUEFOG_LOG_LEVEL=info who is said to have started them",
-                           settings.expect_size, size);
+             : fmt::format(
+                   "BLUEFOG_EXPECT_SIZE={}: expected that many ranks, found {}; see by "
+                   "BLUEFOG_LOG_LEVEL=info who is said to have started them",
+                   settings.expect_size, size);
 }
 
 }  // namespace

@@ -31,13 +31,13 @@ StoreAddress parse_store_address(const std::string& name, const std::string& tex
       address.port = 0;
     }
   }
-  const bool has_brackets = address.host.size() > 2 && address.host.front() == '[' &&
-                            address.host.back() == ']';
+  const bool has_brackets =
+      address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']';
   if (has_brackets) {
     address.host = address.host.substr(1, address.host.size() - 2);
   }
-  const bool is_ambiguous = address.host.find_first_of(has_brackets ? "[]" : "[]:") !=
-                            std::string::npos;
+  const bool is_ambiguous =
+      address.host.find_first_of(has_brackets ? "[]" : "[]:") != std::string::npos;
   if (address.host.empty() || is_ambiguous || address.port < 1 || address.port > kHighestPort) {
     throw InvalidArgument(
         fmt::format("{}={}: expected HOST:PORT or [IPV6]:PORT with a port from 1 to {}", name, text,

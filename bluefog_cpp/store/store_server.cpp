@@ -51,7 +51,7 @@ struct Contents {
 };
 
 static bool same_secret(const std::array<char, kSecretBytes>& one,
-                 const std::array<char, kSecretBytes>& other) {
+                        const std::array<char, kSecretBytes>& other) {
   unsigned difference = 0;
   for (std::size_t i = 0; i < one.size(); ++i) {
     difference |= static_cast<unsigned char>(one[i] ^ other[i]);

@@ -58,20 +58,19 @@ class Connection {
     request.key_bytes = static_cast<std::uint32_t>(key.size());
     request.value_bytes = value.size();
     run("is gone", until, [&](auto done) {
-      asio::async_write(
-          socket_,
-          std::array<asio::const_buffer, 3>{asio::buffer(&request, sizeof request),
-                                            asio::buffer(key),
-                                            asio::buffer(value.data(), value.size())},
-          done);
+      asio::async_write(socket_,
+                        std::array<asio::const_buffer, 3>{asio::buffer(&request, sizeof request),
+                                                          asio::buffer(key),
+                                                          asio::buffer(value.data(), value.size())},
+                        done);
     });
     Reply reply;
     run("is gone", until, [&](auto done) {
       asio::async_read(socket_, asio::buffer(&reply.head, sizeof reply.head), done);
     });
     if (reply.head.value_bytes > Store::kMaxValueBytes) {
-      throw TransportError(fmt::format("{}: expected an answer of at most {} bytes, found {}", what_,
-                                       Store::kMaxValueBytes, reply.head.value_bytes));
+      throw TransportError(fmt::format("{}: expected an answer of at most {} bytes, found {}",
+                                       what_, Store::kMaxValueBytes, reply.head.value_bytes));
     }
     reply.value.resize(reply.head.value_bytes);
     run("is gone", until,
@@ -124,7 +123,8 @@ class Connection {
         });
     if (welcome.mark != kMark) {
       throw TransportError(fmt::format(
-          "{}: expected a store of this version of bluefog_cpp, found something else there", what_));
+          "{}: expected a store of this version of bluefog_cpp, found something else there",
+          what_));
     }
   }
 
@@ -184,8 +184,8 @@ class TcpStore final : public Store {
   [[nodiscard]] std::optional<Bytes> get(const std::string& key, Deadline deadline) override {
     const auto left = deadline.is_set() ? deadline.when() - Clock::now() : std::chrono::hours(1);
     const auto wait = std::chrono::duration_cast<std::chrono::microseconds>(left).count();
-    Reply reply = ask({.action = Action::Get, .wait_us = std::max<std::int64_t>(wait, 0)}, key, {},
-                      deadline);
+    Reply reply =
+        ask({.action = Action::Get, .wait_us = std::max<std::int64_t>(wait, 0)}, key, {}, deadline);
     if (reply.head.verdict == Verdict::NotThere) {
       return std::nullopt;
     }
@@ -210,9 +210,9 @@ class TcpStore final : public Store {
                                         description_, kMaxKeyBytes, key.size()));
     }
     const auto now = Clock::now();
-    const auto until = (deadline.is_set() ? std::max(deadline.when(), now)
-                                          : now + std::chrono::hours(2)) +
-                       longest_silence_;
+    const auto until =
+        (deadline.is_set() ? std::max(deadline.when(), now) : now + std::chrono::hours(2)) +
+        longest_silence_;
     auto connection = take_idle();
     if (!connection) {
       const bool may_come_later = server_comes_later_ && !has_been_reached_;
@@ -223,8 +223,8 @@ class TcpStore final : public Store {
     Reply reply = connection->ask(request, key, value, until);
     give_back(std::move(connection));
     if (reply.head.verdict == Verdict::Full) {
-      throw TransportError(fmt::format("{} is full: it keeps at most {} bytes", description_,
-                                       kMostBytes));
+      throw TransportError(
+          fmt::format("{} is full: it keeps at most {} bytes", description_, kMostBytes));
     }
     return reply;
   }
@@ -255,8 +255,7 @@ class TcpStore final : public Store {
 
 }  // namespace
 
-std::shared_ptr<Store> make_tcp_store(const StoreAddress& address,
-                                      const TcpStoreOptions& options) {
+std::shared_ptr<Store> make_tcp_store(const StoreAddress& address, const TcpStoreOptions& options) {
   return std::make_shared<TcpStore>(address, options);
 }
 

@@ -187,9 +187,9 @@ TEST(TcpTransport, AnOrdinaryLaneThatIsFullStopsItsWriterAlone) {
     bool received = false;
     rank.until("the rest", [&] {
       received = received || rank.read_some(Lane::Ordinary, theirs);
-      return !(departure.complete() || rank.transport->publish(departure)) ? false
-                                                                           : received &&
-                                                                                 departure.complete();
+      return !(departure.complete() || rank.transport->publish(departure))
+                 ? false
+                 : received && departure.complete();
     });
     EXPECT_TRUE(theirs == pattern(large.size(), rank.other, 1));
     rank.meet();
@@ -251,9 +251,10 @@ TEST(TcpTransport, ARankThatLeavesIsKnownOnceItsDataHaveBeenRead) {
     }
     EXPECT_EQ(rank.receive(Lane::Ordinary), bytes);
     std::optional<std::string> cause;
-    rank.until("the goodbye", [&] { return (cause = rank.transport->cause_of_death(0)).has_value(); });
-    EXPECT_THAT(*cause,
-                AllOf(HasSubstr("has closed its context"), HasSubstr("call 3, neighbor_allreduce")));
+    rank.until("the goodbye",
+               [&] { return (cause = rank.transport->cause_of_death(0)).has_value(); });
+    EXPECT_THAT(*cause, AllOf(HasSubstr("has closed its context"),
+                              HasSubstr("call 3, neighbor_allreduce")));
     EXPECT_TRUE(rank.transport->has_left(0));
     EXPECT_FALSE(rank.transport->has_died(0));
     rank.send(bytes, 4, Lane::Ordinary);  // goes nowhere, and nobody waits for it

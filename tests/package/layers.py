@@ -108,6 +108,7 @@ DOORS = {
     "optimizers/buckets/flat_arithmetic.hpp": ("nn/",),
     "optimizers/buckets/backward_passes.hpp": ("python/",),
     "optimizers/checks/agreement.hpp": ("python/",),
+    "bluefog_cpp/store/store_server.hpp": ("tools/",),
     "bluefog_cpp/device/cuda/cuda_api.hpp": ("benchmarks/",),
     "bluefog_cpp/device/cuda/shared_object.hpp": ("benchmarks/",),
 }

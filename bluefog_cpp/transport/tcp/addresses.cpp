@@ -137,8 +137,8 @@ std::vector<Endpoint> reachable(std::vector<Endpoint> endpoints,
     if (address.is_loopback()) {
       return 0;
     }
-    const bool is_near = std::ranges::any_of(
-        local, [&](const LocalAddress& one) { return one.is_near(address); });
+    const bool is_near =
+        std::ranges::any_of(local, [&](const LocalAddress& one) { return one.is_near(address); });
     return is_near ? 1 : 2;
   };
   std::ranges::stable_sort(endpoints, {}, distance);

@@ -9,9 +9,9 @@ namespace bluefog::tcp {
 namespace {
 
 std::size_t class_of(std::size_t bytes) noexcept {
-  const std::size_t size =
-      std::clamp(bytes, BlockPool::kLeastBytes, BlockPool::kMostBytes) - 1;
-  return static_cast<std::size_t>(std::bit_width(size) - std::bit_width(BlockPool::kLeastBytes - 1));
+  const std::size_t size = std::clamp(bytes, BlockPool::kLeastBytes, BlockPool::kMostBytes) - 1;
+  return static_cast<std::size_t>(std::bit_width(size) -
+                                  std::bit_width(BlockPool::kLeastBytes - 1));
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ static_assert(sizeof(FrameStart) == 8 && std::is_trivially_copyable_v<FrameStart
 static_assert(sizeof(HeadRest) == 40 && std::is_trivially_copyable_v<HeadRest>);
 
 /// The longest run of bytes before a payload.
-inline constexpr std::size_t kMostFrontBytes = sizeof(FrameStart) + sizeof(HeadRest) + kMaxNameBytes;
+inline constexpr std::size_t kMostFrontBytes =
+    sizeof(FrameStart) + sizeof(HeadRest) + kMaxNameBytes;
 
 /// The bytes before the payload of a frame.
 class FrameFront {
@@ -79,14 +80,12 @@ class FrameFront {
   /// Of a `Piece` or an `Abort`.
   [[nodiscard]] static FrameFront part(FrameKind kind, std::size_t payload_bytes) {
     FrameFront front;
-    front.add(
-        FrameStart{.kind = kind, .payload_bytes = static_cast<std::uint32_t>(payload_bytes)});
+    front.add(FrameStart{.kind = kind, .payload_bytes = static_cast<std::uint32_t>(payload_bytes)});
     return front;
   }
   /// Of what has a number: a word's call, or the messages that a receipt is for.
   [[nodiscard]] static FrameFront numbered(FrameKind kind, std::uint64_t number,
-                                           std::size_t payload_bytes = 0,
-                                           std::uint8_t detail = 0) {
+                                           std::size_t payload_bytes = 0, std::uint8_t detail = 0) {
     FrameFront front;
     front.add(FrameStart{.kind = kind,
                          .detail = detail,

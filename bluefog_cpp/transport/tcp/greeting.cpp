@@ -45,9 +45,8 @@ Secret Secret::make() {
 std::string_view library_version() noexcept { return BLUEFOG_VERSION " (tcp 1)"; }
 
 Greeting Greeting::make(const Secret& secret, int rank, std::size_t channel) {
-  Greeting greeting{.secret = secret.caller,
-                    .rank = rank,
-                    .channel = static_cast<std::uint32_t>(channel)};
+  Greeting greeting{
+      .secret = secret.caller, .rank = rank, .channel = static_cast<std::uint32_t>(channel)};
   set_version(greeting.version);
   return greeting;
 }
@@ -69,7 +68,8 @@ bool is_of_network(const Answer& answer, const Secret& secret) {
 
 std::string version_in(const std::array<char, 32>& version) {
   std::string text(version.data(), ::strnlen(version.data(), version.size()));
-  std::ranges::replace_if(text, [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  std::ranges::replace_if(
+      text, [](char c) { return c < 0x20 || c > 0x7e; }, '?');
   return text;
 }
 

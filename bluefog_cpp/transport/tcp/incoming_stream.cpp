@@ -53,7 +53,8 @@ void IncomingStream::begin_frame() {
       if (is_coming_ || start_.payload_bytes > rest.bytes) {
         refuse_frame(start_, is_coming_ ? "the rest of a message" : "a piece of a message");
       }
-      begin_message(rest, std::span(front_).subspan(sizeof(FrameStart) + sizeof rest, start_.detail));
+      begin_message(rest,
+                    std::span(front_).subspan(sizeof(FrameStart) + sizeof rest, start_.detail));
       break;
     }
     case FrameKind::Piece:

@@ -255,10 +255,10 @@ class Lobby::Hall {
     if (version_in(greeting.version) == library_version()) {
       verdict = guest_->on_call(greeting.rank, greeting.channel);
     } else {
-      guest_->on_failed(greeting.rank, greeting.channel,
-                        fmt::format("it has version {} of this library, and rank {} has {}",
-                                    version_in(greeting.version), options_.rank,
-                                    library_version()));
+      guest_->on_failed(
+          greeting.rank, greeting.channel,
+          fmt::format("it has version {} of this library, and rank {} has {}",
+                      version_in(greeting.version), options_.rank, library_version()));
     }
     if (!verdict) {
       drop(stranger);
@@ -284,11 +284,10 @@ class Lobby::Hall {
     error_code error;
     call->socket.close(error);
     if (call->next >= endpoints.size() || call->until.expired()) {
-      guest_->on_failed(
-          call->rank, call->channel,
-          endpoints.empty()
-              ? std::string("it has no address that this host reaches")
-              : fmt::format("it cannot be reached: {}", call->failures.substr(0, 1000)));
+      guest_->on_failed(call->rank, call->channel,
+                        endpoints.empty() ? std::string("it has no address that this host reaches")
+                                          : fmt::format("it cannot be reached: {}",
+                                                        call->failures.substr(0, 1000)));
       return;
     }
     const Endpoint endpoint = endpoints[call->next++];
@@ -318,8 +317,8 @@ class Lobby::Hall {
 
   void fail(const std::shared_ptr<Call>& call, const Endpoint& endpoint, const std::string& why) {
     call->timer.cancel();
-    call->failures += fmt::format("{}{}: {}", call->failures.empty() ? "" : "; ",
-                                  to_text(endpoint), call->is_late ? "no answer in time" : why);
+    call->failures += fmt::format("{}{}: {}", call->failures.empty() ? "" : "; ", to_text(endpoint),
+                                  call->is_late ? "no answer in time" : why);
     try_next(call);
   }
 
@@ -357,10 +356,10 @@ class Lobby::Hall {
       case Answer::Verdict::Crossed:
         break;  // that rank's own call comes
       default:
-        guest_->on_failed(call->rank, call->channel,
-                          fmt::format("it has version {} of this library, and rank {} has {}",
-                                      version_in(answer.version), options_.rank,
-                                      library_version()));
+        guest_->on_failed(
+            call->rank, call->channel,
+            fmt::format("it has version {} of this library, and rank {} has {}",
+                        version_in(answer.version), options_.rank, library_version()));
     }
   }
 

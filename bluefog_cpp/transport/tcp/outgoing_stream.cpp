@@ -70,9 +70,8 @@ bool OutgoingStream::send(std::span<const std::byte> here, std::size_t most) {
       }
       const FrameFront front = next_front(piece);
       const std::size_t length = front.bytes().size();
-      std::array<iovec, 2> parts{
-          iovec{const_cast<std::byte*>(front.bytes().data()), length},
-          iovec{const_cast<std::byte*>(here.data() + position_), piece}};
+      std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(front.bytes().data()), length},
+                                 iovec{const_cast<std::byte*>(here.data() + position_), piece}};
       const std::size_t sent = write(parts.data(), piece > 0 ? 2 : 1);
       if (sent == 0) {
         break;

@@ -35,8 +35,7 @@ struct Card {
 std::string text_of(const Card& card) {
   std::string problem = card.problem;
   std::ranges::replace(problem, '\n', ' ');
-  std::string text =
-      fmt::format("{}\n{}\n{}\n{}\n", card.version, card.host, card.secret, problem);
+  std::string text = fmt::format("{}\n{}\n{}\n{}\n", card.version, card.host, card.secret, problem);
   for (const std::string& endpoint : card.endpoints) {
     text += endpoint + '\n';
   }
@@ -155,9 +154,8 @@ std::unique_ptr<Transport> make_network(Bootstrap& bootstrap, const Settings& se
   }
   check(cards, rank, problem);
 
-  Lobby::Options guests{.rank = rank,
-                        .secret = secret_of(cards.front().secret),
-                        .patience = settings.timeout};
+  Lobby::Options guests{
+      .rank = rank, .secret = secret_of(cards.front().secret), .patience = settings.timeout};
   for (const Card& card : cards) {
     std::vector<Endpoint> endpoints;
     for (const std::string& endpoint : card.endpoints) {

@@ -129,8 +129,8 @@ bool TcpTransport::publish_ordinary(Departure& departure) {
   for (const WeightedRank& reader : departure.readers) {
     Connection* const connection = find(reader.rank, channel_of(departure.lane));
     if (connection != nullptr && connection->out.is_under_way(departure.header.id)) {
-      moved |= connection->out.has_room() &&
-               connection->out.send({departure.data, here}, kStepBytes);
+      moved |=
+          connection->out.has_room() && connection->out.send({departure.data, here}, kStepBytes);
       needs_copy |= connection->state == Connection::State::Asked;
     }
   }

@@ -65,9 +65,8 @@ void TcpTransport::say_goodbye() {
 
 bool TcpTransport::any(const std::function<bool(const Connection&)>& is_so) const {
   return std::ranges::any_of(peers_, [&](const Peer& to) {
-    return std::ranges::any_of(to.connections, [&](const auto& connection) {
-      return connection && is_so(*connection);
-    });
+    return std::ranges::any_of(
+        to.connections, [&](const auto& connection) { return connection && is_so(*connection); });
   });
 }
 

@@ -130,9 +130,9 @@ void TcpTransport::take_words(Connection& connection, std::span<const std::byte>
 void TcpTransport::hear(Peer& from, int rank, WordReader::Heard& heard) {
   switch (heard.kind) {
     case FrameKind::Word:
-      words_.emplace_back(rank, ControlMessage{.kind = heard.word,
-                                               .call = heard.number,
-                                               .text = std::move(heard.text)});
+      words_.emplace_back(
+          rank,
+          ControlMessage{.kind = heard.word, .call = heard.number, .text = std::move(heard.text)});
       break;
     case FrameKind::Receipt:
       for (; from.taken < heard.number && !from.untaken.empty(); ++from.taken) {
@@ -166,7 +166,8 @@ void TcpTransport::ring(Doorbell* bell) {
 void TcpTransport::watch(Watch watch) {
   const Lock lock(mutex_);
   if (has_background_ && !has_deep_lanes_) {
-    has_background_ = any([](const Connection& connection) { return connection.out.has_waiting(); });
+    has_background_ =
+        any([](const Connection& connection) { return connection.out.has_waiting(); });
   }
   if (watch == Watch::ForSleeper || has_background_) {
     is_watched_ = true;

@@ -16,10 +16,10 @@ void WordReader::begin() {
   const bool is_word = start.kind >= FrameKind::Word && start.kind <= FrameKind::Heartbeat;
   if (!is_word || start.payload_bytes > kMostTextBytes ||
       start.detail > static_cast<std::uint8_t>(ControlMessage::Kind::Deadlock)) {
-    throw InternalError(
-        fmt::format("TCP transport: rank {} sent a frame of kind {} with {} bytes where a word of at "
-                    "most {} was expected",
-                    rank_, static_cast<unsigned>(start.kind), start.payload_bytes, kMostTextBytes));
+    throw InternalError(fmt::format(
+        "TCP transport: rank {} sent a frame of kind {} with {} bytes where a word of at "
+        "most {} was expected",
+        rank_, static_cast<unsigned>(start.kind), start.payload_bytes, kMostTextBytes));
   }
   coming_ = {.kind = start.kind, .word = static_cast<ControlMessage::Kind>(start.detail)};
   std::memcpy(&coming_.number, front_.data() + sizeof start, sizeof coming_.number);

@@ -126,7 +126,8 @@ TEST(LaunchEnvironment, RankAndMasterAreAStoreOfRankZero) {
   EXPECT_FALSE(launch.is_store_served);
   EXPECT_EQ(launch.told_by, "RANK=1 and WORLD_SIZE=4");
   EXPECT_NE(launch.job, "");
-  EXPECT_EQ(LaunchEnvironment::detect(with(kByRank, {{"MASTER_ADDR", "::1"}})).store, "[::1]:29500");
+  EXPECT_EQ(LaunchEnvironment::detect(with(kByRank, {{"MASTER_ADDR", "::1"}})).store,
+            "[::1]:29500");
   expect_launch(with(kByRank, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}), "", 0);
   EXPECT_THROW((void)LaunchEnvironment::detect(with(kByRank, {{"MASTER_PORT", "none"}})),
                InvalidArgument);
@@ -157,16 +158,18 @@ TEST(LaunchEnvironment, BfrunsMarkerComesFirst) {
   EXPECT_EQ(launch.way, LaunchWay::Bfrun);
   EXPECT_EQ(launch.store, "127.0.0.1:4711");
   EXPECT_EQ(launch.secret, "a secret");
-  EXPECT_THAT(refusal_of(with(bfrun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}})),
-              StartsWith("BFRUN_RANK=1 and BFRUN_SIZE=4, by bfrun, and OMPI_COMM_WORLD_RANK=0 and "
-                         "OMPI_COMM_WORLD_SIZE=4, by Open MPI: expected both"));
+  EXPECT_THAT(
+      refusal_of(with(bfrun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}})),
+      StartsWith("BFRUN_RANK=1 and BFRUN_SIZE=4, by bfrun, and OMPI_COMM_WORLD_RANK=0 and "
+                 "OMPI_COMM_WORLD_SIZE=4, by Open MPI: expected both"));
   // A program that a rank starts with another rank.
-  EXPECT_THAT(refusal_of(with(bfrun, {{"RANK", "3"}})),
-              AllOf(HasSubstr("BFRUN_RANK=1"), HasSubstr("RANK=3 and WORLD_SIZE=4, by MASTER_ADDR")));
-  EXPECT_EQ(LaunchEnvironment::detect(
-                with(bfrun, {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}))
-                .way,
-            LaunchWay::Bfrun);
+  EXPECT_THAT(
+      refusal_of(with(bfrun, {{"RANK", "3"}})),
+      AllOf(HasSubstr("BFRUN_RANK=1"), HasSubstr("RANK=3 and WORLD_SIZE=4, by MASTER_ADDR")));
+  EXPECT_EQ(
+      LaunchEnvironment::detect(with(bfrun, {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}}))
+          .way,
+      LaunchWay::Bfrun);
   EXPECT_THROW((void)LaunchEnvironment::detect(with(bfrun, {{"BFRUN_STORE", "nowhere"}})),
                InvalidArgument);
 }

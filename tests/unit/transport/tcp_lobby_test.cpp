@@ -20,8 +20,8 @@
 namespace bluefog::tcp {
 namespace {
 
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
 
 const Address kHere = boost::asio::ip::make_address("127.0.0.1");
 
@@ -113,7 +113,8 @@ TEST_F(TcpLobby, RanksGetAConnection) {
 }
 
 TEST_F(TcpLobby, StrangersAreDroppedAndNothingElseHappens) {
-  const std::string request = "GET / HTTP/1.1\r\nHost: somebody\r\nAccept: everything that there is\r\n\r\n";
+  const std::string request =
+      "GET / HTTP/1.1\r\nHost: somebody\r\nAccept: everything that there is\r\n\r\n";
   ASSERT_GE(request.size(), sizeof(Greeting));
   const Greeting good = Greeting::make(secret_, 1, 0);
   Greeting wrong_secret = good;
@@ -125,8 +126,8 @@ TEST_F(TcpLobby, StrangersAreDroppedAndNothingElseHappens) {
   Greeting wrong_channel = good;
   wrong_channel.channel = 99;
   EXPECT_TRUE(is_dropped(connect_and_send(request.data(), sizeof(Greeting))));
-  EXPECT_TRUE(is_dropped(connect_and_send("", 0)));             // says nothing
-  EXPECT_TRUE(is_dropped(connect_and_send(&good, 63)));          // half a greeting
+  EXPECT_TRUE(is_dropped(connect_and_send("", 0)));      // says nothing
+  EXPECT_TRUE(is_dropped(connect_and_send(&good, 63)));  // half a greeting
   EXPECT_TRUE(is_dropped(connect_and_send(&wrong_secret, 64)));
   EXPECT_TRUE(is_dropped(connect_and_send(&wrong_rank, 64)));
   EXPECT_TRUE(is_dropped(connect_and_send(&itself, 64)));

@@ -33,8 +33,8 @@ MessageHeader header_of(std::uint64_t call, std::size_t bytes) {
   header.id = CallId::make(call, 0);
   header.bytes = bytes;
   header.weight = 0.25;
-  header.envelope = Envelope::make(OpKind::Broadcast, Dtype::UInt8,
-                                   static_cast<std::int64_t>(bytes), "a name");
+  header.envelope =
+      Envelope::make(OpKind::Broadcast, Dtype::UInt8, static_cast<std::int64_t>(bytes), "a name");
   return header;
 }
 
@@ -54,8 +54,7 @@ class TcpStreams : public ::testing::Test {
     Bytes scratch(most);
     const auto room = in_.room();
     if (!room.empty()) {
-      const ssize_t got =
-          ::recv(to_.get(), room.data(), std::min(most, room.size()), MSG_DONTWAIT);
+      const ssize_t got = ::recv(to_.get(), room.data(), std::min(most, room.size()), MSG_DONTWAIT);
       in_.note_received(got > 0 ? static_cast<std::size_t>(got) : 0);
     } else if (const ssize_t got = ::recv(to_.get(), scratch.data(), most, MSG_DONTWAIT); got > 0) {
       in_.feed({scratch.data(), static_cast<std::size_t>(got)});

@@ -258,8 +258,8 @@ bool starts_ranks_itself(const Options& options, const Machines& machines,
                     machines.hosts.front().name));
   }
   if (!wish.empty()) {
-    throw UsageError(
-        fmt::format("--launcher own starts no mpirun, and {} is for mpirun: give one of them", wish));
+    throw UsageError(fmt::format(
+        "--launcher own starts no mpirun, and {} is for mpirun: give one of them", wish));
   }
   return true;
 }

@@ -24,7 +24,7 @@ struct MonitoredJob {
   bool has_other_hosts = false;
   std::chrono::milliseconds start_patience{0};  ///< 0: for ever
   PlacementNotes notes = {};
-  std::string extra_mpi_flags = {};    ///< as the user wrote them
+  std::string extra_mpi_flags = {};  ///< as the user wrote them
   /// Who starts and ends the ranks, in words.
   std::string starter = "mpirun";
   bool goes_on_after_failure = false;  ///< these flags ask mpirun not to end a job that has failed

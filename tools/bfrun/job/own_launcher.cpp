@@ -179,9 +179,9 @@ ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events) {
   try {
     for (int rank = 0; rank < ranks.count; ++rank) {
       const int first_input = is_terminal ? input.read_end.get() : STDIN_FILENO;
-      watchers.add(start(ranks, rank,
-                         {.input = rank == 0 ? first_input : nothing.get(),
-                          .errors = errors.write_end.get()}));
+      watchers.add(start(
+          ranks, rank,
+          {.input = rank == 0 ? first_input : nothing.get(), .errors = errors.write_end.get()}));
     }
   } catch (const TransportError&) {
     watchers.kill_all();

@@ -30,12 +30,11 @@ void forget_other_launchers(bool also_those_of_mpi, Environment& environment) {
   constexpr std::array<std::string_view, 7> kOfOneProcess{
       "BFRUN_", "TORCHELASTIC_", "OMPI_COMM_", "PMIX_", "PMI_", "OMPI_COMMAND", "OMPI_ARGV"};
   constexpr std::size_t kNotOfMpi = 2;
-  const auto forgotten = std::span(kOfOneProcess).first(also_those_of_mpi ? kOfOneProcess.size()
-                                                                         : kNotOfMpi);
+  const auto forgotten =
+      std::span(kOfOneProcess).first(also_those_of_mpi ? kOfOneProcess.size() : kNotOfMpi);
   std::erase_if(environment, [&](const auto& variable) {
-    return std::ranges::any_of(forgotten, [&](std::string_view prefix) {
-      return variable.first.starts_with(prefix);
-    });
+    return std::ranges::any_of(
+        forgotten, [&](std::string_view prefix) { return variable.first.starts_with(prefix); });
   });
 }
 
