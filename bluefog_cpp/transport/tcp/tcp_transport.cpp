@@ -9,8 +9,11 @@
 namespace bluefog::tcp {
 namespace {
 
-/// What one step moves, so that reading and combining come in between.
-constexpr std::size_t kStepBytes = std::size_t{512} << 10U;
+/// What one step moves of a long message: so few that the other side reads it out of a cache, and
+/// reading and combining come in between.
+constexpr std::size_t kStepBytes = std::size_t{32} << 10U;
+/// Messages up to this length go in one step.
+constexpr std::size_t kWholeBytes = std::size_t{128} << 10U;
 /// A receive that is not straight into a message.
 constexpr std::size_t kScratchBytes = std::size_t{16} << 10U;
 
@@ -124,13 +127,13 @@ bool TcpTransport::publish_ordinary(Departure& departure) {
     begin(departure);
   }
   const std::size_t here = std::min<std::size_t>(departure.header.bytes, departure.here);
+  const std::size_t most = departure.header.bytes <= kWholeBytes ? kWholeBytes : kStepBytes;
   bool moved = false;
   bool needs_copy = departure.header.bytes == 0;  // nobody comes again to send its head
   for (const WeightedRank& reader : departure.readers) {
     Connection* const connection = find(reader.rank, channel_of(departure.lane));
     if (connection != nullptr && connection->out.is_under_way(departure.header.id)) {
-      moved |=
-          connection->out.has_room() && connection->out.send({departure.data, here}, kStepBytes);
+      moved |= connection->out.has_room() && connection->out.send({departure.data, here}, most);
       needs_copy |= connection->state == Connection::State::Asked;
     }
   }

@@ -21,7 +21,7 @@ namespace {
 /// What a reader takes in of an ordinary lane before anybody uses it.
 constexpr std::size_t kHeldBytes = std::size_t{1} << 20U;
 /// What one look reads of a connection, so that what came is combined while it is in the cache.
-constexpr std::size_t kReadBytes = std::size_t{256} << 10U;
+constexpr std::size_t kReadBytes = std::size_t{128} << 10U;
 
 }  // namespace
 
