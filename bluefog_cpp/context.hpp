@@ -51,10 +51,9 @@ class Context : public std::enable_shared_from_this<Context> {
                                          const Settings& settings);
 
   /// Collective over the ranks of `place.size` processes that meet in `store` (bluefog_cpp/store.hpp),
-  /// without MPI. Ranks on several hosts need a network transport.
+  /// without MPI. Ranks on several hosts reach each other over TCP.
   /// @param interrupt_check as above.
-  /// @throws as `make_store_bootstrap` (bluefog_cpp/store_bootstrap.hpp) and as below. UnsupportedError
-  ///   on all ranks where some are on different hosts and nothing reaches from one to the other.
+  /// @throws as `make_store_bootstrap` (bluefog_cpp/store_bootstrap.hpp) and as above.
   static std::shared_ptr<Context> create(std::shared_ptr<Store> store, const StorePlace& place,
                                          const Settings& settings,
                                          std::function<void()> interrupt_check = {});

@@ -139,13 +139,10 @@ void ContextCore::lay_out_machines(const std::vector<std::string>& host_ids) {
 void ContextCore::reach_network(EngineParts& parts, Deadline deadline) {
   std::unique_ptr<Transport> network = make_network(*bootstrap_, settings_, deadline);
   if (!network) {
-    throw UnsupportedError(fmt::format(
-        "rank {}: expected ranks on one host, or a start by MPI, whose messages go between "
-        "hosts; found ranks on {} host{}{} and a start over '{}'; start them with "
-        "mpirun, bfrun --launcher mpirun or srun --mpi=pmix",
-        rank(), hosts_.machine_count(), hosts_.machine_count() == 1 ? "" : "s",
-        settings_.transport == TransportChoice::Mpi ? ", BLUEFOG_TRANSPORT=mpi" : "",
-        bootstrap_->name()));
+    throw UnsupportedError(
+        fmt::format("rank {}: the ranks are on {} hosts, but bootstrap '{}' offers no transport "
+                    "between hosts",
+                    rank(), hosts_.machine_count(), bootstrap_->name()));
   }
   for (int peer = 0; peer < size(); ++peer) {
     auto& route = parts.routes[static_cast<std::size_t>(peer)];
