@@ -95,7 +95,7 @@ function(bluefog_add_mpi_test name)
     set(arg_RANKS 2 4 8)
   endif()
   if(TARGET bfrun)
-    set(launcher $<TARGET_FILE:bfrun>)
+    set(launcher $<TARGET_FILE:bfrun> "--launcher-args=--launcher mpirun")
   else()
     set(launcher mpirun)
   endif()
@@ -105,7 +105,7 @@ function(bluefog_add_mpi_test name)
   endif()
   foreach(ranks ${arg_RANKS})
     bluefog_add_ranks_test(mpi.${name}.np${ranks} LABELS mpi PROCESSORS ${ranks} RANKS ${ranks}
-                           LAUNCHER --launcher "${launcher}" COMMAND $<TARGET_FILE:mpi_${name}>)
+                           LAUNCHER --launcher ${launcher} COMMAND $<TARGET_FILE:mpi_${name}>)
     # Memory that MPI may still use after a time-out is kept on purpose, and MPI keeps its own.
     set_property(TEST mpi.${name}.np${ranks} APPEND PROPERTY ENVIRONMENT_MODIFICATION
                                                              "ASAN_OPTIONS=string_append::detect_leaks=0")

@@ -3,6 +3,6 @@
 # its GoogleTest results in FOLDER/rankN.xml.
 folder=$1
 shift
-rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
+rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${BFRUN_RANK:-0}}}}
 export GTEST_OUTPUT="xml:$folder/rank$rank.xml" PYTEST_ADDOPTS="--junitxml=$folder/rank$rank.xml"
 exec "$@"

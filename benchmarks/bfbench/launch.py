@@ -151,7 +151,8 @@ class Launcher:
         return [*ENDS_WITH_THIS, *self.bfrun_words(ranks, *command)]
 
     def bfrun_words(self, ranks, *command):
-        return [self.bfrun, "-np", ranks, *command]
+        # MPI is a peer.
+        return [self.bfrun, "--launcher", "mpirun", "-np", ranks, *command]
 
     def own_and_mpi(self, ranks, sizes, dtype, seconds):
         self.require(self.operations)

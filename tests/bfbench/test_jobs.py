@@ -14,7 +14,7 @@ from records_of import operation
 
 BFRUN = """#!/bin/sh
 [ "$1" != --version ] || { echo "bfrun of a drill"; exit; }
-shift 2
+shift 4
 exec "$@"
 """
 

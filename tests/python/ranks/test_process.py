@@ -21,7 +21,7 @@ def test_queries(rank, size):
     assert bf.local_size() == size and bf.local_rank() == rank
     assert bf.machine_size() == 1 and bf.machine_rank() == 0
     assert bf.is_homogeneous() and not bf.nccl_built() and bf.mpi_threads_supported()
-    assert size == int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+    assert size == int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def test_queries_before_init_are_value_errors():
