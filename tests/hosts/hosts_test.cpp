@@ -62,10 +62,12 @@ TEST(Hosts, RanksKnowTheirPlaces) {
 }
 
 TEST(Hosts, EachEdgeUsesTheTransportOfItsPlace) {
+  const bool is_tcp = context()->settings().network == NetworkChoice::Tcp;
+  const std::string_view far = is_tcp ? "tcp" : "mpi";
   for (int peer = 0; peer < kRanks; ++peer) {
     const bool is_near = peer / kRanksPerHost == context()->rank() / kRanksPerHost;
     const std::string_view expected =
-        peer == context()->rank() ? "self" : (is_near ? "shm" : "mpi");
+        peer == context()->rank() ? "self" : (is_near ? "shm" : far);
     EXPECT_EQ(context()->transport_to(peer), expected) << "to rank " << peer;
   }
 }
