@@ -66,8 +66,7 @@ TEST(Hosts, EachEdgeUsesTheTransportOfItsPlace) {
   const std::string_view far = is_tcp ? "tcp" : "mpi";
   for (int peer = 0; peer < kRanks; ++peer) {
     const bool is_near = peer / kRanksPerHost == context()->rank() / kRanksPerHost;
-    const std::string_view expected =
-        peer == context()->rank() ? "self" : (is_near ? "shm" : far);
+    const std::string_view expected = peer == context()->rank() ? "self" : (is_near ? "shm" : far);
     EXPECT_EQ(context()->transport_to(peer), expected) << "to rank " << peer;
   }
 }

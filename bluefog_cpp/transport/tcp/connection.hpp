@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/transport/tcp/fork_closed.hpp"
 #include "bluefog_cpp/transport/tcp/incoming_stream.hpp"
 #include "bluefog_cpp/transport/tcp/outgoing_stream.hpp"
 #include "bluefog_cpp/transport/tcp/readiness.hpp"
@@ -44,6 +45,7 @@ struct Connection {
   std::size_t channel;
   State state = State::Idle;
   shm::UniqueFd socket{};
+  ForkClosed closed_in_forks{};
   std::uint32_t events = 0;
   IncomingStream in;
   OutgoingStream out{};

@@ -12,6 +12,7 @@
 
 #include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/tcp/fork_closed.hpp"
 
 namespace bluefog::tcp {
 namespace {
@@ -106,6 +107,7 @@ class Lobby::Hall {
 
   void stop_listening() {
     asio::post(io_, [this] {
+      closed_in_forks_.clear();
       for (tcp::acceptor& acceptor : acceptors_) {
         error_code ignored;
         acceptor.close(ignored);
@@ -171,6 +173,7 @@ class Lobby::Hall {
       error = try_listen(acceptor, Endpoint(address, static_cast<std::uint16_t>(port)));
       if (!error) {
         acceptors_.push_back(std::move(acceptor));
+        closed_in_forks_.emplace_back(acceptors_.back().native_handle());
         return error;
       }
       if (error != asio::error::address_in_use) {
@@ -386,6 +389,7 @@ class Lobby::Hall {
 
   asio::io_context io_{1};
   std::deque<tcp::acceptor> acceptors_;
+  std::vector<ForkClosed> closed_in_forks_;
   std::deque<std::weak_ptr<Stranger>> strangers_;
   asio::posix::stream_descriptor watched_{io_};
   asio::steady_timer ticks_{io_};

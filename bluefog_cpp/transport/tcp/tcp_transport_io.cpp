@@ -254,6 +254,7 @@ void TcpTransport::on_open(int rank, std::size_t channel, shm::UniqueFd socket) 
     return;
   }
   connection->socket = std::move(socket);
+  connection->closed_in_forks = ForkClosed(connection->socket.get());
   set_options(*connection);
   try {
     connection->events = EPOLLIN | EPOLLRDHUP;
@@ -299,6 +300,7 @@ void TcpTransport::end(Connection& connection, int error) {
   connection.state = Connection::State::Over;
   connection.out.set_socket(-1);
   connection.out.clear();
+  connection.closed_in_forks = ForkClosed();
   connection.socket.reset();
   connection.failure = error == 0 ? std::string("it ended") : std::strerror(error);
   if (from.has_left || !from.failure.empty() || connection.in.has_goodbye()) {
