@@ -69,8 +69,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void begin() {
     error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+    (void)socket_.set_option(tcp::no_delay(true), ignored);
+    (void)socket_.set_option(asio::socket_base::keep_alive(true), ignored);
     ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
     timer_.expires_after(kToGreet);
     timer_.async_wait([self = shared_from_this()](error_code error) {
@@ -99,7 +99,7 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   void drop() {
     error_code ignored;
-    socket_.close(ignored);
+    (void)socket_.close(ignored);
   }
 
   void welcome() {

@@ -30,7 +30,7 @@ def test_lists():
     ("ops --ranks 65", "from 1 to 64, found '65'"),
     ("ops --seconds nan", "expected a number of at least 0.001, found 'nan'"),
     ("ops --dtype int8", "out of float16, bfloat16, float32, float64; found 'int8'"),
-    ("ops --transports shm", "out of auto, mpi; found 'shm'"),
+    ("ops --transports shm", "out of auto, mpi, tcp; found 'shm'"),
     ("ops --preset all", "'default', 'quick', 'grid'"),
     ("ops --json /no/such/folder/file", "expected a file in a folder that exists"),
     ("ops --report /proc/version", "found the file '/proc/version'"),
