@@ -30,8 +30,10 @@ struct StorePlace {
 /// ended in TimeoutError or TransportError leaves the ranks at different places: further calls are
 /// refused with StateError. Ranks that make different calls all get MismatchError, and go on.
 ///
-/// Cost of a collective: 3 calls of the store for rank 0 and each rank, for blobs up to 256 KiB; a
-/// thread as long as it runs, so that a store which does not answer holds up nobody for ever.
+/// Where rank 0 lets go of it, or exits, it waits up to 2 s for the others to have what it handed out.
+///
+/// Cost of a collective: 3 calls of the store for rank 0, 4 for each other rank, for blobs up to 256 KiB;
+/// a thread as long as it runs, so that a store which does not answer holds up nobody for ever.
 /// @param interrupt_check called about every 50 ms while the ranks are waited for, unless empty; its
 ///   exception ends the wait.
 /// @throws InvalidArgument for a rank that is none of `size`, or a prefix that is no key.

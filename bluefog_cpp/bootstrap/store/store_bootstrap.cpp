@@ -50,10 +50,36 @@ Records run(const std::shared_ptr<StoreExchange>& exchange, StoreRecord own,
   return std::move(*records);
 }
 
+// A store that rank 0 keeps ends with its process: before, the others take what was handed out.
+void await_receipts(const std::shared_ptr<StoreExchange>& exchange) noexcept {
+  constexpr std::chrono::seconds kLongest(2);
+  if (!exchange->has_handed_out()) {
+    return;
+  }
+  const Deadline deadline = Deadline::after(kLongest);
+  try {
+    run_beside(
+        [exchange, deadline](const std::atomic<bool>& is_over) {
+          exchange->await_receipts(deadline, is_over);
+        },
+        {}, deadline, "bootstrap end");
+  } catch (const std::exception&) {
+    // Ranks that are gone take nothing any more.
+  }
+}
+
 class StoreBootstrap final : public Bootstrap {
  public:
   explicit StoreBootstrap(std::shared_ptr<StoreExchange> exchange)
-      : exchange_(std::move(exchange)) {}
+      : exchange_(std::move(exchange)),
+        before_exit_(at_exit([held = exchange_] { await_receipts(held); })) {}
+  StoreBootstrap(const StoreBootstrap&) = delete;
+  StoreBootstrap& operator=(const StoreBootstrap&) = delete;
+  ~StoreBootstrap() override {
+    if (::getpid() == owner_) {  // a fork has no connection of its own
+      await_receipts(exchange_);
+    }
+  }
 
   [[nodiscard]] int rank() const noexcept override { return exchange_->place().rank; }
   [[nodiscard]] int size() const noexcept override { return exchange_->place().size; }
@@ -113,6 +139,8 @@ class StoreBootstrap final : public Bootstrap {
   }
 
   std::shared_ptr<StoreExchange> exchange_;
+  std::shared_ptr<void> before_exit_;
+  pid_t owner_ = ::getpid();
   int duplicates_ = 0;
   std::string broken_;
 };

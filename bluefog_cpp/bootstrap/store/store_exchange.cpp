@@ -106,12 +106,22 @@ void StoreExchange::hand_out(const std::string& verdict, const std::vector<Store
   const auto bytes = encode(all);
   put_pieces(*place_.store, key("all"), bytes, wait.deadline);
   note_put(key("all"), bytes.size());
+  ++handed_out_;
+}
+
+void StoreExchange::await_receipts(Deadline deadline, const std::atomic<bool>& is_over) {
+  const std::int64_t expected = handed_out_ * (place_.size - 1);
+  while (!is_over && !deadline.expired() &&
+         place_.store->add(receipts_key(), 0, deadline) < expected) {
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 std::vector<StoreRecord> StoreExchange::receive(Wait& wait) {
   const std::size_t most =
       static_cast<std::size_t>(place_.size + 1) * (Bootstrap::kMaxBlobBytes + kHeadBytes);
   const auto bytes = await(key("all"), most, wait);
+  place_.store->add(receipts_key(), 1, wait.deadline);
   const std::span<const std::byte> view(bytes);
   std::uint64_t verdict_bytes = 0;
   if (view.size() >= 2 * sizeof verdict_bytes) {

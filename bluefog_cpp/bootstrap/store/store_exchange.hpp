@@ -45,10 +45,17 @@ class StoreExchange {
   [[nodiscard]] std::vector<StoreRecord> run(const StoreRecord& own, const Judge& judge,
                                              Deadline deadline, const std::atomic<bool>& is_over);
 
+  /// Whether this rank has handed something out.
+  [[nodiscard]] bool has_handed_out() const noexcept { return handed_out_ > 0; }
+  /// Returns when the others have all that this rank has handed out, or `deadline` passes, or `is_over`.
+  void await_receipts(Deadline deadline, const std::atomic<bool>& is_over);
+
  private:
   struct Wait;
 
   [[nodiscard]] std::string key(const std::string& of) const;
+  /// The number of a key that counts what the other ranks have received.
+  [[nodiscard]] std::string receipts_key() const { return place_.prefix + "/got"; }
   [[nodiscard]] std::string key_of_rank(int rank) const { return key(std::to_string(rank)); }
   [[nodiscard]] std::vector<StoreRecord> gather(const StoreRecord& own, const Judge& judge,
                                                 Wait& wait);
@@ -62,6 +69,7 @@ class StoreExchange {
 
   Place place_;
   std::uint64_t generation_ = 0;
+  std::atomic<std::int64_t> handed_out_{0};
   struct Put {
     std::uint64_t generation;
     std::string key;

@@ -244,6 +244,43 @@ TEST(StoreBootstrap, RefusesPlacesThatAreNone) {
   EXPECT_THROW((void)make_store_bootstrap(nullptr, {}, quiet(), soon()), InvalidArgument);
 }
 
+// Reads rank 0's words late, as a rank does whose core is busy.
+class LateReader final : public MemoryStore {
+ public:
+  LateReader(SharedContents contents, std::atomic<int>& read)
+      : MemoryStore(std::move(contents)), read_(read) {}
+
+  [[nodiscard]] std::optional<Bytes> get(const std::string& key, Deadline deadline) override {
+    const bool is_to_all = key.ends_with("/all");
+    if (is_to_all) {
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+    auto value = MemoryStore::get(key, deadline);
+    read_ += is_to_all && value ? 1 : 0;
+    return value;
+  }
+
+ private:
+  std::atomic<int>& read_;
+};
+
+TEST(StoreBootstrap, RankZeroStaysUntilTheOthersHaveItsWords) {
+  const auto contents = make_contents();
+  std::atomic<int> read = 0;
+  expect_none(on_ranks(2, [&](int rank) {
+    std::shared_ptr<Store> store = std::make_shared<MemoryStore>(contents);
+    if (rank == 1) {
+      store = std::make_shared<LateReader>(contents, read);
+    }
+    auto bootstrap = make_store_bootstrap(store, {.rank = rank, .size = 2}, quiet(), soon());
+    bootstrap->barrier(soon());
+    bootstrap.reset();
+    if (rank == 0) {
+      EXPECT_EQ(read.load(), 2);
+    }
+  }));
+}
+
 // A store that does what `on_get` says.
 class HostileStore final : public MemoryStore {
  public:
