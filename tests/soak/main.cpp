@@ -118,6 +118,7 @@ void soak(const Options& options) {
                             context->size()));
   }
   fmt::print("soak: rank {} is process {}, seed {}\n", context->rank(), ::getpid(), options.seed);
+  std::fflush(stdout);  // whoever reads it by a pipe kills this process
   Run run{.seed = options.seed};
   const auto contexts = make_contexts(context, settings);
   const auto start = Clock::now();
