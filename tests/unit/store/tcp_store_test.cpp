@@ -177,11 +177,11 @@ TEST_F(TcpStore, AStoreThatGoesAwayIsHeard) {
   server->start();
   const auto store = make_tcp_store(server->address(), {.name = "the store of the test"});
   store->set("key", {}, soon());
+  const std::string place = server->address().text();
   std::jthread end([&] {
     std::this_thread::sleep_for(milliseconds(100));
     server.reset();
   });
-  const std::string place = server->address().text();
   EXPECT_THAT(error_of_call([&] { (void)store->get("never", Deadline::never()); }),
               HasSubstr("the store of the test at " + place + " is gone"));
   end.join();
