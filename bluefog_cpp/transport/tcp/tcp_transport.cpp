@@ -346,7 +346,7 @@ std::optional<std::string> TcpTransport::cause_of_death(int rank) {
   const bool has_said_all = std::ranges::all_of(of.connections, [](const auto& connection) {
     return !connection || connection->state != Connection::State::Open;
   });
-  if (of.has_left && has_said_all) {
+  if (of.has_left && has_said_all && of.said_all_at && of.said_all_at->expired()) {
     return fmt::format("that rank has closed its context ({})", last_seen_of(of));
   }
   return std::nullopt;

@@ -78,12 +78,15 @@ class TcpTransport final : public Transport, private LobbyGuest {
     CallId id{};
     std::uint32_t name_hash = 0;
   };
+  static constexpr std::chrono::milliseconds kLateConnections{500};
   struct Peer {
     std::array<std::unique_ptr<Connection>, kChannelCount> connections{};
     std::optional<WordReader> words{};
     std::deque<Untaken> untaken{};
     std::uint64_t taken = 0;
     bool has_left = false;
+    /// When no connection with its last messages comes any more.
+    std::optional<Deadline> said_all_at{};
     /// Why the rank is gone without having left; empty while it is not.
     std::string failure{};
     /// When a lane's connection ended although nobody said goodbye.

@@ -141,6 +141,7 @@ void TcpTransport::hear(Peer& from, int rank, WordReader::Heard& heard) {
       break;
     case FrameKind::Goodbye:
       from.has_left = true;
+      from.said_all_at = from.said_all_at.value_or(Deadline::after(kLateConnections));
       for (auto& connection : from.connections) {
         if (connection) {
           connection->out.clear();
@@ -216,7 +217,8 @@ void TcpTransport::on_tick() {
 std::optional<Answer::Verdict> TcpTransport::on_call(int rank, std::size_t channel) {
   const Lock lock(mutex_);
   Peer& from = peer(rank);
-  if (is_leaving_ || is_gone(from)) {
+  // A rank that has left may still bring its last messages.
+  if (is_leaving_ || !from.failure.empty()) {
     return std::nullopt;
   }
   auto& connection = from.connections[channel];
@@ -250,7 +252,7 @@ void TcpTransport::on_open(int rank, std::size_t channel, shm::UniqueFd socket) 
   const Lock lock(mutex_);
   Peer& from = peer(rank);
   auto& connection = from.connections[channel];
-  if (!connection || is_gone(from) || connection->state != Connection::State::Asked) {
+  if (!connection || !from.failure.empty() || connection->state != Connection::State::Asked) {
     return;
   }
   connection->socket = std::move(socket);
