@@ -46,8 +46,8 @@ class PythonStore final : public Store {
     const std::chrono::duration<double> left = deadline.when() - Deadline::Clock::now();
     std::optional<Bytes> value;
     call([&] {
-      const py::object found = view_.attr("get")(
-          key, deadline.is_set() ? std::clamp(left.count(), 0.0, kLong) : kLong);
+      const py::object found =
+          view_.attr("get")(key, deadline.is_set() ? std::clamp(left.count(), 0.0, kLong) : kLong);
       if (!found.is_none()) {
         const auto text = static_cast<std::string_view>(py::bytes(found));
         const auto bytes = std::as_bytes(std::span(text));
@@ -82,20 +82,19 @@ class PythonStore final : public Store {
     }
   }
 
-  static std::string first_line(std::string text) {
-    return text.substr(0, text.find('\n'));
-  }
+  static std::string first_line(std::string text) { return text.substr(0, text.find('\n')); }
 
   py::object view_;
   std::string description_;
 };
 
-std::shared_ptr<Context> join(const std::shared_ptr<Store>& store, const LaunchEnvironment& launch) {
+std::shared_ptr<Context> join(const std::shared_ptr<Store>& store,
+                              const LaunchEnvironment& launch) {
   const Settings settings = Settings::from_environment();
-  auto context = Context::create(join_over_store(store, launch, settings,
-                                                 Deadline::after(settings.timeout),
-                                                 &run_signal_handlers),
-                                 settings);
+  auto context =
+      Context::create(join_over_store(store, launch, settings, Deadline::after(settings.timeout),
+                                      &run_signal_handlers),
+                      settings);
   context->set_interrupt_check(&run_signal_handlers);
   return owned_by_python(std::move(context));
 }

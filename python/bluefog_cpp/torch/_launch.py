@@ -120,10 +120,10 @@ def _store_at(launch: core.Launch) -> Any:
     try:
         return _tcp_store(host.strip("[]"), int(port), keeps_it)
     except dist.DistError as error:
-        what = "keep" if keeps_it else "reach"
+        what = (f"cannot keep the store of rank 0 at {launch.store}" if keeps_it
+                else f"cannot reach {_name_of_store(launch)}")
         words = str(error).partition("\n")[0]
-        raise TransportError(
-            f"rank {launch.rank}, init: cannot {what} {_name_of_store(launch)}: {words}") from None
+        raise TransportError(f"rank {launch.rank}, init: {what}: {words}") from None
 
 
 @functools.cache
