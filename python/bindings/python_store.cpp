@@ -11,6 +11,7 @@
 
 #include "bluefog_cpp/bootstrap/default_bootstrap.hpp"
 #include "bluefog_cpp/bootstrap/rank_claim.hpp"
+#include "bluefog_cpp/bootstrap/store/exit_hooks.hpp"
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "python/bindings/bindings.hpp"
@@ -27,7 +28,7 @@ class PythonStore final : public Store {
   PythonStore(const PythonStore&) = delete;
   PythonStore& operator=(const PythonStore&) = delete;
   ~PythonStore() override {
-    if (Py_IsInitialized() == 0) {
+    if (is_interpreter_gone()) {
       view_.release();  // the interpreter has taken its objects along
       return;
     }
@@ -70,8 +71,20 @@ class PythonStore final : public Store {
   [[nodiscard]] std::string description() const override { return description_; }
 
  private:
+  // Threads that want the lock of an interpreter which ends are ended by it.
+  static bool is_interpreter_gone() {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
+#else
+    return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
+#endif
+  }
+
   template <typename Call>
   void call(const Call& body) const {
+    if (is_interpreter_gone()) {
+      throw TransportError("its interpreter has ended");
+    }
     const py::gil_scoped_acquire gil;
     try {
       body();
@@ -141,6 +154,8 @@ void bind_launch(py::module_& module) {
       .def_readwrite("prefix", &LaunchEnvironment::prefix)
       .def_readonly("job", &LaunchEnvironment::job)
       .def_readonly("is_store_served", &LaunchEnvironment::is_store_served);
+  module.def("run_exit_hooks", &run_exit_hooks, WithoutGil(),
+             "Leaves the others, as at the exit of the process, while the interpreter is there.");
   module.def(
       "settings_timeout",
       [] { return std::chrono::duration<double>(Settings::from_environment().timeout).count(); },

@@ -254,6 +254,7 @@ def _stop_at_exit() -> None:
     if _runtime is not None:
         _exit_note.leave()
     stop()
+    core.run_exit_hooks()  # stores of torch end with the interpreter
 
 
 atexit.register(_stop_at_exit)

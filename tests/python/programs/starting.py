@@ -73,7 +73,8 @@ def main():
     if dist.is_initialized():
         use_group()
         dist.destroy_process_group()
-    print(f"rank {bf.rank()} of {bf.size()}: {mean}", flush=True)
+    # In one piece: torchrun's ranks write without a buffer.
+    sys.stdout.write(f"rank {bf.rank()} of {bf.size()}: {mean}\n")
 
 
 if __name__ == "__main__":
