@@ -29,10 +29,16 @@ class ExitHooks {
     return hook;
   }
 
-  void run() {
+ private:
+  ExitHooks() : owner_(::getpid()) {
+    ::on_exit([](int status, void* self) { static_cast<ExitHooks*>(self)->run(status); }, this);
+  }
+
+  void run(int status) {
     if (::getpid() != owner_) {
       return;
     }
+    leave_exit_note(status);  // before others can end because of it
     std::unique_lock lock(mutex_);
     const auto hooks = std::exchange(hooks_, {});
     lock.unlock();
@@ -40,18 +46,6 @@ class ExitHooks {
       if (const auto hook = weak.lock()) {
         (*hook)();
       }
-    }
-  }
-
- private:
-  ExitHooks() : owner_(::getpid()) {
-    ::on_exit([](int status, void* self) { static_cast<ExitHooks*>(self)->exit(status); }, this);
-  }
-
-  void exit(int status) {
-    if (::getpid() == owner_) {
-      leave_exit_note(status);  // before others can end because of it
-      run();
     }
   }
 
@@ -65,7 +59,5 @@ class ExitHooks {
 std::shared_ptr<void> at_exit(std::function<void()> leave) {
   return ExitHooks::instance().add(std::move(leave));
 }
-
-void run_exit_hooks() { ExitHooks::instance().run(); }
 
 }  // namespace bluefog

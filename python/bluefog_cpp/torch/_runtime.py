@@ -22,7 +22,7 @@ from bluefog_cpp.errors import (
     NotInitialized,
     StateError,
 )
-from bluefog_cpp.torch import _child, _launch
+from bluefog_cpp.torch import _child
 from bluefog_cpp.torch._calls import Calls, Place
 
 T = TypeVar("T")
@@ -193,7 +193,6 @@ class Runtime:
 
 _runtime: Runtime | None = None
 _absence = "bluefog_cpp is not initialized: call init() first"
-_is_fork_of_rank: int | None = None
 
 
 def current() -> Runtime:
@@ -207,21 +206,18 @@ def is_initialized() -> bool:
     return _runtime is not None
 
 
-def start(handed: _launch.Handed | None = None) -> Runtime:
-    """The runtime; made first where there is none (collective).
-
-    handed: the store in which the ranks meet, where the caller has one.
-    """
+def start() -> Runtime:
+    """The runtime; made first where there is none (collective)."""
     global _runtime
     if _runtime is None:
-        _runtime = Runtime(_context_of_this_launch(handed))
+        _runtime = Runtime(_context_of_this_launch())
         _arguments.name_rank(_runtime.rank)
     return _runtime
 
 
-def _context_of_this_launch(handed: _launch.Handed | None) -> core.Context:
+def _context_of_this_launch() -> core.Context:
     try:
-        return _launch.join(handed, _is_fork_of_rank)
+        return core.Context.create()
     except StateError as error:  # of a process that a rank has started
         advice = _child.advice()
         if not advice:
@@ -239,12 +235,11 @@ def stop() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _runtime, _absence, _is_fork_of_rank
+    global _runtime, _absence
     runtime, _runtime = _runtime, None
     _arguments.name_rank(None)
     if runtime is not None:
         runtime.abandon()
-        _is_fork_of_rank = runtime.rank
         _absence = (
             f"this process was forked from rank {runtime.rank}, and only that one is a rank; "
             "communicate there")
@@ -254,7 +249,6 @@ def _stop_at_exit() -> None:
     if _runtime is not None:
         _exit_note.leave()
     stop()
-    core.run_exit_hooks()  # stores of torch end with the interpreter
 
 
 atexit.register(_stop_at_exit)
