@@ -5,154 +5,19 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <iterator>
 #include <limits>
-#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "bluefog_cpp/base/nearest_name.hpp"
-#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/base/setting_values.hpp"
 
 namespace bluefog {
 
 namespace {
 
 constexpr std::string_view kPrefix = "BLUEFOG_";
-
-[[noreturn]] void refuse(std::string_view name, std::string_view value, std::string_view expected) {
-  throw InvalidArgument(fmt::format("{}={}: expected {}", name, value, expected));
-}
-
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status != std::errc{} || end != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return number;
-}
-
-template <typename Integer>
-Integer parse_integer(std::string_view name, std::string_view value, Integer low, Integer high) {
-  const auto number = parse_number<Integer>(value);
-  if (!number || *number < low || *number > high) {
-    refuse(name, value, fmt::format("an integer from {} to {}", low, high));
-  }
-  return *number;
-}
-
-// `unit` is one of the value's units, as seconds or milliseconds.
-std::chrono::nanoseconds parse_duration(std::string_view name, std::string_view value,
-                                        std::chrono::nanoseconds unit, std::string_view unit_name,
-                                        double low) {
-  constexpr double kHigh = 1e9;
-  const auto number = parse_number<double>(value);
-  if (!number || !(*number >= low) || !(*number <= kHigh)) {
-    refuse(name, value, fmt::format("a number of {} from {} to {}", unit_name, low, kHigh));
-  }
-  return std::chrono::nanoseconds(std::llround(*number * static_cast<double>(unit.count())));
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return result;
-}
-
-/// One of a few words. `expected` lists them, for the message.
-template <typename Choice, std::size_t N>
-Choice parse_word(std::string_view name, std::string_view value,
-                  const std::array<std::pair<std::string_view, Choice>, N>& words,
-                  std::string_view expected) {
-  const std::string text = lower(value);
-  for (const auto& [word, choice] : words) {
-    if (text == word) {
-      return choice;
-    }
-  }
-  refuse(name, value, expected);
-}
-
-bool parse_flag(std::string_view name, std::string_view value) {
-  constexpr std::array<std::pair<std::string_view, bool>, 8> kWords{{{"1", true},
-                                                                     {"true", true},
-                                                                     {"yes", true},
-                                                                     {"on", true},
-                                                                     {"0", false},
-                                                                     {"false", false},
-                                                                     {"no", false},
-                                                                     {"off", false}}};
-  return parse_word(name, value, kWords, "1, true, yes or on; or 0, false, no or off");
-}
-
-LogLevel parse_log_level(std::string_view name, std::string_view value) {
-  const std::string text = lower(value);
-  for (const LogLevel level : {LogLevel::Trace, LogLevel::Debug, LogLevel::Info, LogLevel::Warning,
-                               LogLevel::Error, LogLevel::Fatal}) {
-    if (text == to_string(level)) {
-      return level;
-    }
-  }
-  refuse(name, value, "trace, debug, info, warning, error or fatal");
-}
-
-TransportChoice parse_transport(std::string_view name, std::string_view value) {
-  constexpr std::array<std::pair<std::string_view, TransportChoice>, 2> kWords{
-      {{"auto", TransportChoice::Auto}, {"mpi", TransportChoice::Mpi}}};
-  return parse_word(name, value, kWords, "auto or mpi");
-}
-
-NetworkChoice parse_network(std::string_view name, std::string_view value) {
-  constexpr std::array<std::pair<std::string_view, NetworkChoice>, 3> kWords{
-      {{"auto", NetworkChoice::Auto}, {"mpi", NetworkChoice::Mpi}, {"tcp", NetworkChoice::Tcp}}};
-  return parse_word(name, value, kWords, "auto, mpi or tcp");
-}
-
-// "20000-20100", "20000", or "0" for any.
-std::pair<int, int> parse_ports(std::string_view name, std::string_view value) {
-  constexpr int kMostPort = 65535;
-  const std::size_t dash = value.find('-');
-  const auto first = parse_number<int>(value.substr(0, dash));
-  const auto last =
-      dash == std::string_view::npos ? first : parse_number<int>(value.substr(dash + 1));
-  const bool is_any = value == "0";
-  if (!first || !last || (!is_any && *first < 1) || *last < *first || *last > kMostPort) {
-    refuse(name, value, "a port or FIRST-LAST, of 1 to 65535, or 0 for any");
-  }
-  return {*first, *last};
-}
-
-DeviceWayChoice parse_device_way(std::string_view name, std::string_view value) {
-  constexpr std::array<std::pair<std::string_view, DeviceWayChoice>, 4> kWords{
-      {{"auto", DeviceWayChoice::Auto},
-       {"nccl", DeviceWayChoice::Nccl},
-       {"peer", DeviceWayChoice::Peer},
-       {"host", DeviceWayChoice::Host}}};
-  return parse_word(name, value, kWords, "auto, nccl, peer or host");
-}
-
-ShmCopy parse_shm_copy(std::string_view name, std::string_view value) {
-  constexpr std::array<std::pair<std::string_view, ShmCopy>, 3> kWords{
-      {{"auto", ShmCopy::Auto}, {"cache", ShmCopy::Cache}, {"stream", ShmCopy::Stream}}};
-  return parse_word(name, value, kWords, "auto, cache or stream");
-}
-
-std::int64_t parse_chunk(std::string_view name, std::string_view value) {
-  constexpr std::int64_t kLow = 4096;
-  constexpr std::int64_t kHigh = 1 << 30;
-  constexpr std::int64_t kStep = 64;  // a cache line: chunks then start on one
-  const auto bytes = parse_number<std::int64_t>(value);
-  if (!bytes || *bytes < kLow || *bytes > kHigh || *bytes % kStep != 0) {
-    refuse(name, value, fmt::format("a multiple of {} from {} to {}", kStep, kLow, kHigh));
-  }
-  return *bytes;
-}
 
 // One row per variable: what the documentation says, and how its value is read.
 struct Row {

@@ -9,25 +9,14 @@
 #include <string>
 #include <utility>
 
+#include "bluefog_cpp/bootstrap/bootstrap_call.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 
 namespace {
 
-enum class Call { Allgather, Barrier, Duplicate };
-
-std::string_view to_string(Call call) {
-  switch (call) {
-    case Call::Allgather:
-      return "allgather";
-    case Call::Barrier:
-      return "barrier";
-    case Call::Duplicate:
-      return "duplicate";
-  }
-  return "unknown";
-}
+using Call = BootstrapCall;
 
 // The meeting place of the ranks: one round at a time, into which each of them puts its part.
 class Group {

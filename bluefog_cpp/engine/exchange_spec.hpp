@@ -46,7 +46,7 @@ enum class Consumption : std::uint8_t {
 /// as the exponential graph of 256 ranks gives each.
 inline constexpr std::size_t kInlineNeighbors = 8;
 
-/// Ranks that a call waits for. A wait is looked at every few milliseconds, so that lists of usual
+/// Ranks that a call waits for. A wait is looked at again and again, so that lists of usual
 /// length take no memory.
 using AwaitedRanks = boost::container::small_vector<int, kInlineNeighbors>;
 

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -19,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/equal_secrets.hpp"
+#include "bluefog_cpp/base/signals_elsewhere.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/store/frames.hpp"
 
@@ -49,15 +49,6 @@ struct Contents {
   std::size_t bytes = 0;
   std::array<char, kSecretBytes> secret{};
 };
-
-static bool same_secret(const std::array<char, kSecretBytes>& one,
-                        const std::array<char, kSecretBytes>& other) {
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    difference |= static_cast<unsigned char>(one[i] ^ other[i]);
-  }
-  return difference == 0;
-}
 
 /// One client. It lives as long as something of it is under way.
 class Session : public std::enable_shared_from_this<Session> {
@@ -103,7 +94,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void welcome() {
-    if (greeting_.mark != kMark || !same_secret(greeting_.secret, contents_->secret)) {
+    if (greeting_.mark != kMark || !equal_secrets(greeting_.secret, contents_->secret)) {
       return drop();
     }
     asio::async_write(socket_, asio::buffer(&welcome_, sizeof welcome_),
@@ -275,17 +266,12 @@ class StoreServer::Impl {
 
   void start() {
     accept();
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before);
+    const SignalsElsewhere during_its_birth;
     try {
       thread_ = std::thread([this] { context_.run(); });
     } catch (const std::system_error& error) {
-      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
       throw TransportError(fmt::format("store: the system has no thread left: {}", error.what()));
     }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
  private:

@@ -15,14 +15,16 @@
 #include "bluefog_cpp/thread_bootstrap.hpp"
 #include "bluefog_cpp/transport/doorbell.hpp"
 #include "bluefog_cpp/transport/network.hpp"
+#include "tests/support/transport_messages.hpp"
 
 namespace bluefog {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using Bytes = std::vector<std::byte>;
 using std::chrono::milliseconds;
+using ::testing::AllOf;
+using testing::Bytes;
+using ::testing::HasSubstr;
+using testing::pattern;
 
 Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
 
@@ -32,14 +34,6 @@ Settings tcp_settings() {
   settings.timeout = std::chrono::seconds(20);
   settings.tcp_interface = "127.0.0.1";
   return settings;
-}
-
-Bytes pattern(std::size_t bytes, int sender, std::uint64_t call) {
-  Bytes result(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) {
-    result[i] = static_cast<std::byte>(i * 31 + i / 4096 + sender * 7 + call);
-  }
-  return result;
 }
 
 /// One of two ranks with its transport.
@@ -63,15 +57,7 @@ class Rank {
     }
   }
   [[nodiscard]] Departure departure_of(const Bytes& bytes, std::uint64_t call, Lane lane) const {
-    Departure departure;
-    departure.header.id = CallId::make(call, 0);
-    departure.header.bytes = bytes.size();
-    departure.header.envelope = Envelope::make(OpKind::NeighborAllreduce, Dtype::UInt8,
-                                               static_cast<std::int64_t>(bytes.size()), "test");
-    departure.data = bytes.data();
-    departure.readers = readers;
-    departure.lane = lane;
-    return departure;
+    return testing::departure_of(bytes, call, readers, lane);
   }
   void send(const Bytes& bytes, std::uint64_t call, Lane lane) const {
     Departure departure = departure_of(bytes, call, lane);
@@ -81,13 +67,7 @@ class Rank {
     });
   }
   [[nodiscard]] bool read_some(Lane lane, Bytes& bytes) const {
-    if (transport->arrived(other, lane) == nullptr) {
-      return false;
-    }
-    const auto here = transport->readable(other, lane);
-    bytes.insert(bytes.end(), here.begin(), here.end());
-    transport->consume(other, lane, here.size());
-    return transport->at_end(other, lane);
+    return testing::read_some(*transport, other, lane, bytes);
   }
   [[nodiscard]] Bytes receive(Lane lane) const {
     Bytes bytes;

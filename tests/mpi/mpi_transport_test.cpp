@@ -13,12 +13,15 @@
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/network.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
+#include "tests/support/transport_messages.hpp"
 
 namespace bluefog {
 namespace {
 
+using testing::Bytes;
+using testing::departure_of;
 using ::testing::HasSubstr;
-using Bytes = std::vector<std::byte>;
+using testing::pattern;
 
 constexpr std::size_t kChunk = 32 << 10;
 constexpr int kDepth = 4;
@@ -30,15 +33,6 @@ Settings small_settings() {
   settings.mpi_chunk_bytes = kChunk;
   settings.mpi_depth = kDepth;
   return settings;
-}
-
-// Bytes that differ by sender, call and place.
-Bytes pattern(std::size_t bytes, int sender, std::uint64_t call) {
-  Bytes result(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) {
-    result[i] = static_cast<std::byte>(i * 31 + i / 4096 + sender * 7 + call);
-  }
-  return result;
 }
 
 class MpiTransportTest : public ::testing::Test {
@@ -66,28 +60,8 @@ class MpiTransportTest : public ::testing::Test {
     }
   }
 
-  static Departure departure_of(const Bytes& bytes, std::uint64_t call,
-                                const std::vector<WeightedRank>& readers, Lane lane) {
-    Departure departure;
-    departure.header.id = CallId::make(call, 0);
-    departure.header.bytes = bytes.size();
-    departure.header.envelope = Envelope::make(OpKind::NeighborAllreduce, Dtype::UInt8,
-                                               static_cast<std::int64_t>(bytes.size()), "test");
-    departure.data = bytes.data();
-    departure.readers = readers;
-    departure.lane = lane;
-    return departure;
-  }
-
-  // One step of reading a message into `bytes`; true at its end.
   bool read_some(int source, Lane lane, Bytes& bytes) {
-    if (transport_->arrived(source, lane) == nullptr) {
-      return false;
-    }
-    const auto here = transport_->readable(source, lane);
-    bytes.insert(bytes.end(), here.begin(), here.end());
-    transport_->consume(source, lane, here.size());
-    return transport_->at_end(source, lane);
+    return testing::read_some(*transport_, source, lane, bytes);
   }
 
   Bytes receive(int source, Lane lane) {
@@ -283,7 +257,7 @@ TEST_F(MpiTransportTest, ControlMessagesReachAnyRank) {
     EXPECT_EQ(message->second.call, rank());
     EXPECT_EQ(message->second.kind, ControlMessage::Kind::Refusal);
     if (message->first == previous()) {
-      EXPECT_THAT(message->second.text, testing::MatchesRegex("x+"));  // cut to fit
+      EXPECT_THAT(message->second.text, ::testing::MatchesRegex("x+"));  // cut to fit
     } else {
       EXPECT_EQ(message->second.text, "refused by rank " + std::to_string(message->first));
     }

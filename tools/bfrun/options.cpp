@@ -123,22 +123,13 @@ int parse_in_range(const char* option, const std::string& text, int highest) {
   return *value;
 }
 
-BindPolicy parse_bind_policy(const std::string& text) {
-  static const std::map<std::string, BindPolicy> kPolicies{
-      {"auto", BindPolicy::Auto}, {"core", BindPolicy::Core}, {"none", BindPolicy::None}};
-  const auto found = kPolicies.find(text);
-  if (found == kPolicies.end()) {
-    throw UsageError(fmt::format("--bind-to wants auto, core or none, found '{}'", text));
-  }
-  return found->second;
-}
-
-Launcher parse_launcher(const std::string& text) {
-  static const std::map<std::string, Launcher> kLaunchers{
-      {"auto", Launcher::Auto}, {"own", Launcher::Own}, {"mpirun", Launcher::Mpirun}};
-  const auto found = kLaunchers.find(text);
-  if (found == kLaunchers.end()) {
-    throw UsageError(fmt::format("--launcher wants own, mpirun or auto, found '{}'", text));
+/// The value of an option that is one of a few words. `words` lists them, for the message.
+template <typename Choice>
+Choice parse_choice(const char* option, const std::string& text, const char* words,
+                    const std::map<std::string, Choice>& choices) {
+  const auto found = choices.find(text);
+  if (found == choices.end()) {
+    throw UsageError(fmt::format("{} wants {}, found '{}'", option, words, text));
   }
   return found->second;
 }
@@ -157,8 +148,12 @@ void check_environment(const std::vector<std::string>& environment) {
 
 void check_options(const RawValues& raw, Options& options) {
   if (!raw.ssh_port.empty()) options.ssh_port = parse_in_range("-p", raw.ssh_port, kMaxPort);
-  options.bind = parse_bind_policy(raw.bind_to);
-  options.launcher = parse_launcher(raw.launcher);
+  options.bind = parse_choice<BindPolicy>(
+      "--bind-to", raw.bind_to, "auto, core or none",
+      {{"auto", BindPolicy::Auto}, {"core", BindPolicy::Core}, {"none", BindPolicy::None}});
+  options.launcher = parse_choice<Launcher>(
+      "--launcher", raw.launcher, "own, mpirun or auto",
+      {{"auto", Launcher::Auto}, {"own", Launcher::Own}, {"mpirun", Launcher::Mpirun}});
   check_environment(options.environment);
   if (!options.hosts.empty() && !options.hostfile.empty()) {
     throw UsageError("give -H or --hostfile, not both");

@@ -59,22 +59,10 @@ MpiBootstrap::~MpiBootstrap() {
   }
 }
 
-const char* MpiBootstrap::name_of(Call call) noexcept {
-  switch (call) {
-    case Call::Allgather:
-      return "allgather";
-    case Call::Barrier:
-      return "barrier";
-    case Call::Duplicate:
-      return "duplicate";
-  }
-  return "unknown";
-}
-
 std::unique_ptr<MpiBootstrap::Flight> MpiBootstrap::run(Call call, std::unique_ptr<Flight> flight,
                                                         const std::function<int(Flight&)>& start,
                                                         Deadline deadline) {
-  const std::string what = fmt::format("bootstrap {} on rank {}", name_of(call), rank_);
+  const std::string what = fmt::format("bootstrap {} on rank {}", to_string(call), rank_);
   if (!broken_.empty()) {
     throw StateError(fmt::format("{}: an earlier call failed: {}", what, broken_));
   }
@@ -126,14 +114,14 @@ std::vector<MpiBootstrap::Frame> MpiBootstrap::exchange_frames(Call call,
   for (int other = 0; other < size_; ++other) {
     if (all[other].call != all[0].call) {
       throw MismatchError(fmt::format("bootstrap on rank {}: rank 0 called {}, rank {} called {}",
-                                      rank_, name_of(all[0].call), other,
-                                      name_of(all[other].call)));
+                                      rank_, to_string(all[0].call), other,
+                                      to_string(all[other].call)));
     }
     if (all[other].bytes > kMaxBlobBytes) {
       throw TransportError(
           fmt::format("bootstrap {} on rank {}: rank {} announced {} bytes, at "
                       "most {} were expected",
-                      name_of(call), rank_, other, all[other].bytes, kMaxBlobBytes));
+                      to_string(call), rank_, other, all[other].bytes, kMaxBlobBytes));
     }
   }
   return std::move(flight->frames);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/bootstrap_call.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_handles.hpp"
 
 namespace bluefog::mpi {
@@ -52,7 +53,7 @@ class MpiBootstrap final : public Bootstrap {
   [[nodiscard]] UniqueComm duplicate_comm(Deadline deadline);
 
  private:
-  enum class Call : std::uint64_t { Allgather, Barrier, Duplicate };
+  using Call = BootstrapCall;
   // A blob of at most this many bytes travels with its announcement.
   static constexpr std::size_t kFrameBlobBytes = 1008;
   // The announcement of each rank in a call: which call, and how many bytes it brings.
@@ -64,7 +65,6 @@ class MpiBootstrap final : public Bootstrap {
   // A collective that runs, with all the memory that MPI uses for it.
   struct Flight;
 
-  static const char* name_of(Call call) noexcept;
   [[nodiscard]] std::vector<Frame> exchange_frames(Call call, std::span<const std::byte> blob,
                                                    Deadline deadline);
   [[nodiscard]] std::vector<Blob> allgather_long(const std::vector<Frame>& frames,

@@ -13,9 +13,9 @@
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "bluefog_cpp/base/exit_note.hpp"
+#include "bluefog_cpp/bootstrap/leave_hooks.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_error.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_start.hpp"
 #include "bluefog_cpp/error.hpp"
@@ -107,24 +107,8 @@ class FinalizeHooks {
     return *hooks;
   }
 
-  std::shared_ptr<void> add(std::function<void()> leave) {
-    auto hook = std::make_shared<std::function<void()>>(std::move(leave));
-    const std::scoped_lock lock(mutex_);
-    std::erase_if(hooks_, [](const auto& weak) { return weak.expired(); });
-    hooks_.push_back(hook);
-    return hook;
-  }
-
-  void run() {
-    std::unique_lock lock(mutex_);
-    const auto hooks = std::exchange(hooks_, {});
-    lock.unlock();
-    for (const auto& weak : hooks) {
-      if (const auto hook = weak.lock()) {
-        (*hook)();
-      }
-    }
-  }
+  std::shared_ptr<void> add(std::function<void()> leave) { return hooks_.add(std::move(leave)); }
+  void run() { hooks_.run(); }
 
  private:
   FinalizeHooks() {
@@ -139,8 +123,7 @@ class FinalizeHooks {
     return MPI_SUCCESS;
   }
 
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<std::function<void()>>> hooks_;
+  LeaveHooks hooks_;
 };
 
 // Owns MPI's life if it began here. One object per process, like MPI itself.

@@ -1,36 +1,17 @@
 #include "bluefog_cpp/bootstrap/mpi/mpi_start.hpp"
 
 #include <mpi.h>
-#include <signal.h>
 
 #include <chrono>
 #include <memory>
 #include <thread>
 
+#include "bluefog_cpp/base/signals_elsewhere.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_error.hpp"
 
 namespace bluefog::mpi {
 
 namespace {
-
-// Keeps signals that come from elsewhere to the program's own threads, also for those that MPI makes.
-class SignalsElsewhere {
- public:
-  SignalsElsewhere() {
-    sigset_t signals;
-    sigfillset(&signals);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP}) {
-      sigdelset(&signals, fault);
-    }
-    pthread_sigmask(SIG_BLOCK, &signals, &before_);
-  }
-  SignalsElsewhere(const SignalsElsewhere&) = delete;
-  SignalsElsewhere& operator=(const SignalsElsewhere&) = delete;
-  ~SignalsElsewhere() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
 
 int start() {
   int provided = MPI_THREAD_SINGLE;

@@ -1,8 +1,6 @@
 #include "bluefog_cpp/bootstrap/store/beside.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <chrono>
 #include <exception>
@@ -12,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "bluefog_cpp/base/signals_elsewhere.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
@@ -28,21 +27,11 @@ struct Shared {
   std::promise<void> end;
 };
 
-// Signals stay with the program's own threads.
-std::thread start_without_signals(std::function<void()> run) {
-  sigset_t signals;
-  sigset_t before;
-  sigfillset(&signals);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP}) {
-    sigdelset(&signals, fault);
-  }
-  pthread_sigmask(SIG_BLOCK, &signals, &before);
+std::thread start_thread(std::function<void()> run) {
+  const SignalsElsewhere during_its_birth;
   try {
-    std::thread thread(std::move(run));
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return thread;
+    return std::thread(std::move(run));
   } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw TransportError(fmt::format("the system has no thread left: {}", error.what()));
   }
 }
@@ -73,7 +62,7 @@ void run_beside(std::function<void(const std::atomic<bool>&)> body,
                 const std::function<void()>& check, Deadline deadline, const std::string& what) {
   const auto shared = std::make_shared<Shared>();
   std::future<void> end = shared->end.get_future();
-  std::thread thread = start_without_signals([shared, body = std::move(body)]() mutable {
+  std::thread thread = start_thread([shared, body = std::move(body)]() mutable {
     std::exception_ptr error;
     try {
       body(shared->is_over);

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "bluefog_cpp/base/take_line.hpp"
 #include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/bootstrap/store/beside.hpp"
 #include "bluefog_cpp/bootstrap/store/exit_hooks.hpp"
@@ -93,7 +94,7 @@ class StoreBootstrap final : public Bootstrap {
           fmt::format("bootstrap allgather on rank {}: expected a blob of at most {} bytes, got {}",
                       rank(), kMaxBlobBytes, blob.size()));
     }
-    Records records = meet(StoreCall::Allgather, {blob.begin(), blob.end()}, deadline);
+    Records records = meet(BootstrapCall::Allgather, {blob.begin(), blob.end()}, deadline);
     std::vector<Blob> blobs;
     for (StoreRecord& record : records) {
       blobs.push_back(std::move(record.blob));
@@ -101,10 +102,10 @@ class StoreBootstrap final : public Bootstrap {
     return blobs;
   }
 
-  void barrier(Deadline deadline) override { meet(StoreCall::Barrier, {}, deadline); }
+  void barrier(Deadline deadline) override { meet(BootstrapCall::Barrier, {}, deadline); }
 
   [[nodiscard]] std::shared_ptr<Bootstrap> duplicate(Deadline deadline) override {
-    meet(StoreCall::Duplicate, {}, deadline);
+    meet(BootstrapCall::Duplicate, {}, deadline);
     StoreExchange::Place place = exchange_->place();
     place.prefix += fmt::format("/d{}", duplicates_++);
     return std::make_shared<StoreBootstrap>(std::make_shared<StoreExchange>(std::move(place)));
@@ -115,7 +116,7 @@ class StoreBootstrap final : public Bootstrap {
   }
 
  private:
-  Records meet(StoreCall call, Blob blob, Deadline deadline) {
+  Records meet(BootstrapCall call, Blob blob, Deadline deadline) {
     if (!broken_.empty()) {
       throw StateError(
           fmt::format("{}: an earlier call failed: {}", exchange_->name_of(call), broken_));
@@ -128,7 +129,7 @@ class StoreBootstrap final : public Bootstrap {
       throw;
     }
     for (int other = 0; other < size(); ++other) {
-      if (const StoreCall theirs = records[static_cast<std::size_t>(other)].call;
+      if (const BootstrapCall theirs = records[static_cast<std::size_t>(other)].call;
           theirs != records[0].call) {
         throw MismatchError(fmt::format("bootstrap on rank {}: rank 0 called {}, rank {} called {}",
                                         rank(), to_string(records[0].call), other,
@@ -157,16 +158,10 @@ std::string to_text(const Greeting& greeting) {
 }
 
 Greeting greeting_from(std::string_view text) {
-  const auto line = [&text] {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string words(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-    return words;
-  };
   Greeting greeting;
-  greeting.version = line();
-  greeting.size = line();
-  greeting.process = line();
+  greeting.version = take_line(text);
+  greeting.size = take_line(text);
+  greeting.process = take_line(text);
   return greeting;
 }
 
@@ -257,14 +252,14 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
   const auto judge = [own](int rank, const StoreRecord& record) {
     return compare(own, rank, greeting_from(text_of(record.blob)));
   };
-  const Records records =
-      run(exchange, {StoreCall::Meet, blob_of(to_text(own))}, judge, deadline, interrupt_check);
+  const Records records = run(exchange, {BootstrapCall::Start, blob_of(to_text(own))}, judge,
+                              deadline, interrupt_check);
   const Greeting found = greeting_from(text_of(records[static_cast<std::size_t>(place.rank)].blob));
   if (found.process != own.process) {
     throw StateError(fmt::format(
         "{}: another process has come as rank {} (process {} there, process {} here): expected a "
         "rank of its own for each process, and another prefix for each launch",
-        exchange->name_of(StoreCall::Meet), place.rank,
+        exchange->name_of(BootstrapCall::Start), place.rank,
         found.process.substr(0, found.process.find('-')), ::getpid()));
   }
   count_meetings(store, place, 1, deadline, interrupt_check);

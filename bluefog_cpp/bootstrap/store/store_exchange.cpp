@@ -44,7 +44,7 @@ std::string in_words(const std::vector<int>& missing) {
 }  // namespace
 
 struct StoreExchange::Wait {
-  StoreCall call;
+  BootstrapCall call;
   Deadline deadline;
   const std::atomic<bool>& is_over;
   Clock::time_point begin = Clock::now();
@@ -52,7 +52,7 @@ struct StoreExchange::Wait {
   std::string warned_of = {};
 };
 
-std::string StoreExchange::name_of(StoreCall call) const {
+std::string StoreExchange::name_of(BootstrapCall call) const {
   return fmt::format("bootstrap {} on rank {}, over {}", to_string(call), place_.rank,
                      place_.store->description());
 }

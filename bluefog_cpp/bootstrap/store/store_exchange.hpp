@@ -36,7 +36,7 @@ class StoreExchange {
 
   [[nodiscard]] const Place& place() const noexcept { return place_; }
   /// "bootstrap barrier on rank 1, over the store of bfrun at 127.0.0.1:4711".
-  [[nodiscard]] std::string name_of(StoreCall call) const;
+  [[nodiscard]] std::string name_of(BootstrapCall call) const;
 
   /// One collective: the records of all ranks. May be called again after an exception.
   /// @param judge called on rank 0 for the others' records; what it says is on all ranks a

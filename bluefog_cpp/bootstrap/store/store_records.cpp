@@ -66,20 +66,6 @@ std::span<const std::byte> piece_of(std::span<const std::byte> value, std::size_
 
 }  // namespace
 
-const char* to_string(StoreCall call) noexcept {
-  switch (call) {
-    case StoreCall::Meet:
-      return "start";
-    case StoreCall::Allgather:
-      return "allgather";
-    case StoreCall::Barrier:
-      return "barrier";
-    case StoreCall::Duplicate:
-      return "duplicate";
-  }
-  return "unknown";
-}
-
 Store::Bytes encode(std::span<const StoreRecord> records) {
   Store::Bytes bytes;
   for (const StoreRecord& record : records) {
@@ -93,14 +79,15 @@ std::vector<StoreRecord> decode(std::span<const std::byte> bytes, std::size_t co
   std::vector<StoreRecord> records;
   for (std::size_t index = 0; index < count; ++index) {
     const auto head = take<RecordHead>(bytes);
-    if (head.call > static_cast<std::uint64_t>(StoreCall::Duplicate) || head.bytes > bytes.size()) {
+    if (head.call > static_cast<std::uint64_t>(BootstrapCall::Duplicate) ||
+        head.bytes > bytes.size()) {
       throw TransportError(
           fmt::format("record {} of {}: expected a call and its bytes, found call {} with {} of {} "
                       "bytes",
                       index, count, head.call, head.bytes, bytes.size()));
     }
     const auto blob = bytes.first(head.bytes);
-    records.push_back({static_cast<StoreCall>(head.call), {blob.begin(), blob.end()}});
+    records.push_back({static_cast<BootstrapCall>(head.call), {blob.begin(), blob.end()}});
     bytes = bytes.subspan(head.bytes);
   }
   if (!bytes.empty()) {

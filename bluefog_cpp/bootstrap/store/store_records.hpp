@@ -9,18 +9,14 @@
 #include <vector>
 
 #include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/bootstrap_call.hpp"
 #include "bluefog_cpp/store.hpp"
 
 namespace bluefog {
 
-/// The collectives of a bootstrap, as ranks announce them.
-enum class StoreCall : std::uint8_t { Meet, Allgather, Barrier, Duplicate };
-
-[[nodiscard]] const char* to_string(StoreCall call) noexcept;
-
 /// One rank's part of a collective.
 struct StoreRecord {
-  StoreCall call = StoreCall::Allgather;
+  BootstrapCall call = BootstrapCall::Allgather;
   Bootstrap::Blob blob;
 };
 

@@ -12,6 +12,12 @@ namespace bluefog::tcp {
 using Address = boost::asio::ip::address;
 using Endpoint = boost::asio::ip::tcp::endpoint;
 
+/// The ports that a rank may listen on; 0 to 0: any.
+struct PortRange {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+};
+
 /// An address of this host.
 struct LocalAddress {
   std::string interface;

@@ -7,24 +7,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "bluefog_cpp/base/equal_secrets.hpp"
+#include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/tcp/frame.hpp"
 
-#ifndef BLUEFOG_VERSION
-#error "the build says which version this is"
-#endif
-
 namespace bluefog::tcp {
 namespace {
-
-// Takes as long for every wrong secret, so that time does not tell how much of one is right.
-bool equal(const std::array<std::uint8_t, 16>& one, const std::array<std::uint8_t, 16>& other) {
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    difference |= static_cast<unsigned>(one[i] ^ other[i]);
-  }
-  return difference == 0;
-}
 
 void set_version(std::array<char, 32>& version) {
   library_version().copy(version.data(), version.size() - 1);
@@ -42,7 +31,7 @@ Secret Secret::make() {
   return secret;
 }
 
-std::string_view library_version() noexcept { return BLUEFOG_VERSION " (tcp 1)"; }
+std::string library_version() { return own_version() + " (tcp 1)"; }
 
 Greeting Greeting::make(const Secret& secret, int rank, std::size_t channel) {
   Greeting greeting{
@@ -58,12 +47,12 @@ Answer Answer::make(const Secret& secret, Verdict verdict) {
 }
 
 bool is_of_network(const Greeting& greeting, const Secret& secret, int size) {
-  return greeting.magic == Greeting::kMagic && equal(greeting.secret, secret.caller) &&
+  return greeting.magic == Greeting::kMagic && equal_secrets(greeting.secret, secret.caller) &&
          greeting.rank >= 0 && greeting.rank < size && greeting.channel < kChannelCount;
 }
 
 bool is_of_network(const Answer& answer, const Secret& secret) {
-  return answer.magic == Greeting::kMagic && equal(answer.secret, secret.answerer);
+  return answer.magic == Greeting::kMagic && equal_secrets(answer.secret, secret.answerer);
 }
 
 std::string version_in(const std::array<char, 32>& version) {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <type_traits>
 
 namespace bluefog::tcp {
@@ -19,7 +18,7 @@ struct Secret {
 };
 
 /// The version of this library, and of the frames.
-[[nodiscard]] std::string_view library_version() noexcept;
+[[nodiscard]] std::string library_version();
 
 /// The first bytes of a connection, from the rank that made it. Ranks of another byte order differ
 /// in `magic`.

@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/base/system_limits.hpp"
-#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/base/signals_elsewhere.hpp"
 #include "bluefog_cpp/transport/tcp/fork_closed.hpp"
+#include "bluefog_cpp/transport/tcp/listening.hpp"
 
 namespace bluefog::tcp {
 namespace {
@@ -24,11 +24,9 @@ using boost::system::error_code;
 /// One of several addresses gets no more time: a firewall may answer nothing.
 constexpr std::chrono::seconds kAddressLimit{3};
 
-void keep_from_children(int fd) noexcept { ::fcntl(fd, F_SETFD, FD_CLOEXEC); }
-
 shm::UniqueFd take_socket(tcp::socket& socket) {
   error_code error;
-  socket.set_option(tcp::no_delay(true), error);
+  (void)socket.set_option(tcp::no_delay(true), error);
   keep_from_children(socket.native_handle());
   shm::UniqueFd fd(socket.release(error));
   const int flags = ::fcntl(fd.get(), F_GETFL);
@@ -36,40 +34,15 @@ shm::UniqueFd take_socket(tcp::socket& socket) {
   return fd;
 }
 
-// Listens on `endpoint`. @return the error, none where it does.
-error_code try_listen(tcp::acceptor& acceptor, const Endpoint& endpoint) {
-  error_code error;
-  acceptor.open(endpoint.protocol(), error);
-  if (error) {
-    return error;
-  }
-  keep_from_children(acceptor.native_handle());
-  acceptor.set_option(asio::socket_base::reuse_address(true), error);
-  if (endpoint.address().is_v6()) {
-    acceptor.set_option(asio::ip::v6_only(!endpoint.address().is_unspecified()), error);
-  }
-  acceptor.bind(endpoint, error);
-  if (!error) {
-    acceptor.listen(asio::socket_base::max_listen_connections, error);
-  }
-  if (error) {
-    error_code ignored;
-    acceptor.close(ignored);
-  }
-  return error;
-}
-
 }  // namespace
 
 /// What the thread uses. Handlers run on that thread alone.
 class Lobby::Hall {
  public:
-  Hall(const std::vector<Address>& addresses, PortRange ports) {
-    if (addresses.empty()) {
-      listen_everywhere(ports);
-    }
-    for (const Address& address : addresses) {
-      listen(address, ports);
+  Hall(const std::vector<Address>& addresses, PortRange ports)
+      : acceptors_(listen(io_, addresses, ports)) {
+    for (tcp::acceptor& acceptor : acceptors_) {
+      closed_in_forks_.emplace_back(acceptor.native_handle());
     }
   }
 
@@ -92,6 +65,7 @@ class Lobby::Hall {
       watch();
     }
     tick();
+    const SignalsElsewhere during_its_birth;
     thread_ = std::thread([this] { io_.run(); });
   }
 
@@ -110,7 +84,7 @@ class Lobby::Hall {
       closed_in_forks_.clear();
       for (tcp::acceptor& acceptor : acceptors_) {
         error_code ignored;
-        acceptor.close(ignored);
+        (void)acceptor.close(ignored);
       }
     });
   }
@@ -148,53 +122,6 @@ class Lobby::Hall {
   };
 
   // ---- listening
-
-  void listen_everywhere(PortRange ports) {
-    // One socket takes both families, where the system has both.
-    if (const error_code error = listen_on(asio::ip::address_v6::any(), ports);
-        error == asio::error::address_family_not_supported ||
-        error == asio::error::no_protocol_option || error.value() == EADDRNOTAVAIL) {
-      listen(asio::ip::address_v4::any(), ports);
-    } else if (error) {
-      refuse(asio::ip::address_v6::any(), ports, error);
-    }
-  }
-
-  void listen(const Address& address, PortRange ports) {
-    if (const error_code error = listen_on(address, ports)) {
-      refuse(address, ports, error);
-    }
-  }
-
-  error_code listen_on(const Address& address, PortRange ports) {
-    error_code error;
-    for (int port = ports.first; port <= ports.last; ++port) {
-      tcp::acceptor acceptor(io_);
-      error = try_listen(acceptor, Endpoint(address, static_cast<std::uint16_t>(port)));
-      if (!error) {
-        acceptors_.push_back(std::move(acceptor));
-        closed_in_forks_.emplace_back(acceptors_.back().native_handle());
-        return error;
-      }
-      if (error != asio::error::address_in_use) {
-        break;
-      }
-    }
-    return error;
-  }
-
-  [[noreturn]] static void refuse(const Address& address, PortRange ports,
-                                  const error_code& error) {
-    if (error == asio::error::address_in_use && ports.first != 0) {
-      throw TransportError(fmt::format(
-          "TCP transport: expected a free port from {} to {} (BLUEFOG_TCP_PORTS) on {}, all {} are "
-          "taken",
-          ports.first, ports.last, address.to_string(), ports.last - ports.first + 1));
-    }
-    throw TransportError(fmt::format("TCP transport: cannot listen on {}, ports {} to {}: {}",
-                                     address.to_string(), ports.first, ports.last,
-                                     reason_of(error.value())));
-  }
 
   void accept(tcp::acceptor& acceptor) {
     acceptor.async_accept([this, &acceptor](const error_code& error, tcp::socket socket) {
@@ -244,7 +171,7 @@ class Lobby::Hall {
 
   static void drop(Stranger& stranger) {
     error_code ignored;
-    stranger.socket.close(ignored);
+    (void)stranger.socket.close(ignored);
   }
 
   void judge(Stranger& stranger) {
@@ -285,7 +212,7 @@ class Lobby::Hall {
   void try_next(const std::shared_ptr<Call>& call) {
     const auto& endpoints = options_.endpoints[static_cast<std::size_t>(call->rank)];
     error_code error;
-    call->socket.close(error);
+    (void)call->socket.close(error);
     if (call->next >= endpoints.size() || call->until.expired()) {
       guest_->on_failed(call->rank, call->channel,
                         endpoints.empty() ? std::string("it has no address that this host reaches")
@@ -294,26 +221,27 @@ class Lobby::Hall {
       return;
     }
     const Endpoint endpoint = endpoints[call->next++];
-    const bool is_last = call->next == endpoints.size();
     call->is_late = false;
-    if (is_last && call->until.is_set()) {
-      call->timer.expires_at(call->until.when());
-    } else {
-      call->timer.expires_after(is_last ? std::chrono::hours(24 * 365)
-                                        : std::chrono::hours(0) + kAddressLimit);
-    }
-    call->timer.async_wait([call](const error_code& cancelled) {
-      if (!cancelled) {
-        call->is_late = true;
-        error_code ignored;
-        call->socket.close(ignored);
-      }
-    });
+    limit(call, call->next == endpoints.size() ? call->until : Deadline::after(kAddressLimit));
     call->socket.async_connect(endpoint, [this, call, endpoint](const error_code& failed) {
       if (failed) {
         fail(call, endpoint, failed.message());
       } else {
         greet(call, endpoint);
+      }
+    });
+  }
+
+  static void limit(const std::shared_ptr<Call>& call, Deadline until) {
+    if (!until.is_set()) {
+      return;
+    }
+    call->timer.expires_at(until.when());
+    call->timer.async_wait([call](const error_code& cancelled) {
+      if (!cancelled) {
+        call->is_late = true;
+        error_code ignored;
+        (void)call->socket.close(ignored);
       }
     });
   }

@@ -33,12 +33,6 @@ class LobbyGuest {
   ~LobbyGuest() = default;
 };
 
-/// The ports that a rank may listen on; 0 to 0: any.
-struct PortRange {
-  std::uint16_t first = 0;
-  std::uint16_t last = 0;
-};
-
 /// Where the ranks of a network call each other: it listens, greets, and calls, all on a thread of
 /// its own.
 ///

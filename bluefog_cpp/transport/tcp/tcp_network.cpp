@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bluefog_cpp/base/system_limits.hpp"
+#include "bluefog_cpp/base/take_line.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/host_sharing.hpp"
 #include "bluefog_cpp/transport/tcp/addresses.hpp"
@@ -44,19 +45,13 @@ std::string text_of(const Card& card) {
 
 Card card_of(const Bootstrap::Blob& blob) {
   std::string_view text(reinterpret_cast<const char*>(blob.data()), blob.size());
-  const auto next_line = [&] {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string line(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-    return line;
-  };
   Card card;
-  card.version = next_line();
-  card.host = next_line();
-  card.secret = next_line();
-  card.problem = next_line();
+  card.version = take_line(text);
+  card.host = take_line(text);
+  card.secret = take_line(text);
+  card.problem = take_line(text);
   while (!text.empty()) {
-    card.endpoints.push_back(next_line());
+    card.endpoints.push_back(take_line(text));
   }
   return card;
 }
@@ -132,7 +127,7 @@ std::unique_ptr<Transport> make_network(Bootstrap& bootstrap, const Settings& se
   std::exception_ptr problem;
   std::unique_ptr<Lobby> lobby;
   std::vector<LocalAddress> local;
-  Card mine{.version = std::string(library_version()), .host = shm::detect_host_id()};
+  Card mine{.version = library_version(), .host = shm::detect_host_id()};
   try {
     local = local_addresses();
     lobby = std::make_unique<Lobby>(

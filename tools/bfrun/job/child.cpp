@@ -10,40 +10,21 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
 #include "tools/bfrun/job/descendants.hpp"
 #include "tools/bfrun/job/descriptor.hpp"
+#include "tools/bfrun/job/pipe.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
 
 namespace bluefog::bfrun {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-/// Some senders signal a process and its group: equal signals within this time count as one.
-constexpr std::chrono::milliseconds kSameSignal{100};
 /// The longest time in which what the child has left behind must be dead.
 constexpr std::chrono::milliseconds kSweepAfterMpirun{1500};
-
-struct Pipe {
-  Descriptor read_end;
-  Descriptor write_end;
-};
-
-[[noreturn]] void fail(const char* what) {
-  throw TransportError(fmt::format("{}: {}", what, strerror(errno)));
-}
-
-Pipe make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe");
-  return {Descriptor(ends[0]), Descriptor(ends[1])};
-}
 
 struct Child {
   pid_t pid = -1;
@@ -101,9 +82,7 @@ class Forwarder {
 
   void handle(const signalfd_siginfo& info) {
     const int number = static_cast<int>(info.ssi_signo);
-    const auto now = Clock::now();
-    const auto [last, is_first] = last_.emplace(number, now);
-    if (!is_first && now - std::exchange(last->second, now) < kSameSignal) return;
+    if (!once_.is_new(number)) return;
     on_signal_(number);
     const bool child_has_it = info.ssi_code == SI_KERNEL && !child_.own_group;
     if (!child_has_it) kill(child_.pid, number);
@@ -112,7 +91,7 @@ class Forwarder {
  private:
   const Child& child_;
   const std::function<void(int)>& on_signal_;
-  std::map<int, Clock::time_point> last_;
+  SignalsOnce once_;
 };
 
 }  // namespace

@@ -13,13 +13,13 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <map>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
 #include "tools/bfrun/job/descendants.hpp"
 #include "tools/bfrun/job/descriptor.hpp"
 #include "tools/bfrun/job/input_pump.hpp"
+#include "tools/bfrun/job/pipe.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
 
 namespace bluefog::bfrun {
@@ -30,21 +30,6 @@ using std::chrono::milliseconds;
 
 /// The longest time in which what the ranks have left behind must be dead.
 constexpr milliseconds kSweep{1500};
-
-[[noreturn]] void fail(const char* what) {
-  throw TransportError(fmt::format("{}: {}", what, strerror(errno)));
-}
-
-struct Pipe {
-  Descriptor read_end;
-  Descriptor write_end;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe");
-  return {Descriptor(ends[0]), Descriptor(ends[1])};
-}
 
 /// The descriptors that a rank begins with.
 struct Streams {
@@ -148,20 +133,6 @@ milliseconds sooner(milliseconds one, milliseconds other) {
   if (one < milliseconds(0)) return other;
   return other < milliseconds(0) ? one : std::min(one, other);
 }
-
-/// Some senders signal a process and its group: equal signals within a moment count as one.
-class SignalsOnce {
- public:
-  bool is_new(int number) {
-    constexpr milliseconds kSame{100};
-    const auto now = Clock::now();
-    const auto [last, is_first] = last_.emplace(number, now);
-    return is_first || now - std::exchange(last->second, now) >= kSame;
-  }
-
- private:
-  std::map<int, Clock::time_point> last_;
-};
 
 }  // namespace
 

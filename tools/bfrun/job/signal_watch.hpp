@@ -3,7 +3,10 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
+#include <chrono>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/bfrun/job/descriptor.hpp"
@@ -12,6 +15,20 @@ namespace bluefog::bfrun {
 
 /// Whether the default of `signal_number` is what users send to end a program.
 [[nodiscard]] bool ends_programs(int signal_number);
+
+/// Some senders signal a process and its group: equal signals within a moment count as one.
+class SignalsOnce {
+ public:
+  bool is_new(int number) {
+    constexpr std::chrono::milliseconds kSame{100};
+    const auto now = std::chrono::steady_clock::now();
+    const auto [last, is_first] = last_.emplace(number, now);
+    return is_first || now - std::exchange(last->second, now) >= kSame;
+  }
+
+ private:
+  std::map<int, std::chrono::steady_clock::time_point> last_;
+};
 
 /// The signals that bfrun passes on to mpirun, and SIGCHLD, taken one by one instead of at any
 /// time. They stay blocked in the calling thread for good, so that none is lost between two
