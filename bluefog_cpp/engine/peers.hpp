@@ -43,14 +43,17 @@ class Peers {
   [[nodiscard]] bool has_pending() const;
 
   /// From now on `bell` is rung by transports that move bytes while nobody looks; null: none.
-  void ring(Doorbell* bell) const {
+  void ring(Doorbell* bell) {
+    ringing_.clear();
     for (const auto& transport : transports_) {
-      transport->ring(bell);
+      if (transport->ring(bell)) {
+        ringing_.push_back(transport.get());
+      }
     }
   }
-  /// Whoever drove stops looking.
+  /// Whoever drove stops looking. Every call ends with it.
   void watch(Transport::Watch watch) const {
-    for (const auto& transport : transports_) {
+    for (Transport* const transport : ringing_) {
       transport->watch(watch);
     }
   }
@@ -110,6 +113,8 @@ class Peers {
   int rank_;
   int size_;
   std::vector<std::unique_ptr<Transport>> transports_;
+  /// Those that ring a bell.
+  std::vector<Transport*> ringing_;
   Routes routes_;
 };
 

@@ -99,8 +99,8 @@ class Transport {
   virtual bool progress() { return false; }
 
   /// From now on `bell` is rung when something has come, or there is room again, that nobody who
-  /// drives has seen; null: none is. For transports that need no polling.
-  virtual void ring(Doorbell* /*bell*/) {}
+  /// drives has seen; null: none is. @return whether this transport rings it, and so wants `watch`.
+  virtual bool ring(Doorbell* /*bell*/) { return false; }
 
   enum class Watch : std::uint8_t {
     /// Somebody goes to sleep, and is to be woken by the bell.

@@ -67,7 +67,7 @@ class TcpTransport final : public Transport, private LobbyGuest {
   [[nodiscard]] SeenCall last_call(int rank) const override;
   [[nodiscard]] std::string last_seen(int rank) const override;
   void note_call(CallId, OpKind) override {}
-  void ring(Doorbell* bell) override;
+  bool ring(Doorbell* bell) override;
   void watch(Watch watch) override;
 
  private:

@@ -159,9 +159,10 @@ void TcpTransport::ring_bell() noexcept {
   }
 }
 
-void TcpTransport::ring(Doorbell* bell) {
+bool TcpTransport::ring(Doorbell* bell) {
   const Lock lock(mutex_);
   bell_ = bell;
+  return bell != nullptr;
 }
 
 void TcpTransport::watch(Watch watch) {
