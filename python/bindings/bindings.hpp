@@ -18,6 +18,9 @@ void bind_errors(py::module_& module);
 /// `Context`, `Work`.
 void bind_context(py::module_& module);
 
+/// `Launch`, and contexts of ranks that meet in a store; after `bind_context`.
+void bind_launch(py::module_& module);
+
 /// `NeighborPlan`, `MixingMatrix`, `Schedule` and their builders.
 void bind_topology(py::module_& module);
 

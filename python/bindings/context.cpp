@@ -71,8 +71,11 @@ void bind_context(py::module_& module) {
            "launched: torch's current stream then waits for it.")
       .def("done", &Work::done, "Whether `wait` would return at once. Never blocks.");
 
+  // Its end may wait for a store in Python; pybind11 holds what can share itself without
+  // `owned_by_python`.
   py::class_<Context, std::shared_ptr<Context>> context(
-      module, "Context", "A group of ranks that communicate. See bluefog_cpp/context.hpp.");
+      module, "Context", py::release_gil_before_calling_cpp_dtor(),
+      "A group of ranks that communicate. See bluefog_cpp/context.hpp.");
   context
       .def_static(
           "create", [] { return prepared(Context::create(&run_signal_handlers)); }, WithoutGil(),

@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, module) {
   module.attr("torch_version") = BLUEFOG_TORCH_VERSION;
   bluefog::python::bind_errors(module);
   bluefog::python::bind_context(module);
+  bluefog::python::bind_launch(module);
   bluefog::python::bind_topology(module);
   bluefog::python::bind_collectives(module);
   bluefog::python::bind_windows(module);

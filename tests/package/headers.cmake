@@ -51,14 +51,17 @@ set(third_party fmt::fmt spdlog::spdlog Boost::headers Eigen3::Eigen nlohmann_js
 if(BLUEFOG_HAVE_MPI)
   list(APPEND third_party MPI::MPI_CXX)
 endif()
-bluefog_add_header_check(runtime FOLDERS bluefog_cpp LIBS bluefog::runtime ${third_party})
-bluefog_add_header_check(tools FOLDERS tools LIBS bluefog::command_line bluefog::topology_analysis
-                         ${third_party})
-foreach(layer topology ops)
-  bluefog_add_header_check(${layer} FOLDERS ${layer} LIBS bluefog::${layer} ${third_party})
+# A source includes its own private header first, which shows most of what is checked here.
+set(runtime FOLDERS bluefog_cpp LIBS bluefog::runtime ${third_party})
+set(topology FOLDERS topology LIBS bluefog::topology ${third_party})
+set(ops FOLDERS ops LIBS bluefog::ops ${third_party})
+foreach(layer runtime topology ops)
+  bluefog_add_header_check(${layer} PUBLIC ${${layer}})
+  bluefog_add_header_check(${layer}_private PRIVATE LONG ${${layer}})
 endforeach()
+bluefog_add_header_check(tools LONG FOLDERS tools LIBS bluefog::command_line
+                         bluefog::topology_analysis ${third_party})
 if(TARGET bluefog_optimizers)
-  # Each reads torch's headers, which takes seconds; sources include the private ones first.
   set(with_torch FOLDERS optimizers nn LIBS bluefog::optimizers bluefog::torch ${third_party})
   bluefog_add_header_check(optimizers TORCH PUBLIC ${with_torch})
   bluefog_add_header_check(optimizers_private TORCH PRIVATE LONG ${with_torch})

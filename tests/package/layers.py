@@ -109,6 +109,7 @@ DOORS = {
     "optimizers/buckets/backward_passes.hpp": ("python/",),
     "optimizers/checks/agreement.hpp": ("python/",),
     "bluefog_cpp/store/store_server.hpp": ("tools/",),
+    "bluefog_cpp/bootstrap/store/exit_hooks.hpp": ("python/",),
     "bluefog_cpp/device/cuda/cuda_api.hpp": ("benchmarks/",),
     "bluefog_cpp/device/cuda/shared_object.hpp": ("benchmarks/",),
 }

@@ -13,28 +13,39 @@ namespace bluefog {
 namespace {
 
 struct AtExit {
+  // Never destroyed: other static objects may go after it has run.
+  static AtExit& instance() {
+    static auto* const made = new AtExit;
+    return *made;
+  }
+
+  AtExit() {
+    ::on_exit([](int status, void* self) { static_cast<AtExit*>(self)->exit(status); }, this);
+  }
+
+  void exit(int status) {
+    if (::getpid() == owner) {
+      leave_exit_note(status);  // before others can end because of it
+      hooks.run();
+    }
+  }
+
+  void leave() {
+    if (::getpid() == owner) {
+      hooks.run();
+    }
+  }
+
   LeaveHooks hooks;
   pid_t owner = ::getpid();
 };
 
-void on_exit_of_process(int status, void* argument) {
-  auto& at_exit = *static_cast<AtExit*>(argument);
-  if (::getpid() == at_exit.owner) {
-    leave_exit_note(status);  // before others can end because of it
-    at_exit.hooks.run();
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<void> at_exit(std::function<void()> leave) {
-  // Never destroyed: other static objects may go after it has run.
-  static auto* const instance = [] {
-    auto* const made = new AtExit;
-    ::on_exit(on_exit_of_process, made);
-    return made;
-  }();
-  return instance->hooks.add(std::move(leave));
+  return AtExit::instance().hooks.add(std::move(leave));
 }
+
+void run_exit_hooks() { AtExit::instance().leave(); }
 
 }  // namespace bluefog

@@ -1,6 +1,7 @@
 """Who this process is, and the graphs that it averages over."""
 
 from collections.abc import Callable
+from typing import Any
 
 import networkx as nx
 
@@ -9,17 +10,25 @@ from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import default_graph
 from bluefog_cpp.errors import InvalidArgument, StateError
-from bluefog_cpp.torch import _runtime
+from bluefog_cpp.torch import _launch, _runtime
 from bluefog_cpp.torch._runtime import Runtime, current
 
 
 def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
-         is_weighted: bool = False) -> None:
-    """Collective. Joins the ranks of this launch (`bfrun`, `mpirun`, `srun`), or makes this process
-    a single rank where no launcher started it.
+         is_weighted: bool = False, *, store: Any = None, rank: int | None = None,
+         size: int | None = None) -> None:
+    """Collective. Joins the ranks of this launch, or makes this process a single rank where no
+    launcher started it.
 
     topology_fn: makes the graph from the number of ranks; default: the exponential graph, base 2.
     is_weighted: whether the graph's weights count, or every value 1 / (in-degree + 1).
+    store: a `torch.distributed.Store` in which the ranks meet, with this process's `rank` and the
+        number of ranks, `size`.
+
+    Without a store the ranks are, in this order, those of `torch.distributed`'s default group where
+    there is one; of `bfrun`; of `torchrun`; of `mpirun` or `srun --mpi=pmix`; of RANK, WORLD_SIZE,
+    MASTER_ADDR and MASTER_PORT; of Slurm's tasks. Two that name different ranks are an
+    UnsupportedError. `BLUEFOG_LOG_LEVEL=info` shows which way was taken.
 
     Called again, it sets the topology anew, to that of `topology_fn` or the default, and forgets
     that of the machines: what it does the first time. It raises StateError while windows stand on
@@ -27,7 +36,12 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
     again. Reads the `BLUEFOG_*` variables.
     """
     is_new = not _runtime.is_initialized()
-    runtime = _runtime.start()
+    handed = _launch.handed(store, rank, size)
+    if handed is not None and not is_new:
+        raise StateError(
+            f"rank {_runtime.current().rank}, init: expected no store after the first call, found "
+            "one; call shutdown() first")
+    runtime = _runtime.start(handed)
     try:
         checked("init", "topology_fn", _arguments.function_or_none, topology_fn)
         is_weighted = checked("init", "is_weighted", _arguments.switch, is_weighted)

@@ -22,7 +22,7 @@ from bluefog_cpp.errors import (
     NotInitialized,
     StateError,
 )
-from bluefog_cpp.torch import _child
+from bluefog_cpp.torch import _child, _launch
 from bluefog_cpp.torch._calls import Calls, Place
 
 T = TypeVar("T")
@@ -193,6 +193,7 @@ class Runtime:
 
 _runtime: Runtime | None = None
 _absence = "bluefog_cpp is not initialized: call init() first"
+_is_fork_of_rank: int | None = None
 
 
 def current() -> Runtime:
@@ -206,18 +207,21 @@ def is_initialized() -> bool:
     return _runtime is not None
 
 
-def start() -> Runtime:
-    """The runtime; made first where there is none (collective)."""
+def start(handed: _launch.Handed | None = None) -> Runtime:
+    """The runtime; made first where there is none (collective).
+
+    handed: the store in which the ranks meet, where the caller has one.
+    """
     global _runtime
     if _runtime is None:
-        _runtime = Runtime(_context_of_this_launch())
+        _runtime = Runtime(_context_of_this_launch(handed))
         _arguments.name_rank(_runtime.rank)
     return _runtime
 
 
-def _context_of_this_launch() -> core.Context:
+def _context_of_this_launch(handed: _launch.Handed | None) -> core.Context:
     try:
-        return core.Context.create()
+        return _launch.join(handed, _is_fork_of_rank)
     except StateError as error:  # of a process that a rank has started
         advice = _child.advice()
         if not advice:
@@ -235,11 +239,12 @@ def stop() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _runtime, _absence
+    global _runtime, _absence, _is_fork_of_rank
     runtime, _runtime = _runtime, None
     _arguments.name_rank(None)
     if runtime is not None:
         runtime.abandon()
+        _is_fork_of_rank = runtime.rank
         _absence = (
             f"this process was forked from rank {runtime.rank}, and only that one is a rank; "
             "communicate there")
@@ -249,6 +254,7 @@ def _stop_at_exit() -> None:
     if _runtime is not None:
         _exit_note.leave()
     stop()
+    core.run_exit_hooks()  # stores of torch end with the interpreter
 
 
 atexit.register(_stop_at_exit)

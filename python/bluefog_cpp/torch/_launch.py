@@ -1,0 +1,136 @@
+"""Which ranks this process joins, and the store in which they meet."""
+
+import datetime
+import functools
+import os
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+
+from bluefog_cpp import _arguments
+from bluefog_cpp._arguments import checked
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import InvalidArgument, StateError, TransportError, UnsupportedError
+from bluefog_cpp.torch._stores import StoreView, checked_store
+
+
+class Handed(NamedTuple):
+    """The store that the caller of `init` hands over, and its place among the ranks."""
+
+    store: Any
+    rank: int
+    size: int
+
+
+def handed(store: Any, rank: int | None, size: int | None) -> Handed | None:
+    """The arguments of `init`, checked; None where it has none of them."""
+    if store is None:
+        if rank is not None or size is not None:
+            name = "size" if rank is None else "rank"
+            raise InvalidArgument(f"init: {name}: expected a store with it, found none")
+        return None
+    checked("init", "store", checked_store, store)
+    if rank is None or size is None:
+        raise InvalidArgument(
+            f"init: {'rank' if rank is None else 'size'}: expected an integer beside the store, "
+            "found None")
+    size = checked("init", "size", _arguments.at_least(1), size)
+    return Handed(store, checked("init", "rank", _arguments.at_least(0, size - 1), rank), size)
+
+
+def join(given: Handed | None, is_fork_of: int | None) -> core.Context:
+    """The context of the ranks that this process belongs to.
+
+    given: the store that the caller hands over.
+    is_fork_of: the rank that this process was forked from.
+    """
+    if given is not None:
+        _refuse_fork(is_fork_of)
+        launch = _place(given.rank, given.size, "the program", "a store handed over")
+        return _join_in(given.store, "the store that init was given", launch)
+    launch = core.Launch.detect()
+    if _follows_default_group(launch):
+        return _join_default_group(launch, is_fork_of)
+    if launch.way == "torchrun" or (launch.way == "environment" and dist.is_available()):
+        launch.claim()
+        return _join_in(_store_at(launch), _name_of_store(launch), launch)
+    return core.Context.create()
+
+
+def _refuse_fork(is_fork_of: int | None) -> None:
+    if is_fork_of is not None:
+        raise StateError(
+            f"this process was forked from rank {is_fork_of}, and only that one is a rank; "
+            "communicate there")
+
+
+def _place(rank: int, size: int, launcher: str, told_by: str) -> core.Launch:
+    launch = core.Launch()
+    launch.rank, launch.size = rank, size
+    launch.launcher, launch.told_by = launcher, told_by
+    launch.prefix = "bluefog_cpp"
+    return launch
+
+
+def _join_in(store: Any, description: str, launch: core.Launch) -> core.Context:
+    return core.join_over_store(StoreView(store, description), launch)
+
+
+def _follows_default_group(launch: core.Launch) -> bool:
+    if not (dist.is_available() and dist.is_initialized()):
+        return False
+    # A user who asks for MPI's messages gets its ranks.
+    return not (launch.way == "mpi" and os.environ.get("BLUEFOG_TRANSPORT") == "mpi")
+
+
+def _join_default_group(launch: core.Launch, is_fork_of: int | None) -> core.Context:
+    rank, size = dist.get_rank(), dist.get_world_size()
+    is_same = rank == launch.rank and launch.size in (0, size)
+    if launch.way != "single" and not is_same:
+        raise UnsupportedError(
+            f"rank {rank} of {size}, by torch.distributed's default group, and {launch.told_by}, "
+            f"by {launch.launcher}: expected both to name the same rank and number of ranks")
+    store = _default_store()
+    if store is None:  # of a group over MPI
+        return core.Context.create()
+    if launch.job:
+        launch.claim()
+    else:
+        _refuse_fork(is_fork_of)
+    place = _place(rank, size, "torch.distributed", f"rank {rank} of {size} in its default group")
+    return _join_in(store, "the store of torch.distributed's default group", place)
+
+
+def _default_store() -> Any:
+    # torch has no public way to the store of its default group.
+    from torch.distributed import distributed_c10d
+
+    find = getattr(distributed_c10d, "_get_default_store", None)
+    return find() if find is not None else None
+
+
+def _name_of_store(launch: core.Launch) -> str:
+    whose = "torchrun" if launch.is_store_served else "rank 0"
+    return f"the store of {whose} at {launch.store}"
+
+
+def _store_at(launch: core.Launch) -> Any:
+    host, _, port = launch.store.rpartition(":")
+    keeps_it = launch.rank == 0 and not launch.is_store_served
+    try:
+        return _tcp_store(host.strip("[]"), int(port), keeps_it)
+    except dist.DistError as error:
+        what = (f"cannot keep the store of rank 0 at {launch.store}" if keeps_it
+                else f"cannot reach {_name_of_store(launch)}")
+        words = str(error).partition("\n")[0]
+        raise TransportError(f"rank {launch.rank}, init: {what}: {words}") from None
+
+
+@functools.cache
+def _tcp_store(host: str, port: int, keeps_it: bool) -> Any:
+    """torch's store at a place, one for each in this process, as long as that lives: a later
+    `init_process_group` of the rank that keeps it takes the same port."""
+    seconds = core.settings_timeout()
+    timeout = datetime.timedelta(seconds=seconds) if seconds > 0 else datetime.timedelta(days=365)
+    return dist.TCPStore(  # type: ignore[attr-defined]
+        host, port, is_master=keeps_it, timeout=timeout, wait_for_workers=False, multi_tenant=True)

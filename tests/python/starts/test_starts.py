@@ -1,0 +1,181 @@
+"""Starts without MPI: torchrun, variables alone, torch's default group, a store handed over."""
+
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+from torch.distributed import HashStore
+
+import bluefog_cpp.torch as bf
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, TransportError
+
+PROGRAM = str(pathlib.Path(__file__).resolve().parents[1] / "programs/starting.py")
+OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+                "MASTER_PORT")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def environment(**variables):
+    own = {name: value for name, value in os.environ.items()
+           if name not in OF_LAUNCHERS and not name.startswith(("BFRUN_", "OMPI_COMM", "PMIX_"))}
+    return {**own, "BLUEFOG_TIMEOUT": "60", **variables}
+
+
+def torchrun(ranks, *ways, options=(), **variables):
+    """(exit code, sorted lines of output, standard error) of the program under torchrun."""
+    job = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}",
+         f"--master-port={free_port()}", *options, PROGRAM, *ways],
+        env=environment(**variables), capture_output=True, text=True, timeout=120, check=False)
+    return job.returncode, sorted(job.stdout.splitlines()), job.stderr
+
+
+def by_variables(places, *ways, **variables):
+    """The same of processes that a launcher has given these variables each."""
+    jobs = [subprocess.Popen([sys.executable, PROGRAM, *ways], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True,
+                             env=environment(**variables, **place))
+            for place in places]
+    words = [job.communicate(timeout=120) for job in jobs]
+    return (max(job.returncode for job in jobs), sorted(out.strip() for out, _ in words),
+            "".join(errors for _, errors in words))
+
+
+def places(ranks, size=None, host="127.0.0.1"):
+    port = free_port()
+    return [{"RANK": str(rank), "WORLD_SIZE": str(size or len(ranks)), "MASTER_ADDR": host,
+             "MASTER_PORT": port} for rank in ranks]
+
+
+def lines_of(size):
+    return [f"rank {rank} of {size}: {(size - 1) / 2}" for rank in range(size)]
+
+
+def expect_success(found, size):
+    code, lines, errors = found
+    assert code == 0, errors
+    assert lines == lines_of(size), errors
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_torchrun(ranks):
+    found = torchrun(ranks, BLUEFOG_LOG_LEVEL="info")
+    expect_success(found, ranks)
+    if ranks > 1:
+        by = f"torchrun (RANK=0 and WORLD_SIZE={ranks}), over the store of torchrun at "
+        assert f"{ranks} ranks, started by {by}" in found[2]
+
+
+@pytest.mark.parametrize("way", ["group_first", "group_after", "twice"])
+def test_torchrun_beside_torchs_group(way):
+    expect_success(torchrun(2, way), 2)
+
+
+def test_torchrun_starts_ranks_again():
+    code, lines, errors = torchrun(2, "fail_once", options=["--max-restarts=1"])
+    assert code == 0, errors
+    assert lines[-2:] == lines_of(2)
+
+
+@pytest.mark.parametrize("way", ["spawn", "fork"])
+def test_children_under_torchrun_are_refused(way):
+    found = torchrun(2, way)
+    expect_success(found, 2)
+    words = "was forked from process" if way == "fork" else "is process"
+    assert found[2].count(words) >= 2
+
+
+@pytest.mark.parametrize("way", [(), ("group_first",), ("group_after",), ("twice",)])
+def test_variables_alone(way):
+    expect_success(by_variables(places([1, 0]), *way), 2)
+
+
+def test_variables_name_a_host():
+    expect_success(by_variables(places([1, 0, 2], host="localhost")), 3)
+
+
+def test_ranks_on_several_hosts():
+    expect_success(by_variables(places([0, 1]), "hosts"), 2)
+
+
+def test_a_store_that_the_program_hands_over(tmp_path):
+    found = by_variables([{"PLACE": str(rank), "PLACES": "2"} for rank in range(2)], "store",
+                         str(tmp_path / "store"), BLUEFOG_LOG_LEVEL="info")
+    expect_success(found, 2)
+    by = "the program (a store handed over), over the store that init was given"
+    assert f"2 ranks, started by {by}" in found[2]
+
+
+def test_a_rank_that_never_comes_is_named():
+    code, _, errors = by_variables(places([0, 2], size=3), BLUEFOG_TIMEOUT="3")
+    assert code == 1
+    # The store goes with rank 0: the other one hears of either.
+    assert "on rank 0, over the store of rank 0 at 127.0.0.1:" in errors
+    assert "rank 1 has not come" in errors
+    assert "on rank 2, over the store of rank 0 at 127.0.0.1:" in errors
+    assert "expected all 3 ranks within 3 s (BLUEFOG_TIMEOUT)" in errors
+
+
+def test_a_port_that_is_taken():
+    with socket.socket() as holder:
+        holder.bind(("", 0))
+        holder.listen()
+        port = str(holder.getsockname()[1])
+        place = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        code, _, errors = by_variables([place], BLUEFOG_TIMEOUT="5")
+    assert code == 1
+    assert f"rank 0, init: cannot keep the store of rank 0 at 127.0.0.1:{port}" in errors
+
+
+def test_another_number_of_ranks_than_expected():
+    code, _, errors = by_variables(places([0, 1]), BLUEFOG_EXPECT_SIZE="4")
+    assert code == 1
+    assert "BLUEFOG_EXPECT_SIZE=4: expected that many ranks, found 2" in errors
+
+
+def test_two_launchers_that_disagree():
+    code, _, errors = by_variables(
+        places([0, 1]), OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4")
+    assert code == 1
+    assert "OMPI_COMM_WORLD_RANK=0 and OMPI_COMM_WORLD_SIZE=4, by Open MPI, and RANK=" in errors
+
+
+def test_arguments_of_init():
+    class Store:
+        def set(self, key, value): ...
+
+    with pytest.raises(ArgumentTypeError, match="^init: store: expected a torch.distributed.Store"):
+        bf.init(store=5, rank=0, size=1)
+    with pytest.raises(ArgumentTypeError, match=r"which has no get\(\)"):
+        bf.init(store=Store(), rank=0, size=1)
+    with pytest.raises(InvalidArgument, match="^init: rank: expected a store with it"):
+        bf.init(rank=0, size=1)
+    store = HashStore()
+    with pytest.raises(InvalidArgument, match="^init: size: expected an integer beside the store"):
+        bf.init(store=store, rank=0)
+    with pytest.raises(InvalidArgument, match="^init: rank: expected 1 or less, found 2"):
+        bf.init(store=store, rank=2, size=2)
+    assert not bf.is_initialized()
+    bf.init(store=store, rank=0, size=1)
+    with pytest.raises(StateError, match="expected no store after the first call"):
+        bf.init(store=store, rank=0, size=1)
+    assert bf.size() == 1
+    bf.shutdown()
+
+
+def test_a_store_that_fails_is_an_error():
+    class Failing(HashStore):
+        def check(self, keys):
+            raise RuntimeError("the store is gone")
+
+    with pytest.raises(TransportError, match="the store is gone"):
+        bf.init(store=Failing(), rank=1, size=2)
+    assert not bf.is_initialized()
