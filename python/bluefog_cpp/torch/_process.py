@@ -36,12 +36,11 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
     again. Reads the `BLUEFOG_*` variables.
     """
     is_new = not _runtime.is_initialized()
-    handed = _launch.handed(store, rank, size)
-    if handed is not None and not is_new:
+    if not is_new and (store, rank, size) != (None, None, None):
         raise StateError(
-            f"rank {_runtime.current().rank}, init: expected no store after the first call, found "
-            "one; call shutdown() first")
-    runtime = _runtime.start(handed)
+            f"rank {_runtime.current().rank}, init: expected no store, rank or size after the first "
+            "call, found one; call shutdown() first")
+    runtime = _runtime.start(_launch.handed(store, rank, size))
     try:
         checked("init", "topology_fn", _arguments.function_or_none, topology_fn)
         is_weighted = checked("init", "is_weighted", _arguments.switch, is_weighted)

@@ -65,7 +65,7 @@ def expect_success(found, size):
     assert lines == lines_of(size), errors
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, 4])
 def test_torchrun(ranks):
     found = torchrun(ranks, BLUEFOG_LOG_LEVEL="info")
     expect_success(found, ranks)
@@ -74,9 +74,9 @@ def test_torchrun(ranks):
         assert f"{ranks} ranks, started by {by}" in found[2]
 
 
-@pytest.mark.parametrize("way", ["group_first", "group_after", "twice"])
-def test_torchrun_beside_torchs_group(way):
-    expect_success(torchrun(2, way), 2)
+@pytest.mark.parametrize("ways", [["group_first"], ["group_after", "twice"]])
+def test_torchrun_beside_torchs_group(ways):
+    expect_success(torchrun(2, *ways), 2)
 
 
 def test_torchrun_starts_ranks_again():
@@ -85,17 +85,16 @@ def test_torchrun_starts_ranks_again():
     assert lines[-2:] == lines_of(2)
 
 
-@pytest.mark.parametrize("way", ["spawn", "fork"])
-def test_children_under_torchrun_are_refused(way):
-    found = torchrun(2, way)
+def test_children_under_torchrun_are_refused():
+    found = torchrun(2, "spawn", "fork")
     expect_success(found, 2)
-    words = "was forked from process" if way == "fork" else "is process"
-    assert found[2].count(words) >= 2
+    assert found[2].count("is process") >= 2
+    assert found[2].count("was forked from process") >= 2
 
 
-@pytest.mark.parametrize("way", [(), ("group_first",), ("group_after",), ("twice",)])
-def test_variables_alone(way):
-    expect_success(by_variables(places([1, 0]), *way), 2)
+@pytest.mark.parametrize("ways", [["group_first"], ["group_after", "twice"]])
+def test_variables_alone(ways):
+    expect_success(by_variables(places([1, 0]), *ways), 2)
 
 
 def test_variables_name_a_host():
@@ -165,7 +164,7 @@ def test_arguments_of_init():
         bf.init(store=store, rank=2, size=2)
     assert not bf.is_initialized()
     bf.init(store=store, rank=0, size=1)
-    with pytest.raises(StateError, match="expected no store after the first call"):
+    with pytest.raises(StateError, match="expected no store, rank or size after"):
         bf.init(store=store, rank=0, size=1)
     assert bf.size() == 1
     bf.shutdown()
