@@ -38,8 +38,8 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
     is_new = not _runtime.is_initialized()
     if not is_new and (store, rank, size) != (None, None, None):
         raise StateError(
-            f"rank {_runtime.current().rank}, init: expected no store, rank or size after the first "
-            "call, found one; call shutdown() first")
+            f"rank {_runtime.current().rank}, init: expected no store, rank or size after the "
+            "first call, found one; call shutdown() first")
     runtime = _runtime.start(_launch.handed(store, rank, size))
     try:
         checked("init", "topology_fn", _arguments.function_or_none, topology_fn)
