@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/deadline.hpp"
@@ -56,6 +57,10 @@ class Bootstrap {
   /// run concurrently with this one's.
   [[nodiscard]] virtual std::shared_ptr<Bootstrap> duplicate(Deadline deadline) = 0;
 
+  /// From now on `look` is called about every 50 ms while a call waits for other ranks; its exception
+  /// ends that call. Empty: no longer. Ranks that never come are else seen by deadlines alone.
+  void set_look(std::function<void()> look) { look_ = std::move(look); }
+
   /// Calls `leave` before the shutdown of what this bootstrap stands on, where that waits for all
   /// ranks (MPI_Finalize), as long as the caller keeps the result.
   [[nodiscard]] virtual std::shared_ptr<void> before_shutdown(std::function<void()> /*leave*/) {
@@ -66,6 +71,13 @@ class Bootstrap {
   virtual void note_process_failure() noexcept {}
   /// Notes that another rank is late: the shutdown waits for it at most `longest` more.
   virtual void limit_shutdown(std::chrono::nanoseconds /*longest*/) noexcept {}
+
+ protected:
+  /// What `set_look` was given.
+  [[nodiscard]] const std::function<void()>& look() const noexcept { return look_; }
+
+ private:
+  std::function<void()> look_;
 };
 
 }  // namespace bluefog

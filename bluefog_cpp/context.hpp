@@ -95,8 +95,9 @@ class Context : public std::enable_shared_from_this<Context> {
   /// @throws StateError on all ranks where a call that only some of them have made has changed a
   ///   buffer of its caller in place, which it names: their values differ. Ranks stay
   ///   apart then: make a new context. Also after `close`.
-  /// @throws TimeoutError where not all ranks come to it within BLUEFOG_TIMEOUT and a minute at
-  ///   least; it cannot be called again then.
+  /// @throws PeerFailure where a rank has left or died, some 2 s later. @throws TimeoutError where
+  ///   not all ranks come to it within BLUEFOG_TIMEOUT and a minute at least. It cannot be called
+  ///   again then.
   void resync();
 
   /// Collective, a call in the order of this context's others. From now on calls of this context

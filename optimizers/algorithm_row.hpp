@@ -138,6 +138,9 @@ struct AlgorithmRow {
   /// The wrapped optimizer may evaluate the gradients several times in one step: no evaluation is a
   /// round, or lies between what a step sends and what it takes in.
   bool allows_reevaluation = false;
+  /// What it carries is due to the parameters that its last step left ("its corrections"): others
+  /// that the caller sets between steps are refused until `restart`. Empty where they go on.
+  std::string bound_to_values{};
   /// Why parameters are float32 or float64 ("each step …"); empty if they may be of 16 bits.
   std::string full_precision_because{};
 

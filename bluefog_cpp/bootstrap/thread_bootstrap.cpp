@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -35,7 +37,8 @@ class Group {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(left_.size()); }
 
   // Returns when all ranks have put their part; the last one to come completes the round.
-  std::shared_ptr<const Round> meet(int rank, Part part, Deadline deadline) {
+  std::shared_ptr<const Round> meet(int rank, Part part, Deadline deadline,
+                                    const std::function<void()>& look) {
     std::unique_lock lock(mutex_);
     const Call call = part.call;
     parts_[rank] = std::move(part);
@@ -58,7 +61,9 @@ class Group {
             to_string(call), rank, size(), deadline.timeout().count(),
             fmt::join(missing(rank), ", ")));
       }
-      if (deadline.is_set()) {
+      if (look) {
+        look_around(rank, look, lock);
+      } else if (deadline.is_set()) {
         changed_.wait_until(lock, deadline.when());
       } else {
         changed_.wait(lock);
@@ -89,6 +94,28 @@ class Group {
     arrived_ = 0;
     ++rounds_;
     changed_.notify_all();
+  }
+
+  void look_around(int rank, const std::function<void()>& look,
+                   std::unique_lock<std::mutex>& lock) {
+    constexpr std::chrono::milliseconds kPeriod(50);
+    const std::uint64_t round = rounds_;
+    changed_.wait_for(lock, kPeriod);
+    if (rounds_ != round) {
+      return;
+    }
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      look();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && rounds_ == round) {
+      withdraw(rank);
+      std::rethrow_exception(error);
+    }
   }
 
   void withdraw(int rank) {
@@ -161,7 +188,7 @@ class ThreadBootstrap final : public Bootstrap {
 
  private:
   std::shared_ptr<const Group::Round> meet(Call call, Blob blob, Deadline deadline) {
-    auto round = group_->meet(rank_, {call, std::move(blob)}, deadline);
+    auto round = group_->meet(rank_, {call, std::move(blob)}, deadline, look());
     for (int other = 0; other < size(); ++other) {
       if (const Call theirs = round->parts[other].call; theirs != round->parts[0].call) {
         throw MismatchError(fmt::format("bootstrap on rank {}: rank 0 called {}, rank {} called {}",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -51,6 +52,52 @@ std::vector<Words> gather(Bootstrap& bootstrap, const Words& own, Deadline deadl
   return all;
 }
 
+/// Ends a wait of `bootstrap` where a rank is gone, or the user interrupts it.
+class WatchForTheGone {
+ public:
+  WatchForTheGone(Bootstrap& bootstrap, Engine& engine) : bootstrap_(bootstrap), engine_(engine) {
+    bootstrap.set_look([this] { look(); });
+  }
+  ~WatchForTheGone() { bootstrap_.set_look({}); }
+  WatchForTheGone(const WatchForTheGone&) = delete;
+  WatchForTheGone& operator=(const WatchForTheGone&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void look() {
+    constexpr std::chrono::milliseconds kPeriod(50);
+    // A rank may leave as soon as it has all words; those for this one are then under way.
+    constexpr std::chrono::seconds kUnderWay(2);
+    const Clock::time_point now = Clock::now();
+    if (now - last_look_ < kPeriod) {
+      return;
+    }
+    last_look_ = now;
+    engine_.check_interrupt();
+    for (int peer = 0; peer < bootstrap_.size(); ++peer) {
+      if (peer == bootstrap_.rank()) {
+        continue;
+      }
+      if (const auto cause = engine_.cause_of_death(peer)) {
+        seen_gone_ = seen_gone_ == Clock::time_point() ? now : seen_gone_;
+        if (now - seen_gone_ >= kUnderWay) {
+          throw PeerFailure(peer,
+                            fmt::format("rank {}, resync: expected all {} ranks to call it, found "
+                                        "that {}",
+                                        bootstrap_.rank(), bootstrap_.size(), *cause));
+        }
+        return;
+      }
+    }
+  }
+
+  Bootstrap& bootstrap_;
+  Engine& engine_;
+  Clock::time_point last_look_;
+  Clock::time_point seen_gone_;
+};
+
 std::string describe_change(std::span<const std::uint64_t> change) {
   const auto envelope =
       Envelope::make(static_cast<OpKind>(change[1]), static_cast<Dtype>(change[2]),
@@ -87,7 +134,9 @@ void check_changes(int own, const std::vector<Words>& all) {
 }  // namespace
 
 void resync(Bootstrap& bootstrap, Engine& engine, Deadline deadline) {
-  const std::vector<Words> all = gather(bootstrap, words_of(engine.begin_resync()), deadline);
+  const Words own_words = words_of(engine.begin_resync());
+  const WatchForTheGone watch(bootstrap, engine);
+  const std::vector<Words> all = gather(bootstrap, own_words, deadline);
   check_changes(bootstrap.rank(), all);
   const auto own = static_cast<std::size_t>(bootstrap.rank());
   std::uint64_t next_call = 0;

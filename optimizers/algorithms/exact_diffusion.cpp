@@ -51,6 +51,7 @@ AlgorithmRow exact_diffusion_row() {
       .memory = {.copies = 1, .carried = "x − ψ₋"},
       .mixing = {.stochastic = Stochastic::RowsAndColumns, .is_symmetric = true, .is_fixed = true},
       .needs_every_step = true,
+      .bound_to_values = "its corrections",
       .default_schedule =
           [](int size) { return topology::static_schedule(topology::symmetric_exponential(size)); },
       .transform =

@@ -57,6 +57,7 @@ AlgorithmRow extra_row() {
                  .is_fixed = true,
                  .eigenvalues_above = EigenvalueBound{.value = -1.0, .text = "-1"}},
       .needs_every_step = true,
+      .bound_to_values = "its corrections",
       .default_schedule =
           [](int size) { return topology::static_schedule(topology::symmetric_exponential(size)); },
       .make =

@@ -62,12 +62,17 @@ struct BackwardPasses::Shared {
   /// LibTorch's number for the outermost pass, where it is known.
   int outermost = kUnknown;
   bool has_lost_end = false;
+  /// The engine let go of the last pass without running what waited for its end.
+  bool has_failed = false;
 
-  void end(std::uint64_t pass, bool is_lost) {
+  enum class Ending { Regular, Failed, Unseen };
+
+  void end(std::uint64_t pass, Ending ending) {
     const std::lock_guard lock(mutex);
     if (pass == count) {
       is_under_way = false;
-      has_lost_end = is_lost;
+      has_lost_end = ending == Ending::Unseen;
+      has_failed = ending == Ending::Failed;
     }
   }
 };
@@ -98,7 +103,7 @@ class BackwardPasses::End {
     } catch (...) {  // NOLINT: the pass counts as one whose end nobody saw
       was_inside_ = true;
     }
-    shared->end(pass_, was_inside_);
+    shared->end(pass_, was_inside_ ? Shared::Ending::Unseen : Shared::Ending::Failed);
   }
 
   void run() {
@@ -111,7 +116,7 @@ class BackwardPasses::End {
     if (!shared) {
       return;
     }
-    shared->end(pass_, false);
+    shared->end(pass_, Shared::Ending::Regular);
     try {
       if (shared->on_end) {
         shared->on_end();
@@ -143,6 +148,7 @@ BackwardPasses::Noted BackwardPasses::note() {
   const bool is_inside = depth_of_pass() > 0;
   const int outermost = is_inside ? kUnknown : autograd::get_current_graph_task_id();
   std::uint64_t pass = 0;
+  bool follows_failure = false;
   {
     const std::lock_guard lock(shared_->mutex);
     // Threads of a device let go of a pass that has failed a little later than `backward` throws.
@@ -152,13 +158,15 @@ BackwardPasses::Noted BackwardPasses::note() {
       shared_->outermost = is_inside ? shared_->outermost : outermost;
       return {.is_first = false, .is_inside_another = is_inside};
     }
+    follows_failure = shared_->has_failed || shared_->is_under_way;
     shared_->is_under_way = true;
+    shared_->has_failed = false;
     shared_->outermost = outermost;
     shared_->has_lost_end = false;
     pass = ++shared_->count;
   }
   End::queue(shared_, pass);
-  return {.is_first = true, .is_inside_another = is_inside};
+  return {.is_first = true, .is_inside_another = is_inside, .follows_failure = follows_failure};
 }
 
 bool BackwardPasses::has_lost_end() const {

@@ -32,6 +32,8 @@ class BackwardPasses {
     bool is_first = false;
     /// The pass under way on this thread was begun inside of another one.
     bool is_inside_another = false;
+    /// The first note of a pass, and the pass noted before it has failed.
+    bool follows_failure = false;
   };
 
   /// Notes the pass under way on this thread. From a hook.

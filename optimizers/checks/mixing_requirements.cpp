@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "topology/analysis/least_eigenvalue.hpp"
+#include "topology/spectral_gap.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -109,6 +110,23 @@ std::string ways_to_average(const MixingNeeds& needs) {
              : "";
 }
 
+/// Differences between ranks that grow with every average. Weights of at least 0 never do that.
+std::string why_growing(const AlgorithmRow& row, const MixingMatrix& matrix) {
+  const std::string negative = negative_weight(matrix);
+  if (negative.empty()) {
+    return {};
+  }
+  const topology::GapEstimate gap = topology::spectral_gap(matrix).lambda2;
+  return gap.upper >= -kEigenvalueMargin
+             ? std::string()
+             : fmt::format(
+                   "schedule: {} expects every eigenvalue of W within the unit circle, because "
+                   "differences between ranks would else grow with every average, found one of "
+                   "modulus {:.6g} ({}); correct the weights, or ask for such matrices: "
+                   "row_sums = RowSums::Any, in Python row_sums='any'",
+                   row.name, 1.0 - gap.value, negative);
+}
+
 std::string why_unstable(const AlgorithmRow& row, const MixingMatrix& matrix) {
   const EigenvalueBound& bound = *row.mixing.eigenvalues_above;
   const topology::EigenvalueEstimate least = topology::least_eigenvalue(matrix);
@@ -122,7 +140,7 @@ std::string why_unstable(const AlgorithmRow& row, const MixingMatrix& matrix) {
 }
 
 std::string why_unfit_matrix(const AlgorithmRow& row, RowSums row_sums, const MixingMatrix& matrix,
-                             std::int64_t step) {
+                             std::int64_t step, bool is_only_round) {
   const MixingNeeds& needs = row.mixing;
   const auto with = [&](const std::string& found) {
     return needs.is_fixed ? fmt::format(", found {}", found)
@@ -145,7 +163,13 @@ std::string why_unfit_matrix(const AlgorithmRow& row, RowSums row_sums, const Mi
                          with(fmt::format("row {} sums to 0", empty - kept.begin())));
     }
   }
-  return needs.eigenvalues_above ? why_unstable(row, matrix) : std::string();
+  if (needs.eigenvalues_above) {
+    return why_unstable(row, matrix);
+  }
+  // Rounds of a period may grow one by one and shrink together.
+  return needs.stochastic == Stochastic::Averages && is_only_round && row_sums == RowSums::One
+             ? why_growing(row, matrix)
+             : std::string();
 }
 
 }  // namespace
@@ -166,7 +190,8 @@ std::string why_unfit(const AlgorithmRow& row, const Schedule& schedule, RowSums
   }
   const std::int64_t steps = std::min(schedule.period_steps(), kStepsLookedAt);
   for (std::int64_t step = 0; step < steps; ++step) {
-    std::string found = why_unfit_matrix(row, row_sums, schedule.mixing_matrix(step), step);
+    std::string found = why_unfit_matrix(row, row_sums, schedule.mixing_matrix(step), step,
+                                         schedule.period_steps() == 1);
     if (!found.empty()) {
       return found;
     }
@@ -175,12 +200,16 @@ std::string why_unfit(const AlgorithmRow& row, const Schedule& schedule, RowSums
 }
 
 std::string why_no_average(const AlgorithmRow& row, const NeighborPlan& plan) {
-  const bool sends_unweighted =
-      std::ranges::all_of(plan.destinations,
-                          [](const WeightedRank& entry) { return entry.weight == 1.0; }) &&
-      (plan.sources.empty() || !plan.destinations.empty());
-  if (row.mixing.stochastic != Stochastic::Averages || !sends_unweighted) {
+  if (row.mixing.stochastic != Stochastic::Averages) {
     return {};
+  }
+  const auto weighted = std::ranges::find_if(
+      plan.destinations, [](const WeightedRank& entry) { return entry.weight != 1.0; });
+  if (weighted != plan.destinations.end()) {
+    return fmt::format(
+        "{} expects weights at the receivers (of sources), which see then that theirs sum to 1, "
+        "found that rank {} sends to rank {} with weight {}{}",
+        row.name, plan.rank, weighted->rank, weighted->weight, ways_to_average(row.mixing));
   }
   double sum = plan.self_weight;
   for (const WeightedRank& source : plan.sources) {

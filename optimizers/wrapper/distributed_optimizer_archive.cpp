@@ -114,6 +114,7 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
   }
   step_count_ = saved.step_count;
   round_count_ = saved.round_count;
+  values_ = Watch::Off;
   made_plan_ = nullptr;
   algorithm_->expect(communicates_next());
 }

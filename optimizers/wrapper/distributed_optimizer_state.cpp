@@ -97,6 +97,11 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   if (algorithm_->averages_with_neighbors() && !options.plans) {
     options_.schedule = mixing_of(options, context_->size());
   }
+  if (!row_of(options_.algorithm).bound_to_values.empty()) {
+    for (const Bucket& bucket : buckets_) {
+      left_values_.emplace_back(bucket);
+    }
+  }
   algorithm_->when_round_fails([this] {
     if (!is_stepping_) {
       end_step();
@@ -131,7 +136,27 @@ void DistributedOptimizer::State::check_before_step() {
   } catch (const StateError& error) {
     throw StateError(fmt::format("rank {}: {}", context_->rank(), error.what()));
   }
+  check_values_stayed();
   take_back_parameters();
+}
+
+void DistributedOptimizer::State::check_values_stayed() {
+  if (values_ == Watch::Off) {
+    return;
+  }
+  const AlgorithmRow& row = row_of(options_.algorithm);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    for (std::size_t i = 0; i < buckets_[b].segments().size(); ++i) {
+      if (values_ == Watch::Failed || left_values_[b].is_set(i)) {
+        values_ = Watch::Failed;
+        throw StateError(fmt::format(
+            "rank {}, {}, parameter '{}': expected the value that the last step left, to which {} "
+            "belong, found another one, or memory in its place; call restart() on all ranks when "
+            "parameters were set, or choose adapt_then_combine, which goes on from them",
+            context_->rank(), row.name, buckets_[b].segments()[i].name, row.bound_to_values));
+      }
+    }
+  }
 }
 
 bool DistributedOptimizer::State::is_bound() const {
@@ -220,6 +245,12 @@ void DistributedOptimizer::State::end_step() {
   round_count_ += communicates_next() ? 1 : 0;
   ++step_count_;
   algorithm_->expect(communicates_next());
+  if (values_ != Watch::Failed && !left_values_.empty()) {
+    for (LeftValues& values : left_values_) {
+      values.note();
+    }
+    values_ = Watch::On;
+  }
 }
 
 void DistributedOptimizer::State::refuse_step(std::string_view reason) {
@@ -364,6 +395,7 @@ void DistributedOptimizer::State::restart() {
   take_back_parameters();
   algorithm_->discard();
   algorithm_->restart();
+  values_ = Watch::Off;
   made_plan_ = nullptr;
 }
 

@@ -9,6 +9,7 @@
 
 #include "optimizers/algorithm.hpp"
 #include "optimizers/algorithm_row.hpp"
+#include "optimizers/buckets/left_values.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/local_step.hpp"
 #include "optimizers/wrapper/buffer_sync.hpp"
@@ -64,6 +65,7 @@ class DistributedOptimizer::State {
   at::Tensor evaluate(const Closure& closure);
   void check_before_step();
   [[nodiscard]] bool is_bound() const;
+  void check_values_stayed();
   void take_back_parameters();
   Round next_round();
   const Round* begin_in_backward();
@@ -73,6 +75,10 @@ class DistributedOptimizer::State {
                                                             std::string_view where) const;
 
   bool is_stepping_ = false;
+  /// The values of the last step, where `AlgorithmRow::bound_to_values` asks for them.
+  std::vector<LeftValues> left_values_;
+  enum class Watch : std::uint8_t { Off, On, Failed };
+  Watch values_ = Watch::Off;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
   std::shared_ptr<const NeighborPlan> next_plan_;

@@ -129,7 +129,18 @@ struct PythonOptimizer {
 
   LocalOptimizer local;
   bool reevaluates = false;
+  /// Notes the pass under way. @return whether it is one that adds to gradients, and was not noted.
+  bool begins_pass(const at::Tensor& parameter) {
+    if (!opt::accumulates_into(parameter)) {
+      return false;
+    }
+    const opt::BackwardPasses::Noted noted = passes.note();
+    repeats_pass = noted.is_first ? noted.follows_failure : repeats_pass;
+    return noted.is_first;
+  }
+
   opt::BackwardPasses passes;
+  bool repeats_pass = false;
   std::unique_ptr<opt::DistributedOptimizer> distributed;
 };
 
@@ -243,12 +254,12 @@ void bind_optimizers(py::module_& module) {
           py::arg("set_to_none"), WithoutGil())
       .def(
           "begins_pass",
-          [](PythonOptimizer& o, const at::Tensor& parameter) {
-            return opt::accumulates_into(parameter) && o.passes.note().is_first;
-          },
+          [](PythonOptimizer& o, const at::Tensor& parameter) { return o.begins_pass(parameter); },
           py::arg("parameter"),
           "From a hook of the parameter: whether it is the first of a backward pass that adds to "
           "gradients. Passes inside of another one count with it.")
+      .def_readonly("repeats_pass", &PythonOptimizer::repeats_pass,
+                    "Whether the pass before the one that begins_pass has told of has failed.")
       .def("forget_lost_step", [](PythonOptimizer& o) { o.distributed->forget_lost_step(); })
       .def(
           "drain", [](PythonOptimizer& o) { o.distributed->drain(); }, WithoutGil())

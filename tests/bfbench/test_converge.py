@@ -92,6 +92,7 @@ def test_a_run(tmp_path, capsys):
     assert f"{file}: records of bfbench converge are not compared" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_graph_on_which_an_algorithm_does_not_converge_is_listed(tmp_path, capsys):
     file = tmp_path / "records.json"
     assert main(["converge", "--build", os.environ["BFBENCH_BUILD"], "--json", str(file), "--data",

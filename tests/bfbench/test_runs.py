@@ -228,6 +228,7 @@ def test_training(tmp_path, capsys):
     assert charts == ["training_0.png"] and "page faults" in page
 
 
+@pytest.mark.long
 def test_a_peer_that_fails_in_training_leaves_the_others_their_turns(tmp_path, monkeypatch, capsys):
     """decent-dp is one here that fails on one rank, in its third backward pass."""
     (tmp_path / "decent_dp").mkdir()
@@ -328,6 +329,7 @@ def left_behind(tmp_path, code, *words):
 SHORT_NORMS = ("syncbn", "--batches", "4", "--hidden", "3", "--seconds", "0.01")
 
 
+@pytest.mark.long
 def test_a_number_of_ranks_that_fails_leaves_the_others(tmp_path, monkeypatch, capsys):
     # Three ranks are no two on each machine.
     monkeypatch.setenv("BLUEFOG_NODES_PER_MACHINE", "2")
@@ -338,6 +340,7 @@ def test_a_number_of_ranks_that_fails_leaves_the_others(tmp_path, monkeypatch, c
     assert "not run: batch norm at 3 ranks" in said.out and "ended with code" in said.err
 
 
+@pytest.mark.long
 def test_later_starts_that_fail_or_are_interrupted_leave_the_first(tmp_path, monkeypatch):
     for error, code, where in ((FAILED, 1, {"ranks": 1}), (KeyboardInterrupt(), 130,
                                                            {"op": "the rest"})):
@@ -349,6 +352,7 @@ def test_later_starts_that_fail_or_are_interrupted_leave_the_first(tmp_path, mon
         assert not_run(found, **where) == ("RuntimeError: why" if code == 1 else "interrupted")
 
 
+@pytest.mark.long
 def test_a_side_that_fails_leaves_the_other(tmp_path, monkeypatch):
     failing_where(monkeypatch, "worker", lambda _, words: FAILED if "ddp" in words else None)
     found = left_behind(tmp_path, 1, "ddp", "--ranks", "1", "--data", str(idx_files(tmp_path)),

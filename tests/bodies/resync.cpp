@@ -1,4 +1,5 @@
 // Ranks that are calls apart, as after a cell of a notebook that failed on one of them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,6 +70,23 @@ TEST(Resync, EndsCallsInFlightAndCountsThoseOfPairs) {
       ops::pair_gossip(context, buffer, 1 - context.rank());
       EXPECT_EQ(value, 1.0F);
     }
+  });
+}
+
+TEST(Resync, EndsWhereARankHasLeft) {
+  Ranks ranks = with_short_waits();
+  ranks.expect_usable = false;
+  on_ranks(ranks, [](Context& context) {
+    const int last = context.size() - 1;
+    if (context.rank() == last) {
+      context.close();
+      return;
+    }
+    EXPECT_THAT(
+        error_of<PeerFailure>([&] { context.resync(); }),
+        HasSubstr(fmt::format("rank {}, resync: expected all {} ranks to call it, found that "
+                              "rank {} has left",
+                              context.rank(), context.size(), last)));
   });
 }
 

@@ -68,7 +68,7 @@ std::unique_ptr<MpiBootstrap::Flight> MpiBootstrap::run(Call call, std::unique_p
   }
   try {
     check(start(*flight), what, comm_.get());
-    if (!wait(flight->request, deadline, what, comm_.get())) {
+    if (!wait(flight->request, deadline, look(), what, comm_.get())) {
       throw TimeoutError(
           fmt::format("{}: expected all {} ranks within {:.3g} s (BLUEFOG_TIMEOUT), one or more "
                       "have not come (MPI does not tell which)",

@@ -43,9 +43,17 @@ bool wait_until(MPI_Request& request, const std::function<bool()>& give_up, std:
 
 }  // namespace
 
-bool wait(MPI_Request& request, Deadline deadline, std::string_view what, MPI_Comm comm) {
+bool wait(MPI_Request& request, Deadline deadline, const std::function<void()>& look,
+          std::string_view what, MPI_Comm comm) {
   return wait_until(
-      request, [deadline] { return deadline.expired(); }, what, comm);
+      request,
+      [deadline, &look] {
+        if (look) {
+          look();
+        }
+        return deadline.expired();
+      },
+      what, comm);
 }
 
 void wait(MPI_Request& request, const std::function<void()>& look, std::string_view what,

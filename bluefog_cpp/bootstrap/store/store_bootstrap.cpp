@@ -123,7 +123,7 @@ class StoreBootstrap final : public Bootstrap {
     }
     Records records;
     try {
-      records = run(exchange_, {call, std::move(blob)}, {}, deadline, {});
+      records = run(exchange_, {call, std::move(blob)}, {}, deadline, look());
     } catch (const Error& error) {
       broken_ = error.what();
       throw;

@@ -75,6 +75,7 @@ AlgorithmRow decent_lam_row() {
       "Momentum over what a step of adapt-then-combine changes, without the bias that "
       "momentum in the wrapped optimizer adds.";
   row.source = "arXiv 2104.11981";
+  row.bound_to_values = "its momentum";
   row.default_schedule = [](int size) {
     return topology::static_schedule(topology::symmetric_exponential(size));
   };

@@ -105,7 +105,8 @@ class DistributedStep:
         # Optimizers of others may keep state in a group, which belongs to all of its parameters.
         by_bucket = is_torchs and not self._reevaluates
         own = {id(parameter) for _, parameter in parameters}
-        runtime.or_refuse(lambda: check_unshared(runtime, maker, parameters, buffers_of(models),
+        runtime.or_refuse(lambda: check_unshared(runtime, maker, parameters, self._sums_gradients,
+                                                 buffers_of(models),
                                                  self._windows_of_others(own)))
         self._retire_others(own)
         free_retired_windows(runtime, maker)
@@ -246,6 +247,10 @@ class DistributedStep:
     def drain(self) -> None:
         self.core.drain()
 
+    def finish(self) -> None:
+        self.drain()
+        self._check_models()
+
     def close(self) -> None:
         self.context.close()
         self.release_windows()
@@ -340,7 +345,8 @@ def optimizer_step(algorithm: core.DistributedOptimizer) -> None:
 
 class _BackwardPasses:
     """Counts backward passes since the last step, where several may come before one. Those that run
-    inside of another one count with it; those that only hand gradients out do not count."""
+    inside of another one count with it; those that only hand gradients out, or that fail, do not
+    count."""
 
     def __init__(self, step: DistributedStep, parameters: list[torch.Tensor]):
         self._passes = 0
@@ -353,7 +359,8 @@ class _BackwardPasses:
     def note(self, parameter: torch.Tensor) -> None:
         step = self._step()
         if step is not None and step.counts_passes and step.core.begins_pass(parameter):
-            self._passes += 1
+            if self._passes == 0 or not step.core.repeats_pass:
+                self._passes += 1
             step.count_passes(self._passes)
 
     def clear(self) -> None:

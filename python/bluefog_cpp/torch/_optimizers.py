@@ -110,8 +110,9 @@ class WrappedOptimizer:
 
     def finish(self) -> None:
         """Ends averages that are in flight, so that the parameters hold all that they are due:
-        before evaluation and checkpoints, with adapt-with-combine. Local."""
-        self._distributed.drain()
+        before evaluation and checkpoints, with adapt-with-combine. Local. Raises StateError where
+        the model holds other parameters than those that were averaged."""
+        self._distributed.finish()
 
     def synchronize(self) -> None:
         """Accepted for BlueFog's scripts: nothing is left to wait for. `backward` of gradient

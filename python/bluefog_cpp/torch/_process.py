@@ -72,7 +72,8 @@ def resync() -> None:
 
     Raises StateError on all ranks where a call that only some of them have made has changed a
     tensor in place, which it names: `shutdown` and `init` on all ranks, and the same values
-    everywhere, are the way out then. Raises TimeoutError where not all ranks come.
+    everywhere, are the way out then. Raises PeerFailure where a rank has left or died, and
+    TimeoutError where not all ranks come within BLUEFOG_TIMEOUT and a minute at least.
     """
     current().context.resync()
 

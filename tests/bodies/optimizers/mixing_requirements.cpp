@@ -194,6 +194,15 @@ MixingMatrix heavy_ring(int size, double extra) {
   return MixingMatrix::from_rows(rows);
 }
 
+/// Rows that sum to 1 and drive ranks apart.
+MixingMatrix away_from_the_next(int size) {
+  std::vector<std::vector<WeightedRank>> rows(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) {
+    rows[static_cast<std::size_t>(rank)] = {{rank, 2.0}, {(rank + 1) % size, -1.0}};
+  }
+  return MixingMatrix::from_rows(rows);
+}
+
 TEST(MixingRequirements, AveragesNeedRowsThatSumToOneUnlessOthersAreAskedFor) {
   on_ranks(some_ranks(2), [](Context& context) {
     const int n = context.size();
@@ -210,7 +219,13 @@ TEST(MixingRequirements, AveragesNeedRowsThatSumToOneUnlessOthersAreAskedFor) {
       EXPECT_THAT(refusal(context, options), HasSubstr("found in round 1: row")) << row->name;
       options.row_sums = optimizers::RowSums::Any;
       EXPECT_EQ(refusal(context, options), "") << row->name;
+      options.schedule = always(away_from_the_next(n));
+      EXPECT_EQ(refusal(context, options), "") << row->name;
       options.row_sums = optimizers::RowSums::One;
+      EXPECT_THAT(refusal(context, options),
+                  AllOf(HasSubstr("expects every eigenvalue of W within the unit circle"),
+                        HasSubstr("(W(0, 1) = -1)")))
+          << row->name;
       options.schedule = always(heavy_ring(n, 5e-7));  // as weights in float32 have it
       EXPECT_EQ(refusal(context, options), "") << row->name;
     }
@@ -233,11 +248,14 @@ TEST(MixingRequirements, PlansOfOneRoundAreAverages) {
                 HasSubstr(fmt::format("row {} sums to 1.5", context.size() - 1)));
     EXPECT_EQ(optimizers::why_no_average(row, matrix.plan_for(0)), "");
     EXPECT_EQ(optimizers::why_no_average(optimizers::row_of(AlgorithmKind::PushSum), plan), "");
-    // The weights that others send with are theirs to know.
-    plan.destinations.front().weight = 0.5;
-    EXPECT_EQ(optimizers::why_no_average(row, plan), "");
+    // Its receivers do not see a sender's weights.
+    NeighborPlan weighing = matrix.plan_for(0);
+    weighing.destinations.front().weight = 2.0;
+    EXPECT_THAT(optimizers::why_no_average(row, weighing),
+                HasSubstr(fmt::format("found that rank 0 sends to rank {} with weight 2",
+                                      weighing.destinations.front().rank)));
     plan.destinations.clear();
-    EXPECT_EQ(optimizers::why_no_average(row, plan), "");
+    EXPECT_THAT(optimizers::why_no_average(row, plan), HasSubstr("sums to 1.5"));
     plan.sources.clear();
     plan.self_weight = 0.5;  // nobody is heard: it is all there is
     EXPECT_THAT(optimizers::why_no_average(row, plan), HasSubstr("sums to 0.5 "));

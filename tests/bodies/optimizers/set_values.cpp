@@ -130,6 +130,54 @@ TEST(SetValues, ComeBeforeARestartAndBeforeStateThatIsLoaded) {
   });
 }
 
+TEST(SetValues, AreRefusedUntilARestartWhereCorrectionsBelongToOthers) {
+  for (const char* const algorithm : {"extra", "exact_diffusion", "d2", "decent_lam"}) {
+    SCOPED_TRACE(algorithm);
+    on_ranks(some_ranks(2), [&](Context& context) {
+      torch::nn::Linear model(2, 1);
+      torch::optim::SGD sgd(model->parameters(), 0.0);
+      DistributedOptimizerOptions options;
+      options.algorithm = algorithm;
+      options.momentum = 0.0;
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, *model, options);
+      const auto step = [&] {
+        optimizer.zero_grad();
+        model(torch::ones({1, 2})).sum().backward();
+        optimizer.step();
+      };
+      const auto set = [&] {
+        const torch::NoGradGuard no_grad;
+        model->weight.data().fill_(kSetValue);
+        model->bias.fill_(kSetValue);
+      };
+      set();
+      step();
+      step();
+      if (context.rank() == 1) {
+        set();
+        model->bias.data().add_(1.0);
+      }
+      for (int again = 0; again < 2; ++again) {
+        try {
+          step();
+          ADD_FAILURE() << "expected an error";
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank 1, {}, parameter 'bias': expected "
+                                                          "the value that the last step left",
+                                                          algorithm)));
+        }
+      }
+      set();
+      optimizer.restart();
+      for (int again = 0; again < 3; ++again) {
+        step();
+        EXPECT_TRUE(model->weight.eq(kSetValue).all().item<bool>());
+        EXPECT_TRUE(model->bias.eq(kSetValue).all().item<bool>());
+      }
+    });
+  }
+}
+
 /// Steps all parameters in one call, by 1.
 class StepsByOne final : public torch::optim::Optimizer {
  public:

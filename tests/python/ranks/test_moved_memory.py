@@ -38,6 +38,17 @@ def test_windows_over_the_model(view, wrap, rank):
     bf.barrier()
 
 
+def test_windows_over_gradients(rank):
+    model = model_of(0)
+    loss_of(model, rank).backward()
+    assert bf.win_create(model[0].weight.grad, "w")
+    with pytest.raises(bluefog_cpp.StateError, match=(
+            f"rank {rank}, .*found window 'w' over the gradient of parameter '0.weight'; free")):
+        wrapped(model, bf.DistributedGradientAllreduceOptimizer)
+    wrapped(model)  # who averages parameters leaves gradients where they are
+    bf.win_free("w")
+
+
 def test_windows_over_a_state_dict(rank):
     model = model_of(0)
     for name, tensor in model.state_dict().items():

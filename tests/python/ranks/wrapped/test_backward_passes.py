@@ -57,6 +57,36 @@ def test_a_step_after_a_backward_pass_that_failed(rank):
     assert bf.allgather(flat(model).unsqueeze(0)).unique(dim=0).shape[0] == 1
 
 
+@pytest.mark.parametrize("step_of_failure", (0, 2))
+@pytest.mark.parametrize("failing", ((0,), (0, 1)))
+@pytest.mark.parametrize("algorithm", ("adapt_then_combine", "adapt_with_combine",
+                                       "gradient_allreduce"))
+def test_passes_that_fail_do_not_count(algorithm, failing, step_of_failure, rank):
+    def values_after(failing):
+        model = model_of(0)
+        optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
+                                              algorithm, num_steps_per_communication=2)
+        values = []
+        for step in range(4):
+            optimizer.zero_grad()
+            if step == step_of_failure and rank in failing:
+                hook = model[0].weight.register_hook(stop)
+                with pytest.raises(ValueError, match="no"):
+                    loss_of(model, rank, step).backward()
+                hook.remove()
+                optimizer.zero_grad()
+            loss_of(model, rank, step).backward()
+            optimizer.step()
+            values.append(flat(model))
+        optimizer.finish()
+        return torch.stack([*values, flat(model)])
+
+    def stop(_gradient):
+        raise ValueError("no")
+
+    assert torch.equal(values_after(failing), values_after(()))
+
+
 @pytest.mark.parametrize("period", (1, 2))
 def test_zero_grad_clears_what_was_there_before(period, rank):
     model = torch.nn.Linear(1, 1, bias=False)
