@@ -72,7 +72,7 @@ class Context : public std::enable_shared_from_this<Context> {
   [[nodiscard]] int local_rank() const;
   [[nodiscard]] int local_size() const;
 
-  /// Name of the transport to `peer`: "shm", "mpi"; "self" for this rank.
+  /// Name of the transport to `peer`: "shm", "mpi", "tcp"; "self" for this rank.
   [[nodiscard]] std::string_view transport_to(int peer) const;
 
   /// Whether some ranks reach each other over a network, or as if.

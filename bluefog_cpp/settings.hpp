@@ -17,7 +17,7 @@ enum class TransportChoice {
   Mpi,   ///< MPI everywhere, also inside a host
 };
 
-/// What moves bytes where ranks share no memory (`BLUEFOG_NETWORK`).
+/// The network that moves bytes where ranks share no memory (`BLUEFOG_NETWORK`).
 enum class NetworkChoice {
   Auto,  ///< MPI where it started the ranks, TCP elsewhere
   Mpi,

@@ -16,7 +16,7 @@ struct StorePlace {
   int size = 1;
   /// Begins all keys: programs and restarts that share a store differ in it.
   std::string prefix = "bluefog_cpp";
-  /// Of this library, the same on all ranks; empty: this one's own.
+  /// The library's version, the same on all ranks; empty: this one's own.
   std::string version = {};
 };
 
@@ -30,7 +30,7 @@ struct StorePlace {
 /// ended in TimeoutError or TransportError leaves the ranks at different places: further calls are
 /// refused with StateError. Ranks that make different calls all get MismatchError, and go on.
 ///
-/// Where rank 0 lets go of it, or exits, it waits up to 2 s for the others to have what it handed out.
+/// Rank 0, where it lets go of it or exits, waits up to 2 s for the others to have what it handed out.
 ///
 /// Cost of a collective: 3 calls of the store for rank 0, 4 for each other rank, for blobs up to 256 KiB;
 /// a thread as long as it runs, so that a store which does not answer holds up nobody for ever.

@@ -34,9 +34,9 @@ class Pending {
 
 /// A call in flight. Copies refer to the same call.
 ///
-/// Dropping it does not cancel the call, which goes on. Where the `owner` of a
-/// buffer was given, the call keeps it until it is done, whether somebody
-/// holds this or not; with buffers on a device, this keeps it too.
+/// Dropping it does not cancel the call, which goes on. The call keeps the `owner` of a buffer, if
+/// one was given, until it is done, whether somebody holds this or not; with buffers on a device,
+/// this keeps it too.
 class [[nodiscard]] Work {
  public:
   /// A call that has completed.

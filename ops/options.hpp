@@ -4,7 +4,7 @@
 
 namespace bluefog::ops {
 
-/// What a call in place finds in its buffer.
+/// The kind of values that a call in place finds in its buffer.
 enum class BufferUse {
   Values,  ///< the caller's only values: ranks of which some have changed them do not find back
   Copy,    ///< a copy of them, which may be lost (`Context::resync`)

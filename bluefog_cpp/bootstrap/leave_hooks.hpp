@@ -8,7 +8,7 @@
 
 namespace bluefog {
 
-/// What is to be called once, in the order of registration, before something ends. Thread-safe.
+/// Functions to be called once, in the order of registration, before something ends. Thread-safe.
 class LeaveHooks {
  public:
   /// @return what the caller keeps as long as `leave` may be called.

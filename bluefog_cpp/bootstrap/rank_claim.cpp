@@ -19,7 +19,7 @@ namespace bluefog {
 
 namespace {
 
-// Those that are refused stay in the queue of the socket until its process ends.
+// Refused connections stay in the queue of the socket until its process ends.
 constexpr int kMostRefused = 1024;
 
 shm::UniqueFd make_socket() {

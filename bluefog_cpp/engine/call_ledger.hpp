@@ -109,7 +109,7 @@ class CallLedger final : public PeerReports {
   std::uint64_t next_call_ = 1;
   /// Calls made with each partner alone.
   std::vector<std::uint64_t> pair_calls_;
-  /// Those with which ranks have gone on together last.
+  /// The calls with which ranks have gone on together last.
   std::uint64_t first_common_call_ = 0;
   std::vector<std::uint64_t> first_common_pair_calls_;
   Changes changes_{};

@@ -48,7 +48,7 @@ void Engine::tell_deadlock(int peer, std::uint64_t call, std::string_view why) {
   if (!closed_) {
     peers_.route_to(peer)->send_control(
         peer, {.kind = ControlMessage::Kind::Deadlock, .call = call, .text = std::string(why)});
-    // That call ends there, whether this rank comes to it first or not.
+    // The call ends there, whether this rank comes to it first or not.
     ledger_.note_refusal(
         peer, {.kind = ControlMessage::Kind::Abandoned, .call = call, .text = std::string(why)});
   }

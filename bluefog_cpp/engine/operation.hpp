@@ -45,7 +45,7 @@ struct CallState {
   Consumption consumption = Consumption::AsItArrives;
   /// Every rank comes to the same verdict on this call by itself.
   bool peers_know = false;
-  /// What its caller has in a buffer is lost where the result stands.
+  /// Its result takes the place of its caller's values in a buffer.
   bool is_in_place = false;
   /// Its buffers are copied from and to a device beside it.
   bool is_staged = false;

@@ -113,7 +113,7 @@ class Peers {
   int rank_;
   int size_;
   std::vector<std::unique_ptr<Transport>> transports_;
-  /// Those that ring a bell.
+  /// The transports that ring a bell.
   std::vector<Transport*> ringing_;
   Routes routes_;
 };

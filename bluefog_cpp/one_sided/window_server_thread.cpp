@@ -17,7 +17,7 @@ constexpr std::chrono::microseconds kBusyPause{50};
 constexpr Lane kLane = Lane::Ordinary;
 /// One request rarely comes alone, and waking a thread takes longer than a message.
 constexpr std::chrono::microseconds kLinger{100};
-/// As often as dead peers are looked for.
+/// The thread wakes as often as dead peers are looked for.
 constexpr std::chrono::microseconds kSleepPeriod{50'000};
 
 std::span<const std::byte> bytes_of(const WindowMessage& message) {

@@ -21,7 +21,7 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
   ~StoreServer();
 
-  /// Where it listens, with the port.
+  /// The address it listens on, with the port.
   [[nodiscard]] const StoreAddress& address() const noexcept { return address_; }
 
   /// Begins to serve. A process that forks and executes does that before: its children would get

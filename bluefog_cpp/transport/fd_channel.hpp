@@ -31,8 +31,8 @@ class FdListener {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// The next connection of a process of the same user; nothing where none is at hand. Those of
-  /// other users are closed. @throws TransportError.
+  /// The next connection of a process of the same user; nothing where none is at hand. Other
+  /// users' connections are closed. @throws TransportError.
   [[nodiscard]] UniqueFd accept() const;
 
  private:

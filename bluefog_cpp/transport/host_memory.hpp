@@ -72,7 +72,7 @@ class HostMemory {
 
   ForkGuard home_;
   std::mutex mutex_;
-  /// Blocks by place: their bytes. Those of two segments never adjoin.
+  /// Blocks by place: their bytes. Blocks of two segments never adjoin.
   std::map<std::uint64_t, std::size_t> used_;
   std::map<std::uint64_t, std::size_t> free_;
   /// The retired blocks that are not released yet.

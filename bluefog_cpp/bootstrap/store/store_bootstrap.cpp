@@ -33,7 +33,7 @@ Bootstrap::Blob blob_of(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Runs a collective beside the caller. What it touches it holds: it may be stuck for ever.
+// Runs a collective beside the caller. It holds all that it touches: it may be stuck for ever.
 Records run(const std::shared_ptr<StoreExchange>& exchange, StoreRecord own,
             StoreExchange::Judge judge, Deadline deadline, const std::function<void()>& check) {
   const std::string what = exchange->name_of(own.call);

@@ -29,7 +29,7 @@ class StoreExchange {
     std::chrono::nanoseconds stall_warning{0};
     Logger log;
   };
-  /// What is wrong with the record of a rank, in words for all ranks; empty: nothing.
+  /// The fault of a rank's record, in words for all ranks; empty: none.
   using Judge = std::function<std::string(int rank, const StoreRecord&)>;
 
   explicit StoreExchange(Place place) : place_(std::move(place)) {}

@@ -30,7 +30,7 @@ struct StoreRecord {
 void put_pieces(Store& store, const std::string& key, std::span<const std::byte> value,
                 Deadline deadline);
 
-/// What `put_pieces` has put, at most `most` bytes.
+/// The bytes that `put_pieces` has put, at most `most` bytes.
 /// @param fetch the value of a key, which waits for it; nothing ends the reading with nothing.
 [[nodiscard]] std::optional<Store::Bytes> take_pieces(
     const std::function<std::optional<Store::Bytes>(const std::string&)>& fetch,

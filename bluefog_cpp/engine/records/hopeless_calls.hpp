@@ -35,7 +35,7 @@ class HopelessCalls {
   /// can come. Nothing where one of the two has made calls from several threads.
   struct Deadlock {
     int rank = -1;
-    /// That of the related context.
+    /// The engine of the related context.
     Engine* engine = nullptr;
     std::uint64_t call = 0;
     /// Why `operation` cannot go on.

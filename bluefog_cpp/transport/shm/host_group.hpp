@@ -64,7 +64,7 @@ class HostGroup {
  private:
   friend class GroupFormation;
 
-  /// What threads of a process have in common; of one rank between processes.
+  /// The part that threads of a process have in common; between processes each rank has its own.
   struct Body {
     std::shared_ptr<HostArena> arena{};
     std::uint64_t place = 0;
@@ -89,7 +89,7 @@ class HostGroup {
   ForkGuard home_;
 };
 
-/// What came of forming a group.
+/// The result of forming a group.
 struct FormedGroup {
   /// Null where this rank is alone on its host, or something went wrong.
   std::unique_ptr<HostGroup> group{};

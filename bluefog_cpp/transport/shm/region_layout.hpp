@@ -14,7 +14,7 @@
 
 namespace bluefog::shm {
 
-// What ranks of a host share in one context: a block of the arena with what all of them look at, and
+// The memory that ranks of a host share in one context: a block of the arena with what all of them look at, and
 // each rank's region with what its readers do. All ranks of a host run the same build;
 // kLayoutVersion and the sizes are compared when a group is formed.
 
@@ -137,7 +137,7 @@ constexpr std::uint32_t turn_of(std::uint64_t position, std::uint64_t entries) n
 struct GroupPlaces {
   std::size_t heads = 0;
   std::size_t tables = 0;
-  /// By writer, then by reader.
+  /// Ordered by writer, then by reader.
   std::size_t links = 0;
   std::size_t end = 0;
 

@@ -52,7 +52,7 @@ class SharedRegion {
   /// The address of `bytes` bytes at `place`; null where they do not lie in this region.
   /// @throws TransportError when addresses are short.
   [[nodiscard]] std::byte* find(std::uint64_t place, std::size_t bytes);
-  /// As `find`. @throws InternalError in place of null.
+  /// Like `find`. @throws InternalError in place of null.
   [[nodiscard]] std::byte* at(std::uint64_t place, std::size_t bytes);
   /// The place of `bytes` bytes at `data`; nothing if they do not lie in what is mapped here.
   [[nodiscard]] std::optional<std::uint64_t> place_of(const void* data,

@@ -15,7 +15,7 @@ namespace bluefog::tcp {
 class BlockPool {
  public:
   static constexpr std::size_t kLeastBytes = 256;
-  /// What a core's own cache holds of a stream.
+  /// The bytes of a stream that a core's own cache holds.
   static constexpr std::size_t kMostBytes = std::size_t{256} << 10U;
 
   /// Memory that starts on a cache line; goes back to its pool, which outlives it.

@@ -31,7 +31,7 @@ enum class FrameKind : std::uint8_t {
 /// Begins every frame; ranks of other byte orders are refused in the greeting.
 struct FrameStart {
   FrameKind kind = FrameKind::Piece;
-  /// Of a `Head` the length of its name, of a `Word` its kind.
+  /// The length of a `Head`'s name, the kind of a `Word`.
   std::uint8_t detail = 0;
   std::uint16_t unused = 0;
   std::uint32_t payload_bytes = 0;
@@ -77,13 +77,13 @@ class FrameFront {
     front.length_ += name.size();
     return front;
   }
-  /// Of a `Piece` or an `Abort`.
+  /// The front of a `Piece` or an `Abort`.
   [[nodiscard]] static FrameFront part(FrameKind kind, std::size_t payload_bytes) {
     FrameFront front;
     front.add(FrameStart{.kind = kind, .payload_bytes = static_cast<std::uint32_t>(payload_bytes)});
     return front;
   }
-  /// Of what has a number: a word's call, or the messages that a receipt is for.
+  /// The front of a frame with a number: a word's call, or the messages that a receipt is for.
   [[nodiscard]] static FrameFront numbered(FrameKind kind, std::uint64_t number,
                                            std::size_t payload_bytes = 0, std::uint8_t detail = 0) {
     FrameFront front;

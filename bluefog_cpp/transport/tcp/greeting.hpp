@@ -36,7 +36,7 @@ struct Greeting {
 };
 static_assert(sizeof(Greeting) == 64 && std::is_trivially_copyable_v<Greeting>);
 
-/// What the other rank says to it, where the greeting shows the secret.
+/// The other rank's reply, given where the greeting shows the secret.
 struct Answer {
   enum class Verdict : std::uint32_t {
     Welcome = 1,

@@ -96,7 +96,7 @@ void IncomingStream::begin_message(const HeadRest& rest, std::span<const std::by
   is_coming_ = rest.bytes > 0;
 }
 
-// Where the next bytes of the last message go.
+// The memory that the next bytes of the last message go to.
 std::span<std::byte> IncomingStream::place() {
   Message& message = messages_.back();
   if (message.received == message.blocks_end) {

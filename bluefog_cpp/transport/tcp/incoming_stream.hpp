@@ -57,11 +57,11 @@ class IncomingStream {
   struct Message {
     MessageHeader header{};
     std::array<char, kMaxNameBytes> name{};
-    /// Those that still have bytes to be read; all but the last are full.
+    /// Blocks that still have bytes to be read; all but the last are full.
     std::deque<BlockPool::Block> blocks{};
     std::size_t received = 0;
     std::size_t used = 0;
-    /// Where the first block's bytes begin in the message, and where the last one's end.
+    /// Positions in the message at which the first block begins and the last one ends.
     std::size_t first_block = 0;
     std::size_t blocks_end = 0;
     std::optional<std::string> abort_reason{};

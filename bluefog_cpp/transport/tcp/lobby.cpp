@@ -36,7 +36,7 @@ shm::UniqueFd take_socket(tcp::socket& socket) {
 
 }  // namespace
 
-/// What the thread uses. Handlers run on that thread alone.
+/// The thread's own things. Handlers run on that thread alone.
 class Lobby::Hall {
  public:
   Hall(const std::vector<Address>& addresses, PortRange ports)

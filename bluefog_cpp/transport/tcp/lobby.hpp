@@ -33,8 +33,8 @@ class LobbyGuest {
   ~LobbyGuest() = default;
 };
 
-/// Where the ranks of a network call each other: it listens, greets, and calls, all on a thread of
-/// its own.
+/// The place at which the ranks of a network call each other: it listens, greets, and calls, all on
+/// a thread of its own.
 ///
 /// Whoever connects without being a rank of the network (no greeting, half of one, another secret)
 /// is dropped after a while, and holds up nobody.
@@ -43,7 +43,7 @@ class Lobby {
   struct Options {
     int rank = 0;
     Secret secret{};
-    /// Where each rank may be reached, best first.
+    /// The endpoints of each rank, best first.
     std::vector<std::vector<Endpoint>> endpoints{};
     /// How long a call is tried.
     Deadline::Clock::duration patience = std::chrono::seconds(30);
@@ -64,7 +64,7 @@ class Lobby {
   Lobby(const Lobby&) = delete;
   Lobby& operator=(const Lobby&) = delete;
 
-  /// Where it listens; an unspecified address stands for all of the host's.
+  /// The endpoints it listens on; an unspecified address stands for all of the host's.
   [[nodiscard]] std::vector<Endpoint> listening() const;
 
   /// Starts the thread. @param guest outlives it.

@@ -144,7 +144,7 @@ bool OutgoingStream::flush() {
     std::array<iovec, kMostParts> parts;
     std::size_t count = 0;
     for (auto it = outbox_.begin(); it != outbox_.end() && count < kMostParts; ++it, ++count) {
-      // What is the stream's own may be sent in parts: its rest is at the end.
+      // The stream's own bytes may be sent in parts: their rest is at the end.
       const std::byte* const data =
           it->owner ? it->data : it->own.data() + (it->own.size() - it->bytes);
       parts[count] = {const_cast<std::byte*>(data), it->bytes};

@@ -82,7 +82,7 @@ class OutgoingStream {
   [[nodiscard]] FrameFront next_front(std::size_t piece_bytes) const;
   void put(const FrameFront& front, std::size_t from, std::string_view text);
   void end_if_whole() noexcept;
-  /// What the socket takes of `parts`.
+  /// Sends `parts`. @return how many bytes the socket took.
   std::size_t write(iovec* parts, std::size_t count);
 
   int fd_ = -1;

@@ -23,7 +23,7 @@
 namespace bluefog::tcp {
 namespace {
 
-/// What a rank tells the others of itself: lines of text.
+/// The lines of text by which a rank introduces itself to the others.
 struct Card {
   std::string version{};
   std::string host{};

@@ -9,7 +9,7 @@
 namespace bluefog::tcp {
 namespace {
 
-/// What one step moves of a long message: so few that the other side reads it out of a cache, and
+/// The bytes that one step moves of a long message: so few that the other side reads it out of a cache, and
 /// reading and combining come in between.
 constexpr std::size_t kStepBytes = std::size_t{32} << 10U;
 /// Messages up to this length go in one step.
@@ -235,7 +235,7 @@ const MessageHeader* TcpTransport::arrived(int source, Lane lane) {
   const Connection* const connection = find(source, channel_of(lane));
   const MessageHeader* const header = connection == nullptr ? nullptr : connection->in.arrived();
   if (header == nullptr) {
-    use(source, kWordChannel);  // by it this rank hears of the source's end
+    use(source, kWordChannel);  // tells this rank of the source's end
     return nullptr;
   }
   peer(source).seen = {.call = header->id.call(), .kind = header->envelope.kind};
@@ -342,7 +342,7 @@ std::optional<std::string> TcpTransport::cause_of_death(int rank) {
   if (!of.failure.empty()) {
     return fmt::format("{} ({})", of.failure, last_seen_of(of));
   }
-  // What it sent before it left comes first, as far as anybody asks for it.
+  // Messages that it sent before it left come first, as far as anybody asks for them.
   const bool has_said_all = std::ranges::all_of(of.connections, [](const auto& connection) {
     return !connection || connection->state != Connection::State::Open;
   });

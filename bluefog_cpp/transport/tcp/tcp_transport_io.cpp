@@ -18,9 +18,9 @@
 namespace bluefog::tcp {
 namespace {
 
-/// What a reader takes in of an ordinary lane before anybody uses it.
+/// The bytes of an ordinary lane that a reader takes in before anybody uses them.
 constexpr std::size_t kHeldBytes = std::size_t{1} << 20U;
-/// What one look reads of a connection, so that what came is combined while it is in the cache.
+/// The bytes that one look reads of a connection: few, to be combined while they are in the cache.
 constexpr std::size_t kReadBytes = std::size_t{128} << 10U;
 
 }  // namespace
@@ -110,7 +110,7 @@ bool TcpTransport::read(Connection& connection) {
   return total > 0;
 }
 
-// What was sent before a word is looked for before the word is heard.
+// Messages that were sent before a word are looked for before the word counts.
 void TcpTransport::take_words(Connection& connection, std::span<const std::byte> bytes) {
   Peer& from = peer(connection.rank);
   const std::vector<std::byte> own(bytes.begin(), bytes.end());  // the lanes use the scratch too
@@ -226,7 +226,7 @@ std::optional<Answer::Verdict> TcpTransport::on_call(int rank, std::size_t chann
   if (!connection) {
     connection = std::make_unique<Connection>(pool_, rank, channel);
   }
-  // Where both have called, the lower rank's connection stays.
+  // The lower rank's connection stays where both have called.
   const bool is_crossed = connection->state != Connection::State::Idle &&
                           (rank > rank_ || connection->state != Connection::State::Asked);
   if (is_crossed) {

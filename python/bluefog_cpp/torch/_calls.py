@@ -23,7 +23,7 @@ class Call(NamedTuple):
 
 
 class Calls:
-    """By handle. A result is kept until somebody waits for it. A call without one lets go of all
+    """Calls by their handles. A result is kept until somebody waits for it. A call without one lets go of all
     that it used when it has ended: this is seen when another such call is added, or is asked for.
     """
 
@@ -33,7 +33,7 @@ class Calls:
         self._calls: dict[int, Call] = {}
         self._next_handle = 0
         self._without_result: deque[int] = deque()
-        """Those that may have ended without anybody having asked."""
+        """The calls that may have ended without anybody having asked."""
         self._ended: dict[int, None] = {}
         """The last calls without a result that have ended well and were not waited for."""
 

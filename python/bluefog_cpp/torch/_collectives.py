@@ -72,7 +72,7 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None
 
         result_i = self_weight x_i + Σ_j src_weights_i[j] dst_weights_j[i] x_j
 
-    Where these weights sum to 1 (within 1e-9), equal values stay exactly that value.
+    Equal values stay exactly that value where these weights sum to 1 (within 1e-9).
     No weights: those of the topology. `self_weight` and `src_weights`: the topology's edges with
     other weights; neighbours that are left out count 0. With `dst_weights` too (a list of ranks,
     sent with weight 1, or a dict): any edges, a dynamic step; `enable_topo_check` then has the

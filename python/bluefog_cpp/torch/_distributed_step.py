@@ -214,7 +214,7 @@ class DistributedStep:
 
     def makes_state_only(self) -> bool:
         """Whether torch.distributed.checkpoint calls: it steps an optimizer that has no state yet,
-        with zeros, to see what state it will have. That step is local."""
+        with zeros, to see what state it will have. Such a step is local."""
         frame = sys._getframe(1)
         for _ in range(4):  # torch's hooks of `step`, and a scheduler's, lie between
             frame = frame and frame.f_back
@@ -344,9 +344,9 @@ def optimizer_step(algorithm: core.DistributedOptimizer) -> None:
 
 
 class _BackwardPasses:
-    """Counts backward passes since the last step, where several may come before one. Those that run
-    inside of another one count with it; those that only hand gradients out, or that fail, do not
-    count."""
+    """Counts backward passes since the last step, where several may come before one. Passes that
+    run inside of another one count with it; those that only hand gradients out, or that fail, do
+    not count."""
 
     def __init__(self, step: DistributedStep, parameters: list[torch.Tensor]):
         self._passes = 0

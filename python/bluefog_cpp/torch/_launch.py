@@ -1,4 +1,4 @@
-"""Which ranks this process joins, and the store in which they meet."""
+"""The ranks that this process joins, and the store in which they meet."""
 
 import datetime
 import functools

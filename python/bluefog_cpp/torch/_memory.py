@@ -21,8 +21,8 @@ def shared_zeros(size: int | Sequence[int], dtype: torch.dtype | None = None) ->
     `allreduce_` of such tensors, of 128 KiB or more and on all ranks, and `neighbor_allreduce_` of
     two ranks copy nothing on its way: each rank forms its share of all results where they lie. Not
     collective; each rank makes its own. A fork of the process shares the memory: what one writes
-    the other one sees. The system's memory is taken at once. As torch.from_blob's, the tensor
-    cannot grow (`resize_`).
+    the other one sees. The system's memory is taken at once. The tensor cannot grow (`resize_`),
+    like one of torch.from_blob.
 
     size: one number, or one for each dimension. dtype: default: torch's default dtype.
     Raises InvalidArgument, ArgumentTypeError; TransportError beyond 32 GiB a rank, or what the

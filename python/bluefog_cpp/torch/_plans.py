@@ -22,8 +22,8 @@ class Step(NamedTuple):
     compared_before: int | None = None
 
     def failed(self, error: BaseException) -> None:
-        """A call that compares fails on all ranks or on none: the next one compares again. What
-        failed with a late error was an earlier one."""
+        """A call that compares fails on all ranks or on none: the next one compares again.
+        A late error is of an earlier call."""
         if self.topology is not None and not isinstance(error, LateMismatchError):
             self.topology.comparison.graph = self.compared_before
 

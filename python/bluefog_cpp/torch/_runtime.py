@@ -80,8 +80,8 @@ class Runtime:
         self.window_numbers = itertools.count(1)
         self.window_optimizers = itertools.count(1)
         self.activities: dict[str, int] = {}
-        """By the tensor's name, how many activities of the user's run in its row of the
-        timeline."""
+        """The number of the user's activities that run in a row of the timeline, by the
+        tensor's name."""
         self.has_associated_p = False
         self.skips_negotiation = False
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -162,8 +162,8 @@ class Runtime:
     def add(self, work: Any, finish: Callable[[Any], torch.Tensor | None],
             failed: Callable[[BaseException], None] = lambda _: None,
             writes: Iterable[Place] = ()) -> int:
-        """A handle for a call that was started; `failed` takes what its wait raises. What `finish`
-        holds is kept until somebody waits."""
+        """A handle for a call that was started; `failed` takes what its wait raises. `finish` is
+        kept, with all that it holds, until somebody waits."""
         return self._calls.add(work, finish, failed, writes)
 
     def add_without_result(self, work: Any, finish: Callable[[], None] = lambda: None,

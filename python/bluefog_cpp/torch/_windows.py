@@ -217,7 +217,7 @@ def win_wait(handle: int) -> bool:
 @ranged
 def win_publish(name: str) -> bool:
     """Other ranks' `win_get` finds the window's tensor as it is now. On the CPU it always does, and
-    this does nothing. Of a tensor on a GPU it finds what that was in this rank's last `win_create`,
+    this does nothing. A tensor on a GPU is found as it was in this rank's last `win_create`,
     `win_put`, `win_accumulate`, `win_get`, `win_update` or `win_publish` with it."""
     _window(current(), "win_publish", name).core.publish()
     return True
