@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/bootstrap/abstract_address.hpp"
 #include "bluefog_cpp/error.hpp"
 

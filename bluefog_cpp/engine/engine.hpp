@@ -12,7 +12,7 @@
 
 #include "bluefog_cpp/base/fork_guard.hpp"
 #include "bluefog_cpp/base/pooled_allocator.hpp"
-#include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/base/trace/trace.hpp"
 #include "bluefog_cpp/engine/call_driver.hpp"
 #include "bluefog_cpp/engine/call_ledger.hpp"
 #include "bluefog_cpp/engine/call_queue.hpp"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/base/trace/trace.hpp"
 #include "bluefog_cpp/engine/exchange/exchange_trace.hpp"
 #include "bluefog_cpp/engine/exchange/retractions.hpp"
 #include "bluefog_cpp/engine/exchange/routes.hpp"

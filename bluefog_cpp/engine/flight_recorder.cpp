@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "bluefog_cpp/base/whole_file.hpp"
+#include "bluefog_cpp/base/files/whole_file.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/deadline.hpp"
 
 namespace bluefog::shm {

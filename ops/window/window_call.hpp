@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/base/trace/trace.hpp"
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/engine/flight_recorder.hpp"
 #include "bluefog_cpp/transport/message.hpp"

@@ -1,7 +1,7 @@
 #include "optimizers/algorithms/adapt_then_combine.hpp"
 
 #include "optimizers/algorithms/adapt_in_backward.hpp"
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 
 namespace bluefog::optimizers {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/parameter.hpp"
 #include "optimizers/round_calls.hpp"

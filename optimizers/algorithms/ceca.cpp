@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "bluefog_cpp/error.hpp"
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 

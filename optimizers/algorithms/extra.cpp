@@ -1,6 +1,6 @@
 #include "optimizers/algorithms/extra.hpp"
 
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 #include "topology/static_graphs.hpp"

@@ -8,7 +8,7 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/buckets/gradient_placement.hpp"
 #include "optimizers/round_calls.hpp"
 

@@ -1,6 +1,6 @@
 #include "optimizers/algorithms/local_sgd.hpp"
 
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 
 namespace bluefog::optimizers {
 

@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/buckets/weighted_sums.hpp"
 

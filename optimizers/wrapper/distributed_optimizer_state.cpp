@@ -8,7 +8,7 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
-#include "optimizers/algorithms/algorithm_choice.hpp"
+#include "optimizers/algorithms/registry/algorithm_choice.hpp"
 #include "optimizers/buckets/bucket_memory.hpp"
 #include "optimizers/buckets/gradient_hooks.hpp"
 #include "optimizers/checks/agreement.hpp"

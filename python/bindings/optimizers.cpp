@@ -12,7 +12,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/allgather_parts.hpp"
 #include "optimizers/algorithm_row.hpp"
-#include "optimizers/algorithms/algorithm_library.hpp"
+#include "optimizers/algorithms/registry/algorithm_library.hpp"
 #include "optimizers/buckets/backward_passes.hpp"
 #include "optimizers/checks/agreement.hpp"
 #include "optimizers/distributed_optimizer.hpp"
@@ -105,7 +105,7 @@ void bind_algorithm_rows(py::module_& module) {
       [](const std::string& name) { return &opt::row_of(opt::AlgorithmName(name)); },
       py::arg("name"), py::return_value_policy::reference);
   module.def("load_algorithms", &opt::load_algorithms, py::arg("path"), WithoutGil(),
-             "See optimizers/algorithms/algorithm_library.hpp.");
+             "See optimizers/algorithms/registry/algorithm_library.hpp.");
 }
 
 /// A distributed optimizer with the local step that it stands on.

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <span>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "tests/fuzz/refusal.hpp"
 
 namespace bluefog::testing {

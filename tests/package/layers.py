@@ -92,6 +92,8 @@ ROOMS = {
 }
 FLOOR = {room: floor for floor, room in enumerate(ROOMS)}
 HOME = {header: room for room, (_, headers, _) in ROOMS.items() for header in headers}
+# Folders of a room that are as open to others as the room itself.
+OPEN_FOLDERS = ("bluefog_cpp/base/files/", "bluefog_cpp/base/trace/")
 # Folders whose headers at the top level are public. Headers below are private: those of
 # bluefog_cpp's rooms to the libraries of this project, others to their own folder.
 PUBLIC_FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn")
@@ -104,7 +106,7 @@ DOORS = {
     "ops/calls/validation.hpp": ("nn/", "python/"),
     "ops/sums/cuda/sum_kernels.hpp": ("benchmarks/",),
     "ops/sums/cuda/sum_loop.hpp": ("benchmarks/",),
-    "optimizers/algorithms/algorithm_library.hpp": ("python/",),
+    "optimizers/algorithms/registry/algorithm_library.hpp": ("python/",),
     "optimizers/buckets/flat_arithmetic.hpp": ("nn/",),
     "optimizers/buckets/backward_passes.hpp": ("python/",),
     "optimizers/checks/agreement.hpp": ("python/",),
@@ -158,7 +160,8 @@ def is_hidden(path, included):
         # A room is open to this project's libraries, its inner folders to the room alone.
         if path.split("/")[0] in ("tools", "examples"):
             return parts[1] != "base"
-        return len(parts) > 3 and not path.startswith("/".join(parts[:2]) + "/")
+        return (len(parts) > 3 and not included.startswith(OPEN_FOLDERS)
+                and not path.startswith("/".join(parts[:2]) + "/"))
     if parts[0] in PUBLIC_FOLDERS:
         return not path.startswith(parts[0] + "/")
     return False

@@ -16,7 +16,7 @@
 #include <system_error>
 #include <utility>
 
-#include "bluefog_cpp/base/whole_file.hpp"
+#include "bluefog_cpp/base/files/whole_file.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "tools/bftrace/json_text.hpp"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 
 namespace bluefog::mpi {
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/base/take_line.hpp"
+#include "bluefog_cpp/base/files/take_line.hpp"
 #include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/bootstrap/store/beside.hpp"
 #include "bluefog_cpp/bootstrap/store/exit_hooks.hpp"

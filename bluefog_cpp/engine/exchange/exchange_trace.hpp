@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/base/trace/trace.hpp"
 
 namespace bluefog {
 

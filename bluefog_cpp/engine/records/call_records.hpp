@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/base/trace/trace.hpp"
 #include "bluefog_cpp/engine/call_queue.hpp"
 #include "bluefog_cpp/engine/flight_recorder.hpp"
 #include "bluefog_cpp/engine/operation.hpp"

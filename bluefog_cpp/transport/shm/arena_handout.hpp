@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/transport/fd_channel.hpp"
 #include "bluefog_cpp/transport/shm/host_arena.hpp"

@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/base/fork_guard.hpp"
-#include "bluefog_cpp/base/unique_fd.hpp"
 #include "bluefog_cpp/transport/life_keeper.hpp"
 #include "bluefog_cpp/transport/life_lock.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/transport/tcp/fork_closed.hpp"
 #include "bluefog_cpp/transport/tcp/incoming_stream.hpp"
 #include "bluefog_cpp/transport/tcp/outgoing_stream.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/transport/tcp/addresses.hpp"
 #include "bluefog_cpp/transport/tcp/greeting.hpp"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 
 namespace bluefog::tcp {
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/files/take_line.hpp"
 #include "bluefog_cpp/base/system_limits.hpp"
-#include "bluefog_cpp/base/take_line.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/host_sharing.hpp"
 #include "bluefog_cpp/transport/tcp/addresses.hpp"

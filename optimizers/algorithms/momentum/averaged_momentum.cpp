@@ -1,6 +1,6 @@
 #include "optimizers/algorithms/momentum/averaged_momentum.hpp"
 
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 
 namespace bluefog::optimizers {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/checks/mixing_requirements.hpp"

@@ -1,6 +1,6 @@
 #include "optimizers/algorithms/windows/pull_get.hpp"
 
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 

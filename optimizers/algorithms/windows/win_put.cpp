@@ -1,6 +1,6 @@
 #include "optimizers/algorithms/windows/win_put.hpp"
 
-#include "optimizers/algorithms/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
 
 namespace bluefog::optimizers {

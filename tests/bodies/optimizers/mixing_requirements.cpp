@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "bluefog_cpp/error.hpp"
-#include "optimizers/algorithms/algorithm_choice.hpp"
 #include "optimizers/algorithms/momentum/decent_lam.hpp"
 #include "optimizers/algorithms/momentum/quasi_global_momentum.hpp"
+#include "optimizers/algorithms/registry/algorithm_choice.hpp"
 #include "optimizers/checks/momentum_growth.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/families.hpp"

@@ -14,7 +14,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm.hpp"
 #include "optimizers/algorithm_row.hpp"
-#include "optimizers/algorithms/row_check.hpp"
+#include "optimizers/algorithms/registry/row_check.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "tests/bodies/optimizers/support.hpp"

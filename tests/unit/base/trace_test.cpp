@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/base/trace/trace.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/whole_file.hpp"
+#include "bluefog_cpp/base/files/whole_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/store/frames.hpp"
 #include "bluefog_cpp/store/store_server.hpp"

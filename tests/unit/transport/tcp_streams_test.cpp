@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/tcp/incoming_stream.hpp"
 #include "bluefog_cpp/transport/tcp/outgoing_stream.hpp"

@@ -1,4 +1,4 @@
-#include "optimizers/algorithms/row_check.hpp"
+#include "optimizers/algorithms/registry/row_check.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

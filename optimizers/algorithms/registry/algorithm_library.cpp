@@ -1,4 +1,4 @@
-#include "optimizers/algorithms/algorithm_library.hpp"
+#include "optimizers/algorithms/registry/algorithm_library.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/setting_values.hpp"
+#include "bluefog_cpp/base/settings/setting_values.hpp"
 
 #include <fmt/format.h>
 

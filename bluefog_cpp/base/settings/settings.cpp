@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/nearest_name.hpp"
-#include "bluefog_cpp/base/setting_values.hpp"
+#include "bluefog_cpp/base/settings/setting_values.hpp"
 
 namespace bluefog {
 

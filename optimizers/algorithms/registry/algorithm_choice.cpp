@@ -1,4 +1,4 @@
-#include "optimizers/algorithms/algorithm_choice.hpp"
+#include "optimizers/algorithms/registry/algorithm_choice.hpp"
 
 #include <fmt/format.h>
 #include <torch/torch.h>

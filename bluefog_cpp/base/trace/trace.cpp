@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/trace.hpp"
+#include "bluefog_cpp/base/trace/trace.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/trace_file.hpp"
+#include "bluefog_cpp/base/trace/trace_file.hpp"
 
 namespace bluefog {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "bluefog_cpp/base/unique_fd.hpp"
+#include "bluefog_cpp/base/files/unique_fd.hpp"
 
 namespace bluefog {
 

@@ -10,8 +10,8 @@
 #include "bluefog_cpp/base/nearest_name.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithm_row.hpp"
-#include "optimizers/algorithms/built_in_rows.hpp"
-#include "optimizers/algorithms/row_check.hpp"
+#include "optimizers/algorithms/registry/built_in_rows.hpp"
+#include "optimizers/algorithms/registry/row_check.hpp"
 
 namespace bluefog::optimizers {
 namespace {

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/base/trace_file.hpp"
+#include "bluefog_cpp/base/trace/trace_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
