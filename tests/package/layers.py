@@ -1,7 +1,7 @@
 """Reads the #include lines of every source and fails on what the layout of docs/architecture.md
-does not allow: an arrow that runs up or sideways between rooms, a public header that includes a
-private one, a private header of another room, a header of others outside the folders that confine
-it, a quoted header that is no file of this project.
+does not allow: an arrow that runs up or sideways between rooms or the folders of a room, a public
+header that includes a private one, a private header of another room, a header of others outside the
+folders that confine it, a quoted header that is no file of this project, an include by macro.
 
     layers.py ROOT          check the sources below ROOT
     layers.py --floors ROOT print every room with the rooms that it uses
@@ -92,8 +92,32 @@ ROOMS = {
 }
 FLOOR = {room: floor for floor, room in enumerate(ROOMS)}
 HOME = {header: room for room, (_, headers, _) in ROOMS.items() for header in headers}
+# Folder of a room of the libraries: those of the same room that it may use beside itself. A room's
+# own files stand outside of this: they may use any of its folders, and be used by them.
+FOLDERS = {
+    "bluefog_cpp/base/files": (),
+    "bluefog_cpp/base/settings": (),
+    "bluefog_cpp/base/trace": ("files",),
+    "bluefog_cpp/bootstrap/mpi": (),
+    "bluefog_cpp/bootstrap/store": (),
+    "bluefog_cpp/transport/shm": (),
+    "bluefog_cpp/transport/mpi": (),
+    "bluefog_cpp/transport/tcp": (),
+    "bluefog_cpp/engine/records": (),
+    "bluefog_cpp/engine/exchange": (),
+    "bluefog_cpp/device/cuda": (),
+    "bluefog_cpp/device/calls": ("cuda",),
+    "bluefog_cpp/device/nccl": ("cuda",),
+    "bluefog_cpp/device/peer": ("cuda", "calls"),
+    "bluefog_cpp/device/links": ("cuda", "nccl", "peer"),
+    "ops/sums/cuda": (),
+    "ops/window/device": (),
+    "optimizers/algorithms/registry": (),
+    "optimizers/algorithms/momentum": ("registry",),
+    "optimizers/algorithms/windows": ("registry",),
+}
 # Folders of a room that are as open to others as the room itself.
-OPEN_FOLDERS = ("bluefog_cpp/base/files/", "bluefog_cpp/base/trace/")
+OPEN_FOLDERS = ("bluefog_cpp/base/files", "bluefog_cpp/base/trace")
 # Folders whose headers at the top level are public. Headers below are private: those of
 # bluefog_cpp's rooms to the libraries of this project, others to their own folder.
 PUBLIC_FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn")
@@ -129,9 +153,14 @@ CONFINED = {
     r"pybind11/.*": ("python",),
 }
 SUFFIXES = {".hpp", ".cpp", ".h", ".cc", ".cu", ".cuh", ".inl", ".cxx", ".c++", ".hh", ".hxx",
-            ".ipp", ".inc"}
+            ".ipp", ".inc", ".tpp", ".tcc", ".txx", ".ixx", ".cppm", ".c", ".cl", ".h++", ".m",
+            ".mm", ".def"}
 COMMENT = r"(?:/\*.*?\*/\s*)*"
-INCLUDE = re.compile(rf'^\s*{COMMENT}#\s*include\s*{COMMENT}(["<])([^">]+)[">]')
+# `import` with a header, and `%:`, which is another way to write `#`, include as well.
+DIRECTIVE = (rf"^\s*{COMMENT}(?:(?:#|%:)\s*{COMMENT}(?:include_next|include|import)\b"
+             rf"|(?:export\s+)?import\b(?=\s*[\"<]))\s*{COMMENT}")
+INCLUDE = re.compile(DIRECTIVE + r'(["<])([^">]+)[">]')
+BY_MACRO = re.compile(DIRECTIVE + r'([^"<\s].*)')
 # Quoted headers that a build makes.
 MADE = ()
 
@@ -142,6 +171,26 @@ def room_of(path):
     fitting = [(len(folder), name) for name, (folder, _, _) in ROOMS.items()
                if path.startswith(folder + "/")]
     return max(fitting)[1] if fitting else None
+
+
+def folder_of(path):
+    """The inner folder of a library's room that a file lies in, or None."""
+    parts = path.split("/")
+    return "/".join(parts[:3]) if len(parts) > 3 and parts[0] in PUBLIC_FOLDERS else None
+
+
+def lines_of(text):
+    """(number, line) of a source as a compiler reads it: one that ends with a backslash goes on."""
+    line, start = "", 1
+    for number, part in enumerate(text.splitlines(), 1):
+        start = start if line else number
+        if part.rstrip().endswith("\\"):
+            line += part.rstrip()[:-1]
+        else:
+            yield start, line + part
+            line = ""
+    if line:
+        yield start, line
 
 
 def is_public(path):
@@ -160,7 +209,7 @@ def is_hidden(path, included):
         # A room is open to this project's libraries, its inner folders to the room alone.
         if path.split("/")[0] in ("tools", "examples"):
             return parts[1] != "base"
-        return (len(parts) > 3 and not included.startswith(OPEN_FOLDERS)
+        return (len(parts) > 3 and folder_of(included) not in OPEN_FOLDERS
                 and not path.startswith("/".join(parts[:2]) + "/"))
     if parts[0] in PUBLIC_FOLDERS:
         return not path.startswith(parts[0] + "/")
@@ -180,13 +229,19 @@ def violations_of(path, text, files):
     if room is None:
         yield f"{path}: belongs to no room: name it in tests/package/layers.py"
         return
+    folder = folder_of(path)
+    if folder is not None and folder not in FOLDERS:
+        yield f"{path}: lies in a folder that FOLDERS of tests/package/layers.py does not name"
+        return
     allowed = ROOMS[room][2]
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in lines_of(text):
+        at = f"{path}:{number}"
+        if by_macro := BY_MACRO.match(line):
+            yield f"{at}: an include by macro ({by_macro[1].strip()}), which no test can follow"
         match = INCLUDE.match(line)
         if not match:
             continue
         quote, written = match.groups()
-        at = f"{path}:{number}"
         included = resolved(path, quote, written, files)
         if included is None:
             if quote == '"' and written not in MADE:
@@ -202,6 +257,10 @@ def violations_of(path, text, files):
                 yield f"{at}: {room} includes {target}, which stands above it ({included})"
             elif target not in allowed:
                 yield f"{at}: {room} must not include {target} ({included})"
+        beside = folder_of(included)
+        if (folder and beside and folder != beside and target == room
+                and beside.split("/")[2] not in FOLDERS[folder]):
+            yield f"{at}: the folder {folder} must not include {beside} ({included})"
         if is_public(path) and not is_public(included):
             yield f"{at}: a public header includes a private one ({included})"
         elif is_hidden(path, included):
@@ -238,7 +297,7 @@ def print_floors(root):
     for path, text in sources_below(root):
         room = room_of(path)
         counts[room] += 1
-        includes = (INCLUDE.match(line) for line in text.splitlines())
+        includes = (INCLUDE.match(line) for _, line in lines_of(text))
         headers = (resolved(path, *match.groups(), files) for match in includes if match)
         used[room] |= {room_of(header) for header in headers if header} - {room, None}
     for room in ROOMS:
@@ -246,8 +305,32 @@ def print_floors(root):
         print(f"{FLOOR[room]:2} {room} ({counts[room]} files): {names}")
 
 
-# By file: a line that breaks a rule, and words of the message about it.
+UPWARD = "ops/window.hpp"
+# A line that breaks a rule, and words of the message about it, by file.
 WRONG = {
+    **{f"bluefog_cpp/base/suffix{suffix}": (f'#include "{UPWARD}"', "which stands above it")
+       for suffix in sorted(SUFFIXES)},
+    "bluefog_cpp/base/g.cpp": (f'#import "{UPWARD}"', "which stands above it"),
+    "bluefog_cpp/base/h.cpp": (f'#include_next "{UPWARD}"', "which stands above it"),
+    "bluefog_cpp/base/i.cpp": (f'%:include "{UPWARD}"', "which stands above it"),
+    "bluefog_cpp/base/j.cpp": (f'export import "{UPWARD}";', "which stands above it"),
+    "bluefog_cpp/base/k.cpp": (f'#incl\\\nude \\\n"{UPWARD}"', "which stands above it"),
+    "bluefog_cpp/base/l.cpp": (f'#define UP "{UPWARD}"\n#include UP', "an include by macro (UP)"),
+    "bluefog_cpp/base/m.cpp": ("# /* x */ include_next UP(a)", "an include by macro (UP(a))"),
+    "bluefog_cpp/base/files/a.hpp": ('#include "bluefog_cpp/base/trace/trace.hpp"',
+                                     "base/files must not include bluefog_cpp/base/trace"),
+    "bluefog_cpp/bootstrap/store/a.cpp": ('#include "bluefog_cpp/base/settings/values.hpp"',
+                                          "values.hpp is private to its folder"),
+    "bluefog_cpp/transport/shm/b.cpp": ('#include "bluefog_cpp/transport/tcp/frame.hpp"',
+                                        "transport/shm must not include bluefog_cpp/transport/tcp"),
+    "bluefog_cpp/transport/tcp/a.cpp": ('#include "../shm/shm_transport.hpp"',
+                                        "transport/tcp must not include bluefog_cpp/transport/shm"),
+    "bluefog_cpp/device/cuda/a.cpp": ('#include "bluefog_cpp/device/nccl/nccl_api.hpp"',
+                                      "device/cuda must not include bluefog_cpp/device/nccl"),
+    "bluefog_cpp/device/strange/a.cpp": ("", "a folder that FOLDERS of"),
+    "optimizers/algorithms/registry/a.cpp": (
+        '#include "optimizers/algorithms/windows/win_put.hpp"',
+        "registry must not include optimizers/algorithms/windows"),
     "bluefog_cpp/base/a.hpp": ('#include "ops/window.hpp"', "base includes ops.window, which"),
     "bluefog_cpp/base/b.cpp": ('#include "../context.hpp"', "base includes context, which stands"),
     "bluefog_cpp/base/c.cxx": ('/* x */ #include "ops/window.hpp"', "which stands above it"),
@@ -291,11 +374,19 @@ RIGHT = {
     "ops/calls/c.cpp": '// #include "optimizers/bucket.hpp"',
     "ops/calls/d.cpp": '#include "bluefog_cpp/engine/engine.hpp"',
     "topology/graphs/a.cpp": '#include "topology/mixing/sparse_rows.hpp"',
+    "bluefog_cpp/device/nccl/a.cpp": '#include "bluefog_cpp/device/cuda/cuda_api.hpp"',
+    "bluefog_cpp/transport/b.cpp": '#include "bluefog_cpp/transport/tcp/frame.hpp"',
+    "bluefog_cpp/store/a.cpp": '#include "bluefog_cpp/base/trace/trace.hpp"',
+    "bluefog_cpp/base/n.cpp": '// see \\\n#include "ops/window.hpp"\nimport_all(<a>);',
     "tests/unit/a.cpp": '#include "bluefog_cpp/transport/shm/shm_transport.hpp"',
     "examples/b.cpp": '#include "bluefog_cpp/context.hpp"',
     # The headers that the lines above include.
     **dict.fromkeys(("bluefog_cpp/engine/engine.hpp", "bluefog_cpp/transport/transport.hpp",
                      "bluefog_cpp/transport/shm/shm_transport.hpp", "examples/models/cnn.hpp",
+                     "bluefog_cpp/base/settings/values.hpp", "bluefog_cpp/base/trace/trace.hpp",
+                     "bluefog_cpp/device/cuda/cuda_api.hpp", "bluefog_cpp/device/nccl/nccl_api.hpp",
+                     "bluefog_cpp/transport/tcp/frame.hpp",
+                     "optimizers/algorithms/windows/win_put.hpp",
                      "ops/window/window_call.hpp", "tools/bfrun/options.hpp",
                      "tools/bftopo/commands.hpp", "topology/mixing/sparse_rows.hpp"), ""),
 }
