@@ -46,6 +46,7 @@ from bluefog_cpp.torch._collectives import (
     synchronize,
     wait,
 )
+from bluefog_cpp.torch._ddp import decentralize
 from bluefog_cpp.torch._devices import use_device
 from bluefog_cpp.torch._inference import (
     InferDestinationFromSourceRanks,
@@ -152,6 +153,7 @@ __all__ = [
     "allreduce_", "allreduce_nonblocking", "allreduce_nonblocking_", "allreduce_parameters",
     "barrier", "broadcast", "broadcast_", "broadcast_nonblocking", "broadcast_nonblocking_",
     "broadcast_optimizer_state", "broadcast_parameters", "check_build", "check_extension",
+    "decentralize",
     "get_current_created_window_names", "get_skip_negotiate_stage", "get_win_version",
     "hierarchical_neighbor_allreduce", "hierarchical_neighbor_allreduce_nonblocking",
     "in_neighbor_machine_ranks", "in_neighbor_ranks", "init", "is_homogeneous", "is_initialized",

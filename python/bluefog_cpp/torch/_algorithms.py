@@ -58,16 +58,35 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     Raises InvalidArgument for an unknown name, or graphs on which the algorithm cannot converge,
     with the reason. docs/optimizers.md has conditions, cost and source of each.
     """
-    runtime, maker = current(), "DecentralizedOptimizer"
-    row = runtime.argument(maker, "algorithm", _row_named, algorithm)
-    chosen = {name: runtime.argument(maker, name, check, value) for name, check, value in (
-        ("global_period_rounds", _arguments.at_least(1), global_period_rounds),
-        ("momentum", _arguments.number, momentum),
-        ("bucket_bytes", _arguments.at_least(0), bucket_bytes),
-        ("step_in_backward", _arguments.switch, step_in_backward),
-        ("numbers", _arguments.numbers, numbers))}
+    return wrap_by_name("DecentralizedOptimizer", optimizer, model, algorithm, schedule, graphs,
+                        num_steps_per_communication, row_sums,
+                        global_period_rounds=global_period_rounds, momentum=momentum,
+                        bucket_bytes=bucket_bytes, step_in_backward=step_in_backward,
+                        numbers=numbers)
+
+
+_CHECKS: dict[str, _arguments.Check] = {
+    "global_period_rounds": _arguments.at_least(1),
+    "momentum": _arguments.number,
+    "bucket_bytes": _arguments.at_least(0),
+    "step_in_backward": _arguments.switch,
+    "numbers": _arguments.numbers,
+}
+
+
+def wrap_by_name(maker: str, optimizer: torch.optim.Optimizer, model: Models, algorithm: str,
+                 schedule: Graphs | None, graphs: Graphs | None, num_steps_per_communication: int,
+                 row_sums: str, **options: Any) -> Any:
+    """What `DecentralizedOptimizer` makes, for the public function `maker`.
+
+    options: those of `_CHECKS`.
+    """
+    runtime = current()
+    row = runtime.argument(maker, "algorithm", row_named, algorithm)
+    chosen = {name: runtime.argument(maker, name, _CHECKS[name], value)
+              for name, value in options.items()}
     if row.reads("momentum"):
-        runtime.or_refuse(lambda: _check_without_momentum(optimizer, row.name))
+        runtime.or_refuse(lambda: _check_without_momentum(maker, optimizer, row.name))
     name, given = runtime.or_refuse(lambda: _one_of_both(maker, schedule, graphs))
     made = runtime.or_refuse(lambda: _schedule_of(runtime, maker, row, name, given))
     return wrap(optimizer, AlgorithmOptimizer, maker, model, row.name, num_steps_per_communication,
@@ -75,7 +94,8 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                 schedule=made, **chosen)
 
 
-def _row_named(name: Any) -> core.AlgorithmRow:
+def row_named(name: Any) -> core.AlgorithmRow:
+    """The algorithm of a name or an alias."""
     try:
         return core.algorithm_named(_arguments.text(name))
     except ArgumentTypeError:
@@ -92,12 +112,13 @@ def _one_of_both(maker: str, schedule: Any, graphs: Any) -> tuple[str, Any]:
     return ("schedule", schedule) if graphs is None else ("graphs", graphs)
 
 
-def _check_without_momentum(optimizer: torch.optim.Optimizer, algorithm: str) -> None:
+def _check_without_momentum(maker: str, optimizer: torch.optim.Optimizer,
+                            algorithm: str) -> None:
     for place, group in enumerate(getattr(optimizer, "param_groups", [])):
         if group.get("momentum") or "betas" in group:
             raise InvalidArgument(
-                f"{_arguments.place('DecentralizedOptimizer')}: optimizer: {algorithm} has a "
-                "momentum of its own: expected an optimizer without, found "
+                f"{_arguments.place(maker)}: optimizer: {algorithm} has a momentum of its own: "
+                "expected an optimizer without, found "
                 f"{type(optimizer).__name__} with one in group {place}")
 
 

@@ -1,6 +1,7 @@
 """starting.py [WAY …]: joins the ranks, trains a little, and prints "rank R of N: mean".
 
 group_first, group_after: torch's default group is made before, or after, `init`, and used.
+ddp: the model is torch's DistributedDataParallel, decentralized; asks for one of the two.
 store PATH: the ranks meet in a file, by `init(store=…)`.
 twice: joins, leaves and joins again.
 fail_once: rank 1 fails in torchrun's first attempt.
@@ -22,9 +23,13 @@ WAYS = sys.argv[1:]
 
 def train():
     model = torch.nn.Linear(4, 1)
-    bf.broadcast_parameters(model.state_dict(), root_rank=0)
-    optimizer = bf.DistributedAdaptThenCombineOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1), model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if "ddp" in WAYS:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        optimizer = bf.decentralize(model, optimizer, graphs="ring")
+    else:
+        bf.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizer = bf.DistributedAdaptThenCombineOptimizer(optimizer, model)
     torch.manual_seed(bf.rank())
     for _ in range(3):
         inputs = torch.randn(8, 4)

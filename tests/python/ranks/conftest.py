@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import bluefog_cpp
 import bluefog_cpp.torch as bf
@@ -49,6 +50,16 @@ def rank():
 @pytest.fixture
 def size():
     return bf.size()
+
+
+@pytest.fixture
+def gloo(size):
+    """torch's process group of the same ranks, by the environment that bfrun sets; it stays."""
+    if "RANK" not in os.environ:
+        pytest.skip("not under bfrun")
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    assert dist.get_world_size() == size
 
 
 @pytest.fixture

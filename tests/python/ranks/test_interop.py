@@ -18,16 +18,6 @@ from test_examples import common_folder
 from test_optimizers import OPTIMIZERS, Simulation, flat, loss_of, mixing, model_of, train
 
 
-@pytest.fixture
-def gloo(size):
-    """torch's process group of the same ranks, by the environment that bfrun sets; it stays."""
-    if "RANK" not in os.environ:
-        pytest.skip("not under bfrun")
-    if not dist.is_initialized():
-        dist.init_process_group("gloo")
-    assert dist.get_world_size() == size
-
-
 def simulated(make, rank, size, steps):
     """A rank's model after adapt-then-combine."""
     simulation = Simulation(make, size)

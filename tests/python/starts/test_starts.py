@@ -74,7 +74,7 @@ def test_torchrun(ranks):
         assert f"{ranks} ranks, started by {by}" in found[2]
 
 
-@pytest.mark.parametrize("ways", [["group_first"], ["group_after", "twice"]])
+@pytest.mark.parametrize("ways", [["group_first", "ddp"], ["group_after", "twice"]])
 def test_torchrun_beside_torchs_group(ways):
     expect_success(torchrun(2, *ways), 2)
 
