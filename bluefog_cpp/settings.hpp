@@ -46,7 +46,8 @@ enum class ShmCopy {
 /// context. Fields are named after their variables; `setting_table()` says what
 /// each means.
 struct Settings {
-  std::chrono::nanoseconds timeout = std::chrono::seconds(600);       ///< zero: never
+  std::chrono::nanoseconds timeout = std::chrono::seconds(600);  ///< zero: never
+  std::string_view timeout_name = "BLUEFOG_TIMEOUT";             ///< what sets it, for messages
   std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);  ///< zero: never
   LogLevel log_level = LogLevel::Warning;
   bool log_hide_time = false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -59,6 +60,19 @@ class [[nodiscard]] Work {
   /// after the work that is on it by now (of several waits, the first one's). Null is the default
   /// stream. Nothing is done with the stream where the buffers are on the CPU.
   void wait(void* stream) const;
+
+  /// Waits like `wait`, with a deadline of its own in the place of BLUEFOG_TIMEOUT; zero: never. Of
+  /// a call on a device it is as `wait`.
+  void wait_within(std::chrono::milliseconds timeout) const;
+
+  /// The pace of somebody who waits beside the thread that made the call, and the time that it has
+  /// waited in vain.
+  class Attendance;
+  /// @param timeout a deadline of its own; zero: BLUEFOG_TIMEOUT.
+  [[nodiscard]] std::shared_ptr<Attendance> attendance(std::chrono::milliseconds timeout) const;
+  /// Waits at rest until the call is done, at most about until `end`; never throws what `wait` does.
+  /// A deadline counts as in `wait`. @return whether it is done.
+  bool attend(Attendance& attendance, std::chrono::steady_clock::time_point end) const;
 
   /// Waits like `wait`, and with buffers on a device blocks until the device is done with them.
   /// @throws also NcclError and CudaError, for failures on the device; StateError for a call that

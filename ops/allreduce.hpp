@@ -10,7 +10,17 @@
 
 namespace bluefog::ops {
 
-enum class Reduction : std::uint8_t { Sum, Average };
+/// The value that an element gets from those of all ranks.
+enum class Reduction : std::uint8_t {
+  Sum,
+  Average,
+  Min,  ///< a NaN among them gives NaN, as for Max
+  Max,
+  Product,
+  And,  ///< of bits, as the next two
+  Or,
+  Xor,
+};
 
 /// The ranks that take part in a collective.
 enum class Scope : std::uint8_t {
@@ -36,8 +46,10 @@ struct AllreduceOptions {
 /// for integers); only the result is rounded to the buffer's type. Each element is summed by one
 /// rank and copied by the others; small buffers are summed by each rank in the same order.
 /// @param buffer `count` elements, the same count and dtype on all ranks. Sums take
-///   every dtype but bool (integers wrap around), averages the floating ones. Its contents are
+///   every dtype but bool (integers wrap around), averages the floating ones, operations on bits
+///   integers and bool, the others every dtype. Its contents are
 ///   unspecified after an error of the call.
+/// Other reductions than sums and averages are of buffers on the CPU.
 /// Buffers are on the CPU, or on every rank on the device of its context (`Context::use_device`,
 /// docs/gpu.md); a blocking call on a device returns when its result is on its way there.
 /// Every rank calls it with the same reduction and scope, in the same order as its other calls.

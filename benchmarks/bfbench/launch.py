@@ -165,6 +165,11 @@ class Launcher:
                            dtype, "--seconds", seconds, "--hosts", self.hosts, "--pause-ms",
                            self.pause_ms, *flags)
 
+    def backends(self, ranks, sizes, dtype, seconds):
+        """torch.distributed over this project's backend and gloo's."""
+        return self.worker("backend_worker", ranks, "--sizes", ",".join(map(str, sizes)), "--dtype",
+                           dtype, "--seconds", seconds, "--hosts", self.hosts)
+
     def gpus(self, ranks, sizes, dtype, seconds):
         """This project and NCCL, on a GPU for each rank."""
         return self.worker("device_worker", ranks, "--sizes", ",".join(map(str, sizes)), "--dtype",

@@ -80,6 +80,9 @@ def add_arguments(parser):
     parser.add_argument("--with", choices=("mpi",), action="append", default=[], dest="with_peers",
                         help="a peer that is left out by default: mpi between hosts of several "
                              "ranks")
+    parser.add_argument("--backend", action="store_true",
+                        help="torch.distributed's calls over the backend bluefog and over gloo, in "
+                        "turns in the same processes, and nothing else")
     add_output(parser, starts=7)
 
 
@@ -135,6 +138,9 @@ def whole_elements(sizes, dtype):
 
 
 def sides_of(args):
+    if args.backend:
+        yield Side("torch.distributed's backends", "backends")
+        return
     yield Side("bluefog_cpp and Open MPI", "own_and_mpi",
                transport=args.transports[0] if args.transports else "")
     for transport in args.transports[1:]:
@@ -210,6 +216,8 @@ def why_no_gpus(launcher, ranks):
 
 def never_run(args, records):
     """Contestants that these options or this machine leave out."""
+    if args.backend:
+        return
     if "gloo" in args.without:  # Open MPI's calls say it themselves
         yield {"peer": "gloo", "not_run": "left out by --without gloo"}
     if "nccl" in args.without:

@@ -10,6 +10,8 @@ LIMITS = ("memcpy", "link")
 # Streams between hosts are measured from so many bytes on: a smaller one tells more about the burst
 # of a link (256 KiB, netns.sh) and the time of Python than about the link's rate.
 LEAST_LINK_BYTES = 1 << 20
+# Ends the names of torch.distributed's calls over its backends.
+BY_TORCH = " by torch"
 FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
 
 
@@ -58,7 +60,10 @@ def merge_not_run(starts):
 
 
 def kind(record):
-    """The result of an operation of any peer: the mean of all ranks, or one of neighbours."""
+    """The result of an operation of any peer: the mean of all ranks, or one of neighbours. A
+    call of torch is compared with itself alone, over another backend."""
+    if record["op"].endswith(BY_TORCH):
+        return record["op"]
     name = record["op"].lower().replace("neighbor_allreduce", "")
     return "allreduce" if "allreduce" in name else "average"
 

@@ -156,6 +156,7 @@ void ContextCore::reach_network(EngineParts& parts, Deadline deadline) {
 WaitPolicy ContextCore::choose_waits() const {
   WaitPolicy policy;
   policy.timeout = duration_cast<milliseconds>(settings_.timeout);
+  policy.timeout_name = settings_.timeout_name;
   policy.stall_warning = duration_cast<milliseconds>(settings_.stall_warning);
   if (!has_own_core(static_cast<int>(hosts_.ranks_of(hosts_.machine_of(rank())).size()))) {
     policy.spins = 0;

@@ -15,7 +15,10 @@ namespace bluefog {
 
 void CallDriver::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
   CallState& call = CallState::of(operation);
-  call.index = parts_.ledger.take_number(operation.partner());
+  const int partner = operation.partner();
+  Letter* const letter = partner < 0 ? nullptr : operation.letter();
+  call.index = letter == nullptr ? parts_.ledger.take_number(partner)
+                                 : parts_.ledger.take_number(partner, *letter);
   parts_.peers.note_call(CallId::make(call.index, 0), operation.envelope().kind);
   parts_.queue.add(operation, std::move(owner));
   parts_.records.begin(operation);
@@ -163,7 +166,15 @@ void CallDriver::complete(Operation& operation) {
 void CallDriver::fail(Operation& operation, std::exception_ptr error, ControlMessage::Kind report) {
   CallState& call = CallState::of(operation);
   const CallKey key = CallQueue::key_of(operation);
-  note_failed(key);
+  if (const Letter* const letter = operation.letter()) {
+    // Streams tell of messages that were begun, and of gaps; nobody has to hear of a receipt's end.
+    call.peers_know = true;
+    if (letter->is_received) {
+      parts_.ledger.letters().give_up(key.partner, *letter);
+    }
+  } else {
+    note_failed(key);
+  }
   parts_.ledger.forget_late_mismatch(key);
   const std::string reason = message_of(error);
   parts_.records.write_flight_record(parts_.queue, reason);

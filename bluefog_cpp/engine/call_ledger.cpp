@@ -10,6 +10,7 @@ namespace bluefog {
 CallLedger::CallLedger(Peers& peers, const CallQueue& queue)
     : peers_(peers),
       queue_(queue),
+      letters_(peers.rank(), peers.size()),
       pair_calls_(static_cast<std::size_t>(peers.size())),
       first_common_pair_calls_(pair_calls_.size()),
       refusals_(static_cast<std::size_t>(peers.size())) {}
@@ -20,6 +21,9 @@ std::uint64_t CallLedger::take_number(int partner) {
 }
 
 bool CallLedger::is_over(CallKey key) const noexcept {
+  if (is_message_call(key.call)) {
+    return queue_.find(key) == nullptr;
+  }
   const std::uint64_t next =
       key.partner < 0 ? next_call_
                       : kFirstPairCall + 1 + pair_calls_[static_cast<std::size_t>(key.partner)];

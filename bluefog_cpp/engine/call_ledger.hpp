@@ -9,6 +9,7 @@
 
 #include "bluefog_cpp/engine/call_key.hpp"
 #include "bluefog_cpp/engine/call_queue.hpp"
+#include "bluefog_cpp/engine/letters.hpp"
 #include "bluefog_cpp/engine/peer_reports.hpp"
 #include "bluefog_cpp/engine/peers.hpp"
 #include "bluefog_cpp/transport/message.hpp"
@@ -27,6 +28,10 @@ class CallLedger final : public PeerReports {
 
   /// Counts a call. @param partner as `Operation::partner`. @return its number.
   [[nodiscard]] std::uint64_t take_number(int partner);
+  /// Counts a message to `partner`, or a receipt from it.
+  [[nodiscard]] std::uint64_t take_number(int partner, Letter& letter) {
+    return letters_.take_number(partner, letter);
+  }
   /// The number of the next call of all ranks.
   [[nodiscard]] std::uint64_t next_call() const noexcept { return next_call_; }
 
@@ -99,12 +104,14 @@ class CallLedger final : public PeerReports {
   }
   [[nodiscard]] const std::string* abandonment(int rank, std::uint64_t call) const override;
   [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
+  [[nodiscard]] Letters& letters() noexcept override { return letters_; }
   /// Tells that rank too.
   void report_unexpected(int rank, std::uint64_t call, const std::string& text) override;
 
  private:
   Peers& peers_;
   const CallQueue& queue_;
+  Letters letters_;
 
   std::uint64_t next_call_ = 1;
   /// Calls made with each partner alone.

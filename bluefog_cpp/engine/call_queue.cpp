@@ -1,5 +1,7 @@
 #include "bluefog_cpp/engine/call_queue.hpp"
 
+#include "bluefog_cpp/engine/letters.hpp"
+
 namespace bluefog {
 
 Operation* CallQueue::find(CallKey key) const noexcept {
@@ -25,10 +27,25 @@ bool CallQueue::holds_up_waited_for(const QueuedCall& call) const {
   });
 }
 
+bool CallQueue::are_in_order(const Operation& one, const Operation& other) noexcept {
+  if (one.partner() != other.partner()) {
+    return false;
+  }
+  if (one.partner() < 0 || &one == &other) {
+    return true;
+  }
+  const Letter* const letter = one.letter();
+  const Letter* const other_letter = other.letter();
+  if (letter == nullptr || other_letter == nullptr) {
+    return letter == other_letter;
+  }
+  return !letter->is_received && !other_letter->is_received;
+}
+
 bool CallQueue::earlier_have_published(const Operation& operation) const {
   bool have_published = true;
   for (const QueuedCall& earlier : calls_) {
-    if (earlier.operation->partner() != operation.partner() || earlier.state().is_done()) {
+    if (!are_in_order(*earlier.operation, operation) || earlier.state().is_done()) {
       continue;
     }
     if (earlier.operation == &operation) {
@@ -42,7 +59,7 @@ bool CallQueue::earlier_have_published(const Operation& operation) const {
 std::uint64_t CallQueue::progress_of(const Operation& operation) const noexcept {
   std::uint64_t progress = 0;
   for (const QueuedCall& call : calls_) {
-    if (call.operation->partner() != operation.partner()) {
+    if (!are_in_order(*call.operation, operation)) {
       continue;
     }
     progress += 1 + call.state().moves;  // changes also when an earlier call ends
@@ -55,7 +72,7 @@ std::uint64_t CallQueue::progress_of(const Operation& operation) const noexcept 
 
 const Operation& CallQueue::blocking(const Operation& operation) const noexcept {
   const auto it = std::ranges::find_if(calls_, [&](const QueuedCall& call) {
-    return call.operation->partner() == operation.partner() && call.state().is_running();
+    return are_in_order(*call.operation, operation) && call.state().is_running();
   });
   return it == calls_.end() ? operation : *it->operation;
 }

@@ -63,7 +63,8 @@ class CallQueue {
     return call.state().waiters > 0 || call.is_dropped() || holds_up_waited_for(call);
   }
 
-  /// Whether all earlier calls with the partner of `operation` have sent everything.
+  /// Whether all earlier calls with the partner of `operation`, mail apart from others, have sent
+  /// everything.
   [[nodiscard]] bool earlier_have_published(const Operation& operation) const;
 
   /// Changes whenever `operation`, or one of the same ranks before it, has come nearer to its end.
@@ -80,6 +81,9 @@ class CallQueue {
   [[nodiscard]] bool has_staged() const;
 
  private:
+  /// Whether the two are made in order: calls of all ranks, or those with one partner. Receipts are
+  /// in no order.
+  [[nodiscard]] static bool are_in_order(const Operation& one, const Operation& other) noexcept;
   [[nodiscard]] bool holds_up_waited_for(const QueuedCall& call) const;
 
   std::vector<QueuedCall> calls_;

@@ -85,7 +85,9 @@ Work Engine::submit(std::shared_ptr<Operation> operation) {
   enqueue(*operation, operation);
   while (driver_.step_all()) {
   }
-  hand_over();
+  if (present_.load(std::memory_order_relaxed) == 0) {
+    hand_over();
+  }
   lock.unlock();
   return {shared_from_this(), std::move(operation)};
 }
@@ -95,7 +97,22 @@ void Engine::run(Operation& operation) {
   note_caller();
   Lock lock(mutex_);
   enqueue(operation, nullptr);
-  drive(lock, operation);
+  drive_to_end(lock, operation, policy_);
+}
+
+void Engine::run(Operation& operation, std::chrono::milliseconds timeout) {
+  check_home(operation);
+  note_caller();
+  Lock lock(mutex_);
+  enqueue(operation, nullptr);
+  drive_to_end(lock, operation, policy_of(timeout));
+}
+
+WaitPolicy Engine::policy_of(std::chrono::milliseconds timeout) const {
+  WaitPolicy policy = policy_;
+  policy.timeout = timeout;
+  policy.timeout_name = "the timeout of this call";
+  return policy;
 }
 
 void Engine::wait(Operation& operation) {
@@ -106,7 +123,21 @@ void Engine::wait(Operation& operation) {
   check_home(operation);
   note_caller();
   Lock lock(mutex_);
-  drive(lock, operation);
+  drive_to_end(lock, operation, policy_);
+}
+
+void Engine::wait(Operation& operation, std::chrono::milliseconds timeout) {
+  check_home(operation);
+  note_caller();
+  Lock lock(mutex_);
+  drive_to_end(lock, operation, policy_of(timeout));
+}
+
+bool Engine::attend(Operation& operation, Waiter& waiter, Waiter::Clock::time_point end) {
+  check_home(operation);
+  Lock lock(mutex_);
+  drive(lock, operation, waiter, end);
+  return is_done(operation);
 }
 
 void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
@@ -117,7 +148,17 @@ void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
   driver_.enqueue(operation, std::move(owner));
 }
 
-void Engine::drive(Lock& lock, Operation& operation) {
+void Engine::drive_to_end(Lock& lock, Operation& operation, const WaitPolicy& policy) {
+  Waiter waiter(policy);
+  drive(lock, operation, waiter);
+  const CallState& call = CallState::of(operation);
+  if (call.phase.load(std::memory_order_relaxed) == CallState::Phase::Failed) {
+    std::rethrow_exception(call.error);
+  }
+}
+
+void Engine::drive(Lock& lock, Operation& operation, Waiter& waiter,
+                   Waiter::Clock::time_point end) {
   struct DriverCount {
     Engine& engine;
     Operation& operation;
@@ -139,10 +180,12 @@ void Engine::drive(Lock& lock, Operation& operation) {
   const CallState& call = CallState::of(operation);
   {
     const DriverCount count(*this, operation);
-    Waiter waiter(policy_);
+    const bool has_end = end != Waiter::Clock::time_point::max();
     while (!call.is_done()) {
       if (driver_.step_all()) {
         waiter.moved();
+      } else if (has_end && Waiter::Clock::now() >= end) {
+        return;
       } else if (!call.is_done()) {
         pause(lock, waiter, &operation);
       }
@@ -150,9 +193,6 @@ void Engine::drive(Lock& lock, Operation& operation) {
     if (!queue_.empty()) {
       queue_.remove_finished();  // the operation may be on the stack
     }
-  }
-  if (call.phase.load(std::memory_order_relaxed) == CallState::Phase::Failed) {
-    std::rethrow_exception(call.error);
   }
 }
 
@@ -193,14 +233,14 @@ void Engine::check_wait(Lock& lock, Waiter& waiter, Operation& operation) {
   }
   if (waiter.timed_out()) {
     ledger_.note_abandonment();
-    driver_.fail(operation, stalls_.timeout_error(operation, policy_.timeout),
+    driver_.fail(operation, stalls_.timeout_error(operation, waiter.policy()),
                  ControlMessage::Kind::Abandoned);
     return;
   }
   shows_wait_ = hopeless_.show_wait(operation) || shows_wait_;
   // Another thread may be about to make its first call, which would end the wait.
   const auto patience =
-      std::min<std::chrono::milliseconds>(HopelessCalls::kPatience, policy_.timeout / 2);
+      std::min<std::chrono::milliseconds>(HopelessCalls::kPatience, waiter.policy().timeout / 2);
   const auto found =
       waiter.stalled() < patience ? std::nullopt : hopeless_.find_deadlock(operation);
   if (found) {
@@ -283,6 +323,17 @@ void Engine::refuse(std::string_view reason, int partner) {
 void Engine::count_larger_calls(int change) {
   const Lock lock(mutex_);
   ledger_.count_larger_calls(change);
+}
+
+// What was started, and not waited for after all, goes on.
+void Engine::count_present(int change) {
+  const bool is_last = present_.fetch_add(change, std::memory_order_relaxed) + change == 0;
+  if (change < 0 && is_last) {
+    const Lock lock(mutex_);
+    if (!closed_ && drivers_ == 0 && driver_.has_work()) {
+      hand_over();
+    }
+  }
 }
 
 void Engine::attach(std::shared_ptr<ProgressHook> progress_hook) {

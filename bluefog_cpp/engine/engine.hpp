@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <memory_resource>
@@ -85,8 +87,23 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// live on the stack.
   void run(Operation& operation);
 
+  /// Starts a call and waits for it with a deadline of its own; zero: never.
+  void run(Operation& operation, std::chrono::milliseconds timeout);
+
   /// Blocks until the call is complete and rethrows its error.
   void wait(Operation& operation);
+  /// The same with a deadline of its own; zero: never.
+  void wait(Operation& operation, std::chrono::milliseconds timeout);
+
+  /// How a thread beside those of the caller waits.
+  /// @param timeout its own deadline; zero: that of the settings.
+  [[nodiscard]] Waiter waiter_at_rest(std::chrono::milliseconds timeout) const {
+    return Waiter::background(timeout.count() > 0 ? policy_of(timeout) : policy_);
+  }
+  /// Waits at rest, at most about until `end`. Its error stays for `wait`.
+  /// @param waiter of this call alone, from its first look on.
+  /// @return whether the call is done.
+  bool attend(Operation& operation, Waiter& waiter, Waiter::Clock::time_point end);
 
   /// Runs `task` while no call is driven.
   void run_exclusively(const std::function<void()>& task) {
@@ -111,6 +128,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
     LargerCall(const LargerCall&) = delete;
     LargerCall& operator=(const LargerCall&) = delete;
     ~LargerCall() { engine_.count_larger_calls(-1); }
+
+   private:
+    Engine& engine_;
+  };
+
+  /// Says that this thread waits for what it is about to start: nobody is woken to drive it.
+  class Presence {
+   public:
+    explicit Presence(Engine& engine) : engine_(engine) { engine_.count_present(1); }
+    Presence(const Presence&) = delete;
+    Presence& operator=(const Presence&) = delete;
+    ~Presence() { engine_.count_present(-1); }
 
    private:
     Engine& engine_;
@@ -179,7 +208,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   using Lock = std::unique_lock<std::mutex>;
 
   void enqueue(Operation& operation, std::shared_ptr<Operation> owner);
-  void drive(Lock& lock, Operation& operation);
+  [[nodiscard]] WaitPolicy policy_of(std::chrono::milliseconds timeout) const;
+  void drive(Lock& lock, Operation& operation, Waiter& waiter,
+             Waiter::Clock::time_point end = Waiter::Clock::time_point::max());
+  void drive_to_end(Lock& lock, Operation& operation, const WaitPolicy& policy);
   /// Sleeps until something may have moved. @return false when something has, without a sleep.
   bool sleep(Lock& lock, Waiter& waiter, const Operation* operation);
   void pause(Lock& lock, Waiter& waiter, Operation* operation);
@@ -194,6 +226,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void hand_over();
   void run_progress_thread();
   void count_larger_calls(int change);
+  void count_present(int change);
 
   void check_home(const Operation& operation) const;
   [[noreturn]] void throw_forked(std::string_view call) const;
@@ -215,8 +248,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   ProgressThread background_;
   CallDriver driver_;
   InterruptCheck interrupt_check_;
-  /// Callers that wait.
+  /// Callers that wait, and those that are about to.
   int drivers_ = 0;
+  std::atomic<int> present_{0};
   /// The other ranks were shown whom this one waits for.
   bool shows_wait_ = false;
   bool closed_ = false;

@@ -12,6 +12,8 @@
 
 namespace bluefog {
 
+struct Letter;
+
 /// Bytes that go to some ranks, the same to each; the weight travels along.
 struct Outgoing {
   const std::byte* data = nullptr;
@@ -83,6 +85,8 @@ struct ExchangeSpec {
   /// Not null while outgoing payloads are still to come. With `Pace::Together`, on ordinary lanes
   /// and those of pairs, for a single payload, at whose offsets pieces are combined.
   Supply* supply = nullptr;
+  /// Not null on the lane of mail: the address under which the message is sent or looked for.
+  const Letter* letter = nullptr;
   /// Its number in the call is no lower. For exchanges before which ranks have made different
   /// numbers of them.
   std::uint32_t least_step = 0;

@@ -14,6 +14,7 @@
 namespace bluefog {
 
 class Operation;
+struct Letter;
 
 /// The engine's notes on an `Operation`: how far the call has come.
 struct CallState {
@@ -88,6 +89,12 @@ class Operation : public Receiver {
 
   /// The one rank that makes this call too, or -1 where all ranks make it.
   [[nodiscard]] virtual int partner() const noexcept { return -1; }
+  /// The address of a message that one rank alone sends to its partner, or receives; null for calls
+  /// that both make. Stays where it is.
+  [[nodiscard]] virtual Letter* letter() noexcept { return nullptr; }
+  [[nodiscard]] const Letter* letter() const noexcept {
+    return const_cast<Operation*>(this)->letter();
+  }
 
   /// A staged call says whether the values that its first exchange needs are on the host. Asked
   /// until they are.

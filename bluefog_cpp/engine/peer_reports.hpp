@@ -5,6 +5,8 @@
 
 namespace bluefog {
 
+class Letters;
+
 /// Reports of other ranks about calls: kept by the ledger of calls, read by exchanges.
 class PeerReports {
  public:
@@ -22,6 +24,8 @@ class PeerReports {
   /// Whether `call`, which `rank` makes too, has begun here and has not ended: it takes its
   /// messages itself.
   [[nodiscard]] virtual bool is_under_way(int rank, std::uint64_t call) const = 0;
+  /// What has come by mail, and is to be taken.
+  [[nodiscard]] virtual Letters& letters() noexcept = 0;
   /// `rank` sent a message in `call`, described by `text`, that no exchange here took.
   virtual void report_unexpected(int rank, std::uint64_t call, const std::string& text) = 0;
 };

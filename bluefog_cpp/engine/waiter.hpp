@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <string_view>
 
 namespace bluefog {
 
@@ -16,6 +17,8 @@ struct WaitPolicy {
   std::chrono::milliseconds stall_warning{60'000};
   /// The wait ends in an error after this time; zero: never.
   std::chrono::milliseconds timeout{600'000};
+  /// What sets that time, for messages.
+  std::string_view timeout_name = "BLUEFOG_TIMEOUT";
 };
 
 /// Decides how one wait passes its time: spin, yield, then sleep.
@@ -120,6 +123,8 @@ class Waiter {
     warned_ = true;
     return true;
   }
+
+  [[nodiscard]] const WaitPolicy& policy() const noexcept { return policy_; }
 
   [[nodiscard]] bool timed_out() const noexcept {
     return policy_.timeout.count() != 0 && stalled() >= policy_.timeout;

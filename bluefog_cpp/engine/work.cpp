@@ -1,5 +1,6 @@
 #include "bluefog_cpp/work.hpp"
 
+#include <exception>
 #include <utility>
 
 #include "bluefog_cpp/engine/engine.hpp"
@@ -25,6 +26,39 @@ void Work::wait(void* stream) const {
   } else if (pending_) {
     pending_->wait(stream);
   }
+}
+
+void Work::wait_within(std::chrono::milliseconds timeout) const {
+  if (operation_) {
+    engine_->wait(*operation_, timeout);
+  } else {
+    wait();
+  }
+}
+
+class Work::Attendance {
+ public:
+  explicit Attendance(const Waiter& waiter_in) : waiter(waiter_in) {}
+  Waiter waiter;
+};
+
+std::shared_ptr<Work::Attendance> Work::attendance(std::chrono::milliseconds timeout) const {
+  return std::make_shared<Attendance>(engine_ ? engine_->waiter_at_rest(timeout)
+                                              : Waiter(WaitPolicy{}));
+}
+
+bool Work::attend(Attendance& attendance, std::chrono::steady_clock::time_point end) const {
+  if (operation_) {
+    return done() || engine_->attend(*operation_, attendance.waiter, end);
+  }
+  if (pending_) {
+    try {
+      pending_->wait({});
+    } catch (const std::exception&) {
+      return true;  // whoever waits gets it
+    }
+  }
+  return true;
 }
 
 void Work::synchronize() const {

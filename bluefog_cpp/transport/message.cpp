@@ -45,11 +45,27 @@ std::string_view name_of(OpKind kind) noexcept {
       return "use_device";
     case OpKind::Agreement:
       return "agreement";
+    case OpKind::ReduceScatter:
+      return "reduce_scatter";
+    case OpKind::Reduce:
+      return "reduce";
+    case OpKind::Gather:
+      return "gather";
+    case OpKind::Scatter:
+      return "scatter";
+    case OpKind::Alltoall:
+      return "alltoall";
+    case OpKind::Message:
+      return "message";
   }
   return "unknown operation";
 }
 
 std::string call_text(std::uint64_t call) {
+  if (is_message_call(call)) {
+    return fmt::format("{} {}", (call & kReceipt) != 0 ? "receipt" : "message",
+                       call & (kReceipt - 1));
+  }
   return is_pair_call(call) ? fmt::format("pair call {}", call - kFirstPairCall)
                             : fmt::format("call {}", call);
 }

@@ -28,6 +28,13 @@ enum class OpKind : std::uint8_t {
   UseDevice = 11,
   /// A part of a larger call that makes something known to all ranks; its name is that call's.
   Agreement = 12,
+  ReduceScatter = 13,
+  Reduce = 14,
+  Gather = 15,
+  Scatter = 16,
+  Alltoall = 17,
+  /// From one rank to one other: `send` there and `receive` here. Its name is the tag.
+  Message = 18,
 };
 
 /// Whether such a call has a buffer of the user's.
@@ -63,8 +70,10 @@ enum class Lane : std::uint8_t {
   Deep = 1,
   /// Deep too: messages of calls that two ranks alone make.
   Pair = 2,
+  /// Deep too: messages that one rank sends and the other receives, each when it likes.
+  Mail = 3,
 };
-inline constexpr std::size_t kLaneCount = 3;
+inline constexpr std::size_t kLaneCount = 4;
 
 [[nodiscard]] constexpr bool is_deep(Lane lane) noexcept { return lane != Lane::Ordinary; }
 
@@ -130,7 +139,17 @@ inline constexpr std::uint64_t kFirstPairCall = std::uint64_t{1} << 47U;
   return call >= kFirstPairCall;
 }
 
-/// "call 5", "pair call 5".
+/// Messages are counted by their sender, per pair and direction, from here on. The receipts of a
+/// rank have numbers of their own, which stay with it.
+inline constexpr std::uint64_t kFirstMessageCall = kFirstPairCall + (std::uint64_t{1} << 46U);
+inline constexpr std::uint64_t kFromHigherRank = std::uint64_t{1} << 45U;
+inline constexpr std::uint64_t kReceipt = std::uint64_t{1} << 44U;
+
+[[nodiscard]] constexpr bool is_message_call(std::uint64_t call) noexcept {
+  return call >= kFirstMessageCall;
+}
+
+/// "call 5", "pair call 5", "message 5", "receipt 5".
 [[nodiscard]] std::string call_text(std::uint64_t call);
 
 /// Travels ahead of the bytes of each message.

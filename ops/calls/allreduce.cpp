@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ops/calls/group.hpp"
+#include "ops/calls/reduction_rule.hpp"
 #include "ops/calls/sharded_reduction.hpp"
 #include "ops/calls/shared_sum.hpp"
 #include "ops/calls/start_call.hpp"
@@ -17,12 +18,13 @@ namespace {
 
 constexpr OpKind kKind = OpKind::Allreduce;
 
-std::string_view detail_of(const AllreduceOptions& options) {
-  const bool is_sum = options.reduction == Reduction::Sum;
+std::string detail_of(const AllreduceOptions& options) {
+  const bool is_average = options.reduction == Reduction::Average;
   if (options.scope == Scope::Machine) {
-    return is_sum ? "sum in the machine" : "average in the machine";
+    return fmt::format("{} in the machine",
+                       is_average ? "average" : name_of(fold_of(options.reduction)));
   }
-  return is_sum ? "sum" : "";
+  return is_average ? std::string() : std::string(name_of(fold_of(options.reduction)));
 }
 
 Group group_of(const Context& context, Scope scope) {
@@ -37,14 +39,13 @@ class Allreduce final : public Operation {
       : name_(fingerprint_name(options.name, detail_of(options))),
         envelope_(Envelope::make(kKind, buffer.dtype, buffer.count, name_)),
         reduction_(context, buffer, buffer, group_of(context, options.scope),
-                   options.reduction == Reduction::Average) {
+                   fold_of(options.reduction)) {
     if (options.buffer == BufferUse::Values) {
       mark_in_place();
     }
     if (SharedSum::is_worth_asking(context, reduction_.group(), buffer)) {
       shared_.emplace(context, reduction_.group(), buffer, buffer,
-                      SharedSumRule{.kind = reduction_.averages() ? SharedSumRule::Kind::Mean
-                                                                  : SharedSumRule::Kind::Sum});
+                      SharedSumRule{.fold = reduction_.rule()});
     }
   }
 
@@ -105,16 +106,7 @@ void check_arguments(const Context& context, const BufferView& buffer,
   check_operands(context, kKind, buffer,
                  static_cast<std::size_t>(options.scope == Scope::Machine ? context.local_size()
                                                                           : context.size()));
-  if (options.reduction != Reduction::Sum && options.reduction != Reduction::Average) {
-    throw InvalidArgument(fmt::format("{}: reduction: expected Sum or Average, found number {}",
-                                      where(context, kKind), static_cast<int>(options.reduction)));
-  }
-  if (options.reduction == Reduction::Average) {
-    check_floating(context, kKind, buffer.dtype);
-  } else if (buffer.dtype == Dtype::Bool) {
-    throw InvalidArgument(
-        fmt::format("{}: expected a numeric dtype for a sum, found bool", where(context, kKind)));
-  }
+  check_reduction(context, kKind, options.reduction, buffer);
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ class HierarchicalNeighborAllreduce final : public Operation {
         name_(options.name),
         envelope_(Envelope::make(kKind, output_.dtype, output_.count, options.name)),
         sums_(arithmetic_on(context, output_.device)),
-        local_(context, input_, output_, Group::machine(context), true),
+        local_(context, input_, output_, Group::machine(context), Fold::Mean),
         is_whole_(local_.is_whole()),
         begin_(is_whole_ ? 0 : local_.shards().begin(local_.group().own)),
         end_(is_whole_ ? output_.bytes() : local_.shards().begin(local_.group().own + 1)),

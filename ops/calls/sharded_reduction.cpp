@@ -12,12 +12,12 @@ constexpr std::size_t kWholeBytes = 4096;
 }  // namespace
 
 ShardedReduction::ShardedReduction(const Context& context, ConstBufferView input, BufferView output,
-                                   Group group, bool averages)
+                                   Group group, Fold rule)
     : input_(std::move(input)),
       output_(std::move(output)),
       group_(std::move(group)),
       arithmetic_(arithmetic_on(context, output_.device)),
-      averages_(averages),
+      rule_(rule),
       incoming_(group_.peers.size()),
       operands_(group_.size()) {
   outgoing_.reserve(group_.peers.size());
@@ -89,11 +89,7 @@ void ShardedReduction::receive(std::size_t offset, std::size_t bytes,
   const std::size_t begin = sum_begin_ + offset;
   operands_[group_.own] = in() + begin;
   const std::span<const std::byte* const> operands(operands_.data(), operands_.size());
-  if (averages_) {
-    arithmetic_->mean(output_.dtype, out() + begin, operands, bytes);
-  } else {
-    arithmetic_->plain_sum(output_.dtype, out() + begin, operands, bytes);
-  }
+  arithmetic_->fold(rule_, output_.dtype, out() + begin, operands, bytes);
 }
 
 }  // namespace bluefog::ops

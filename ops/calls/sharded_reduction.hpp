@@ -31,18 +31,17 @@ struct Shards {
 
 /// The exchanges by which a group sums: either everybody sends everything to everybody, or shards
 /// go to their owners, which sum them, and the sums to everybody. Operands are added by rising
-/// rank; an average counts from the lowest rank's value (`mean`).
+/// rank; an average counts from the lowest rank's value (`mean`). Other rules fold alike.
 class ShardedReduction {
  public:
   /// @param output like `input`: the same memory (in place) or apart.
   ShardedReduction(const Context& context, ConstBufferView input, BufferView output, Group group,
-                   bool averages);
+                   Fold rule);
 
   /// Short buffers are summed whole: one round of messages costs less than two.
   [[nodiscard]] bool is_whole() const noexcept;
   [[nodiscard]] const Group& group() const noexcept { return group_; }
-  /// Whether the result is the mean, or the sum.
-  [[nodiscard]] bool averages() const noexcept { return averages_; }
+  [[nodiscard]] Fold rule() const noexcept { return rule_; }
   [[nodiscard]] Shards shards() const noexcept {
     return {.bytes = output_.bytes(), .owners = group_.size()};
   }
@@ -68,7 +67,7 @@ class ShardedReduction {
   BufferView output_;
   Group group_;
   ArithmeticHandle arithmetic_;
-  bool averages_;
+  Fold rule_;
   /// Whether the exchange under way sums, from `sum_begin_` on, or copies.
   bool sums_ = false;
   std::size_t sum_begin_ = 0;

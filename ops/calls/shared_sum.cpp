@@ -122,11 +122,7 @@ void SharedSum::sum_alike(std::size_t offset, std::size_t bytes) {
   }
   std::byte* const own = buffers_[group_.own] + offset;
   const std::span<const std::byte* const> operands(operands_.data(), operands_.size());
-  if (rule_.kind == SharedSumRule::Kind::Mean) {
-    sums_->mean(output_.dtype, own, operands, bytes);
-  } else {
-    sums_->plain_sum(output_.dtype, own, operands, bytes);
-  }
+  sums_->fold(rule_.fold, output_.dtype, own, operands, bytes);
   for (std::size_t i = 0; i < group_.peers.size(); ++i) {
     copy_bytes(buffers_[group_.place_of_peer(i)] + offset, own, bytes);
   }

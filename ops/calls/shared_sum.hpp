@@ -23,15 +23,14 @@ namespace bluefog::ops {
 /// The rule by which the results of a sum over a group are formed.
 struct SharedSumRule {
   enum class Kind : std::uint8_t {
-    /// Σ buffers, by rising rank: the same on all ranks.
-    Sum,
-    /// Their mean, likewise.
-    Mean,
+    /// Σ buffers by rising rank, or another fold of them: the same on all ranks.
+    Alike,
     /// Between two ranks: self_weight · own + source weight · destination weight · the other's, by
     /// each rank's own weights.
     Weighted,
   };
-  Kind kind = Kind::Sum;
+  Kind kind = Kind::Alike;
+  Fold fold = Fold::Sum;
   double self_weight = 1.0;
   double source_weight = 1.0;
   double destination_weight = 1.0;

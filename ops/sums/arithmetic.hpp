@@ -8,6 +8,7 @@
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/dtype.hpp"
 #include "ops/sums/combine.hpp"
+#include "ops/sums/fold.hpp"
 
 namespace bluefog::ops {
 
@@ -29,6 +30,20 @@ class Arithmetic {
   /// Does the work of the function `mean`.
   virtual void mean(Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
                     std::size_t bytes) const = 0;
+  /// Does the work of the function `fold`. @throws UnsupportedError on a device.
+  virtual void fold_other(Fold rule, Dtype dtype, std::byte* out,
+                          std::span<const std::byte* const> operands, std::size_t bytes) const;
+  /// Does whichever of the three `rule` asks for.
+  void fold(Fold rule, Dtype dtype, std::byte* out, std::span<const std::byte* const> operands,
+            std::size_t bytes) const {
+    if (rule == Fold::Sum) {
+      plain_sum(dtype, out, operands, bytes);
+    } else if (rule == Fold::Mean) {
+      mean(dtype, out, operands, bytes);
+    } else {
+      fold_other(rule, dtype, out, operands, bytes);
+    }
+  }
   /// @param to and `from` may overlap on the CPU.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) const = 0;
 };

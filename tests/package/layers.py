@@ -59,7 +59,8 @@ ROOMS = {
     "ops.calls": ("ops/calls",
                   public("ops", "allgather allreduce barrier broadcast collectives "
                                 "hierarchical_neighbor_allreduce neighbor_allgather "
-                                "neighbor_allreduce neighbor_inference options pair_gossip"),
+                                "neighbor_allreduce neighbor_inference options pair_gossip "
+                                "message parts reduce"),
                   RUNTIME + TOPOLOGY + OPS[:1]),
     "ops.window": ("ops/window", public("ops", "window"), RUNTIME + TOPOLOGY + OPS[:2]),
     "optimizers.buckets": ("optimizers/buckets",
@@ -86,6 +87,7 @@ ROOMS = {
     "tools.bftopo": ("tools/bftopo", (), BASE + TOPOLOGY + TOOLS[:1]),
     "tools.bftrace": ("tools/bftrace", (), BASE + TOOLS[:1]),
     "python": ("python", (), LIBRARIES),
+    "python.c10d": ("python/c10d", (), RUNTIME + TOPOLOGY + OPS),
     "examples": ("examples", (), LIBRARIES + TOOLS[:1]),
     "benchmarks": ("benchmarks", (), (*LIBRARIES, "examples")),
     "tests": ("tests", (), LIBRARIES + TOOLS + ("python", "examples", "benchmarks")),

@@ -110,7 +110,7 @@ bool Exchange::consume_together(PeerReports& reports) {
     moved = true;
   }
   for (Source& source : sources_) {
-    source.finish(call_);
+    source.finish(call_, reports);
   }
   unfinished_sources_ = 0;
   consumed_ = true;
@@ -167,7 +167,7 @@ bool Exchange::consume_one(std::size_t index, PeerReports& reports) {
     used_ += bytes.size();
     moved = true;
   }
-  source.finish(call_);
+  source.finish(call_, reports);
   --unfinished_sources_;
   return moved;
 }

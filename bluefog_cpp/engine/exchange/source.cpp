@@ -9,6 +9,32 @@
 
 namespace bluefog {
 
+bool Source::accept_letter(const ExchangeCall& call, PeerReports& reports) {
+  const Letter& letter = *call.spec.letter;
+  const Letters::Found found = reports.letters().look_for(*transport_, rank_, letter);
+  switch (found.state) {
+    case Letters::State::NotHere:
+      return false;
+    case Letters::State::LeftOut:
+      throw PeerFailure(rank_,
+                        fmt::format("{}: rank {} gave up sending it, and has sent later ones "
+                                    "of {}",
+                                    call.describe(), rank_, letter.tag));
+    case Letters::State::Next:
+      take(*transport_->arrived(rank_, call.spec.lane), call);
+      return true;
+    case Letters::State::Kept:
+      if (found.kept->abort_reason) {
+        throw PeerFailure(rank_, fmt::format("{}: rank {} gave up in the middle of it: {}",
+                                             call.describe(), rank_, *found.kept->abort_reason));
+      }
+      take(found.kept->header, call);
+      kept_ = found.kept;
+      return true;
+  }
+  return false;
+}
+
 bool Source::accept_past(const MessageHeader* header, const ExchangeCall& call,
                          PeerReports& reports) {
   const Lane lane = call.spec.lane;

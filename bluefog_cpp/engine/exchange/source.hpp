@@ -6,6 +6,7 @@
 #include <span>
 
 #include "bluefog_cpp/engine/exchange_spec.hpp"
+#include "bluefog_cpp/engine/letters.hpp"
 #include "bluefog_cpp/engine/peer_reports.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
@@ -40,6 +41,9 @@ class Source {
   /// @throws MismatchError if another one came in its place.
   /// @throws PeerFailure if the source has ended the call with an error.
   bool accept(const ExchangeCall& call, PeerReports& reports) {
+    if (call.spec.letter != nullptr) [[unlikely]] {
+      return accept_letter(call, reports);
+    }
     const MessageHeader* const header = transport_->arrived(rank_, call.spec.lane);
     if (header == nullptr || header->id != call.id) {
       return accept_past(header, call, reports);
@@ -50,15 +54,25 @@ class Source {
 
   /// Bytes of the accepted message that are here, from the reading position on.
   [[nodiscard]] std::span<const std::byte> readable(const ExchangeCall& call) const {
+    if (kept_ != nullptr) [[unlikely]] {
+      return std::span(kept_->bytes).subspan(used_);
+    }
     return transport_->readable(rank_, call.spec.lane);
   }
   void consume(const ExchangeCall& call, std::size_t bytes) {
-    transport_->consume(rank_, call.spec.lane, bytes);
+    if (kept_ == nullptr) [[likely]] {
+      transport_->consume(rank_, call.spec.lane, bytes);
+    }
     used_ += bytes;
   }
   /// Takes the message, all of whose bytes were consumed, off the stream.
-  void finish(const ExchangeCall& call) {
-    transport_->finish(rank_, call.spec.lane);
+  void finish(const ExchangeCall& call, PeerReports& reports) {
+    if (kept_ == nullptr) [[likely]] {
+      transport_->finish(rank_, call.spec.lane);
+    }
+    if (call.spec.letter != nullptr) [[unlikely]] {
+      reports.letters().close(rank_, *call.spec.letter);
+    }
     finished_ = true;
   }
 
@@ -78,6 +92,7 @@ class Source {
   void throw_if_abandoned(const ExchangeCall& call, const PeerReports& reports) const;
 
  private:
+  bool accept_letter(const ExchangeCall& call, PeerReports& reports);
   bool accept_past(const MessageHeader* header, const ExchangeCall& call, PeerReports& reports);
   void take(const MessageHeader& header, const ExchangeCall& call) {
     if (!header.envelope.matches(call.spec.envelope) || header.bytes != bytes_) [[unlikely]] {
@@ -103,6 +118,8 @@ class Source {
   std::size_t used_ = 0;
   bool accepted_ = false;
   bool finished_ = false;
+  /// Not null where the message is not on its stream any more.
+  const Letters::Kept* kept_ = nullptr;
   /// Looks that found nothing on this lane.
   std::uint32_t vain_looks_ = 0;
   /// The later message of the source that was last seen in place of the expected one, and when it

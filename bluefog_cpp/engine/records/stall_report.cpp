@@ -34,16 +34,20 @@ std::string StallReport::warning(const Operation& operation,
 }
 
 std::exception_ptr StallReport::timeout_error(const Operation& operation,
-                                              std::chrono::milliseconds timeout) const {
-  const bool is_copy = family_ && !family_->is_first(engine_);
-  return std::make_exception_ptr(TimeoutError(fmt::format(
-      "rank {}, {}: nothing moved for {:.1f} s (BLUEFOG_TIMEOUT): {}; if ranks are a "
-      "call apart now, {}",
-      peers_.rank(), name_of_call(operation), seconds(timeout), awaited_text(operation),
-      is_copy
-          ? "resync() does not reach this context, a copy as each distributed optimizer has one: "
-            "make the optimizer anew on all of them"
-          : "resync() on all of them brings them together")));
+                                              const WaitPolicy& policy) const {
+  std::string text = fmt::format("rank {}, {}: nothing moved for {:.1f} s ({}): {}", peers_.rank(),
+                                 name_of_call(operation), seconds(policy.timeout),
+                                 policy.timeout_name, awaited_text(operation));
+  if (operation.partner() < 0 && policy.timeout_name == WaitPolicy().timeout_name) {
+    const bool is_copy = family_ && !family_->is_first(engine_);
+    text += fmt::format(
+        "; if ranks are a call apart now, {}",
+        is_copy
+            ? "resync() does not reach this context, a copy as each distributed optimizer has one: "
+              "make the optimizer anew on all of them"
+            : "resync() on all of them brings them together");
+  }
+  return std::make_exception_ptr(TimeoutError(text));
 }
 
 std::exception_ptr StallReport::death_error(const Operation& operation, int rank,

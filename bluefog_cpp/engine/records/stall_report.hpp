@@ -9,6 +9,7 @@
 #include "bluefog_cpp/engine/context_family.hpp"
 #include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/engine/peers.hpp"
+#include "bluefog_cpp/engine/waiter.hpp"
 
 namespace bluefog {
 
@@ -25,9 +26,9 @@ class StallReport {
   /// "call 5, barrier, has been waiting for 60.0 s: no message from rank 1 (…)".
   [[nodiscard]] std::string warning(const Operation& operation,
                                     std::chrono::milliseconds waited) const;
-  /// A TimeoutError. @param timeout the time in which nothing moved.
+  /// A TimeoutError. @param policy that of the wait in which nothing moved.
   [[nodiscard]] std::exception_ptr timeout_error(const Operation& operation,
-                                                 std::chrono::milliseconds timeout) const;
+                                                 const WaitPolicy& policy) const;
   /// A PeerFailure: the call waits for `rank`, which will not come any more.
   [[nodiscard]] std::exception_ptr death_error(const Operation& operation, int rank,
                                                const std::string& cause_of_death) const;

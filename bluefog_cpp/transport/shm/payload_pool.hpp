@@ -90,6 +90,19 @@ class PayloadPool {
     return found;
   }
 
+  /// The memory of deep blocks that a reader has on a lane.
+  template <typename IsOver>
+  [[nodiscard]] std::size_t held_by(int peer, std::uint8_t lane, const IsOver& is_over) {
+    std::size_t bytes = 0;
+    for (auto& block : deep_) {
+      if (!is_free(*block, is_over) && block->claims.back().peer == peer &&
+          block->claims.back().lane == lane) {
+        bytes += block->bytes;
+      }
+    }
+    return bytes;
+  }
+
   [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_bytes_; }
 
  private:

@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::size_t kLeastChunk = std::size_t{64} << 10U;
 constexpr std::size_t kDeepChunk = std::size_t{8} << 20U;
+/// Mail that one reader has not taken; a single message may be longer.
+constexpr std::size_t kMostMail = std::size_t{64} << 20U;
 /// The least measured chunk: shorter ones say little about the cost of a byte.
 constexpr std::size_t kLeastMeasured = 4096;
 /// The number of descriptors without payload that a reader takes before it tells the writer.
@@ -173,10 +175,19 @@ bool ShmTransport::publish(Departure& departure) {
   chunk.bytes = next_chunk_bytes(departure);
   const auto is_claim_over = [this](const Claim& claim) { return is_over(claim); };
   PayloadPool::Block* target = nullptr;
+  // Mail has one reader, who may come late: what waits for it is bounded.
+  if (departure.lane == Lane::Mail && !departure.announced &&
+      departure.header.bytes > kInlineBytes) {
+    const std::size_t held = pool_.held_by(static_cast<int>(index_of(departure.readers[0].rank)),
+                                           static_cast<std::uint8_t>(Lane::Mail), is_claim_over);
+    if (held > 0 && held + departure.header.bytes > kMostMail) {
+      return false;
+    }
+  }
   if (departure.header.bytes > kInlineBytes) {
     // Pairs do not wait for other pairs: there is no order among them.
     const std::uint32_t name =
-        departure.lane == Lane::Pair ? 0 : departure.header.envelope.name_hash;
+        departure.lane == Lane::Deep ? departure.header.envelope.name_hash : 0;
     target = is_deep(departure.lane)
                  ? pool_.take_deep(chunk.bytes, departure.header.id.value, name,
                                    CallId::make(departure.first_under_way, 0).value, is_claim_over)

@@ -1,6 +1,7 @@
 """Decentralized averaging of torch tensors, in BlueFog's vocabulary: `import bluefog_cpp.torch as
 bf`."""
 
+from bluefog_cpp import _c10d_backend
 from bluefog_cpp._graphs import (
     ExponentialGraph,
     ExponentialTwoGraph,
@@ -173,3 +174,5 @@ __all__ = [
     "win_get", "win_get_nonblocking", "win_lock", "win_mutex", "win_poll", "win_publish", "win_put",
     "win_put_nonblocking", "win_update", "win_update_then_collect", "win_wait",
 ]
+
+_c10d_backend.register()

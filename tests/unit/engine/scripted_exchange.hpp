@@ -33,6 +33,7 @@ class ScriptedReports final : public PeerReports {
   [[nodiscard]] bool is_under_way(int /*rank*/, std::uint64_t call) const override {
     return under_way.contains(call);
   }
+  [[nodiscard]] Letters& letters() noexcept override { return mail; }
   void report_unexpected(int rank, std::uint64_t call, const std::string& text) override {
     unexpected.push_back(std::to_string(rank) + ", " + call_text(call) + ", " + text);
   }
@@ -42,6 +43,7 @@ class ScriptedReports final : public PeerReports {
   Texts abandoned;
   std::set<std::uint64_t> under_way;
   std::vector<std::string> unexpected;
+  Letters mail{0, 3};
 
  private:
   static const std::string* find(const Texts& texts, int rank, std::uint64_t call) {

@@ -1,0 +1,119 @@
+#include "python/c10d/group_backend.hpp"
+
+#include <Python.h>
+
+#include <optional>
+#include <utility>
+
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/settings.hpp"
+#include "bluefog_cpp/store_bootstrap.hpp"
+#include "python/c10d/completions.hpp"
+#include "python/c10d/torch_store.hpp"
+
+namespace bluefog::c10d_backend {
+namespace {
+
+/// Lets the interpreter's lock go where this thread has it: other threads may need it to end.
+class WithoutLock {
+ public:
+  WithoutLock()
+      : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {
+  }
+  WithoutLock(const WithoutLock&) = delete;
+  WithoutLock& operator=(const WithoutLock&) = delete;
+  ~WithoutLock() {
+    if (state_ != nullptr) {
+      PyEval_RestoreThread(state_);
+    }
+  }
+
+ private:
+  PyThreadState* state_;
+};
+
+Settings settings_of(const GroupPlace& place) {
+  Settings settings = Settings::from_environment();
+  settings.timeout = place.timeout;
+  settings.timeout_name = "the timeout of its process group";
+  settings.expect_size = 0;  // said of all ranks, of whom these may be some
+  // Contexts of one process write files of their own.
+  for (std::string* const prefix : {&settings.timeline, &settings.flight_recorder}) {
+    if (!prefix->empty()) {
+      *prefix += "c10d_" + place.name + "_";
+    }
+  }
+  settings.notices.clear();  // the program's own context tells them
+  return settings;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<::c10d::Backend> GroupBackend::create(
+    const c10::intrusive_ptr<::c10d::Store>& store, const GroupPlace& place) {
+  const GroupErrors errors(place.name, place.global_ranks);
+  return errors.with([&]() -> c10::intrusive_ptr<::c10d::Backend> {
+    auto context =
+        Context::create(make_torch_store(store), {.rank = place.rank, .size = place.size},
+                        settings_of(place), &run_signal_handlers);
+    context->set_interrupt_check(&run_signal_handlers);
+    return c10::make_intrusive<GroupBackend>(std::move(context), place);
+  });
+}
+
+GroupBackend::GroupBackend(std::shared_ptr<Context> context, const GroupPlace& place)
+    : Backend(place.rank, place.size),
+      context_(std::move(context)),
+      parts_(std::make_shared<const GroupParts>(
+          GroupParts{.rank = place.rank,
+                     .errors = GroupErrors(place.name, place.global_ranks),
+                     .completions = std::make_shared<Completions>()})),
+      options_(c10::make_intrusive<Options>("bluefog", place.timeout)) {
+  init();
+}
+
+GroupBackend::~GroupBackend() {
+  if (context_->core().engine().is_forked()) {
+    new std::shared_ptr<const GroupParts>(parts_);  // its thread is the parent's
+    return;
+  }
+  close();
+}
+
+void GroupBackend::close() noexcept {
+  const WithoutLock without_lock;
+  context_->close();
+  parts_->completions->stop();
+}
+
+void GroupBackend::setTimeout(std::chrono::milliseconds timeout) {
+  timeout_.store(timeout);
+  options_->timeout = timeout;
+}
+
+void GroupBackend::refuse(const std::exception& error) {
+  context_->core().engine().refuse(error.what());
+}
+
+WorkHandle GroupBackend::started(const Manner& manner, Tensors result,
+                                 c10::function_ref<void(Calls&)> start, int source) {
+  ++calls_;
+  const auto own = timeout_.load();
+  const auto timeout = manner.timeout.count() > 0 ? manner.timeout : own;
+  return parts_->errors.with([&]() -> WorkHandle {
+    std::optional<Engine::Presence> presence;
+    if (manner.is_blocking) {
+      presence.emplace(context_->core().engine());
+    }
+    Calls calls;
+    start(calls);
+    auto work = c10::make_intrusive<GroupWork>(parts_, manner.type, std::move(calls),
+                                               std::move(result), timeout, source);
+    if (manner.is_blocking) {
+      work->wait({});
+    }
+    return work;
+  });
+}
+
+}  // namespace bluefog::c10d_backend

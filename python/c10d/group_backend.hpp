@@ -1,0 +1,153 @@
+#pragma once
+
+#include <c10/util/FunctionRef.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "bluefog_cpp/context.hpp"
+#include "python/c10d/group_work.hpp"
+#include "python/c10d/tensors.hpp"
+
+namespace bluefog::c10d_backend {
+
+/// A group of torch.distributed, as its creator gets it from torch.
+struct GroupPlace {
+  int rank = 0;
+  int size = 1;
+  std::string name{};
+  std::vector<std::int64_t> global_ranks{};
+  std::chrono::milliseconds timeout{0};
+};
+
+using ::c10d::AllgatherOptions;
+using ::c10d::AllreduceCoalescedOptions;
+using ::c10d::AllreduceOptions;
+using ::c10d::AllToAllOptions;
+using ::c10d::BarrierOptions;
+using ::c10d::BroadcastOptions;
+using ::c10d::GatherOptions;
+using ::c10d::OpType;
+using ::c10d::ReduceOptions;
+using ::c10d::ReduceScatterOptions;
+using ::c10d::ScatterOptions;
+
+using Tensors = std::vector<at::Tensor>;
+using WorkHandle = c10::intrusive_ptr<::c10d::Work>;
+using bluefog::Work;
+
+/// A process group of torch.distributed on a context of its own (docs/c10d.md).
+///
+/// Its functions are those of `c10d::Backend`, called without the interpreter's lock. A call whose
+/// arguments are refused counts, and the other ranks of it are told why.
+class GroupBackend final : public ::c10d::Backend {
+ public:
+  /// Collective over the ranks of the group, which meet in its store.
+  static c10::intrusive_ptr<::c10d::Backend> create(const c10::intrusive_ptr<::c10d::Store>& store,
+                                                    const GroupPlace& place);
+
+  GroupBackend(std::shared_ptr<Context> context, const GroupPlace& place);
+  ~GroupBackend() override;
+
+  const std::string getBackendName() const override { return "bluefog"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {}
+  std::uint64_t getSequenceNumberForGroup() override { return calls_; }
+  void shutdown() override { close(); }
+  void abort() override { close(); }
+
+  WorkHandle allreduce(Tensors& tensors, const AllreduceOptions& options) override;
+  WorkHandle allreduce_coalesced(Tensors& tensors,
+                                 const AllreduceCoalescedOptions& options) override;
+  WorkHandle broadcast(Tensors& tensors, const BroadcastOptions& options) override;
+  WorkHandle reduce(Tensors& tensors, const ReduceOptions& options) override;
+  WorkHandle allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                       const AllgatherOptions& options) override;
+  WorkHandle _allgather_base(at::Tensor& output, at::Tensor& input,
+                             const AllgatherOptions& options) override;
+  WorkHandle allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                 const AllgatherOptions& options) override;
+  WorkHandle allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                             const AllgatherOptions& options) override;
+  WorkHandle reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                            const ReduceScatterOptions& options) override;
+  WorkHandle _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                  const ReduceScatterOptions& options) override;
+  WorkHandle reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                             const ReduceScatterOptions& options) override;
+  WorkHandle gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const GatherOptions& options) override;
+  WorkHandle scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                     const ScatterOptions& options) override;
+  WorkHandle alltoall(Tensors& outputs, Tensors& inputs, const AllToAllOptions& options) override;
+  WorkHandle alltoall_base(at::Tensor& output, at::Tensor& input,
+                           std::vector<std::int64_t>& output_rows,
+                           std::vector<std::int64_t>& input_rows,
+                           const AllToAllOptions& options) override;
+  WorkHandle send(Tensors& tensors, int target, int tag) override;
+  WorkHandle recv(Tensors& tensors, int source, int tag) override;
+  WorkHandle recvAnysource(Tensors& tensors, int tag) override;
+  WorkHandle barrier(const BarrierOptions& options) override;
+
+ private:
+  /// How a call of torch is made and waited for.
+  struct Manner {
+    OpType type = OpType::UNKNOWN;
+    /// The caller waits at once.
+    bool is_blocking = false;
+    std::chrono::milliseconds timeout{0};
+  };
+  template <typename OptionsOfCall>
+  [[nodiscard]] static Manner manner_of(OpType type, const OptionsOfCall& options) {
+    return {.type = type,
+            .is_blocking = !options.asyncOp,
+            .timeout = std::max(options.timeout, std::chrono::milliseconds(0))};
+  }
+
+  [[nodiscard]] CallPlace at(std::string_view call) const noexcept { return {getRank(), call}; }
+  /// The arguments that `make` gives, or their refusal, which the other ranks hear of.
+  template <typename Make>
+  auto arguments(const Make& make) {
+    try {
+      return make();
+    } catch (const std::exception& error) {
+      refuse(error);
+      throw;
+    }
+  }
+  void refuse(const std::exception& error);
+  /// The work of what `start` starts. @param source as `GroupWork`'s.
+  WorkHandle started(const Manner& manner, Tensors result, c10::function_ref<void(Calls&)> start,
+                     int source = -1);
+  /// Whether views keep their memory: a caller that waits keeps it.
+  [[nodiscard]] static Keeps keeps(const Manner& manner) noexcept {
+    return manner.is_blocking ? Keeps::Nothing : Keeps::Memory;
+  }
+
+  [[nodiscard]] Work allgather_lists(CallPlace place, const at::Tensor& input,
+                                     const Tensors& outputs, Keeps keeps);
+  [[nodiscard]] Work allgather_flat(CallPlace place, const at::Tensor& input,
+                                    const at::Tensor& output, Keeps keeps);
+  [[nodiscard]] Work reduce_scatter_flat(CallPlace place, const at::Tensor& input,
+                                         const at::Tensor& output, const ::c10d::ReduceOp& rule,
+                                         Keeps keeps);
+  void close() noexcept;
+
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<const GroupParts> parts_;
+  c10::intrusive_ptr<Options> options_;
+  std::atomic<std::uint64_t> calls_{0};
+  /// Of `setTimeout`; zero: as the context has it.
+  std::atomic<std::chrono::milliseconds> timeout_{std::chrono::milliseconds(0)};
+};
+
+}  // namespace bluefog::c10d_backend

@@ -1,0 +1,405 @@
+// The collectives of a group, and its messages: arguments of torch as buffers of this library.
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+#include "ops/allreduce.hpp"
+#include "ops/barrier.hpp"
+#include "ops/broadcast.hpp"
+#include "ops/message.hpp"
+#include "ops/parts.hpp"
+#include "ops/reduce.hpp"
+#include "python/c10d/group_backend.hpp"
+
+namespace bluefog::c10d_backend {
+namespace {
+
+ops::Reduction reduction_of(const CallPlace& place, const ::c10d::ReduceOp& rule) {
+  switch (rule.op_) {
+    case ::c10d::ReduceOp::SUM:
+      return ops::Reduction::Sum;
+    case ::c10d::ReduceOp::AVG:
+      return ops::Reduction::Average;
+    case ::c10d::ReduceOp::PRODUCT:
+      return ops::Reduction::Product;
+    case ::c10d::ReduceOp::MIN:
+      return ops::Reduction::Min;
+    case ::c10d::ReduceOp::MAX:
+      return ops::Reduction::Max;
+    case ::c10d::ReduceOp::BAND:
+      return ops::Reduction::And;
+    case ::c10d::ReduceOp::BOR:
+      return ops::Reduction::Or;
+    case ::c10d::ReduceOp::BXOR:
+      return ops::Reduction::Xor;
+    default:
+      throw UnsupportedError(fmt::format(
+          "{}: expected SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR, found PREMUL_SUM, which "
+          "NCCL alone has",
+          where(place)));
+  }
+}
+
+/// The tensor's values for a reduction. Those of complex numbers are pairs, which are only added.
+BufferView operand_of(const CallPlace& place, const at::Tensor& tensor,
+                      const ::c10d::ReduceOp& rule, Keeps keeps) {
+  if (tensor.defined() && tensor.is_complex() && !::c10d::isComplexViewAsRealAllowed(rule)) {
+    throw UnsupportedError(
+        fmt::format("{}: expected SUM or AVG for complex numbers, found another", where(place)));
+  }
+  return values_of(place, tensor, keeps);
+}
+
+void check_count(const CallPlace& place, std::string_view what, std::size_t expected,
+                 std::size_t found) {
+  if (expected != found) {
+    throw InvalidArgument(
+        fmt::format("{}: {}: expected {} tensors, found {}", where(place), what, expected, found));
+  }
+}
+
+/// A tensor of a list, one for each rank, as a part; with the dtype of `like`.
+BufferView part_of(const CallPlace& place, std::string_view what, const at::Tensor& part,
+                   const at::Tensor& like, Keeps keeps) {
+  check_contiguous(place, what, part);
+  const BufferView view = bytes_of(place, part, keeps);
+  check_same_dtype(place, part, like);
+  return view;
+}
+
+template <typename View>
+std::vector<View> parts_of(const CallPlace& place, std::string_view what, const Tensors& parts,
+                           const at::Tensor& like, Keeps keeps) {
+  std::vector<View> views;
+  views.reserve(parts.size());
+  for (const at::Tensor& part : parts) {
+    views.push_back(part_of(place, what, part, like, keeps));
+  }
+  return views;
+}
+
+std::vector<ConstBufferView> as_inputs(const std::vector<BufferView>& views) {
+  return {views.begin(), views.end()};
+}
+
+}  // namespace
+
+WorkHandle GroupBackend::allreduce(Tensors& tensors, const AllreduceOptions& options) {
+  const Manner manner = manner_of(OpType::ALLREDUCE, options);
+  return started(manner, tensors, [&](Calls& calls) {
+    const CallPlace place = at("all_reduce");
+    ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
+    BufferView view = arguments([&] {
+      how.reduction = reduction_of(place, options.reduceOp);
+      return operand_of(place, only(place, "tensors", tensors), options.reduceOp, keeps(manner));
+    });
+    calls.push_back(ops::allreduce_nonblocking(*context_, std::move(view), how));
+  });
+}
+
+WorkHandle GroupBackend::allreduce_coalesced(Tensors& tensors,
+                                             const AllreduceCoalescedOptions& options) {
+  const Manner manner = manner_of(OpType::ALLREDUCE_COALESCED, options);
+  return started(manner, tensors, [&](Calls& calls) {
+    const CallPlace place = at("all_reduce_coalesced");
+    ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
+    auto views = arguments([&] {
+      how.reduction = reduction_of(place, options.reduceOp);
+      std::vector<BufferView> all;
+      for (const at::Tensor& tensor : tensors) {
+        all.push_back(operand_of(place, tensor, options.reduceOp, keeps(manner)));
+      }
+      return all;
+    });
+    for (BufferView& view : views) {
+      calls.push_back(ops::allreduce_nonblocking(*context_, std::move(view), how));
+    }
+  });
+}
+
+WorkHandle GroupBackend::broadcast(Tensors& tensors, const BroadcastOptions& options) {
+  const Manner manner = manner_of(OpType::BROADCAST, options);
+  return started(manner, tensors, [&](Calls& calls) {
+    const CallPlace place = at("broadcast");
+    BufferView view =
+        arguments([&] { return bytes_of(place, only(place, "tensors", tensors), keeps(manner)); });
+    calls.push_back(
+        ops::broadcast_nonblocking(*context_, std::move(view), static_cast<int>(options.rootRank)));
+  });
+}
+
+WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) {
+  const Manner manner = manner_of(OpType::REDUCE, options);
+  return started(manner, tensors, [&](Calls& calls) {
+    const CallPlace place = at("reduce");
+    ops::ReduceOptions how;
+    BufferView view = arguments([&] {
+      how.reduction = reduction_of(place, options.reduceOp);
+      return operand_of(place, only(place, "tensors", tensors), options.reduceOp, keeps(manner));
+    });
+    calls.push_back(ops::reduce_nonblocking(*context_, std::move(view),
+                                            static_cast<int>(options.rootRank), how));
+  });
+}
+
+// ---- gathering
+
+Work GroupBackend::allgather_lists(CallPlace place, const at::Tensor& input, const Tensors& outputs,
+                                   Keeps keeps) {
+  ConstBufferView own;
+  auto places = arguments([&] {
+    own = part_of(place, "input", input, input, keeps);
+    return parts_of<BufferView>(place, "outputs", outputs, input, keeps);
+  });
+  return ops::allgather_parts_nonblocking(*context_, std::move(own), std::move(places));
+}
+
+Work GroupBackend::allgather_flat(CallPlace place, const at::Tensor& input,
+                                  const at::Tensor& output, Keeps keeps) {
+  ConstBufferView own;
+  auto places = arguments([&] {
+    own = part_of(place, "input", input, input, keeps);
+    return equal_parts(place, "output", part_of(place, "output", output, input, keeps), getSize(),
+                       own.count);
+  });
+  return ops::allgather_parts_nonblocking(*context_, std::move(own), std::move(places));
+}
+
+WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                   const AllgatherOptions& options) {
+  const Manner manner = manner_of(OpType::ALLGATHER, options);
+  const Tensors result = outputs.empty() ? Tensors() : outputs.front();
+  return started(manner, result, [&](Calls& calls) {
+    const CallPlace place = at("all_gather");
+    arguments([&] {
+      (void)only(place, "inputs", inputs);
+      check_count(place, "lists of outputs", 1, outputs.size());
+    });
+    calls.push_back(allgather_lists(place, inputs.front(), outputs.front(), keeps(manner)));
+  });
+}
+
+WorkHandle GroupBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                         const AllgatherOptions& options) {
+  const Manner manner = manner_of(OpType::_ALLGATHER_BASE, options);
+  return started(manner, {output}, [&](Calls& calls) {
+    calls.push_back(allgather_flat(at("all_gather_into_tensor"), input, output, keeps(manner)));
+  });
+}
+
+// torch gives the lists by rank, with a tensor for each input.
+WorkHandle GroupBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                             const AllgatherOptions& options) {
+  const Manner manner = manner_of(OpType::ALLGATHER_COALESCED, options);
+  Tensors result;
+  for (const Tensors& of_rank : outputs) {
+    result.insert(result.end(), of_rank.begin(), of_rank.end());
+  }
+  return started(manner, std::move(result), [&](Calls& calls) {
+    const CallPlace place = at("all_gather_coalesced");
+    arguments([&] {
+      check_count(place, "lists of outputs", static_cast<std::size_t>(getSize()), outputs.size());
+      for (const Tensors& of_rank : outputs) {
+        check_count(place, "outputs", inputs.size(), of_rank.size());
+      }
+    });
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      Tensors places;
+      for (const Tensors& of_rank : outputs) {
+        places.push_back(of_rank[i]);
+      }
+      calls.push_back(allgather_lists(place, inputs[i], places, keeps(manner)));
+    }
+  });
+}
+
+WorkHandle GroupBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                         const AllgatherOptions& options) {
+  const Manner manner = manner_of(OpType::COALESCED, options);
+  return started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = at("all_gather_into_tensor_coalesced");
+    arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      calls.push_back(allgather_flat(place, inputs[i], outputs[i], keeps(manner)));
+    }
+  });
+}
+
+WorkHandle GroupBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                const GatherOptions& options) {
+  const Manner manner = manner_of(OpType::GATHER, options);
+  const Tensors result = outputs.empty() ? Tensors() : outputs.front();
+  return started(manner, result, [&](Calls& calls) {
+    const CallPlace place = at("gather");
+    ConstBufferView own;
+    auto places = arguments([&] {
+      const at::Tensor& input = only(place, "inputs", inputs);
+      check_count(place, "lists of outputs", getRank() == options.rootRank ? 1 : 0, outputs.size());
+      own = part_of(place, "input", input, input, keeps(manner));
+      return parts_of<BufferView>(place, "outputs", result, input, keeps(manner));
+    });
+    calls.push_back(ops::gather_nonblocking(*context_, std::move(own), std::move(places),
+                                            static_cast<int>(options.rootRank)));
+  });
+}
+
+// ---- scattering
+
+WorkHandle GroupBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                 const ScatterOptions& options) {
+  const Manner manner = manner_of(OpType::SCATTER, options);
+  return started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = at("scatter");
+    BufferView own;
+    auto parts = arguments([&] {
+      const at::Tensor& output = only(place, "outputs", outputs);
+      check_count(place, "lists of inputs", getRank() == options.rootRank ? 1 : 0, inputs.size());
+      own = part_of(place, "output", output, output, keeps(manner));
+      return inputs.empty() ? std::vector<ConstBufferView>()
+                            : parts_of<ConstBufferView>(place, "inputs", inputs.front(), output,
+                                                        keeps(manner));
+    });
+    calls.push_back(ops::scatter_nonblocking(*context_, std::move(parts), std::move(own),
+                                             static_cast<int>(options.rootRank)));
+  });
+}
+
+WorkHandle GroupBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                        const ReduceScatterOptions& options) {
+  const Manner manner = manner_of(OpType::REDUCE_SCATTER, options);
+  return started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = at("reduce_scatter");
+    ops::ReduceOptions how;
+    BufferView own;
+    auto parts = arguments([&] {
+      how.reduction = reduction_of(place, options.reduceOp);
+      const at::Tensor& output = only(place, "outputs", outputs);
+      check_contiguous(place, "output", output);
+      own = operand_of(place, output, options.reduceOp, keeps(manner));
+      check_count(place, "lists of inputs", 1, inputs.size());
+      std::vector<ConstBufferView> views;
+      for (const at::Tensor& input : inputs.front()) {
+        check_contiguous(place, "input", input);
+        views.emplace_back(operand_of(place, input, options.reduceOp, keeps(manner)));
+        check_same_dtype(place, input, output);
+      }
+      return views;
+    });
+    calls.push_back(
+        ops::reduce_scatter_nonblocking(*context_, std::move(parts), std::move(own), how));
+  });
+}
+
+Work GroupBackend::reduce_scatter_flat(CallPlace place, const at::Tensor& input,
+                                       const at::Tensor& output, const ::c10d::ReduceOp& rule,
+                                       Keeps keeps) {
+  ops::ReduceOptions how;
+  BufferView own;
+  auto parts = arguments([&] {
+    how.reduction = reduction_of(place, rule);
+    check_contiguous(place, "input", input);
+    check_contiguous(place, "output", output);
+    own = operand_of(place, output, rule, keeps);
+    const BufferView whole = operand_of(place, input, rule, keeps);
+    check_same_dtype(place, input, output);
+    return as_inputs(equal_parts(place, "input", whole, getSize(), own.count));
+  });
+  return ops::reduce_scatter_nonblocking(*context_, std::move(parts), std::move(own), how);
+}
+
+WorkHandle GroupBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                              const ReduceScatterOptions& options) {
+  const Manner manner = manner_of(OpType::_REDUCE_SCATTER_BASE, options);
+  return started(manner, {output}, [&](Calls& calls) {
+    calls.push_back(reduce_scatter_flat(at("reduce_scatter_tensor"), input, output,
+                                        options.reduceOp, keeps(manner)));
+  });
+}
+
+WorkHandle GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                         const ReduceScatterOptions& options) {
+  const Manner manner = manner_of(OpType::COALESCED, options);
+  return started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = at("reduce_scatter_tensor_coalesced");
+    arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      calls.push_back(
+          reduce_scatter_flat(place, inputs[i], outputs[i], options.reduceOp, keeps(manner)));
+    }
+  });
+}
+
+WorkHandle GroupBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                  const AllToAllOptions& options) {
+  const Manner manner = manner_of(OpType::ALLTOALL, options);
+  return started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = at("all_to_all");
+    std::vector<ConstBufferView> sent;
+    auto taken = arguments([&] {
+      check_count(place, "inputs", static_cast<std::size_t>(getSize()), inputs.size());
+      check_count(place, "outputs", static_cast<std::size_t>(getSize()), outputs.size());
+      sent = parts_of<ConstBufferView>(place, "inputs", inputs, inputs.front(), keeps(manner));
+      return parts_of<BufferView>(place, "outputs", outputs, inputs.front(), keeps(manner));
+    });
+    calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken)));
+  });
+}
+
+WorkHandle GroupBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                       std::vector<std::int64_t>& output_rows,
+                                       std::vector<std::int64_t>& input_rows,
+                                       const AllToAllOptions& options) {
+  const Manner manner = manner_of(OpType::ALLTOALL_BASE, options);
+  return started(manner, {output}, [&](Calls& calls) {
+    const CallPlace place = at("all_to_all_single");
+    std::vector<ConstBufferView> sent;
+    auto taken = arguments([&] {
+      const BufferView from = part_of(place, "input", input, input, keeps(manner));
+      const BufferView to = part_of(place, "output", output, input, keeps(manner));
+      sent = as_inputs(parts_by_rows(place, "input", from, input, input_rows, getSize()));
+      return parts_by_rows(place, "output", to, output, output_rows, getSize());
+    });
+    calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken)));
+  });
+}
+
+// ---- messages and meetings
+
+// Calls of two ranks are in no order with others: their refusals count nowhere.
+WorkHandle GroupBackend::send(Tensors& tensors, int target, int tag) {
+  return started({.type = OpType::SEND}, tensors, [&](Calls& calls) {
+    const CallPlace place = at("send");
+    calls.push_back(ops::send_nonblocking(
+        *context_, bytes_of(place, only(place, "tensors", tensors), Keeps::Memory), target, tag));
+  });
+}
+
+WorkHandle GroupBackend::recv(Tensors& tensors, int source, int tag) {
+  return started(
+      {.type = OpType::RECV}, tensors,
+      [&](Calls& calls) {
+        const CallPlace place = at("recv");
+        calls.push_back(ops::receive_nonblocking(
+            *context_, bytes_of(place, only(place, "tensors", tensors), Keeps::Memory), source,
+            tag));
+      },
+      source);
+}
+
+WorkHandle GroupBackend::recvAnysource(Tensors& /*tensors*/, int /*tag*/) {
+  return started({.type = OpType::RECVANYSOURCE}, {}, [&](Calls& /*calls*/) {
+    throw UnsupportedError(
+        fmt::format("{}: expected the rank that sends (src=...), found none: this backend matches "
+                    "messages by source, tag and number",
+                    where(at("recv"))));
+  });
+}
+
+WorkHandle GroupBackend::barrier(const BarrierOptions& options) {
+  return started(manner_of(OpType::BARRIER, options), {},
+                 [&](Calls& calls) { calls.push_back(ops::barrier_nonblocking(*context_)); });
+}
+
+}  // namespace bluefog::c10d_backend

@@ -1,0 +1,193 @@
+#include "python/c10d/tensors.hpp"
+
+#include <ATen/ops/view_as_real.h>
+#include <c10/core/Storage.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <optional>
+
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog::c10d_backend {
+namespace {
+
+std::optional<Dtype> dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return Dtype::Float16;
+    case at::kBFloat16:
+      return Dtype::BFloat16;
+    case at::kFloat:
+      return Dtype::Float32;
+    case at::kDouble:
+      return Dtype::Float64;
+    case at::kByte:
+      return Dtype::UInt8;
+    case at::kChar:
+      return Dtype::Int8;
+    case at::kShort:
+      return Dtype::Int16;
+    case at::kInt:
+      return Dtype::Int32;
+    case at::kLong:
+      return Dtype::Int64;
+    case at::kBool:
+      return Dtype::Bool;
+    default:
+      return std::nullopt;
+  }
+}
+
+void check_dense(const CallPlace& place, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    throw InvalidArgument(
+        fmt::format("{}: expected a tensor, found an undefined one", where(place)));
+  }
+  if (tensor.layout() != at::kStrided) {
+    throw InvalidArgument(
+        fmt::format("{}: expected a dense tensor, found {}", where(place), text_of(tensor)));
+  }
+  if (!tensor.is_cpu()) {
+    throw UnsupportedError(fmt::format(
+        "{}: expected a tensor on the CPU, found {}; name another backend for that device, as in "
+        "\"cpu:bluefog,cuda:nccl\"",
+        where(place), text_of(tensor)));
+  }
+  if (!tensor.is_non_overlapping_and_dense()) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected a tensor whose elements lie side by side, found {} with strides [{}]; give "
+        "tensor.contiguous()",
+        where(place), text_of(tensor), fmt::join(tensor.strides(), ", ")));
+  }
+}
+
+BufferView view_of(const at::Tensor& tensor, Dtype dtype, std::int64_t count, Keeps keeps) {
+  BufferView view{.data = tensor.mutable_data_ptr(), .count = count, .dtype = dtype};
+  if (keeps == Keeps::Memory) {
+    view.owner = std::make_shared<const c10::Storage>(tensor.storage());
+  }
+  return view;
+}
+
+BufferView part_of(const BufferView& whole, std::int64_t begin, std::int64_t count) {
+  BufferView part = whole;
+  if (whole.data != nullptr) {
+    part.data = static_cast<std::byte*>(whole.data) +
+                static_cast<std::size_t>(begin) * size_of(whole.dtype);
+  }
+  part.count = count;
+  return part;
+}
+
+}  // namespace
+
+std::string where(const CallPlace& place) {
+  return fmt::format("rank {}, {}", place.rank, place.call);
+}
+
+std::string text_of(const at::Tensor& tensor) {
+  return fmt::format("{}[{}] on {}", c10::toString(tensor.scalar_type()),
+                     fmt::join(tensor.sizes(), ", "), tensor.device().str());
+}
+
+BufferView values_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
+  check_dense(place, tensor);
+  if (tensor.is_complex()) {
+    const at::Tensor pairs = at::view_as_real(tensor);
+    if (const auto dtype = dtype_of(pairs.scalar_type())) {
+      return view_of(pairs, *dtype, pairs.numel(), keeps);
+    }
+  }
+  const auto dtype = dtype_of(tensor.scalar_type());
+  if (!dtype) {
+    throw UnsupportedError(
+        fmt::format("{}: expected float16, bfloat16, float32, float64, complex, bool or an integer "
+                    "of up to 64 bits with a sign or of 8 bits without, found {}",
+                    where(place), text_of(tensor)));
+  }
+  return view_of(tensor, *dtype, tensor.numel(), keeps);
+}
+
+BufferView bytes_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
+  check_dense(place, tensor);
+  const auto dtype = dtype_of(tensor.scalar_type());
+  return dtype ? view_of(tensor, *dtype, tensor.numel(), keeps)
+               : view_of(tensor, Dtype::UInt8, static_cast<std::int64_t>(tensor.nbytes()), keeps);
+}
+
+std::vector<BufferView> equal_parts(CallPlace place, std::string_view what, const BufferView& whole,
+                                    std::int64_t parts, std::int64_t elements) {
+  if (whole.count != parts * elements) {
+    throw InvalidArgument(fmt::format("{}: {}: expected {} parts of {} elements, found {} elements",
+                                      where(place), what, parts, elements, whole.count));
+  }
+  std::vector<BufferView> views;
+  views.reserve(static_cast<std::size_t>(parts));
+  for (std::int64_t part = 0; part < parts; ++part) {
+    views.push_back(part_of(whole, part * elements, elements));
+  }
+  return views;
+}
+
+std::vector<BufferView> parts_by_rows(CallPlace place, std::string_view what,
+                                      const BufferView& whole, const at::Tensor& tensor,
+                                      const std::vector<std::int64_t>& rows, std::int64_t ranks) {
+  const std::int64_t all_rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  if (rows.empty()) {
+    if (all_rows % ranks != 0) {
+      throw InvalidArgument(
+          fmt::format("{}: {}: expected a first dimension that is a multiple of {} ranks, or the "
+                      "numbers of rows of all parts, found {}",
+                      where(place), what, ranks, text_of(tensor)));
+    }
+    return equal_parts(place, what, whole, ranks, whole.count / ranks);
+  }
+  std::int64_t sum = 0;
+  for (const std::int64_t one : rows) {
+    sum += one;
+  }
+  if (static_cast<std::int64_t>(rows.size()) != ranks || sum != all_rows) {
+    throw InvalidArgument(
+        fmt::format("{}: {}: expected {} numbers of rows with the sum {}, found [{}]", where(place),
+                    what, ranks, all_rows, fmt::join(rows, ", ")));
+  }
+  const std::int64_t row = all_rows == 0 ? 0 : whole.count / all_rows;
+  std::vector<BufferView> views;
+  std::int64_t begin = 0;
+  for (const std::int64_t one : rows) {
+    if (one < 0) {
+      throw InvalidArgument(fmt::format("{}: {}: expected numbers of rows of 0 or more, found [{}]",
+                                        where(place), what, fmt::join(rows, ", ")));
+    }
+    views.push_back(part_of(whole, begin * row, one * row));
+    begin += one;
+  }
+  return views;
+}
+
+void check_contiguous(CallPlace place, std::string_view what, const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_contiguous()) {
+    throw InvalidArgument(fmt::format(
+        "{}: {}: expected a contiguous tensor, found {} with strides [{}]; give tensor.contiguous()",
+        where(place), what, text_of(tensor), fmt::join(tensor.strides(), ", ")));
+  }
+}
+
+void check_same_dtype(CallPlace place, const at::Tensor& one, const at::Tensor& other) {
+  if (one.scalar_type() != other.scalar_type()) {
+    throw InvalidArgument(fmt::format("{}: expected tensors of one dtype, found {} and {}",
+                                      where(place), text_of(one), text_of(other)));
+  }
+}
+
+at::Tensor& only(CallPlace place, std::string_view what, std::vector<at::Tensor>& tensors) {
+  if (tensors.size() != 1) {
+    throw InvalidArgument(
+        fmt::format("{}: {}: expected one tensor, found {}", where(place), what, tensors.size()));
+  }
+  return tensors.front();
+}
+
+}  // namespace bluefog::c10d_backend

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bluefog_cpp/buffer_view.hpp"
+
+namespace bluefog::c10d_backend {
+
+/// The call that a tensor is for, in messages: "rank 1, all_gather".
+struct CallPlace {
+  int rank = 0;
+  std::string_view call{};
+};
+
+[[nodiscard]] std::string where(const CallPlace& place);
+
+/// Whether the view keeps the tensor's memory alive: not needed where the call ends before its caller
+/// goes on.
+enum class Keeps : std::uint8_t { Memory, Nothing };
+
+/// The elements of a tensor that is contiguous in some order of its dimensions, as they lie in memory;
+/// complex ones as pairs of real ones. For reductions.
+/// @throws InvalidArgument for a tensor that is sparse or has gaps, UnsupportedError for dtypes that
+///   cannot be added and tensors off the CPU.
+[[nodiscard]] BufferView values_of(CallPlace place, const at::Tensor& tensor, Keeps keeps);
+
+/// The same for calls that move bytes, which take any dtype.
+[[nodiscard]] BufferView bytes_of(CallPlace place, const at::Tensor& tensor, Keeps keeps);
+
+/// The equal parts of a contiguous tensor, along its first dimension, by rank.
+/// @throws InvalidArgument also where it does not have `parts` times `elements` elements.
+[[nodiscard]] std::vector<BufferView> equal_parts(CallPlace place, std::string_view what,
+                                                  const BufferView& whole, std::int64_t parts,
+                                                  std::int64_t elements);
+
+/// The parts of a contiguous tensor with these numbers of rows; equal ones where there are none.
+/// @throws InvalidArgument where they do not add up to the rows that there are.
+[[nodiscard]] std::vector<BufferView> parts_by_rows(CallPlace place, std::string_view what,
+                                                    const BufferView& whole,
+                                                    const at::Tensor& tensor,
+                                                    const std::vector<std::int64_t>& rows,
+                                                    std::int64_t ranks);
+
+/// @throws InvalidArgument for a tensor that is not contiguous.
+void check_contiguous(CallPlace place, std::string_view what, const at::Tensor& tensor);
+
+/// @throws InvalidArgument for tensors of different dtypes.
+void check_same_dtype(CallPlace place, const at::Tensor& one, const at::Tensor& other);
+
+/// The one tensor of a list. @throws InvalidArgument for another number of them.
+[[nodiscard]] at::Tensor& only(CallPlace place, std::string_view what,
+                               std::vector<at::Tensor>& tensors);
+
+/// "float32[3, 4] on cpu".
+[[nodiscard]] std::string text_of(const at::Tensor& tensor);
+
+}  // namespace bluefog::c10d_backend

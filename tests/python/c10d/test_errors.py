@@ -1,0 +1,168 @@
+"""Calls that do not fit together, ranks that do not come, arguments that nobody takes: errors that
+say which call, on which rank, what was expected and what was found; and never a hang."""
+
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+Failure = dist.DistBackendError
+
+
+@pytest.fixture(scope="module")
+def short():
+    """A group of its own, in which a wait takes two seconds at most."""
+    group = dist.new_group(timeout=timedelta(seconds=2))
+    yield group
+    dist.destroy_process_group(group)
+
+
+def expect_usable(group, size):
+    x = torch.ones(3)
+    dist.all_reduce(x, group=group)
+    assert x.eq(size).all()
+
+
+def test_counts_that_differ(rank, size):
+    with pytest.raises(Failure, match=r"rank 0 called allreduce\(float32\[4\], name 'sum'\), rank "):
+        dist.all_reduce(torch.ones(4 if rank == 0 else 5))
+    expect_usable(None, size)
+
+
+def test_dtypes_that_differ(rank, size):
+    with pytest.raises(Failure, match=r"float32\[4\].*float64\[4\]|float64\[4\].*float32\[4\]"):
+        dist.all_reduce(torch.ones(4, dtype=torch.float64 if rank == 0 else torch.float32))
+    expect_usable(None, size)
+
+
+def test_calls_that_differ(rank, size):
+    with pytest.raises(Failure, match=r"allreduce.*allgather|allgather.*allreduce"):
+        if rank == 0:
+            dist.all_reduce(torch.ones(4))
+        else:
+            dist.all_gather([torch.empty(4) for _ in range(size)], torch.ones(4))
+    expect_usable(None, size)
+
+
+def test_parts_that_differ(rank, size):
+    """Every rank expects parts of its own part's size."""
+    with pytest.raises(Failure, match=r"and sent 1[26] bytes, .* and expected 1[26] bytes"):
+        n = 3 if rank == 0 else 4
+        dist.all_gather([torch.empty(n) for _ in range(size)], torch.ones(n))
+    expect_usable(None, size)
+
+
+def test_a_future_has_the_error(rank, size):
+    future = dist.all_reduce(torch.ones(2 + rank % 2), async_op=True).get_future()
+    with pytest.raises(RuntimeError, match="mismatched calls"):
+        future.wait()
+    expect_usable(None, size)
+
+
+def test_one_rank_refuses(rank, size):
+    """Its own error names the argument, and that of the others quotes it."""
+    x = torch.ones(4, 4)
+    if rank == 0:
+        words = (r"rank 0, all_reduce: expected a tensor whose elements lie side by side, found "
+                 r"Float\[4, 2\] on cpu")
+        with pytest.raises(ValueError, match=words):
+            dist.all_reduce(x[:, ::2])
+    else:
+        with pytest.raises(Failure, match="rank 0 ended this call with an error: .*side by side"):
+            dist.all_reduce(x)
+    expect_usable(None, size)
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda x: dist.all_reduce(x.to_sparse()), ValueError, "expected a dense tensor"),
+    (lambda x: dist.all_reduce(x.to(torch.float8_e4m3fn)), NotImplementedError,
+     "expected float16, bfloat16, float32, float64"),
+    (lambda x: dist.all_reduce(x, dist.ReduceOp.BAND), ValueError, "expected an integer or bool"),
+    (lambda x: dist.all_reduce(x.long(), dist.ReduceOp.AVG), ValueError, "for an average"),
+    (lambda x: dist.all_reduce(x.bool()), ValueError, "expected a numeric dtype for a sum"),
+    (lambda x: dist.all_gather([x], x), ValueError, r"outputs: expected \d buffers, found 1"),
+    (lambda x: dist.all_gather_into_tensor(torch.empty(3), x), ValueError,
+     r"output: expected \d parts of 4 elements, found 3"),
+    (lambda x: dist.reduce_scatter_tensor(torch.empty(3), x), ValueError,
+     r"input: expected \d parts of 3 elements, found 4"),
+    (lambda x: dist.all_to_all_single(torch.empty(5), torch.ones(5)), ValueError,
+     "expected a first dimension that is a multiple of"),
+    (lambda x: dist.all_to_all_single(torch.empty(4), x, [1], [1]), ValueError,
+     r"numbers of rows with the sum 4, found \[1\]"),
+])
+def test_arguments(size, call, error, words):
+    with pytest.raises(error, match=words):
+        call(torch.ones(4))
+    expect_usable(None, size)
+
+
+def test_a_rank_that_does_not_come(rank, size, short):
+    if rank == 0:
+        words = (r"allreduce\(float32\[1\].*: nothing moved for 2.0 s \(the timeout of its process "
+                 r"group\): no message from rank 1")
+        with pytest.raises(Failure, match=words):
+            dist.all_reduce(torch.ones(1), group=short)
+    dist.barrier()
+
+
+def test_a_message_that_does_not_come(rank, short):
+    if rank == 0:
+        words = (r"receipt 1, message\(float32\[1\], name 'tag 3'\): nothing moved for 2.0 s.*no "
+                 r"message from rank 1")
+        with pytest.raises(Failure, match=words):
+            dist.recv(torch.empty(1), 1, group=short, tag=3)
+    dist.barrier()
+    if rank == 0:
+        work = dist.irecv(torch.empty(1), 1, tag=4)
+        with pytest.raises(Failure, match=r"nothing moved for 1.0 s \(the timeout of this call\)"):
+            work.wait(timedelta(seconds=1))
+    dist.barrier()
+
+
+def test_a_future_that_nobody_completes(rank, short):
+    """Nobody waits for the work itself: its time is up all the same."""
+    if rank == 0:
+        future = dist.irecv(torch.empty(1), 1, group=short, tag=5).get_future()
+        with pytest.raises(RuntimeError, match="nothing moved for 2.0 s"):
+            future.wait()
+    dist.barrier()
+
+
+def test_messages_that_differ(rank, size):
+    if rank == 0:
+        dist.send(torch.ones(4), 1)
+    elif rank == 1:
+        words = (r"rank 0 called message\(float32\[4\], name 'tag 0'\), rank 1 called "
+                 r"message\(float32\[5\], name 'tag 0'\)")
+        with pytest.raises(Failure, match=words):
+            dist.recv(torch.empty(5), 0)
+    dist.barrier(group=dist.new_group(list(range(size))))  # not the group of the message
+    if rank == 0:
+        with pytest.raises(Failure, match="rank 1 did not accept this rank's message"):
+            dist.barrier()
+    else:
+        dist.barrier()
+    # The message that nobody could take is gone.
+    if rank == 0:
+        dist.send(torch.full((5,), 3.0), 1)
+    elif rank == 1:
+        got = torch.empty(5)
+        dist.recv(got, 0)
+        assert got.eq(3).all()
+    expect_usable(None, size)
+
+
+def test_groups(rank, size):
+    """A group has its own calls, and its errors name torch's ranks."""
+    members = [r for r in range(size) if r % 2 == 1]
+    group = dist.new_group(members)
+    if rank in members:
+        x = torch.full((2,), float(rank))
+        dist.all_reduce(x, group=group)
+        assert x.eq(sum(members)).all()
+        with pytest.raises(ValueError, match=r"\(ranks of group '.*', which are those of "
+                                             r"torch.distributed 1"):
+            dist.all_reduce(x.to_sparse(), group=group)
+        dist.destroy_process_group(group)
+    expect_usable(None, size)
