@@ -23,8 +23,9 @@ class Call(NamedTuple):
 
 
 class Calls:
-    """Calls by their handles. A result is kept until somebody waits for it. A call without one lets go of all
-    that it used when it has ended: this is seen when another such call is added, or is asked for.
+    """Calls by their handles. A result is kept until somebody waits for it. A call without one lets
+    go of all that it used when it has ended: this is seen when another such call is added, or is
+    asked for.
     """
 
     _MOST_ENDED = 1 << 16

@@ -135,8 +135,8 @@ def store(result: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def written_back(source: torch.Tensor, tensor: torch.Tensor) -> Callable[[], None]:
-    """The work that is due when a call has changed `source`: `tensor` takes its values, or, where both are
-    one, counts as changed. The tensor is kept in the first case alone."""
+    """The work that is due when a call has changed `source`: `tensor` takes its values, or, where
+    both are one, counts as changed. The tensor is kept in the first case alone."""
     if source is not tensor:
         def take() -> None:
             store(source, tensor)

@@ -25,7 +25,8 @@ def expect_usable(group, size):
 
 
 def test_counts_that_differ(rank, size):
-    with pytest.raises(Failure, match=r"rank 0 called allreduce\(float32\[4\], name 'sum'\), rank "):
+    words = r"rank 0 called allreduce\(float32\[4\], name 'sum'\), rank "
+    with pytest.raises(Failure, match=words):
         dist.all_reduce(torch.ones(4 if rank == 0 else 5))
     expect_usable(None, size)
 
