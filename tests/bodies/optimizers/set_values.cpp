@@ -1,4 +1,5 @@
 // Parameters that the caller sets while an average of adapt-with-combine is in flight.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
