@@ -30,6 +30,9 @@ inline constexpr std::size_t kCopyClasses = 4;
   return message_bytes < kMedium ? 0 : message_bytes < kLarge ? 1 : 2;
 }
 
+/// The least measured chunk: shorter ones say little about the cost of a byte.
+inline constexpr std::size_t kLeastMeasured = 4096;
+
 /// Moving average of a cost, deaf to single outliers; 0 while nothing is known.
 [[nodiscard]] constexpr float updated_cost(float average, float sample) noexcept {
   if (average == 0) {

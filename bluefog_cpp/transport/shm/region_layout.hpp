@@ -14,8 +14,8 @@
 
 namespace bluefog::shm {
 
-// The memory that ranks of a host share in one context: a block of the arena with what all of them look at, and
-// each rank's region with what its readers do. All ranks of a host run the same build;
+// The memory that ranks of a host share in one context: a block of the arena with what all of them
+// look at, and each rank's region with what its readers do. All ranks of a host run the same build;
 // kLayoutVersion and the sizes are compared when a group is formed.
 
 inline constexpr std::uint32_t kLayoutVersion = 4;

@@ -19,14 +19,8 @@ constexpr std::size_t kLeastChunk = std::size_t{64} << 10U;
 constexpr std::size_t kDeepChunk = std::size_t{8} << 20U;
 /// Mail that one reader has not taken; a single message may be longer.
 constexpr std::size_t kMostMail = std::size_t{64} << 20U;
-/// The least measured chunk: shorter ones say little about the cost of a byte.
-constexpr std::size_t kLeastMeasured = 4096;
-/// The number of descriptors without payload that a reader takes before it tells the writer.
-constexpr std::uint64_t kInlineRelease = kStreamEntries / 4;
 
 }  // namespace
-
-Stream ShmTransport::no_stream_{};
 
 ShmTransport::ShmTransport(std::string_view name, int size, std::shared_ptr<HostGroup> group,
                            const ShmOptions& options)
@@ -34,18 +28,20 @@ ShmTransport::ShmTransport(std::string_view name, int size, std::shared_ptr<Host
       group_(std::move(group)),
       own_(group_->own()),
       index_of_(static_cast<std::size_t>(size), -1),
-      states_(group_->size()),
       pool_(group_->region(own_), options.chunk_bytes, options.slots),
       copy_policy_(options.copy),
+      words_(*group_),
+      own_status_(group_->head(own_).status),
       is_polled_(options.polled) {
+  states_.reserve(group_->size());
   for (std::size_t i = 0; i < group_->size(); ++i) {
     index_of_[static_cast<std::size_t>(rank_at(i))] = static_cast<int>(i);
-    states_[i].head = &group_->head(i);
+    states_.emplace_back(*group_, i);
   }
 }
 
 ShmTransport::~ShmTransport() {
-  head(own_).status.has_left.store(true, std::memory_order_seq_cst);
+  own_status_.leave();
   for (std::size_t i = 0; i < states_.size(); ++i) {
     head(i).doorbell.ring();
   }
@@ -77,8 +73,7 @@ bool ShmTransport::all_have_room(const Departure& departure) {
   return std::ranges::all_of(departure.readers, [&](const WeightedRank& reader) {
     const std::size_t index = index_of(reader.rank);
     // Words about earlier calls have to be there before messages of later ones.
-    return states_[index].waiting_words.empty() &&
-           has_room(index, static_cast<std::size_t>(departure.lane));
+    return !words_.has_waiting(index) && has_room(index, static_cast<std::size_t>(departure.lane));
   });
 }
 
@@ -230,141 +225,37 @@ bool ShmTransport::abort(Departure& departure, std::string_view reason) {
   return true;
 }
 
-// ---- reading
+// ---- words, and other ranks' ends
 
-bool ShmTransport::find_first_entry(int source, Lane lane) {
-  Reading& in = reading(source, lane);
-  if (in.stream != &no_stream_) {
-    return false;
+std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
+  auto word = words_.poll();
+  if (!word) {
+    return std::nullopt;
   }
-  const std::size_t writer = index_of(source);
-  const auto index = static_cast<std::size_t>(lane);
-  auto* const found = group_->find<Stream>(writer, group_->link(writer, own_).streams[index]);
-  if (found == nullptr) {
-    return false;
-  }
-  in.stream = found;
-  return has_entry(in);
+  return std::pair{rank_at(word->first), std::move(word->second)};
 }
 
-const MessageHeader* ShmTransport::arrived(int source, Lane lane) {
-  Reading& in = reading(source, lane);
-  if (in.has_message) {
-    return &in.header;
-  }
-  if (!has_entry(in) && !find_first_entry(source, lane)) {
-    return nullptr;
-  }
-  const Entry& entry = in.stream->entries[in.position % kStreamEntries];
-  in.header.id.value = entry.id;
-  in.header.bytes = entry.message_bytes;
-  in.header.weight = entry.weight;
-  in.header.envelope.count = entry.count;
-  in.header.envelope.name_hash = entry.name_hash;
-  in.header.envelope.kind = entry.op_kind;
-  in.header.envelope.dtype = entry.dtype;
-  in.header.envelope.name = {};
-  if (entry.name_hash != 0) {
-    in.name.assign(text_of(entry.text));
-    in.header.envelope.name = in.name;
-  }
-  in.has_message = true;
-  in.used = 0;
-  open_next_entry(index_of(source), in);
-  return &in.header;
+void ShmTransport::note_gone(std::size_t index) noexcept {
+  states_[index].is_gone = true;
+  words_.forget(index);
 }
 
-bool ShmTransport::open_next_entry(std::size_t writer, Reading& in) {
-  if (!has_entry(in)) {
-    return false;
+std::optional<std::string> ShmTransport::cause_of_death(int rank) {
+  if (has_left(rank)) {
+    note_gone(index_of(rank));
+    return fmt::format("that rank has closed its context ({})", last_seen(rank));
   }
-  const Entry& entry = in.stream->entries[in.position % kStreamEntries];
-  in.entry_open = true;
-  if (entry.entry_kind == EntryKind::Abort) {
-    in.abort_reason.emplace(text_of(entry.text));
-    release_entry(writer, in);
-    return false;
+  if (has_died(rank)) {
+    note_gone(index_of(rank));
+    return fmt::format("that rank's process has ended ({})", last_seen(rank));
   }
-  const bool is_here = entry.carriage == Carriage::Inline && entry.chunk_bytes <= kInlineBytes &&
-                       entry.chunk_bytes <= in.header.bytes - in.used;
-  in.carriage = entry.carriage;
-  in.chunk = is_here ? entry.payload.data() : find_chunk(writer, in, entry);
-  in.chunk_left = entry.chunk_bytes;
-  return true;
+  return std::nullopt;
 }
 
-const std::byte* ShmTransport::find_chunk(std::size_t writer, const Reading& in,
-                                          const Entry& entry) const {
-  const std::byte* const chunk = entry.carriage == Carriage::Inline
-                                     ? nullptr
-                                     : group_->region(writer).find(entry.place, entry.chunk_bytes);
-  if (chunk == nullptr || entry.chunk_bytes > in.header.bytes - in.used) {
-    throw InternalError(fmt::format(
-        "shared memory: rank {} announced a chunk of {} bytes at {} where {} bytes were missing",
-        rank_at(writer), entry.chunk_bytes, entry.place, in.header.bytes - in.used));
-  }
-  return chunk;
-}
+bool ShmTransport::has_left(int rank) { return status(rank).has_left(); }
 
-void ShmTransport::release_entry(std::size_t writer, Reading& in) {
-  in.entry_open = false;
-  ++in.position;
-  in.stream->consumed.store(in.position, std::memory_order_release);
-  // A descriptor without payload frees nothing but its own place, of which the stream has many.
-  if (in.carriage != Carriage::Inline || in.position % kInlineRelease == 0) {
-    head(writer).doorbell.ring();
-  }
-}
-
-std::span<const std::byte> ShmTransport::readable(int source, Lane lane) {
-  Reading& in = reading(source, lane);
-  if (in.chunk_left == 0 && in.used < in.header.bytes && !in.entry_open &&
-      !in.abort_reason.has_value()) {
-    open_next_entry(index_of(source), in);
-  }
-  if (in.chunk_left >= kLeastMeasured) {
-    in.handed_out = ticks_now();
-  }
-  return {in.chunk, in.chunk_left};
-}
-
-void ShmTransport::consume(int source, Lane lane, std::size_t bytes) {
-  Reading& in = reading(source, lane);
-  if (bytes >= kLeastMeasured) {
-    note_read_cost(lane, in, bytes);
-  }
-  in.chunk += bytes;
-  in.chunk_left -= bytes;
-  in.used += bytes;
-  if (in.chunk_left == 0 && in.entry_open) {
-    release_entry(index_of(source), in);
-  }
-}
-
-void ShmTransport::note_read_cost(Lane lane, Reading& in, std::size_t bytes) noexcept {
-  auto& costs = in.stream->read_cost[copy_class(lane, in.header.bytes)];
-  auto& cost = costs[static_cast<std::size_t>(
-      in.carriage == Carriage::Streamed ? CopyPath::Streamed : CopyPath::Cached)];
-  const float sample = static_cast<float>(ticks_now() - in.handed_out) / static_cast<float>(bytes);
-  cost.store(updated_cost(cost.load(std::memory_order_relaxed), sample), std::memory_order_relaxed);
-}
-
-bool ShmTransport::at_end(int source, Lane lane) const {
-  const Reading& in = states_[index_of(source)].reading[static_cast<std::size_t>(lane)];
-  return in.used == in.header.bytes;
-}
-
-std::optional<std::string> ShmTransport::aborted(int source, Lane lane) {
-  return reading(source, lane).abort_reason;
-}
-
-void ShmTransport::finish(int source, Lane lane) {
-  Reading& in = reading(source, lane);
-  if (in.entry_open) {
-    release_entry(index_of(source), in);
-  }
-  in.has_message = false;
-  in.abort_reason.reset();
+bool ShmTransport::has_died(int rank) {
+  return group_->has_ended(index_of(rank)) && !has_left(rank);
 }
 
 }  // namespace bluefog::shm

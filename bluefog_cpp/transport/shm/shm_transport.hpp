@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,10 +13,13 @@
 
 #include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/transport/host_memory.hpp"
+#include "bluefog_cpp/transport/shm/call_status.hpp"
 #include "bluefog_cpp/transport/shm/copy_policy.hpp"
 #include "bluefog_cpp/transport/shm/host_group.hpp"
+#include "bluefog_cpp/transport/shm/incoming_stream.hpp"
 #include "bluefog_cpp/transport/shm/payload_pool.hpp"
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
+#include "bluefog_cpp/transport/shm/word_streams.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog::shm {
@@ -66,25 +68,41 @@ class ShmTransport final : public Transport {
   [[nodiscard]] bool reaches(int rank) const noexcept override;
   bool publish(Departure& departure) override;
   bool abort(Departure& departure, std::string_view reason) override;
-  [[nodiscard]] const MessageHeader* arrived(int source, Lane lane) override;
-  [[nodiscard]] std::span<const std::byte> readable(int source, Lane lane) override;
-  void consume(int source, Lane lane, std::size_t bytes) override;
-  [[nodiscard]] bool at_end(int source, Lane lane) const override;
-  [[nodiscard]] std::optional<std::string> aborted(int source, Lane lane) override;
-  void finish(int source, Lane lane) override;
-  void send_control(int rank, const ControlMessage& message) override;
+  [[nodiscard]] const MessageHeader* arrived(int source, Lane lane) override {
+    return reading(source, lane).arrived();
+  }
+  [[nodiscard]] std::span<const std::byte> readable(int source, Lane lane) override {
+    return reading(source, lane).readable();
+  }
+  void consume(int source, Lane lane, std::size_t bytes) override {
+    reading(source, lane).consume(bytes);
+  }
+  [[nodiscard]] bool at_end(int source, Lane lane) const override {
+    return states_[index_of(source)].reading[static_cast<std::size_t>(lane)].at_end();
+  }
+  [[nodiscard]] std::optional<std::string> aborted(int source, Lane lane) override {
+    return reading(source, lane).aborted();
+  }
+  void finish(int source, Lane lane) override { reading(source, lane).finish(); }
+  void send_control(int rank, const ControlMessage& message) override {
+    words_.send(index_of(rank), message);
+  }
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> poll_control() override;
   [[nodiscard]] std::optional<std::string> cause_of_death(int rank) override;
   [[nodiscard]] bool has_died(int rank) override;
   [[nodiscard]] bool has_left(int rank) override;
-  [[nodiscard]] SeenCall last_call(int rank) const override;
-  [[nodiscard]] std::string last_seen(int rank) const override;
-  void note_call(CallId id, OpKind kind) override;
-  [[nodiscard]] std::optional<Standing> standing_of(int rank) const override;
-  void note_end(std::uint64_t first_under_way) noexcept override;
-  void note_wait(Wait wait) noexcept override;
-  bool progress() override { return waiting_words_ > 0 && send_waiting_words(); }
-  [[nodiscard]] bool has_pending() override { return waiting_words_ > 0; }
+  [[nodiscard]] SeenCall last_call(int rank) const override { return status(rank).last_call(); }
+  [[nodiscard]] std::string last_seen(int rank) const override { return status(rank).last_seen(); }
+  void note_call(CallId id, OpKind kind) override { own_status_.note_call(id, kind); }
+  [[nodiscard]] std::optional<Standing> standing_of(int rank) const override {
+    return status(rank).standing();
+  }
+  void note_end(std::uint64_t first_under_way) noexcept override {
+    own_status_.note_end(first_under_way);
+  }
+  void note_wait(Wait wait) noexcept override { own_status_.note_wait(wait); }
+  bool progress() override { return words_.has_waiting() && words_.send_waiting(); }
+  [[nodiscard]] bool has_pending() override { return words_.has_waiting(); }
   [[nodiscard]] bool needs_polling() const noexcept override { return is_polled_; }
 
  private:
@@ -96,34 +114,16 @@ class ShmTransport final : public Transport {
     /// The reader's count as it was last seen; the count itself costs a cache miss.
     std::uint64_t consumed = std::uint64_t{0} - kStreamEntries;
   };
-  /// This rank's side of a stream from a writer.
-  struct Reading {
-    /// `no_stream_`, in which nothing arrives, until the writer's is seen.
-    Stream* stream = &no_stream_;
-    std::uint64_t position = 0;
-    MessageHeader header{};
-    std::string name{};
-    const std::byte* chunk = nullptr;
-    std::size_t chunk_left = 0;
-    std::size_t used = 0;
-    /// The time when the current chunk was handed out last.
-    std::uint64_t handed_out = 0;
-    Carriage carriage = Carriage::Inline;
-    std::optional<std::string> abort_reason{};
-    bool has_message = false;
-    bool entry_open = false;
-  };
   struct PeerState {
-    RankHead* head = nullptr;
+    PeerState(const HostGroup& group, std::size_t index)
+        : head(&group.head(index)),
+          reading{{{group, index, Lane::Ordinary},
+                   {group, index, Lane::Deep},
+                   {group, index, Lane::Pair}}} {}
+
+    RankHead* head;
     std::array<Writing, kLaneCount> writing{};
-    std::array<Reading, kLaneCount> reading{};
-    /// The control messages to that peer and from it; null before the first one.
-    ControlStream* words_out = nullptr;
-    ControlStream* words_in = nullptr;
-    std::uint64_t control_written = 0;
-    std::uint64_t control_read = 0;
-    /// Words that found no room.
-    std::deque<ControlMessage> waiting_words{};
+    std::array<IncomingStream, kLaneCount> reading;
     bool is_gone = false;
   };
 
@@ -132,17 +132,14 @@ class ShmTransport final : public Transport {
   [[nodiscard]] std::size_t index_of(int rank) const noexcept {
     return static_cast<std::size_t>(index_of_[static_cast<std::size_t>(rank)]);
   }
-  [[nodiscard]] Reading& reading(int source, Lane lane) noexcept {
+  [[nodiscard]] IncomingStream& reading(int source, Lane lane) noexcept {
     return states_[index_of(source)].reading[static_cast<std::size_t>(lane)];
   }
 
-  [[nodiscard]] static bool has_entry(const Reading& in) noexcept {
-    const Entry& entry = in.stream->entries[in.position % kStreamEntries];
-    return entry.turn.load(std::memory_order_acquire) == turn_of(in.position, kStreamEntries);
+  [[nodiscard]] CallStatus status(int rank) const noexcept {
+    return CallStatus(head(index_of(rank)).status);
   }
-  /// Looks whether the writer has made the stream in which nothing has arrived yet.
-  /// @return whether something has.
-  [[nodiscard]] bool find_first_entry(int source, Lane lane);
+  void note_gone(std::size_t index) noexcept;
 
   /// Makes the stream, where it is the first message. @throws TransportError.
   [[nodiscard]] bool has_room(std::size_t reader, std::size_t lane);
@@ -159,20 +156,6 @@ class ShmTransport final : public Transport {
   /// Copies the next `bytes` of a departure to memory of this rank's region. @return the path.
   Carriage copy_out(const Departure& departure, std::byte* to, std::size_t bytes);
   void write_entry(const Departure& departure, const WeightedRank& reader, const Chunk& chunk);
-  void note_read_cost(Lane lane, Reading& in, std::size_t bytes) noexcept;
-  /// @return false if there is no room.
-  bool send_word(std::size_t index, const ControlMessage& message);
-  bool send_waiting_words();
-  /// The next control message that the bell has told of.
-  [[nodiscard]] std::optional<std::pair<int, ControlMessage>> next_control();
-  void drop_waiting_words(PeerState& state) noexcept;
-  bool open_next_entry(std::size_t writer, Reading& reading);
-  /// The place of a chunk that does not travel in its descriptor. @throws InternalError.
-  [[nodiscard]] const std::byte* find_chunk(std::size_t writer, const Reading& in,
-                                            const Entry& entry) const;
-  void release_entry(std::size_t writer, Reading& reading);
-
-  static Stream no_stream_;
 
   std::string name_;
   std::shared_ptr<HostGroup> group_;
@@ -181,9 +164,8 @@ class ShmTransport final : public Transport {
   std::vector<PeerState> states_;
   PayloadPool pool_;
   CopyPolicy copy_policy_;
-  std::uint64_t control_heard_ = 0;
-  /// The number of words that wait for room, to all peers.
-  std::size_t waiting_words_ = 0;
+  WordStreams words_;
+  CallStatus own_status_;
   bool is_polled_;
 };
 
