@@ -8,9 +8,9 @@
 
 #include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/transport/tcp/fork_closed.hpp"
-#include "bluefog_cpp/transport/tcp/incoming_stream.hpp"
-#include "bluefog_cpp/transport/tcp/outgoing_stream.hpp"
 #include "bluefog_cpp/transport/tcp/readiness.hpp"
+#include "bluefog_cpp/transport/tcp/streams/incoming_stream.hpp"
+#include "bluefog_cpp/transport/tcp/streams/outgoing_stream.hpp"
 
 namespace bluefog::tcp {
 

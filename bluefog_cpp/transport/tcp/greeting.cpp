@@ -10,7 +10,7 @@
 #include "bluefog_cpp/base/equal_secrets.hpp"
 #include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/error.hpp"
-#include "bluefog_cpp/transport/tcp/frame.hpp"
+#include "bluefog_cpp/transport/tcp/streams/frame.hpp"
 
 namespace bluefog::tcp {
 namespace {

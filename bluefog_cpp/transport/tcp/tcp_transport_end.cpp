@@ -3,7 +3,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -26,53 +25,45 @@ TcpTransport::~TcpTransport() {
     Lock lock(mutex_);
     bell_ = nullptr;
     is_watched_ = false;
-    is_leaving_ = true;
+    table_.set_leaving();
     lobby_->stop_listening();
     say_goodbye();
     const Deadline deadline = Deadline::after(farewell::kLastBytes);
     pump_until(lock, deadline, [this] {
-      return !any([this](const Connection& connection) {
-        return connection.out.has_waiting() && !is_gone(peer(connection.rank));
+      return !table_.any([this](const Connection& connection) {
+        return connection.out.has_waiting() && !table_.peer(connection.rank).is_gone();
       });
     });
     // Bytes that came and were not read would take back what is on its way to the other rank.
-    for (const Peer& to : peers_) {
-      for (const auto& connection : to.connections) {
+    for (const Peer& to : table_.peers()) {
+      for (const auto& connection : to.connections()) {
         if (connection && connection->state == Connection::State::Open) {
           ::shutdown(connection->socket.get(), SHUT_WR);
         }
       }
     }
-    pump_until(lock, deadline, [this] { return !any(has_unsent); });
+    pump_until(lock, deadline, [this] { return !table_.any(has_unsent); });
   } catch (...) {  // out of memory: the other ranks see the connections end
   }
   lobby_->close();
 }
 
 void TcpTransport::say_goodbye() {
-  for (Peer& to : peers_) {
-    for (auto& connection : to.connections) {
-      if (connection && !is_gone(to) &&
+  for (const Peer& to : table_.peers()) {
+    for (const auto& connection : to.connections()) {
+      if (connection && !to.is_gone() &&
           (connection->state == Connection::State::Open ||
            (connection->state == Connection::State::Asked && connection->out.has_waiting()))) {
         connection->out.add(FrameFront::numbered(FrameKind::Goodbye, 0));
-        connection->out.flush();
-        note_sent(*connection);
+        table_.note_sent(*connection);
       }
     }
   }
 }
 
-bool TcpTransport::any(const std::function<bool(const Connection&)>& is_so) const {
-  return std::ranges::any_of(peers_, [&](const Peer& to) {
-    return std::ranges::any_of(
-        to.connections, [&](const auto& connection) { return connection && is_so(*connection); });
-  });
-}
-
 void TcpTransport::pump_until(Lock& lock, Deadline deadline, const std::function<bool()>& done) {
   constexpr std::chrono::microseconds kPause(50);
-  while (pump() || (!done() && !deadline.expired())) {
+  while (receiver_.pump() || (!done() && !deadline.expired())) {
     if (deadline.expired()) {
       return;
     }

@@ -11,9 +11,9 @@
 
 #include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/error.hpp"
-#include "bluefog_cpp/transport/tcp/incoming_stream.hpp"
-#include "bluefog_cpp/transport/tcp/outgoing_stream.hpp"
-#include "bluefog_cpp/transport/tcp/word_reader.hpp"
+#include "bluefog_cpp/transport/tcp/streams/incoming_stream.hpp"
+#include "bluefog_cpp/transport/tcp/streams/outgoing_stream.hpp"
+#include "bluefog_cpp/transport/tcp/streams/word_reader.hpp"
 
 namespace bluefog::tcp {
 namespace {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "bluefog_cpp/transport/tcp/block_pool.hpp"
-#include "bluefog_cpp/transport/tcp/frame.hpp"
+#include "bluefog_cpp/transport/tcp/streams/block_pool.hpp"
+#include "bluefog_cpp/transport/tcp/streams/frame.hpp"
 
 namespace bluefog::tcp {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "bluefog_cpp/transport/message.hpp"
-#include "bluefog_cpp/transport/tcp/frame.hpp"
+#include "bluefog_cpp/transport/tcp/streams/frame.hpp"
 
 namespace bluefog::tcp {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/transport/tcp/block_pool.hpp"
-#include "bluefog_cpp/transport/tcp/frame.hpp"
+#include "bluefog_cpp/transport/tcp/streams/block_pool.hpp"
+#include "bluefog_cpp/transport/tcp/streams/frame.hpp"
 
 namespace bluefog::tcp {
 

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/tcp/block_pool.hpp"
+#include "bluefog_cpp/transport/tcp/streams/block_pool.hpp"
 
 #include <algorithm>
 #include <bit>

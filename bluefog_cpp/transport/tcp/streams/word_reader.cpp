@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/tcp/word_reader.hpp"
+#include "bluefog_cpp/transport/tcp/streams/word_reader.hpp"
 
 #include <fmt/format.h>
 

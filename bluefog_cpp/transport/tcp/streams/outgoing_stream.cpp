@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/tcp/outgoing_stream.hpp"
+#include "bluefog_cpp/transport/tcp/streams/outgoing_stream.hpp"
 
 #include <sys/socket.h>
 #include <sys/uio.h>

@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/tcp/incoming_stream.hpp"
+#include "bluefog_cpp/transport/tcp/streams/incoming_stream.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,167 @@
+#include "bluefog_cpp/transport/tcp/connection_table.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog::tcp {
+namespace {
+
+/// The bytes of an ordinary lane that a reader takes in before anybody uses them.
+constexpr std::size_t kHeldBytes = std::size_t{1} << 20U;
+
+}  // namespace
+
+ConnectionTable::ConnectionTable(int rank, std::size_t size, const TcpTransportOptions& options,
+                                 Call call)
+    : rank_(rank), options_(options), call_(std::move(call)), peers_(size) {}
+
+bool ConnectionTable::any(const std::function<bool(const Connection&)>& is_so) const {
+  return std::ranges::any_of(peers_, [&](const Peer& peer) {
+    return std::ranges::any_of(peer.connections(), [&](const auto& connection) {
+      return connection && is_so(*connection);
+    });
+  });
+}
+
+// ---- beginnings
+
+Connection& ConnectionTable::use(int rank, std::size_t channel) {
+  Peer& to = peer(rank);
+  for (const std::size_t one : {kWordChannel, channel}) {
+    Connection& connection = to.make(pool_, rank, one);
+    if (connection.state == Connection::State::Idle && !to.is_gone()) {
+      connection.state = Connection::State::Asked;
+      call_(rank, one);
+    }
+  }
+  return *to.find(channel);
+}
+
+std::optional<Answer::Verdict> ConnectionTable::on_call(int rank, std::size_t channel) {
+  Peer& from = peer(rank);
+  // A rank that has left may still bring its last messages.
+  if (is_leaving_ || from.has_failed()) {
+    return std::nullopt;
+  }
+  Connection& connection = from.make(pool_, rank, channel);
+  // The lower rank's connection stays where both have called.
+  const bool is_crossed = connection.state != Connection::State::Idle &&
+                          (rank > rank_ || connection.state != Connection::State::Asked);
+  if (is_crossed) {
+    return Answer::Verdict::Crossed;
+  }
+  connection.state = Connection::State::Asked;
+  return Answer::Verdict::Welcome;
+}
+
+void ConnectionTable::set_options(const Connection& connection) const noexcept {
+  const int fd = connection.socket.get();
+  if (options_.socket_bytes > 0) {
+    ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &options_.socket_bytes, sizeof(int));
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &options_.socket_bytes, sizeof(int));
+  }
+  // Words are always read. A lane's reader may rest for long, which Linux would take for silence.
+  if (connection.channel == kWordChannel) {
+    const auto silence = static_cast<unsigned>(options_.silence.count());
+    ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence, sizeof silence);
+  }
+}
+
+bool ConnectionTable::open(int rank, std::size_t channel, shm::UniqueFd socket) {
+  const Peer& from = peer(rank);
+  Connection* const connection = from.find(channel);
+  if (connection == nullptr || from.has_failed() || connection->state != Connection::State::Asked) {
+    return false;
+  }
+  connection->socket = std::move(socket);
+  connection->closed_in_forks = ForkClosed(connection->socket.get());
+  set_options(*connection);
+  try {
+    connection->events = EPOLLIN | EPOLLRDHUP;
+    readiness_.add(connection->socket.get(), connection->events, connection);
+  } catch (const TransportError& error) {
+    break_off(rank, error.what());
+    return true;
+  }
+  connection->state = Connection::State::Open;
+  connection->out.set_socket(connection->socket.get());
+  has_deep_lanes_ =
+      has_deep_lanes_ || (channel != kWordChannel && is_deep(static_cast<Lane>(channel)));
+  has_background_ = has_background_ || has_deep_lanes_;
+  connection->out.flush();
+  note_sent(*connection);
+  return true;
+}
+
+// ---- ends
+
+void ConnectionTable::end(Connection& connection, int error) {
+  if (connection.state != Connection::State::Open) {
+    return;
+  }
+  readiness_.remove(connection.socket.get());
+  connection.state = Connection::State::Over;
+  connection.out.set_socket(-1);
+  connection.out.clear();
+  connection.closed_in_forks = ForkClosed();
+  connection.socket.reset();
+  connection.failure = error == 0 ? std::string("it ended") : std::strerror(error);
+  peer(connection.rank).note_end(connection, error);
+}
+
+void ConnectionTable::break_off(int rank, const std::string& why) {
+  Peer& from = peer(rank);
+  from.fail(why);
+  for (const auto& connection : from.connections()) {
+    if (connection) {
+      end(*connection, 0);
+      connection->state = Connection::State::Over;
+      connection->out.clear();
+    }
+  }
+}
+
+// ---- bytes
+
+void ConnectionTable::note_sent(Connection& connection) {
+  connection.last_sent = tick_;
+  connection.out.flush();
+  if (connection.out.error() != 0) {
+    end(connection, connection.out.error());
+  } else {
+    has_background_ = has_background_ || connection.out.has_waiting();
+    update_events(connection);
+  }
+}
+
+bool ConnectionTable::wants_more(const Connection& connection) const noexcept {
+  return connection.channel != static_cast<std::size_t>(Lane::Ordinary) || is_leaving_ ||
+         connection.in.held_bytes() < kHeldBytes;
+}
+
+void ConnectionTable::look_at_background() {
+  if (has_background_ && !has_deep_lanes_) {
+    has_background_ =
+        any([](const Connection& connection) { return connection.out.has_waiting(); });
+  }
+}
+
+void ConnectionTable::send_signs_of_life() {
+  for (const Peer& to : peers_) {
+    if (Connection* const words = to.find(kWordChannel);
+        words != nullptr && words->state == Connection::State::Open &&
+        words->last_sent + 1 < tick_ && words->out.has_room()) {
+      words->out.add(FrameFront::numbered(FrameKind::Heartbeat, tick_));
+      note_sent(*words);
+    }
+  }
+}
+
+}  // namespace bluefog::tcp
