@@ -25,9 +25,17 @@ WindowServer::WindowServer(std::unique_ptr<Transport> network, int rank, int siz
       rank_(rank),
       poll_period_(poll_period),
       check_interrupt_(std::move(check_interrupt)),
-      peers_(static_cast<std::size_t>(size)) {
-  for (int peer = 0; peer < size; ++peer) {
-    peers_[static_cast<std::size_t>(peer)].reader = {{.rank = peer}};
+      peers_(static_cast<std::size_t>(size)),
+      locks_(targets_,
+             [this](int to, const WindowMessage& head) { peer(to).link->post({.head = head}); }) {
+  for (int other = 0; other < size; ++other) {
+    peer(other).link = std::make_unique<WindowLink>(
+        *network_, rank_, other,
+        WindowLink::Ends{
+            .room = [this](const WindowMessage& message) { return requests_.room_for(message); },
+            .serve = [this, other](
+                         const WindowMessage& message,
+                         std::span<const std::byte> payload) { serve(other, message, payload); }});
   }
   network_->ring(&bell_);
   thread_ = std::thread([this] { work(); });
@@ -43,41 +51,17 @@ void WindowServer::add(std::uint32_t window, std::shared_ptr<WindowTarget> targe
 void WindowServer::remove(std::uint32_t window) {
   std::unique_lock lock = enter();
   const auto target = targets_.extract(window);
-  const auto is_of_window = [&](const AskedLock& asked) { return asked.request.window == window; };
-  for (const AskedLock& asked : waiting_locks_) {
-    if (is_of_window(asked)) {
-      answer(asked.peer, asked.request, WindowMessage::Kind::Gone);
-    }
-  }
-  std::erase_if(waiting_locks_, is_of_window);
+  locks_.refuse(window);
   wake_thread();
   if (target.empty()) {
     return;
   }
-  for (Peer& peer : peers_) {
-    for (Parcel& parcel : peer.out) {
-      if (parcel.owner == target.mapped()) {
-        copy_payload(parcel);
-      }
-    }
+  for (const Peer& peer : peers_) {
+    peer.link->copy_payloads_of(target.mapped());
   }
   // Mutexes that the thread holds for others lie in the window's memory, and only that thread can
   // release them.
-  has_answer_.wait(lock, [&] {
-    return is_closed_ || !failure_.empty() || std::ranges::none_of(held_locks_, is_of_window);
-  });
-}
-
-void WindowServer::copy_payload(Parcel& parcel) {
-  if (parcel.copy.empty()) {
-    parcel.copy.assign(parcel.payload.begin(), parcel.payload.end());
-    parcel.payload = parcel.copy;
-  }
-  if (parcel.departure && parcel.head_is_out) {
-    parcel.departure->data = parcel.copy.data();
-  }
-  parcel.owner.reset();
-  parcel.request = nullptr;
+  has_answer_.wait(lock, [&] { return is_closed_ || !failure_.empty() || !locks_.holds(window); });
 }
 
 void WindowServer::wake_thread() {
@@ -96,46 +80,46 @@ std::unique_lock<std::mutex> WindowServer::enter() const {
 }
 
 // A caller sends its request itself, which spares a change of threads.
-bool WindowServer::send_at_once(Peer& peer) {
+bool WindowServer::send_at_once(WindowLink& link) {
   try {
-    send(peer);
-    return peer.out.empty();
+    link.send();
+    return !link.has_posted();
   } catch (const Error&) {
     return false;  // the thread says so to all that wait
   }
 }
 
-WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
+WindowServer::Answer WindowServer::ask(int rank, WindowMessage request,
                                        std::span<const std::byte> payload,
                                        std::span<std::byte> room, const Asker& asker) {
-  Request pending{.peer = peer, .room = room};
-  const auto where = [&, kind = request.kind] { return describe(asker, kind, peer); };
+  Request pending{.peer = rank, .room = room};
+  const auto where = [&, kind = request.kind] { return describe(asker, kind, rank); };
   std::unique_lock lock = enter();
   if (is_closed_) {
     throw StateError(fmt::format("{}: the context is closed", where()));
   }
-  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  Peer& to = peer(rank);
   if (to.is_gone) {
-    throw_failure(peer, to.has_left,
+    throw_failure(rank, to.has_left,
                   fmt::format("{}: {}", where(),
-                              network_->cause_of_death(peer).value_or("that rank is gone")));
+                              network_->cause_of_death(rank).value_or("that rank is gone")));
   }
-  request.ticket = next_ticket_++;
+  requests_.open(pending);
+  request.ticket = pending.ticket;
   request.bytes = payload.size();
-  requests_[request.ticket] = &pending;
-  to.out.push_back({.head = request, .payload = payload, .request = &pending});
-  if (network_->needs_polling() || !send_at_once(to)) {
+  to.link->post({.head = request, .payload = payload, .request = &pending});
+  if (network_->needs_polling() || !send_at_once(*to.link)) {
     wake_thread();
   }
   try {
     wait_for(lock, pending, request.kind, asker);
-    requests_.erase(request.ticket);
+    requests_.close(pending);
   } catch (...) {
-    give_up(pending, request.ticket);
+    give_up(pending);
     if (request.kind == WindowMessage::Kind::Lock && !is_closed_ && !to.is_gone) {
       // The peer is told not to give it the mutex after all.
       request.kind = WindowMessage::Kind::Unlock;
-      to.out.push_back({.head = request});
+      to.link->post({.head = request});
       wake_thread();
     }
     throw;
@@ -143,10 +127,10 @@ WindowServer::Answer WindowServer::ask(int peer, WindowMessage request,
   const WindowMessage& answer = *pending.answer;
   if (answer.kind == WindowMessage::Kind::Gone) {
     throw WindowGoneError(
-        peer, fmt::format("{}: rank {} has freed or destroyed it, or has ended", where(), peer));
+        rank, fmt::format("{}: rank {} has freed or destroyed it, or has ended", where(), rank));
   }
   if (answer.kind == WindowMessage::Kind::Failed) {
-    throw_failure(peer, to.has_left, fmt::format("{}: {}", where(), answer.text.data()));
+    throw_failure(rank, to.has_left, fmt::format("{}: {}", where(), answer.text.data()));
   }
   return {.mass = answer.mass, .ticket = request.ticket};
 }
@@ -158,11 +142,11 @@ void WindowServer::throw_failure(int rank, bool has_left, const std::string& tex
   throw PeerFailure(rank, text);
 }
 
-void WindowServer::notify(int peer, const WindowMessage& request) {
+void WindowServer::notify(int rank, const WindowMessage& request) {
   const auto lock = enter();
-  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  const Peer& to = peer(rank);
   if (!to.is_gone) {
-    to.out.push_back({.head = request});
+    to.link->post({.head = request});
     wake_thread();
   }
 }
@@ -207,17 +191,9 @@ void WindowServer::wait_for(std::unique_lock<std::mutex>& lock, const Request& r
   }
 }
 
-void WindowServer::give_up(const Request& request, std::uint64_t ticket) {
-  requests_.erase(ticket);
-  auto& out = peers_[static_cast<std::size_t>(request.peer)].out;
-  const auto is_own = [&](const Parcel& parcel) { return parcel.request == &request; };
-  const auto has_begun = [](const Parcel& parcel) {
-    return parcel.departure || parcel.head_is_out;
-  };
-  std::erase_if(out, [&](const Parcel& parcel) { return is_own(parcel) && !has_begun(parcel); });
-  if (const auto begun = std::ranges::find_if(out, is_own); begun != out.end()) {
-    copy_payload(*begun);  // the peer waits for the rest of it
-  }
+void WindowServer::give_up(const Request& request) {
+  requests_.close(request);
+  peer(request.peer).link->let_go_of(&request);
 }
 
 void WindowServer::close() noexcept {

@@ -4,12 +4,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +15,10 @@
 
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/one_sided/window_link.hpp"
+#include "bluefog_cpp/one_sided/window_locks.hpp"
 #include "bluefog_cpp/one_sided/window_message.hpp"
+#include "bluefog_cpp/one_sided/window_requests.hpp"
 #include "bluefog_cpp/transport/doorbell.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
@@ -58,14 +58,14 @@ class WindowServer {
     /// asked for, or -1.
     std::function<void(int holder)> waiting;
   };
-  /// Sends a request with its payload to `peer`, and waits for the answer.
+  /// Sends a request with its payload to `rank`, and waits for the answer.
   /// @param room the memory for the answer's payload, of exactly its size.
   /// @throws WindowGoneError; PeerHasLeft; PeerFailure, also with what the peer said; TimeoutError;
   ///   StateError.
-  Answer ask(int peer, WindowMessage request, std::span<const std::byte> payload,
+  Answer ask(int rank, WindowMessage request, std::span<const std::byte> payload,
              std::span<std::byte> room, const Asker& asker);
   /// Sends a request that nobody answers.
-  void notify(int peer, const WindowMessage& request);
+  void notify(int rank, const WindowMessage& request);
 
   /// Makes requests under way fail with StateError. Idempotent.
   void close() noexcept;
@@ -74,51 +74,16 @@ class WindowServer {
   /// The period at which waiting threads and the server look for dead peers.
   static constexpr std::chrono::milliseconds kAliveCheckPeriod{50};
 
-  /// A request of this rank, owned by the thread that waits for it.
-  struct Request {
-    int peer = 0;
-    std::span<std::byte> room{};
-    int holder = -1;
-    std::optional<WindowMessage> answer{};
-  };
-  /// One message on its way out: head, then payload.
-  struct Parcel {
-    WindowMessage head{};
-    std::span<const std::byte> payload{};
-    /// Keeps the payload of answers in place.
-    std::shared_ptr<WindowTarget> owner{};
-    /// The request that this sends; null for answers.
-    const Request* request = nullptr;
-    /// The payload, once its owner has gone, or where the owner keeps none in place.
-    std::vector<std::byte> copy{};
-    std::optional<Departure> departure{};
-    bool head_is_out = false;
-  };
-  /// The message that comes in from one rank.
-  struct Incoming {
-    std::vector<std::byte> head;
-    std::optional<WindowMessage> message{};
-    std::vector<std::byte> payload;
-    std::size_t used = 0;
-  };
+  using Request = WindowRequests::Request;
+
   struct Peer {
-    std::deque<Parcel> out;
-    Incoming in;
-    std::vector<WeightedRank> reader;
+    std::unique_ptr<WindowLink> link{};
     bool is_gone = false;
     /// The peer has closed its context.
     bool has_left = false;
   };
-  /// A mutex of a window here that a peer has asked for.
-  struct AskedLock {
-    int peer = 0;
-    WindowMessage request{};
-    /// The window, once its mutex has been taken.
-    std::shared_ptr<WindowTarget> target{};
-    /// The holder that the asker was told of.
-    int told_holder = -1;
-  };
 
+  [[nodiscard]] Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   /// There is something to send.
   void wake_thread();
   /// @throws PeerHasLeft, PeerFailure.
@@ -131,31 +96,22 @@ class WindowServer {
   void let_callers_in(std::unique_lock<std::mutex>& lock);
   void sleep(std::unique_lock<std::mutex>& lock);
   bool step();
-  bool send(Peer& peer);
   /// @return whether nothing waits any more.
-  bool send_at_once(Peer& peer);
-  bool send_part(Parcel& parcel, Peer& peer, std::span<const std::byte> bytes);
-  bool receive(int rank, Peer& peer);
-  bool take(int rank, std::span<std::byte> room, std::size_t& used);
+  bool send_at_once(WindowLink& link);
   void serve(int rank, const WindowMessage& message, std::span<const std::byte> payload);
+  void serve_target(int rank, const WindowMessage& message, std::span<const std::byte> payload,
+                    const std::shared_ptr<WindowTarget>& target);
   void answer(int rank, const WindowMessage& request, WindowMessage::Kind kind,
               std::string_view text = {});
-  void serve_locks();
-  /// @return whether the request is over.
-  bool serve_lock(AskedLock& asked);
-  void unlock(int peer, const WindowMessage& message);
-  /// Releases mutexes of windows that have gone.
-  void release_orphans();
   void end_calls_on_dead_peers();
-  /// Ends what waits for `peer`, and releases what it holds.
-  void end_calls_on(int peer, std::string_view reason);
-  [[nodiscard]] std::span<std::byte> room_for(const WindowMessage& message, Incoming& in);
+  /// Ends what waits for `rank`, and releases what it holds.
+  void end_calls_on(int rank, std::string_view reason);
+  [[nodiscard]] bool may_move(std::size_t rank) const noexcept;
   [[nodiscard]] bool is_quiet() const;
   void wait_for(std::unique_lock<std::mutex>& lock, const Request& request,
                 WindowMessage::Kind kind, const Asker& asker);
   /// Lets go of the request: the caller's memory is not read or written any more.
-  void give_up(const Request& request, std::uint64_t ticket);
-  static void copy_payload(Parcel& parcel);
+  void give_up(const Request& request);
 
   /// Rung by the network and by callers, where the network needs no polling.
   Doorbell bell_{};
@@ -176,12 +132,9 @@ class WindowServer {
   /// Signals that a request has been answered.
   std::condition_variable has_answer_;
   std::vector<Peer> peers_;
-  std::map<std::uint32_t, std::shared_ptr<WindowTarget>> targets_;
-  std::map<std::uint64_t, Request*> requests_;
-  std::deque<AskedLock> waiting_locks_;
-  std::deque<AskedLock> held_locks_;
-  std::uint64_t next_ticket_ = 1;
-  std::uint64_t next_message_ = 1;
+  WindowLocks::Targets targets_;
+  WindowLocks locks_;
+  WindowRequests requests_;
   bool is_closed_ = false;
   /// The reason why the thread has ended by itself.
   std::string failure_;
