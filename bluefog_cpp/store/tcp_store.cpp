@@ -48,8 +48,8 @@ class Connection {
     connect(address, until, until_listening);
     ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
     error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+    (void)socket_.set_option(tcp::no_delay(true), ignored);
+    (void)socket_.set_option(asio::socket_base::keep_alive(true), ignored);
     greet(address, until);
   }
 
@@ -106,7 +106,7 @@ class Connection {
         throw TransportError(fmt::format("{}: cannot connect: {}", what_,
                                          problem ? problem.message() : "no answer in time"));
       }
-      socket_.close(problem);
+      (void)socket_.close(problem);
       std::this_thread::sleep_for(kRetryPause);
     }
   }
@@ -142,7 +142,7 @@ class Connection {
     const bool is_in_time = is_done;
     if (!is_in_time) {
       error_code ignored;
-      socket_.close(ignored);  // which ends it, before what it refers to goes
+      (void)socket_.close(ignored);  // which ends it, before what it refers to goes
       context_.restart();
       context_.run();
     }
