@@ -36,6 +36,7 @@ PRESETS = {
     "quick": {"ranks": [2], "sizes": [4, 1 << 20]},
     "grid": {"ranks": [2, 4, 6], "sizes": [10**6, 10**7, 10**8, 10**9]},
 }
+BACKEND_PRESET = {"ranks": [2, 4], "sizes": [4, 4096, 1 << 16, 1 << 20, 1 << 24]}
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 TRANSPORTS = ("auto", "mpi", "tcp")
 # More than any machine's memory; small enough that products with ranks and elements fit 64 bits.
@@ -101,6 +102,10 @@ def check(args):
     args.rate = args.rate or 1000.0
 
 
+def preset_of(args):
+    return BACKEND_PRESET if args.backend and args.preset == "default" else PRESETS[args.preset]
+
+
 def places_of(args, preset):
     """(launcher, number of ranks) of each job."""
     if args.hosts:
@@ -121,7 +126,7 @@ def generous_sec(args, launcher, ranks):
     calls, most_bytes = 150, 1 << 34
     bytes_per_sec = 1e9 if launcher.hosts == 1 else launcher.mbit * 1e6 / 8
     return 600 + sum(10 * args.seconds + calls * ranks * min(size, most_bytes) / bytes_per_sec
-                     for size in args.sizes or PRESETS[args.preset]["sizes"])
+                     for size in args.sizes or preset_of(args)["sizes"])
 
 
 def why_no_mpi(args):
@@ -188,7 +193,7 @@ def measure_side(args, launcher, side, ranks, dtype, attempts):
         network = "tcp" if side.transport == "tcp" else "auto"
         everywhere = "auto" if side.transport == "auto" else "mpi"
         launcher = launcher.with_environment(BLUEFOG_TRANSPORT=everywhere, BLUEFOG_NETWORK=network)
-    sizes = whole_elements(args.sizes or PRESETS[args.preset]["sizes"], dtype)
+    sizes = whole_elements(args.sizes or preset_of(args)["sizes"], dtype)
     records = attempts.gather(what, getattr(launcher, side.measured_by), ranks, sizes, dtype,
                               args.seconds)
     for record in records:
@@ -237,7 +242,7 @@ def why_no_link(args):
         return "all ranks were on one host; --hosts makes several"
     if "gloo" in args.without:
         return "measured beside gloo, which was left out"
-    sizes = args.sizes or PRESETS[args.preset]["sizes"]
+    sizes = args.sizes or preset_of(args)["sizes"]
     if max(sizes) >= LEAST_LINK_BYTES:
         return ""
     return f"measured at sizes of {LEAST_LINK_BYTES} bytes and more"
@@ -245,9 +250,9 @@ def why_no_link(args):
 
 def run(args):
     check(args)
-    places = places_of(args, PRESETS[args.preset])
+    places = places_of(args, preset_of(args))
     for launcher, _ in places:
-        launcher.require(launcher.operations)
+        launcher.require(launcher.bfrun if args.backend else launcher.operations)
     about = versions(places[0][0], args)
     reason = hosts.why_none() if args.hosts else ""
     if reason:

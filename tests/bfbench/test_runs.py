@@ -72,6 +72,23 @@ def test_operations(tmp_path, monkeypatch, capsys):
     assert charts == ["bandwidth_4100_bytes.png", "bandwidth_4_bytes.png", "time_2_ranks.png"]
 
 
+def test_torchs_backends(tmp_path):
+    found, *_ = run(tmp_path, "ops", "--backend", "--ranks", "2", "--sizes", "4,4096", "--seconds",
+                    "0.01")
+    calls = {"all_reduce by torch", "all_gather_into_tensor by torch",
+             "reduce_scatter_tensor by torch"}
+    for nbytes in (4, 4096):
+        records = [r for r in found["records"] if r["bytes"] == nbytes]
+        assert {(r["peer"], r["op"]) for r in records} == {
+            ("memcpy", "memcpy"), *((peer, call) for peer in ("bluefog_cpp", "gloo")
+                                    for call in calls)}
+        for record in records:
+            if record["peer"] == "bluefog_cpp":
+                (theirs,) = [r for r in records
+                             if r["peer"] == "gloo" and r["op"] == record["op"]]
+                assert record["gloo_ratio"] == theirs["median_us"] / record["median_us"]
+
+
 def test_what_memory_does_not_suffice_for_is_left_out(tmp_path):
     found, *_ = run(tmp_path, "ops", "--sizes", "4,1000000000000", "--seconds", "0.01")
     assert {record["bytes"] for record in found["records"]} == {4}

@@ -245,6 +245,7 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
       .size = place.size,
       .prefix = fmt::format("{}/m{}", place.prefix, meeting),
       .stall_warning = settings.stall_warning,
+      .timeout_name = settings.timeout_name,
       .log = Logger(
           {.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = place.rank})});
   const Greeting own{place.version.empty() ? own_version() : place.version,

@@ -160,9 +160,9 @@ Store::Bytes StoreExchange::await(const std::string& key, std::size_t most, Wait
   if (auto value = take_pieces(fetch, key, most)) {
     return std::move(*value);
   }
-  throw TimeoutError(fmt::format("{}: expected all {} ranks within {:.3g} s (BLUEFOG_TIMEOUT), {}",
+  throw TimeoutError(fmt::format("{}: expected all {} ranks within {:.3g} s ({}), {}",
                                  name_of(wait.call), place_.size, wait.deadline.timeout().count(),
-                                 wait.is_over ? "nobody waits any more" : in_words(missing())));
+                                 place_.timeout_name, wait.is_over ? "nobody waits any more" : in_words(missing())));
 }
 
 std::vector<int> StoreExchange::missing() {

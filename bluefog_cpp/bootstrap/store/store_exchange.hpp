@@ -13,6 +13,7 @@
 #include "bluefog_cpp/bootstrap/store/store_records.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/log.hpp"
+#include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/store.hpp"
 
 namespace bluefog {
@@ -27,6 +28,7 @@ class StoreExchange {
     int size = 1;
     std::string prefix;
     std::chrono::nanoseconds stall_warning{0};
+    std::string_view timeout_name = Settings().timeout_name;
     Logger log;
   };
   /// The fault of a rank's record, in words for all ranks; empty: none.

@@ -32,7 +32,7 @@ def test_torchs_store_goes_in_and_a_backend_comes_out():
     tensors = [torch.full((3,), float(rank)) for rank in range(2)]
     works = [backend.allreduce([tensor]) for backend, tensor in zip(backends, tensors)]
     for backend, work, tensor in zip(backends, works, tensors):
-        assert isinstance(backend, dist.distributed_c10d._Backend)
+        assert isinstance(backend, torch._C._distributed_c10d.Backend)
         assert backend.name() == "bluefog" and (backend.size() == 2)
         work.wait()
         assert tensor.tolist() == [1, 1, 1]
