@@ -15,14 +15,18 @@ constexpr std::chrono::milliseconds kTurn{5};
 
 }  // namespace
 
-void Completions::add(c10::intrusive_ptr<GroupWork> work) {
+bool Completions::add(c10::intrusive_ptr<GroupWork> work) {
   const std::lock_guard lock(mutex_);
+  if (is_stopped_) {
+    return false;
+  }
   works_.push_back(std::move(work));
-  if (!thread_.joinable() && !is_stopped_) {
+  if (!thread_.joinable()) {
     const SignalsElsewhere signals;
     thread_ = std::thread([this] { run(); });
   }
   has_work_.notify_one();
+  return true;
 }
 
 void Completions::stop() {

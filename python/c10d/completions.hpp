@@ -19,7 +19,8 @@ class Completions {
   /// Not from that thread itself, unless `stop` was called before.
   ~Completions() { stop(); }
 
-  void add(c10::intrusive_ptr<GroupWork> work);
+  /// @return false after `stop`: all calls of the group have ended.
+  [[nodiscard]] bool add(c10::intrusive_ptr<GroupWork> work);
 
   /// Ends the thread when it has completed what there is: all calls are done or fail by now. The
   /// interpreter's lock must not be held.

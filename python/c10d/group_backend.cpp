@@ -1,36 +1,21 @@
 #include "python/c10d/group_backend.hpp"
 
-#include <Python.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
 
 #include <optional>
 #include <utility>
 
 #include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/store_bootstrap.hpp"
 #include "python/c10d/completions.hpp"
+#include "python/c10d/interpreter_lock.hpp"
 #include "python/c10d/torch_store.hpp"
 
 namespace bluefog::c10d_backend {
 namespace {
-
-/// Lets the interpreter's lock go where this thread has it: other threads may need it to end.
-class WithoutLock {
- public:
-  WithoutLock()
-      : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {
-  }
-  WithoutLock(const WithoutLock&) = delete;
-  WithoutLock& operator=(const WithoutLock&) = delete;
-  ~WithoutLock() {
-    if (state_ != nullptr) {
-      PyEval_RestoreThread(state_);
-    }
-  }
-
- private:
-  PyThreadState* state_;
-};
 
 Settings settings_of(const GroupPlace& place) {
   Settings settings = Settings::from_environment();
@@ -81,9 +66,25 @@ GroupBackend::~GroupBackend() {
 }
 
 void GroupBackend::close() noexcept {
-  const WithoutLock without_lock;
+  const WithoutInterpreterLock released;
   context_->close();
   parts_->completions->stop();
+}
+
+at::Tensor GroupBackend::allocateTensor(long size, at::TensorOptions options) {
+  return parts_->errors.with([&] {
+    const auto dtype = c10::typeMetaToScalarType(options.dtype());
+    if (size < 0 || !options.device().is_cpu()) {
+      throw InvalidArgument(fmt::format(
+          "rank {}, allocate_tensor: expected a size of 0 or more on the CPU, found {} on {}",
+          getRank(), size, options.device().str()));
+    }
+    auto memory =
+        context_->allocate_shared(static_cast<std::size_t>(size) * c10::elementSize(dtype));
+    std::byte* const data = memory.get();
+    return at::from_blob(
+        data, {size}, [kept = std::move(memory)](void*) {}, options);
+  });
 }
 
 void GroupBackend::setTimeout(std::chrono::milliseconds timeout) {

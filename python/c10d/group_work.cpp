@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "python/c10d/completions.hpp"
+#include "python/c10d/interpreter_lock.hpp"
 
 namespace bluefog::c10d_backend {
 
@@ -52,6 +53,7 @@ bool GroupWork::isCompleted() {
   if (!all_done()) {
     return false;
   }
+  const WithoutInterpreterLock released;
   try {
     wait_for_all({});  // at once
     note_end(nullptr);
@@ -72,6 +74,7 @@ std::exception_ptr GroupWork::exception() const {
 }
 
 bool GroupWork::wait(std::chrono::milliseconds timeout) {
+  const WithoutInterpreterLock released;
   try {
     wait_for_all(timeout.count() > 0 ? timeout : timeout_);
   } catch (...) {
@@ -92,6 +95,7 @@ bool GroupWork::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> GroupWork::getFuture() {
+  const WithoutInterpreterLock released;
   {
     const std::lock_guard lock(mutex_);
     if (future_) {
@@ -100,10 +104,8 @@ c10::intrusive_ptr<c10::ivalue::Future> GroupWork::getFuture() {
     future_ =
         c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
   }
-  if (all_done()) {
+  if (all_done() || !group_->completions->add(c10::intrusive_ptr<GroupWork>::reclaim_copy(this))) {
     complete_future();
-  } else {
-    group_->completions->add(c10::intrusive_ptr<GroupWork>::reclaim_copy(this));
   }
   return future_;
 }

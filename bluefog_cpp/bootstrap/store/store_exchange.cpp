@@ -162,7 +162,8 @@ Store::Bytes StoreExchange::await(const std::string& key, std::size_t most, Wait
   }
   throw TimeoutError(fmt::format("{}: expected all {} ranks within {:.3g} s ({}), {}",
                                  name_of(wait.call), place_.size, wait.deadline.timeout().count(),
-                                 place_.timeout_name, wait.is_over ? "nobody waits any more" : in_words(missing())));
+                                 place_.timeout_name,
+                                 wait.is_over ? "nobody waits any more" : in_words(missing())));
 }
 
 std::vector<int> StoreExchange::missing() {

@@ -67,6 +67,20 @@ def test_ddp(both, rank, hook, static_graph):
         torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-3)
 
 
+def test_ddp_has_its_buckets_in_shared_memory(bluefog, rank, size):
+    backend = bluefog._get_backend(torch.device("cpu"))
+    assert backend.supports_tensor_alloc(torch.device("cpu"))
+    shared = backend.allocate_tensor(300_000, dtype=torch.float32, device=torch.device("cpu"))
+    assert shared.eq(0).all()
+    shared.fill_(rank)
+    dist.all_reduce(shared)
+    assert shared.eq(sum(range(size))).all()
+    part = shared[1000:200_000]  # other ranks have it elsewhere in memory that is not shared
+    part = part if rank else part.clone()
+    dist.all_reduce(part)
+    assert part.eq(size * sum(range(size))).all()
+
+
 def test_ddp_join_and_no_sync(both, rank, size):
     """Ranks with different numbers of batches, and steps without communication."""
     def run(group):
