@@ -20,6 +20,8 @@ inline Bytes pattern(std::size_t bytes, int sender, std::uint64_t call) {
   return result;
 }
 
+inline Bytes pattern(std::size_t bytes) { return pattern(bytes, 0, 0); }
+
 /// A message of `bytes`, which outlive it, as `readers` do.
 inline Departure departure_of(const Bytes& bytes, std::uint64_t call,
                               std::span<const WeightedRank> readers, Lane lane) {

@@ -117,9 +117,13 @@ class ShmTransport final : public Transport {
   struct PeerState {
     PeerState(const HostGroup& group, std::size_t index)
         : head(&group.head(index)),
-          reading{{{group, index, Lane::Ordinary},
-                   {group, index, Lane::Deep},
-                   {group, index, Lane::Pair}}} {}
+          reading(streams_of(group, index, std::make_index_sequence<kLaneCount>())) {}
+
+    template <std::size_t... kLanes>
+    static std::array<IncomingStream, kLaneCount> streams_of(
+        const HostGroup& group, std::size_t index, std::index_sequence<kLanes...> /*all*/) {
+      return {IncomingStream(group, index, static_cast<Lane>(kLanes))...};
+    }
 
     RankHead* head;
     std::array<Writing, kLaneCount> writing{};

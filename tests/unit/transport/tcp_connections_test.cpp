@@ -16,6 +16,7 @@
 #include "bluefog_cpp/transport/tcp/connection_table.hpp"
 #include "bluefog_cpp/transport/tcp/publisher.hpp"
 #include "bluefog_cpp/transport/tcp/receiver.hpp"
+#include "tests/support/transport_messages.hpp"
 
 namespace bluefog::tcp {
 namespace {
@@ -26,17 +27,10 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 
 using Bytes = std::vector<std::byte>;
+using testing::pattern;
 
 constexpr std::size_t kOrdinary = static_cast<std::size_t>(Lane::Ordinary);
 constexpr std::size_t kDeep = static_cast<std::size_t>(Lane::Deep);
-
-Bytes pattern(std::size_t bytes) {
-  Bytes result(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) {
-    result[i] = static_cast<std::byte>(i * 31 + i / 4096);
-  }
-  return result;
-}
 
 struct Rank {
   Rank(int rank, std::size_t size)

@@ -14,19 +14,13 @@
 #include "bluefog_cpp/transport/tcp/streams/incoming_stream.hpp"
 #include "bluefog_cpp/transport/tcp/streams/outgoing_stream.hpp"
 #include "bluefog_cpp/transport/tcp/streams/word_reader.hpp"
+#include "tests/support/transport_messages.hpp"
 
 namespace bluefog::tcp {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-Bytes pattern(std::size_t bytes) {
-  Bytes result(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) {
-    result[i] = static_cast<std::byte>(i * 31 + i / 4096);
-  }
-  return result;
-}
+using testing::pattern;
 
 MessageHeader header_of(std::uint64_t call, std::size_t bytes) {
   MessageHeader header;
