@@ -10,6 +10,15 @@ set -- $presets
 export STEP_TOTAL=$((3 + 3 * $#))
 # shellcheck source=cmake/setup/steps.sh
 source "$(dirname "$0")/steps.sh"
+# Words that no suite has are refused before anything is installed.
+known=$(sed -n '/"testPresets"/,$ s/.*"name": "\([^"]*\)".*"configurePreset".*/\1/p' \
+  "$root/CMakePresets.json" | tr '\n' ' ')
+for preset in "$@"; do
+  [[ " $known" == *" $preset "* ]] ||
+    stop "make test: PRESETS are some of ${known% }, not '$preset'." 'make test PRESETS=release'
+done
+[[ ${LEVEL:-ci} == @(ci|long) ]] ||
+  stop "make test: LEVEL is ci or long, not '$LEVEL'." 'make test LEVEL=long'
 
 # Whoever reads only the last line must not take a set-up failure for nothing.
 "$setup_folder/install.sh" requirements.txt test-requirements.txt || {

@@ -28,7 +28,7 @@ missing_command)
 version_and_build)
   run "$bfrun" --version; expect_code 0; grep -qE '^bfrun [0-9.]+$' "$work/out" || fail "no version"
   run "$bfrun" --check-build; expect_code 0
-  for word in transports mpirun LibTorch CUDA SIMD; do
+  for word in 'transports  shared memory, TCP' mpirun LibTorch CUDA SIMD; do
     grep -q "$word" "$work/out" || fail "$word is missing"
   done
   ;;

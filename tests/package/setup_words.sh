@@ -14,12 +14,12 @@ stand_in() {
   chmod +x "$work/$1/bin/$2"
 }
 
-# expect CASE WORDS [NAME=VALUE…]: install.sh fails and says WORDS.
+# expect CASE WORDS [NAME=VALUE…]: install.sh, or SCRIPT of its folder, fails and says WORDS.
 expect() {
   local case=$1 words=$2 output code=0
   shift 2
   mkdir -p "$work/$case/bin"
-  output=$(env PATH="$work/$case/bin:$PATH" "$@" "$source_folder/cmake/setup/install.sh" 2>&1 \
+  output=$(env PATH="$work/$case/bin:$PATH" "$@" "$source_folder/cmake/setup/${SCRIPT:-install.sh}" 2>&1 \
     </dev/null) || code=$?
   if [ $code -eq 0 ] || ! grep -qF -- "$words" <<<"$output"; then
     printf 'FAILED: %s: exit code %d, expected the words "%s" in:\n%s\n' "$case" "$code" \
@@ -41,6 +41,14 @@ stand_in apt_fails dpkg-query 'exit 1'
 stand_in apt_fails apt-get 'echo "E: Unable to fetch some archives"; exit 100'
 expect apt_fails 'Unable to fetch some archives'
 expect apt_fails 'apt-get could not install: dataset-fashion-mnist'
+
+# `make test` refuses words that it does not know before it installs anything.
+stand_in bad_words dpkg-query 'echo installed things; exit 1'
+SCRIPT=test.sh expect bad_words "PRESETS are some of release debug tsan asan, not 'foo'" \
+  PRESETS='release foo'
+SCRIPT=test.sh expect bad_words "PRESETS are some of release debug tsan asan, not 'coverage'" \
+  PRESETS=coverage
+SCRIPT=test.sh expect bad_words "LEVEL is ci or long, not 'slow'" PRESETS=release LEVEL=slow
 
 expect no_compiler "there is no C++ compiler 'no-such-compiler'" \
   BLUEFOG_SKIP_PACKAGES=1 CXX=no-such-compiler

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bluefog_cpp/base/version.hpp"
 #include "tools/bftrace/merge.hpp"
 #include "tools/bftrace/stall.hpp"
 #include "tools/command_line/standard_output.hpp"
@@ -26,6 +27,7 @@ void stall(const std::vector<std::string>& paths) {
 
 int run(int argc, char** argv) {
   CLI::App app{"Reads what the ranks of a run wrote about their calls", "bftrace"};
+  app.set_version_flag("-v,--version", "bftrace " + own_version());
   app.require_subcommand(1);
   std::vector<std::string> paths;
   std::string output;
@@ -40,7 +42,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
-      const int code = app.exit(error);  // help was asked for
+      const int code = app.exit(error);  // help or the version was asked for
       command_line::flush_output();
       return code;
     }
