@@ -1,6 +1,6 @@
 """Accelerate: after `prepare`, the optimizer inside of its own is decentralized.
 
-    accelerate launch --cpu --num_processes 2 accelerate_loop.py, or torchrun
+    torchrun --nproc-per-node 2 accelerate_loop.py
     bfrun -np 2 python accelerate_loop.py
 """
 

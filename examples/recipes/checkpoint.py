@@ -29,8 +29,8 @@ def save(folder, model, optimizer):
 
 
 def load(folder, model, optimizer):
-    """As many ranks go on where they were; others begin from the mean model, with the state of a
-    new optimizer."""
+    """Goes on where as many ranks were; another number begins from the mean model, with the state
+    of a new optimizer."""
     names = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
     saved = len({name.partition(".")[0] for name in names})
     if saved == bf.size():

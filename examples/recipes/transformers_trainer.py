@@ -28,7 +28,7 @@ class Gossip(TrainerCallback):
 
 def main():
     torch.manual_seed(0)
-    # Of a random start, so that nothing is fetched.
+    # A model of random values: nothing is fetched.
     model = GPT2LMHeadModel(GPT2Config(vocab_size=16, n_positions=8, n_embd=8, n_layer=1, n_head=2,
                                        bos_token_id=0, eos_token_id=0))
     tokens = torch.randint(16, (64, 8)).tolist()

@@ -13,13 +13,14 @@ from bluefog_cpp.torch._parameters import broadcast_parameters
 from bluefog_cpp.torch._runtime import Runtime, current
 
 _CALL = "decentralize"
+_DDP = "expected a torch.nn.parallel.DistributedDataParallel"
 _SHARDED = ("FullyShardedDataParallel", "FSDPModule")
-# What holds the optimizer that steps, by its class, with the attribute that it lies in.
+# Wrappers around the optimizer that steps, each with the attribute that it lies in.
 _AROUND_OPTIMIZERS = {"AcceleratedOptimizer": "optimizer", "LightningOptimizer": "_optimizer",
                       "PostLocalSGDOptimizer": "optim"}
 
 
-def decentralize(model: DistributedDataParallel, optimizer: torch.optim.Optimizer,
+def decentralize(model: torch.nn.Module, optimizer: torch.optim.Optimizer,
                  algorithm: str = "adapt_then_combine", *, schedule: Graphs | None = None,
                  graphs: Graphs | None = None, num_steps_per_communication: int = 1,
                  global_period_rounds: int = 6, momentum: float = 0.9, bucket_bytes: int = 0,
@@ -30,7 +31,8 @@ def decentralize(model: DistributedDataParallel, optimizer: torch.optim.Optimize
     else of the program stays: `no_sync`, schedulers, GradScaler, checkpoints.
 
     model: over the ranks of `init`, without a communication hook of its own, or with torch's
-    `noop_hook`. It may have trained already.
+    `noop_hook`. It may have trained already. A single rank may have any module: frameworks leave
+    DDP away then.
     optimizer: a plain one, over parameters of the model.
     root_rank: the rank whose parameters and buffers all start from; None where each rank keeps its
     own, in a run that resumes.
@@ -42,23 +44,32 @@ def decentralize(model: DistributedDataParallel, optimizer: torch.optim.Optimize
     another communication hook, or whose parameters are not whole on each rank.
     """
     runtime = _runtime()
-    runtime.argument(_CALL, "model", _replicated, model)
-    runtime.or_refuse(lambda: _check_alone(runtime, model))
+    runtime.argument(_CALL, "model", _replicated(runtime.size), model)
+    ddp = model if isinstance(model, DistributedDataParallel) else None
+    module, ignored = (model, set()) if ddp is None else (ddp.module, ddp.parameters_to_ignore)
+    if ddp is not None:
+        runtime.or_refuse(lambda: _check_alone(runtime, ddp))
     runtime.argument(_CALL, "optimizer", _plain, optimizer)
-    runtime.or_refuse(lambda: _check_held(model, optimizer))
+    runtime.or_refuse(lambda: _check_held(module, ignored, optimizer))
     runtime.argument(_CALL, "algorithm", _averages_parameters, algorithm)
     root = runtime.argument(_CALL, "root_rank", _root(runtime.size), root_rank)
     if root is not None:
-        broadcast_parameters([(name, tensor) for name, tensor in _state_of(model)
-                              if name not in model.parameters_to_ignore], root)
-    wrapped = wrap_by_name(_CALL, optimizer, model.module, algorithm, schedule, graphs,
+        broadcast_parameters([(name, tensor) for name, tensor in _state_of(module)
+                              if name not in ignored], root)
+    wrapped = wrap_by_name(_CALL, optimizer, module, algorithm, schedule, graphs,
                            num_steps_per_communication, row_sums,
                            global_period_rounds=global_period_rounds, momentum=momentum,
                            bucket_bytes=bucket_bytes, numbers=numbers)
+    if ddp is not None:
+        _leave_alone(ddp)
+    return wrapped
+
+
+def _leave_alone(model: DistributedDataParallel) -> None:
+    """DDP sends nothing of its own from now on."""
     model.broadcast_buffers = False
     if not model._comm_hooks:
         model.register_comm_hook(None, noop_hook)
-    return wrapped
 
 
 def _runtime() -> Runtime:
@@ -70,32 +81,41 @@ def _runtime() -> Runtime:
             "group by itself") from None
 
 
-def _state_of(model: DistributedDataParallel) -> list[tuple[str, torch.Tensor]]:
-    return [*model.module.named_parameters(), *model.module.named_buffers()]
+def _state_of(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*module.named_parameters(), *module.named_buffers()]
 
 
 def _classes(value: Any) -> set[str]:
     return {kind.__name__ for kind in type(value).__mro__}
 
 
-def _replicated(model: Any) -> DistributedDataParallel:
-    """A check for DDP's modules, whose parameters are whole on each rank."""
-    what = "expected a torch.nn.parallel.DistributedDataParallel"
-    if isinstance(model, DistributedDataParallel):
+def _replicated(size: int) -> _arguments.Check:
+    """A check for DDP's modules, whose parameters are whole on each of `size` ranks."""
+
+    def check(model: Any) -> torch.nn.Module:
+        if not isinstance(model, torch.nn.Module):
+            raise ArgumentTypeError(f"{_DDP}, found {_arguments.described(model)}")
+        if not isinstance(model, DistributedDataParallel):
+            _check_not_around(model)
+            if size > 1:
+                raise ArgumentTypeError(
+                    f"{_DDP}, found {type(model).__name__}; write model = "
+                    "DistributedDataParallel(model) before, or leave DDP away: "
+                    "DecentralizedOptimizer(optimizer, model) takes any module")
         return model
+
+    return check
+
+
+def _check_not_around(model: torch.nn.Module) -> None:
     name = type(model).__name__
-    if not isinstance(model, torch.nn.Module):
-        raise ArgumentTypeError(f"{what}, found {_arguments.described(model)}")
     if not _classes(model).isdisjoint(_SHARDED):
-        raise InvalidArgument(f"{what}, found {name}, which leaves a part of the parameters to "
+        raise InvalidArgument(f"{_DDP}, found {name}, which leaves a part of the parameters to "
                                "each rank; averages with neighbours need whole ones")
     inner = next((place for place, part in model.named_modules()
                   if isinstance(part, DistributedDataParallel)), None)
     if inner is not None:
-        raise ArgumentTypeError(f"{what}, found {name} around one; pass its part {inner!r}")
-    raise ArgumentTypeError(
-        f"{what}, found {name}; write model = DistributedDataParallel(model) before, or leave DDP "
-        "away: DecentralizedOptimizer(optimizer, model) takes any module")
+        raise ArgumentTypeError(f"{_DDP}, found {name} around one; pass its part {inner!r}")
 
 
 def _check_alone(runtime: Runtime, model: DistributedDataParallel) -> None:
@@ -151,9 +171,10 @@ def _plain(optimizer: Any) -> Any:
     return optimizer
 
 
-def _check_held(model: DistributedDataParallel, optimizer: torch.optim.Optimizer) -> None:
+def _check_held(module: torch.nn.Module, ignored: set[str],
+                optimizer: torch.optim.Optimizer) -> None:
     """Parameters that DDP leaves alone differ between ranks on purpose."""
-    names = {id(parameter): name for name, parameter in model.module.named_parameters()}
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
     for place, group in enumerate(optimizer.param_groups):
         for number, parameter in enumerate(group["params"]):
             name = names.get(id(parameter))
@@ -162,7 +183,7 @@ def _check_held(model: DistributedDataParallel, optimizer: torch.optim.Optimizer
                     f"{_arguments.place(_CALL)}: optimizer: expected parameters of the model, "
                     f"found one of shape {list(parameter.shape)} at place {number} of group "
                     f"{place} that is not")
-            if name in model.parameters_to_ignore:
+            if name in ignored:
                 raise InvalidArgument(
                     f"{_arguments.place(_CALL)}: optimizer: expected parameters that DDP averages, "
                     f"found '{name}', which it was told to ignore; give those an optimizer of "

@@ -20,7 +20,7 @@ RECIPES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "recipes"
 
 @dataclasses.dataclass
 class Step:
-    """Of the one optimizer of the program: plain SGD."""
+    """A step of the program's one optimizer: plain SGD."""
 
     rate: float
     before: torch.Tensor
@@ -57,7 +57,7 @@ def of_all_ranks(values):
 
 
 def distance(values):
-    """Of the ranks from their mean."""
+    """How far ranks are from their mean."""
     return (values - values.mean(0)).norm().item()
 
 

@@ -182,9 +182,6 @@ class AcceleratedOptimizer(torch.optim.SGD):
 WRONG = {
     "no model": (lambda: (3, None), {}, bluefog_cpp.ArgumentTypeError,
                  "model: expected a torch.nn.parallel.DistributedDataParallel, found int"),
-    "a plain model": (
-        lambda: wrong_model(lambda net, _: net), {}, bluefog_cpp.ArgumentTypeError,
-        "found Linear; write model = DistributedDataParallel.*DecentralizedOptimizer"),
     "FSDP": (lambda: wrong_model(lambda *_: FullyShardedDataParallel(2, 2)), {},
              bluefog_cpp.InvalidArgument, "FullyShardedDataParallel, which leaves a part"),
     "compiled": (lambda: wrong_model(lambda _, ddp: torch.compile(ddp, backend="eager")), {},
@@ -236,6 +233,20 @@ def test_wrong_arguments(name, rank):
     bf.barrier()
     assert not isinstance(model, DistributedDataParallel) or noop_hook not in dict(
         model._comm_hooks)
+
+
+def test_a_plain_model(rank, size):
+    """A single rank may have one: frameworks make no DDP then."""
+    net = torch.nn.Linear(2, 2)
+    plain = torch.optim.SGD(net.parameters(), lr=0.1)
+    if size == 1:
+        optimizer = bf.decentralize(net, plain)
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        return
+    with pytest.raises(bluefog_cpp.ArgumentTypeError, match=f"rank {rank}, decentralize: model: "
+                       ".*found Linear; write model = Distributed.*DecentralizedOptimizer"):
+        bf.decentralize(net, plain)
 
 
 def test_one_rank_has_another_model(rank):
