@@ -83,9 +83,9 @@ class WatchForTheGone {
         seen_gone_ = seen_gone_ == Clock::time_point() ? now : seen_gone_;
         if (now - seen_gone_ >= kUnderWay) {
           throw PeerFailure(peer,
-                            fmt::format("rank {}, resync: expected all {} ranks to call it, found "
-                                        "that {}",
-                                        bootstrap_.rank(), bootstrap_.size(), *cause));
+                            fmt::format("rank {}, resync: expected all {} ranks to call it, but "
+                                        "rank {} does not come: {}",
+                                        bootstrap_.rank(), bootstrap_.size(), peer, *cause));
         }
         return;
       }

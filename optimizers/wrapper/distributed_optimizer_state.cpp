@@ -140,23 +140,40 @@ void DistributedOptimizer::State::check_before_step() {
   take_back_parameters();
 }
 
-void DistributedOptimizer::State::check_values_stayed() {
-  if (values_ == Watch::Off) {
-    return;
-  }
-  const AlgorithmRow& row = row_of(options_.algorithm);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+std::optional<std::string> DistributedOptimizer::State::first_set_parameter() const {
+  for (std::size_t b = 0; b < buckets_.size() && values_ != Watch::Off; ++b) {
     for (std::size_t i = 0; i < buckets_[b].segments().size(); ++i) {
-      if (values_ == Watch::Failed || left_values_[b].is_set(i)) {
-        values_ = Watch::Failed;
-        throw StateError(fmt::format(
-            "rank {}, {}, parameter '{}': expected the value that the last step left, to which {} "
-            "belong, found another one, or memory in its place; call restart() on all ranks when "
-            "parameters were set, or choose adapt_then_combine, which goes on from them",
-            context_->rank(), row.name, buckets_[b].segments()[i].name, row.bound_to_values));
+      if (left_values_[b].is_set(i)) {
+        return buckets_[b].segments()[i].name;
       }
     }
   }
+  return std::nullopt;
+}
+
+void DistributedOptimizer::State::check_values_stayed() {
+  if (values_ == Watch::On) {
+    set_parameter_ = first_set_parameter().value_or("");
+    values_ = set_parameter_.empty() ? Watch::On : Watch::Failed;
+  }
+  if (values_ == Watch::Failed) {
+    const AlgorithmRow& row = row_of(options_.algorithm);
+    throw StateError(fmt::format(
+        "rank {}, {}, parameter '{}': expected the value that the last step left, to which {} "
+        "belong, found another one, or memory in its place; call restart() on all ranks when "
+        "parameters were set, or choose adapt_then_combine, which goes on from them",
+        context_->rank(), row.name, set_parameter_, row.bound_to_values));
+  }
+}
+
+void DistributedOptimizer::State::note_values() {
+  if (left_values_.empty() || values_ == Watch::Failed) {
+    return;
+  }
+  for (LeftValues& values : left_values_) {
+    values.note();
+  }
+  values_ = Watch::On;
 }
 
 bool DistributedOptimizer::State::is_bound() const {
@@ -245,12 +262,7 @@ void DistributedOptimizer::State::end_step() {
   round_count_ += communicates_next() ? 1 : 0;
   ++step_count_;
   algorithm_->expect(communicates_next());
-  if (values_ != Watch::Failed && !left_values_.empty()) {
-    for (LeftValues& values : left_values_) {
-      values.note();
-    }
-    values_ = Watch::On;
-  }
+  note_values();
 }
 
 void DistributedOptimizer::State::refuse_step(std::string_view reason) {
@@ -328,8 +340,12 @@ at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
 }
 
 void DistributedOptimizer::State::drain() {
+  const bool has_its_values = values_ == Watch::On && !first_set_parameter();
   take_back_parameters();
   algorithm_->drain();
+  if (has_its_values) {
+    note_values();
+  }
 }
 
 // `plan`, if it is this rank's and the algorithm can use it.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -66,6 +67,8 @@ class DistributedOptimizer::State {
   void check_before_step();
   [[nodiscard]] bool is_bound() const;
   void check_values_stayed();
+  [[nodiscard]] std::optional<std::string> first_set_parameter() const;
+  void note_values();
   void take_back_parameters();
   Round next_round();
   const Round* begin_in_backward();
@@ -79,6 +82,7 @@ class DistributedOptimizer::State {
   std::vector<LeftValues> left_values_;
   enum class Watch : std::uint8_t { Off, On, Failed };
   Watch values_ = Watch::Off;
+  std::string set_parameter_;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
   std::shared_ptr<const NeighborPlan> next_plan_;

@@ -186,7 +186,7 @@ TEST(Allreduce, RefusesWhatItCannotReduce) {
                 HasSubstr("expected a dtype of Dtype, found number 77"));
     EXPECT_THAT(
         message({.data = memory.data(), .count = 4}, {.reduction = static_cast<ops::Reduction>(9)}),
-        HasSubstr("expected Sum or Average, found number 9"));
+        HasSubstr("expected one of Reduction, found number 9"));
     EXPECT_THAT(message({.data = memory.data(), .count = 4}, {.scope = static_cast<ops::Scope>(9)}),
                 HasSubstr("expected Global or Machine, found number 9"));
   });
