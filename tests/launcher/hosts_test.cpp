@@ -96,12 +96,12 @@ TEST(AssignRanks, FillsHostsInOrder) {
 }
 
 TEST(IsThisHost, KnowsOwnNames) {
-  for (const char* name :
-       {"localhost", "LOCALHOST", "localhost.localdomain", "ip6-localhost", "ip6-loopback",
-        "127.0.0.1", "::1", "node7.cluster", "node7", "NODE7", "Node7.Cluster"}) {
+  for (const char* name : {"localhost", "LOCALHOST", "localhost.localdomain", "ip6-localhost",
+                           "ip6-loopback", "127.0.0.1", "::1", "node7.cluster", "node7", "NODE7",
+                           "Node7.Cluster", "node7.", "node7.cluster.", "localhost."}) {
     EXPECT_TRUE(is_this_host(name, "node7.cluster")) << name;
   }
-  for (const char* name : {"node8", "node", "node7.other"}) {
+  for (const char* name : {"node8", "node", "node7.other", "node8.", "node7..", "."}) {
     EXPECT_FALSE(is_this_host(name, "node7.cluster")) << name;
   }
   EXPECT_TRUE(is_this_host("node7", "NODE7.cluster"));
@@ -117,14 +117,17 @@ TEST(ShareFirstLabel, KnowsMachinesThatMpirunWouldTakeForOne) {
   EXPECT_TRUE(share({"node1.a"}, "node1"));
   EXPECT_TRUE(share({"node1.a", "NODE1.B"}, "head"));
   EXPECT_FALSE(share({"node1.a", "node2.a"}, "head"));
-  EXPECT_FALSE(share({"node1.a", "NODE1.A"}, "node1.a"));
+  EXPECT_FALSE(share({"node1.a", "NODE1.A", "node1.a."}, "node1.a"));
   EXPECT_FALSE(share({"10.0.0.1", "10.0.0.2", "fe80::1", "fe80::2"}, "head"));
 }
 
-TEST(HostList, CapitalsMakeNoOtherHost) {
+TEST(HostList, CapitalsAndALastDotMakeNoOtherHost) {
   EXPECT_THAT(
       testing::error_of<UsageError>([] { static_cast<void>(parse_host_list("node1,NODE1")); }),
       HasSubstr("host 'NODE1' was given before"));
+  EXPECT_THAT(
+      testing::error_of<UsageError>([] { static_cast<void>(parse_host_list("node1,node1.")); }),
+      HasSubstr("host 'node1.' was given before"));
 }
 
 }  // namespace

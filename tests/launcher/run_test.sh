@@ -86,7 +86,7 @@ unusable_tmpdir)
   ;;
 own_names)
   own="$(hostname)"
-  for hosts in LOCALHOST:2 "${own^^}:2" "localhost:1,$own:1"; do
+  for hosts in LOCALHOST:2 "${own^^}:2" "$own.:2" localhost.:2 "localhost:1,$own:1"; do
     run "$bfrun" -H "$hosts" -np 2 sh -c 'echo $RANK'; expect_code 0; expect_output $'0\n1'
     expect_error "2 ranks on 1 host"
   done

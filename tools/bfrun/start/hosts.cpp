@@ -32,6 +32,12 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
+/// Without the dot that ends a whole name in DNS.
+std::string_view without_last_dot(std::string_view name) {
+  if (name.size() > 1 && name.ends_with('.')) name.remove_suffix(1);
+  return name;
+}
+
 /// A name is handed to ssh: nothing that a shell or ssh could take for something else.
 bool is_host_name(std::string_view name) {
   const auto allowed = [](char c) {
@@ -81,7 +87,7 @@ HostSlots parse_entry(std::string_view entry, const std::string& where) {
 
 void refuse_second_mention(std::map<std::string, std::string>& first_seen, const HostSlots& host,
                            const std::string& where) {
-  const auto [seen, is_new] = first_seen.emplace(lower_case(host.name), where);
+  const auto [seen, is_new] = first_seen.emplace(lower_case(without_last_dot(host.name)), where);
   if (!is_new) {
     throw UsageError(fmt::format("{}: host '{}' was given before ({}); give all its slots once",
                                  where, host.name, seen->second));
@@ -171,8 +177,8 @@ std::vector<HostSlots> assign_ranks(const std::vector<HostSlots>& hosts, int ran
 }
 
 bool is_this_host(std::string_view name, std::string_view own_name) {
-  const std::string wanted = lower_case(name);
-  const std::string own = lower_case(own_name);
+  const std::string wanted = lower_case(without_last_dot(name));
+  const std::string own = lower_case(without_last_dot(own_name));
   const auto first_label = [](const std::string& full) { return full.substr(0, full.find('.')); };
   const bool is_loopback = std::ranges::find(kLoopbackNames, wanted) != kLoopbackNames.end() ||
                            wanted.starts_with("127.");
@@ -182,7 +188,7 @@ bool is_this_host(std::string_view name, std::string_view own_name) {
 bool share_first_label(const std::vector<HostSlots>& hosts, std::string_view own_name) {
   std::map<std::string, std::string> full_names;
   const auto is_other = [&](std::string_view name) {
-    const std::string full = lower_case(name);
+    const std::string full = lower_case(without_last_dot(name));
     const bool is_address = full.find_first_not_of("0123456789.") == std::string::npos ||
                             full.find(':') != std::string::npos;
     if (is_address) return false;

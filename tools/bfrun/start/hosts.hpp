@@ -36,8 +36,8 @@ struct HostSlots {
 /// @throws UsageError when there are more ranks than slots.
 [[nodiscard]] std::vector<HostSlots> assign_ranks(const std::vector<HostSlots>& hosts, int ranks);
 
-/// Whether `name` means the machine whose host name is `own_name` (or its short form): capitals make
-/// no difference, and the names of the loopback interface mean this machine.
+/// Whether `name` means the machine whose host name is `own_name` (or its short form): capitals
+/// and a last dot make no difference, and the names of the loopback interface mean this machine.
 [[nodiscard]] bool is_this_host(std::string_view name, std::string_view own_name);
 
 /// Whether two of `hosts`, or one of them and the machine `own_name`, have the same first label and
