@@ -1,17 +1,14 @@
 #include "bluefog_cpp/bootstrap/launch_environment.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
 #include <string_view>
-#include <utility>
-#include <vector>
 
+#include "bluefog_cpp/bootstrap/launch_variables.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/store/store_address.hpp"
 
@@ -19,19 +16,12 @@ namespace bluefog {
 
 namespace {
 
-using Variables = std::map<std::string, std::string>;
+using Variables = LaunchVariables;
+using Naming = LaunchNaming;
 
 constexpr const char* kBfrunStore = "BFRUN_STORE";
 constexpr const char* kBfrunSecret = "BFRUN_STORE_SECRET";
 constexpr const char* kTorchrun = "TORCHELASTIC_RUN_ID";
-constexpr std::string_view kWaysToStart = "bfrun, Open MPI's mpirun or srun --mpi=pmix";
-
-// A launcher, and its variables for a process's rank and for the number of ranks.
-struct Naming {
-  const char* launcher;
-  const char* rank;
-  const char* size;
-};
 
 constexpr Naming kByBfrun{"bfrun", "BFRUN_RANK", "BFRUN_SIZE"};
 constexpr Naming kByEnvironment{"MASTER_ADDR and MASTER_PORT", "RANK", "WORLD_SIZE"};
@@ -39,41 +29,19 @@ constexpr Naming kByTorchrun{"torchrun", "RANK", "WORLD_SIZE"};
 constexpr Naming kByOpenMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"};
 constexpr Naming kByPmix{"PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"};
 constexpr Naming kByPmi{"PMI", "PMI_RANK", "PMI_SIZE"};
-// Launchers of libraries that cannot be joined here. PALS may leave the size out.
-constexpr std::array kOthers{kByPmi,
+constexpr Naming kBySlurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"};
+// Launchers whose ranks cannot be joined here, at least by these variables alone. PALS may leave the
+// size out.
+constexpr std::array kOthers{kByBfrun,
+                             kByOpenMpi,
+                             kByPmi,
                              Naming{"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
                              Naming{"MVAPICH", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE"},
+                             Naming{"HPE MPT", "MPT_MPI_RANK", "MPT_MPI_SIZE"},
                              Naming{"PALS", "PALS_RANKID", "PALS_SIZE"},
+                             Naming{"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE"},
                              Naming{"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
                              Naming{"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"}};
-
-// The number in a variable such as PMI_SIZE, or −1 if it is unset or no number.
-int number_in(const Variables& variables, const std::string& name) {
-  const auto found = variables.find(name);
-  if (found == variables.end()) {
-    return -1;
-  }
-  const std::string& text = found->second;
-  int number = -1;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return status == std::errc{} && end == text.data() + text.size() ? std::max(number, -1) : -1;
-}
-
-// "RANK=0 and WORLD_SIZE=2", of those that are set.
-std::string quote(const Variables& variables, std::initializer_list<const char*> names) {
-  std::vector<std::string> words;
-  for (const char* const name : names) {
-    if (const auto found = variables.find(name); found != variables.end()) {
-      words.push_back(fmt::format("{}={}", name, found->second));
-    }
-  }
-  if (words.empty()) {
-    return {};
-  }
-  const std::string last = std::move(words.back());
-  words.pop_back();
-  return words.empty() ? last : fmt::format("{} and {}", fmt::join(words, ", "), last);
-}
 
 LaunchEnvironment launch_by(const Naming& naming, const Variables& variables) {
   LaunchEnvironment launch;
@@ -137,30 +105,30 @@ LaunchEnvironment launch_of_mpi(const Variables& variables) {
   }
   LaunchEnvironment launch;
   if (under_open_mpi) {
+    check_place(kByOpenMpi, variables, LaunchNeeds::Both);
     launch = launch_by(kByOpenMpi, variables);
     launch.local_size = std::max(number_in(variables, "OMPI_COMM_WORLD_LOCAL_SIZE"), 0);
   } else if (has("PMIX_RANK") && has("PMIX_NAMESPACE")) {
     launch = launch_by(kByPmix, variables);
     // Inside a batch script, before any srun, the step has one task.
     launch.size = has("SLURM_PROCID") ? launch.size : 0;
-  } else if (has("PMI_RANK") && (has("PMI_SIZE") || has("PMI_FD"))) {
+  } else if (has("PMI_RANK") && has("PMI_FD")) {
+    launch = launch_by(kByPmi, variables);  // the server at PMI_FD tells the size
+  } else if (has("PMI_RANK") && has("PMI_SIZE")) {
+    check_place(kByPmi, variables, LaunchNeeds::Both);
     launch = launch_by(kByPmi, variables);
   }
   launch.job = job_of(variables);
   return launch;
 }
 
-std::string value_of(const Variables& variables, const char* name) {
-  const auto found = variables.find(name);
-  return found == variables.end() ? std::string() : found->second;
-}
-
-// A launch by a rank and a size; of no way where they make no sense.
+// A launch by a rank and a size; of no way where they are not set.
 LaunchEnvironment launch_by_rank(const Naming& naming, LaunchWay way, const Variables& variables) {
+  check_place(naming, variables, LaunchNeeds::Both);
   LaunchEnvironment launch = launch_by(naming, variables);
-  const bool makes_sense = launch.rank >= 0 && launch.size > launch.rank;
-  launch.way = makes_sense ? way : LaunchWay::Single;
-  launch.launcher = makes_sense ? naming.launcher : "";
+  const bool is_set = launch.rank >= 0 && launch.size > 0;
+  launch.way = is_set ? way : LaunchWay::Single;
+  launch.launcher = is_set ? naming.launcher : "";
   launch.local_size = std::max(number_in(variables, "LOCAL_WORLD_SIZE"), 0);
   return launch;
 }
@@ -221,11 +189,11 @@ LaunchEnvironment launch_of_environment(const Variables& variables) {
 LaunchEnvironment launch_of_slurm(const Variables& variables) {
   constexpr std::size_t kFirstPort = 20000;
   constexpr std::size_t kPorts = 10000;
-  if (!variables.contains("SLURM_PROCID") || number_in(variables, "SLURM_STEP_NUM_TASKS") < 2) {
+  check_place(kBySlurm, variables, LaunchNeeds::Sense);
+  if (!variables.contains(kBySlurm.rank) || number_in(variables, kBySlurm.size) < 2) {
     return {};
   }
-  LaunchEnvironment launch =
-      launch_by({"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}, variables);
+  LaunchEnvironment launch = launch_by(kBySlurm, variables);
   launch.way = LaunchWay::Slurm;
   const std::string nodes = value_of(variables, "SLURM_STEP_NODELIST");
   const std::string job = fmt::format("{}.{}", value_of(variables, "SLURM_JOB_ID"),
@@ -282,6 +250,10 @@ LaunchEnvironment choose(const std::array<LaunchEnvironment, 4>& candidates) {
 
 // Each of these processes would take itself for rank 0 of 1.
 void refuse_launchers_of_others(const Variables& variables) {
+  if (!variables.contains("PMIX_NAMESPACE")) {
+    check_place({"PMIx", "PMIX_RANK", "PMIX_NAMESPACE"}, variables, LaunchNeeds::Sense);
+  }
+  check_place(kByTorchrun, variables, LaunchNeeds::Sense);
   const LaunchEnvironment by_env = launch_by(kByTorchrun, variables);
   const bool by_torchrun = variables.contains(kTorchrun);
   // A number of ranks alone may be left in a shell.
@@ -294,12 +266,15 @@ void refuse_launchers_of_others(const Variables& variables) {
     if (launch.size > 1 || launch.rank > 0) {
       refuse_several(naming.launcher, launch.told_by, launch.size);
     }
+    check_place(naming, variables, LaunchNeeds::Sense);
   }
 }
 
 }  // namespace
 
-LaunchEnvironment LaunchEnvironment::detect(const Variables& variables) {
+LaunchEnvironment LaunchEnvironment::detect(const Variables& environment) {
+  Variables variables = environment;
+  std::erase_if(variables, [](const auto& variable) { return variable.second.empty(); });
   const LaunchEnvironment chosen =
       choose({launch_of_bfrun(variables), launch_of_torchrun(variables), launch_of_mpi(variables),
               launch_of_environment(variables)});

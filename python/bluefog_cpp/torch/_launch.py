@@ -48,13 +48,22 @@ def join(given: Handed | None, is_fork_of: int | None) -> core.Context:
         _refuse_fork(is_fork_of)
         launch = _place(given.rank, given.size, "the program", "a store handed over")
         return _join_in(given.store, "the store that init was given", launch)
-    launch = core.Launch.detect()
+    launch = _told_by_environment()
     if _follows_default_group(launch):
         return _join_default_group(launch, is_fork_of)
     if launch.way == "torchrun" or (launch.way == "environment" and dist.is_available()):
         launch.claim()
         return _join_in(_store_at(launch), _name_of_store(launch), launch)
     return core.Context.create()
+
+
+def _told_by_environment() -> core.Launch:
+    try:
+        return core.Launch.detect()
+    except InvalidArgument:
+        if dist.is_available() and dist.is_initialized():
+            return core.Launch()  # the group names rank and size itself
+        raise
 
 
 def _refuse_fork(is_fork_of: int | None) -> None:

@@ -2,6 +2,7 @@
 
 group_first, group_after: torch's default group is made before, or after, `init`, and used.
 ddp: the model is torch's DistributedDataParallel, decentralized; asks for one of the two.
+own_group: it is made before, with a store, rank and size that the program chooses.
 store PATH: the ranks meet in a file, by `init(store=…)`.
 twice: joins, leaves and joins again.
 fail_once: rank 1 fails in torchrun's first attempt.
@@ -58,6 +59,9 @@ def main():
         os.environ["BLUEFOG_HOST_ID"] = os.environ["RANK"]
     if "group_first" in WAYS:
         dist.init_process_group("gloo")
+    if "own_group" in WAYS:
+        rank, size = int(os.environ["PLACE"]), int(os.environ["PLACES"])
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=rank, world_size=size)
     if "store" in WAYS:
         rank, size = int(os.environ.pop("PLACE")), int(os.environ.pop("PLACES"))
         bf.init(store=dist.FileStore(WAYS[1], size), rank=rank, size=size)

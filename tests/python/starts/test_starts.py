@@ -145,6 +145,26 @@ def test_another_number_of_ranks_than_expected():
     assert "BLUEFOG_EXPECT_SIZE=4: expected that many ranks, found 2" in errors
 
 
+@pytest.mark.parametrize(("variables", "words"), [
+    ({"RANK": "0", "WORLD_SIZE": "abc"}, "RANK=0 and WORLD_SIZE=abc: expected a number of ranks"),
+    ({"RANK": "1"}, "RANK=1: expected WORLD_SIZE beside it, found none"),
+    ({"MPT_MPI_RANK": "1", "MPT_MPI_SIZE": "2"}, "MPT_MPI_RANK=1 and MPT_MPI_SIZE=2 say that")])
+def test_variables_that_make_no_sense(variables, words):
+    code, _, errors = by_variables([variables])
+    assert code == 1
+    assert words in errors
+
+
+@pytest.mark.parametrize("variables", [
+    {"RANK": "0"}, {"WORLD_SIZE": "1"}, {"RANK": "0", "WORLD_SIZE": "1"}, {"SLURM_NTASKS": "4"}])
+def test_variables_of_one_rank_are_quiet(variables):
+    expect_success(by_variables([variables]), 1)
+
+
+def test_a_group_names_its_ranks_itself():
+    expect_success(by_variables([{"PLACE": "0", "PLACES": "1", "RANK": "1"}], "own_group"), 1)
+
+
 def test_two_launchers_that_disagree():
     code, _, errors = by_variables(
         places([0, 1]), OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4")

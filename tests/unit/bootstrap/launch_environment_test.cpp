@@ -28,7 +28,7 @@ TEST(LaunchEnvironment, AloneWithoutVariables) { expect_launch({}, "", 0); }
 
 TEST(LaunchEnvironment, OpenMpi) {
   expect_launch({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}}, "Open MPI", 4);
-  expect_launch({{"OMPI_COMM_WORLD_SIZE", "4"}}, "", 0);
+  expect_launch({{"OMPI_COMM_WORLD_SIZE", "1"}}, "", 0);
 }
 
 TEST(LaunchEnvironment, Pmix) {
@@ -65,11 +65,6 @@ TEST(LaunchEnvironment, RefusesPmixWithoutAServer) {
 TEST(LaunchEnvironment, Pmi) {
   expect_launch({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, "PMI", 2);
   expect_launch({{"PMI_RANK", "0"}, {"PMI_FD", "5"}}, "PMI", 0);
-}
-
-TEST(LaunchEnvironment, MalformedSizeCountsAsUnknown) {
-  expect_launch({{"PMI_RANK", "0"}, {"PMI_SIZE", "many"}}, "PMI", 0);
-  expect_launch({{"PMI_RANK", "0"}, {"PMI_SIZE", "-3"}}, "PMI", 0);
 }
 
 TEST(LaunchEnvironment, ABatchScriptIsAlone) {
@@ -190,18 +185,80 @@ TEST(LaunchEnvironment, RefusesLaunchersOfOthersByTheirVariables) {
   EXPECT_THAT(refusal_of({{"PALS_RANKID", "1"}}), HasSubstr("PALS started several"));
   EXPECT_THAT(refusal_of({{"JSM_NAMESPACE_RANK", "1"}, {"JSM_NAMESPACE_SIZE", "2"}}),
               StartsWith("JSM_NAMESPACE_RANK=1 and JSM_NAMESPACE_SIZE=2 say that jsrun"));
+  EXPECT_THAT(refusal_of({{"MPT_MPI_RANK", "0"}, {"MPT_MPI_SIZE", "2"}}),
+              StartsWith("MPT_MPI_RANK=0 and MPT_MPI_SIZE=2 say that HPE MPT started 2"));
+  EXPECT_THAT(refusal_of({{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "2"}}),
+              StartsWith("HOROVOD_RANK=0 and HOROVOD_SIZE=2 say that horovodrun"));
+  EXPECT_THAT(refusal_of({{"OMPI_COMM_WORLD_SIZE", "4"}}),
+              StartsWith("OMPI_COMM_WORLD_SIZE=4 says that Open MPI started 4"));
+  EXPECT_THAT(refusal_of({{"OMPI_COMM_WORLD_RANK", "1"}}),
+              StartsWith("OMPI_COMM_WORLD_RANK=1 says that Open MPI started several"));
+  EXPECT_THAT(refusal_of({{"BFRUN_RANK", "0"}, {"BFRUN_SIZE", "2"}}),
+              StartsWith("BFRUN_RANK=0 and BFRUN_SIZE=2 say that bfrun"));
   EXPECT_THAT(refusal_of({{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}}),
               StartsWith("FLUX_TASK_RANK=0 and FLUX_JOB_SIZE=2 say that Flux"));
+}
+
+// Each of these processes would take itself for the only one.
+TEST(LaunchEnvironment, VariablesThatAreMissingOrMakeNoSenseAreNamed) {
+  const auto error_of = [](const Variables& variables) -> std::string {
+    try {
+      (void)LaunchEnvironment::detect(variables);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "no InvalidArgument";
+  };
+  const Variables by_master{{"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}};
+  for (const Variables& more : {Variables{}, by_master, {{"TORCHELASTIC_RUN_ID", "x"}}}) {
+    EXPECT_THAT(error_of(with(more, {{"RANK", "0"}, {"WORLD_SIZE", "abc"}})),
+                StartsWith("RANK=0 and WORLD_SIZE=abc: expected a number of ranks, from 1 on, in "
+                           "WORLD_SIZE, found none; start several ranks with bfrun"));
+    EXPECT_THAT(error_of(with(more, {{"RANK", "1"}})),
+                AllOf(StartsWith("RANK=1: expected WORLD_SIZE beside it, found none"),
+                      HasSubstr("or unset it to run")));
+    EXPECT_THAT(error_of(with(more, {{"RANK", "1"}, {"WORLD_SIZE", ""}})), StartsWith("RANK=1: "));
+    EXPECT_THAT(error_of(with(more, {{"RANK", "-1"}, {"WORLD_SIZE", "2"}})),
+                HasSubstr("expected a rank, from 0 on, in RANK"));
+    EXPECT_THAT(error_of(with(more, {{"RANK", "2"}, {"WORLD_SIZE", "2"}})),
+                HasSubstr("expected a rank below the number of ranks in RANK"));
+    EXPECT_THAT(error_of(with(more, {{"RANK", "1"}, {"WORLD_SIZE", "1"}})),
+                StartsWith("RANK=1 and WORLD_SIZE=1: expected a rank below"));
+    EXPECT_THAT(error_of(with(more, {{"RANK", "0"}, {"WORLD_SIZE", "0"}})),
+                HasSubstr("expected a number of ranks, from 1 on"));
+    EXPECT_THAT(error_of(with(more, {{"RANK", "0"}, {"WORLD_SIZE", "\x1b[2J"}})),
+                StartsWith("RANK=0 and WORLD_SIZE='?[2J': "));
+  }
+  EXPECT_THAT(error_of(with(by_master, {{"WORLD_SIZE", "2"}})),
+              StartsWith("WORLD_SIZE=2: expected RANK beside it"));
+  EXPECT_THAT(error_of(with(by_master, {{"RANK", "0"}})),
+              StartsWith("RANK=0: expected WORLD_SIZE beside it"));
+  EXPECT_THAT(error_of({{"BFRUN_STORE", "127.0.0.1:4711"}, {"BFRUN_SIZE", "2"}}),
+              StartsWith("BFRUN_SIZE=2: expected BFRUN_RANK beside it"));
+  EXPECT_THAT(error_of({{"PMIX_RANK", "1"}}), StartsWith("PMIX_RANK=1: expected PMIX_NAMESPACE"));
+  EXPECT_THAT(error_of({{"SLURM_PROCID", "1"}}),
+              StartsWith("SLURM_PROCID=1: expected SLURM_STEP_NUM_TASKS beside it"));
+  for (const char* const launcher : {"OMPI_COMM_WORLD", "PMI", "MV2_COMM_WORLD", "MPT_MPI"}) {
+    const std::string name = launcher;
+    for (const char* const size : {"many", "-3", "0"}) {
+      EXPECT_THAT(
+          error_of({{name + "_RANK", "0"}, {name + "_SIZE", size}}),
+          StartsWith(name + "_RANK=0 and " + name + "_SIZE=" + size + ": expected a number"));
+    }
+  }
 }
 
 TEST(LaunchEnvironment, NumbersThatMakeNoSeveralRanksAreQuiet) {
   expect_launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "", 0);
   expect_launch({{"TORCHELASTIC_RUN_ID", "x"}, {"RANK", "0"}, {"WORLD_SIZE", "1"}}, "", 0);
   expect_launch({{"WORLD_SIZE", "2"}}, "", 0);
-  expect_launch({{"RANK", "1"}}, "", 0);
-  expect_launch({{"RANK", "0"}, {"WORLD_SIZE", "two"}}, "", 0);
+  expect_launch({{"RANK", "0"}}, "", 0);
+  expect_launch({{"RANK", ""}, {"WORLD_SIZE", ""}}, "", 0);
+  expect_launch({{"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"WORLD_SIZE", "1"}}, "", 0);
   expect_launch({{"SLURM_NTASKS", "8"}}, "", 0);
   expect_launch({{"PALS_RANKID", "0"}}, "", 0);
+  expect_launch({{"MPT_MPI_RANK", "0"}, {"MPT_MPI_SIZE", "1"}}, "", 0);
+  expect_launch({{"SLURM_PROCID", "0"}}, "", 0);
   expect_launch({{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "1"}}, "", 0);
 }
 
