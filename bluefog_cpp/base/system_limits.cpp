@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 namespace bluefog {
 
@@ -16,15 +17,28 @@ void raise_descriptor_limit() noexcept {
   }
 }
 
-std::string reason_of(int error) {
+std::uint32_t descriptor_limit() noexcept {
+  rlimit limit{};
+  const bool counts = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+                      limit.rlim_cur <= std::numeric_limits<std::uint32_t>::max();
+  return counts ? static_cast<std::uint32_t>(limit.rlim_cur) : 0;
+}
+
+bool is_out_of_descriptors(int error) noexcept { return error == EMFILE || error == ENFILE; }
+
+std::string reason_of(int error, const std::string& process) {
   std::string text = std::strerror(error);
   rlimit limit{};
-  if (error == EMFILE && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    text += fmt::format(": this process may have {} descriptors (RLIMIT_NOFILE, ulimit -n)",
-                        limit.rlim_cur);
+  if (error == EMFILE && descriptor_limit() > 0) {
+    text += fmt::format(": {} may have {} descriptors (RLIMIT_NOFILE, ulimit -n)", process,
+                        descriptor_limit());
+  } else if (error == ENFILE) {
+    text +=
+        ": all processes of this machine together have as many descriptors as it allows "
+        "(fs.file-max)";
   } else if (error == ENOMEM && ::getrlimit(RLIMIT_AS, &limit) == 0 &&
              limit.rlim_cur != RLIM_INFINITY) {
-    text += fmt::format(": this process may have {} bytes of addresses (RLIMIT_AS, ulimit -v)",
+    text += fmt::format(": {} may have {} bytes of addresses (RLIMIT_AS, ulimit -v)", process,
                         limit.rlim_cur);
   }
   return text;

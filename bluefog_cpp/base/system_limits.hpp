@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace bluefog {
@@ -8,9 +9,17 @@ namespace bluefog {
 /// leaves the limit as it is where the system refuses.
 void raise_descriptor_limit() noexcept;
 
+/// The number of descriptors that this process may have; 0 where the system does not tell, or sets no
+/// limit that counts.
+[[nodiscard]] std::uint32_t descriptor_limit() noexcept;
+
+/// Whether a system error says that no descriptor is left: for this process, or on this machine.
+[[nodiscard]] bool is_out_of_descriptors(int error) noexcept;
+
 /// The text of a system error, and the limit of this process behind it where there is one: that of
 /// descriptors for EMFILE, of addresses for ENOMEM.
 /// @param error a value of `errno`.
-[[nodiscard]] std::string reason_of(int error);
+/// @param process this process in words, for a reader in another one.
+[[nodiscard]] std::string reason_of(int error, const std::string& process = "this process");
 
 }  // namespace bluefog

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/exit_note.hpp"
+#include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/bootstrap/mpi_bootstrap.hpp"
 #include "bluefog_cpp/bootstrap/rank_claim.hpp"
 #include "bluefog_cpp/error.hpp"
@@ -52,11 +53,11 @@ std::string listening_host(const std::string& host) {
 }
 
 // The store that rank 0 keeps for the others, as long as its process lives.
-void serve_store(const store::StoreAddress& address) {
-  static const auto server = [&address] {
+void serve_store(const store::StoreAddress& address, int ranks) {
+  static const auto server = [&address, ranks] {
     auto made = std::make_unique<store::StoreServer>(store::StoreAddress{
         .host = listening_host(address.host), .port = address.port, .secret = address.secret});
-    made->start();
+    made->start(fmt::format("it keeps the store of {} ranks, and needs one for each", ranks));
     return made;
   }();
 }
@@ -72,7 +73,7 @@ std::shared_ptr<Store> store_of(const LaunchEnvironment& launch) {
   store::StoreAddress address = store::parse_store_address("store", launch.store);
   address.secret = launch.secret;
   if (!launch.is_store_served && launch.rank == 0) {
-    serve_store(address);
+    serve_store(address, launch.size);
   }
   return store::make_tcp_store(
       address, {.name = launch.way == LaunchWay::Bfrun ? "bfrun's store" : "the store of rank 0",
@@ -92,6 +93,7 @@ std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Dead
     return bootstrap;
   }
   refuse_lonely_mpi(launch);
+  raise_descriptor_limit();
   claim_rank(launch);
   tell_joining();
   if (launch.way == LaunchWay::Mpi) {
@@ -106,6 +108,7 @@ std::shared_ptr<Bootstrap> join_over_store(std::shared_ptr<Store> store,
                                            const LaunchEnvironment& launch,
                                            const Settings& settings, Deadline deadline,
                                            std::function<void()> interrupt_check) {
+  raise_descriptor_limit();
   claim_rank(launch);
   tell_joining();
   const std::string place = store ? store->description() : std::string();

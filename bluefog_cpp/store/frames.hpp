@@ -26,6 +26,11 @@ struct Welcome {
   std::uint64_t mark = kMark;
 };
 
+/// The mark of a server that has no room for another client; the length of the reason (64 bits) and
+/// its text follow.
+inline constexpr std::uint64_t kFullMark = 0x46'45'52'4f'54'53'46'42;  // "BFSTOREF"
+inline constexpr std::size_t kMostReasonBytes = 1024;
+
 enum class Action : std::uint32_t { Set = 1, Get, Add, Remove };
 
 /// The head of a request; key and value follow.

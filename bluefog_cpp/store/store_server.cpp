@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -18,7 +19,9 @@
 #include <vector>
 
 #include "bluefog_cpp/base/equal_secrets.hpp"
+#include "bluefog_cpp/base/files/spare_descriptor.hpp"
 #include "bluefog_cpp/base/signals_elsewhere.hpp"
+#include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/store/frames.hpp"
 
@@ -31,7 +34,8 @@ using boost::system::error_code;
 namespace {
 
 constexpr std::chrono::seconds kToGreet(5);
-constexpr std::chrono::milliseconds kWithoutDescriptors(100);
+/// Between attempts to take a client where the last one failed.
+constexpr std::chrono::milliseconds kPause(100);
 /// Beyond any sensible wait; clients ask again.
 constexpr std::int64_t kLongestWaitUs = 3'600'000'000;
 /// Room in a value for what is written before it.
@@ -53,10 +57,12 @@ struct Contents {
 /// One client. It lives as long as something of it is under way.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(tcp::socket socket, std::shared_ptr<Contents> contents)
+  /// @param refusal why this client cannot stay, which it is told; empty: it can.
+  Session(tcp::socket socket, std::shared_ptr<Contents> contents, const std::string& refusal)
       : socket_(std::move(socket)),
         timer_(socket_.get_executor()),
-        contents_(std::move(contents)) {}
+        contents_(std::move(contents)),
+        refusal_(refusal.substr(0, kMostReasonBytes)) {}
 
   void begin() {
     error_code ignored;
@@ -97,12 +103,26 @@ class Session : public std::enable_shared_from_this<Session> {
     if (greeting_.mark != kMark || !equal_secrets(greeting_.secret, contents_->secret)) {
       return drop();
     }
+    if (!refusal_.empty()) {
+      return refuse();
+    }
     asio::async_write(socket_, asio::buffer(&welcome_, sizeof welcome_),
                       [self = shared_from_this()](error_code error, std::size_t) {
                         if (!error) {
                           self->read_request();
                         }
                       });
+  }
+
+  void refuse() {
+    welcome_.mark = kFullMark;
+    refusal_bytes_ = refusal_.size();
+    asio::async_write(
+        socket_,
+        std::array<asio::const_buffer, 3>{asio::buffer(&welcome_, sizeof welcome_),
+                                          asio::buffer(&refusal_bytes_, sizeof refusal_bytes_),
+                                          asio::buffer(refusal_)},
+        [self = shared_from_this()](error_code, std::size_t) { self->drop(); });
   }
 
   void read_request() {
@@ -234,6 +254,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Store::Bytes value_;
   Store::Bytes sent_;
   std::string waits_for_;
+  std::string refusal_;
+  std::uint64_t refusal_bytes_ = 0;
 };
 
 class StoreServer::Impl {
@@ -252,7 +274,7 @@ class StoreServer::Impl {
       address.port = acceptor_.local_endpoint().port();
     } catch (const boost::system::system_error& error) {
       throw TransportError(fmt::format("store at {}: cannot listen there: {}", address.text(),
-                                       error.code().message()));
+                                       reason_of(error.code().value())));
     }
   }
   Impl(const Impl&) = delete;
@@ -264,8 +286,10 @@ class StoreServer::Impl {
     }
   }
 
-  void start() {
-    accept();
+  void start(const std::string& needs) {
+    needs_ = needs;
+    spare_.keep();
+    accept({});
     const SignalsElsewhere during_its_birth;
     try {
       thread_ = std::thread([this] { context_.run(); });
@@ -275,19 +299,29 @@ class StoreServer::Impl {
   }
 
  private:
-  void accept() {
-    acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+  /// @param refusal what the next client is told, which then has to go; empty: it may stay.
+  void accept(const std::string& refusal) {
+    acceptor_.async_accept([this, refusal](error_code error, tcp::socket socket) {
       if (!error) {
-        std::make_shared<Session>(std::move(socket), contents_)->begin();
-        return accept();
+        std::make_shared<Session>(std::move(socket), contents_, refusal)->begin();
+        return refusal.empty() ? accept({}) : go_on_later();
       }
-      // Out of descriptors, mostly: others end, and give theirs back.
-      pause_.expires_after(kWithoutDescriptors);
-      pause_.async_wait([this](error_code stopped) {
-        if (!stopped) {
-          accept();
-        }
-      });
+      if (is_out_of_descriptors(error.value()) && spare_.give()) {
+        return accept(reason_of(error.value(), fmt::format("process {}", ::getpid())) +
+                      (needs_.empty() ? "" : "; ") + needs_);
+      }
+      go_on_later();
+    });
+  }
+
+  /// Others end, and give their descriptors back.
+  void go_on_later() {
+    pause_.expires_after(kPause);
+    pause_.async_wait([this](error_code stopped) {
+      if (!stopped) {
+        spare_.keep();
+        accept({});
+      }
     });
   }
 
@@ -295,15 +329,22 @@ class StoreServer::Impl {
   tcp::acceptor acceptor_;
   asio::steady_timer pause_;
   std::shared_ptr<Contents> contents_;
+  std::string needs_;
+  SpareDescriptor spare_;
   std::thread thread_;
 };
 
 StoreServer::StoreServer(StoreAddress address) : address_(std::move(address)) {
-  impl_ = std::make_unique<Impl>(address_);
+  try {
+    impl_ = std::make_unique<Impl>(address_);
+  } catch (const boost::system::system_error& error) {
+    throw TransportError(fmt::format("store at {}: cannot be set up: {}", address_.text(),
+                                     reason_of(error.code().value())));
+  }
 }
 
 StoreServer::~StoreServer() = default;
 
-void StoreServer::start() { impl_->start(); }
+void StoreServer::start(const std::string& needs) { impl_->start(needs); }
 
 }  // namespace bluefog::store

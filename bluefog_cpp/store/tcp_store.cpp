@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/store/frames.hpp"
 
@@ -38,6 +39,11 @@ struct Reply {
   Answer head;
   Store::Bytes value;
 };
+
+std::string in_words(const error_code& error) {
+  return error.category() == boost::system::system_category() ? reason_of(error.value())
+                                                              : error.message();
+}
 
 /// One connection. Not to be used any more after an exception.
 class Connection {
@@ -101,10 +107,16 @@ class Connection {
       if (!is_over && !problem) {
         return;
       }
+      if (problem == asio::error::operation_aborted && !places.empty()) {
+        // Boost.Asio's word where no socket could be made: the next try says why.
+        error_code reason;
+        (void)socket_.open(places->endpoint().protocol(), reason);
+        problem = reason ? reason : problem;
+      }
       const bool may_come = problem == asio::error::connection_refused;
       if (is_over || !may_come || Clock::now() + kRetryPause >= until_listening) {
         throw TransportError(fmt::format("{}: cannot connect: {}", what_,
-                                         problem ? problem.message() : "no answer in time"));
+                                         problem ? in_words(problem) : "no answer in time"));
       }
       (void)socket_.close(problem);
       std::this_thread::sleep_for(kRetryPause);
@@ -121,11 +133,25 @@ class Connection {
         [&](auto done) {
           asio::async_read(socket_, asio::buffer(&welcome, sizeof welcome), done);
         });
+    if (welcome.mark == kFullMark) {
+      throw TransportError(
+          fmt::format("{} has no room for this process: {}", what_, read_refusal(until)));
+    }
     if (welcome.mark != kMark) {
       throw TransportError(fmt::format(
           "{}: expected a store of this version of bluefog_cpp, found something else there",
           what_));
     }
+  }
+
+  std::string read_refusal(Clock::time_point until) {
+    std::uint64_t bytes = 0;
+    run("is gone", until,
+        [&](auto done) { asio::async_read(socket_, asio::buffer(&bytes, sizeof bytes), done); });
+    std::string reason(std::min<std::uint64_t>(bytes, kMostReasonBytes), ' ');
+    run("is gone", until,
+        [&](auto done) { asio::async_read(socket_, asio::buffer(reason), done); });
+    return reason;
   }
 
   /// False where `until` passed before the end.
@@ -216,8 +242,7 @@ class TcpStore final : public Store {
     auto connection = take_idle();
     if (!connection) {
       const bool may_come_later = server_comes_later_ && !has_been_reached_;
-      connection = std::make_unique<Connection>(address_, description_, until,
-                                                may_come_later ? until - longest_silence_ : now);
+      connection = connect(until, may_come_later ? until - longest_silence_ : now);
       has_been_reached_ = true;
     }
     Reply reply = connection->ask(request, key, value, until);
@@ -227,6 +252,15 @@ class TcpStore final : public Store {
           fmt::format("{} is full: it keeps at most {} bytes", description_, kMostBytes));
     }
     return reply;
+  }
+
+  std::unique_ptr<Connection> connect(Clock::time_point until, Clock::time_point until_listening) {
+    try {
+      return std::make_unique<Connection>(address_, description_, until, until_listening);
+    } catch (const boost::system::system_error& error) {
+      throw TransportError(
+          fmt::format("{}: cannot connect: {}", description_, in_words(error.code())));
+    }
   }
 
   std::unique_ptr<Connection> take_idle() {

@@ -44,12 +44,15 @@ struct Answer {
     Crossed = 2,
     /// The versions differ.
     Version = 3,
+    /// No descriptor is left for the connection.
+    Full = 4,
   };
 
   std::uint64_t magic = Greeting::kMagic;
   std::array<std::uint8_t, 16> secret{};
   Verdict verdict = Verdict::Welcome;
-  std::uint32_t unused = 0;
+  /// Full: how many its process may have; 0 where all processes together have too many.
+  std::uint32_t descriptors = 0;
   /// Zero-terminated.
   std::array<char, 32> version{};
 

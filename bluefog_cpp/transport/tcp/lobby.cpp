@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <boost/asio.hpp>
+#include <cerrno>
 #include <deque>
 #include <thread>
 #include <utility>
 
+#include "bluefog_cpp/base/files/spare_descriptor.hpp"
 #include "bluefog_cpp/base/signals_elsewhere.hpp"
+#include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/transport/tcp/fork_closed.hpp"
 #include "bluefog_cpp/transport/tcp/listening.hpp"
 
@@ -20,6 +23,9 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
+
+/// How long a descriptor may be missing for those who call: others are given back, mostly.
+constexpr std::chrono::seconds kToFindRoom{2};
 
 /// One of several addresses gets no more time: a firewall may answer nothing.
 constexpr std::chrono::seconds kAddressLimit{3};
@@ -32,6 +38,14 @@ shm::UniqueFd take_socket(tcp::socket& socket) {
   const int flags = ::fcntl(fd.get(), F_GETFL);
   ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK);
   return fd;
+}
+
+std::string in_words(const Answer& full) {
+  return fmt::format(
+      "no descriptor is left there for a connection: {}",
+      full.descriptors == 0
+          ? std::string("its machine's processes have too many (fs.file-max)")
+          : fmt::format("its process may have {} (RLIMIT_NOFILE, ulimit -n)", full.descriptors));
 }
 
 }  // namespace
@@ -57,6 +71,7 @@ class Lobby::Hall {
   void open(Options options, LobbyGuest& guest) {
     options_ = std::move(options);
     guest_ = &guest;
+    spare_.keep();
     for (tcp::acceptor& acceptor : acceptors_) {
       accept(acceptor);
     }
@@ -103,6 +118,8 @@ class Lobby::Hall {
     tcp::socket socket;
     asio::steady_timer timer;
     Greeting greeting{};
+    /// The error for which it cannot stay, or 0.
+    int shortage = 0;
   };
 
   /// A call of this rank to another one.
@@ -123,28 +140,49 @@ class Lobby::Hall {
 
   // ---- listening
 
-  void accept(tcp::acceptor& acceptor) {
-    acceptor.async_accept([this, &acceptor](const error_code& error, tcp::socket socket) {
+  /// @param shortage as of the next stranger.
+  void accept(tcp::acceptor& acceptor, int shortage = 0) {
+    acceptor.async_accept([this, &acceptor, shortage](const error_code& error, tcp::socket socket) {
       if (!error) {
-        meet(std::make_shared<Stranger>(std::move(socket)));
+        meet(std::make_shared<Stranger>(std::move(socket)), shortage);
       } else if (!acceptor.is_open()) {
         return;
       }
-      if (!error || error == asio::error::connection_aborted) {
+      if (error == asio::error::connection_aborted || (!error && shortage == 0)) {
+        full_until_ = {};
         accept(acceptor);
-        return;
+      } else if (error && may_turn_away(error.value()) && spare_.give()) {
+        accept(acceptor, error.value());
+      } else {
+        accept_later(acceptor);
       }
-      // No descriptor is left: those who call wait in the system's queue.
-      auto pause = std::make_shared<asio::steady_timer>(io_, std::chrono::milliseconds(100));
-      pause->async_wait([this, &acceptor, pause](const error_code&) {
-        if (acceptor.is_open()) {
-          accept(acceptor);
-        }
-      });
     });
   }
 
-  void meet(const std::shared_ptr<Stranger>& stranger) {
+  /// Whether a descriptor has been missing for so long that a caller is told.
+  bool may_turn_away(int error) {
+    if (!is_out_of_descriptors(error)) {
+      return false;
+    }
+    if (!full_until_.is_set()) {
+      full_until_ = Deadline::after(kToFindRoom);
+    }
+    return full_until_.expired();
+  }
+
+  /// Those who call wait in the system's queue.
+  void accept_later(tcp::acceptor& acceptor) {
+    auto pause = std::make_shared<asio::steady_timer>(io_, std::chrono::milliseconds(100));
+    pause->async_wait([this, &acceptor, pause](const error_code&) {
+      if (acceptor.is_open()) {
+        spare_.keep();
+        accept(acceptor);
+      }
+    });
+  }
+
+  void meet(const std::shared_ptr<Stranger>& stranger, int shortage) {
+    stranger->shortage = shortage;
     keep_from_children(stranger->socket.native_handle());
     std::erase_if(strangers_, [](const auto& weak) { return weak.expired(); });
     if (strangers_.size() >= kMostStrangers) {
@@ -181,6 +219,10 @@ class Lobby::Hall {
       drop(stranger);
       return;
     }
+    if (stranger.shortage != 0) {
+      turn_away(stranger);
+      return;
+    }
     std::optional<Answer::Verdict> verdict = Answer::Verdict::Version;
     if (version_in(greeting.version) == library_version()) {
       verdict = guest_->on_call(greeting.rank, greeting.channel);
@@ -207,6 +249,16 @@ class Lobby::Hall {
     }
   }
 
+  void turn_away(Stranger& stranger) {
+    Answer answer = Answer::make(options_.secret, Answer::Verdict::Full);
+    answer.descriptors = stranger.shortage == EMFILE ? descriptor_limit() : 0;
+    error_code ignored;
+    asio::write(stranger.socket, asio::buffer(&answer, sizeof answer), ignored);
+    drop(stranger);
+    guest_->on_failed(stranger.greeting.rank, stranger.greeting.channel,
+                      reason_of(stranger.shortage));
+  }
+
   // ---- calling
 
   void try_next(const std::shared_ptr<Call>& call) {
@@ -225,7 +277,7 @@ class Lobby::Hall {
     limit(call, call->next == endpoints.size() ? call->until : Deadline::after(kAddressLimit));
     call->socket.async_connect(endpoint, [this, call, endpoint](const error_code& failed) {
       if (failed) {
-        fail(call, endpoint, failed.message());
+        fail(call, endpoint, reason_of(failed.value()));
       } else {
         greet(call, endpoint);
       }
@@ -286,6 +338,9 @@ class Lobby::Hall {
         break;
       case Answer::Verdict::Crossed:
         break;  // that rank's own call comes
+      case Answer::Verdict::Full:
+        guest_->on_failed(call->rank, call->channel, in_words(answer));
+        break;
       default:
         guest_->on_failed(
             call->rank, call->channel,
@@ -321,6 +376,8 @@ class Lobby::Hall {
   std::deque<std::weak_ptr<Stranger>> strangers_;
   asio::posix::stream_descriptor watched_{io_};
   asio::steady_timer ticks_{io_};
+  SpareDescriptor spare_;
+  Deadline full_until_;
   Options options_{};
   LobbyGuest* guest_ = nullptr;
   std::thread thread_;

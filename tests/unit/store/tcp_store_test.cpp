@@ -1,12 +1,19 @@
 #include "bluefog_cpp/store/tcp_store.hpp"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -233,6 +240,88 @@ TEST_F(TcpStore, RanksMeetInIt) {
       }
     });
   }
+}
+
+// The server runs in a process of its own that has no descriptor left, until it is told to go on.
+TEST(TcpStoreWithoutDescriptors, ClientsAreToldOfTheLimit) {
+  StoreServer server({.host = kLoopback, .secret = "a secret"});
+  std::array<int, 2> ready{};
+  std::array<int, 2> go_on{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  ASSERT_EQ(::pipe(go_on.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const rlimit limit{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    server.start("70 suffice");
+    std::vector<shm::UniqueFd> all;
+    while (all.empty() || all.back()) {
+      all.emplace_back(::dup(ready[1]));
+    }
+    char byte = 'x';
+    (void)!::write(ready[1], &byte, 1);
+    (void)!::read(go_on[0], &byte, 1);
+    all.clear();
+    ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  const auto client = [&] { return make_tcp_store(server.address(), {.name = "the store"}); };
+  const std::string expected = fmt::format(
+      "the store at {} has no room for this process: Too many open files: process {} may "
+      "have 64 descriptors (RLIMIT_NOFILE, ulimit -n); 70 suffice",
+      server.address().text(), child);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(error_of_call([&] { client()->set("key", {}, soon()); }), expected);
+  }
+  ASSERT_EQ(::write(go_on[1], &byte, 1), 1);
+  EXPECT_EQ(error_of_call([&] {
+              // The server may have turned this one away just before.
+              while (true) {
+                try {
+                  return client()->set("key", {}, soon());
+                } catch (const TransportError& error) {
+                  if (error.what() != expected) {
+                    throw;
+                  }
+                }
+              }
+            }),
+            "no error");
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  for (const int end : {ready[0], ready[1], go_on[0], go_on[1]}) {
+    ::close(end);
+  }
+}
+
+TEST(TcpStoreWithoutDescriptors, AClientThatHasNoneNamesItsLimit) {
+  StoreServer server({.host = kLoopback});
+  server.start();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    const auto store = make_tcp_store(server.address());
+    std::vector<shm::UniqueFd> all;
+    bool is_named = true;
+    while (all.empty() || all.back()) {
+      all.emplace_back(::dup(STDERR_FILENO));
+    }
+    // Each descriptor more, and the next step fails.
+    for (int spare = 0; spare < 4; ++spare) {
+      const std::string error = error_of_call([&] { store->set("key", {}, soon()); });
+      is_named = is_named && (error == "no error" ||
+                              error.find("this process may have 64 descriptors (RLIMIT_NOFILE, "
+                                         "ulimit -n)") != std::string::npos);
+      all.pop_back();
+    }
+    ::_exit(is_named ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 class TcpStoreOverIpv6 : public testing::Test {};

@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -158,6 +164,48 @@ TEST_F(TcpLobby, AnotherVersionIsAnErrorOnBothSides) {
   EXPECT_EQ(version_in(answer.version), library_version());
   until([&] { return guests_[0].failed == 1; });
   EXPECT_THAT(guests_[0].failure(), HasSubstr("version 0.0.1"));
+}
+
+// Rank 0 is in a process of its own, which has no descriptor left.
+TEST(TcpLobbyWithoutDescriptors, TheLimitIsNamedOnBothSides) {
+  const Secret secret = Secret::make();
+  Lobby here({kHere}, PortRange{});
+  auto there = std::make_unique<Lobby>(std::vector{kHere}, PortRange{});
+  const std::vector endpoints{there->listening(), here.listening()};
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const rlimit limit{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    Guest guest;
+    there->open({.rank = 0, .secret = secret, .endpoints = endpoints}, guest);
+    std::vector<shm::UniqueFd> all;
+    while (all.empty() || all.back()) {
+      all.emplace_back(::dup(ready[1]));
+    }
+    (void)!::write(ready[1], "x", 1);
+    until([&] { return guest.failed == 1; });
+    const bool is_named =
+        guest.failure().find("64 descriptors (RLIMIT_NOFILE, ulimit -n)") != std::string::npos;
+    ::_exit(is_named ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  Guest guest;
+  here.open({.rank = 1, .secret = secret, .endpoints = endpoints}, guest);
+  here.call(0, 0);
+  until([&] { return guest.failed == 1; });
+  EXPECT_EQ(guest.failure(),
+            "no descriptor is left there for a connection: its process may have 64 (RLIMIT_NOFILE, "
+            "ulimit -n)");
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  here.close();
+  ::close(ready[0]);
+  ::close(ready[1]);
 }
 
 TEST_F(TcpLobby, ARankThatIsGoneIsAFailure) {
