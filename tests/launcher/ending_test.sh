@@ -97,6 +97,25 @@ lost_hosts)
   expect_code 7; expect_error 'bfrun: rank [01] on host bfhost1 .* exited with code 7'
   expect_error 'bfrun: rank 3 (on host bfhost2 .* the connection to its host was lost|was never heard of)'
   ;;
+lost_link)
+  # The link to a host goes for good, and its ranks end after that: nobody is left who would hear of it.
+  netns=("$here/../hosts/netns.sh" -n 2 -- "$bfrun" --host-silence 4 -np 4 -H bfhost1:2,bfhost2:2)
+  up="echo \$\$ >$work/pid.\$RANK; until [ \$(ls $work/pid.* | wc -l) = 4 ]; do sleep 0.05; done"
+  cut='[ $RANK = 3 ] && ip link set eth0 down'
+  lost='bfrun: host bfhost2 is lost, with ranks 2, 3: it has answered nothing for 4 s'
+  run "${netns[@]}" sh -c "$up; $cut; sleep 1"
+  [[ "$code" == 77 ]] && { sed -n 's/.*SKIPPED/SKIPPED/p' "$work/err"; exit 77; }
+  expect_code 1; expect_error "$lost"
+  expect_error 'bfrun: rank 2 on host bfhost2 .* ended without a word: the connection to its host was lost'
+  expect_no_error 'bfrun: rank [01]'; rm "$work"/pid.*
+  # The others compute on; and where they may go on without it, they end by themselves.
+  run "${netns[@]}" sh -c "$up; $cut; sleep 600"; expect_code 1; expect_error "$lost"; rm "$work"/pid.*
+  run "${netns[@]}" --fault-tolerant sh -c "$up; $cut; sleep 8; echo alive \$RANK"
+  expect_code 1; expect_error "$lost"; expect_output $'alive 0\nalive 1'; rm "$work"/pid.*
+  # A link that comes back in time is no loss, and silence on a link that is there neither.
+  run "${netns[@]}" sh -c "$up; $cut && sleep 2 && ip link set eth0 up; sleep 8; echo alive \$RANK"
+  expect_code 0; expect_no_error 'is lost'; expect_output $'alive 0\nalive 1\nalive 2\nalive 3'
+  ;;
 first_to_exit_is_named)
   # Rank 2 waits in MPI_Finalize while the others die of what they heard.
   run "$bfrun" -np 3 "$4" exit abort

@@ -221,6 +221,61 @@ TEST(JobMonitor, AWatcherThatIsGoneEndsNoHealthyJob) {
 }
 
 // Rank 0 dies of what rank 1 does, while rank 1's interpreter still ends.
+/// Two ranks on each of two hosts, of which rank 1 has ended.
+JobMonitor on_two_hosts(MonitoredJob job, JobMonitor::Clock::time_point begin) {
+  job.ranks = 4;
+  job.host_silence = 60s;
+  JobMonitor monitor(job);
+  for (int rank = 0; rank < 4; ++rank) {
+    static_cast<void>(monitor.take(started(rank, rank < 2 ? "a" : "b"), begin));
+  }
+  static_cast<void>(monitor.take(ended(1, 0), begin));
+  return monitor;
+}
+
+TEST(JobMonitor, AHostThatIsLostEndsTheJob) {
+  const auto begin = JobMonitor::Clock::now();
+  JobMonitor monitor = on_two_hosts({}, begin);
+  EXPECT_THAT(monitor.take_loss(3, "it is silent", begin),
+              ElementsAre("host b is lost, with ranks 2, 3: it is silent"));
+  EXPECT_THAT(monitor.take_loss(2, "it is silent", begin), IsEmpty());
+  EXPECT_THAT(monitor.take_loss(1, "it had ended", begin), IsEmpty());
+  EXPECT_EQ(monitor.time_left(begin), JobMonitor::kGrace);
+  EXPECT_FALSE(monitor.wants_kill(begin + JobMonitor::kGrace - 1ms));
+  EXPECT_TRUE(monitor.wants_kill(begin + JobMonitor::kGrace));
+  EXPECT_EQ(monitor.exit_code({0, SIGKILL}), 1);
+  EXPECT_THAT(
+      monitor.closing_lines({0, SIGKILL}),
+      ::testing::Contains("mpirun was still there 3 s after the loss of host b, and was killed"));
+}
+
+TEST(JobMonitor, WithoutALostHostTheOthersMayGoOn) {
+  const auto begin = JobMonitor::Clock::now();
+  for (const MonitoredJob& job :
+       {MonitoredJob{.fault_tolerant = true}, MonitoredJob{.goes_on_after_failure = true}}) {
+    JobMonitor monitor = on_two_hosts(job, begin);
+    EXPECT_THAT(monitor.take_loss(2, "it is silent", begin), ::testing::SizeIs(1));
+    EXPECT_LT(monitor.time_left(begin), 0ms);
+    static_cast<void>(monitor.take(ended(0, 0), begin));
+    EXPECT_TRUE(monitor.wants_kill(begin + JobMonitor::kGrace));
+    EXPECT_EQ(monitor.exit_code({0, SIGKILL}), 1);
+  }
+}
+
+TEST(JobMonitor, AFarWatcherThatHasEndedIsHeardOfInTimeOrLost) {
+  const auto begin = JobMonitor::Clock::now();
+  JobMonitor monitor = on_two_hosts({}, begin);
+  monitor.take_far_end(2, begin);
+  monitor.take_far_end(3, begin + 1s);
+  EXPECT_EQ(monitor.time_left(begin), 60s);
+  static_cast<void>(monitor.take(ended(2, 0), begin + 59s));
+  EXPECT_THAT(monitor.due_lines(begin + 60s), IsEmpty());
+  EXPECT_EQ(monitor.time_left(begin + 60s), 1s);
+  EXPECT_THAT(monitor.due_lines(begin + 61s),
+              ElementsAre(HasSubstr("host b is lost, with rank 3: a watcher there has ended")));
+  EXPECT_TRUE(monitor.wants_kill(begin + 64s));
+}
+
 TEST(JobMonitor, ARankThatLeftBeforeOthersFailedIsNamedFirst) {
   JobMonitor monitor({.ranks = 2});
   const auto begin = JobMonitor::Clock::now();

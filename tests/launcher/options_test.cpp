@@ -102,6 +102,17 @@ TEST(Options, RefusesBadNumbersByName) {
   }
 }
 
+TEST(Options, AHostMayBeSilentForAWhile) {
+  EXPECT_EQ(parse_options({"-np", "1", "program"}).host_silence, 60);
+  EXPECT_EQ(parse_options({"-np", "1", "--host-silence", "0", "program"}).host_silence, 0);
+  EXPECT_EQ(parse_options({"-np", "1", "--host-silence", "3", "program"}).host_silence, 3);
+  for (const char* bad : {"-1", "1", "2", "86401", "x", "1.5"}) {
+    EXPECT_THAT(usage_error({"-np", "1", "--host-silence", bad, "program"}),
+                HasSubstr("--host-silence wants 0 or a number of seconds from 3 to 86400"))
+        << bad;
+  }
+}
+
 TEST(Options, RefusesWhatIsMissingOrContradicts) {
   EXPECT_THAT(usage_error({"program"}), HasSubstr("-np N is missing"));
   EXPECT_THAT(usage_error({}), HasSubstr("-np N is missing"));

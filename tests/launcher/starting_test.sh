@@ -20,10 +20,14 @@ launchers_of_others)
   start_two PMI_SIZE=2; expect_error "^PMI_SIZE=2 says .* bfrun"
   start_two MV2_COMM_WORLD_RANK=RANK_HERE MV2_COMM_WORLD_SIZE=2; expect_error "^MV2_COMM_.* bfrun"
   start_two PALS_RANKID=RANK_HERE PALS_SIZE=2; expect_error "^PALS_RANKID=1 and PALS_SIZE=2 .* bfrun"
+  start_two MPT_MPI_RANK=RANK_HERE MPT_MPI_SIZE=2; expect_error "^MPT_MPI_RANK=1 and MPT_MPI_SIZE=2 .* bfrun"
+  # Variables that are missing, or make no sense.
+  start_two RANK=RANK_HERE WORLD_SIZE=abc; expect_error "^RANK=1 and WORLD_SIZE=abc: expected a number of ranks"
+  run env RANK=1 "$program"; expect_code 1; expect_error "^RANK=1: expected WORLD_SIZE beside it, found none"
   # The variables of an mpirun whose servers this MPI does not reach.
   start_two OMPI_COMM_WORLD_RANK=RANK_HERE OMPI_COMM_WORLD_SIZE=2
   expect_error "^OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=2 say .* bfrun"
-  for quiet in RANK=0\ WORLD_SIZE=1 WORLD_SIZE=4 SLURM_NTASKS=4 PMI_RANK=0\ PMI_SIZE=1 \
+  for quiet in RANK=0\ WORLD_SIZE=1 RANK=0 WORLD_SIZE=4 SLURM_NTASKS=4 PMI_RANK=0\ PMI_SIZE=1 \
     MV2_COMM_WORLD_RANK=0\ MV2_COMM_WORLD_SIZE=1; do
     read -ra words <<<"$quiet"
     run env "${words[@]}" "$program"; expect_code 0; expect_output "rank 0 of 1"; expect_no_error .
@@ -53,6 +57,20 @@ other_hosts)
   expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
   run "$bfrun" --launcher own -np 2 -x BLUEFOG_NETWORK=mpi sh -c "BLUEFOG_HOST_ID=\$RANK exec $program"
   expect_code 1; [[ "$(grep -c "BLUEFOG_NETWORK=mpi: expected ranks that MPI has started" "$work/err")" == 2 ]] || fail "not on all ranks"
+  ;;
+descriptor_limit)
+  # bfrun raises its soft limit. Where the hard one is too low, a rank says so at once.
+  few() { local limit=$1; shift; run bash -c "ulimit $limit; exec \"\$@\"" few "$bfrun" -np 16 "$@"; }
+  few "-Sn 24" "$program"; expect_code 0; [[ "$(wc -l <"$work/out")" == 16 ]] || fail "expected 16 ranks"
+  few "-n 24" "$program"; expect_code 1
+  expect_error "has no room for this process: .* process [0-9]+ may have 24 descriptors \(RLIMIT_NOFILE, ulimit -n\); 96 suffice for 16 ranks"
+  few "-n 24" true; expect_code 0
+  few "-n 6" true; expect_code 1; expect_error "^bfrun: .*: Too many open files: this process may have 6 descriptors \(RLIMIT"
+  # The store of rank 0, which is in its own process.
+  export WORLD_SIZE=16 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 10000))
+  for rank in $(seq 15); do RANK=$rank "$program" & done >"$work/out" 2>"$work/err"
+  (ulimit -n 20; RANK=0 BLUEFOG_TIMEOUT=3 "$program") >>"$work/out" 2>>"$work/err"
+  wait; expect_error "the store of rank 0 at .* may have 20 descriptors \(RLIMIT_NOFILE, ulimit -n\); it keeps the store of 16 ranks"
   ;;
 lonely_mpi)
   # A program with MPI of its own, which no mpirun has started.

@@ -19,6 +19,7 @@ constexpr int kMaxPort = 65535;
 struct RawValues {
   std::string num_proc;
   std::string ssh_port;
+  std::string host_silence;
   std::string bind_to = "auto";
   std::string launcher = "auto";
   bool use_infiniband = false;
@@ -67,6 +68,9 @@ void declare_options(CLI::App& app, Options& options, RawValues& raw) {
   app.add_option("--mpirun", options.mpirun, "The mpirun to use")->option_text("PATH");
   app.add_flag("--fault-tolerant", options.fault_tolerant,
                "The other ranks go on when one dies (Open MPI 5 with ULFM)");
+  app.add_option("--host-silence", raw.host_silence,
+                 "Seconds after which a host that answers nothing is lost; 0: never")
+      ->option_text("SECONDS");
   app.add_flag("--oversubscribe", options.oversubscribe,
                "More than 64 ranks for each core of this machine");
   app.add_flag("--verbose", options.verbose, "Print the full mpirun command");
@@ -134,6 +138,19 @@ Choice parse_choice(const char* option, const std::string& text, const char* wor
   return found->second;
 }
 
+/// Less than a few seconds would take a busy switch for a loss.
+int parse_silence(const std::string& text) {
+  constexpr int kShortest = 3;
+  constexpr int kLongest = 86400;
+  const auto value = parse_int(text);
+  if (!value || *value < 0 || *value > kLongest || (*value > 0 && *value < kShortest)) {
+    throw UsageError(
+        fmt::format("--host-silence wants 0 or a number of seconds from {} to {}, found '{}'",
+                    kShortest, kLongest, text));
+  }
+  return *value;
+}
+
 void check_environment(const std::vector<std::string>& environment) {
   for (const auto& entry : environment) {
     const std::string name = entry.substr(0, entry.find('='));
@@ -148,6 +165,7 @@ void check_environment(const std::vector<std::string>& environment) {
 
 void check_options(const RawValues& raw, Options& options) {
   if (!raw.ssh_port.empty()) options.ssh_port = parse_in_range("-p", raw.ssh_port, kMaxPort);
+  if (!raw.host_silence.empty()) options.host_silence = parse_silence(raw.host_silence);
   options.bind = parse_choice<BindPolicy>(
       "--bind-to", raw.bind_to, "auto, core or none",
       {{"auto", BindPolicy::Auto}, {"core", BindPolicy::Core}, {"none", BindPolicy::None}});

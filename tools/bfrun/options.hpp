@@ -34,9 +34,11 @@ enum class Launcher {
 
 /// The command line of bfrun, checked one option at a time.
 struct Options {
-  int num_proc = 0;               ///< `-np`: ranks in all, at least 1
-  std::string hosts;              ///< `-H`: the list as written, empty when absent
-  std::string hostfile;           ///< `--hostfile`: path, empty when absent
+  int num_proc = 0;      ///< `-np`: ranks in all, at least 1
+  std::string hosts;     ///< `-H`: the list as written, empty when absent
+  std::string hostfile;  ///< `--hostfile`: path, empty when absent
+  /// `--host-silence`: seconds, 0 for ever
+  int host_silence = 60;
   int ssh_port = 0;               ///< `-p`: 1 to 65535, 0 when absent
   std::string network_interface;  ///< `--network-interface`, empty when absent
   std::string extra_mpi_flags;    ///< `--extra-mpi-flags`: one string, split like a shell does

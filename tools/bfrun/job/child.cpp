@@ -94,15 +94,8 @@ class Forwarder {
   SignalsOnce once_;
 };
 
-}  // namespace
-
-ExitStatus run_child(const std::vector<std::string>& words,
-                     const std::vector<std::string>& environment, const ChildEvents& events) {
-  const SignalWatch signals;
-  signals.refuse_start(words.front());
-  signal(SIGPIPE, SIG_IGN);
-  const Descendants descendants;
-  Child child = start(words, environment, SignalWatch::old_mask());
+/// Serves the child until its end.
+ExitStatus follow(const Child& child, const ChildEvents& events, const SignalWatch& signals) {
   fcntl(child.errors.get(), F_SETFL, O_NONBLOCK);
   Forwarder forwarder(child, events.on_signal);
   std::array<pollfd, 3> sources{pollfd{signals.descriptor(), POLLIN, 0},
@@ -126,9 +119,28 @@ ExitStatus run_child(const std::vector<std::string>& words,
       // The dead child's words are all in the pipe by now; other processes may keep the pipe open.
       read_available(child.errors.get(), events.on_stderr);
       if (events.descriptor >= 0) events.on_readable();
-      descendants.kill_all(kSweepAfterMpirun);
       return *status;
     }
+  }
+}
+
+}  // namespace
+
+ExitStatus run_child(const std::vector<std::string>& words,
+                     const std::vector<std::string>& environment, const ChildEvents& events) {
+  const SignalWatch signals;
+  signals.refuse_start(words.front());
+  signal(SIGPIPE, SIG_IGN);
+  const Descendants descendants;
+  const Child child = start(words, environment, SignalWatch::old_mask());
+  try {
+    const ExitStatus status = follow(child, events, signals);
+    descendants.kill_all(kSweepAfterMpirun);
+    return status;
+  } catch (const TransportError&) {
+    kill(child.pid, SIGKILL);
+    descendants.kill_all(kSweepAfterMpirun);
+    throw;
   }
 }
 

@@ -5,20 +5,20 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
 #include <utility>
 
+#include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/store/store_server.hpp"
 #include "tools/bfrun/build_info.hpp"
+#include "tools/bfrun/job/ears.hpp"
 #include "tools/bfrun/job/job_monitor.hpp"
 #include "tools/bfrun/job/own_launcher.hpp"
 #include "tools/bfrun/job/process.hpp"
-#include "tools/bfrun/job/rank_line.hpp"
-#include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/job/session_folder.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
 #include "tools/bfrun/numbers.hpp"
@@ -32,8 +32,6 @@
 
 namespace bluefog::bfrun {
 namespace {
-
-void say(const std::string& line) { write_to_stderr("bfrun: " + line + "\n"); }
 
 std::string value_of(const Environment& environment, const std::string& name) {
   const auto found = environment.find(name);
@@ -164,37 +162,6 @@ std::chrono::milliseconds start_patience(const Environment& environment) {
       std::chrono::duration<double>(is_sensible ? seconds : kDefault));
 }
 
-/// Runs the job to its end, told of its events.
-using RunRanks = std::function<ExitStatus(const ChildEvents&)>;
-
-/// Runs mpirun, or the ranks, and passes their reports to the monitor.
-int run_and_follow(const RunRanks& run, const std::string& key, RankLine& line,
-                   JobMonitor& monitor) {
-  ReportFilter filter(key);
-  const auto take = [&](const RankReport& report) {
-    for (const auto& text : monitor.take(report)) say(text);
-  };
-  const auto on_stderr = [&](std::string_view bytes) {
-    write_to_stderr(filter.feed(bytes));
-    for (const auto& report : filter.take_reports()) take(report);
-  };
-  const auto before_sleep = [&] {
-    const auto now = JobMonitor::Clock::now();
-    for (const auto& text : monitor.due_lines(now)) say(text);
-    const bool kill = monitor.wants_kill(now);
-    return ChildCare{.sleep = monitor.time_left(now), .kill = kill};
-  };
-  const RankLine::Listener listener{take, [&](int rank) { monitor.take_watcher_end(rank); }};
-  const auto status = run({.on_stderr = on_stderr,
-                           .on_signal = [&](int number) { monitor.take_signal(number); },
-                           .before_sleep = before_sleep,
-                           .descriptor = line.descriptor(),
-                           .on_readable = [&] { line.serve(listener); }});
-  write_to_stderr(filter.finish());
-  for (const auto& text : monitor.closing_lines(status)) say(text);
-  return monitor.exit_code(status);
-}
-
 std::vector<std::string> exportable_names(const Environment& environment) {
   std::vector<std::string> names;
   for (const auto& [name, value] : environment) {
@@ -271,8 +238,13 @@ std::unique_ptr<store::StoreServer> make_store_server() {
     return std::make_unique<store::StoreServer>(
         store::StoreAddress{.host = "127.0.0.1", .secret = secret});
   } catch (const TransportError&) {
-    return std::make_unique<store::StoreServer>(
-        store::StoreAddress{.host = "::1", .secret = secret});
+    try {
+      return std::make_unique<store::StoreServer>(
+          store::StoreAddress{.host = "::1", .secret = secret});
+    } catch (const TransportError&) {
+      // The first error is told: few machines have the loopback of IPv6 alone.
+    }
+    throw;
   }
 }
 
@@ -293,8 +265,10 @@ void print_placement(const Options& options, const Plan& plan) {
 }
 
 int run_own_job(const Options& options, Plan plan) {
-  RankLine line(plan.key, options.num_proc);
-  plan.environment[kRankLineVariable] = line.place();
+  raise_descriptor_limit();
+  const int descriptors = 2 * options.num_proc;  // of line and store
+  Ears ears(plan.key, descriptors);
+  plan.environment[kRankLineVariable] = ears.rank_place();
   const auto server = make_store_server();
   plan.environment[kStoreVariable] = server->address().text();
   plan.environment[kStoreSecretVariable] = server->address().secret;
@@ -306,13 +280,16 @@ int run_own_job(const Options& options, Plan plan) {
   ranks.words.insert(ranks.words.end(), options.command.begin(), options.command.end());
   ranks.environment = plan.environment;
   ranks.fault_tolerant = options.fault_tolerant;
-  ranks.on_started = [&server] { server->start(); };
+  ranks.on_started = [&] {
+    server->start(fmt::format("{} suffice for {} ranks", descriptors + RankLine::kOtherDescriptors,
+                              options.num_proc));
+  };
   if (options.verbose) {
     say(fmt::format("starts {} times: {}", ranks.count, join_shell_words(ranks.words)));
   }
   JobMonitor monitor(plan.job);
   return run_and_follow([&](const ChildEvents& events) { return run_own_ranks(ranks, events); },
-                        plan.key, line, monitor);
+                        plan.key, ears, monitor);
 }
 
 int run_job_of_mpirun(const Options& options, Plan plan) {
@@ -329,9 +306,14 @@ int run_job_of_mpirun(const Options& options, Plan plan) {
   if (machines.other_hosts && share_first_label(machines.hosts, host_name())) {
     environment.emplace("PRTE_MCA_prte_keep_fqdn_hostnames", "1");
   }
+  Ears ears(plan.key, options.num_proc);
+  if (machines.other_hosts) {
+    ears.hear_hosts(reachable_addresses(split_list(options.network_interface)),
+                    store::draw_secret(), plan.job.host_silence);
+    environment[kHostLineVariable] = ears.host_place();
+  }
   call.exported = exportable_names(environment);
-  RankLine line(plan.key, options.num_proc);
-  environment[kRankLineVariable] = line.place();
+  environment[kRankLineVariable] = ears.rank_place();  // for this machine alone
   std::optional<SessionFolder> session;
   if (names_session_base(call.extra_flags) || SessionFolder::is_chosen(environment)) {
     call.version = query_mpirun_version(call.mpirun);
@@ -347,7 +329,7 @@ int run_job_of_mpirun(const Options& options, Plan plan) {
   JobMonitor monitor(plan.job);
   return run_and_follow(
       [&](const ChildEvents& events) { return run_child(words, to_strings(environment), events); },
-      plan.key, line, monitor);
+      plan.key, ears, monitor);
 }
 
 }  // namespace
@@ -374,6 +356,7 @@ int run_job(const Options& options) {
   plan.job.ranks = options.num_proc;
   plan.job.fault_tolerant = options.fault_tolerant;
   plan.job.has_other_hosts = plan.machines.other_hosts;
+  plan.job.host_silence = std::chrono::seconds(options.host_silence);
   plan.job.start_patience = start_patience(plan.environment);
   plan.job.extra_mpi_flags = options.extra_mpi_flags;
   plan.job.notes = make_notes(plan.environment, plan.mpirun_binds);

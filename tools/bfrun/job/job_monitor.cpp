@@ -1,6 +1,7 @@
 #include "tools/bfrun/job/job_monitor.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -67,6 +68,7 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
   }
   // A rank that has announced its exit ends once more, perhaps because others have ended by then.
   if (ended_.emplace(report.rank, report).second) take_failure(report, now);
+  far_ends_.erase(report.rank);
   if (report.kind == RankReport::Kind::Ended) take_watcher_end(report.rank, now);
   return {};
 }
@@ -89,6 +91,42 @@ void JobMonitor::take_watcher_end(int rank, Clock::time_point now) {
   const auto end = ended_.find(rank);
   if (!failed_since_ && end != ended_.end() && ends_job(end->second)) failed_since_ = now;
   look_whether_all_are_gone(now);
+}
+
+std::vector<std::string> JobMonitor::take_loss(int rank, const std::string& why,
+                                               Clock::time_point now) {
+  if (ended_.contains(rank) || lost_.contains(rank)) return {};
+  far_ends_.erase(rank);
+  const auto found = started_.find(rank);
+  const std::string host = found == started_.end() ? "" : found->second.host;
+  std::vector<int> ranks{rank};
+  for (const RankReport& report : silent_ranks()) {
+    if (report.host == host && report.rank != rank && !lost_.contains(report.rank)) {
+      ranks.push_back(report.rank);
+    }
+  }
+  std::ranges::sort(ranks);
+  lost_.insert(ranks.begin(), ranks.end());
+  gone_.insert(ranks.begin(), ranks.end());
+  const std::string name = host.empty() ? fmt::format("the host of rank {}", rank) : "host " + host;
+  if (!job_.fault_tolerant && !job_.goes_on_after_failure && lost_host_.empty()) {
+    lost_host_ = name;
+    lost_since_ = now;
+  }
+  look_whether_all_are_gone(now);
+  return {fmt::format("{} is lost, with rank{} {}: {}", name, ranks.size() == 1 ? "" : "s",
+                      fmt::join(ranks, ", "), why)};
+}
+
+void JobMonitor::take_far_end(int rank, Clock::time_point now) {
+  if (!ended_.contains(rank) && !lost_.contains(rank)) far_ends_.emplace(rank, now);
+}
+
+std::optional<JobMonitor::Clock::time_point> JobMonitor::first_far_end() const {
+  if (far_ends_.empty() || job_.host_silence <= seconds(0)) return std::nullopt;
+  const auto first = std::ranges::min_element(
+      far_ends_, [](const auto& one, const auto& other) { return one.second < other.second; });
+  return first->second + job_.host_silence;
 }
 
 bool JobMonitor::ends_job(const RankReport& report) const {
@@ -121,6 +159,16 @@ JobMonitor::Clock::time_point JobMonitor::naming_time() const {
 std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {
   std::vector<std::string> lines;
   if (std::string line = attendance_.due_line(now); !line.empty()) lines.push_back(std::move(line));
+  for (auto at = first_far_end(); at && now >= *at; at = first_far_end()) {
+    const auto first = std::ranges::find_if(
+        far_ends_, [&](const auto& end) { return end.second + job_.host_silence == *at; });
+    const auto more = take_loss(
+        first->first,
+        fmt::format("a watcher there has ended, and nothing was heard of its rank for {} s",
+                    job_.host_silence.count()),
+        now);
+    lines.insert(lines.end(), more.begin(), more.end());
+  }
   if (!unnamed_.empty() && now >= naming_time()) {
     const std::vector<std::string> failures = name_failures();
     lines.insert(lines.end(), failures.begin(), failures.end());
@@ -139,6 +187,7 @@ std::optional<JobMonitor::Deadline> JobMonitor::deadline() const {
   if (ending_signal_ != 0) note(ending_since_, kGrace, "signal " + name_of_signal(ending_signal_));
   if (gone_since_) note(*gone_since_, kGrace, "the end of the last rank");
   if (failed_since_) note(*failed_since_, kFailureGrace, "the first failure");
+  if (!lost_host_.empty()) note(lost_since_, kGrace, "the loss of " + lost_host_);
   return first;
 }
 
@@ -151,6 +200,7 @@ std::chrono::milliseconds JobMonitor::time_left(Clock::time_point now) const {
   };
   if (!unnamed_.empty()) note(naming_time());
   if (const auto due = attendance_.due()) note(*due);
+  if (const auto due = first_far_end()) note(*due);
   if (const auto due = deadline(); due && overdue_.empty()) note(due->at);
   return left;
 }

@@ -27,6 +27,8 @@ struct MonitoredJob {
   std::string extra_mpi_flags = {};  ///< as the user wrote them
   /// Who starts and ends the ranks, in words.
   std::string starter = "mpirun";
+  /// How long a host may answer nothing; 0: for ever.
+  std::chrono::seconds host_silence{0};
   bool goes_on_after_failure = false;  ///< these flags ask mpirun not to end a job that has failed
 };
 
@@ -45,6 +47,16 @@ class JobMonitor {
   /// The watcher of `rank` is gone, whatever it has reported.
   void take_watcher_end(int rank, Clock::time_point now = Clock::now());
 
+  /// The host of `rank` cannot be reached any more: its ranks are lost, except those that have ended.
+  /// Unless the others go on without them, the job ends. Returns the lines to print now.
+  /// @param why in words: "it has answered nothing for 60 s".
+  [[nodiscard]] std::vector<std::string> take_loss(int rank, const std::string& why,
+                                                   Clock::time_point now = Clock::now());
+
+  /// The watcher of `rank` on another host is gone; its report may still be on its way, for as long
+  /// as that host may be silent.
+  void take_far_end(int rank, Clock::time_point now = Clock::now());
+
   /// A signal was passed on to the job.
   void take_signal(int number, Clock::time_point now = Clock::now());
 
@@ -59,7 +71,8 @@ class JobMonitor {
   [[nodiscard]] std::chrono::milliseconds time_left(Clock::time_point now) const;
 
   /// Whether mpirun has had its time and is to be killed: `kGrace` after a signal that ends the job,
-  /// `kGrace` after the end of the last rank, `kFailureGrace` after a failure that ends the job.
+  /// after the loss of a host that ends it, or after the end of the last rank, `kFailureGrace` after a
+  /// failure that ends the job.
   /// mpirun may hang for ever, before it has started all ranks, when a host does not answer, or
   /// when it ends.
   [[nodiscard]] bool wants_kill(Clock::time_point now);
@@ -87,6 +100,7 @@ class JobMonitor {
 
   void take_failure(RankReport report, Clock::time_point now);
   [[nodiscard]] bool ends_job(const RankReport& report) const;
+  [[nodiscard]] std::optional<Clock::time_point> first_far_end() const;
   void look_whether_all_are_gone(Clock::time_point now);
   [[nodiscard]] std::optional<Deadline> deadline() const;
   [[nodiscard]] Clock::time_point naming_time() const;
@@ -113,7 +127,11 @@ class JobMonitor {
   bool failed_before_signal_ = false;
   std::optional<Clock::time_point> failed_since_;  ///< a rank is gone whose failure ends the job
   std::optional<Clock::time_point> gone_since_;    ///< all ranks that can be there are gone
-  std::string overdue_;                            ///< why mpirun was killed; empty when it was not
+  std::set<int> lost_;                             ///< ranks of hosts that cannot be reached
+  std::string lost_host_;                          ///< whose loss ends the job
+  Clock::time_point lost_since_;
+  std::map<int, Clock::time_point> far_ends_;  ///< watchers that are gone, without a report so far
+  std::string overdue_;                        ///< why mpirun was killed; empty when it was not
 };
 
 }  // namespace bluefog::bfrun

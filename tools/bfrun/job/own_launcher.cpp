@@ -134,41 +134,39 @@ milliseconds sooner(milliseconds one, milliseconds other) {
   return other < milliseconds(0) ? one : std::min(one, other);
 }
 
-}  // namespace
+/// bfrun's ends of the ranks' streams.
+struct OwnEnds {
+  Descriptor errors;
+  Descriptor input;  ///< to rank 0, where this process reads a terminal
+};
 
-ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events) {
-  const SignalWatch signals;
-  signals.refuse_start(ranks.words.front());
-  signal(SIGPIPE, SIG_IGN);
-  const Descendants descendants;
+OwnEnds start_all(const OwnRanks& ranks, Watchers& watchers) {
   Pipe errors = make_pipe();
   const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (nothing.get() < 0) fail("/dev/null");
   const bool is_terminal = isatty(STDIN_FILENO) == 1;
   Pipe input;
   if (is_terminal) input = make_pipe();
-  Watchers watchers(ranks.fault_tolerant);
-  try {
-    for (int rank = 0; rank < ranks.count; ++rank) {
-      const int first_input = is_terminal ? input.read_end.get() : STDIN_FILENO;
-      watchers.add(start(
-          ranks, rank,
-          {.input = rank == 0 ? first_input : nothing.get(), .errors = errors.write_end.get()}));
-    }
-  } catch (const TransportError&) {
-    watchers.kill_all();
-    throw;
+  for (int rank = 0; rank < ranks.count; ++rank) {
+    const int first_input = is_terminal ? input.read_end.get() : STDIN_FILENO;
+    watchers.add(start(
+        ranks, rank,
+        {.input = rank == 0 ? first_input : nothing.get(), .errors = errors.write_end.get()}));
   }
-  errors.write_end.reset();
-  input.read_end.reset();
-  InputPump pump(std::move(input.write_end));
   fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
-  if (ranks.on_started) ranks.on_started();
+  return {std::move(errors.read_end), std::move(input.write_end)};
+}
 
+/// Serves the ranks until all are gone.
+void follow(OwnEnds ends, const OwnRanks& ranks, const ChildEvents& events,
+            const SignalWatch& signals, Watchers& watchers) {
+  InputPump pump(std::move(ends.input));
+  if (ranks.on_started) ranks.on_started();
   SignalsOnce once;
   std::array<pollfd, 4> sources{pollfd{signals.descriptor(), POLLIN, 0},
-                                pollfd{errors.read_end.get(), POLLIN, 0},
+                                pollfd{ends.errors.get(), POLLIN, 0},
                                 pollfd{events.descriptor, POLLIN, 0}, pollfd{-1, 0, 0}};
-  while (true) {
+  while (!watchers.are_gone()) {
     const ChildCare care = events.before_sleep();
     if (care.kill) watchers.kill_all();
     sources[3] = pump.source();
@@ -177,7 +175,7 @@ ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events) {
         errno != EINTR) {
       fail("poll");
     }
-    if (sources[1].revents != 0 && !read_available(errors.read_end.get(), events.on_stderr)) {
+    if (sources[1].revents != 0 && !read_available(ends.errors.get(), events.on_stderr)) {
       sources[1].fd = -1;
     }
     if (sources[2].revents != 0) events.on_readable();
@@ -190,11 +188,27 @@ ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events) {
     }
     watchers.reap();
     watchers.act_on_time(Clock::now());
-    if (watchers.are_gone()) break;
   }
   // The ranks' words are all in the pipe by now; other processes may keep it open.
-  read_available(errors.read_end.get(), events.on_stderr);
+  read_available(ends.errors.get(), events.on_stderr);
   if (events.descriptor >= 0) events.on_readable();
+}
+
+}  // namespace
+
+ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events) {
+  const SignalWatch signals;
+  signals.refuse_start(ranks.words.front());
+  signal(SIGPIPE, SIG_IGN);
+  const Descendants descendants;
+  Watchers watchers(ranks.fault_tolerant);
+  try {
+    follow(start_all(ranks, watchers), ranks, events, signals, watchers);
+  } catch (const TransportError&) {
+    watchers.kill_all();
+    descendants.kill_all(kSweep);
+    throw;
+  }
   descendants.kill_all(kSweep);
   return watchers.status();
 }

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 
+#include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "tools/bfrun/job/descriptor.hpp"
 
@@ -15,7 +15,7 @@ namespace bluefog::bfrun {
 
 /// @throws TransportError with what the system says of its last call.
 [[noreturn]] inline void fail(const char* what) {
-  throw TransportError(fmt::format("{}: {}", what, strerror(errno)));
+  throw TransportError(fmt::format("{}: {}", what, reason_of(errno)));
 }
 
 struct Pipe {

@@ -89,6 +89,8 @@ bool stdin_is_null() {
          S_ISCHR(input.st_mode) && input.st_rdev == null.st_rdev;
 }
 
+void say(const std::string& line) { write_to_stderr("bfrun: " + line + "\n"); }
+
 bool write_to_stderr(std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(STDERR_FILENO, text.data(), text.size());

@@ -96,6 +96,9 @@ void open_missing_streams();
 /// Whether standard input is /dev/null.
 [[nodiscard]] bool stdin_is_null();
 
+/// Says a line in bfrun's name.
+void say(const std::string& line);
+
 /// Writes all of `text` to standard error; a closed one is no error. Returns whether all was taken.
 bool write_to_stderr(std::string_view text);
 

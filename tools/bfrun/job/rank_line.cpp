@@ -15,6 +15,8 @@
 #include <fstream>
 #include <utility>
 
+#include "tools/bfrun/job/pipe.hpp"
+
 namespace bluefog::bfrun {
 namespace {
 
@@ -53,8 +55,7 @@ std::string this_place() {
 
 /// Raises the limit of descriptors of this process, and of mpirun with it, where it is too low.
 bool have_descriptors(int count) {
-  constexpr rlim_t kOthers = 64;
-  const rlim_t wanted = static_cast<rlim_t>(count) + kOthers;
+  const rlim_t wanted = static_cast<rlim_t>(count) + RankLine::kOtherDescriptors;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
   if (limit.rlim_cur >= wanted) return true;
@@ -78,9 +79,9 @@ bool is_own_user(int socket) {
 
 }  // namespace
 
-RankLine::RankLine(std::string key, int ranks) : key_(std::move(key)) {
+RankLine::RankLine(std::string key, int descriptors) : key_(std::move(key)) {
   const std::string place = this_place();
-  if (place.empty() || !have_descriptors(ranks)) return;
+  if (place.empty() || !have_descriptors(descriptors)) return;
   Descriptor events(epoll_create1(EPOLL_CLOEXEC));
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const Address address = address_of(key_);
@@ -118,8 +119,8 @@ void RankLine::accept_watchers() {
     Descriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.get() < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      // The system has nothing left for a new watcher. It waits unheard: to ask again would never end.
-      if (errno != EAGAIN) epoll_ctl(events_.get(), EPOLL_CTL_DEL, socket_.get(), nullptr);
+      // To ask again would never end, and a job whose ranks are not heard has none.
+      if (errno != EAGAIN) fail("accept of a rank's watcher");
       return;
     }
     const int descriptor = socket.get();

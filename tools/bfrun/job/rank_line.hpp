@@ -26,9 +26,12 @@ class RankLine {
     std::function<void(int rank)> on_end;  ///< the watcher of a rank has ended
   };
 
-  /// Listens for `ranks` watchers, where the system grants as many descriptors; else nobody finds
-  /// the line, and watchers report on standard error.
-  RankLine(std::string key, int ranks);
+  /// Listens where the system grants `descriptors`: one for each watcher, and what else the job takes
+  /// in this process. Elsewhere nobody finds the line, and watchers report on standard error.
+  RankLine(std::string key, int descriptors);
+  /// What this process has open besides, or opens for a moment.
+  static constexpr int kOtherDescriptors = 64;
+
   RankLine(const RankLine&) = delete;
   RankLine& operator=(const RankLine&) = delete;
   ~RankLine() = default;
@@ -37,7 +40,7 @@ class RankLine {
   [[nodiscard]] const std::string& place() const { return place_; }
   /// Readable when there is something to serve; −1 where nobody listens.
   [[nodiscard]] int descriptor() const { return events_.get(); }
-  /// Takes what is there. Does not block.
+  /// Takes what is there. Does not block. @throws TransportError where no descriptor is left.
   void serve(const Listener& listener);
 
  private:

@@ -1,13 +1,12 @@
 #include "tools/bfrun/job/signal_watch.hpp"
 
 #include <fmt/format.h>
-#include <string.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
-#include "bluefog_cpp/error.hpp"
+#include "tools/bfrun/job/pipe.hpp"
 #include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/options.hpp"
 
@@ -41,7 +40,7 @@ SignalWatch::SignalWatch() {
   static_cast<void>(old_mask());
   const sigset_t watched = watched_signals();
   descriptor_ = Descriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (descriptor_.get() < 0) throw TransportError(fmt::format("signalfd: {}", strerror(errno)));
+  if (descriptor_.get() < 0) fail("signalfd");
 }
 
 const sigset_t& SignalWatch::old_mask() {

@@ -27,7 +27,7 @@ namespace {
 
 /// The variables that bfrun has for watchers alone.
 constexpr std::array kWatchersVariables{kReportKeyVariable, kBindVariable, kRankLineVariable,
-                                        kSessionVariable};
+                                        kHostLineVariable, kSessionVariable};
 
 std::int64_t microseconds_since_1970() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -235,7 +235,9 @@ int run_rank(const std::vector<std::string>& command) {
     return 2;
   }
   const Voice voice(value_of(environment, kReportKeyVariable),
-                    value_of(environment, kRankLineVariable));
+                    {.line = value_of(environment, kRankLineVariable),
+                     .host_line = value_of(environment, kHostLineVariable)},
+                    identity->rank);
   const std::string session = value_of(environment, kSessionVariable);
   const BindPolicy policy = bind_policy_from(value_of(environment, kBindVariable));
   const Placement placement = choose_placement_here(identity->local_size, policy);

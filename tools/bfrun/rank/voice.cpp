@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "tools/bfrun/job/process.hpp"
 
@@ -24,6 +25,13 @@ bool send_on_stderr(const RankReport& report, const std::string& key) {
 }
 
 }  // namespace
+
+Voice::Voice(std::string key, const Places& places, int rank)
+    : key_(std::move(key)), line_(places.line, key_) {
+  if (!key_.empty() && line_.state() == RankLineEnd::State::Elsewhere) {
+    host_line_ = HostLineEnd(places.host_line, rank);
+  }
+}
 
 bool Voice::send(const RankReport& report) const {
   if (key_.empty()) return true;

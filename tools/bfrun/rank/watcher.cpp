@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "bluefog_cpp/base/exit_note.hpp"
+#include "tools/bfrun/job/pipe.hpp"
 #include "tools/bfrun/job/signal_watch.hpp"
 
 namespace bluefog::bfrun {
@@ -56,6 +57,7 @@ Watcher::Watcher(Rank rank, const Descendants& descendants, std::function<void()
       on_joining_(std::move(on_joining)) {
   const sigset_t watched = signals_to_watch();
   signals_ = Descriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (signals_.get() < 0) fail("signalfd for the watcher of a rank");
 }
 
 ExitStatus Watcher::wait_for_end() {

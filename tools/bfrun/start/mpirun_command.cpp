@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kWatchIfInstalled =
     R"sh(if [ -x "$0" ]; then exec "$0" --exec-rank -- "$@"; fi
 key="$BFRUN_REPORT_KEY" told=0
-unset BFRUN_REPORT_KEY BFRUN_BIND BFRUN_LINE BFRUN_SESSION
+unset BFRUN_REPORT_KEY BFRUN_BIND BFRUN_LINE BFRUN_HOST_LINE BFRUN_SESSION
 export RANK="$OMPI_COMM_WORLD_RANK" WORLD_SIZE="$OMPI_COMM_WORLD_SIZE"
 export LOCAL_RANK="$OMPI_COMM_WORLD_LOCAL_RANK" LOCAL_WORLD_SIZE="$OMPI_COMM_WORLD_LOCAL_SIZE"
 report() {

@@ -8,14 +8,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <sstream>
+
+#include "bluefog_cpp/base/system_limits.hpp"
+#include "tools/bfrun/job/pipe.hpp"
 
 namespace bluefog::bfrun {
 
 int free_port() {
   const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (probe < 0) return 0;
+  if (probe < 0) {
+    if (is_out_of_descriptors(errno)) fail("socket");
+    return 0;  // this machine has no IPv4
+  }
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_ANY);
@@ -51,6 +59,34 @@ std::string interface_address(const std::string& name) {
   }
   freeifaddrs(all);
   return found;
+}
+
+std::vector<std::string> reachable_addresses(const std::vector<std::string>& interfaces) {
+  std::vector<std::string> chosen;
+  std::vector<std::string> all;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 ||
+        (one->ifa_flags & IFF_LOOPBACK) != 0) {
+      continue;
+    }
+    const bool is_six = one->ifa_addr->sa_family == AF_INET6;
+    if (!is_six && one->ifa_addr->sa_family != AF_INET) continue;
+    const auto* six = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr);
+    if (is_six && IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr)) continue;
+    const void* const bytes = is_six
+                                  ? static_cast<const void*>(&six->sin6_addr)
+                                  : &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr;
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    inet_ntop(one->ifa_addr->sa_family, bytes, text.data(), text.size());
+    all.emplace_back(text.data());
+    if (std::ranges::find(interfaces, one->ifa_name) != interfaces.end()) {
+      chosen.emplace_back(text.data());
+    }
+  }
+  freeifaddrs(list);
+  return chosen.empty() ? all : chosen;
 }
 
 bool resolves_to_this_machine(const std::string& name) {

@@ -18,6 +18,11 @@ namespace bluefog::bfrun {
 /// The first IPv4 address of a network interface of this machine, empty when it has none.
 [[nodiscard]] std::string interface_address(const std::string& name);
 
+/// The addresses of this machine by which others may reach it, as text: those of `interfaces`, or of
+/// all where that names none. Link-local ones, which say nothing elsewhere, are left out.
+[[nodiscard]] std::vector<std::string> reachable_addresses(
+    const std::vector<std::string>& interfaces);
+
 /// Whether an address of `name` is one of this machine. Asks the resolver, which may take a while.
 [[nodiscard]] bool resolves_to_this_machine(const std::string& name);
 
