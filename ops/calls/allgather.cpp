@@ -6,7 +6,7 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "ops/calls/allgather_parts.hpp"
-#include "ops/calls/gathering.hpp"
+#include "ops/calls/exchanges/gathering.hpp"
 #include "ops/calls/group.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "ops/calls/exchanges/sharded_reduction.hpp"
+#include "ops/calls/exchanges/shared_sum.hpp"
 #include "ops/calls/group.hpp"
 #include "ops/calls/reduction_rule.hpp"
-#include "ops/calls/sharded_reduction.hpp"
-#include "ops/calls/shared_sum.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
 

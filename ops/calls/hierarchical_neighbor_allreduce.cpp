@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "bluefog_cpp/base/copy.hpp"
+#include "ops/calls/exchanges/plan_exchange.hpp"
+#include "ops/calls/exchanges/sharded_reduction.hpp"
 #include "ops/calls/group.hpp"
-#include "ops/calls/plan_exchange.hpp"
 #include "ops/calls/row_operands.hpp"
-#include "ops/calls/sharded_reduction.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
 #include "ops/sums/combine.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
-#include "ops/calls/gathering.hpp"
+#include "ops/calls/exchanges/gathering.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "ops/calls/plan_exchange.hpp"
+#include "ops/calls/exchanges/plan_exchange.hpp"
+#include "ops/calls/exchanges/shared_sum.hpp"
 #include "ops/calls/row_operands.hpp"
-#include "ops/calls/shared_sum.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
 #include "ops/sums/arithmetic.hpp"

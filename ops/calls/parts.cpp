@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "bluefog_cpp/context/context_core.hpp"
+#include "ops/calls/exchanges/parts_exchange.hpp"
 #include "ops/calls/group.hpp"
-#include "ops/calls/parts_exchange.hpp"
 #include "ops/calls/validation.hpp"
 
 namespace bluefog::ops {

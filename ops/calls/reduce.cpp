@@ -8,9 +8,9 @@
 
 #include "bluefog_cpp/base/copy.hpp"
 #include "bluefog_cpp/context/context_core.hpp"
+#include "ops/calls/exchanges/sharded_reduction.hpp"
 #include "ops/calls/group.hpp"
 #include "ops/calls/reduction_rule.hpp"
-#include "ops/calls/sharded_reduction.hpp"
 #include "ops/calls/validation.hpp"
 #include "ops/sums/arithmetic.hpp"
 

@@ -113,6 +113,7 @@ FOLDERS = {
     "bluefog_cpp/device/peer": ("cuda", "calls"),
     "bluefog_cpp/device/links": ("cuda", "nccl", "peer"),
     "ops/sums/cuda": (),
+    "ops/calls/exchanges": (),
     "ops/window/device": (),
     "optimizers/algorithms/registry": (),
     "optimizers/algorithms/momentum": ("registry",),

@@ -10,8 +10,9 @@ from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import default_graph
 from bluefog_cpp.errors import InvalidArgument, StateError
-from bluefog_cpp.torch import _launch, _runtime
+from bluefog_cpp.torch import _runtime
 from bluefog_cpp.torch._runtime import Runtime, current
+from bluefog_cpp.torch._start import launch
 
 
 def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
@@ -40,7 +41,7 @@ def init(topology_fn: Callable[[int], nx.DiGraph] | None = None,
         raise StateError(
             f"rank {_runtime.current().rank}, init: expected no store, rank or size after the "
             "first call, found one; call shutdown() first")
-    runtime = _runtime.start(_launch.handed(store, rank, size))
+    runtime = _runtime.start(launch.handed(store, rank, size))
     try:
         checked("init", "topology_fn", _arguments.function_or_none, topology_fn)
         is_weighted = checked("init", "is_weighted", _arguments.switch, is_weighted)

@@ -22,8 +22,8 @@ from bluefog_cpp.errors import (
     NotInitialized,
     StateError,
 )
-from bluefog_cpp.torch import _child, _launch
 from bluefog_cpp.torch._calls import Calls, Place
+from bluefog_cpp.torch._start import child, launch
 
 T = TypeVar("T")
 
@@ -207,7 +207,7 @@ def is_initialized() -> bool:
     return _runtime is not None
 
 
-def start(handed: _launch.Handed | None = None) -> Runtime:
+def start(handed: launch.Handed | None = None) -> Runtime:
     """The runtime; made first where there is none (collective).
 
     handed: the store in which the ranks meet, where the caller has one.
@@ -219,11 +219,11 @@ def start(handed: _launch.Handed | None = None) -> Runtime:
     return _runtime
 
 
-def _context_of_this_launch(handed: _launch.Handed | None) -> core.Context:
+def _context_of_this_launch(handed: launch.Handed | None) -> core.Context:
     try:
-        return _launch.join(handed, _is_fork_of_rank)
+        return launch.join(handed, _is_fork_of_rank)
     except StateError as error:  # of a process that a rank has started
-        advice = _child.advice()
+        advice = child.advice()
         if not advice:
             raise
         raise StateError(f"{error}; {advice}") from None

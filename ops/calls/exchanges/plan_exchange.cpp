@@ -1,4 +1,4 @@
-#include "ops/calls/plan_exchange.hpp"
+#include "ops/calls/exchanges/plan_exchange.hpp"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError, TransportError, UnsupportedError
-from bluefog_cpp.torch._stores import StoreView, checked_store
+from bluefog_cpp.torch._start.stores import StoreView, checked_store
 
 
 class Handed(NamedTuple):

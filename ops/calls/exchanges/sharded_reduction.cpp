@@ -1,4 +1,4 @@
-#include "ops/calls/sharded_reduction.hpp"
+#include "ops/calls/exchanges/sharded_reduction.hpp"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "ops/calls/shared_sum.hpp"
+#include "ops/calls/exchanges/shared_sum.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include "bluefog_cpp/base/copy.hpp"
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/transport/host_memory.hpp"
-#include "ops/calls/sharded_reduction.hpp"
+#include "ops/calls/exchanges/sharded_reduction.hpp"
 
 namespace bluefog::ops {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/calls/parts_exchange.hpp"
+#include "ops/calls/exchanges/parts_exchange.hpp"
 
 #include <utility>
 

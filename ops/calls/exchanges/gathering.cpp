@@ -1,4 +1,4 @@
-#include "ops/calls/gathering.hpp"
+#include "ops/calls/exchanges/gathering.hpp"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 
 #include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/weighted_rank.hpp"
-#include "ops/calls/plan_exchange.hpp"
+#include "ops/calls/exchanges/plan_exchange.hpp"
 #include "ops/calls/validation.hpp"
 #include "ops/collectives.hpp"
 #include "ops/sums/arithmetic.hpp"
