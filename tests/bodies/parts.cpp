@@ -15,6 +15,7 @@
 namespace bluefog::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 /// What `rank` has for `other`, of a size of its own.
@@ -192,7 +193,7 @@ TEST(Reduce, RulesThatDifferAndDtypesThatARuleHasNot) {
     const auto rule = context.rank() == 0 ? ops::Reduction::Min : ops::Reduction::Max;
     EXPECT_THAT(
         failure_of([&] { ops::allreduce(context, own.view(), {.reduction = rule}); }).second,
-        HasSubstr("mismatched calls"));
+        AnyOf(HasSubstr("mismatched calls"), HasSubstr("did not accept this rank's message")));
     EXPECT_THROW(ops::allreduce(context, own.view(), {.reduction = ops::Reduction::And}),
                  InvalidArgument);
     EXPECT_THROW((void)ops::reduce_nonblocking(context, own.view(), 2), InvalidArgument);
