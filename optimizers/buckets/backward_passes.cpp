@@ -62,7 +62,7 @@ struct BackwardPasses::Shared {
   /// LibTorch's number for the outermost pass, where it is known.
   int outermost = kUnknown;
   bool has_lost_end = false;
-  /// The engine let go of the last pass without running what waited for its end.
+  /// An exception has ended the last pass.
   bool has_failed = false;
 
   enum class Ending { Regular, Failed, Unseen };
@@ -103,7 +103,11 @@ class BackwardPasses::End {
     } catch (...) {  // NOLINT: the pass counts as one whose end nobody saw
       was_inside_ = true;
     }
-    shared->end(pass_, was_inside_ ? Shared::Ending::Unseen : Shared::Ending::Failed);
+    // Compiled passes end without running what waits for it.
+    const bool has_failed = std::uncaught_exceptions() > exceptions_;
+    shared->end(pass_, was_inside_  ? Shared::Ending::Unseen
+                       : has_failed ? Shared::Ending::Failed
+                                    : Shared::Ending::Regular);
   }
 
   void run() {
@@ -132,6 +136,7 @@ class BackwardPasses::End {
  private:
   std::weak_ptr<Shared> shared_;
   std::uint64_t pass_;
+  int exceptions_ = std::uncaught_exceptions();
   bool was_inside_ = false;
   bool is_done_ = false;
 };

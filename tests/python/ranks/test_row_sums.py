@@ -75,9 +75,11 @@ def test_weights_of_one_step(rank, size):
     optimizer.dst_weights = [ahead]
     with pytest.raises(HEARD, match=r"row \d sums to 1.25"):
         step(model, optimizer)
-    # The sender's weights make the sum 1, which its receiver does not see.
-    optimizer.src_weights, optimizer.dst_weights = {behind: 1.0}, {ahead: 0.5}
-    step(model, optimizer)
+    # Its receiver does not see what a sender weighs with, also where the sum would be 1.
+    for weight in (0.5, 2.0):
+        optimizer.src_weights, optimizer.dst_weights = {behind: 0.5 / weight}, {ahead: weight}
+        with pytest.raises(HEARD, match=rf"sends to rank \d with weight {weight:g}"):
+            step(model, optimizer)
     # Weights in float32 are near enough.
     third = float(torch.tensor(1 / 3))
     optimizer.self_weight, optimizer.src_weights = 2 * third, {behind: third}
