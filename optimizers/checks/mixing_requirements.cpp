@@ -205,6 +205,11 @@ std::string why_no_average(const AlgorithmRow& row, const NeighborPlan& plan) {
   }
   const auto weighted = std::ranges::find_if(
       plan.destinations, [](const WeightedRank& entry) { return entry.weight != 1.0; });
+  // Plans of windows choose among neighbours, and say with which weights values come to them.
+  if (row.uses_windows && (weighted != plan.destinations.end() ||
+                           (plan.destinations.empty() && !plan.sources.empty()))) {
+    return {};
+  }
   if (weighted != plan.destinations.end()) {
     return fmt::format(
         "{} expects weights at the receivers (of sources), which see then that theirs sum to 1, "

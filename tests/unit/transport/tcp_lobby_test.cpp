@@ -170,8 +170,6 @@ TEST_F(TcpLobby, AnotherVersionIsAnErrorOnBothSides) {
 TEST(TcpLobbyWithoutDescriptors, TheLimitIsNamedOnBothSides) {
   const Secret secret = Secret::make();
   Lobby here({kHere}, PortRange{});
-  auto there = std::make_unique<Lobby>(std::vector{kHere}, PortRange{});
-  const std::vector endpoints{there->listening(), here.listening()};
   std::array<int, 2> ready{};
   ASSERT_EQ(::pipe(ready.data()), 0);
   const pid_t child = ::fork();
@@ -179,20 +177,23 @@ TEST(TcpLobbyWithoutDescriptors, TheLimitIsNamedOnBothSides) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const rlimit limit{64, 64};
     ::setrlimit(RLIMIT_NOFILE, &limit);
+    Lobby there({kHere}, PortRange{});
+    const std::string endpoint = to_text(there.listening().front());
     Guest guest;
-    there->open({.rank = 0, .secret = secret, .endpoints = endpoints}, guest);
+    there.open({.rank = 0, .secret = secret, .endpoints = {there.listening(), {}}}, guest);
     std::vector<shm::UniqueFd> all;
     while (all.empty() || all.back()) {
       all.emplace_back(::dup(ready[1]));
     }
-    (void)!::write(ready[1], "x", 1);
+    (void)!::write(ready[1], endpoint.data(), endpoint.size());
     until([&] { return guest.failed == 1; });
     const bool is_named =
         guest.failure().find("64 descriptors (RLIMIT_NOFILE, ulimit -n)") != std::string::npos;
     ::_exit(is_named ? 0 : 1);
   }
-  char byte = 0;
-  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  std::array<char, 64> endpoint{};
+  ASSERT_GT(::read(ready[0], endpoint.data(), endpoint.size() - 1), 0);
+  const std::vector endpoints{std::vector{endpoint_of(endpoint.data())}, here.listening()};
   Guest guest;
   here.open({.rank = 1, .secret = secret, .endpoints = endpoints}, guest);
   here.call(0, 0);
