@@ -29,13 +29,28 @@ def environment(**variables):
     return {**own, "BLUEFOG_TIMEOUT": "60", **variables}
 
 
+def started(command, variables):
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment(**variables))
+
+
+def words_of(job):
+    """Output and errors of a job, which is ended where it takes too long: torchrun, told to end,
+    ends its ranks, which are sessions of their own."""
+    try:
+        return job.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        job.terminate()
+        job.communicate(timeout=60)
+        raise
+
+
 def launched(ranks, *program, options=(), **variables):
     """(exit code, sorted lines of output, standard error) of a program under torchrun."""
-    job = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}",
-         f"--master-port={free_port()}", *options, *map(str, program)],
-        env=environment(**variables), capture_output=True, text=True, timeout=120, check=False)
-    return job.returncode, sorted(job.stdout.splitlines()), job.stderr
+    job = started([sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}",
+                   f"--master-port={free_port()}", *options, *map(str, program)], variables)
+    output, errors = words_of(job)
+    return job.returncode, sorted(output.splitlines()), errors
 
 
 def torchrun(ranks, *ways, options=(), **variables):
@@ -45,11 +60,8 @@ def torchrun(ranks, *ways, options=(), **variables):
 
 def by_variables(places, *ways, **variables):
     """The same of processes that a launcher has given these variables each."""
-    jobs = [subprocess.Popen([sys.executable, PROGRAM, *ways], stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True,
-                             env=environment(**variables, **place))
-            for place in places]
-    words = [job.communicate(timeout=120) for job in jobs]
+    jobs = [started([sys.executable, PROGRAM, *ways], {**variables, **place}) for place in places]
+    words = [words_of(job) for job in jobs]
     return (max(job.returncode for job in jobs), sorted(out.strip() for out, _ in words),
             "".join(errors for _, errors in words))
 
