@@ -240,7 +240,7 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
   check(place, store.get());
   const std::int64_t meeting = count_meetings(store, place, 0, deadline, interrupt_check);
   const auto exchange = std::make_shared<StoreExchange>(StoreExchange::Place{
-      .store = store,
+      .store = std::move(store),
       .rank = place.rank,
       .size = place.size,
       .prefix = fmt::format("{}/m{}", place.prefix, meeting),
@@ -263,7 +263,7 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
         exchange->name_of(BootstrapCall::Start), place.rank,
         found.process.substr(0, found.process.find('-')), ::getpid()));
   }
-  count_meetings(store, place, 1, deadline, interrupt_check);
+  count_meetings(exchange->place().store, place, 1, deadline, interrupt_check);
   return std::make_shared<StoreBootstrap>(exchange);
 }
 
