@@ -76,7 +76,7 @@ TEST(Resync, EndsCallsInFlightAndCountsThoseOfPairs) {
 }
 
 TEST(Resync, EndsWhereARankHasLeft) {
-  Ranks ranks = with_short_waits();
+  Ranks ranks{.at_least = 2};
   ranks.expect_usable = false;
   on_ranks(ranks, [](Context& context) {
     if (!context.core().bootstrap().in_process()) {
