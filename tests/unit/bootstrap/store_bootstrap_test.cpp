@@ -210,7 +210,7 @@ TEST(StoreBootstrap, TwoProcessesOfOneRankAreAnError) {
   const auto errors = on_ranks(3, [&](int thread) {
     try {
       (void)join(contents, {.rank = thread == 0 ? 0 : 1, .size = 2},
-                 Deadline::after(milliseconds(2000)));
+                 Deadline::after(milliseconds(20000)));
     } catch (const StateError& error) {
       EXPECT_THAT(error.what(), HasSubstr("another process has come as rank 1"));
       ++refused;

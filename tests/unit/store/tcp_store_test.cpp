@@ -296,6 +296,8 @@ TEST(TcpStoreWithoutDescriptors, ClientsAreToldOfTheLimit) {
   }
 }
 
+// Sanitizers need descriptors of their own: UBSan looks at memory through a pipe.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(TcpStoreWithoutDescriptors, AClientThatHasNoneNamesItsLimit) {
   StoreServer server({.host = kLoopback});
   server.start();
@@ -323,6 +325,7 @@ TEST(TcpStoreWithoutDescriptors, AClientThatHasNoneNamesItsLimit) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
 }
+#endif
 
 class TcpStoreOverIpv6 : public testing::Test {};
 

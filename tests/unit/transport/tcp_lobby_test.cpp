@@ -166,6 +166,8 @@ TEST_F(TcpLobby, AnotherVersionIsAnErrorOnBothSides) {
   EXPECT_THAT(guests_[0].failure(), HasSubstr("version 0.0.1"));
 }
 
+// UBSan looks at memory through a pipe, for which it needs descriptors.
+#if !defined(__SANITIZE_ADDRESS__)
 // Rank 0 is in a process of its own, which has no descriptor left.
 TEST(TcpLobbyWithoutDescriptors, TheLimitIsNamedOnBothSides) {
   const Secret secret = Secret::make();
@@ -208,6 +210,7 @@ TEST(TcpLobbyWithoutDescriptors, TheLimitIsNamedOnBothSides) {
   ::close(ready[0]);
   ::close(ready[1]);
 }
+#endif
 
 TEST_F(TcpLobby, ARankThatIsGoneIsAFailure) {
   lobbies_[0].reset();
