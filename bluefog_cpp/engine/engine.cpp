@@ -92,20 +92,18 @@ Work Engine::submit(std::shared_ptr<Operation> operation) {
   return {shared_from_this(), std::move(operation)};
 }
 
-void Engine::run(Operation& operation) {
-  check_home(operation);
-  note_caller();
-  Lock lock(mutex_);
-  enqueue(operation, nullptr);
-  drive_to_end(lock, operation, policy_);
-}
+void Engine::run(Operation& operation) { run_by(policy_, operation); }
 
 void Engine::run(Operation& operation, std::chrono::milliseconds timeout) {
+  run_by(policy_of(timeout), operation);
+}
+
+void Engine::run_by(const WaitPolicy& policy, Operation& operation) {
   check_home(operation);
   note_caller();
   Lock lock(mutex_);
   enqueue(operation, nullptr);
-  drive_to_end(lock, operation, policy_of(timeout));
+  drive_to_end(lock, operation, policy);
 }
 
 WaitPolicy Engine::policy_of(std::chrono::milliseconds timeout) const {

@@ -211,6 +211,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] WaitPolicy policy_of(std::chrono::milliseconds timeout) const;
   void drive(Lock& lock, Operation& operation, Waiter& waiter,
              Waiter::Clock::time_point end = Waiter::Clock::time_point::max());
+  void run_by(const WaitPolicy& policy, Operation& operation);
   void drive_to_end(Lock& lock, Operation& operation, const WaitPolicy& policy);
   /// Sleeps until something may have moved. @return false when something has, without a sleep.
   bool sleep(Lock& lock, Waiter& waiter, const Operation* operation);

@@ -35,7 +35,7 @@ std::string Engine::call_ahead(int peer) {
   if (call < ledger_.next_call() || is_pair_call(call)) {
     return {};
   }
-  return fmt::format("{}, {}", call_text(call), name_of(kind));
+  return fmt::format("{}, {}", call_text(call), text_of(kind));
 }
 
 std::optional<Transport::SeenCall> Engine::wait_for_this(int peer) {

@@ -61,6 +61,20 @@ std::string_view name_of(OpKind kind) noexcept {
   return "unknown operation";
 }
 
+namespace {
+
+/// "", " on CUDA", " on CUDA, in a capture".
+std::string_view place_of(OpKind kind) noexcept {
+  if (!is_on_device(kind)) {
+    return "";
+  }
+  return is_captured(kind) ? " on CUDA, in a capture" : " on CUDA";
+}
+
+}  // namespace
+
+std::string text_of(OpKind kind) { return fmt::format("{}{}", name_of(kind), place_of(kind)); }
+
 std::string call_text(std::uint64_t call) {
   if (is_message_call(call)) {
     return fmt::format("{} {}", (call & kReceipt) != 0 ? "receipt" : "message",
@@ -94,8 +108,7 @@ std::string Envelope::describe() const {
   if (has_buffer(kind)) {
     text += count < 0 ? fmt::format("({}[any]", name_of(dtype))
                       : fmt::format("({}[{}]", name_of(dtype), count);
-    text += is_on_device(kind) ? " on CUDA" : "";
-    text += is_captured(kind) ? ", in a capture" : "";
+    text += place_of(kind);
     if (name_hash != 0) {
       text += fmt::format(", name '{}'", printable(name));
     }

@@ -61,6 +61,8 @@ enum class OpKind : std::uint8_t {
 
 /// "neighbor_allreduce", "allreduce", …: the same on every device, and in a capture.
 [[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
+/// "neighbor_allreduce", "allreduce on CUDA", "allreduce on CUDA, in a capture".
+[[nodiscard]] std::string text_of(OpKind kind);
 
 /// Independent streams of messages between two ranks. Messages of one lane
 /// arrive in the order in which they were sent.

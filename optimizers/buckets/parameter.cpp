@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/buckets/torch_dtype.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -80,31 +81,11 @@ std::string describe(const at::Tensor& tensor) {
 }
 
 Dtype dtype_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kHalf:
-      return Dtype::Float16;
-    case at::kBFloat16:
-      return Dtype::BFloat16;
-    case at::kFloat:
-      return Dtype::Float32;
-    case at::kDouble:
-      return Dtype::Float64;
-    case at::kByte:
-      return Dtype::UInt8;
-    case at::kChar:
-      return Dtype::Int8;
-    case at::kShort:
-      return Dtype::Int16;
-    case at::kInt:
-      return Dtype::Int32;
-    case at::kLong:
-      return Dtype::Int64;
-    case at::kBool:
-      return Dtype::Bool;
-    default:
-      throw UnsupportedError(fmt::format("expected a real tensor, found one of dtype {}",
-                                         c10::toString(tensor.scalar_type())));
+  if (const auto dtype = dtype_named(tensor.scalar_type())) {
+    return *dtype;
   }
+  throw UnsupportedError(fmt::format("expected a real tensor, found one of dtype {}",
+                                     c10::toString(tensor.scalar_type())));
 }
 
 std::string why_not_averaged(const at::Tensor& tensor) {

@@ -114,7 +114,9 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
   }
   step_count_ = saved.step_count;
   round_count_ = saved.round_count;
-  values_ = Watch::Off;
+  if (bound_values_) {
+    bound_values_->forget();
+  }
   made_plan_ = nullptr;
   algorithm_->expect(communicates_next());
 }

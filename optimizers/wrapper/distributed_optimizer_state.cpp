@@ -98,9 +98,7 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
     options_.schedule = mixing_of(options, context_->size());
   }
   if (!row_of(options_.algorithm).bound_to_values.empty()) {
-    for (const Bucket& bucket : buckets_) {
-      left_values_.emplace_back(bucket);
-    }
+    bound_values_.emplace(buckets_);
   }
   algorithm_->when_round_fails([this] {
     if (!is_stepping_) {
@@ -140,40 +138,16 @@ void DistributedOptimizer::State::check_before_step() {
   take_back_parameters();
 }
 
-std::optional<std::string> DistributedOptimizer::State::first_set_parameter() const {
-  for (std::size_t b = 0; b < buckets_.size() && values_ != Watch::Off; ++b) {
-    for (std::size_t i = 0; i < buckets_[b].segments().size(); ++i) {
-      if (left_values_[b].is_set(i)) {
-        return buckets_[b].segments()[i].name;
-      }
-    }
-  }
-  return std::nullopt;
-}
-
 void DistributedOptimizer::State::check_values_stayed() {
-  if (values_ == Watch::On) {
-    set_parameter_ = first_set_parameter().value_or("");
-    values_ = set_parameter_.empty() ? Watch::On : Watch::Failed;
-  }
-  if (values_ == Watch::Failed) {
+  const auto parameter = bound_values_ ? bound_values_->first_set() : std::nullopt;
+  if (parameter) {
     const AlgorithmRow& row = row_of(options_.algorithm);
     throw StateError(fmt::format(
         "rank {}, {}, parameter '{}': expected the value that the last step left, to which {} "
         "belong, found another one, or memory in its place; call restart() on all ranks when "
         "parameters were set, or choose adapt_then_combine, which goes on from them",
-        context_->rank(), row.name, set_parameter_, row.bound_to_values));
+        context_->rank(), row.name, *parameter, row.bound_to_values));
   }
-}
-
-void DistributedOptimizer::State::note_values() {
-  if (left_values_.empty() || values_ == Watch::Failed) {
-    return;
-  }
-  for (LeftValues& values : left_values_) {
-    values.note();
-  }
-  values_ = Watch::On;
 }
 
 bool DistributedOptimizer::State::is_bound() const {
@@ -262,7 +236,9 @@ void DistributedOptimizer::State::end_step() {
   round_count_ += communicates_next() ? 1 : 0;
   ++step_count_;
   algorithm_->expect(communicates_next());
-  note_values();
+  if (bound_values_) {
+    bound_values_->note();
+  }
 }
 
 void DistributedOptimizer::State::refuse_step(std::string_view reason) {
@@ -340,11 +316,11 @@ at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
 }
 
 void DistributedOptimizer::State::drain() {
-  const bool has_its_values = values_ == Watch::On && !first_set_parameter();
+  const bool hold = bound_values_ && bound_values_->hold();
   take_back_parameters();
   algorithm_->drain();
-  if (has_its_values) {
-    note_values();
+  if (hold) {
+    bound_values_->note();
   }
 }
 
@@ -411,7 +387,9 @@ void DistributedOptimizer::State::restart() {
   take_back_parameters();
   algorithm_->discard();
   algorithm_->restart();
-  values_ = Watch::Off;
+  if (bound_values_) {
+    bound_values_->forget();
+  }
   made_plan_ = nullptr;
 }
 

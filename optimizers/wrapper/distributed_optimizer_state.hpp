@@ -4,13 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "optimizers/algorithm.hpp"
 #include "optimizers/algorithm_row.hpp"
-#include "optimizers/buckets/left_values.hpp"
+#include "optimizers/buckets/bound_values.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/local_step.hpp"
 #include "optimizers/wrapper/buffer_sync.hpp"
@@ -67,8 +66,6 @@ class DistributedOptimizer::State {
   void check_before_step();
   [[nodiscard]] bool is_bound() const;
   void check_values_stayed();
-  [[nodiscard]] std::optional<std::string> first_set_parameter() const;
-  void note_values();
   void take_back_parameters();
   Round next_round();
   const Round* begin_in_backward();
@@ -78,11 +75,8 @@ class DistributedOptimizer::State {
                                                             std::string_view where) const;
 
   bool is_stepping_ = false;
-  /// The values of the last step, where `AlgorithmRow::bound_to_values` asks for them.
-  std::vector<LeftValues> left_values_;
-  enum class Watch : std::uint8_t { Off, On, Failed };
-  Watch values_ = Watch::Off;
-  std::string set_parameter_;
+  /// Where `AlgorithmRow::bound_to_values` asks for them.
+  std::optional<BoundValues> bound_values_;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
   std::shared_ptr<const NeighborPlan> next_plan_;

@@ -1,4 +1,4 @@
-// The collectives of a group, and its messages: arguments of torch as buffers of this library.
+// The collectives of a group: arguments of torch as buffers of this library.
 #include <fmt/format.h>
 
 #include <string>
@@ -8,7 +8,6 @@
 #include "ops/allreduce.hpp"
 #include "ops/barrier.hpp"
 #include "ops/broadcast.hpp"
-#include "ops/message.hpp"
 #include "ops/parts.hpp"
 #include "ops/reduce.hpp"
 #include "python/c10d/group_backend.hpp"
@@ -362,38 +361,6 @@ WorkHandle GroupBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
       return parts_by_rows(place, "output", to, output, output_rows, getSize());
     });
     calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken)));
-  });
-}
-
-// ---- messages and meetings
-
-// Calls of two ranks are in no order with others: their refusals count nowhere.
-WorkHandle GroupBackend::send(Tensors& tensors, int target, int tag) {
-  return started({.type = OpType::SEND}, tensors, [&](Calls& calls) {
-    const CallPlace place = at("send");
-    calls.push_back(ops::send_nonblocking(
-        *context_, bytes_of(place, only(place, "tensors", tensors), Keeps::Memory), target, tag));
-  });
-}
-
-WorkHandle GroupBackend::recv(Tensors& tensors, int source, int tag) {
-  return started(
-      {.type = OpType::RECV}, tensors,
-      [&](Calls& calls) {
-        const CallPlace place = at("recv");
-        calls.push_back(ops::receive_nonblocking(
-            *context_, bytes_of(place, only(place, "tensors", tensors), Keeps::Memory), source,
-            tag));
-      },
-      source);
-}
-
-WorkHandle GroupBackend::recvAnysource(Tensors& /*tensors*/, int /*tag*/) {
-  return started({.type = OpType::RECVANYSOURCE}, {}, [&](Calls& /*calls*/) {
-    throw UnsupportedError(
-        fmt::format("{}: expected the rank that sends (src=...), found none: this backend matches "
-                    "messages by source, tag and number",
-                    where(at("recv"))));
   });
 }
 

@@ -9,36 +9,12 @@
 #include <optional>
 
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/buckets/torch_dtype.hpp"
 
 namespace bluefog::c10d_backend {
 namespace {
 
-std::optional<Dtype> dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return Dtype::Float16;
-    case at::kBFloat16:
-      return Dtype::BFloat16;
-    case at::kFloat:
-      return Dtype::Float32;
-    case at::kDouble:
-      return Dtype::Float64;
-    case at::kByte:
-      return Dtype::UInt8;
-    case at::kChar:
-      return Dtype::Int8;
-    case at::kShort:
-      return Dtype::Int16;
-    case at::kInt:
-      return Dtype::Int32;
-    case at::kLong:
-      return Dtype::Int64;
-    case at::kBool:
-      return Dtype::Bool;
-    default:
-      return std::nullopt;
-  }
-}
+using optimizers::dtype_named;
 
 void check_dense(const CallPlace& place, const at::Tensor& tensor) {
   if (!tensor.defined()) {
@@ -96,11 +72,11 @@ BufferView values_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
   check_dense(place, tensor);
   if (tensor.is_complex()) {
     const at::Tensor pairs = at::view_as_real(tensor);
-    if (const auto dtype = dtype_of(pairs.scalar_type())) {
+    if (const auto dtype = dtype_named(pairs.scalar_type())) {
       return view_of(pairs, *dtype, pairs.numel(), keeps);
     }
   }
-  const auto dtype = dtype_of(tensor.scalar_type());
+  const auto dtype = dtype_named(tensor.scalar_type());
   if (!dtype) {
     throw UnsupportedError(
         fmt::format("{}: expected float16, bfloat16, float32, float64, complex, bool or an integer "
@@ -112,7 +88,7 @@ BufferView values_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
 
 BufferView bytes_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
   check_dense(place, tensor);
-  const auto dtype = dtype_of(tensor.scalar_type());
+  const auto dtype = dtype_named(tensor.scalar_type());
   return dtype ? view_of(tensor, *dtype, tensor.numel(), keeps)
                : view_of(tensor, Dtype::UInt8, static_cast<std::int64_t>(tensor.nbytes()), keeps);
 }

@@ -4,7 +4,6 @@ the same tensors, in turns, and a memcpy that all ranks do at the same time.
 Prints one JSON object per line on rank 0, as operations_benchmark does.
 """
 
-import argparse
 import json
 
 import torch
@@ -13,15 +12,11 @@ import torch.distributed as dist
 import bluefog_cpp.torch  # noqa: F401  registers the backend
 from bfbench.records import BY_TORCH
 from bfbench.workers.gloo_worker import SHORT_BATCH, SHORT_BYTES, rewritten
-from bfbench.workers.rounds import figures_of, join_ranks, take_turns
+from bfbench.workers.rounds import figures_of, join_ranks, parser_of_operations, take_turns
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", required=True, help="file where ranks meet; must not exist")
-    parser.add_argument("--sizes", required=True, help="bytes per rank, by commas")
-    parser.add_argument("--dtype", required=True)
-    parser.add_argument("--seconds", type=float, required=True)
+    parser = parser_of_operations(__doc__)
     parser.add_argument("--hosts", type=int, default=1)
     return parser.parse_args()
 

@@ -5,7 +5,6 @@ all ranks make at the same time. A call counts until its result is there.
 Prints one JSON object per line on rank 0, as operations_benchmark does.
 """
 
-import argparse
 import json
 
 import torch
@@ -13,17 +12,13 @@ import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
 from bfbench.workers.gloo_worker import NeighbourAverage, rewritten
-from bfbench.workers.rounds import figures_of, join_ranks, take_turns
+from bfbench.workers.rounds import figures_of, join_ranks, parser_of_operations, take_turns
 
 PEERS = {"cuda": "NCCL", "cpu": "gloo"}
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", required=True, help="file where ranks meet; must not exist")
-    parser.add_argument("--sizes", required=True, help="bytes per rank, by commas")
-    parser.add_argument("--dtype", required=True)
-    parser.add_argument("--seconds", type=float, required=True)
+    parser = parser_of_operations(__doc__)
     parser.add_argument("--device", choices=PEERS, required=True)
     return parser.parse_args()
 

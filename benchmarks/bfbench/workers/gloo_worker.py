@@ -5,7 +5,6 @@ several hosts, streams between them.
 Prints one JSON object per line on rank 0, as operations_benchmark does.
 """
 
-import argparse
 import contextlib
 import itertools
 import json
@@ -16,7 +15,7 @@ import torch.distributed as dist
 
 from bfbench.records import LEAST_LINK_BYTES, LIMITS
 from bfbench.workers.link_stream import LinkStream
-from bfbench.workers.rounds import figures_of, join_ranks, take_turns
+from bfbench.workers.rounds import figures_of, join_ranks, parser_of_operations, take_turns
 
 ROTATED_BYTES = 64 << 20
 MOST_BUFFERS = 16
@@ -27,11 +26,7 @@ TOO_LARGE = "its memory at {} bytes, beside that of the operations before it, is
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", required=True, help="file where ranks meet; must not exist")
-    parser.add_argument("--sizes", required=True, help="bytes per rank, by commas")
-    parser.add_argument("--dtype", required=True)
-    parser.add_argument("--seconds", type=float, required=True)
+    parser = parser_of_operations(__doc__)
     parser.add_argument("--hosts", type=int, default=1)
     parser.add_argument("--pause-ms", type=float, default=0,
                         help="before each timed batch of calls")

@@ -1,5 +1,6 @@
 """Calls that take turns on the ranks of gloo; the slowest rank counts."""
 
+import argparse
 import os
 import random
 import time
@@ -9,6 +10,16 @@ import torch.distributed as dist
 
 WARM_UP_ROUNDS = 3
 FEWEST_ROUNDS, MOST_ROUNDS = 7, 2000
+
+
+def parser_of_operations(description):
+    """The arguments of every program that times calls of several sizes."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--store", required=True, help="file where ranks meet; must not exist")
+    parser.add_argument("--sizes", required=True, help="bytes per rank, by commas")
+    parser.add_argument("--dtype", required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    return parser
 
 
 def join_gloo(store, rank, size, threads_are_bound=False, backend="gloo"):

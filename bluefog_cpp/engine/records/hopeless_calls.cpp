@@ -16,6 +16,13 @@ std::string place_of(int rank, const Operation& operation) {
                      operation.envelope().describe());
 }
 
+/// As `text_of`, and tells `theirs` from `own` where they differ in their place alone.
+std::string text_beside(OpKind theirs, OpKind own) {
+  const bool differ_in_place =
+      theirs != own && name_of(theirs) == name_of(own) && !is_on_device(theirs);
+  return text_of(theirs) + (differ_in_place ? " on the CPU" : "");
+}
+
 constexpr std::string_view kRule = "all ranks must make the same calls in the same order";
 
 }  // namespace
@@ -40,7 +47,7 @@ std::string HopelessCalls::why_unmatched(const Operation& operation) const {
     if (standing->begun.call == call.index && standing->begun.kind != own) {
       return fmt::format(
           "{}: expected a message from rank {}, but that rank makes this call as {}; {}",
-          place_of(peers_.rank(), operation), rank, name_of(standing->begun.kind), kRule);
+          place_of(peers_.rank(), operation), rank, text_beside(standing->begun.kind, own), kRule);
     }
     if (standing->first_under_way > call.index) {
       return fmt::format(
@@ -74,8 +81,8 @@ std::optional<HopelessCalls::Deadlock> HopelessCalls::find_deadlock(
           .text = fmt::format(
               "{}: waited for rank {}, but that rank waits for this one in another context, as "
               "each distributed optimizer has one: it has begun {}, {}, which this rank has not; {}",
-              place_of(peers_.rank(), operation), rank, call_text(there.call),
-              bluefog::name_of(there.kind), kRule)};
+              place_of(peers_.rank(), operation), rank, call_text(there.call), text_of(there.kind),
+              kRule)};
     }
   }
   return std::nullopt;

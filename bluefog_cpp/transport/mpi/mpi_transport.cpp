@@ -111,7 +111,7 @@ std::string MpiTransport::last_seen(int rank) const {
     return "no message of it has come yet";
   }
   return fmt::format("its last message here was of {}, {}", call_text(state.seen.call),
-                     name_of(state.seen.kind));
+                     text_of(state.seen.kind));
 }
 
 // ---- writing

@@ -32,7 +32,7 @@ Transport::SeenCall CallStatus::last_call() const noexcept {
 std::string CallStatus::last_seen() const {
   const auto [call, kind] = last_call();
   return call == 0 ? "it has made no call yet"
-                   : fmt::format("last seen in {}, {}", call_text(call), bluefog::name_of(kind));
+                   : fmt::format("last seen in {}, {}", call_text(call), text_of(kind));
 }
 
 Transport::Standing CallStatus::standing() const noexcept {

@@ -60,7 +60,7 @@ std::string Peer::last_seen() const {
     return "no message of it has come yet";
   }
   return fmt::format("its last message here was of {}, {}", call_text(seen_.call),
-                     name_of(seen_.kind));
+                     text_of(seen_.kind));
 }
 
 std::optional<std::string> Peer::cause_of_death() const {

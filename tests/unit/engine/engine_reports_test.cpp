@@ -77,6 +77,21 @@ TEST_F(EngineReports, ACallThatAPeerHasGivenUpEndsAlthoughItsMessageIsHere) {
   EXPECT_TRUE(engine_->has_abandoned());
 }
 
+TEST_F(EngineReports, ACallThatAPeerMakesOnAnotherDeviceSaysWhere) {
+  for (const bool runs_there : {true, false}) {
+    connect({});
+    const OpKind there = runs_there ? on_device(OpKind::NeighborAllgather)
+                                    : captured(on_device(OpKind::NeighborAllgather));
+    script(
+        [&](ScriptedTransport& t) { t.show_standing(1, {.begun = {.call = 1, .kind = there}}); });
+    EXPECT_EQ(error_of<MismatchError>([&] { run({.sources = {1}}); }),
+              std::string("rank 0, call 1, neighbor_allgather(uint8[4]): expected a message from "
+                          "rank 1, but that rank makes this call as neighbor_allgather on CUDA") +
+                  (runs_there ? "" : ", in a capture") +
+                  "; all ranks must make the same calls in the same order");
+  }
+}
+
 TEST_F(EngineReports, ARejectionEndsItsCallWhileThatIsUnderWay) {
   const Work work = submit({.sources = {1}, .readers = {1, 2}});
   script([](ScriptedTransport& t) { t.send_report(2, report(kRejection, 1, "wrong size")); });

@@ -158,4 +158,9 @@ std::string ScriptedTransport::last_seen(int rank) const {
   return seen.call == 0 ? "not seen yet" : "last seen in " + call_text(seen.call);
 }
 
+std::optional<Transport::Standing> ScriptedTransport::standing_of(int rank) const {
+  const auto it = standings_.find(rank);
+  return it == standings_.end() ? std::nullopt : std::make_optional(it->second);
+}
+
 }  // namespace bluefog::testing

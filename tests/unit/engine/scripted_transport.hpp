@@ -66,6 +66,8 @@ class ScriptedTransport final : public Transport {
   void set_open_for_end_marks(bool open) { open_for_end_marks_ = open; }
   /// `rank` is known to have begun `call`.
   void show_call(int rank, SeenCall call) { seen_[rank] = call; }
+  /// `rank` shows what it does, as a rank of this host does.
+  void show_standing(int rank, Standing standing) { standings_[rank] = standing; }
 
   [[nodiscard]] std::shared_ptr<const Outbox> outbox() const { return outbox_; }
   /// Messages of `source` that nobody has taken off the stream.
@@ -89,6 +91,7 @@ class ScriptedTransport final : public Transport {
   [[nodiscard]] bool has_left(int /*rank*/) override { return false; }
   [[nodiscard]] SeenCall last_call(int rank) const override;
   [[nodiscard]] std::string last_seen(int rank) const override;
+  [[nodiscard]] std::optional<Standing> standing_of(int rank) const override;
   void note_call(CallId /*id*/, OpKind /*kind*/) override {}
 
  private:
@@ -111,6 +114,7 @@ class ScriptedTransport final : public Transport {
   std::deque<std::pair<int, ControlMessage>> arriving_reports_;
   std::map<int, Death> dead_;
   std::map<int, SeenCall> seen_;
+  std::map<int, Standing> standings_;
   std::size_t room_ = std::numeric_limits<std::size_t>::max();
   bool open_ = true;
   bool open_for_end_marks_ = true;
