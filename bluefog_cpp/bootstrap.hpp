@@ -57,8 +57,9 @@ class Bootstrap {
   /// run concurrently with this one's.
   [[nodiscard]] virtual std::shared_ptr<Bootstrap> duplicate(Deadline deadline) = 0;
 
-  /// From now on `look` is called about every 50 ms while a call waits for other ranks; its exception
-  /// ends that call. Empty: no longer. Ranks that never come are else seen by deadlines alone.
+  /// From now on `look` is called about every 50 ms while a call waits for other ranks; its
+  /// exception ends that call. Empty: no longer. Ranks that never come are else seen by deadlines
+  /// alone.
   void set_look(std::function<void()> look) { look_ = std::move(look); }
 
   /// Calls `leave` before the shutdown of what this bootstrap stands on, where that waits for all

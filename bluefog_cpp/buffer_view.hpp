@@ -22,8 +22,8 @@ struct Device {
 ///
 /// `owner` keeps the memory alive while an operation uses it; leave it null
 /// when the caller guarantees that. Its last copy may go in a thread of the
-/// runtime and under a lock of it: its deleter calls nothing of a context. `stream` is the device stream (a
-/// `cudaStream_t` or `CUstream`) that the memory is ordered on; null is the
+/// runtime and under a lock of it: its deleter calls nothing of a context. `stream` is the device
+/// stream (a `cudaStream_t` or `CUstream`) that the memory is ordered on; null is the
 /// device's default stream. The CPU has none.
 struct BufferView {
   void* data = nullptr;

@@ -22,21 +22,21 @@ struct StorePlace;
 /// Ranks make the same calls in the same order on a context. A program that
 /// communicates from several threads gives each its own: `duplicate`. Several
 /// contexts, also in one process (threads as ranks), do not disturb each
-/// other. A fork of the process is no rank: its calls are StateErrors, and its end is silent. Held by
-/// `shared_ptr`; work in flight does not keep it, but fails when it ends.
+/// other. A fork of the process is no rank: its calls are StateErrors, and its end is silent. Held
+/// by `shared_ptr`; work in flight does not keep it, but fails when it ends.
 class Context : public std::enable_shared_from_this<Context> {
  public:
   /// Collective. The ranks of this launch, or this process alone when no launcher started it: by
-  /// `bfrun`'s own marker, else Open MPI's or PMIx's variables (`mpirun`, `srun --mpi=pmix`), else RANK,
-  /// WORLD_SIZE, MASTER_ADDR and MASTER_PORT, else Slurm's. Two that name different ranks are an error.
-  /// torchrun's processes need a store that is handed over, as below. Settings come from the
-  /// environment.
+  /// `bfrun`'s own marker, else Open MPI's or PMIx's variables (`mpirun`, `srun --mpi=pmix`), else
+  /// RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, else Slurm's. Two that name different ranks are
+  /// an error. torchrun's processes need a store that is handed over, as below. Settings come from
+  /// the environment.
   /// @param interrupt_check called about every 50 ms while this rank waits for the others to start;
   ///   its exception ends that wait. The first start of a process may then be waited for again, by
   ///   another call, as after a TimeoutError.
-  /// @throws InvalidArgument for a malformed setting, UnsupportedError for several ranks that cannot
-  ///   be joined (MPI is not built in, or does not know their launcher), StateError in a fork of a
-  ///   rank and in programs that a rank has started, TransportError, TimeoutError.
+  /// @throws InvalidArgument for a malformed setting, UnsupportedError for several ranks that
+  ///   cannot be joined (MPI is not built in, or does not know their launcher), StateError in a
+  ///   fork of a rank and in programs that a rank has started, TransportError, TimeoutError.
   static std::shared_ptr<Context> create();
   static std::shared_ptr<Context> create(std::function<void()> interrupt_check);
   static std::shared_ptr<Context> create(const Settings& settings,
@@ -44,14 +44,14 @@ class Context : public std::enable_shared_from_this<Context> {
 
   /// Collective over the ranks of `bootstrap`. Settings may differ between
   /// ranks only in what concerns one rank (log, host identity).
-  /// @throws InvalidArgument for settings that differ, on all ranks; for a timeline or flight record
-  ///   that cannot be written or another number of ranks than BLUEFOG_EXPECT_SIZE, on the ranks that
-  ///   have it, PeerFailure on the others.
+  /// @throws InvalidArgument for settings that differ, on all ranks; for a timeline or flight
+  ///   record that cannot be written or another number of ranks than BLUEFOG_EXPECT_SIZE, on the
+  ///   ranks that have it, PeerFailure on the others.
   static std::shared_ptr<Context> create(std::shared_ptr<Bootstrap> bootstrap,
                                          const Settings& settings);
 
-  /// Collective over the ranks of `place.size` processes that meet in `store` (bluefog_cpp/store.hpp),
-  /// without MPI. Ranks on several hosts reach each other over TCP.
+  /// Collective over the ranks of `place.size` processes that meet in `store`
+  /// (bluefog_cpp/store.hpp), without MPI. Ranks on several hosts reach each other over TCP.
   /// @param interrupt_check as above.
   /// @throws as `make_store_bootstrap` (bluefog_cpp/store_bootstrap.hpp) and as above.
   static std::shared_ptr<Context> create(std::shared_ptr<Store> store, const StorePlace& place,
@@ -88,10 +88,11 @@ class Context : public std::enable_shared_from_this<Context> {
   /// not all ranks come to it; this context stays usable as after other calls.
   [[nodiscard]] std::shared_ptr<Context> duplicate();
 
-  /// Collective, in no order with this context's calls: all ranks make it after one of them has left
-  /// a call out, in which others have timed out. Calls in flight end with a StateError, and all ranks
-  /// go on with the same call, behind the one that the furthest of them would make next. Ranks that
-  /// wait for one that has come here get PeerFailure. Copies of this context are not touched. Cost: one all-gather of the start-up.
+  /// Collective, in no order with this context's calls: all ranks make it after one of them has
+  /// left a call out, in which others have timed out. Calls in flight end with a StateError, and
+  /// all ranks go on with the same call, behind the one that the furthest of them would make next.
+  /// Ranks that wait for one that has come here get PeerFailure. Copies of this context are not
+  /// touched. Cost: one all-gather of the start-up.
   /// @throws StateError on all ranks where a call that only some of them have made has changed a
   ///   buffer of its caller in place, which it names: their values differ. Ranks stay
   ///   apart then: make a new context. Also after `close`.
@@ -116,9 +117,9 @@ class Context : public std::enable_shared_from_this<Context> {
   void set_interrupt_check(std::function<void()> check);
 
   /// Zeroed memory for a buffer that the other ranks of this host reach: sums in it, in place, take
-  /// no copies (docs/ops.md). Ordinary memory where this rank shares none. Lives as long as a copy of
-  /// the pointer, also after the context. A fork of the process shares it: what one writes the other
-  /// one sees. @throws TransportError when memory is short.
+  /// no copies (docs/ops.md). Ordinary memory where this rank shares none. Lives as long as a copy
+  /// of the pointer, also after the context. A fork of the process shares it: what one writes the
+  /// other one sees. @throws TransportError when memory is short.
   [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(std::size_t bytes);
 
   /// Leaves the group: calls in flight fail here, peers that wait for this
@@ -126,8 +127,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// MPI_Finalize, by whomever it is called (at `std::exit` too).
   void close() noexcept;
 
-  /// The part that operations stand on (bluefog_cpp/context/context_core.hpp); programs need none of
-  /// it.
+  /// The part that operations stand on (bluefog_cpp/context/context_core.hpp); programs need none
+  /// of it.
   [[nodiscard]] ContextCore& core() const noexcept { return *core_; }
 
  private:

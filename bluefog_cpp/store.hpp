@@ -15,14 +15,14 @@ namespace bluefog {
 /// A place where the ranks of a launch leave small values for each other, by key: all that a start
 /// without MPI needs (`make_store_bootstrap`).
 ///
-/// Who implements it: this library over the launcher's store; the Python package over torch's stores
-/// (`torch.distributed.Store`); a program over its own. All ranks see the same values. Keys are ASCII
-/// without blanks, at most `kMaxKeyBytes`; values at most `kMaxValueBytes`. Any thread may call it, and
-/// one that waits in `get` need not let others through: callers wait in slices.
+/// Who implements it: this library over the launcher's store; the Python package over torch's
+/// stores (`torch.distributed.Store`); a program over its own. All ranks see the same values. Keys
+/// are ASCII without blanks, at most `kMaxKeyBytes`; values at most `kMaxValueBytes`. Any thread
+/// may call it, and one that waits in `get` need not let others through: callers wait in slices.
 ///
 /// Every call may throw `TransportError` where the store cannot be reached any more. A call that
-/// outstays its deadline is left to itself by `make_store_bootstrap`, and is an error there. Cost: one
-/// message there and one back for each call.
+/// outstays its deadline is left to itself by `make_store_bootstrap`, and is an error there. Cost:
+/// one message there and one back for each call.
 class Store {
  public:
   using Bytes = std::vector<std::byte>;
@@ -42,8 +42,8 @@ class Store {
   /// deadline that is over it only looks.
   [[nodiscard]] virtual std::optional<Bytes> get(const std::string& key, Deadline deadline) = 0;
 
-  /// Adds `amount` to the number of `key`, which begins at 0, and returns the sum. Numbers and values
-  /// have keys of their own.
+  /// Adds `amount` to the number of `key`, which begins at 0, and returns the sum. Numbers and
+  /// values have keys of their own.
   virtual std::int64_t add(const std::string& key, std::int64_t amount, Deadline deadline) = 0;
 
   /// Forgets the value of `key`, if there is one.

@@ -22,20 +22,22 @@ struct StorePlace {
 
 /// Collective over `place.size` ranks. A bootstrap over `store`, named "store".
 ///
-/// Ranks announce themselves and wait for all others; rank 0 gathers what they bring and hands it out.
-/// Ranks may meet again and again under the same prefix, one meeting after the other. After an
+/// Ranks announce themselves and wait for all others; rank 0 gathers what they bring and hands it
+/// out. Ranks may meet again and again under the same prefix, one meeting after the other. After an
 /// exception of this function the next call waits for the same meeting.
 ///
-/// The bootstrap's collectives keep their keys for two more collectives, and then delete them. One that
-/// ended in TimeoutError or TransportError leaves the ranks at different places: further calls are
-/// refused with StateError. Ranks that make different calls all get MismatchError, and go on.
+/// The bootstrap's collectives keep their keys for two more collectives, and then delete them. One
+/// that ended in TimeoutError or TransportError leaves the ranks at different places: further calls
+/// are refused with StateError. Ranks that make different calls all get MismatchError, and go on.
 ///
-/// Rank 0, where it lets go of it or exits, waits up to 2 s for the others to have what it handed out.
+/// Rank 0, where it lets go of it or exits, waits up to 2 s for the others to have what it handed
+/// out.
 ///
-/// Cost of a collective: 3 calls of the store for rank 0, 4 for each other rank, for blobs up to 256 KiB;
-/// a thread as long as it runs, so that a store which does not answer holds up nobody for ever.
-/// @param interrupt_check called about every 50 ms while the ranks are waited for, unless empty; its
-///   exception ends the wait.
+/// Cost of a collective: 3 calls of the store for rank 0, 4 for each other rank, for blobs up to
+/// 256 KiB; a thread as long as it runs, so that a store which does not answer holds up nobody for
+/// ever.
+/// @param interrupt_check called about every 50 ms while the ranks are waited for, unless empty;
+///   its exception ends the wait.
 /// @throws InvalidArgument for a rank that is none of `size`, or a prefix that is no key.
 /// @throws UnsupportedError on all ranks where two have different versions or sizes, naming both;
 ///   StateError where another process has come as the same rank.

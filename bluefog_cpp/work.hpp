@@ -70,8 +70,8 @@ class [[nodiscard]] Work {
   class Attendance;
   /// @param timeout a deadline of its own; zero: BLUEFOG_TIMEOUT.
   [[nodiscard]] std::shared_ptr<Attendance> attendance(std::chrono::milliseconds timeout) const;
-  /// Waits at rest until the call is done, at most about until `end`; never throws what `wait` does.
-  /// A deadline counts as in `wait`. @return whether it is done.
+  /// Waits at rest until the call is done, at most about until `end`; never throws what `wait`
+  /// does. A deadline counts as in `wait`. @return whether it is done.
   bool attend(Attendance& attendance, std::chrono::steady_clock::time_point end) const;
 
   /// Waits like `wait`, and with buffers on a device blocks until the device is done with them.

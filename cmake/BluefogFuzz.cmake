@@ -21,8 +21,8 @@ if(NOT BLUEFOG_FUZZ_STATUS)
   target_compile_options(bluefog_fuzz_coverage PRIVATE -fno-sanitize=all)
 endif()
 
-# bluefog_add_fuzz_test(NAME PARSER … [LIBS …]): NAME_fuzz.cpp, with the sources of the parser, which
-# are compiled once more, instrumented. LIBS must not have them too.
+# bluefog_add_fuzz_test(NAME PARSER … [LIBS …]): NAME_fuzz.cpp, with the sources of the parser,
+# which are compiled once more, instrumented. LIBS must not have them too.
 function(bluefog_add_fuzz_test name)
   cmake_parse_arguments(arg "" "" "PARSER;LIBS" ${ARGN})
   if(BLUEFOG_FUZZ_STATUS)

@@ -1,8 +1,9 @@
-# Tells one MPI from another: libraries that were compiled with one implementation's headers need its
-# symbols, and fail with others at the link or at run time. Used by the build and by the package.
+# Tells one MPI from another: libraries that were compiled with one implementation's headers need
+# its symbols, and fail with others at the link or at run time. Used by the build and by the
+# package.
 
-# The name and version of the MPI whose mpi.h lies in the folder: "Open MPI" and "5.0.11"; both empty
-# where it says neither.
+# The name and version of the MPI whose mpi.h lies in the folder: "Open MPI" and "5.0.11"; both
+# empty where it says neither.
 function(bluefog_mpi_identity folder out_name out_version)
   set(name "")
   set(version "")
@@ -28,9 +29,9 @@ function(bluefog_mpi_identity folder out_name out_version)
   set(${out_version} "${version}" PARENT_SCOPE)
 endfunction()
 
-# Why libraries built with one MPI cannot be linked with another; empty where they can, which is with
-# the same implementation and major version, not older than theirs up to the minor one, and where
-# either says nothing of itself.
+# Why libraries built with one MPI cannot be linked with another; empty where they can, which is
+# with the same implementation and major version, not older than theirs up to the minor one, and
+# where either says nothing of itself.
 function(bluefog_mpi_difference built_name built_version found_name found_version out)
   set(difference "")
   if(built_name AND found_name)

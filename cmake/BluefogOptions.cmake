@@ -1,6 +1,7 @@
 # Every option a user may set, in one place. docs/building.md explains them.
 option(BLUEFOG_BUILD_TESTS "Build the test suites" ${PROJECT_IS_TOP_LEVEL})
 set(BLUEFOG_TEST_FOLDERS "" CACHE STRING "Folders of tests/ to build; empty: all that fit the build")
+option(BLUEFOG_LONG_TESTS "Build the tests of make test LEVEL=long too, where that takes long" OFF)
 option(BLUEFOG_BUILD_EXAMPLES "Build the examples (need LibTorch) and the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(BLUEFOG_BUILD_TOOLS "Build the commands bfrun, bftopo and bftrace" ON)
 option(BLUEFOG_INSTALL "Write install rules for the package" ON)

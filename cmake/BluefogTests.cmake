@@ -18,7 +18,8 @@ if(BLUEFOG_SANITIZE)
 endif()
 set(BLUEFOG_TEST_PATH "PATH=path_list_prepend:${BLUEFOG_VENV}/bin")
 
-# Properties of all test targets. They run for moments: a quarter of their compile time is worth more.
+# Properties of all test targets. They run for moments: a quarter of their compile time is worth
+# more.
 function(bluefog_set_test_properties target)
   bluefog_set_common_properties(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -35,9 +36,14 @@ endfunction()
 
 # All cases in one process: one process for each, LibTorch with it, took longer than the cases.
 # They are counted one by one all the same (tests/run_ranks.py).
-# STAND_IN: tests of the product on a stand-in for a GPU alone. They run in the release preset and
-# under ThreadSanitizer: the stand-in itself finds what touches device memory that it may not, and
-# what no event orders; what is left are races of the library's threads.
+# STAND_IN: tests of the product on a stand-in for a GPU alone. They run in the release preset: the
+# stand-in itself finds what touches device memory that it may not, and what no event orders. What is
+# left are races of the library's threads, which ThreadSanitizer looks for with BLUEFOG_LONG_TESTS.
+if(NOT BLUEFOG_SANITIZE OR (BLUEFOG_LONG_TESTS AND BLUEFOG_SANITIZE MATCHES "thread"))
+  set(BLUEFOG_STAND_IN_TESTS ON)
+else()
+  set(BLUEFOG_STAND_IN_TESTS OFF)
+endif()
 function(bluefog_run_cases label name processors)
   cmake_parse_arguments(arg "STAND_IN" "" "" ${ARGN})
   set(labels ${label})

@@ -152,7 +152,8 @@ def make_model(arguments, classes):
 
 def make_loader(arguments, data, sampler):
     size = arguments.batch_size * arguments.batches_per_allreduce
-    # One small image alone has no variance to normalise by; a step takes as many batches as another.
+    # One small image alone has no variance to normalise by; a step takes as many batches as
+    # another.
     drops_last = len(sampler) > size and (
         len(sampler) % size == 1 or arguments.batches_per_allreduce > 1
     )

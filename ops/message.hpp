@@ -9,8 +9,8 @@
 /// directions and other calls of the context.
 ///
 /// Any dtype, the same count and dtype on both sides: else the receiver gets MismatchError, and the
-/// sender too, in its next call where it is over by then. Buffers on the CPU. Messages are in no part
-/// of `Context::resync`: those that have been sent by then are received after it.
+/// sender too, in its next call where it is over by then. Buffers on the CPU. Messages are in no
+/// part of `Context::resync`: those that have been sent by then are received after it.
 namespace bluefog::ops {
 
 /// The work is complete when the values have been copied, whether the other rank has come or not;
@@ -19,8 +19,9 @@ namespace bluefog::ops {
 ///   UnsupportedError off the CPU. `Work::wait` throws PeerFailure, TimeoutError.
 [[nodiscard]] Work send_nonblocking(Context& context, ConstBufferView buffer, int target, int tag);
 
-/// @throws as `send_nonblocking`. `Work::wait` throws MismatchError, PeerFailure also where the sender
-///   gave the message up, TimeoutError. A message whose receipt has failed is dropped when it comes.
+/// @throws as `send_nonblocking`. `Work::wait` throws MismatchError, PeerFailure also where the
+///   sender gave the message up, TimeoutError. A message whose receipt has failed is dropped when
+///   it comes.
 [[nodiscard]] Work receive_nonblocking(Context& context, BufferView buffer, int source, int tag);
 
 }  // namespace bluefog::ops

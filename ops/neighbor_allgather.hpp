@@ -30,7 +30,8 @@ struct NeighborAllgatherOptions {
 /// Cost per rank: to each destination one message of 8 bytes and one of its input, copied once
 /// inside a host.
 /// @throws InvalidArgument for a null or negative input, room of another size than asked for, a
-///   plan of another rank or size, or an order that does not name each source once. `Work::wait` throws MismatchError, PeerFailure, TimeoutError.
+///   plan of another rank or size, or an order that does not name each source once. `Work::wait`
+///   throws MismatchError, PeerFailure, TimeoutError.
 /// Source: BlueFog's `neighbor_allgather`.
 [[nodiscard]] Work neighbor_allgather_nonblocking(Context& context, ConstBufferView input,
                                                   AllocateGathered allocate,

@@ -41,15 +41,15 @@ struct NeighborAllreduceOptions {
 /// with w from `plan.self_weight` and `plan.sources`, and d_j(i) the weight that rank j sends with
 /// (its `plan.destinations`).
 ///
-/// Weights w_ii and w_ij d_j(i) that sum to 1 within 1e-9 make an average that counts from the value
-/// of rank b, the one of the largest weight, of several the lowest:
+/// Weights w_ii and w_ij d_j(i) that sum to 1 within 1e-9 make an average that counts from the
+/// value of rank b, the one of the largest weight, of several the lowest:
 ///
 ///     x_i ← x_b − Σ_{j≠b} w_ij d_j(i) (x_b − x_j)
 ///
-/// with b's weight as the remainder: equal values stay exactly that value. Elements of which that is
-/// not finite, and all of other rows, are sums of products. All is formed by rising rank, this rank
-/// included, in float32 (float64 for float64), each difference, product and sum rounded by itself:
-/// results do not depend on the transport, and ranks with the same row get the same bits.
+/// with b's weight as the remainder: equal values stay exactly that value. Elements of which that
+/// is not finite, and all of other rows, are sums of products. All is formed by rising rank, this
+/// rank included, in float32 (float64 for float64), each difference, product and sum rounded by
+/// itself: results do not depend on the transport, and ranks with the same row get the same bits.
 ///
 /// @param buffer `count` elements of float16, bfloat16, float32 or float64; the same count and
 ///   dtype on all ranks; read and written until the work is complete. An error that a mismatch of

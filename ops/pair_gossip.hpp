@@ -18,9 +18,9 @@ struct PairGossipOptions {
 ///
 ///     x_i ← self_weight · x_i + pair_weight · x_target
 ///
-/// The sum is formed as in `neighbor_allreduce`: with weights that sum to 1 equal values stay exactly
-/// that value. With weights of ½ both ranks get the same bits, and their sum is conserved but for
-/// rounding.
+/// The sum is formed as in `neighbor_allreduce`: with weights that sum to 1 equal values stay
+/// exactly that value. With weights of ½ both ranks get the same bits, and their sum is conserved
+/// but for rounding.
 ///
 /// @param buffer `count` elements of float16, bfloat16, float32 or float64, on the CPU or on the
 ///   device of the context (docs/gpu.md), the same count and dtype on both ranks; read and written

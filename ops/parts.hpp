@@ -10,10 +10,10 @@
 /// Collectives whose ranks give and take parts of sizes that they know beforehand. Every part goes
 /// straight to its place, in one round of messages.
 ///
-/// Any dtype, the same on all ranks; buffers on the CPU. Inputs are read, and outputs written, until
-/// the work is complete; the two may not overlap but as said. Every rank makes each call, in the same
-/// order as its other calls. What a rank gives another has to have the size that the other expects:
-/// else both get MismatchError.
+/// Any dtype, the same on all ranks; buffers on the CPU. Inputs are read, and outputs written,
+/// until the work is complete; the two may not overlap but as said. Every rank makes each call, in
+/// the same order as its other calls. What a rank gives another has to have the size that the other
+/// expects: else both get MismatchError.
 /// All throw InvalidArgument for null or negative buffers, lists of another length than there are
 /// ranks, parts of several dtypes or of another size than this rank's own, a root that is no rank;
 /// UnsupportedError for buffers off the CPU. `Work::wait` throws MismatchError, PeerFailure,

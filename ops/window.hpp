@@ -99,8 +99,8 @@ class WindowLock {
   void take(std::span<const int> ranks);
   void release() noexcept;
 
-  /// Enough for a `WindowCall`, whose type is private; on the heap it would cost each step of window
-  /// optimizers an allocation.
+  /// Enough for a `WindowCall`, whose type is private; on the heap it would cost each step of
+  /// window optimizers an allocation.
   static constexpr std::size_t kCallBytes = 96;
 
   std::shared_ptr<WindowCore> core_;
@@ -148,9 +148,9 @@ class WindowLock {
 class Window {
  public:
   /// Collective. @param tensor this rank's value: `count` elements of float16, bfloat16, float32 or
-  ///   float64 on the CPU or on the context's device, the same count and dtype on all ranks. Must stay
-  ///   where it is while the window lives (or give its `owner`): a `DistributedOptimizer` moves the
-  ///   parameters that it wraps, so that windows over those are made after it.
+  ///   float64 on the CPU or on the context's device, the same count and dtype on all ranks. Must
+  ///   stay where it is while the window lives (or give its `owner`): a `DistributedOptimizer`
+  ///   moves the parameters that it wraps, so that windows over those are made after it.
   /// @param plan this rank's part of a graph; who sends to a rank must be one of its sources.
   /// Memory: one copy of the tensor per source, shared between the ranks of the host; for a tensor
   ///   on a device one more, and page-locked memory for one while a call lasts.

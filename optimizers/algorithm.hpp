@@ -52,8 +52,8 @@ class Algorithm {
 
   /// Calls that the next `step` makes on the context: as many are refused if it cannot be made.
   [[nodiscard]] virtual std::size_t calls_due() const { return buckets_.size(); }
-  /// `then` is called when a round has failed before its step, in the backward pass, with all of its
-  /// calls made or refused.
+  /// `then` is called when a round has failed before its step, in the backward pass, with all of
+  /// its calls made or refused.
   void when_round_fails(std::function<void()> then) { on_failed_round_ = std::move(then); }
 
   /// Whether the last backward pass has failed, and with it the step that would follow it: that one

@@ -170,10 +170,10 @@ struct AlgorithmRow {
 /// Makes an algorithm known under its names: options, Python and the examples accept them from now
 /// on. Any thread. The same on all ranks, before the first optimizer that uses it.
 /// @throws InvalidArgument naming what was expected and found: if a name, an alias or an option's
-///   name is not of lower-case letters, digits and underscores; if a name or alias is taken or there
-///   twice; if an option is there twice, has no meaning, limits between which nothing lies or a
-///   default outside of them; if a schedule of its own has no name, one that is there twice, or no
-///   `make`; or if the row has none.
+///   name is not of lower-case letters, digits and underscores; if a name or alias is taken or
+///   there twice; if an option is there twice, has no meaning, limits between which nothing lies or
+///   a default outside of them; if a schedule of its own has no name, one that is there twice, or
+///   no `make`; or if the row has none.
 void register_algorithm(AlgorithmRow row);
 
 /// The row with this name or alias, or null. It lives as long as the program. Any thread.
@@ -199,6 +199,6 @@ void register_algorithm(AlgorithmRow row);
 
 }  // namespace bluefog::optimizers
 
-/// Registers the algorithms of a library, which defines it: Python's `algorithms.load` calls it, and
-/// so may a program that is linked with the file. Exceptions reach the caller.
+/// Registers the algorithms of a library, which defines it: Python's `algorithms.load` calls it,
+/// and so may a program that is linked with the file. Exceptions reach the caller.
 extern "C" [[gnu::visibility("default")]] void bluefog_register_algorithms();

@@ -1,9 +1,9 @@
 #pragma once
 
 /// All that a program needs to train with this library: the context, graphs and
-/// schedules, operations and windows, the distributed optimizer with its algorithms, checkpoints and
-/// averages of models. Layers are apart (`nn/sync_batch_norm.hpp`, target `bluefog::nn`), as are
-/// analysis (`bluefog::topology_analysis`) and what algorithms of one's own stand on
+/// schedules, operations and windows, the distributed optimizer with its algorithms, checkpoints
+/// and averages of models. Layers are apart (`nn/sync_batch_norm.hpp`, target `bluefog::nn`), as
+/// are analysis (`bluefog::topology_analysis`) and what algorithms of one's own stand on
 /// (`optimizers/algorithm.hpp`). The page docs/cpp.md goes through it.
 #include "bluefog_cpp/buffer_view.hpp"
 #include "bluefog_cpp/context.hpp"

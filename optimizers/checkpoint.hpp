@@ -11,16 +11,16 @@ namespace bluefog::optimizers {
 [[nodiscard]] std::string checkpoint_file(const std::string& prefix, int rank);
 
 /// Collective. Writes this rank's part of a checkpoint: parameters and buffers of `module`, the
-/// wrapped optimizer's and the algorithm's state, and the position in the schedule. Every rank calls
-/// it after the same step; it ends what is in flight.
+/// wrapped optimizer's and the algorithm's state, and the position in the schedule. Every rank
+/// calls it after the same step; it ends what is in flight.
 ///
 /// A new file ("….pt.new") takes the old one's place when all ranks have written theirs: whenever a
 /// rank dies, `load_checkpoint` finds the files of one moment. A tensor costs its own elements in
 /// the file, although parameters lie in common buckets. A checksum (CRC-32) of all bytes is behind
 /// them.
-/// @throws InvalidArgument if the file cannot be written, naming it and the reason; PeerFailure on the other
-///   ranks; the checkpoint that was there before stays. MismatchError if ranks save after different
-///   steps.
+/// @throws InvalidArgument if the file cannot be written, naming it and the reason; PeerFailure on
+///   the other ranks; the checkpoint that was there before stays. MismatchError if ranks save after
+///   different steps.
 /// @throws InvalidArgument with gradient all-reduce between the steps of one round, whose sums of
 ///   gradients would be lost.
 void save_checkpoint(const std::string& prefix, const torch::nn::Module& module,
@@ -41,9 +41,9 @@ struct LoadedCheckpoint {
 ///
 /// On as many ranks as wrote it, each reads its own file and goes on exactly as the run that wrote
 /// it does, bit for bit. On another number of ranks every rank starts from the mean of the saved
-/// models (in float64, counted from rank 0's by rising rank; buffers of integers are rank 0's), with the optimizer's
-/// state as it is and the algorithm's as at the start; all files must then be readable by every
-/// rank.
+/// models (in float64, counted from rank 0's by rising rank; buffers of integers are rank 0's),
+/// with the optimizer's state as it is and the algorithm's as at the start; all files must then be
+/// readable by every rank.
 /// Files of versions that wrote no checksum are read without one.
 /// @throws InvalidArgument naming the file if one is missing, truncated, changed since it was
 ///   written, of another moment than rank 0's, of another model (naming the tensor), algorithm or

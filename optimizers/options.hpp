@@ -56,9 +56,9 @@ struct DistributedOptimizerOptions {
   /// that programs register; what is left out has the row's default.
   std::map<std::string, double, std::less<>> numbers{};
 
-  /// Parameters travel in pieces of up to this size. 0: `BLUEFOG_FUSION_THRESHOLD`, and at most 4 MiB
-  /// where pieces leave in the backward pass (gradient all-reduce, `step_in_backward`); the first of
-  /// those has up to 1 MiB.
+  /// Parameters travel in pieces of up to this size. 0: `BLUEFOG_FUSION_THRESHOLD`, and at most 4
+  /// MiB where pieces leave in the backward pass (gradient all-reduce, `step_in_backward`); the
+  /// first of those has up to 1 MiB.
   std::int64_t bucket_bytes = 0;
 
   Stepping stepping = Stepping::Auto;
@@ -67,9 +67,9 @@ struct DistributedOptimizerOptions {
   /// `step` is given. LBFGS is known to.
   bool reevaluates = false;
 
-  /// Adapt-then-combine only: rounds begin in the backward pass (`AdaptInBackward`), which hides most
-  /// of their time. Gradients can then not be clipped or scaled before they are used, and each step
-  /// has one backward pass. Learning rates of a step are those that its backward pass finds.
+  /// Adapt-then-combine only: rounds begin in the backward pass (`AdaptInBackward`), which hides
+  /// most of their time. Gradients can then not be clipped or scaled before they are used, and each
+  /// step has one backward pass. Learning rates of a step are those that its backward pass finds.
   bool step_in_backward = false;
 
   BufferPolicy buffers = BufferPolicy::Local;

@@ -13,7 +13,8 @@ namespace bluefog::optimizers {
 /// Cost: one broadcast for each tensor, all in flight together.
 /// @throws InvalidArgument if `root` is not a rank, MismatchError if names, shapes or dtypes differ
 ///   between ranks (names the first one); a rank that sent more hears of it in a later call.
-/// @param call the user's call that this is a part of, for messages; empty: this is the user's call.
+/// @param call the user's call that this is a part of, for messages; empty: this is the user's
+///   call.
 /// Source: BlueFog's `broadcast_parameters`.
 void broadcast(Context& context, const NamedTensors& tensors, int root, std::string_view call = {});
 

@@ -58,8 +58,9 @@ class Steps:
         return code
 
 
-def configure_arguments(preset):
-    arguments = ["cmake", "--preset", preset]
+def configure_arguments(preset, level):
+    arguments = ["cmake", "--preset", preset,
+                 f"-DBLUEFOG_LONG_TESTS={'ON' if level == 'long' else 'OFF'}"]
     torch_root = os.environ.get("BLUEFOG_TORCH_ROOT")
     if torch_root and preset not in SANITIZED_RUNGS:
         arguments.append(f"-DBLUEFOG_TORCH_ROOT={torch_root}")
@@ -73,7 +74,8 @@ class BuildsAhead:
     """Configures and builds presets one after the other, at the lowest priority, until they are
     asked for. What fails is made again, and says why, when its turn comes."""
 
-    def __init__(self, presets):
+    def __init__(self, presets, level):
+        self._level = level
         self._ended = {preset: threading.Event() for preset in presets}
         self._is_over = False
         self._process = None
@@ -102,7 +104,7 @@ class BuildsAhead:
     def _run(self):
         try:
             for preset, ended in self._ended.items():
-                if self._call(configure_arguments(preset)) == 0:
+                if self._call(configure_arguments(preset, self._level)) == 0:
                     self._call(["cmake", "--build", "--preset", preset])
                 ended.set()
         finally:
@@ -135,7 +137,7 @@ def run_preset(steps, preset, builds_ahead, level):
     ranks_folder = build / "Testing" / "ranks"
     shutil.rmtree(ranks_folder, ignore_errors=True)
     builds_ahead.wait_for(preset)
-    if steps.run(f"{preset}: configure", configure_arguments(preset)) != 0:
+    if steps.run(f"{preset}: configure", configure_arguments(preset, level)) != 0:
         return [counts.failed_launch(preset, "configure", "CMake's words are above")]
     if steps.run(f"{preset}: build", ["cmake", "--build", "--preset", preset]) != 0:
         return [counts.failed_launch(preset, "build", "the compiler's words are above")]
@@ -168,7 +170,7 @@ def main():
         sys.exit(f"make test: LEVEL is one of {', '.join(LEVELS)}, not {level}")
     steps = Steps()
     launches = []
-    builds_ahead = BuildsAhead(presets[1:])
+    builds_ahead = BuildsAhead(presets[1:], level)
     try:
         for preset in presets:
             launches += run_preset(steps, preset, builds_ahead, level)

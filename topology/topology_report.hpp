@@ -44,8 +44,9 @@ struct TopologyReport {
   std::optional<std::int64_t> edge_mismatches;
 
   /// Parts that the ranks fall into, if edges of all steps with a weight connect them in either
-  /// direction, and the lowest rank that is in another part than rank 0, or −1. Several never agree.
-  /// Absent where the period was cut, or the steps have more than `ReportOptions::max_edges` edges.
+  /// direction, and the lowest rank that is in another part than rank 0, or −1. Several never
+  /// agree. Absent where the period was cut, or the steps have more than `ReportOptions::max_edges`
+  /// edges.
   std::optional<int> parts;
   int first_apart = -1;
 

@@ -5,8 +5,8 @@
 
 namespace bluefog {
 
-/// Whether two secrets are the same. Takes as long for every wrong one, so that time does not tell how
-/// much of it is right.
+/// Whether two secrets are the same. Takes as long for every wrong one, so that time does not tell
+/// how much of it is right.
 template <typename Byte, std::size_t kBytes>
 [[nodiscard]] bool equal_secrets(const std::array<Byte, kBytes>& one,
                                  const std::array<Byte, kBytes>& other) noexcept {

@@ -9,8 +9,8 @@ namespace bluefog {
 /// leaves the limit as it is where the system refuses.
 void raise_descriptor_limit() noexcept;
 
-/// The number of descriptors that this process may have; 0 where the system does not tell, or sets no
-/// limit that counts.
+/// The number of descriptors that this process may have; 0 where the system does not tell, or sets
+/// no limit that counts.
 [[nodiscard]] std::uint32_t descriptor_limit() noexcept;
 
 /// Whether a system error says that no descriptor is left: for this process, or on this machine.

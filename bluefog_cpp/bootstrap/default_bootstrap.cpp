@@ -39,7 +39,8 @@ void refuse_lonely_mpi(const LaunchEnvironment& launch) {
   }
 }
 
-// The host to listen on for ranks that come to `host`: that one, if that is an address of this machine.
+// The host to listen on for ranks that come to `host`: that one, if that is an address of this
+// machine.
 std::string listening_host(const std::string& host) {
   if (host == "localhost") {
     return "127.0.0.1";

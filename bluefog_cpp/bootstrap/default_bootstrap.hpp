@@ -17,12 +17,13 @@ namespace bluefog {
 /// Collective over the ranks that were launched together. Each call gives an
 /// independent bootstrap.
 /// @param interrupt_check as of `mpi::make_bootstrap`.
-/// @throws UnsupportedError under torchrun, whose store torch alone can ask (`join_over_store`); where
-///         this build has no MPI and MPI's launcher may have started more than one rank; where bfrun
-///         started ranks without MPI, and the program has initialised it; and as
+/// @throws UnsupportedError under torchrun, whose store torch alone can ask (`join_over_store`);
+///         where this build has no MPI and MPI's launcher may have started more than one rank;
+///         where bfrun started ranks without MPI, and the program has initialised it; and as
 ///         `LaunchEnvironment::detect`.
 /// @throws StateError in what a rank has started, which is no rank (`claim_rank`).
-/// @throws TimeoutError, MpiError as `mpi::make_bootstrap`, TransportError as `make_store_bootstrap`.
+/// @throws TimeoutError, MpiError as `mpi::make_bootstrap`, TransportError as
+///   `make_store_bootstrap`.
 [[nodiscard]] std::shared_ptr<Bootstrap> make_default_bootstrap(
     const Settings& settings, Deadline deadline, std::function<void()> interrupt_check = {});
 

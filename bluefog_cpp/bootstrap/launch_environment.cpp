@@ -30,8 +30,8 @@ constexpr Naming kByOpenMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD
 constexpr Naming kByPmix{"PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"};
 constexpr Naming kByPmi{"PMI", "PMI_RANK", "PMI_SIZE"};
 constexpr Naming kBySlurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"};
-// Launchers whose ranks cannot be joined here, at least by these variables alone. PALS may leave the
-// size out.
+// Launchers whose ranks cannot be joined here, at least by these variables alone. PALS may leave
+// the size out.
 constexpr std::array kOthers{kByBfrun,
                              kByOpenMpi,
                              kByPmi,

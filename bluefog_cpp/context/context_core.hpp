@@ -77,8 +77,8 @@ class ContextCore {
   void close() noexcept;
 
  private:
-  /// The phases of `connect`, in their order. Each is collective, and leaves its result in `parts` or
-  /// in a member.
+  /// The phases of `connect`, in their order. Each is collective, and leaves its result in `parts`
+  /// or in a member.
   void share_memory(std::vector<std::string>& host_ids, EngineParts& parts, Deadline deadline);
   void lay_out_machines(const std::vector<std::string>& host_ids);
   void reach_network(EngineParts& parts, Deadline deadline);

@@ -111,8 +111,8 @@ bool lacks(const Words& words, std::uint64_t call) {
   return call >= words[kNextCall] || std::ranges::find(failed, call) != failed.end();
 }
 
-/// Values of the ranks differ for good where some have taken part in a call in place and others have
-/// not: @throws StateError, on all of them.
+/// Values of the ranks differ for good where some have taken part in a call in place and others
+/// have not: @throws StateError, on all of them.
 void check_changes(int own, const std::vector<Words>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     for (std::size_t i = 0; i < kKept; ++i) {

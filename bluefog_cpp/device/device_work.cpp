@@ -73,7 +73,8 @@ void DeviceWork::synchronize() {
       }
     }
     if (call_->is_cut_short()) {
-      // An aborted link's work ends soon; a stream that waits for a dead process's device never does.
+      // An aborted link's work ends soon; a stream that waits for a dead process's device never
+      // does.
       last_look = last_look ? last_look : Deadline::after(farewell::kAbortedWork);
       if (last_look->expired()) {
         throw_if_cut_short();

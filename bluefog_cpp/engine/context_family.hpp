@@ -28,7 +28,8 @@ class ContextFamily {
   [[nodiscard]] std::string ahead_elsewhere(int rank, const Engine& here) const;
 
   /// The call in which `rank`, by its only thread, waits for this rank in another context than that
-  /// of `here`, and which this rank has not begun, with that context's engine; null if none is known.
+  /// of `here`, and which this rank has not begun, with that context's engine; null if none is
+  /// known.
   [[nodiscard]] std::pair<Engine*, Transport::SeenCall> find_wait_elsewhere(
       int rank, const Engine& here) const;
 

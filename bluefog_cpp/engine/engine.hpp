@@ -191,8 +191,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::array<std::uint64_t, CallLedger::kKeptCalls> failed_without_change{};
     std::vector<std::uint64_t> pair_calls{};
   };
-  /// Ends the calls in flight. @return how far this rank has come. @throws StateError after `close`,
-  /// and in a fork.
+  /// Ends the calls in flight. @return how far this rank has come. @throws StateError after
+  /// `close`, and in a fork.
   [[nodiscard]] CallCounts begin_resync();
   /// Goes on with the calls on which all ranks have agreed.
   void end_resync(std::uint64_t next_call, std::vector<std::uint64_t> pair_calls);

@@ -57,7 +57,8 @@ class WaitCheck {
 class OneSided {
  public:
   /// Collective over the ranks of the bootstrap.
-  /// @throws UnsupportedError where some ranks share no memory and MPI may not be used from a thread.
+  /// @throws UnsupportedError where some ranks share no memory and MPI may not be used from a
+  ///   thread.
   static std::shared_ptr<OneSided> connect(const OneSidedParts& parts);
 
   OneSided(const OneSided&) = delete;

@@ -56,8 +56,8 @@ class WindowLink {
 
   /// Copies the payloads that `target` keeps: it goes.
   void copy_payloads_of(const std::shared_ptr<WindowTarget>& target);
-  /// Lets go of the memory of a request: takes it back or, where it has begun, copies the rest, which
-  /// the peer waits for.
+  /// Lets go of the memory of a request: takes it back or, where it has begun, copies the rest,
+  /// which the peer waits for.
   void let_go_of(const void* request);
   /// Sends nothing of what waits.
   void drop_posted() noexcept { out_.clear(); }

@@ -11,8 +11,8 @@
 
 namespace bluefog {
 
-/// The requests of this rank that wait for an answer. Each belongs to the thread that waits; answers
-/// find it by its number. Not thread-safe.
+/// The requests of this rank that wait for an answer. Each belongs to the thread that waits;
+/// answers find it by its number. Not thread-safe.
 class WindowRequests {
  public:
   struct Request {

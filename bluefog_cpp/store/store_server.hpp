@@ -11,12 +11,12 @@ namespace bluefog::store {
 ///
 /// Who connects and does not greet with the secret within 5 s, sends half a greeting, or a request
 /// beyond the limits, is dropped, and disturbs nobody. It keeps at most 2 GiB; a request beyond is
-/// answered, and is the client's error. Where no descriptor is left for a client, it is told so: one
-/// is kept back for that.
+/// answered, and is the client's error. Where no descriptor is left for a client, it is told so:
+/// one is kept back for that.
 class StoreServer {
  public:
-  /// Listens at `address`; with port 0 at one that is free. Clients may connect from now on, and are
-  /// served from `start` on.
+  /// Listens at `address`; with port 0 at one that is free. Clients may connect from now on, and
+  /// are served from `start` on.
   /// @throws TransportError that names the address where that cannot be had.
   explicit StoreServer(StoreAddress address);
   StoreServer(const StoreServer&) = delete;
@@ -28,8 +28,8 @@ class StoreServer {
 
   /// Begins to serve. A process that forks and executes does that before: its children would get
   /// connections.
-  /// @param needs how many descriptors this process needs ("192 suffice for 64 ranks"), for a client
-  ///   that finds none left.
+  /// @param needs how many descriptors this process needs ("192 suffice for 64 ranks"), for a
+  ///   client that finds none left.
   /// @throws TransportError where the system has no thread left.
   void start(const std::string& needs = {});
 

@@ -21,8 +21,8 @@ struct TcpStoreOptions {
   std::chrono::milliseconds longest_silence = std::chrono::seconds(10);
 };
 
-/// A client of a `StoreServer`. Connections are made when first needed, one for each call under way:
-/// calls of several threads do not wait for each other.
+/// A client of a `StoreServer`. Connections are made when first needed, one for each call under
+/// way: calls of several threads do not wait for each other.
 [[nodiscard]] std::shared_ptr<Store> make_tcp_store(const StoreAddress& address,
                                                     const TcpStoreOptions& options = {});
 

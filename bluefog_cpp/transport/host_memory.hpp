@@ -23,8 +23,8 @@ namespace bluefog::shm {
 class HostMemory {
  public:
   /// Collective over all ranks of `bootstrap`. Each rank is alone where the ranks of a host cannot
-  /// share memory. @param host_ids every rank's host identity. @param arena the memory that the ranks
-  /// of this host share, on all of them; null where they have none yet.
+  /// share memory. @param host_ids every rank's host identity. @param arena the memory that the
+  /// ranks of this host share, on all of them; null where they have none yet.
   static std::unique_ptr<HostMemory> connect(Bootstrap& bootstrap,
                                              const std::vector<std::string>& host_ids,
                                              std::shared_ptr<HostArena> arena, Deadline deadline);

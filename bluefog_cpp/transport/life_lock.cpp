@@ -7,7 +7,8 @@
 namespace bluefog::shm {
 
 void LifeLock::initialize() {
-  // The plain type: another one compares the numbers of threads, which two PID namespaces may share.
+  // The plain type: another one compares the numbers of threads, which two PID namespaces may
+  // share.
   initialize_robust(mutex_, PTHREAD_MUTEX_NORMAL);
   was_held_.store(false, std::memory_order_relaxed);
 }

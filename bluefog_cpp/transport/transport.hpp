@@ -124,8 +124,8 @@ class Transport {
   /// Why `rank` will not come any more (it left, or its process ended), or nothing while it lives.
   [[nodiscard]] virtual std::optional<std::string> cause_of_death(int rank) = 0;
 
-  /// Whether the process of `rank` has ended without closing its context; false where that cannot be
-  /// told.
+  /// Whether the process of `rank` has ended without closing its context; false where that cannot
+  /// be told.
   [[nodiscard]] virtual bool has_died(int /*rank*/) { return false; }
 
   /// Whether `rank` has closed its context by itself: false while it lives, and where its process

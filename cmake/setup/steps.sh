@@ -56,7 +56,8 @@ build() {
     stop 'the build failed; the compiler says why above.'
 }
 
-# link_command PROGRAM: the environment's bin folder has the command, unless pip has installed it there.
+# link_command PROGRAM: the environment's bin folder has the command, unless pip has installed it
+# there.
 link_command() {
   local link
   link=$venv/bin/$(basename "$1")

@@ -29,7 +29,8 @@ namespace bluefog::examples {
 /// The name for the algorithm's own default schedule.
 inline constexpr std::string_view kDefaultTopology = "default";
 
-/// `kDefaultTopology`, the names that `make_schedule` knows, and those of algorithms' own schedules.
+/// `kDefaultTopology`, the names that `make_schedule` knows, and those of algorithms' own
+/// schedules.
 [[nodiscard]] const std::vector<std::string>& topology_names();
 
 /// The words of the command line about the exchange between ranks.

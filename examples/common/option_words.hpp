@@ -41,8 +41,8 @@ struct CommandLineEnd {
   std::string text;
 };
 
-/// The answer to a command line that `app` refused with `error` (exit code 2), or to a wish for help
-/// (0).
+/// The answer to a command line that `app` refused with `error` (exit code 2), or to a wish for
+/// help (0).
 [[nodiscard]] CommandLineEnd end_of(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace bluefog::examples

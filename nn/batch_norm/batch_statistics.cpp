@@ -54,8 +54,8 @@ at::Tensor gather(Context& context, const at::Tensor& mine, std::vector<std::int
   return all;
 }
 
-/// The moments of the ranks' batches, by rank: means, then variances, on the input's device; and the
-/// number of elements of a channel.
+/// The moments of the ranks' batches, by rank: means, then variances, on the input's device; and
+/// the number of elements of a channel.
 struct Gathered {
   at::Tensor rows;
   std::vector<double> counts;

@@ -6,8 +6,8 @@
 
 namespace bluefog::nn {
 
-/// Batch normalisation of one rank's batch alone. Inputs are of shape [N, C, …], per-channel tensors
-/// of shape [C] and of `statistics_dtype`, all on one device.
+/// Batch normalisation of one rank's batch alone. Inputs are of shape [N, C, …], per-channel
+/// tensors of shape [C] and of `statistics_dtype`, all on one device.
 
 /// The dtype of statistics: float64 for float64 inputs, else float32.
 [[nodiscard]] at::ScalarType statistics_dtype(const at::Tensor& input);

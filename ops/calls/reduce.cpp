@@ -141,7 +141,8 @@ class Reduce final : public Operation {
   std::string name_;
   Envelope envelope_;
   bool has_reduced_ = false;
-  /// Whether the exchange under way folds, the buffer from `fold_begin_` on into `result_`, or copies.
+  /// Whether the exchange under way folds, the buffer from `fold_begin_` on into `result_`, or
+  /// copies.
   bool folds_ = true;
   std::size_t fold_begin_ = 0;
   std::byte* result_ = nullptr;

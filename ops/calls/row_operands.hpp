@@ -16,8 +16,8 @@ namespace bluefog::ops {
                                   sources.begin());
 }
 
-/// Lists what a row of the mixing matrix sums, by rising rank: this rank's own value at `place`, and
-/// the sources' pieces around it. Ranks with the same row then get the same bits.
+/// Lists what a row of the mixing matrix sums, by rising rank: this rank's own value at `place`,
+/// and the sources' pieces around it. Ranks with the same row then get the same bits.
 template <typename Operands>
 void list_row(Operands& operands, std::size_t place, const Operand& own,
               std::span<const Piece> pieces) {

@@ -17,9 +17,9 @@ namespace bluefog::optimizers {
 [[nodiscard]] std::string why_unfit(const AlgorithmRow& row, const Schedule& schedule,
                                     RowSums row_sums = RowSums::One);
 
-/// Why a plan for one round makes no average: its weights sum to another number than 1, or it weighs
-/// what it sends, which its receivers cannot check. Empty if it makes one, or if the row's algorithm
-/// does not average with rows.
+/// Why a plan for one round makes no average: its weights sum to another number than 1, or it
+/// weighs what it sends, which its receivers cannot check. Empty if it makes one, or if the row's
+/// algorithm does not average with rows.
 [[nodiscard]] std::string why_no_average(const AlgorithmRow& row, const NeighborPlan& plan);
 
 /// Why momentum of this recursion cannot go with the schedule: differences between ranks, which it

@@ -54,10 +54,12 @@ void DistributedOptimizer::check_saved(torch::serialize::InputArchive& archive) 
 void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state_->load(archive); }
 
 void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
-  state_->set_next_plan(std::move(plan), check);
+  state_->plans_->set_next(std::move(plan), check);
 }
 
-void DistributedOptimizer::set_averaging(Averaging averaging) { state_->set_averaging(averaging); }
+void DistributedOptimizer::set_averaging(Averaging averaging) {
+  state_->plans_->set_averaging(averaging);
+}
 
 void DistributedOptimizer::skip_steps(std::int64_t count) { state_->skip_steps(count); }
 

@@ -117,7 +117,7 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
   if (bound_values_) {
     bound_values_->forget();
   }
-  made_plan_ = nullptr;
+  plans_->forget();
   algorithm_->expect(communicates_next());
 }
 

@@ -97,6 +97,7 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
   if (algorithm_->averages_with_neighbors() && !options.plans) {
     options_.schedule = mixing_of(options, context_->size());
   }
+  plans_.emplace(*context_, options_, *algorithm_);
   if (!row_of(options_.algorithm).bound_to_values.empty()) {
     bound_values_.emplace(buckets_);
   }
@@ -172,40 +173,13 @@ void DistributedOptimizer::State::take_back_parameters() {
   }
 }
 
-Round DistributedOptimizer::State::next_round() {
-  Round round{.plan = nullptr,
-              .check = ops::PlanCheck::Trusted,
-              .index = round_count_,
-              .averaging = averaging_};
-  if (averaging_ == Averaging::Everybody || averaging_ == Averaging::Nobody) {
-    next_plan_ = nullptr;
-    return round;
-  }
-  if (averaging_ == Averaging::Machines && !next_plan_) {
-    throw StateError(
-        fmt::format("rank {}: expected a plan for this round between machines, from set_next_plan",
-                    context_->rank()));
-  }
-  if (next_plan_) {
-    round.plan = made_plan_ = std::exchange(next_plan_, nullptr);
-    round.check = next_check_;
-  } else if (algorithm_->averages_with_neighbors() && options_.plans) {
-    round.plan = made_plan_ = checked(options_.plans(round_count_), "plans");
-    round.check = options_.plan_check;
-  } else if (algorithm_->averages_with_neighbors()) {
-    round.plan = options_.schedule->plan_for(context_->rank(), round_count_);
-    made_plan_ = nullptr;
-  }
-  return round;
-}
-
 // Null if parameters have to be taken back first, which a pass that uses them would not survive.
 const Round* DistributedOptimizer::State::begin_in_backward() {
-  if (averaging_ == Averaging::Nobody || !is_bound()) {
+  if (plans_->averaging() == Averaging::Nobody || !is_bound()) {
     return nullptr;
   }
   check_before_step();
-  begun_round_ = next_round();
+  begun_round_ = plans_->next(round_count_);
   return &*begun_round_;
 }
 
@@ -261,7 +235,7 @@ void DistributedOptimizer::State::take_step() {
     run_round(*context_, call_count, [&](std::size_t& issued) {
       check_before_step();
       if (communicates) {
-        round = begun_round_ ? *begun_round_ : next_round();
+        round = begun_round_ ? *begun_round_ : plans_->next(round_count_);
       }
       issued = call_count;  // from here on the algorithm accounts for its calls
     });
@@ -324,52 +298,6 @@ void DistributedOptimizer::State::drain() {
   }
 }
 
-// `plan`, if it is this rank's and the algorithm can use it.
-std::shared_ptr<const NeighborPlan> DistributedOptimizer::State::checked(
-    NeighborPlan plan, std::string_view where) const {
-  plan.validate();
-  const MachineLayout& machines = context_->machines();
-  const bool is_of_machines = averaging_ == Averaging::Machines;
-  const int rank = is_of_machines ? machines.machine_of(context_->rank()) : context_->rank();
-  const int size = is_of_machines ? machines.machine_count() : context_->size();
-  if (plan.rank != rank || plan.size != size) {
-    throw InvalidArgument(fmt::format(
-        "rank {}, {}: expected the plan of {} {} of {}, found that of {} of {}", context_->rank(),
-        where, is_of_machines ? "machine" : "rank", rank, size, plan.rank, plan.size));
-  }
-  const std::string problem = why_unfit(options_, plan, made_plan_.get());
-  if (!problem.empty()) {
-    throw InvalidArgument(fmt::format("rank {}, {}: {}", context_->rank(), where, problem));
-  }
-  return std::make_shared<const NeighborPlan>(std::move(plan));
-}
-
-void DistributedOptimizer::State::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
-  if (!algorithm_->averages_with_neighbors()) {
-    throw StateError(fmt::format("rank {}, set_next_plan: {} does not average with neighbours",
-                                 context_->rank(), name_of(options_.algorithm)));
-  }
-  next_plan_ = checked(std::move(plan), "set_next_plan");
-  next_check_ = check;
-}
-
-void DistributedOptimizer::State::set_averaging(Averaging averaging) {
-  if (averaging > Averaging::Nobody) {
-    throw InvalidArgument(
-        fmt::format("rank {}, set_averaging: expected a value of Averaging, found {}",
-                    context_->rank(), static_cast<int>(averaging)));
-  }
-  if (!algorithm_->allows_other_averages() && averaging != Averaging::Neighbors) {
-    throw StateError(fmt::format(
-        "rank {}, set_averaging: expected adapt_then_combine or adapt_with_combine, found {}",
-        context_->rank(), name_of(options_.algorithm)));
-  }
-  if (averaging != averaging_) {
-    next_plan_ = nullptr;
-    averaging_ = averaging;
-  }
-}
-
 void DistributedOptimizer::State::skip_steps(std::int64_t count) {
   if (count < 0) {
     throw InvalidArgument(
@@ -390,7 +318,7 @@ void DistributedOptimizer::State::restart() {
   if (bound_values_) {
     bound_values_->forget();
   }
-  made_plan_ = nullptr;
+  plans_->forget();
 }
 
 }  // namespace bluefog::optimizers

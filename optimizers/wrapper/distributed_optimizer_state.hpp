@@ -13,6 +13,7 @@
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/local_step.hpp"
 #include "optimizers/wrapper/buffer_sync.hpp"
+#include "optimizers/wrapper/round_plans.hpp"
 
 namespace bluefog::optimizers {
 
@@ -29,8 +30,6 @@ class DistributedOptimizer::State {
   void save(torch::serialize::OutputArchive& archive);
   void check_saved(torch::serialize::InputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
-  void set_next_plan(NeighborPlan plan, ops::PlanCheck check);
-  void set_averaging(Averaging averaging);
   void skip_steps(std::int64_t count);
   void restart();
   void refuse_step(std::string_view reason);
@@ -40,7 +39,8 @@ class DistributedOptimizer::State {
   }
   /// Calls that the other ranks expect of this rank's next step.
   [[nodiscard]] std::size_t calls_due() const {
-    return communicates_next() && averaging_ != Averaging::Nobody ? algorithm_->calls_due() : 0;
+    return communicates_next() && plans_->averaging() != Averaging::Nobody ? algorithm_->calls_due()
+                                                                           : 0;
   }
   /// Gradients add up between the steps of one round of gradient all-reduce.
   [[nodiscard]] bool sums_gradients() const {
@@ -57,9 +57,10 @@ class DistributedOptimizer::State {
   std::optional<LocalStep> local_step_;
   StepBucket step_bucket_;
   std::unique_ptr<Algorithm> algorithm_;
+  /// Made once, after the algorithm.
+  std::optional<RoundPlans> plans_;
   std::int64_t step_count_ = 0;
   std::int64_t round_count_ = 0;
-  Averaging averaging_ = Averaging::Neighbors;
 
  private:
   at::Tensor evaluate(const Closure& closure);
@@ -67,22 +68,15 @@ class DistributedOptimizer::State {
   [[nodiscard]] bool is_bound() const;
   void check_values_stayed();
   void take_back_parameters();
-  Round next_round();
   const Round* begin_in_backward();
   void take_step();
   void end_step();
-  [[nodiscard]] std::shared_ptr<const NeighborPlan> checked(NeighborPlan plan,
-                                                            std::string_view where) const;
 
   bool is_stepping_ = false;
   /// Where `AlgorithmRow::bound_to_values` asks for them.
   std::optional<BoundValues> bound_values_;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
-  std::shared_ptr<const NeighborPlan> next_plan_;
-  ops::PlanCheck next_check_ = ops::PlanCheck::Trusted;
-  /// The last round's plan, if the caller made it.
-  std::shared_ptr<const NeighborPlan> made_plan_;
 };
 
 }  // namespace bluefog::optimizers

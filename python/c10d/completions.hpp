@@ -9,8 +9,8 @@
 
 namespace bluefog::c10d_backend {
 
-/// The thread of a group that completes futures, whose callbacks may take any time and any lock, and
-/// may make calls themselves. It begins with the first future.
+/// The thread of a group that completes futures, whose callbacks may take any time and any lock,
+/// and may make calls themselves. It begins with the first future.
 class Completions {
  public:
   Completions() = default;

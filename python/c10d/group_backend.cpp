@@ -10,9 +10,9 @@
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/store_bootstrap.hpp"
+#include "nn/torch_store.hpp"
 #include "python/c10d/completions.hpp"
 #include "python/c10d/interpreter_lock.hpp"
-#include "python/c10d/torch_store.hpp"
 
 namespace bluefog::c10d_backend {
 namespace {

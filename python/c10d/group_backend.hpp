@@ -62,7 +62,8 @@ class GroupBackend final : public ::c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return calls_; }
-  /// Memory that the ranks of a host share, in which sums take no copies. DDP asks for its buckets'.
+  /// Memory that the ranks of a host share, in which sums take no copies. DDP asks for its
+  /// buckets'.
   bool supportsTensorAlloc(c10::DeviceIndex device) override { return device < 0; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   void shutdown() override { close(); }

@@ -9,8 +9,8 @@
 namespace bluefog::c10d_backend {
 
 /// Turns this library's exceptions into those that torch gives to Python: ValueError for arguments,
-/// NotImplementedError for what is not supported, torch.distributed.DistBackendError for all that has
-/// to do with other ranks, and a signal handler's own.
+/// NotImplementedError for what is not supported, torch.distributed.DistBackendError for all that
+/// has to do with other ranks, and a signal handler's own.
 class GroupErrors {
  public:
   /// @param global_ranks of the ranks of the group; empty: they are the same.

@@ -27,8 +27,8 @@ struct GroupParts {
 
 /// A call of torch under way, or complete.
 ///
-/// `wait` drives the transfers in the thread that waits. A future is completed by the group's thread
-/// for that (`Completions`), as torch has no way to wait for one but to sleep.
+/// `wait` drives the transfers in the thread that waits. A future is completed by the group's
+/// thread for that (`Completions`), as torch has no way to wait for one but to sleep.
 class GroupWork final : public ::c10d::Work {
  public:
   /// @param result the tensors that the future gives. @param timeout of this call's waits; zero: as

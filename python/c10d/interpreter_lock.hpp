@@ -4,8 +4,8 @@
 
 namespace bluefog::c10d_backend {
 
-/// Lets the interpreter's lock go while it lives, where this thread has it. Whoever holds an engine's
-/// mutex may need it: the last owner of a tensor's memory may be a Python object.
+/// Lets the interpreter's lock go while it lives, where this thread has it. Whoever holds an
+/// engine's mutex may need it: the last owner of a tensor's memory may be a Python object.
 class WithoutInterpreterLock {
  public:
   WithoutInterpreterLock()

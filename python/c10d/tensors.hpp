@@ -18,14 +18,14 @@ struct CallPlace {
 
 [[nodiscard]] std::string where(const CallPlace& place);
 
-/// Whether the view keeps the tensor's memory alive: not needed where the call ends before its caller
-/// goes on.
+/// Whether the view keeps the tensor's memory alive: not needed where the call ends before its
+/// caller goes on.
 enum class Keeps : std::uint8_t { Memory, Nothing };
 
-/// The elements of a tensor that is contiguous in some order of its dimensions, as they lie in memory;
-/// complex ones as pairs of real ones. For reductions.
-/// @throws InvalidArgument for a tensor that is sparse or has gaps, UnsupportedError for dtypes that
-///   cannot be added and tensors off the CPU.
+/// The elements of a tensor that is contiguous in some order of its dimensions, as they lie in
+/// memory; complex ones as pairs of real ones. For reductions.
+/// @throws InvalidArgument for a tensor that is sparse or has gaps, UnsupportedError for dtypes
+///   that cannot be added and tensors off the CPU.
 [[nodiscard]] BufferView values_of(CallPlace place, const at::Tensor& tensor, Keeps keeps);
 
 /// The same for calls that move bytes, which take any dtype.

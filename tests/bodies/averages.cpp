@@ -38,8 +38,8 @@ std::vector<double> row_of(std::size_t number, unsigned seed) {
   return row;
 }
 
-/// The plan of `rank` in a graph in which each rank hears the `degree` ranks before it, with weights
-/// of its own: its row and its column.
+/// The plan of `rank` in a graph in which each rank hears the `degree` ranks before it, with
+/// weights of its own: its row and its column.
 NeighborPlan circulant(int rank, int size, int degree, unsigned seed) {
   const auto row = row_of(static_cast<std::size_t>(degree) + 1,
                           seed == 0 ? 0 : 100 * seed + static_cast<unsigned>(rank));

@@ -131,8 +131,8 @@ TEST(Mismatch, HeldMessagesAgainstOrdinaryOnes) {
   });
 }
 
-// Rank 1 has room for its next message of a name once all readers of the one before have taken it, and
-// one of them makes that call no more.
+// Rank 1 has room for its next message of a name once all readers of the one before have taken it,
+// and one of them makes that call no more.
 TEST(Mismatch, ARankThatRefusedACallTakesWhatWasSentToItAllTheSame) {
   on_ranks({.at_least = 3, .at_most = 3}, [](Context& context) {
     std::vector<float> values(10000, static_cast<float>(context.rank()));

@@ -63,12 +63,15 @@ std::vector<Values> parts_of(const Context& context, Dtype dtype, std::size_t co
   return made;
 }
 
-constexpr std::size_t kCounts[] = {0, 1, 5000, large(150'000)};
+/// Counts of one part; the largest takes several chunks, and parts for all ranks much the same time.
+std::vector<std::size_t> counts(const Context& context) {
+  return {0, 1, 5000, large(300'000) / static_cast<std::size_t>(context.size())};
+}
 
 TEST(Parts, GoToTheirPlacesInEverySize) {
   on_ranks([](Context& context) {
     for (const Dtype dtype : {Dtype::Float32, Dtype::Int16, Dtype::Bool}) {
-      for (const std::size_t count : kCounts) {
+      for (const std::size_t count : counts(context)) {
         auto sent = parts_of(context, dtype, count, context.rank());
         const auto expected = parts_for(context, dtype, count, context.rank());
         auto got = empty_like(expected);
@@ -88,7 +91,7 @@ TEST(Parts, GoToTheirPlacesInEverySize) {
 TEST(Parts, ToAndFromEveryRoot) {
   on_ranks([](Context& context) {
     for (int root = 0; root < context.size(); ++root) {
-      for (const std::size_t count : kCounts) {
+      for (const std::size_t count : counts(context)) {
         const bool is_root = context.rank() == root;
         auto own = part(Dtype::Float64, count, context.rank(), 0);
         const auto all = parts_for(context, Dtype::Float64, count, 0);
@@ -165,7 +168,7 @@ TEST(Reduce, EveryRuleToEveryRoot) {
 
 TEST(Reduce, PartsOfDifferentSizesToTheirOwners) {
   on_ranks([](Context& context) {
-    for (const std::size_t count : kCounts) {
+    for (const std::size_t count : counts(context)) {
       const auto size_of_part = [&](int owner) { return count + static_cast<std::size_t>(owner); };
       std::vector<Values> own;
       for (int owner = 0; owner < context.size(); ++owner) {

@@ -1,4 +1,5 @@
-// Batch normalisation over inputs on devices, over the stand-ins, gives the bits of that on the CPU.
+// Batch normalisation over inputs on devices, over the stand-ins, gives the bits of that on the
+// CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>

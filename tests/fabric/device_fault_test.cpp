@@ -1,5 +1,6 @@
-// Random calls of which one fails in CUDA or NCCL on one rank: nothing hangs, no memory is used without
-// an order or after its end, no payload is taken for another call's, and the CPU's calls go on.
+// Random calls of which one fails in CUDA or NCCL on one rank: nothing hangs, no memory is used
+// without an order or after its end, no payload is taken for another call's, and the CPU's calls go
+// on.
 #include <gtest/gtest.h>
 
 #include <array>

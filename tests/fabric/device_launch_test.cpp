@@ -1,5 +1,5 @@
-// Calls that a device does not launch: kernels that do not load, launches that fail, memory that a kernel
-// cannot read.
+// Calls that a device does not launch: kernels that do not load, launches that fail, memory that a
+// kernel cannot read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -143,9 +143,9 @@ TEST(DeviceLaunch, ThatFailsIsToldToTheOthers) {
   });
 }
 
-/// On a path 0 – 1 – 2, rank 2 refuses the first call once rank 0 has launched its part of it and made
-/// the second: rank 1, which has not launched the first, must not send rank 0 the second's payload in
-/// its place.
+/// On a path 0 – 1 – 2, rank 2 refuses the first call once rank 0 has launched its part of it and
+/// made the second: rank 1, which has not launched the first, must not send rank 0 the second's
+/// payload in its place.
 TEST(DeviceLaunch, OfACallBehindOneThatOnlyTheOtherRankHasLaunched) {
   constexpr std::int64_t kFirst = 5;
   constexpr std::int64_t kSecond = 9;

@@ -33,8 +33,8 @@ constexpr std::size_t kLong = std::size_t{3} << 18U;
 class DeviceMemory : public OverLinks {};
 BF_OVER_LINKS(DeviceMemory);
 
-/// The call is refused before anything moves, and the device goes on. All ranks are neighbours: one that
-/// is not may have launched already when it hears of it.
+/// The call is refused before anything moves, and the device goes on. All ranks are neighbours: one
+/// that is not may have launched already when it hears of it.
 TEST_P(DeviceMemory, IsTakenBeforeNeighborsAgree) {
   for (const auto completion : {ops::Completion::AsItArrives, ops::Completion::OnWait}) {
     on_links({.at_least = 2, .at_most = 3}, [completion](DeviceRank& rank) {
@@ -64,8 +64,8 @@ TEST_P(DeviceMemory, IsTakenBeforeNeighborsAgree) {
   }
 }
 
-/// In a later exchange ranks that have agreed launch without asking: then the device's calls end. Ranks
-/// that only wait for ranks that wait for it hear of it from these.
+/// In a later exchange ranks that have agreed launch without asking: then the device's calls end.
+/// Ranks that only wait for ranks that wait for it hear of it from these.
 TEST(DeviceMemory, IsShortInALaterExchange) {
   on_device_ranks(
       {.at_least = 8,
@@ -79,7 +79,8 @@ TEST(DeviceMemory, IsShortInALaterExchange) {
         const int other = rank.context.rank() ^ 1;
         pair.sources.push_back({other, 0.5});
         pair.destinations.push_back({other, 1.0});
-        // Room for what the call receives in its machine, and half of what it then does from two others.
+        // Room for what the call receives in its machine, and half of what it then does from two
+        // others.
         ops::neighbor_allreduce(rank.context, half,
                                 std::make_shared<const NeighborPlan>(std::move(pair)));
         const auto between_machines = std::make_shared<const NeighborPlan>(

@@ -61,8 +61,8 @@ TEST(NcclInterface, ShrinksToTheRanksThatAreLeft) {
   EXPECT_THAT(cuda->mistakes(), ::testing::IsEmpty());
 }
 
-/// NCCL's communicators end together: who leaves first waits for the others a moment at most, and so
-/// they may still wait for it elsewhere.
+/// NCCL's communicators end together: who leaves first waits for the others a moment at most, and
+/// so they may still wait for it elsewhere.
 TEST(DeviceEnd, WhoLeavesFirstDoesNotWaitForTheOthers) {
   on_device_ranks({.at_least = 2, .at_most = 3, .expect_usable = false}, [](DeviceRank& rank) {
     expect_device_usable(rank);

@@ -1,6 +1,6 @@
 // Windows whose buffers are in device memory that ranks have opened, over the stand-in of CUDA:
-// when they are, what becomes of the memory, and what goes wrong there alone. The behaviour that all
-// windows of tensors on a device share is looked at in device_window_test.cpp.
+// when they are, what becomes of the memory, and what goes wrong there alone. The behaviour that
+// all windows of tensors on a device share is looked at in device_window_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// The TCP transport between ranks that are threads: lanes, ends, sleepers, and settings that do not fit.
+// The TCP transport between ranks that are threads: lanes, ends, sleepers, and settings that do not
+// fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,7 +147,8 @@ TEST(TcpTransport, NoLaneWaitsForAnother) {
   });
 }
 
-// Reads go on while writes are blocked: both ranks write more than all buffers hold before they read.
+// Reads go on while writes are blocked: both ranks write more than all buffers hold before they
+// read.
 TEST(TcpTransport, AnOrdinaryLaneThatIsFullStopsItsWriterAlone) {
   Settings settings = tcp_settings();
   settings.tcp_socket_bytes = 64 << 10;

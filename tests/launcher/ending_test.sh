@@ -1,5 +1,6 @@
 #!/bin/bash
-# ending_test.sh CASE BFRUN AFFINITY [PROGRAM]: one job that ends, or is ended, in some way; what bfrun says then, and leaves.
+# ending_test.sh CASE BFRUN AFFINITY [PROGRAM]: one job that ends, or is ended, in some way; what
+# bfrun says then, and leaves.
 source "$(dirname "${BASH_SOURCE[0]}")/kit.sh"
 
 case "$case_name" in
@@ -98,7 +99,8 @@ lost_hosts)
   expect_error 'bfrun: rank 3 (on host bfhost2 .* the connection to its host was lost|was never heard of)'
   ;;
 lost_link)
-  # The link to a host goes for good, and its ranks end after that: nobody is left who would hear of it.
+  # The link to a host goes for good, and its ranks end after that: nobody is left who would hear of
+  # it.
   netns=("$here/../hosts/netns.sh" -n 2 -- "$bfrun" --host-silence 4 -np 4 -H bfhost1:2,bfhost2:2)
   up="echo \$\$ >$work/pid.\$RANK; until [ \$(ls $work/pid.* | wc -l) = 4 ]; do sleep 0.05; done"
   cut='[ $RANK = 3 ] && ip link set eth0 down'

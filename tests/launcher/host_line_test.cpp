@@ -99,7 +99,8 @@ TEST(HostLine, TellsOfTheEndOfWatchers) {
   EXPECT_THAT(bfrun.lost, IsEmpty());
 }
 
-// A machine that starts anew answers so; silence needs one to be cut off (ending_test.sh, lost_link).
+// A machine that starts anew answers so; silence needs one to be cut off (ending_test.sh,
+// lost_link).
 TEST(HostLine, TellsOfBrokenConnections) {
   Served bfrun;
   {

@@ -1,5 +1,5 @@
-# For run_test.sh and ending_test.sh, which source it with their arguments CASE BFRUN AFFINITY [PROGRAM].
-# Exit code 0: passed; 77: cannot run here; else failed, with the reason.
+# For run_test.sh and ending_test.sh, which source it with their arguments CASE BFRUN AFFINITY
+# [PROGRAM]. Exit code 0: passed; 77: cannot run here; else failed, with the reason.
 set -u
 
 case_name="$1"

@@ -1,9 +1,11 @@
 #!/bin/bash
-# starting_test.sh CASE BFRUN AFFINITY PROGRAM: how the ranks of a launch come together (tests/mpi/starting.cpp), or why they do not.
+# starting_test.sh CASE BFRUN AFFINITY PROGRAM: how the ranks of a launch come together
+# (tests/mpi/starting.cpp), or why they do not.
 source "$(dirname "${BASH_SOURCE[0]}")/kit.sh"
 program="$4"
 
-# Two processes with the variables of a launcher each, as launchers that cannot be joined start them.
+# Two processes with the variables of a launcher each, as launchers that cannot be joined start
+# them.
 start_two() {
   for rank in 0 1; do
     run env "${@//RANK_HERE/$rank}" "$program"
@@ -118,7 +120,8 @@ late_rank)
   expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
   ;;
 slurms_security)
-  # Slurm says nothing of where Open MPI lies, and offers ways of showing who one is that a wheel lacks.
+  # Slurm says nothing of where Open MPI lies, and offers ways of showing who one is that a wheel
+  # lacks.
   run "$bfrun" --launcher mpirun -np 2 env -u OPAL_PREFIX -u PMIX_PREFIX PMIX_SECURITY_MODE=munge,native "$program"
   expect_code 0; expect_output $'rank 0 of 2\nrank 1 of 2'
   expect_no_error "Sorry|not found"

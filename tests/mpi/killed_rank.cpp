@@ -1,6 +1,7 @@
 // The last rank ends in the middle of a series of calls, as its argument says (kill, orphan: it is
-// killed while a child of it lives, _exit, exit, or stop: it does not go on). The others must hear of it as PeerFailure and end on their own, or
-// abort or sleep if a second argument says so. Prints one line per survivor.
+// killed while a child of it lives, _exit, exit, or stop: it does not go on). The others must hear
+// of it as PeerFailure and end on their own, or abort or sleep if a second argument says so. Prints
+// one line per survivor.
 #include <unistd.h>
 
 #include <csignal>
@@ -19,7 +20,8 @@ namespace {
 
 constexpr int kTimedOut = 7;
 
-/// A child, such as a worker of a pool, has copies of all that is open here, and outlives this rank.
+/// A child, such as a worker of a pool, has copies of all that is open here, and outlives this
+/// rank.
 void leave_a_child() {
   const pid_t child = ::fork();
   if (child == 0) {

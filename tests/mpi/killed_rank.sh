@@ -1,6 +1,6 @@
 #!/bin/bash
-# killed_rank.sh PROGRAM RANKS TRANSPORT [WAY]: PROGRAM's last rank ends (kill, orphan, _exit, exit) or stops; every
-# other one must report PeerFailure and end, under MPI's fault tolerance (ULFM).
+# killed_rank.sh PROGRAM RANKS TRANSPORT [WAY]: PROGRAM's last rank ends (kill, orphan, _exit, exit)
+# or stops; every other one must report PeerFailure and end, under MPI's fault tolerance (ULFM).
 set -u
 program=$1
 ranks=$2

@@ -1,6 +1,7 @@
 // Joins the launch and prints "rank 0 of 2", or the error, with the exit code 1. With the argument
-// "again" it tries once more after each time-out; with "first" the program starts MPI itself before. With an argument N, N times over: starts itself anew
-// as a rank's subprocess and forks, both of which have to be refused; the ranks then meet in a barrier.
+// "again" it tries once more after each time-out; with "first" the program starts MPI itself
+// before. With an argument N, N times over: starts itself anew as a rank's subprocess and forks,
+// both of which have to be refused; the ranks then meet in a barrier.
 #include <fmt/format.h>
 #include <mpi.h>
 #include <spawn.h>

@@ -22,7 +22,7 @@ TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
 OPS = ("ops.sums", "ops.calls", "ops.window")
 OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms",
               "optimizers.wrapper")
-LIBRARIES = RUNTIME + TOPOLOGY + OPS + OPTIMIZERS + ("nn",)
+LIBRARIES = RUNTIME + TOPOLOGY + OPS + OPTIMIZERS + ("nn.stores", "nn")
 TOOLS = ("tools.command_line", "tools.bfrun", "tools.bftopo", "tools.bftrace")
 
 
@@ -78,6 +78,7 @@ ROOMS = {
                                                 "distributed_optimizer optimizer_state "
                                                 "parameter_collectives"),
                            RUNTIME + TOPOLOGY + OPS + OPTIMIZERS[:3]),
+    "nn.stores": ("nn/stores", public("nn", "torch_store"), RUNTIME),
     "nn": ("nn/batch_norm", public("nn", "batch_statistics sync_batch_norm"),
            RUNTIME + TOPOLOGY + OPS + OPTIMIZERS),
     "tools.command_line": ("tools/command_line", (), ()),
@@ -85,7 +86,8 @@ ROOMS = {
     "tools.bftopo": ("tools/bftopo", (), BASE + TOPOLOGY + TOOLS[:1]),
     "tools.bftrace": ("tools/bftrace", (), BASE + TOOLS[:1]),
     "python": ("python", (), LIBRARIES),
-    "python.c10d": ("python/c10d", (), (*RUNTIME, *TOPOLOGY, *OPS, "optimizers.buckets")),
+    "python.c10d": ("python/c10d", (), (*RUNTIME, *TOPOLOGY, *OPS, "optimizers.buckets",
+                                       "nn.stores")),
     "examples": ("examples", (), LIBRARIES + TOOLS[:1]),
     "benchmarks": ("benchmarks", (), (*LIBRARIES, "examples")),
     "tests": ("tests", (), LIBRARIES + TOOLS + ("python", "examples", "benchmarks")),

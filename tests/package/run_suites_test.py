@@ -210,6 +210,10 @@ class MainTest(unittest.TestCase):
             self.run_main(level="short")
 
 
+# What LEVEL=long adds to the configure step.
+LONG = "-DBLUEFOG_LONG_TESTS=ON"
+
+
 class ConfigureTest(unittest.TestCase):
     def with_cuda(self, preset, nvcc, arguments=""):
         with tempfile.TemporaryDirectory() as name:
@@ -220,7 +224,7 @@ class ConfigureTest(unittest.TestCase):
             usual = str(program) if nvcc == "usual" else elsewhere
             with mock.patch.dict(os.environ, environment), \
                     mock.patch.object(run_suites, "USUAL_NVCC", usual):
-                found = run_suites.configure_arguments(preset)
+                found = run_suites.configure_arguments(preset, "ci")
         return [argument for argument in found if argument.startswith("-DBLUEFOG_WITH_CUDA")]
 
     def test_kernels_must_build_where_there_is_an_nvcc(self):
@@ -228,6 +232,11 @@ class ConfigureTest(unittest.TestCase):
         self.assertEqual(self.with_cuda("debug", "usual"), ["-DBLUEFOG_WITH_CUDA=ON"])
         self.assertEqual(self.with_cuda("release", ""), ["-DBLUEFOG_WITH_CUDA=AUTO"])
         self.assertEqual(self.with_cuda("tsan", "path"), [])
+
+    def test_what_takes_long_is_built_where_it_runs(self):
+        for level, word in {"ci": "OFF", "long": "ON"}.items():
+            self.assertIn(f"-DBLUEFOG_LONG_TESTS={word}",
+                          run_suites.configure_arguments("tsan", level))
 
     def test_the_users_wish_comes_last(self):
         found = self.with_cuda("release", "path", "-DBLUEFOG_WITH_CUDA=OFF")
@@ -238,7 +247,7 @@ class BuildsAheadTest(unittest.TestCase):
     def setUp(self):
         self.called = []
         self.code = 0
-        self.ahead = run_suites.BuildsAhead(["tsan", "asan"])
+        self.ahead = run_suites.BuildsAhead(["tsan", "asan"], "long")
         self.ahead._call = self.call
 
     def call(self, command):
@@ -254,15 +263,17 @@ class BuildsAheadTest(unittest.TestCase):
         self.ahead.start()
         self.ahead.wait_for("asan")
         self.ahead.close()
-        self.assertEqual(self.called, ["cmake --preset tsan", "cmake --build --preset tsan",
-                                       "cmake --preset asan", "cmake --build --preset asan"])
+        self.assertEqual(self.called, [f"cmake --preset tsan {LONG}", "cmake --build --preset tsan",
+                                       f"cmake --preset asan {LONG}",
+                                       "cmake --build --preset asan"])
 
     def test_what_cannot_be_configured_is_not_built_and_waited_for(self):
         self.code = 1
         self.ahead.start()
         self.ahead.wait_for("asan")
         self.ahead.close()
-        self.assertEqual(self.called, ["cmake --preset tsan", "cmake --preset asan"])
+        self.assertEqual(self.called,
+                         [f"cmake --preset tsan {LONG}", f"cmake --preset asan {LONG}"])
 
     def test_nobody_waits_for_what_cannot_run(self):
         self.code = None
@@ -271,13 +282,13 @@ class BuildsAheadTest(unittest.TestCase):
         self.ahead.start()
         self.ahead.wait_for("asan")
         self.ahead.close()
-        self.assertEqual(self.called, ["cmake --preset tsan"])
+        self.assertEqual(self.called, [f"cmake --preset tsan {LONG}"])
 
     def test_closing_ends_what_is_under_way(self):
-        ahead = run_suites.BuildsAhead(["tsan", "asan"])
+        ahead = run_suites.BuildsAhead(["tsan", "asan"], "long")
         original = run_suites.configure_arguments
         self.addCleanup(setattr, run_suites, "configure_arguments", original)
-        run_suites.configure_arguments = lambda preset: ["sleep", "600"]
+        run_suites.configure_arguments = lambda preset, level: ["sleep", "600"]
         ahead.start()
         start = time.monotonic()
         while ahead._process is None and time.monotonic() < start + 60:

@@ -7,8 +7,8 @@ namespace bluefog::bftrace {
 
 /// The JSON value of `text`, which is in the file `path`; discarded where it is none.
 ///
-/// Values of untrusted files are nested at most 100 levels deep: each level takes a part of the stack
-/// of whoever copies or prints them.
+/// Values of untrusted files are nested at most 100 levels deep: each level takes a part of the
+/// stack of whoever copies or prints them.
 /// @throws InvalidArgument for deeper ones.
 [[nodiscard]] nlohmann::json parse_json(const std::string& path, const std::string& text);
 

@@ -27,8 +27,8 @@ constexpr std::string_view kBlank = " \t\r\n";
 /// The name of the event by which a joined timeline is known.
 constexpr std::string_view kJoined = "joined by bftrace merge";
 
-/// The text up to its last whole event, closed; empty where something else follows than the start of
-/// another event.
+/// The text up to its last whole event, closed; empty where something else follows than the start
+/// of another event.
 std::string closed(const std::string& text) {
   const std::size_t end = text.rfind('}');
   const bool has_event = end != std::string::npos;

@@ -9,8 +9,8 @@ namespace bluefog::command_line {
 /// @throws std::runtime_error with the system's reason: no space left, a closed stream.
 void print(std::string_view text);
 
-/// Opens /dev/null as standard output where that is closed, so that no file of the program takes its
-/// number. Returns whether it was closed: what is printed then is lost.
+/// Opens /dev/null as standard output where that is closed, so that no file of the program takes
+/// its number. Returns whether it was closed: what is printed then is lost.
 [[nodiscard]] bool fill_closed_output();
 
 /// Writes what stdout and std::cout still hold, at the end of a program.

@@ -173,8 +173,8 @@ MixingMatrix from_unweighted_edges(int size, std::span<const WeightedEdge> edges
 
 namespace {
 
-/// The number of ranks of a file that is read without one. One high rank among few edges, a slip of a
-/// key, would take gigabytes for ranks that no edge names.
+/// The number of ranks of a file that is read without one. One high rank among few edges, a slip of
+/// a key, would take gigabytes for ranks that no edge names.
 int inferred_size(const EdgeListReader& reader, std::string_view name) {
   constexpr std::size_t kAlwaysTaken = 1024;
   constexpr std::size_t kRanksPerEdge = 4;

@@ -15,8 +15,8 @@
 
 namespace bluefog {
 
-// How the values of settings are read. Each function throws InvalidArgument with the variable's name,
-// its value and what was expected.
+// How the values of settings are read. Each function throws InvalidArgument with the variable's
+// name, its value and what was expected.
 
 [[noreturn]] void refuse_value(std::string_view name, std::string_view value,
                                std::string_view expected);

@@ -13,9 +13,9 @@ namespace bluefog {
 /// Writes what a rank does, and when, as a Chrome trace (Perfetto and
 /// chrome://tracing open it).
 ///
-/// The file is `<prefix><rank>.json`, valid JSON at any time (`TraceFile`). An activity is in it when
-/// the outermost one of its row ends, and one that still runs within 0.1 s, so that the file tells
-/// what a process was doing when it died. A later timeline of the same process and rank goes
+/// The file is `<prefix><rank>.json`, valid JSON at any time (`TraceFile`). An activity is in it
+/// when the outermost one of its row ends, and one that still runs within 0.1 s, so that the file
+/// tells what a process was doing when it died. A later timeline of the same process and rank goes
 /// on with the file; of two at once the second writes nothing, which is logged, as is a full disk.
 /// Times are microseconds of the system clock, which aligns the files of one machine.
 ///

@@ -7,9 +7,10 @@
 
 namespace bluefog::mpi {
 
-/// Shows the other ranks of this host and job, as long as it lives, that this rank has come: neither
-/// MPI's start nor its collectives tell who is missing. The mark is a socket in the abstract
-/// namespace, which leaves nothing behind; a rank that has no room for one counts as not seen.
+/// Shows the other ranks of this host and job, as long as it lives, that this rank has come:
+/// neither MPI's start nor its collectives tell who is missing. The mark is a socket in the
+/// abstract namespace, which leaves nothing behind; a rank that has no room for one counts as not
+/// seen.
 class ArrivalMark {
  public:
   /// @param job the name of this job on this host (`LaunchEnvironment::job`); empty: no mark.

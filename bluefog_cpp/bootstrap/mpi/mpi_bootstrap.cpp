@@ -83,8 +83,8 @@ std::unique_ptr<MpiBootstrap::Flight> MpiBootstrap::run(Call call, std::unique_p
   return flight;
 }
 
-// Blobs go by way of rank 0: 2n messages, where Open MPI's all-gather that does not block takes n², each with
-// its connection.
+// Blobs go by way of rank 0: 2n messages, where Open MPI's all-gather that does not block takes n²,
+// each with its connection.
 std::vector<MpiBootstrap::Frame> MpiBootstrap::exchange_frames(Call call,
                                                                std::span<const std::byte> blob,
                                                                Deadline deadline) {

@@ -17,8 +17,8 @@ namespace bluefog::mpi {
 /// @param watch looks while the ranks come, as MPI's start waits for all of them.
 /// @return whether this call has waited for that.
 /// @throws UnsupportedError if MPI is already finalised, or its thread level is
-///         below MPI_THREAD_SERIALIZED. @throws TimeoutError of `watch`; the next call waits for the
-///         same start. @throws MpiError.
+///         below MPI_THREAD_SERIALIZED. @throws TimeoutError of `watch`; the next call waits for
+///         the same start. @throws MpiError.
 bool require_runtime(StartWatch& watch);
 
 /// The thread level that MPI gave when it was initialised. @throws MpiError.

@@ -11,8 +11,8 @@ namespace bluefog::mpi {
 ///
 /// `OPAL_PREFIX`, `PMIX_PREFIX`: Open MPI that was moved after its build, as into a wheel, has its
 /// files beside its library, and looks for them where it was built. `PMIX_MCA_psec`: Slurm offers
-/// PMIx several ways of showing who one is, of which a wheel knows the kernel's alone, and complains
-/// of each that it does not know.
+/// PMIx several ways of showing who one is, of which a wheel knows the kernel's alone, and
+/// complains of each that it does not know.
 class OpenMpiVariables {
  public:
   OpenMpiVariables();

@@ -21,9 +21,9 @@ class StartWatch {
   StartWatch(LaunchEnvironment launch, const Settings& settings, Deadline deadline,
              std::function<void()> interrupt_check);
 
-  /// To be called every few milliseconds: checks for interrupts, and logs a warning when the wait stalls, and another one each
-  /// time that it has stalled as long again with other ranks missing. Once all ranks have been seen,
-  /// MPI gets the same time once more: the job can begin.
+  /// To be called every few milliseconds: checks for interrupts, and logs a warning when the wait
+  /// stalls, and another one each time that it has stalled as long again with other ranks missing.
+  /// Once all ranks have been seen, MPI gets the same time once more: the job can begin.
   /// @throws TimeoutError at the deadline, which names the ranks that have come to this host.
   void look();
 

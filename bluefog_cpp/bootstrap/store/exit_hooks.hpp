@@ -10,7 +10,8 @@ namespace bluefog {
 /// throw. Not called in a fork of the process.
 [[nodiscard]] std::shared_ptr<void> at_exit(std::function<void()> leave);
 
-/// Calls them now, for a program whose means end before the process does: an interpreter's, for one.
+/// Calls them now, for a program whose means end before the process does: an interpreter's, for
+/// one.
 void run_exit_hooks();
 
 }  // namespace bluefog

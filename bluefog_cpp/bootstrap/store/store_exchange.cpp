@@ -194,7 +194,8 @@ void StoreExchange::note_put(const std::string& key, std::size_t bytes) {
   puts_.push_back({generation_, key, bytes});
 }
 
-// Whoever ends this collective knows that all ranks have begun it, and so have ended the one before.
+// Whoever ends this collective knows that all ranks have begun it, and so have ended the one
+// before.
 void StoreExchange::remove_old(Deadline deadline) {
   while (!puts_.empty() && puts_.front().generation + 2 <= generation_) {
     remove_pieces(*place_.store, puts_.front().key, puts_.front().bytes, deadline);

@@ -18,8 +18,8 @@
 
 namespace bluefog {
 
-/// The keys of one bootstrap in a store, and how its ranks exchange records there: each announces its
-/// own, rank 0 gathers them and hands all of them out.
+/// The keys of one bootstrap in a store, and how its ranks exchange records there: each announces
+/// its own, rank 0 gathers them and hands all of them out.
 class StoreExchange {
  public:
   struct Place {
@@ -49,7 +49,8 @@ class StoreExchange {
 
   /// Whether this rank has handed something out.
   [[nodiscard]] bool has_handed_out() const noexcept { return handed_out_ > 0; }
-  /// Returns when the others have all that this rank has handed out, or `deadline` passes, or `is_over`.
+  /// Returns when the others have all that this rank has handed out, or `deadline` passes, or
+  /// `is_over`.
   void await_receipts(Deadline deadline, const std::atomic<bool>& is_over);
 
  private:

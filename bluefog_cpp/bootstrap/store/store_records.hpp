@@ -25,8 +25,8 @@ struct StoreRecord {
 [[nodiscard]] Store::Bytes encode(std::span<const StoreRecord> records);
 [[nodiscard]] std::vector<StoreRecord> decode(std::span<const std::byte> bytes, std::size_t count);
 
-/// A value of any size under `key`: the first piece there, the others beside it. The first one is set
-/// last, so that whoever sees it finds them all.
+/// A value of any size under `key`: the first piece there, the others beside it. The first one is
+/// set last, so that whoever sees it finds them all.
 void put_pieces(Store& store, const std::string& key, std::span<const std::byte> value,
                 Deadline deadline);
 

@@ -105,8 +105,8 @@ class CudaApi {
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
   /// Frees the memory; may wait for the device.
   virtual void free(void* memory) = 0;
-  /// Memory of the host that is locked to its pages: the device copies from and to it while the host
-  /// goes on.
+  /// Memory of the host that is locked to its pages: the device copies from and to it while the
+  /// host goes on.
   [[nodiscard]] virtual void* allocate_host(std::size_t bytes) = 0;
   virtual void free_host(void* memory) = 0;
   /// Copies between memory of the device, or of it and the host.

@@ -28,8 +28,8 @@ class HopelessCalls {
   /// Why a rank that `operation` waits for sends nothing in this call: it makes it as another one,
   /// or has ended it. Empty while it may. A report of that rank may be on its way, and says more.
   [[nodiscard]] std::string why_unmatched(const Operation& operation) const;
-  /// Two ranks have waited for each other this long, or half of BLUEFOG_TIMEOUT, before they count as
-  /// hopeless: a thread that has made no call yet may end the wait.
+  /// Two ranks have waited for each other this long, or half of BLUEFOG_TIMEOUT, before they count
+  /// as hopeless: a thread that has made no call yet may end the wait.
   static constexpr std::chrono::seconds kPatience{10};
   /// A rank that `operation` waits for, and that waits for this rank in a related context: neither
   /// can come. Nothing where one of the two has made calls from several threads.

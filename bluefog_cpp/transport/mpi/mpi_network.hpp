@@ -9,9 +9,10 @@
 
 namespace bluefog::mpi {
 
-/// Collective. A transport over a communicator of its own that reaches every rank of `bootstrap`; null
-/// where `bootstrap` does not stand on MPI, or this build has none.
-/// @throws InvalidArgument where ranks have different chunks or depths. @throws TimeoutError, MpiError.
+/// Collective. A transport over a communicator of its own that reaches every rank of `bootstrap`;
+/// null where `bootstrap` does not stand on MPI, or this build has none.
+/// @throws InvalidArgument where ranks have different chunks or depths. @throws TimeoutError,
+///   MpiError.
 [[nodiscard]] std::unique_ptr<Transport> make_network(Bootstrap& bootstrap,
                                                       const Settings& settings, Deadline deadline);
 

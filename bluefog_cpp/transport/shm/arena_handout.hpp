@@ -13,8 +13,8 @@ namespace bluefog::shm {
 
 /// The side of the rank that hands its arena out to the other ranks of its host.
 ///
-/// Whoever is no rank of the job is dropped and holds up nobody: a process of another user, one that
-/// does not know the token, one that sends half a greeting, one that says nothing.
+/// Whoever is no rank of the job is dropped and holds up nobody: a process of another user, one
+/// that does not know the token, one that sends half a greeting, one that says nothing.
 class ArenaGiver {
  public:
   /// @param ranks the ranks of the host, this one first. @throws TransportError.

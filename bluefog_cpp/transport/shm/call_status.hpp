@@ -8,8 +8,8 @@
 
 namespace bluefog::shm {
 
-/// The status of a rank in shared memory, which the rank writes and its peers read: its present call,
-/// for error messages, and for waits that nobody can end.
+/// The status of a rank in shared memory, which the rank writes and its peers read: its present
+/// call, for error messages, and for waits that nobody can end.
 class CallStatus {
  public:
   explicit CallStatus(Status& status) noexcept : status_(status) {}

@@ -98,11 +98,11 @@ struct FormedGroup {
 };
 
 /// Collective over all ranks of `bootstrap`: those of each host form a group. A rank of the host
-/// that fails leaves all of them without. Never throws for a reason of one rank alone: all take part
-/// to the end.
+/// that fails leaves all of them without. Never throws for a reason of one rank alone: all take
+/// part to the end.
 /// @param host_ids every rank's host identity.
-/// @param arena the arena of this host's ranks, all of which have it or none; gets it, or null where
-///   a rank failed.
+/// @param arena the arena of this host's ranks, all of which have it or none; gets it, or null
+///   where a rank failed.
 [[nodiscard]] FormedGroup form_group(Bootstrap& bootstrap, const std::vector<std::string>& host_ids,
                                      std::shared_ptr<HostArena>& arena, const GroupShape& shape,
                                      Deadline deadline);

@@ -87,7 +87,8 @@ struct ControlStream {
   alignas(kLine) std::array<ControlEntry, kControlEntries> entries;
 };
 
-/// The places, in the region of the writer, of its streams to one reader; 0 before the first message.
+/// The places, in the region of the writer, of its streams to one reader; 0 before the first
+/// message.
 struct Link {
   std::array<std::atomic<std::uint64_t>, kLaneCount> streams;
   std::atomic<std::uint64_t> control;

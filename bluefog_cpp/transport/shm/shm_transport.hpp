@@ -47,8 +47,8 @@ struct ShmOptions {
 /// readers, and hands each reader a descriptor through the stream of that
 /// ordered pair. A reader combines straight from the writer's region and moves
 /// its `consumed` count, which frees the payload when all readers have.
-/// Cost per message: one copy, and one cache line per reader for up to 8 bytes. A stream gets memory
-/// with its first message, so that a rank's memory grows with its neighbours.
+/// Cost per message: one copy, and one cache line per reader for up to 8 bytes. A stream gets
+/// memory with its first message, so that a rank's memory grows with its neighbours.
 class ShmTransport final : public Transport {
  public:
   /// @param size the number of ranks of all hosts.

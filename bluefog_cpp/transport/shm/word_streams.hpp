@@ -16,8 +16,8 @@ namespace bluefog::shm {
 
 /// The control messages between this rank and the others of a group, beside the streams of data.
 ///
-/// Each ordered pair has a stream of a few entries, made with its first word; words that find no room
-/// wait here. A bell counts the words to a rank, so that one look tells whether any has come.
+/// Each ordered pair has a stream of a few entries, made with its first word; words that find no
+/// room wait here. A bell counts the words to a rank, so that one look tells whether any has come.
 class WordStreams {
  public:
   /// @param group outlives this.

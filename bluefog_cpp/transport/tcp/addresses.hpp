@@ -37,7 +37,8 @@ struct LocalAddress {
 [[nodiscard]] std::vector<Address> chosen_addresses(std::string_view choice,
                                                     const std::vector<LocalAddress>& local);
 
-/// The endpoints at which another rank may be reached, best first. @param is_here it is on this host.
+/// The endpoints at which another rank may be reached, best first. @param is_here it is on this
+/// host.
 [[nodiscard]] std::vector<Endpoint> reachable(std::vector<Endpoint> endpoints,
                                               const std::vector<LocalAddress>& local, bool is_here);
 

@@ -24,8 +24,8 @@ struct TcpTransportOptions {
   std::chrono::milliseconds silence{20'000};
 };
 
-/// The connections of a rank to all others: one for each lane of a pair and one for words, each made
-/// when one of the two ranks first uses it.
+/// The connections of a rank to all others: one for each lane of a pair and one for words, each
+/// made when one of the two ranks first uses it.
 ///
 /// Used under the transport's mutex.
 class ConnectionTable {

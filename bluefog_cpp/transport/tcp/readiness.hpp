@@ -11,9 +11,9 @@ namespace bluefog::tcp {
 
 /// The sockets of a network that have something to read, or room.
 ///
-/// Whoever drives the transport looks at them. A thread may sleep on `guard` meanwhile, and is woken
-/// for a socket only while the guard is armed: a thread that were woken for every packet would take
-/// the core from the one that looks.
+/// Whoever drives the transport looks at them. A thread may sleep on `guard` meanwhile, and is
+/// woken for a socket only while the guard is armed: a thread that were woken for every packet
+/// would take the core from the one that looks.
 class Readiness {
  public:
   /// @throws TransportError.

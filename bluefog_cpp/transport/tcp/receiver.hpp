@@ -21,7 +21,8 @@ class Receiver {
  public:
   Receiver(ConnectionTable& table, Publisher& publisher);
 
-  /// Moves the bytes of all connections that are ready, in both directions. @return whether any did.
+  /// Moves the bytes of all connections that are ready, in both directions. @return whether any
+  /// did.
   bool pump();
   /// The oldest control message that nobody has taken.
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> next_control();

@@ -22,11 +22,11 @@ namespace bluefog::tcp {
 /// Messages between processes over TCP.
 ///
 /// A pair of ranks has a connection for each lane, and one for words (control messages, receipts,
-/// goodbyes, signs of life), each made when one of them first uses it: a lane waits for no other, and
-/// words wait for none. Payload goes from the caller's memory into the socket, and is received into
-/// blocks that the reader combines from. On the ordinary lane a reader takes in what it has room for,
-/// and TCP holds the writer back; on deep lanes it takes whole messages. A message of the lane `Deep`
-/// waits until its readers have taken the last one of its name.
+/// goodbyes, signs of life), each made when one of them first uses it: a lane waits for no other,
+/// and words wait for none. Payload goes from the caller's memory into the socket, and is received
+/// into blocks that the reader combines from. On the ordinary lane a reader takes in what it has
+/// room for, and TCP holds the writer back; on deep lanes it takes whole messages. A message of the
+/// lane `Deep` waits until its readers have taken the last one of its name.
 ///
 /// Whoever looks moves the bytes. While nobody does, the lobby's thread moves them and rings the
 /// bell, so that nothing has to be polled. Thread-safe.

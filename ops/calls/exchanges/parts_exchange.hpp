@@ -28,8 +28,9 @@ struct TakenPart {
 using SentParts = std::vector<SentPart>;
 using TakenParts = std::vector<TakenPart>;
 
-/// Parts whose sizes and places all ranks know beforehand, each straight to its place: one exchange,
-/// for allgather, gather, scatter and alltoall. A part of another size than expected is a mismatch.
+/// Parts whose sizes and places all ranks know beforehand, each straight to its place: one
+/// exchange, for allgather, gather, scatter and alltoall. A part of another size than expected is a
+/// mismatch.
 class PartsExchange final : public Operation {
  public:
   /// @param name with the root and the like, for the fingerprint.

@@ -104,9 +104,9 @@ struct BFloat16 {
   }
 };
 
-/// float16 (IEEE binary16), subnormals included; stored rounded to nearest, ties to even. On a device
-/// by its instructions for that, on the CPU in the integer and float32 operations of its lanes: with
-/// the same bits, but of NaNs.
+/// float16 (IEEE binary16), subnormals included; stored rounded to nearest, ties to even. On a
+/// device by its instructions for that, on the CPU in the integer and float32 operations of its
+/// lanes: with the same bits, but of NaNs.
 struct Float16 {
   using Stored = std::uint16_t;
   using Sum = float;

@@ -9,10 +9,10 @@ namespace bluefog::optimizers {
 ///
 ///     x⁺ = W (x − γ d − β v);   v ← β v + (1 − β) (x − x⁺),   first v = 0,
 ///
-/// with γ d the step of a wrapped optimizer that has no momentum of its own: v is γ m̂ of the paper,
-/// with its μ = β. v is zero where nothing moves, so that its limit is that of adapt-then-combine
-/// at the same step size. β = 0 is adapt-then-combine. Differences between ranks may grow without
-/// bound where W turns them around (`growth_per_round`).
+/// with γ d the step of a wrapped optimizer that has no momentum of its own: v is γ m̂ of the
+/// paper, with its μ = β. v is zero where nothing moves, so that its limit is that of
+/// adapt-then-combine at the same step size. β = 0 is adapt-then-combine. Differences between ranks
+/// may grow without bound where W turns them around (`growth_per_round`).
 ///
 /// Cost per rank and round: one neighbor_allreduce for each bucket; two copies of the model, one of
 /// which (v) a checkpoint keeps.

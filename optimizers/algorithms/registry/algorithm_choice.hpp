@@ -34,16 +34,16 @@ namespace bluefog::optimizers {
 /// devices, or on one that the context does not use.
 [[nodiscard]] std::string why_elsewhere(const NamedTensors& parameters, const Context& context);
 
-/// Why the algorithm cannot step by the wrapped optimizer in the way that the options ask for; empty
-/// if it can.
+/// Why the algorithm cannot step by the wrapped optimizer in the way that the options ask for;
+/// empty if it can.
 [[nodiscard]] std::string why_not_stepped(const DistributedOptimizerOptions& options,
                                           const torch::optim::Optimizer& optimizer);
 
 /// True if rounds begin in the backward pass.
 [[nodiscard]] bool has_gradient_hooks(const DistributedOptimizerOptions& options);
 
-/// Why a plan that the caller made for a round may not be used, as far as this rank can see; empty if
-/// it may.
+/// Why a plan that the caller made for a round may not be used, as far as this rank can see; empty
+/// if it may.
 /// @param before the one that the caller made for the round before, or null.
 [[nodiscard]] std::string why_unfit(const DistributedOptimizerOptions& options,
                                     const NeighborPlan& plan, const NeighborPlan* before);

@@ -131,8 +131,8 @@ TEST(GradientAllreduce, IsOneProcessOnTheConcatenatedBatch) {
   });
 }
 
-/// However gradients are cleared, accumulation over two backward passes and reading gradients before
-/// the step work as with one process.
+/// However gradients are cleared, accumulation over two backward passes and reading gradients
+/// before the step work as with one process.
 TEST(GradientAllreduce, GradientsAreMeansAfterBackward) {
   on_ranks([](Context& context) {
     const LeastSquares problem = LeastSquares::of_rank(context.rank());

@@ -82,7 +82,7 @@ def expect_success(found, size):
     assert lines == lines_of(size), errors
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_torchrun(ranks):
     found = torchrun(ranks, BLUEFOG_LOG_LEVEL="info")
     expect_success(found, ranks)
@@ -157,10 +157,14 @@ def test_another_number_of_ranks_than_expected():
     assert "BLUEFOG_EXPECT_SIZE=4: expected that many ranks, found 2" in errors
 
 
+# C++ tests which variables make sense (launcher.run.launchers_of_others); here, that Python's
+# start asks them too.
 @pytest.mark.parametrize(("variables", "words"), [
-    ({"RANK": "0", "WORLD_SIZE": "abc"}, "RANK=0 and WORLD_SIZE=abc: expected a number of ranks"),
+    pytest.param({"RANK": "0", "WORLD_SIZE": "abc"},
+                 "RANK=0 and WORLD_SIZE=abc: expected a number of ranks", marks=pytest.mark.long),
     ({"RANK": "1"}, "RANK=1: expected WORLD_SIZE beside it, found none"),
-    ({"MPT_MPI_RANK": "1", "MPT_MPI_SIZE": "2"}, "MPT_MPI_RANK=1 and MPT_MPI_SIZE=2 say that")])
+    pytest.param({"MPT_MPI_RANK": "1", "MPT_MPI_SIZE": "2"},
+                 "MPT_MPI_RANK=1 and MPT_MPI_SIZE=2 say that", marks=pytest.mark.long)])
 def test_variables_that_make_no_sense(variables, words):
     code, _, errors = by_variables([variables])
     assert code == 1
@@ -168,7 +172,10 @@ def test_variables_that_make_no_sense(variables, words):
 
 
 @pytest.mark.parametrize("variables", [
-    {"RANK": "0"}, {"WORLD_SIZE": "1"}, {"RANK": "0", "WORLD_SIZE": "1"}, {"SLURM_NTASKS": "4"}])
+    pytest.param({"RANK": "0"}, marks=pytest.mark.long),
+    pytest.param({"WORLD_SIZE": "1"}, marks=pytest.mark.long),
+    {"RANK": "0", "WORLD_SIZE": "1"},
+    pytest.param({"SLURM_NTASKS": "4"}, marks=pytest.mark.long)])
 def test_variables_of_one_rank_are_quiet(variables):
     expect_success(by_variables([variables]), 1)
 

@@ -172,8 +172,8 @@ TEST_F(TimelineTest, ThreadsShareOneFile) {
   EXPECT_EQ(events_of(trace, "E").size(), kThreads * kSpans);
 }
 
-// Spans that still run are on disk soon: also the first one of a row, whose name comes before it, and
-// with nothing after it.
+// Spans that still run are on disk soon: also the first one of a row, whose name comes before it,
+// and with nothing after it.
 TEST_F(TimelineTest, SpansReachTheFileWhileNothingElseHappens) {
   Timeline timeline(prefix(), 0);
   for (const std::string lane : {"first", "second"}) {

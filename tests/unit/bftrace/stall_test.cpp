@@ -77,7 +77,8 @@ TEST(ExplainStall, NamesARankThatCameWhenOthersHadGivenUp) {
   EXPECT_THAT(text, Not(HasSubstr("for each other")));
 }
 
-// Rank 1 waited in call 6 for a rank that came to it 8 s late, and then made the call of the others.
+// Rank 1 waited in call 6 for a rank that came to it 8 s late, and then made the call of the
+// others.
 TEST(ExplainStall, NamesTheCallThatKeptALateRank) {
   const FlightRecord waiter = at_time(1005.0, 5.0, waiting(0, {1}));
   FlightRecord late = at_time(1009.25, 0.25, waiting(1, {0}));

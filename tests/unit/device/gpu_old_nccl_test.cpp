@@ -1,4 +1,5 @@
-// The part that calls NCCL, compiled with a header that has neither ncclCommShrink nor ncclCommRevoke.
+// The part that calls NCCL, compiled with a header that has neither ncclCommShrink nor
+// ncclCommRevoke.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

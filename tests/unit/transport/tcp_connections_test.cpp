@@ -1,5 +1,5 @@
-// The connections of ranks over pairs of sockets: who calls whom, how a rank goes, and which messages
-// wait for their readers.
+// The connections of ranks over pairs of sockets: who calls whom, how a rank goes, and which
+// messages wait for their readers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>

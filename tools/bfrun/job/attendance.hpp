@@ -24,7 +24,8 @@ class Attendance {
 
   /// The time at which there will be something to say.
   [[nodiscard]] std::optional<Clock::time_point> due() const;
-  /// The line that is due at `now`, once: which ranks the others wait for. Empty where there is none.
+  /// The line that is due at `now`, once: which ranks the others wait for. Empty where there is
+  /// none.
   [[nodiscard]] std::string due_line(Clock::time_point now);
   /// The line on the ranks that had not come when one that waited for them failed, once.
   [[nodiscard]] std::string failure_line();

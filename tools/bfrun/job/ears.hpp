@@ -42,7 +42,8 @@ class Ears {
 /// Runs the job to its end, told of its events.
 using RunRanks = std::function<ExitStatus(const ChildEvents&)>;
 
-/// Runs mpirun, or the ranks, and passes what is heard of them to the monitor. Returns bfrun's code.
+/// Runs mpirun, or the ranks, and passes what is heard of them to the monitor. Returns bfrun's
+/// code.
 int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobMonitor& monitor);
 
 }  // namespace bluefog::bfrun

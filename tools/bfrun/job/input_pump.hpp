@@ -8,8 +8,8 @@
 
 namespace bluefog::bfrun {
 
-/// Hands what is typed at the terminal on to rank 0. Ranks are in process groups of their own, which
-/// may not read it.
+/// Hands what is typed at the terminal on to rank 0. Ranks are in process groups of their own,
+/// which may not read it.
 class InputPump {
  public:
   /// @param to_rank the end of a pipe to write to; none where nothing is to be handed on.

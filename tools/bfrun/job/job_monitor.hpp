@@ -19,8 +19,8 @@ namespace bluefog::bfrun {
 struct MonitoredJob {
   int ranks = 1;
   bool fault_tolerant = false;
-  /// Ranks are on several hosts: say what they got, once all have started, and which ones do not come
-  /// to `init`, after `start_patience` or when those that wait fail.
+  /// Ranks are on several hosts: say what they got, once all have started, and which ones do not
+  /// come to `init`, after `start_patience` or when those that wait fail.
   bool has_other_hosts = false;
   std::chrono::milliseconds start_patience{0};  ///< 0: for ever
   PlacementNotes notes = {};
@@ -47,8 +47,8 @@ class JobMonitor {
   /// The watcher of `rank` is gone, whatever it has reported.
   void take_watcher_end(int rank, Clock::time_point now = Clock::now());
 
-  /// The host of `rank` cannot be reached any more: its ranks are lost, except those that have ended.
-  /// Unless the others go on without them, the job ends. Returns the lines to print now.
+  /// The host of `rank` cannot be reached any more: its ranks are lost, except those that have
+  /// ended. Unless the others go on without them, the job ends. Returns the lines to print now.
   /// @param why in words: "it has answered nothing for 60 s".
   [[nodiscard]] std::vector<std::string> take_loss(int rank, const std::string& why,
                                                    Clock::time_point now = Clock::now());
@@ -70,9 +70,9 @@ class JobMonitor {
   /// The time from `now` until there is something to do; negative: nothing.
   [[nodiscard]] std::chrono::milliseconds time_left(Clock::time_point now) const;
 
-  /// Whether mpirun has had its time and is to be killed: `kGrace` after a signal that ends the job,
-  /// after the loss of a host that ends it, or after the end of the last rank, `kFailureGrace` after a
-  /// failure that ends the job.
+  /// Whether mpirun has had its time and is to be killed: `kGrace` after a signal that ends the
+  /// job, after the loss of a host that ends it, or after the end of the last rank, `kFailureGrace`
+  /// after a failure that ends the job.
   /// mpirun may hang for ever, before it has started all ranks, when a host does not answer, or
   /// when it ends.
   [[nodiscard]] bool wants_kill(Clock::time_point now);

@@ -21,9 +21,10 @@ struct OwnRanks {
 
 /// Starts the ranks, each in a process group of its own, and waits for the end of all.
 ///
-/// Rank 0 reads standard input, the others /dev/null; all write to standard output. SIGINT, SIGTERM,
-/// SIGHUP and SIGQUIT that reach the calling process, and a rank that fails, end the others: SIGTERM,
-/// then SIGKILL `kEndGrace` later. SIGUSR1 and SIGUSR2 are passed on. The rest is as of `run_child`.
+/// Rank 0 reads standard input, the others /dev/null; all write to standard output. SIGINT,
+/// SIGTERM, SIGHUP and SIGQUIT that reach the calling process, and a rank that fails, end the
+/// others: SIGTERM, then SIGKILL `kEndGrace` later. SIGUSR1 and SIGUSR2 are passed on. The rest is
+/// as of `run_child`.
 /// @return how the job ended: with the code that a shell gives for the watcher that failed first.
 [[nodiscard]] ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events);
 

@@ -26,8 +26,8 @@ class RankLine {
     std::function<void(int rank)> on_end;  ///< the watcher of a rank has ended
   };
 
-  /// Listens where the system grants `descriptors`: one for each watcher, and what else the job takes
-  /// in this process. Elsewhere nobody finds the line, and watchers report on standard error.
+  /// Listens where the system grants `descriptors`: one for each watcher, and what else the job
+  /// takes in this process. Elsewhere nobody finds the line, and watchers report on standard error.
   RankLine(std::string key, int descriptors);
   /// What this process has open besides, or opens for a moment.
   static constexpr int kOtherDescriptors = 64;

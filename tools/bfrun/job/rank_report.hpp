@@ -15,8 +15,9 @@ namespace bluefog::bfrun {
 /// counts.
 ///
 /// Reports travel on the line to bfrun (rank_line.hpp), and from other machines on standard error,
-/// the one channel that mpirun forwards from every host: a record separator, `bfrun:KEY:` and the fields, a record separator, a line end. KEY is drawn
-/// anew for each job, so that what a program prints is never taken for a report.
+/// the one channel that mpirun forwards from every host: a record separator, `bfrun:KEY:` and the
+/// fields, a record separator, a line end. KEY is drawn anew for each job, so that what a program
+/// prints is never taken for a report.
 struct RankReport {
   enum class Kind {
     Started,

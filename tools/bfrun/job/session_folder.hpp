@@ -18,7 +18,8 @@ inline constexpr const char* kSessionVariable = "BFRUN_SESSION";
 class SessionFolder {
  public:
   /// Makes the folder in TMPDIR, or in /tmp where TMPDIR is not set or does not exist.
-  /// @throws UsageError that names the place when nothing can be written there: mpirun and the ranks
+  /// @throws UsageError that names the place when nothing can be written there: mpirun and the
+  ///   ranks
   /// could not meet.
   explicit SessionFolder(const Environment& environment);
   SessionFolder(const SessionFolder&) = delete;

@@ -33,10 +33,10 @@ void add_rank_variables(const RankIdentity& identity, const Placement& placement
 /// Runs `command` as one rank, watches it, reports its start and its end to bfrun on standard
 /// error, and ends as it did: with its exit code, or by its signal.
 ///
-/// mpirun, or bfrun itself, starts this (`bfrun --exec-rank -- COMMAND`) where it would start COMMAND. The command
-/// stays in this process's group, which mpirun signals as a whole; a signal sent to this process
-/// alone is passed on. If this process or mpirun's daemon is killed, so is the command.
-/// Does not use MPI or PMIx itself.
+/// mpirun, or bfrun itself, starts this (`bfrun --exec-rank -- COMMAND`) where it would start
+/// COMMAND. The command stays in this process's group, which mpirun signals as a whole; a signal
+/// sent to this process alone is passed on. If this process or mpirun's daemon is killed, so is the
+/// command. Does not use MPI or PMIx itself.
 [[nodiscard]] int run_rank(const std::vector<std::string>& command);
 
 }  // namespace bluefog::bfrun

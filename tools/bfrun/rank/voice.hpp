@@ -23,7 +23,8 @@ class Voice {
 
   /// Returns false when nobody is left to take the report.
   [[nodiscard]] bool send(const RankReport& report) const;
-  /// Readable once bfrun has ended, or cannot be reached any more; −1 where that is not to be known.
+  /// Readable once bfrun has ended, or cannot be reached any more; −1 where that is not to be
+  /// known.
   [[nodiscard]] int descriptor() const {
     return line_.descriptor() >= 0 ? line_.descriptor() : host_line_.descriptor();
   }

@@ -55,9 +55,9 @@ void add_job_variables(const Options& options, const MasterAddress& master, bool
                        const std::string& report_key, Environment& environment,
                        std::vector<std::string>& warnings);
 
-/// Has mpirun take hosts from its command line alone, and start its daemons by ssh, unless a variable
-/// says otherwise. bfrun always names the hosts; the variables of Slurm, PBS or LSF may be those of a
-/// job that has ended, or of one whose hosts are others.
+/// Has mpirun take hosts from its command line alone, and start its daemons by ssh, unless a
+/// variable says otherwise. bfrun always names the hosts; the variables of Slurm, PBS or LSF may be
+/// those of a job that has ended, or of one whose hosts are others.
 void ignore_allocations(const OpenMpiVersion& version, Environment& environment);
 
 /// The text that names `policy` in kBindVariable, and back; unknown text is `None`.

@@ -18,8 +18,8 @@ namespace bluefog::bfrun {
 /// The first IPv4 address of a network interface of this machine, empty when it has none.
 [[nodiscard]] std::string interface_address(const std::string& name);
 
-/// The addresses of this machine by which others may reach it, as text: those of `interfaces`, or of
-/// all where that names none. Link-local ones, which say nothing elsewhere, are left out.
+/// The addresses of this machine by which others may reach it, as text: those of `interfaces`, or
+/// of all where that names none. Link-local ones, which say nothing elsewhere, are left out.
 [[nodiscard]] std::vector<std::string> reachable_addresses(
     const std::vector<std::string>& interfaces);
 

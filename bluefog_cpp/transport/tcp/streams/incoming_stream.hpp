@@ -14,8 +14,8 @@
 
 namespace bluefog::tcp {
 
-/// Messages from one rank on one lane, put together from the bytes of a connection. They are read in
-/// place, in the blocks that the bytes were received into.
+/// Messages from one rank on one lane, put together from the bytes of a connection. They are read
+/// in place, in the blocks that the bytes were received into.
 ///
 /// Used under the transport's mutex; bytes that `room` gave may be written beside it.
 class IncomingStream {

@@ -29,8 +29,8 @@ class WordReader {
   /// @param rank the sender, for messages.
   explicit WordReader(int rank) noexcept : rank_(rank) {}
 
-  /// Takes all of `bytes`, and adds what they complete to `heard`. @throws InternalError for what is
-  /// no word of this transport.
+  /// Takes all of `bytes`, and adds what they complete to `heard`. @throws InternalError for what
+  /// is no word of this transport.
   void feed(std::span<const std::byte> bytes, std::deque<Heard>& heard);
 
  private:

@@ -1,4 +1,4 @@
-#include "python/c10d/torch_store.hpp"
+#include "nn/torch_store.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,7 @@
 
 #include "bluefog_cpp/error.hpp"
 
-namespace bluefog::c10d_backend {
+namespace bluefog {
 namespace {
 
 using std::chrono::milliseconds;
@@ -30,7 +30,7 @@ auto reach(const Call& call) {
 
 class TorchStore final : public Store {
  public:
-  explicit TorchStore(c10::intrusive_ptr<::c10d::Store> store) : store_(std::move(store)) {}
+  explicit TorchStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
   void set(const std::string& key, std::span<const std::byte> value, Deadline) override {
     const auto* const begin = reinterpret_cast<const std::uint8_t*>(value.data());
@@ -76,13 +76,16 @@ class TorchStore final : public Store {
     return false;
   }
 
-  c10::intrusive_ptr<::c10d::Store> store_;
+  c10::intrusive_ptr<c10d::Store> store_;
 };
 
 }  // namespace
 
-std::shared_ptr<Store> make_torch_store(c10::intrusive_ptr<::c10d::Store> store) {
+std::shared_ptr<Store> make_torch_store(c10::intrusive_ptr<c10d::Store> store) {
+  if (!store) {
+    throw InvalidArgument("make_torch_store: expected a store of torch, found a null pointer");
+  }
   return std::make_shared<TorchStore>(std::move(store));
 }
 
-}  // namespace bluefog::c10d_backend
+}  // namespace bluefog
