@@ -1,2 +1,2 @@
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: runs several jobs; with LEVEL=long alone")
+    config.addinivalue_line("markers", "long: much like another; with LEVEL=long alone")

@@ -89,6 +89,7 @@ def test_torchs_backends(tmp_path):
                 assert record["gloo_ratio"] == theirs["median_us"] / record["median_us"]
 
 
+@pytest.mark.long
 def test_what_memory_does_not_suffice_for_is_left_out(tmp_path):
     found, *_ = run(tmp_path, "ops", "--sizes", "4,1000000000000", "--seconds", "0.01")
     assert {record["bytes"] for record in found["records"]} == {4}
@@ -142,6 +143,7 @@ def test_operations_between_hosts(tmp_path, capsys):
     assert "time_4_ranks.png" in charts
 
 
+@pytest.mark.long
 def test_operations_by_transport_and_dtype(tmp_path):
     found, charts, _ = run(tmp_path, "ops", "--ranks", "2", "--sizes", "4,4096", "--seconds",
                            "0.01",

@@ -284,9 +284,12 @@ TEST(JobMonitor, ARankThatLeftBeforeOthersFailedIsNamedFirst) {
   leaving.kind = RankReport::Kind::Leaving;
   leaving.ended_at_us = 5'000;
   static_cast<void>(monitor.take(leaving, begin));
+  EXPECT_FALSE(monitor.awaits_earlier_end());  // nobody has failed
   static_cast<void>(monitor.take(ended(0, 1, 0, 7'000), begin));
   EXPECT_THAT(monitor.due_lines(begin + JobMonitor::kHold), IsEmpty());
+  EXPECT_TRUE(monitor.awaits_earlier_end());
   static_cast<void>(monitor.take(ended(1, 3, 0, 900'000), begin + 900ms));
+  EXPECT_FALSE(monitor.awaits_earlier_end());
   EXPECT_THAT(monitor.due_lines(begin + 900ms),
               ElementsAre(HasSubstr("rank 1 on"), HasSubstr("rank 0 on")));
   EXPECT_EQ(monitor.exit_code({1, 0}), 3);

@@ -14,6 +14,8 @@ from bluefog_cpp import topology_util
 from conftest import needs
 from simulation import loss_of, model_of
 
+pytestmark = pytest.mark.up_to_ranks(2)  # C++ refuses on more
+
 
 @pytest.mark.parametrize("call", (
     lambda x: bf.allreduce(x), lambda x: bf.allreduce_(x), lambda x: bf.broadcast(x, 0),

@@ -45,7 +45,9 @@ int run_and_follow(const RunRanks& run, const std::string& key, Ears& ears, JobM
     const auto now = JobMonitor::Clock::now();
     for (const auto& text : monitor.due_lines(now)) say(text);
     const bool kill = monitor.wants_kill(now);
-    return ChildCare{.sleep = monitor.time_left(now), .kill = kill};
+    return ChildCare{.sleep = monitor.time_left(now),
+                     .kill = kill,
+                     .spare_others = monitor.awaits_earlier_end()};
   };
   const RankLine::Listener ranks{take, [&](int rank) { monitor.take_watcher_end(rank); }};
   const HostLine::Listener hosts{[&](int rank, const std::string& why) {

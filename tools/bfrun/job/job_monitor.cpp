@@ -148,12 +148,14 @@ void JobMonitor::take_signal(int number, Clock::time_point now) {
   failed_before_signal_ = !failed_.empty();
 }
 
-JobMonitor::Clock::time_point JobMonitor::naming_time() const {
-  const std::int64_t first = failed_.front().ended_at_us;
-  const bool another_left_before = std::ranges::any_of(leaving_at_us_, [&](const auto& leaving) {
-    return !ended_.contains(leaving.first) && leaving.second < first;
+bool JobMonitor::awaits_earlier_end() const {
+  return !failed_.empty() && std::ranges::any_of(leaving_at_us_, [&](const auto& leaving) {
+    return !ended_.contains(leaving.first) && leaving.second < failed_.front().ended_at_us;
   });
-  return unnamed_since_ + (another_left_before ? kLeavingHold : kHold);
+}
+
+JobMonitor::Clock::time_point JobMonitor::naming_time() const {
+  return unnamed_since_ + (awaits_earlier_end() ? kLeavingHold : kHold);
 }
 
 std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {

@@ -70,6 +70,10 @@ class JobMonitor {
   /// The time from `now` until there is something to do; negative: nothing.
   [[nodiscard]] std::chrono::milliseconds time_left(Clock::time_point now) const;
 
+  /// Whether a rank has failed by itself that another one had begun to leave before, whose end has
+  /// not been heard of: what it says is what ended the job.
+  [[nodiscard]] bool awaits_earlier_end() const;
+
   /// Whether mpirun has had its time and is to be killed: `kGrace` after a signal that ends the
   /// job, after the loss of a host that ends it, or after the end of the last rank, `kFailureGrace`
   /// after a failure that ends the job.

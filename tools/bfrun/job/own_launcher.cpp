@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
@@ -84,7 +85,7 @@ class Watchers {
       const ExitStatus end = ExitStatus::from_wait(status);
       if (end.shell_code() == 0) continue;
       if (first_failure_.code == 0) first_failure_.code = end.shell_code();
-      if (!fault_tolerant_ || end.killed_by == 0) begin_end();
+      if (!fault_tolerant_ || end.killed_by == 0) end_others_by(Clock::now() + kSpareTime);
     }
   }
 
@@ -100,17 +101,24 @@ class Watchers {
 
   /// The time until there is something to do; negative: nothing.
   [[nodiscard]] milliseconds time_left(Clock::time_point now) const {
-    if (!is_ending_ || has_killed_) return milliseconds(-1);
-    return std::max(std::chrono::ceil<milliseconds>(kill_at_ - now), milliseconds(0));
+    const auto due = is_ending_ ? kill_at_ : end_at_;
+    if (!due || has_killed_) return milliseconds(-1);
+    return std::max(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0));
   }
 
-  void act_on_time(Clock::time_point now) {
-    if (!is_ending_ || has_killed_ || now < kill_at_) return;
+  /// @param spare_others as `ChildCare::spare_others`.
+  void act_on_time(Clock::time_point now, bool spare_others) {
+    if (!is_ending_ && end_at_ && (!spare_others || now >= *end_at_)) begin_end();
+    if (!is_ending_ || has_killed_ || now < *kill_at_) return;
     has_killed_ = true;
     kill_all();
   }
 
  private:
+  void end_others_by(Clock::time_point latest) {
+    if (!end_at_) end_at_ = latest;
+  }
+
   void begin_end() {
     if (std::exchange(is_ending_, true)) return;
     kill_at_ = Clock::now() + kEndGrace;
@@ -126,7 +134,8 @@ class Watchers {
   ExitStatus first_failure_;
   bool is_ending_ = false;
   bool has_killed_ = false;
-  Clock::time_point kill_at_;
+  std::optional<Clock::time_point> end_at_;
+  std::optional<Clock::time_point> kill_at_;
 };
 
 milliseconds sooner(milliseconds one, milliseconds other) {
@@ -169,6 +178,7 @@ void follow(OwnEnds ends, const OwnRanks& ranks, const ChildEvents& events,
   while (!watchers.are_gone()) {
     const ChildCare care = events.before_sleep();
     if (care.kill) watchers.kill_all();
+    watchers.act_on_time(Clock::now(), care.spare_others);
     sources[3] = pump.source();
     const milliseconds sleep = sooner(care.sleep, watchers.time_left(Clock::now()));
     if (poll(sources.data(), sources.size(), static_cast<int>(sleep.count())) < 0 &&
@@ -187,7 +197,6 @@ void follow(OwnEnds ends, const OwnRanks& ranks, const ChildEvents& events,
       watchers.pass_on(number);
     }
     watchers.reap();
-    watchers.act_on_time(Clock::now());
   }
   // The ranks' words are all in the pipe by now; other processes may keep it open.
   read_available(ends.errors.get(), events.on_stderr);

@@ -23,11 +23,13 @@ struct OwnRanks {
 ///
 /// Rank 0 reads standard input, the others /dev/null; all write to standard output. SIGINT,
 /// SIGTERM, SIGHUP and SIGQUIT that reach the calling process, and a rank that fails, end the
-/// others: SIGTERM, then SIGKILL `kEndGrace` later. SIGUSR1 and SIGUSR2 are passed on. The rest is
+/// others: SIGTERM, then SIGKILL `kEndGrace` later. After a failure SIGTERM waits, `kSpareTime` at
+/// most, as long as `ChildCare::spare_others` says so. SIGUSR1 and SIGUSR2 are passed on. The rest is
 /// as of `run_child`.
 /// @return how the job ended: with the code that a shell gives for the watcher that failed first.
 [[nodiscard]] ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events);
 
 inline constexpr std::chrono::milliseconds kEndGrace{2000};
+inline constexpr std::chrono::milliseconds kSpareTime{3000};
 
 }  // namespace bluefog::bfrun

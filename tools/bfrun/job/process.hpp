@@ -58,6 +58,8 @@ struct ChildCare {
   /// Longest time until `before_sleep` is asked again; negative: when something happens.
   std::chrono::milliseconds sleep{-1};
   bool kill = false;  ///< send it SIGKILL now
+  /// A child that fails may do so because of another one, which has begun to end before it.
+  bool spare_others = false;
 };
 
 /// The events of a running child.
