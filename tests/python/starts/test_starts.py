@@ -109,11 +109,13 @@ def test_children_under_torchrun_are_refused():
     assert found[2].count("was forked from process") >= 2
 
 
-@pytest.mark.parametrize("ways", [["group_first"], ["group_after", "twice"]])
+@pytest.mark.parametrize("ways", [
+    ["group_first"], pytest.param(["group_after", "twice"], marks=pytest.mark.long)])
 def test_variables_alone(ways):
     expect_success(by_variables(places([1, 0]), *ways), 2)
 
 
+@pytest.mark.long
 def test_variables_name_a_host():
     expect_success(by_variables(places([1, 0, 2], host="localhost")), 3)
 
