@@ -1,4 +1,4 @@
-"""The texts that docs/when_something_is_wrong.md quotes are those of the sources.
+"""The texts that pages quote in their tables of words are those of the sources.
 
     quoted_errors.py ROOT
     quoted_errors.py --self-test      check that a wrong quotation is found
@@ -12,7 +12,8 @@ import pathlib
 import re
 import sys
 
-PAGE = "docs/when_something_is_wrong.md"
+# Pages, with the number of quotations that each has at least.
+PAGES = {"docs/when_something_is_wrong.md": 20, "docs/clusters.md": 8}
 FOLDERS = ("bluefog_cpp", "ops", "optimizers", "python", "tools", "topology")
 SUFFIXES = {".cpp", ".hpp", ".py"}
 NOT_BETWEEN = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -103,14 +104,16 @@ def main(arguments):
     if arguments == ["--self-test"]:
         return self_test()
     root = pathlib.Path(arguments[0]).resolve()
-    page = (root / PAGE).read_text()
     literals = [text for folder in FOLDERS for path in sorted((root / folder).rglob("*"))
                 if path.suffix in SUFFIXES for text in literals_of(path)]
-    problems = [f"{PAGE}: '{quotation}': no literal of the sources has '{part}'"
-                for quotation, part in missing_parts(page, literals)]
-    count = len(list(quotations(page)))
-    if count < 20:
-        problems.append(f"{PAGE}: expected 20 quotations or more, found {count}")
+    problems = []
+    for name, least in PAGES.items():
+        page = (root / name).read_text()
+        problems += [f"{name}: '{quotation}': no literal of the sources has '{part}'"
+                     for quotation, part in missing_parts(page, literals)]
+        count = len(list(quotations(page)))
+        if count < least:
+            problems.append(f"{name}: expected {least} quotations or more, found {count}")
     print("\n".join(problems) if problems else "all quoted texts are in the sources")
     return 1 if problems else 0
 
