@@ -1,4 +1,4 @@
-"""What starts share: an environment without marks of a launcher, and ports that are free."""
+"""An environment without marks of a launcher, and free ports, for tests that start programs."""
 
 import contextlib
 import os

@@ -4,14 +4,13 @@ import pathlib
 
 import pytest
 
-yaml = pytest.importorskip("yaml", reason="the package PyYAML is not installed")
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLUSTERS = ROOT / "examples/clusters"
 FILES = sorted((CLUSTERS / "kubernetes").glob("*.yaml"))
 
 
 def documents(path):
+    yaml = pytest.importorskip("yaml", reason="the package PyYAML is not installed")
     return list(yaml.safe_load_all(path.read_text()))
 
 

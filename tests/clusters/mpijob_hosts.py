@@ -6,6 +6,7 @@ Runs on the first of them, the launcher. The others run ssh servers by the confi
 image, and what the operator mounts lies in a folder of the test. Exit code 77: skipped."""
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -75,7 +76,7 @@ def start_servers(workers, configuration, log, stack):
 
 
 def wait_until_ready(workers):
-    """As the readiness probe does."""
+    """Asks the ssh servers, as the readiness probe does."""
     for name in workers:
         until = time.monotonic() + 30
         while subprocess.run(["ssh", f"{name}.{DOMAIN}", "true"], check=False).returncode != 0:
@@ -86,6 +87,8 @@ def wait_until_ready(workers):
 def main():
     if not os.access(SSHD, os.X_OK):
         skip("there is no ssh server (Debian: openssh-server)")
+    if importlib.util.find_spec("yaml") is None:
+        skip("the package PyYAML is not installed")
     job = document("mpijob.yaml", "MPIJob")["spec"]
     slots, replicas = job["slotsPerWorker"], job["mpiReplicaSpecs"]["Worker"]["replicas"]
     workers = [f"bluefog-mpi-worker-{number}" for number in range(replicas)]

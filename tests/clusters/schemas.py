@@ -6,11 +6,8 @@ models."""
 
 from typing import Annotated, Any, Literal
 
-import pytest
+from kubeflow_trainer_api import models
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
-
-models = pytest.importorskip("kubeflow_trainer_api.models",
-                             reason="the package kubeflow-trainer-api is not installed")
 
 
 def differences(given, taken, place=""):
@@ -164,7 +161,7 @@ SCHEMAS = {
 
 
 def problems(manifest):
-    """What the schema of its kind says against a manifest; empty where nothing."""
+    """The complaints about a manifest by the schema of its kind; empty where there are none."""
     try:
         SCHEMAS[manifest["kind"]](manifest)
     except (ValidationError, ValueError) as error:

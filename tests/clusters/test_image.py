@@ -11,16 +11,15 @@ import pytest
 
 from manifests import ROOT
 
-dockerfile_parse = pytest.importorskip("dockerfile_parse",
-                                       reason="the package dockerfile-parse is not installed")
-
 IMAGE = ROOT / "examples/clusters/image"
 
 
 def stages():
     """The instructions of each stage, as (instruction, value)."""
+    parser = pytest.importorskip("dockerfile_parse",
+                                 reason="the package dockerfile-parse is not installed")
     found = []
-    for part in dockerfile_parse.DockerfileParser(str(IMAGE), cache_content=True).structure:
+    for part in parser.DockerfileParser(str(IMAGE), cache_content=True).structure:
         if part["instruction"] == "FROM":
             found.append([])
         if part["instruction"] != "COMMENT":
