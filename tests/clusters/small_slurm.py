@@ -7,6 +7,7 @@ import os
 import pathlib
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -163,6 +164,8 @@ def small_slurm():
         socket.getaddrinfo(NODES[0], None)
     except OSError as error:
         pytest.skip(f"this machine's own name, {NODES[0]}, has no address: {error}")
+    # A test that is told to end takes its daemons and jobs with it.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
     with tempfile.TemporaryDirectory(prefix="bluefog_slurm.") as folder:
         slurm = SmallSlurm(folder)
         slurm.write_files()
@@ -171,3 +174,4 @@ def small_slurm():
             yield slurm
         finally:
             slurm.stop()
+            signal.signal(signal.SIGTERM, before)
