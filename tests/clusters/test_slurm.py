@@ -41,7 +41,7 @@ def test_tasks(slurm, environment, nodes):
 def test_a_task_that_fails_ends_the_job(slurm, environment):
     code, words = slurm.submit(
         "--nodes=2", "--ntasks-per-node=1", SCRIPTS / "tasks.sbatch",
-        "sh", "-c", "[ $SLURM_PROCID = 0 ] || exit 3; sleep 20; echo survived",
+        "sh", "-c", "[ $SLURM_PROCID = 0 ] || exit 3; sleep 20 && echo survived",
         environment=environment)
     assert code != 0, words
     assert "task 1: Exited with exit code 3" in words
