@@ -105,7 +105,9 @@ def state_of(case):
     message = skipped.get("message", "") if skipped is not None else ""
     if case.get("status") == "notrun" and message.startswith(SKIP_CODE):
         said = re.search(r"SKIPPED: (.*)", case.findtext("system-out", ""))
-        return "skipped", said.group(1).strip() if said else message
+        if said:
+            return "skipped", said.group(1).strip()
+        return "failed", f"it skipped without a line 'SKIPPED: reason' ({message})"
     return "failed", f"CTest did not run it: {message or case.get('status')}"
 
 

@@ -52,9 +52,9 @@ def trained(algorithm, device):
     model = Model(100 * rank).to(device)
     momentum = 0.5 if algorithm in WITH_MOMENTUM else 0.0
     sgd = torch.optim.SGD(model.parameters(), lr=0.0625, momentum=0.5 - momentum, foreach=False)
+    period = {"global_period_rounds": 2} if algorithm == "gossip_pga" else {}
     optimizer = bf.DecentralizedOptimizer(sgd, model, algorithm, bucket_bytes=2048,
-                                          global_period_rounds=2,
-                                          momentum=momentum)
+                                          momentum=momentum, **period)
 
     def step(number):
         inputs = [numbers(size, 1000 * number + rank).to(device) for size in model.SIZES]

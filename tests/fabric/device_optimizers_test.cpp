@@ -11,6 +11,7 @@
 
 #include "bluefog_cpp/device/cuda/handles.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/consensus.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "tests/support/error_of.hpp"
@@ -66,7 +67,9 @@ std::vector<Training> trainings() {
       all.push_back({.name = fmt::format("{}, {}", name_of(kind), c10::toString(dtype)),
                      .options = of(kind),
                      .dtype = dtype});
-      all.back().options.momentum = 0.4;
+      if (optimizers::row_of(kind).reads("momentum")) {
+        all.back().options.momentum = 0.4;
+      }
     }
   }
   for (const AlgorithmKind kind :

@@ -122,26 +122,48 @@ FOLDERS = {
 # Folders of a room that are as open to others as the room itself.
 OPEN_FOLDERS = ("bluefog_cpp/base/files", "bluefog_cpp/base/trace")
 # Folders whose headers at the top level are public. Headers below are private: those of
-# bluefog_cpp's rooms to the libraries of this project, others to their own folder.
+# bluefog_cpp's rooms to the libraries of this project, others to their own room.
 PUBLIC_FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn")
 # Private headers that others use, by header: who.
 DOORS = {
-    "topology/mixing/plan_agreement.hpp": ("ops/",),
-    "topology/mixing/sender_weights.hpp": ("optimizers/",),
-    "topology/analysis/least_eigenvalue.hpp": ("optimizers/",),
-    "ops/calls/allgather_parts.hpp": ("optimizers/", "python/", "benchmarks/"),
-    "ops/calls/validation.hpp": ("nn/", "python/"),
-    "ops/sums/cuda/sum_kernels.hpp": ("benchmarks/",),
-    "ops/sums/cuda/sum_loop.hpp": ("benchmarks/",),
-    "optimizers/algorithms/registry/algorithm_library.hpp": ("python/",),
-    "optimizers/buckets/flat_arithmetic.hpp": ("nn/",),
-    "optimizers/buckets/backward_passes.hpp": ("python/",),
-    "optimizers/buckets/torch_dtype.hpp": ("python/",),
-    "optimizers/checks/agreement.hpp": ("python/",),
-    "bluefog_cpp/store/store_server.hpp": ("tools/",),
     "bluefog_cpp/bootstrap/store/exit_hooks.hpp": ("python/",),
     "bluefog_cpp/device/cuda/cuda_api.hpp": ("benchmarks/",),
     "bluefog_cpp/device/cuda/shared_object.hpp": ("benchmarks/",),
+    "bluefog_cpp/store/store_server.hpp": ("tools/",),
+    "ops/calls/allgather_parts.hpp": ("benchmarks/", "ops/window/", "optimizers/", "python/"),
+    "ops/calls/device_tensors.hpp": ("ops/window/",),
+    "ops/calls/start_call.hpp": ("ops/window/",),
+    "ops/calls/validation.hpp": ("nn/", "ops/window/", "python/"),
+    "ops/sums/arithmetic.hpp": ("ops/calls/",),
+    "ops/sums/combine.hpp": ("ops/calls/", "ops/window/"),
+    "ops/sums/cuda/device_arithmetic.hpp": ("ops/window/",),
+    "ops/sums/cuda/sum_kernels.hpp": ("benchmarks/",),
+    "ops/sums/cuda/sum_loop.hpp": ("benchmarks/", "ops/calls/"),
+    "ops/sums/fold.hpp": ("ops/calls/",),
+    "ops/sums/operand.hpp": ("ops/calls/",),
+    "optimizers/algorithms/registry/algorithm_choice.hpp": ("optimizers/wrapper/",),
+    "optimizers/algorithms/registry/algorithm_library.hpp": ("python/",),
+    "optimizers/buckets/backward_passes.hpp": ("python/",),
+    "optimizers/buckets/bound_values.hpp": ("optimizers/wrapper/",),
+    "optimizers/buckets/bucket_memory.hpp": ("optimizers/wrapper/",),
+    "optimizers/buckets/bucket_readiness.hpp": ("optimizers/algorithms/",),
+    "optimizers/buckets/bucket_windows.hpp": ("optimizers/algorithms/",),
+    "optimizers/buckets/flat_arithmetic.hpp": ("nn/", "optimizers/algorithms/"),
+    "optimizers/buckets/flat_state.hpp": ("optimizers/algorithms/", "optimizers/wrapper/"),
+    "optimizers/buckets/gradient_hooks.hpp": ("optimizers/algorithms/", "optimizers/wrapper/"),
+    "optimizers/buckets/gradient_placement.hpp": ("optimizers/algorithms/",),
+    "optimizers/buckets/left_values.hpp": ("optimizers/algorithms/",),
+    "optimizers/buckets/torch_dtype.hpp": ("python/",),
+    "optimizers/buckets/weighted_sums.hpp": ("optimizers/algorithms/",),
+    "optimizers/checks/agreement.hpp": ("optimizers/wrapper/", "python/"),
+    "optimizers/checks/mixing_requirements.hpp": ("optimizers/algorithms/",),
+    "optimizers/checks/model_check.hpp": ("optimizers/wrapper/",),
+    "optimizers/checks/model_statement.hpp": ("optimizers/wrapper/",),
+    "optimizers/checks/momentum_growth.hpp": ("optimizers/algorithms/",),
+    "topology/analysis/least_eigenvalue.hpp": ("optimizers/",),
+    "topology/graphs/seeded_draws.hpp": ("topology/analysis/",),
+    "topology/mixing/plan_agreement.hpp": ("ops/",),
+    "topology/mixing/sender_weights.hpp": ("optimizers/",),
 }
 # MPI's own part of a room may use that of a room below.
 MPI_FOLDERS = ("bluefog_cpp/bootstrap/mpi/", "bluefog_cpp/transport/mpi/")
@@ -154,6 +176,7 @@ CONFINED = {
                                        "tests"),
     r"(torch|ATen|c10)/.*": ("optimizers", "nn", "examples", "python", "tests", "benchmarks"),
     r"boost/graph/.*": ("topology", "tests"),
+    r"(Eigen|Spectra)/.*": ("topology/analysis", "examples/least_squares", "tests"),
     r"pybind11/.*": ("python",),
 }
 SUFFIXES = {".hpp", ".cpp", ".h", ".cc", ".cu", ".cuh", ".inl", ".cxx", ".c++", ".hh", ".hxx",
@@ -215,9 +238,7 @@ def is_hidden(path, included):
             return parts[1] != "base"
         return (len(parts) > 3 and folder_of(included) not in OPEN_FOLDERS
                 and not path.startswith("/".join(parts[:2]) + "/"))
-    if parts[0] in PUBLIC_FOLDERS:
-        return not path.startswith(parts[0] + "/")
-    return False
+    return parts[0] in PUBLIC_FOLDERS and room_of(path) != room_of(included)
 
 
 def resolved(path, quote, included, files):
@@ -246,6 +267,9 @@ def violations_of(path, text, files):
         if not match:
             continue
         quote, written = match.groups()
+        plain = posixpath.normpath(written).removeprefix("../")
+        if plain != written and (quote == "<" or "//" in written):
+            yield f"{at}: <{written}>: expected the path of a header from the root, as {plain}"
         included = resolved(path, quote, written, files)
         if included is None:
             if quote == '"' and written not in MADE:

@@ -66,6 +66,14 @@ WRONG = {
                                  "sparse_rows.hpp is private to its folder"),
     "examples/a.cpp": ('#include "bluefog_cpp/engine/engine.hpp"',
                        "engine.hpp is private to its folder"),
+    "topology/graphs/a.cpp": ('#include "topology/mixing/sparse_rows.hpp"',
+                              "sparse_rows.hpp is private to its folder"),
+    "topology/graphs/b.cpp": ("#include <Eigen/Core>", "Eigen/Core belongs in topology/analysis"),
+    "optimizers/wrapper/c.cpp": ('#include "optimizers/algorithms/windows/win_put.hpp"',
+                                 "win_put.hpp is private to its folder"),
+    "bluefog_cpp/base/o.cpp": ("#include <ops/../ops/window.hpp>", "from the root, as ops/window"),
+    "bluefog_cpp/base/p.cpp": ('#include "ops//window.hpp"', "from the root, as ops/window.hpp"),
+    "bluefog_cpp/base/q.cpp": ("#include <../ops/window.hpp>", "from the root, as ops/window.hpp"),
     "tools/bfrun/a.cpp": ('#include "tools/bftopo/commands.hpp"', "which stands above it"),
     "tools/bftrace/a.cpp": ('#include "tools/bfrun/options.hpp"',
                             "tools.bftrace must not include tools.bfrun"),
@@ -75,7 +83,7 @@ RIGHT = {
     "optimizers/buckets/a.hpp": '#include <ATen/core/Tensor.h>\n#include "ops/window.hpp"',
     "ops/calls/c.cpp": '// #include "optimizers/bucket.hpp"',
     "ops/calls/d.cpp": '#include "bluefog_cpp/engine/engine.hpp"',
-    "topology/graphs/a.cpp": '#include "topology/mixing/sparse_rows.hpp"',
+    "topology/analysis/a.cpp": '#include "topology/graphs/seeded_draws.hpp"',
     "bluefog_cpp/device/nccl/a.cpp": '#include "bluefog_cpp/device/cuda/cuda_api.hpp"',
     "bluefog_cpp/transport/b.cpp": '#include "bluefog_cpp/transport/tcp/streams/frame.hpp"',
     "bluefog_cpp/store/a.cpp": '#include "bluefog_cpp/base/trace/trace.hpp"',
@@ -90,7 +98,8 @@ RIGHT = {
                      "bluefog_cpp/transport/tcp/streams/frame.hpp",
                      "optimizers/algorithms/windows/win_put.hpp",
                      "ops/window/window_call.hpp", "tools/bfrun/options.hpp",
-                     "tools/bftopo/commands.hpp", "topology/mixing/sparse_rows.hpp"), ""),
+                     "tools/bftopo/commands.hpp", "topology/graphs/seeded_draws.hpp",
+                     "topology/mixing/sparse_rows.hpp"), ""),
 }
 
 

@@ -83,6 +83,10 @@ class LaunchesTest(Suites):
         disabled = '<testcase name="unit.a" status="disabled"/>'
         self.assertEqual(self.states(self.launches(disabled)), {"unit.a": "failed"})
 
+    def test_a_skip_without_a_reason_failed(self):
+        found = self.launches(not_run("unit.a", "SKIP_RETURN_CODE=77", "nothing here"))
+        self.assertEqual(self.states(found), {"unit.a": "failed"})
+
     def test_a_launch_that_vanished_failed(self):
         found = self.launches(passed("unit.a"), names=("unit.a", "mpi.b.np2"))
         self.assertEqual(self.states(found), {"unit.a": "passed", "mpi.b.np2": "failed"})
@@ -104,7 +108,7 @@ class LaunchesTest(Suites):
     def test_every_folder_of_tests_is_a_rung_or_shared(self):
         self.assertEqual(run_suites.rungs_of("release"),
                          {"unit", "fabric", "mpi", "hosts", "launcher", "examples", "package",
-                          "python", "bfbench", "soak", "cuda"})
+                          "python", "bfbench", "soak", "cuda", "clusters"})
         self.assertEqual(run_suites.rungs_of("asan"), {"unit", "fabric", "mpi", "launcher", "fuzz"})
         self.assertEqual(run_suites.rungs_of("tsan"), {"unit", "fabric"})
 

@@ -52,6 +52,27 @@ std::string why_invalid_own_numbers(const AlgorithmRow& row,
   return {};
 }
 
+/// Why an algorithm cannot have a value of a field that it does not read; empty where it is the
+/// default, or none at all.
+std::string why_unread(const AlgorithmRow& row, std::string_view option, double value,
+                       double usual) {
+  if (row.reads(option) || value == usual || value == 0.0) {
+    return {};
+  }
+  return fmt::format("{}: expected {}, found {}, which has none", option,
+                     names_where([&](const AlgorithmRow& other) { return other.reads(option); }),
+                     row.name);
+}
+
+std::string why_unread(const AlgorithmRow& row, const DistributedOptimizerOptions& options) {
+  const DistributedOptimizerOptions usual;
+  const std::string problem = why_unread(row, "momentum", options.momentum, usual.momentum);
+  return problem.empty() ? why_unread(row, "global_period_rounds",
+                                      static_cast<double>(options.global_period_rounds),
+                                      static_cast<double>(usual.global_period_rounds))
+                         : problem;
+}
+
 std::string why_invalid_numbers(const AlgorithmRow& row,
                                 const DistributedOptimizerOptions& options) {
   if (options.num_steps_per_communication < 1) {
@@ -93,7 +114,8 @@ std::string why_invalid_numbers(const AlgorithmRow& row,
     return fmt::format("bucket_bytes: expected 0 (the setting) or more, found {}",
                        options.bucket_bytes);
   }
-  return why_invalid_own_numbers(row, options);
+  const std::string problem = why_unread(row, options);
+  return problem.empty() ? why_invalid_own_numbers(row, options) : problem;
 }
 
 std::string why_not_shares(const AlgorithmRow& row, const NeighborPlan& plan) {

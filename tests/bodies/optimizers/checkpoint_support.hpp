@@ -9,6 +9,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/checkpoint.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "topology/static_graphs.hpp"
@@ -71,7 +72,9 @@ struct Training {
                kind != optimizers::AlgorithmKind::Ceca) {  // their default is what they need
       options.schedule = topology::one_peer_exponential(context.size());
     }
-    options.momentum = 0.5;  // as much as DecentLaM bears on that schedule
+    if (optimizers::row_of(kind).reads("momentum")) {
+      options.momentum = 0.5;  // as much as DecentLaM bears on that schedule
+    }
     options.bucket_bytes = 32;
     return options;
   }

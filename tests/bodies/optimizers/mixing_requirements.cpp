@@ -309,6 +309,15 @@ TEST(MixingRequirements, NumbersAndTypesThatAnAlgorithmCannotUse) {
     DistributedOptimizerOptions options = with(AlgorithmKind::GossipPga, std::nullopt);
     options.global_period_rounds = 0;
     EXPECT_THAT(refusal(context, options), HasSubstr("expected at least 1, found 0"));
+    options = with(AlgorithmKind::AdaptThenCombine, std::nullopt);
+    options.momentum = 0.5;
+    EXPECT_THAT(refusal(context, options),
+                HasSubstr("momentum: expected decent_lam or quasi_global_momentum, found "
+                          "adapt_then_combine, which has none"));
+    options.momentum = 0.0;
+    EXPECT_EQ(refusal(context, options), "");
+    options.global_period_rounds = 3;
+    EXPECT_THAT(refusal(context, options), HasSubstr("global_period_rounds: expected gossip_pga"));
     options = with(AlgorithmKind::AdaptThenCombine, topology::one_peer_exponential(context.size()));
     options.plans = [&](std::int64_t) {
       return NeighborPlan::alone(context.rank(), context.size());

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
+Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
 
 Settings quiet() {
   Settings settings;
