@@ -1,4 +1,4 @@
-# MPI::MPI_CXX for bluefog_cpp/transport/mpi. Sets BLUEFOG_HAVE_MPI.
+# MPI::MPI_CXX for the folders mpi of bluefog_cpp. Sets BLUEFOG_HAVE_MPI.
 # Open MPI of the virtual environment comes first, unless the user names one
 # (MPI_HOME, MPI_CXX_COMPILER).
 
@@ -80,4 +80,12 @@ if(NOT BLUEFOG_WITH_MPI STREQUAL "OFF")
   else()
     set(BLUEFOG_MPI_STATUS "not found: threads and single processes only")
   endif()
+endif()
+if(BLUEFOG_MPI_AT_RUN_TIME AND BLUEFOG_HAVE_MPI)
+  # The names behind mpi.h, and how MPI's types are laid out, are an implementation's own.
+  if(NOT BLUEFOG_MPI_NAME STREQUAL "Open MPI")
+    message(FATAL_ERROR "BLUEFOG_MPI_AT_RUN_TIME=ON loads Open MPI (libmpi.so.40), and needs its "
+                        "headers; the MPI found is ${BLUEFOG_MPI_STATUS}")
+  endif()
+  set(BLUEFOG_MPI_STATUS "${BLUEFOG_MPI_NAME}, loaded at run time; headers ${BLUEFOG_MPI_VERSION}")
 endif()

@@ -35,6 +35,8 @@ foreach(option BLUEFOG_WITH_MPI BLUEFOG_WITH_TORCH BLUEFOG_WITH_CUDA BLUEFOG_PYT
   set(${option} ${value})
 endforeach()
 
+option(BLUEFOG_MPI_AT_RUN_TIME "Link no MPI: load Open MPI in the processes whose ranks join over it" OFF)
+
 set(BLUEFOG_TORCH_ROOT "" CACHE PATH
     "Folder of a LibTorch with include/ and lib/; empty: the one of BLUEFOG_VENV, or CMAKE_PREFIX_PATH")
 

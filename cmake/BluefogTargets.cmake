@@ -13,16 +13,19 @@ function(bluefog_add_library name)
   bluefog_install_library(${name})
 endfunction()
 
-# bluefog_add_part(NAME SOURCES … [LIBS …])
-# Sources of bluefog_runtime that alone see the headers of LIBS.
+# bluefog_add_part(NAME SOURCES … [LIBS …] [INTO TARGET])
+# Sources of bluefog_runtime, or of TARGET, that alone see the headers of LIBS.
 function(bluefog_add_part name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "" "INTO" "SOURCES;LIBS" ${ARGN})
+  if(NOT arg_INTO)
+    set(arg_INTO bluefog_runtime)
+  endif()
   add_library(bluefog_${name} OBJECT ${arg_SOURCES})
   add_library(bluefog::${name} ALIAS bluefog_${name})
   target_include_directories(bluefog_${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(bluefog_${name} PRIVATE bluefog::base Boost::headers fmt::fmt ${arg_LIBS})
   bluefog_set_common_properties(bluefog_${name})
-  target_sources(bluefog_runtime PRIVATE $<TARGET_OBJECTS:bluefog_${name}>)
+  target_sources(${arg_INTO} PRIVATE $<TARGET_OBJECTS:bluefog_${name}>)
 endfunction()
 
 # Properties that all our targets share: language level, warnings, floating-point rules (products

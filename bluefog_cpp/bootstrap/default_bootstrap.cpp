@@ -88,7 +88,7 @@ std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Dead
                                                   std::function<void()> interrupt_check) {
   const LaunchEnvironment launch = LaunchEnvironment::detect();
   if (launch.way == LaunchWay::Single ||
-      (launch.way == LaunchWay::Mpi && launch.size == 1 && !mpi::is_built())) {
+      (launch.way == LaunchWay::Mpi && launch.size == 1 && !mpi::is_available())) {
     auto bootstrap = make_thread_bootstraps(1).front();
     say_choice(settings, *bootstrap, "no launcher");
     return bootstrap;

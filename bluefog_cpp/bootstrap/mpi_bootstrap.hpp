@@ -9,8 +9,9 @@
 
 namespace bluefog::mpi {
 
-/// True if this build has MPI. Without it `make_bootstrap` throws.
-[[nodiscard]] bool is_built() noexcept;
+/// Whether ranks can join over MPI: this build has it, or loads it (BLUEFOG_MPI_AT_RUN_TIME), which
+/// is tried here. Without it `make_bootstrap` throws.
+[[nodiscard]] bool is_available() noexcept;
 
 /// The number of ranks of an MPI that is initialised in this process; 0 where none is.
 [[nodiscard]] int size_of_running_world() noexcept;
@@ -27,8 +28,8 @@ namespace bluefog::mpi {
 /// @param launch what the environment tells of the ranks.
 /// @param interrupt_check called about every 50 ms while ranks are waited for, unless empty; its
 ///   exception ends the wait, as a time-out does.
-/// @throws UnsupportedError if this build has no MPI, MPI was finalised before,
-///         its thread level is below MPI_THREAD_SERIALIZED, or it has found fewer ranks than
+/// @throws UnsupportedError if this build has no MPI or finds none to load, MPI was finalised
+///         before, its thread level is below MPI_THREAD_SERIALIZED, or it has found fewer ranks than
 ///         `launch` says.
 /// @throws TimeoutError, which says how long it waited and which ranks of this host had come, also
 ///         where MPI's own start waits for them; it may be called again. @throws MpiError.

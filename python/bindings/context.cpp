@@ -63,7 +63,8 @@ void bind_timeline(py::class_<Context, std::shared_ptr<Context>>& type) {
 
 void bind_context(py::module_& module) {
   module.def(
-      "has_mpi", [] { return mpi::is_built(); }, "Whether this build has the MPI transport.");
+      "has_mpi", [] { return mpi::is_available(); },
+      "Whether ranks can join over MPI: this build has it, or finds it to load.");
 
   py::class_<Work>(module, "Work", "A call in flight.")
       .def("wait", &optimizers::wait_on_current_stream, WithoutGil(),

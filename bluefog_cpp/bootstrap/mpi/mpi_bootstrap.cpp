@@ -212,7 +212,7 @@ std::shared_ptr<Bootstrap> MpiBootstrap::duplicate(Deadline deadline) {
   return std::make_shared<MpiBootstrap>(duplicate_comm(deadline), obstacle_);
 }
 
-bool is_built() noexcept { return true; }
+bool is_available() noexcept { return true; }
 
 int size_of_running_world() noexcept {
   int size = 0;

@@ -6,7 +6,7 @@
 // Stands in for the MPI sources in a build without MPI.
 namespace bluefog::mpi {
 
-bool is_built() noexcept { return false; }
+bool is_available() noexcept { return false; }
 
 int size_of_running_world() noexcept { return 0; }
 
