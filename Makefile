@@ -1,7 +1,7 @@
 # Two commands do everything; CMake presets do the work behind them.
 .DEFAULT_GOAL := help
-.PHONY: help setup train test fuzz tidy coverage bfbench install clean
-export NP ARGS PRESETS LEVEL MINUTES CMAKE_ARGS PREFIX
+.PHONY: help setup train test fuzz tidy coverage bfbench install wheel clean
+export NP ARGS PRESETS LEVEL MINUTES CMAKE_ARGS PREFIX WHEELS
 
 help: ## List the targets
 	@echo 'make train    set up, build, and train on Fashion-MNIST over 2 ranks'
@@ -17,6 +17,7 @@ help: ## List the targets
 	@echo '              make bfbench ARGS="--json ops.json"'
 	@echo '              make bfbench ARGS="train --models resnet18"'
 	@echo 'make install  set up, build, and install the C++ package below PREFIX (/usr/local)'
+	@echo 'make wheel    set up, build, and write the Python package as a wheel: build/wheels'
 	@echo 'make setup    install what is missing, and nothing more'
 	@echo 'make clean    remove build/ (the virtual environment stays)'
 	@echo
@@ -45,6 +46,9 @@ bfbench:
 
 install:
 	@cmake/setup/package.sh
+
+wheel:
+	@cmake/setup/wheel.sh
 
 clean:
 	rm -rf build

@@ -146,6 +146,9 @@ function(bluefog_find_cuda out)
   set(BLUEFOG_NVCC_OPTIONS ${BLUEFOG_NVCC_BASE_OPTIONS} ${code} PARENT_SCOPE)
   set(BLUEFOG_CUDA_INCLUDE_DIRS "${CUDAToolkit_INCLUDE_DIRS}" "${nccl}" PARENT_SCOPE)
   file(GLOB library "${nccl}/../lib/libnccl.so.2")
+  if(SKBUILD)
+    set(library "")  # the place of the build is not that of the package, whose torch has loaded one
+  endif()
   set(BLUEFOG_NCCL_LIBRARY "${library}" PARENT_SCOPE)
   file(GLOB stub "${CUDAToolkit_LIBRARY_DIR}/stubs/libcuda.so"
        "${CUDAToolkit_LIBRARY_ROOT}/lib64/stubs/libcuda.so")

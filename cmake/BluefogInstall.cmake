@@ -5,7 +5,9 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(BLUEFOG_INSTALL_INCLUDEDIR ${CMAKE_INSTALL_INCLUDEDIR}/bluefog_cpp)
 set(BLUEFOG_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/bluefog_cpp)
-set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+if(NOT DEFINED CMAKE_INSTALL_RPATH_USE_LINK_PATH)
+  set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+endif()
 
 if(BLUEFOG_INSTALL)
   # The installed targets alone, to be built without the tests.

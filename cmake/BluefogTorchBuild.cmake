@@ -8,6 +8,9 @@ if(NOT BLUEFOG_WITH_TORCH STREQUAL "OFF")
   if(BLUEFOG_TORCH_FOUND)
     set(BLUEFOG_HAVE_TORCH ON)
     set(BLUEFOG_TORCH_STATUS "LibTorch ${BLUEFOG_TORCH_VERSION} (CPU), ${BLUEFOG_TORCH_DIR}")
+    if(SKBUILD)  # the place of the build is not that of the package
+      set(BLUEFOG_TORCH_STATUS "LibTorch ${BLUEFOG_TORCH_VERSION} (CPU), of the Python package torch")
+    endif()
   elseif(BLUEFOG_WITH_TORCH STREQUAL "ON" OR BLUEFOG_TORCH_ROOT)
     message(FATAL_ERROR "LibTorch is wanted and cannot be used: ${BLUEFOG_TORCH_REASON}. Install "
                         "it ('pip install torch==2.11.0' in ${PROJECT_SOURCE_DIR}/.venv), or point "

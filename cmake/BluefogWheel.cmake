@@ -15,3 +15,14 @@ endif()
 get_filename_component(prefix "${BLUEFOG_TORCH_ROOT}/../../../.." ABSOLUTE)
 set(BLUEFOG_VENV "${prefix}" CACHE PATH "Virtual environment to take torch, MPI and Python from"
                              FORCE)
+
+# A wheel runs where Debian's libraries are not: fmt and spdlog are taken from their headers alone,
+# so that their libraries are left out as not needed. auditwheel copies in what is left, Highway's.
+function(bluefog_build_for_other_machines)
+  set_target_properties(fmt::fmt PROPERTIES INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
+  set_target_properties(spdlog::spdlog PROPERTIES INTERFACE_COMPILE_DEFINITIONS SPDLOG_FMT_EXTERNAL)
+  add_link_options(-Wl,--as-needed)
+  # torch's checks write down the files that they stand in.
+  add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/="
+                      "-fmacro-prefix-map=${BLUEFOG_TORCH_ROOT}/=torch/")
+endfunction()

@@ -13,7 +13,11 @@ IS_INTERRUPTIBLE = IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.defa
 if IS_INTERRUPTIBLE:
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
-from bfbench.commands import main  # noqa: E402 after the handler is set
+try:
+    from bfbench.commands import main
+except ModuleNotFoundError as missing:
+    sys.exit(f"bfbench: expected the Python package {missing.name}, which is not installed; those "
+             "that bfbench needs come with pip install 'bluefog_cpp[bfbench]'")
 
 if IS_INTERRUPTIBLE:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,9 +8,12 @@ import pathlib
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Or installed from a wheel, with the commands beside Python's.
+IS_CLONE = (ROOT / "CMakeLists.txt").exists()
 WORKERS = "bfbench.workers"  # the package of programs that run as ranks
 LONGEST_END_SEC = 30
 # The launcher takes its ranks and hosts down, whatever ends this process.
@@ -113,11 +116,18 @@ def output_of(words, environment, longest_sec=None):
     return output
 
 
+def program_at(build, folder, name):
+    """A program of the build folder, or of the environment that the wheel is installed in."""
+    built = build / folder / name
+    return built if IS_CLONE or built.exists() else pathlib.Path(
+        sysconfig.get_path("scripts"), name)
+
+
 class Launcher:
     def __init__(self, build, longest_sec=LONGEST_JOB_SEC):
         self.longest_sec = longest_sec
         """After which a job is ended."""
-        self.bfrun = build / "tools" / "bfrun" / "bfrun"
+        self.bfrun = program_at(build, "tools/bfrun", "bfrun")
         self.operations = build / "benchmarks" / "operations_benchmark"
         self.operations_words: tuple = ()
         # The Python package of the same build, and this one.
@@ -151,8 +161,9 @@ class Launcher:
         return [*ENDS_WITH_THIS, *self.bfrun_words(ranks, *command)]
 
     def bfrun_words(self, ranks, *command):
-        # MPI is a peer.
-        return [self.bfrun, "--launcher", "mpirun", "-np", ranks, *command]
+        # MPI is a peer, which the environment of a wheel may lack.
+        launcher = ["--launcher", "mpirun"] if IS_CLONE else []
+        return [self.bfrun, *launcher, "-np", ranks, *command]
 
     def own_and_mpi(self, ranks, sizes, dtype, seconds):
         self.require(self.operations)

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bfbench.launch import output_of
+from bfbench.launch import output_of, program_at
 
 MOST_RANKS = 1024
 MIB = 1 << 20
@@ -34,7 +34,7 @@ class Costs(NamedTuple):
 
 
 def bftopo_of(build):
-    return build / "tools" / "bftopo" / "bftopo"
+    return program_at(build, "tools/bftopo", "bftopo")
 
 
 def bftopo_at(build):

@@ -12,7 +12,7 @@ import subprocess
 
 import torch
 
-from bfbench.launch import ROOT
+from bfbench.launch import IS_CLONE, ROOT
 
 LSCPU_LINES = ("Socket", "Core(s) per", "Thread(s) per", "L1d", "L2", "L3", "NUMA node")
 
@@ -83,7 +83,7 @@ def repeated_by(args):
         "environment": {name: value for name, value in sorted(os.environ.items())
                         if name.startswith("BLUEFOG_")},
     }
-    commit = words_of("git", "-C", str(ROOT), "describe", "--always", "--dirty")
+    commit = IS_CLONE and words_of("git", "-C", str(ROOT), "describe", "--always", "--dirty")
     return {**found, "commit": commit} if commit else found
 
 
