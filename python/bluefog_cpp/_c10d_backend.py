@@ -17,18 +17,15 @@ def _create(options: Any, _backend_options: Any = None) -> Any:
     """The backend of one process group. Collective over its ranks."""
     import torch
 
+    from bluefog_cpp._torch_version import require_same_torch
+
+    require_same_torch(f"the backend {NAME!r}")
     try:
         from bluefog_cpp import _c10d
     except ImportError as error:
         raise ImportError(
             f"the backend {NAME!r} cannot be loaded with torch {torch.__version__}: {error}; build "
             "bluefog_cpp again from its sources: pip install --no-build-isolation .") from error
-    built, found = _c10d.torch_version.split(".")[:2], torch.__version__.split(".")[:2]
-    if built != found:
-        raise ImportError(
-            f"the backend {NAME!r} was built against torch {_c10d.torch_version}, found "
-            f"{torch.__version__}; build bluefog_cpp again from its sources: "
-            "pip install --no-build-isolation .")
     atexit.unregister(_c10d.run_exit_hooks)
     atexit.register(_c10d.run_exit_hooks)  # while a store that is written in Python is there
     return _c10d.create(options.store, options.group_rank, options.group_size, options.timeout,

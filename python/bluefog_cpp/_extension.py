@@ -2,6 +2,8 @@
 
 import torch
 
+from bluefog_cpp._torch_version import require_same_torch
+
 
 def advice_on(problem: str) -> str:
     """Words on what to do about an extension that cannot be loaded."""
@@ -13,17 +15,12 @@ def advice_on(problem: str) -> str:
             "pip install --no-build-isolation .")
 
 
+require_same_torch("bluefog_cpp")
 try:
     from bluefog_cpp import _core
 except ImportError as error:
     raise ImportError(
         f"the C++ core of bluefog_cpp cannot be loaded with torch {torch.__version__}: "
         f"{error}. {advice_on(str(error))}") from error
-
-_built, _found = _core.torch_version.split(".")[:2], torch.__version__.split(".")[:2]
-if _built != _found:
-    raise ImportError(
-        f"bluefog_cpp was built against torch {_core.torch_version}, found {torch.__version__}; "
-        "build it again from its sources: pip install --no-build-isolation .")
 
 core = _core

