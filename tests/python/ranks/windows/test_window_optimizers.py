@@ -138,7 +138,7 @@ def test_a_rank_that_ends_earlier_is_left_out(wrap, rank):
     for _ in range(30):  # until it has gone, and after
         train(model, optimizer, rank, 1)
         time.sleep(0.01)
-    assert optimizer._finished == {1} & set(asked)
+    assert optimizer._finished >= {1} & set(asked)  # others may have ended their test by now
     if 1 in bf.out_neighbor_ranks():
         name = bf.get_current_created_window_names()[0]
         with pytest.raises(bluefog_cpp.WindowGoneError, match="has ended") as gone:
