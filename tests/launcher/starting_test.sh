@@ -71,7 +71,8 @@ descriptor_limit)
   few "-n 6" true; expect_code 1; expect_error "^bfrun: .*: Too many open files: this process may have 6 descriptors \(RLIMIT"
   # The store of rank 0, which is in its own process.
   export WORLD_SIZE=16 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 10000))
-  for rank in $(seq 15); do RANK=$rank "$program" & done >"$work/out" 2>"$work/err"
+  : >"$work/out"; : >"$work/err"
+  for rank in $(seq 15); do RANK=$rank "$program" & done >>"$work/out" 2>>"$work/err"  # as rank 0 does below
   (ulimit -n 20; RANK=0 BLUEFOG_TIMEOUT=3 "$program") >>"$work/out" 2>>"$work/err"
   wait; expect_error "the store of rank 0 at .* may have 20 descriptors \(RLIMIT_NOFILE, ulimit -n\); it keeps the store of 16 ranks"
   ;;
