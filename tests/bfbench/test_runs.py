@@ -117,6 +117,7 @@ def test_peers_that_fail_or_are_left_out_are_listed(tmp_path, monkeypatch, capsy
         operations_arguments("--without", "gloo"), [])} >= {"left out by --without gloo"}
 
 
+@pytest.mark.long  # bfbench scale runs between hosts too
 def test_operations_between_hosts(tmp_path, capsys):
     reason = hosts.why_none()
     if reason:
