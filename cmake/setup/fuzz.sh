@@ -21,7 +21,7 @@ step_end 'built'
 folder=build/asan/tests/fuzz
 parsers=$(find "$folder" -maxdepth 1 -name 'fuzz_*' -type f -perm -u+x -printf '%f\n' | sed 's/^fuzz_//' | sort)
 [ -n "$parsers" ] || stop 'no fuzzer was built: g++ and libFuzzer (libclang-rt-dev) are needed.'
-cores=$(nproc)
+cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
 seconds=$((minutes * 60 * cores / $(wc -w <<<"$parsers")))
 
 step "$(wc -w <<<"$parsers") parsers, each for $seconds s, $cores at once"

@@ -164,6 +164,7 @@ TEST(WindowStall, AnOwnerThatDoesNotAnswerIsNamed) {
     meet(context);
     if (context.rank() == 0) {
       ::kill(processes[1], SIGSTOP);
+      wait_until_stopped(processes[1]);  // the signal takes effect when the process runs again
       EXPECT_THROW(window->get(), TimeoutError);
       ::kill(processes[1], SIGCONT);
       const auto record = record_of(0, folder);

@@ -59,6 +59,9 @@ mkdir -p "$work/headers_alone/include" && touch "$work/headers_alone/include/mpi
 expect 1 "'$work/headers_alone'" -DMPI_HOME="$work/headers_alone"
 MPI_HOME=/no/such/folder expect 1 "there is no folder '/no/such/folder'"
 without_cuda=-DBLUEFOG_WITH_CUDA=OFF
+# A limit on OpenMP's threads is none on compilers.
+OMP_NUM_THREADS=1 expect 0 "($(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) cores, " \
+  -DBLUEFOG_WITH_MPI=OFF -DBLUEFOG_WITH_TORCH=OFF $without_cuda
 MPI_HOME=/no/such/folder expect 0 'MPI off (BLUEFOG_WITH_MPI=OFF)' -DBLUEFOG_WITH_MPI=OFF \
   -DBLUEFOG_WITH_TORCH=OFF $without_cuda
 expect 1 "there is no file '/no/such/mpicxx'" -DMPI_CXX_COMPILER=/no/such/mpicxx
