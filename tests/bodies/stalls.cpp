@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -77,12 +78,18 @@ std::vector<int> processes_of(Context& context) {
   return processes;
 }
 
+// Each thread stops by itself, the one that answers others' questions perhaps last.
 void wait_until_stopped(int process) {
-  for (std::string state; state != "T"; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
-    std::ifstream file(fmt::format("/proc/{}/stat", process));
-    std::string number;
-    std::string name;
-    file >> number >> name >> state;
+  const auto runs = [](const std::filesystem::directory_entry& thread) {
+    std::ifstream file(thread.path() / "stat");
+    std::string line;
+    std::getline(file, line);
+    const std::size_t end_of_name = line.rfind(')');
+    return end_of_name != std::string::npos && line.substr(end_of_name, 3) != ") T";
+  };
+  const std::filesystem::path threads = fmt::format("/proc/{}/task", process);
+  while (std::ranges::any_of(std::filesystem::directory_iterator(threads), runs)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 
