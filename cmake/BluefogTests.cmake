@@ -54,6 +54,10 @@ function(bluefog_run_cases label name processors)
   target_link_libraries(${target} PRIVATE GTest::gtest_main)
   bluefog_add_ranks_test(${label}.${name} LABELS ${labels} PROCESSORS ${processors} RANKS 1
                          COMMAND $<TARGET_FILE:${target}>)
+  # On 2 and 4 threads a sanitizer finds what it finds on more, and so does the stand-in.
+  if(NOT BLUEFOG_LONG_TESTS AND (BLUEFOG_SANITIZE OR arg_STAND_IN))
+    set_property(TEST ${label}.${name} APPEND PROPERTY ENVIRONMENT FEW_THREAD_RANKS=1)
+  endif()
 endfunction()
 
 # bluefog_add_ranks_test(NAME LABELS … PROCESSORS n RANKS n [LAUNCHER …] COMMAND …):

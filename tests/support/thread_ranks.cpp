@@ -13,19 +13,19 @@
 namespace bluefog::testing {
 namespace {
 
-/// The numbers of threads that `ranks` runs on. A sanitizer finds on 2 and 4 what it finds on more,
-/// which take most of the time: the others are for LEVEL=long (BLUEFOG_FEW_RANKS).
+/// The numbers of threads that `ranks` runs on. FEW_THREAD_RANKS leaves 2 and 4 of them.
 std::vector<int> sizes_of(const Ranks& ranks) {
   std::vector<int> sizes = ranks.thread_counts;
   std::erase_if(sizes, [&](int size) { return size < ranks.at_least || size > ranks.at_most; });
-#ifdef BLUEFOG_FEW_RANKS
+  if (std::getenv("FEW_THREAD_RANKS") == nullptr) {
+    return sizes;
+  }
   const auto is_spared = [](int size) { return size != 2 && size != 4; };
   if (!sizes.empty() && std::ranges::all_of(sizes, is_spared)) {
     sizes.resize(1);
   } else {
     std::erase_if(sizes, is_spared);
   }
-#endif
   return sizes;
 }
 
