@@ -51,8 +51,9 @@ def said_by_files(root):
         "docs/building.md",
         first(r"^-- bluefog_cpp (\S+)$", (root / "docs/building.md").read_text()),
     )
-    changes = re.findall(r"^## (\S+)", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
-    yield "CHANGELOG.md, below Unreleased", changes[1] if changes[0] == "Unreleased" else changes
+    changes = re.findall(r"^## (.*)", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    newest = changes[1] if changes[0] == "[Unreleased]" else changes[0]
+    yield "CHANGELOG.md", first(r"^\[(\S+)\] - \d{4}-\d\d-\d\d$", newest)
 
 
 def said_by_programs(arguments):
