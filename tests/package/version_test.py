@@ -51,6 +51,8 @@ def said_by_files(root):
         "docs/building.md",
         first(r"^-- bluefog_cpp (\S+)$", (root / "docs/building.md").read_text()),
     )
+    for page in ("README.md", "docs/python.md", "docs/building.md"):
+        yield f"{page}'s wheel", first(r"bluefog_cpp-([0-9.]+)-cp", (root / page).read_text())
     changes = re.findall(r"^## (.*)", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
     newest = changes[1] if changes[0] == "[Unreleased]" else changes[0]
     yield "CHANGELOG.md", first(r"^\[(\S+)\] - \d{4}-\d\d-\d\d$", newest)
