@@ -12,12 +12,12 @@
 #include "bluefog_cpp/engine/exchange_spec.hpp"
 #include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/engine/peers.hpp"
+#include "bluefog_cpp/engine/progress/progress_thread.hpp"
+#include "bluefog_cpp/engine/progress/sleepers.hpp"
 #include "bluefog_cpp/engine/progress_hook.hpp"
-#include "bluefog_cpp/engine/progress_thread.hpp"
 #include "bluefog_cpp/engine/records/call_records.hpp"
 #include "bluefog_cpp/engine/records/hopeless_calls.hpp"
 #include "bluefog_cpp/engine/records/stall_report.hpp"
-#include "bluefog_cpp/engine/sleepers.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 
 namespace bluefog {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -21,15 +21,15 @@
 #include "bluefog_cpp/engine/context_family.hpp"
 #include "bluefog_cpp/engine/exchange/routes.hpp"
 #include "bluefog_cpp/engine/flight_recorder.hpp"
-#include "bluefog_cpp/engine/interrupt_check.hpp"
 #include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/engine/peers.hpp"
+#include "bluefog_cpp/engine/progress/progress_loop.hpp"
+#include "bluefog_cpp/engine/progress/progress_thread.hpp"
+#include "bluefog_cpp/engine/progress/sleepers.hpp"
 #include "bluefog_cpp/engine/progress_hook.hpp"
-#include "bluefog_cpp/engine/progress_thread.hpp"
 #include "bluefog_cpp/engine/records/call_records.hpp"
 #include "bluefog_cpp/engine/records/hopeless_calls.hpp"
 #include "bluefog_cpp/engine/records/stall_report.hpp"
-#include "bluefog_cpp/engine/sleepers.hpp"
 #include "bluefog_cpp/engine/waiter.hpp"
 #include "bluefog_cpp/log.hpp"
 #include "bluefog_cpp/transport/doorbell.hpp"
@@ -209,23 +209,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   void enqueue(Operation& operation, std::shared_ptr<Operation> owner);
   [[nodiscard]] WaitPolicy policy_of(std::chrono::milliseconds timeout) const;
-  void drive(Lock& lock, Operation& operation, Waiter& waiter,
-             Waiter::Clock::time_point end = Waiter::Clock::time_point::max());
   void run_by(const WaitPolicy& policy, Operation& operation);
   void drive_to_end(Lock& lock, Operation& operation, const WaitPolicy& policy);
-  /// Sleeps until something may have moved. @return false when something has, without a sleep.
-  bool sleep(Lock& lock, Waiter& waiter, const Operation* operation);
-  void pause(Lock& lock, Waiter& waiter, Operation* operation);
-  /// Looks now and then whether the wait for `operation` must end; ends it then.
-  void check_wait(Lock& lock, Waiter& waiter, Operation& operation);
   void note_caller() noexcept {
     if (family_) {
       family_->note_caller();
     }
   }
-  /// Wakes the progress thread if there is something for it to drive.
-  void hand_over();
-  void run_progress_thread();
   void count_larger_calls(int change);
   void count_present(int change);
 
@@ -248,12 +238,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Sleepers sleepers_;
   ProgressThread background_;
   CallDriver driver_;
-  InterruptCheck interrupt_check_;
-  /// Callers that wait, and those that are about to.
-  int drivers_ = 0;
-  std::atomic<int> present_{0};
-  /// The other ranks were shown whom this one waits for.
-  bool shows_wait_ = false;
+  ProgressLoop loop_;
   bool closed_ = false;
 };
 

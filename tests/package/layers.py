@@ -106,6 +106,7 @@ FOLDERS = {
     "bluefog_cpp/transport/mpi": (),
     "bluefog_cpp/transport/tcp": (),
     "bluefog_cpp/engine/records": (),
+    "bluefog_cpp/engine/progress": ("records",),
     "bluefog_cpp/engine/exchange": (),
     "bluefog_cpp/device/cuda": (),
     "bluefog_cpp/device/calls": ("cuda",),
