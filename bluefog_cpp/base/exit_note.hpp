@@ -72,8 +72,8 @@ struct ExitNotePlace {
   return is_found ? std::optional(place) : std::nullopt;
 }
 
-/// Tells the reader that this rank has begun to join the others, where there is one.
-inline void tell_joining() {
+/// Reports to the reader that this rank has begun to join the others, where there is one.
+inline void report_joining() {
   if (const auto place = find_exit_note()) {
     ::kill(place->reader, joining_signal());
   }

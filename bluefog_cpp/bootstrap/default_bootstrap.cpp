@@ -35,7 +35,7 @@ void refuse_lonely_mpi(const LaunchEnvironment& launch) {
         "{} say that bfrun started {} processes, and MPI, which this program has initialised, found "
         "itself alone: expected a program without MPI of its own; start it with bfrun --launcher "
         "mpirun",
-        launch.told_by, launch.size));
+        launch.stated_by, launch.size));
   }
 }
 
@@ -69,7 +69,7 @@ std::shared_ptr<Store> store_of(const LaunchEnvironment& launch) {
         "{} say that torchrun started {} processes, which meet in a store of torch at {}: expected "
         "a program that hands a store over (Context::create with a Store), found none; or start them "
         "with bfrun",
-        launch.told_by, launch.size, launch.store));
+        launch.stated_by, launch.size, launch.store));
   }
   store::StoreAddress address = store::parse_store_address("store", launch.store);
   address.secret = launch.secret;
@@ -96,10 +96,10 @@ std::shared_ptr<Bootstrap> make_default_bootstrap(const Settings& settings, Dead
   refuse_lonely_mpi(launch);
   raise_descriptor_limit();
   claim_rank(launch);
-  tell_joining();
+  report_joining();
   if (launch.way == LaunchWay::Mpi) {
     auto bootstrap = mpi::make_bootstrap(launch, settings, deadline, std::move(interrupt_check));
-    say_choice(settings, *bootstrap, fmt::format("{} ({})", launch.launcher, launch.told_by));
+    say_choice(settings, *bootstrap, fmt::format("{} ({})", launch.launcher, launch.stated_by));
     return bootstrap;
   }
   return join_over_store(store_of(launch), launch, settings, deadline, std::move(interrupt_check));
@@ -111,13 +111,13 @@ std::shared_ptr<Bootstrap> join_over_store(std::shared_ptr<Store> store,
                                            std::function<void()> interrupt_check) {
   raise_descriptor_limit();
   claim_rank(launch);
-  tell_joining();
+  report_joining();
   const std::string place = store ? store->description() : std::string();
   auto bootstrap = make_store_bootstrap(
       std::move(store), {.rank = launch.rank, .size = launch.size, .prefix = launch.prefix},
       settings, deadline, std::move(interrupt_check));
   say_choice(settings, *bootstrap,
-             fmt::format("{} ({}), over {}", launch.launcher, launch.told_by, place));
+             fmt::format("{} ({}), over {}", launch.launcher, launch.stated_by, place));
   return bootstrap;
 }
 

@@ -49,7 +49,7 @@ LaunchEnvironment launch_by(const Naming& naming, const Variables& variables) {
   launch.launcher = naming.launcher;
   launch.size = std::max(number_in(variables, naming.size), 0);
   launch.rank = number_in(variables, naming.rank);
-  launch.told_by = quote(variables, {naming.rank, naming.size});
+  launch.stated_by = quote(variables, {naming.rank, naming.size});
   return launch;
 }
 
@@ -216,7 +216,7 @@ void refuse_disagreement(const LaunchEnvironment& one, const LaunchEnvironment& 
   throw UnsupportedError(
       fmt::format("{}, by {}, and {}, by {}: expected both to name the same rank and number of "
                   "ranks; start the ranks with one launcher alone: {}",
-                  one.told_by, one.launcher, other.told_by, other.launcher, kWaysToStart));
+                  one.stated_by, one.launcher, other.stated_by, other.launcher, kWaysToStart));
 }
 
 // The first launch that can be joined; one that is none where there is none.
@@ -237,14 +237,14 @@ LaunchEnvironment choose(const std::array<LaunchEnvironment, 4>& candidates) {
   return chosen == nullptr ? LaunchEnvironment{} : *chosen;
 }
 
-[[noreturn]] void refuse_several(const std::string& launcher, const std::string& told_by,
+[[noreturn]] void refuse_several(const std::string& launcher, const std::string& stated_by,
                                  int size) {
-  const bool is_one = told_by.find(" and ") == std::string::npos;
+  const bool is_one = stated_by.find(" and ") == std::string::npos;
   throw UnsupportedError(fmt::format(
       "{} {} that {} started {} processes: expected the variables of a launcher by which they find "
       "each other here (MASTER_ADDR and MASTER_PORT, for one), found none; start them with {}, or "
       "unset {} to run as a single process",
-      told_by, is_one ? "says" : "say", launcher, size > 1 ? fmt::format("{}", size) : "several",
+      stated_by, is_one ? "says" : "say", launcher, size > 1 ? fmt::format("{}", size) : "several",
       kWaysToStart, is_one ? "it" : "them"));
 }
 
@@ -264,7 +264,7 @@ void refuse_launchers_of_others(const Variables& variables) {
   for (const Naming& naming : kOthers) {
     const LaunchEnvironment launch = launch_by(naming, variables);
     if (launch.size > 1 || launch.rank > 0) {
-      refuse_several(naming.launcher, launch.told_by, launch.size);
+      refuse_several(naming.launcher, launch.stated_by, launch.size);
     }
     check_place(naming, variables, LaunchNeeds::Sense);
   }

@@ -29,8 +29,8 @@ struct LaunchEnvironment {
   int local_size = 0;
   /// This process's rank, or −1 where the environment does not tell.
   int rank = -1;
-  /// The variables that tell, with their values, for messages.
-  std::string told_by = {};
+  /// The variables that state rank and size, with their values, for messages.
+  std::string stated_by = {};
   /// A name that the ranks of this host share with no other job, empty where there is none.
   std::string job = {};
   /// The place of the store, "HOST:PORT"; empty where there is none.

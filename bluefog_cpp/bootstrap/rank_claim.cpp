@@ -96,7 +96,7 @@ class RankClaim {
         "variables ({}), as programs that a rank starts are: it is no rank. To run it as a single "
         "process, start it without BFRUN_*, OMPI_COMM_WORLD_*, PMIX_*, PMI_*, RANK and WORLD_SIZE",
         launch.rank, holder == 0 ? std::string("another one") : fmt::format("{}", holder), process_,
-        launch.told_by));
+        launch.stated_by));
   }
 
   // The one claim of a process: what is called after a fork takes no arguments.

@@ -112,7 +112,7 @@ bool DeviceCall::next(ExchangeSpec& spec) {
   return true;
 }
 
-// Its messages are the call's own, so that ranks which make another call hear of it.
+// Its messages are the call's own, so that ranks which make another call learn of it.
 void DeviceCall::describe_meeting(ExchangeSpec& spec) {
   meeting_->describe(spec);
   spec.envelope = envelope_;
@@ -198,7 +198,7 @@ void DeviceCall::offer() {
     std::rethrow_exception(of_this_call(std::current_exception()));
   }
   for (const DeviceSend& send : payloads_.sends()) {
-    agreement_.tell_offer(send);
+    agreement_.set_offer(send);
   }
 }
 

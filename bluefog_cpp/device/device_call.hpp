@@ -26,7 +26,7 @@ namespace bluefog {
 /// a device, as on the CPU; and since messages of a later call are not sent before this one is
 /// launched, all ranks launch in the same order. The call is complete when everything is launched.
 ///
-/// A link may offer payloads (`DeviceLink::offers`): before the neighbours' words, and in its turn,
+/// A link may offer payloads (`DeviceLink::offers`): before the neighbours' terms, and in its turn,
 /// after all that earlier calls launch.
 ///
 /// Messages of an exchange of `Consumption::OnWait` are kept in memory of the call's own, and the
@@ -104,7 +104,7 @@ class DeviceCall final : public Operation,
   /// The error of CUDA or NCCL as this call's.
   [[nodiscard]] std::exception_ptr of_this_call(std::exception_ptr error) const;
   void offer();
-  /// Supplies the words to neighbours in their turn, after the launches of earlier calls.
+  /// Supplies the terms for neighbours in their turn, after the launches of earlier calls.
   [[nodiscard]] std::size_t bytes_here() override;
   void describe_agreement(ExchangeSpec& spec);
   void throw_if_ended() const;
@@ -134,7 +134,7 @@ class DeviceCall final : public Operation,
   Stage stage_ = Stage::Begin;
   /// `finish_capture` forms the result of a captured call.
   bool is_held_back_ = false;
-  /// The words to neighbours are whole; payloads are on their way to where neighbours find them.
+  /// The terms for neighbours are whole; payloads are on their way to where neighbours find them.
   bool is_offered_ = false;
   /// And nobody watches that.
   bool has_offer_ = false;

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "bluefog_cpp/base/farewell.hpp"
+#include "bluefog_cpp/base/linger.hpp"
 #include "bluefog_cpp/base/message_of.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/device/links/link_search.hpp"
@@ -164,8 +164,8 @@ void DeviceChannel::end(std::exception_ptr why, const std::string& cause) {
     const std::scoped_lock lock(failure_mutex_);
     failure_ = why;
   }
-  using Hearers = LaunchedCalls::Hearers;
-  launched_.cut_short(cause, link_->offers() ? Hearers::Nobody : Hearers::OtherRanks);
+  using Notify = LaunchedCalls::Notify;
+  launched_.cut_short(cause, link_->offers() ? Notify::Nobody : Notify::OtherRanks);
   log_.error(fmt::format("no calls on CUDA device {} any more: {}", device_, message_of(why)));
   try {
     const gpu::DeviceScope scope = enter();
@@ -187,7 +187,7 @@ void DeviceChannel::close() noexcept {
   try {
     const gpu::DeviceScope scope = enter();
     if (!has_ended_) {
-      launched_.wait(farewell::within(farewell::kDeviceCalls, settings_.timeout));
+      launched_.wait(linger::within(linger::kDeviceCalls, settings_.timeout));
     }
     if (link_ && !link_end_.has_thread()) {
       link_end_.begin(
@@ -195,7 +195,7 @@ void DeviceChannel::close() noexcept {
           launched_.is_empty() ? [](DeviceLink& link) { link.close(true); }
                                : [](DeviceLink& link) { link.close(false); });
     }
-    launched_.wait(farewell::kAbortedWork);
+    launched_.wait(linger::kAbortedWork);
     const gpu::StreamHandle stream = std::exchange(stream_, nullptr);
     if (launched_.is_empty() &&
         lost_.empty()) {  // else it may be in use: better lost than used again
@@ -204,7 +204,7 @@ void DeviceChannel::close() noexcept {
     }
     staging_.reset();
     memory_.reset();
-    if (!link_end_.wait(farewell::kDeviceLink)) {
+    if (!link_end_.wait(linger::kDeviceLink)) {
       log_.info(
           fmt::format("{} on device {} are still there: what they use is given back after the "
                       "last of them",

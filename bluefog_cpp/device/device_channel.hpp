@@ -158,7 +158,7 @@ class DeviceChannel final : public ProgressHook {
   DeviceChannel(gpu::Libraries libraries, int device, const Bootstrap& bootstrap, const Logger& log,
                 const Settings& settings);
   [[nodiscard]] bool is_linked() const noexcept { return link_ != nullptr && !has_ended_; }
-  /// @param cause what other ranks are told.
+  /// @param cause for reports to other ranks.
   void end(std::exception_ptr why, const std::string& cause);
 
   gpu::Libraries libraries_;

@@ -42,7 +42,7 @@ struct DeviceReceive {
   std::byte* place = nullptr;
   std::size_t bytes = 0;
   int source = 0;
-  /// The offer that the source has told.
+  /// The offer that the source has sent.
   DeviceOffer offer{};
   /// Set by `DeviceLink::transfer`: the place where later work on the stream finds the bytes.
   const std::byte* data = nullptr;
@@ -66,13 +66,13 @@ class DeviceLink {
   [[nodiscard]] virtual bool can_be_replayed() const noexcept { return false; }
 
   /// Whether payloads are offered before neighbours agree on an exchange. Neighbours then agree in
-  /// each exchange, and tell each other where the payloads lie.
+  /// each exchange, and send each other where the payloads lie.
   [[nodiscard]] virtual bool offers() const noexcept { return false; }
 
   /// Puts the payloads of an exchange of that call where their readers find them. In `sends` the
   /// same bytes for several readers stand one after the other. All exchanges of earlier calls have
   /// been launched, or never will be.
-  /// @throws TransportError: no neighbour has heard of the offer.
+  /// @throws TransportError: no neighbour knows of the offer.
   virtual void offer(std::uint64_t /*call*/, std::span<DeviceSend> /*sends*/) {}
 
   /// Sends and receives at the same time. @throws TransportError: what neighbours launch may then

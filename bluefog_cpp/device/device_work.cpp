@@ -5,7 +5,7 @@
 #include <optional>
 #include <thread>
 
-#include "bluefog_cpp/base/farewell.hpp"
+#include "bluefog_cpp/base/linger.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/device/rank_problems.hpp"
 #include "bluefog_cpp/engine/engine.hpp"
@@ -75,7 +75,7 @@ void DeviceWork::synchronize() {
     if (call_->is_cut_short()) {
       // An aborted link's work ends soon; a stream that waits for a dead process's device never
       // does.
-      last_look = last_look ? last_look : Deadline::after(farewell::kAbortedWork);
+      last_look = last_look ? last_look : Deadline::after(linger::kAbortedWork);
       if (last_look->expired()) {
         throw_if_cut_short();
       }

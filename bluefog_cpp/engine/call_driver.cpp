@@ -167,7 +167,7 @@ void CallDriver::fail(Operation& operation, std::exception_ptr error, ControlMes
   CallState& call = CallState::of(operation);
   const CallKey key = CallQueue::key_of(operation);
   if (const Letter* const letter = operation.letter()) {
-    // Streams tell of messages that were begun, and of gaps; nobody has to hear of a receipt's end.
+    // Streams show messages that were begun, and gaps; no peer needs a report of a receipt's end.
     call.peers_know = true;
     if (letter->is_received) {
       parts_.ledger.letters().give_up(key.partner, *letter);

@@ -22,8 +22,8 @@
 
 namespace bluefog {
 
-/// Moves the calls of one context on as far as messages allow, ends them, and tells the peers of
-/// those that fail. It never blocks.
+/// Moves the calls of one context on as far as messages allow, ends them, and reports those that
+/// fail to the peers. It never blocks.
 ///
 /// Used under the engine's mutex.
 class CallDriver {
@@ -48,21 +48,21 @@ class CallDriver {
   /// Takes the next call. @param owner null if the operation lives on its caller's stack.
   void enqueue(Operation& operation, std::shared_ptr<Operation> owner);
 
-  /// Counts a call that was refused before anything moved, and tells the peers why.
+  /// Counts a call that was refused before anything moved, and reports it to the peers.
   void refuse(std::string_view reason, int partner);
 
   /// Looks once at everything under way. @return whether anything moved.
   bool step_all();
 
   /// Ends a call with an error.
-  /// @param report how the peers are told.
+  /// @param report the kind of the report to the peers.
   void fail(Operation& operation, std::exception_ptr error,
             ControlMessage::Kind report = ControlMessage::Kind::Refusal);
   /// Ends calls that wait for ranks which will not come any more.
   void fail_calls_on_dead_peers();
   /// Ends calls whose messages ranks that live will never send, found so at several looks.
   void fail_unmatched_calls();
-  /// Ends all calls, with `error_of(operation)`, and tries once to tell the peers.
+  /// Ends all calls, with `error_of(operation)`, and tries once to report it to the peers.
   template <typename ErrorOf>
   void fail_all(ErrorOf error_of) {
     for (const QueuedCall& call : parts_.queue) {
@@ -85,7 +85,7 @@ class CallDriver {
 
   /// From now on `progress_hook` is driven too.
   void attach(std::shared_ptr<ProgressHook> progress_hook);
-  /// Forgets it, and messages whose readers were not told of their end.
+  /// Forgets it, and messages whose readers were not notified of their end.
   void detach() noexcept;
 
   /// Whether something gets on only if somebody calls `step_all`.
@@ -105,7 +105,8 @@ class CallDriver {
   void receive_refusal(int source, ControlMessage report);
   void receive_rejection(int source, const ControlMessage& report);
   void receive_deadlock(int source, const ControlMessage& report);
-  /// Tells the progress hook which ranks have ended with an error a call that is complete here.
+  /// Reports to the progress hook which ranks have ended with an error a call that is complete
+  /// here.
   void report_to_hook(const Operation& operation);
   void report_dead_peers_to_hook();
 

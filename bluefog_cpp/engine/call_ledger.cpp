@@ -40,7 +40,7 @@ void CallLedger::go_on_from(std::uint64_t next_call, std::vector<std::uint64_t> 
 }
 
 void CallLedger::note_failed(CallKey key) {
-  if (failed_calls_.size() < Transport::kMostWaitingWords) {
+  if (failed_calls_.size() < Transport::kMostWaitingControls) {
     failed_calls_.push_back(key);
   } else {
     failed_calls_[replaced_++ % failed_calls_.size()] = key;
@@ -125,7 +125,7 @@ bool CallLedger::is_under_way(int rank, std::uint64_t call) const {
 void CallLedger::report_unexpected(int rank, std::uint64_t call, const std::string& text) {
   const CallKey key = CallKey::of(rank, call);
   if (has_failed(key)) {
-    return;  // its sender was told then
+    return;  // its sender got a report then
   }
   const std::string both = fmt::format(
       "rank {} sent a message in {}, {}, that rank {} did not expect: senders and receivers "

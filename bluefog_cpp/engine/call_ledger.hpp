@@ -66,8 +66,8 @@ class CallLedger final : public PeerReports {
 
   /// The call failed or was refused here: its messages may still come.
   void note_failed(CallKey key);
-  /// Whether it is one of the last `Transport::kMostWaitingWords` calls that failed, or one before
-  /// those with which ranks have gone on together.
+  /// Whether it is one of the last `Transport::kMostWaitingControls` calls that failed, or one
+  /// before those with which ranks have gone on together.
   [[nodiscard]] bool has_failed(CallKey key) const noexcept;
   [[nodiscard]] bool has_failed_calls() const noexcept { return !failed_calls_.empty(); }
 
@@ -82,7 +82,7 @@ class CallLedger final : public PeerReports {
   [[nodiscard]] const Refusal* find_refusal(int rank, std::uint64_t call) const;
 
   /// A call that is over here does not fit another rank's: the next call to end says so, once per
-  /// call although both sides notice and both are told by the other.
+  /// call although both sides notice and both get a report of the other.
   void note_late_mismatch(CallKey key, std::string text);
   /// The error of that call says it.
   void forget_late_mismatch(CallKey key);
@@ -105,7 +105,7 @@ class CallLedger final : public PeerReports {
   [[nodiscard]] const std::string* abandonment(int rank, std::uint64_t call) const override;
   [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
   [[nodiscard]] Letters& letters() noexcept override { return letters_; }
-  /// Tells that rank too.
+  /// Reports it to that rank too.
   void report_unexpected(int rank, std::uint64_t call, const std::string& text) override;
 
  private:

@@ -115,12 +115,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return CallState::of(operation).is_done();
   }
 
-  /// Counts a call that was refused before anything moved, and tells the peers why.
+  /// Counts a call that was refused before anything moved, and reports it to the peers.
   /// @param partner as `Operation::partner`.
   void refuse(std::string_view reason, int partner = -1);
 
   /// A call that consists of several. While one lasts, calls leave late rejections to the next
-  /// whole call: all ranks then end it alike, whichever of them hears of an earlier mismatch
+  /// whole call: all ranks then end it alike, whichever of them learns of an earlier mismatch
   /// meanwhile.
   class LargerCall {
    public:
@@ -171,8 +171,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   /// `HopelessCalls::wait_for_this`; nothing while another thread drives this engine.
   [[nodiscard]] std::optional<Transport::SeenCall> wait_for_this(int peer);
-  /// Tells `peer`, which waits for this rank in `call`, why this one cannot come to it.
-  void tell_deadlock(int peer, std::uint64_t call, std::string_view why);
+  /// Reports to `peer`, which waits for this rank in `call`, why this one cannot come to it.
+  void report_deadlock(int peer, std::uint64_t call, std::string_view why);
 
   /// Whether a wait has timed out, here or at another rank: one of them may not come any more.
   [[nodiscard]] bool has_abandoned();
@@ -200,8 +200,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// The transport that leads to `peer`, another rank. @throws StateError after `close`.
   [[nodiscard]] const Transport& transport_to(int peer);
 
-  /// Leaves the group: calls in flight fail, later ones are refused, peers are told. Idempotent;
-  /// may be called by an interrupt check. Not in a fork.
+  /// Leaves the group: calls in flight fail, later ones are refused, peers are notified.
+  /// Idempotent; may be called by an interrupt check. Not in a fork.
   void close() noexcept;
 
  private:

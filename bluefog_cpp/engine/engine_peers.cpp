@@ -43,7 +43,7 @@ std::optional<Transport::SeenCall> Engine::wait_for_this(int peer) {
   return lock ? hopeless_.wait_for_this(peer, ledger_.next_call()) : std::nullopt;
 }
 
-void Engine::tell_deadlock(int peer, std::uint64_t call, std::string_view why) {
+void Engine::report_deadlock(int peer, std::uint64_t call, std::string_view why) {
   const Lock lock(mutex_);
   if (!closed_) {
     peers_.route_to(peer)->send_control(

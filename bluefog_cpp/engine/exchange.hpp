@@ -37,8 +37,8 @@ class Exchange {
   /// Whether the receiver has been given something.
   [[nodiscard]] bool has_used() const noexcept { return used_ > 0; }
 
-  /// Ends the exchange early. @return the messages that its readers were told of but have not got
-  /// in full: they must be told that the rest does not come.
+  /// Ends the exchange early. @return the messages that its readers were notified of but have not
+  /// got in full: they must learn that the rest does not come.
   [[nodiscard]] std::vector<Retraction> retract() { return sendings_.retract(); }
 
   [[nodiscard]] bool expects_messages() const noexcept { return !sources_.empty(); }

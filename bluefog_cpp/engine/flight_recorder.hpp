@@ -50,7 +50,7 @@ class FlightRecorder {
   /// Whom a call waits for: ranks whose message is missing, and ranks that have not taken this
   /// one's.
   void note_wait(Ticket ticket, const AwaitedRanks& sources, const AwaitedRanks& readers);
-  /// Notes in words what a window's call waits for, or holds, and the ranks that it waits for.
+  /// Notes as text what a window's call waits for, or holds, and the ranks that it waits for.
   void note_window_wait(Ticket ticket, std::string what, std::vector<int> ranks);
 
   /// Writes the record. Failures to write are logged.

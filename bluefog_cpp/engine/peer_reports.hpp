@@ -17,7 +17,7 @@ class PeerReports {
 
   /// Why `rank` refused its call number `call` or ended it with an error, or null.
   [[nodiscard]] virtual const std::string* refusal(int rank, std::uint64_t call) const = 0;
-  /// Whether `abandonment` may have something to tell.
+  /// Whether `abandonment` may find something.
   [[nodiscard]] virtual bool knows_of_abandonment() const noexcept = 0;
   /// Why `rank` has left its call number `call` without waiting for its end, or null.
   [[nodiscard]] virtual const std::string* abandonment(int rank, std::uint64_t call) const = 0;

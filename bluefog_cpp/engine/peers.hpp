@@ -106,7 +106,7 @@ class Peers {
   /// 0 where none is.
   [[nodiscard]] Transport::SeenCall latest_call(int peer) const;
 
-  /// Gives the transports back: peers that wait for this rank are told.
+  /// Gives the transports back: peers that wait for this rank are notified.
   void close() noexcept;
 
  private:

@@ -32,7 +32,7 @@ class ProgressHook {
     std::uint64_t call = 0;
     std::string reason{};
   };
-  /// Calls, complete here, whose rest it has ended, each once: the other ranks are told.
+  /// Calls, complete here, whose rest it has ended, each once, for the other ranks.
   [[nodiscard]] virtual std::vector<EndedCall> take_ended_calls() = 0;
 };
 

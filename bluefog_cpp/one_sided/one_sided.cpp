@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bluefog_cpp/base/farewell.hpp"
+#include "bluefog_cpp/base/linger.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
 #include "bluefog_cpp/device/peer_memory.hpp"
 #include "bluefog_cpp/engine/engine.hpp"
@@ -125,7 +125,7 @@ std::optional<std::string> OneSided::cause_of_death(int rank) {
 
 void OneSided::close() noexcept {
   if (check_) {
-    check_->end_at(Deadline::Clock::now() + farewell::within(farewell::kWindowCalls, timeout_));
+    check_->end_at(Deadline::Clock::now() + linger::within(linger::kWindowCalls, timeout_));
   }
   if (tasks_) {
     tasks_->close();
@@ -145,7 +145,7 @@ PeerMemory& OneSided::make_peer_memory(DeviceChannel& channel) {
 
 void OneSided::leave_devices() noexcept {
   if (peer_memory_) {
-    peer_memory_->leave(farewell::within(farewell::kDeviceMemory, timeout_));
+    peer_memory_->leave(linger::within(linger::kDeviceMemory, timeout_));
   }
 }
 

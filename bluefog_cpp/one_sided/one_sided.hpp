@@ -87,7 +87,7 @@ class OneSided {
   /// The reason why `rank` will not come any more, or nothing while it lives. Looks now and then.
   [[nodiscard]] std::optional<std::string> cause_of_death(int rank);
 
-  /// Ends calls under way: those that nobody waits for have `farewell::kWindowCalls` for it.
+  /// Ends calls under way: those that nobody waits for have `linger::kWindowCalls` for it.
   void close() noexcept;
   /// Gives device memory back, after `close`, when the other ranks know that this one leaves.
   void leave_devices() noexcept;

@@ -46,7 +46,7 @@ bool WindowLocks::try_to_take(Asked& asked) {
     return true;
   }
   const int holder = target->second->holder();
-  if (holder >= 0 && std::exchange(asked.told_holder, holder) != holder) {
+  if (holder >= 0 && std::exchange(asked.reported_holder, holder) != holder) {
     answer(asked, WindowMessage::Kind::Held, holder);
   }
   return false;

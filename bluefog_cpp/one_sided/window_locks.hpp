@@ -44,8 +44,8 @@ class WindowLocks {
     WindowMessage request{};
     /// The window, once its mutex has been taken.
     std::shared_ptr<WindowTarget> target{};
-    /// The holder that the asker was told of.
-    int told_holder = -1;
+    /// The holder that was reported to the asker.
+    int reported_holder = -1;
   };
 
   /// @return whether the request waits no more.

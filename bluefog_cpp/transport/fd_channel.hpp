@@ -10,7 +10,7 @@
 
 namespace bluefog::shm {
 
-/// Proves that a process knows what only ranks of this job were told.
+/// Proves that a process knows what only ranks of this job were given.
 using Token = std::array<std::byte, 16>;
 
 /// Random bytes of the system.

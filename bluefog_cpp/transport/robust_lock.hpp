@@ -11,7 +11,7 @@ namespace bluefog::shm {
 /// A lock in shared memory that survives the death of whoever holds it.
 ///
 /// A robust POSIX mutex: where its holder has ended without releasing it, the next rank gets it
-/// and is told so. Locked and unlocked by the same thread. Lives in memory that never moves.
+/// and is notified. Locked and unlocked by the same thread. Lives in memory that never moves.
 ///
 /// Others give way to a rank that has waited for a millisecond: a mutex goes to whoever is awake
 /// when it is released, and a thread that takes it again at once would keep it from all others.

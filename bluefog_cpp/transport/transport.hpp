@@ -31,7 +31,7 @@ struct Departure {
 
   /// Bytes that have been copied out, so that the caller may overwrite them.
   std::size_t published = 0;
-  /// True once every reader has been (or will be, without further help) told the header.
+  /// True once every reader has been (or will be, without further help) sent the header.
   bool announced = false;
   /// First reader that has not been served yet; transports that send to one reader after the
   /// other keep their place here.
@@ -63,7 +63,7 @@ class Transport {
   /// begins. @return whether anything moved.
   virtual bool publish(Departure& departure) = 0;
 
-  /// Ends a departure early: readers that were told its header see the message end with
+  /// Ends a departure early: readers that were sent its header see the message end with
   /// `aborted()`. Marks it complete. Call until it returns true.
   virtual bool abort(Departure& departure, std::string_view reason) = 0;
 
@@ -88,8 +88,8 @@ class Transport {
   /// Takes the message, all of whose bytes were consumed (or that was aborted), off the stream.
   virtual void finish(int source, Lane lane) = 0;
 
-  /// Words that wait for a peer to read; what comes beyond them is dropped.
-  static constexpr std::size_t kMostWaitingWords = 4096;
+  /// Control messages that wait for a peer to read; what comes beyond them is dropped.
+  static constexpr std::size_t kMostWaitingControls = 4096;
   /// Sends a control message, now or from `progress`. Dropped if the peer is gone.
   virtual void send_control(int rank, const ControlMessage& message) = 0;
   /// Next control message with its sender.
@@ -125,7 +125,7 @@ class Transport {
   [[nodiscard]] virtual std::optional<std::string> cause_of_death(int rank) = 0;
 
   /// Whether the process of `rank` has ended without closing its context; false where that cannot
-  /// be told.
+  /// be known.
   [[nodiscard]] virtual bool has_died(int /*rank*/) { return false; }
 
   /// Whether `rank` has closed its context by itself: false while it lives, and where its process
@@ -139,10 +139,10 @@ class Transport {
   };
   [[nodiscard]] virtual SeenCall last_call(int rank) const = 0;
 
-  /// The same in words, for messages about waits that took too long.
+  /// The same as text, for messages about waits that took too long.
   [[nodiscard]] virtual std::string last_seen(int rank) const = 0;
 
-  /// Tells what this rank does now, for peers' `last_seen`.
+  /// Shows what this rank does now, for peers' `last_seen`.
   virtual void note_call(CallId id, OpKind kind) = 0;
 
   /// A thread's wait in a call of all ranks, for a message of one of them; call 0: none.
@@ -163,9 +163,9 @@ class Transport {
   [[nodiscard]] virtual std::optional<Standing> standing_of(int /*rank*/) const {
     return std::nullopt;
   }
-  /// Tells that all calls of all ranks before `first_under_way` have ended here.
+  /// Shows that all calls of all ranks before `first_under_way` have ended here.
   virtual void note_end(std::uint64_t /*first_under_way*/) noexcept {}
-  /// Tells whom this rank's only thread waits for.
+  /// Shows whom this rank's only thread waits for.
   virtual void note_wait(Wait /*wait*/) noexcept {}
 };
 

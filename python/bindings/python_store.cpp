@@ -149,7 +149,7 @@ void bind_launch(py::module_& module) {
       .def_readwrite("launcher", &LaunchEnvironment::launcher)
       .def_readwrite("rank", &LaunchEnvironment::rank)
       .def_readwrite("size", &LaunchEnvironment::size)
-      .def_readwrite("told_by", &LaunchEnvironment::told_by)
+      .def_readwrite("stated_by", &LaunchEnvironment::stated_by)
       .def_readwrite("store", &LaunchEnvironment::store)
       .def_readwrite("prefix", &LaunchEnvironment::prefix)
       .def_readonly("job", &LaunchEnvironment::job)

@@ -21,7 +21,7 @@ class Launch:
     launcher: str
     rank: int
     size: int
-    told_by: str
+    stated_by: str
     store: str
     prefix: str
     def __init__(self) -> None: ...

@@ -190,8 +190,8 @@ TEST(DeviceLaunch, OfACallBehindOneThatOnlyTheOtherRankHasLaunched) {
   });
 }
 
-/// A rank that is late in the first call has not launched it when a neighbour's word of the second
-/// comes, which has.
+/// A rank that is late in the first call has not launched it when a neighbour's terms of the second
+/// come, which has.
 TEST(DeviceLaunch, OfNeighborsThatAreAhead) {
   on_device_ranks({.at_least = 4, .at_most = 4}, [](DeviceRank& rank) {
     constexpr int kRounds = 20;

@@ -126,7 +126,7 @@ TEST(TcpTransport, MessagesOfEverySizeGoBothWays) {
   });
 }
 
-// A deep message of 64 MiB that nobody takes holds up neither ordinary calls nor words.
+// A deep message of 64 MiB that nobody takes holds up neither ordinary calls nor control messages.
 TEST(TcpTransport, NoLaneWaitsForAnother) {
   Settings settings = tcp_settings();
   settings.tcp_socket_bytes = 64 << 10;
@@ -138,10 +138,10 @@ TEST(TcpTransport, NoLaneWaitsForAnother) {
       rank.send(pattern(100, own, call), call, Lane::Ordinary);
       ASSERT_EQ(rank.receive(Lane::Ordinary), pattern(100, rank.other, call));
     }
-    rank.transport->send_control(rank.other, {.call = 5, .text = "a word"});
-    std::optional<std::pair<int, ControlMessage>> word;
-    rank.until("a word", [&] { return (word = rank.transport->poll_control()).has_value(); });
-    EXPECT_EQ(word->second.text, "a word");
+    rank.transport->send_control(rank.other, {.call = 5, .text = "a report"});
+    std::optional<std::pair<int, ControlMessage>> control;
+    rank.until("a report", [&] { return (control = rank.transport->poll_control()).has_value(); });
+    EXPECT_EQ(control->second.text, "a report");
     EXPECT_TRUE(rank.receive(Lane::Deep) == pattern(large.size(), rank.other, 1));
     rank.meet();
   });
@@ -182,10 +182,10 @@ TEST(TcpTransport, WhatComesWakesASleeper) {
   on_two(tcp_settings(), [](Rank& rank) {
     Doorbell bell;
     rank.transport->ring(&bell);
-    const Bytes word = pattern(4, 0, 1);
+    const Bytes data = pattern(4, 0, 1);
     if (rank.bootstrap->rank() == 0) {
       std::this_thread::sleep_for(milliseconds(50));
-      rank.send(word, 1, Lane::Ordinary);
+      rank.send(data, 1, Lane::Ordinary);
     } else {
       const Doorbell::Sleeper sleeper(bell);
       const Deadline deadline = soon();
@@ -196,7 +196,7 @@ TEST(TcpTransport, WhatComesWakesASleeper) {
           EXPECT_TRUE(sleeper.sleep(ticket, std::chrono::seconds(30)));
         }
       }
-      EXPECT_EQ(rank.receive(Lane::Ordinary), word);
+      EXPECT_EQ(rank.receive(Lane::Ordinary), data);
     }
     rank.meet();
     rank.transport->ring(nullptr);

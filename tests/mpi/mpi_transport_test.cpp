@@ -181,9 +181,9 @@ TEST_F(MpiTransportTest, AWriterCannotRunAheadWithoutBounds) {
   if (rank() == 0) {
     const std::vector<WeightedRank> readers{{1, 1.0}};
     int sent = 0;
-    const Bytes word = pattern(4, 0, 0);
+    const Bytes data = pattern(4, 0, 0);
     for (int idle = 0; sent < kMessages && idle < 10000; ++idle) {
-      Departure departure = departure_of(word, sent + 1, readers, Lane::Ordinary);
+      Departure departure = departure_of(data, sent + 1, readers, Lane::Ordinary);
       if (transport_->publish(departure)) {
         ++sent;
         idle = 0;
@@ -194,13 +194,13 @@ TEST_F(MpiTransportTest, AWriterCannotRunAheadWithoutBounds) {
     EXPECT_LT(sent, kMessages);
     bootstrap_->barrier(soon());
     for (; sent < kMessages; ++sent) {
-      send(word, sent + 1, readers, Lane::Ordinary);
+      send(data, sent + 1, readers, Lane::Ordinary);
     }
     until("the sends to end", [&] { return !transport_->has_pending(); });
   } else {
     bootstrap_->barrier(soon());
     for (std::uint64_t call = 1; rank() == 1 && call <= kMessages; ++call) {
-      until("a word", [&] { return transport_->arrived(0, Lane::Ordinary) != nullptr; });
+      until("a message", [&] { return transport_->arrived(0, Lane::Ordinary) != nullptr; });
       EXPECT_EQ(transport_->arrived(0, Lane::Ordinary)->id.call(), call);
       EXPECT_EQ(receive(0, Lane::Ordinary), pattern(4, 0, 0));
     }
@@ -253,7 +253,7 @@ TEST_F(MpiTransportTest, ControlMessagesReachAnyRank) {
   }
   for (int heard = 1; heard < size(); ++heard) {
     std::optional<std::pair<int, ControlMessage>> message;
-    until("a word", [&] { return (message = transport_->poll_control()).has_value(); });
+    until("a control message", [&] { return (message = transport_->poll_control()).has_value(); });
     EXPECT_EQ(message->second.call, rank());
     EXPECT_EQ(message->second.kind, ControlMessage::Kind::Refusal);
     if (message->first == previous()) {

@@ -33,7 +33,7 @@ std::shared_ptr<Bootstrap> make_bootstrap(const LaunchEnvironment& launch, const
     functions = &load_mpi_part();
   } catch (const UnsupportedError& error) {
     throw UnsupportedError(fmt::format("{} say that this process was started by {}: {}",
-                                       launch.told_by, launch.launcher, error.what()));
+                                       launch.stated_by, launch.launcher, error.what()));
   }
   return functions->make_bootstrap(launch, settings, deadline, std::move(interrupt_check));
 }

@@ -249,7 +249,7 @@ void refuse_fewer_ranks(const LaunchEnvironment& launch, int rank, int size) {
         "{} say that {} started {} processes: expected MPI to find as many ranks, found that this "
         "one is rank {} of {}; start them with bfrun, with the mpirun of the same MPI or with srun "
         "--mpi=pmix, or unset them to run as a single process",
-        launch.told_by, launch.launcher, launch.size, rank, size));
+        launch.stated_by, launch.launcher, launch.size, rank, size));
   }
 }
 

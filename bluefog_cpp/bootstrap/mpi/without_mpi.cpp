@@ -15,7 +15,7 @@ std::shared_ptr<Bootstrap> make_bootstrap(const LaunchEnvironment& launch, const
   throw UnsupportedError(fmt::format(
       "{} say that this process was started by {}, and this build has no MPI: expected a build with "
       "BLUEFOG_WITH_MPI=ON, or a process started alone",
-      launch.told_by, launch.launcher));
+      launch.stated_by, launch.launcher));
 }
 
 }  // namespace bluefog::mpi

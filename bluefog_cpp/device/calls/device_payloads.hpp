@@ -26,7 +26,7 @@ class DevicePayloads {
   /// Lists what it brings and where that goes, message by message, and takes memory for it.
   /// @throws CudaError: no neighbour has agreed on the exchange yet.
   void place_receives(const ExchangeSpec& exchange, DeviceChannel& channel);
-  /// Notes where the sources' payloads lie, as these have told.
+  /// Notes where the sources' payloads lie, by their terms.
   void note_offers(const NeighborAgreement& agreement);
   /// Lists the messages that have no place of their own with their weights, for the operation.
   void list_pieces(const ExchangeSpec& exchange, const NeighborAgreement& agreement);

@@ -6,16 +6,16 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/base/farewell.hpp"
+#include "bluefog_cpp/base/linger.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
 namespace {
 
-/// A rank tells the others of the first so many calls that it has ended: who waits for a later one
-/// alone finds out by `BLUEFOG_TIMEOUT`.
-constexpr std::size_t kMostToldOf = 64;
+/// A rank reports to the others the first so many calls that it has ended: who waits for a later
+/// one alone finds out by `BLUEFOG_TIMEOUT`.
+constexpr std::size_t kMostReported = 64;
 
 }  // namespace
 
@@ -72,7 +72,7 @@ void LaunchedCalls::check(DeviceLink& link, Clock::time_point now) {
   if (death_ && link.has_delivered(dead_rank_)) {
     death_ = nullptr;
   }
-  if (death_ && now - heard_of_death_ >= farewell::kLastBytes) {
+  if (death_ && now - death_noted_at_ >= linger::kLastBytes) {
     std::rethrow_exception(death_);
   }
   if (timeout_.count() != 0 && now - moved_ >= timeout_) {
@@ -89,7 +89,7 @@ std::vector<int> LaunchedCalls::awaited_ranks() const {
 
 void LaunchedCalls::note_death(int rank, const std::string& cause_of_death) {
   const LaunchedCall& first = calls_.front();
-  heard_of_death_ = Clock::now();
+  death_noted_at_ = Clock::now();
   dead_rank_ = rank;
   death_ = std::make_exception_ptr(
       PeerFailure(rank, fmt::format("rank {}, call {}, {}: launched, but {}", rank_, first.call,
@@ -111,15 +111,15 @@ std::exception_ptr LaunchedCalls::failure_by(int rank, std::uint64_t call,
                         rank_, call, of_call->text, rank, reason)));
 }
 
-void LaunchedCalls::cut_short(const std::string& cause, Hearers hearers) {
+void LaunchedCalls::cut_short(const std::string& cause, Notify notify) {
   for (const LaunchedCall& call : calls_) {
     if (call.cut_short == nullptr) {
       continue;
     }
     call.cut_short->store(true, std::memory_order_release);
     // Its partners' devices may wait for this one's, and their hosts know of nothing.
-    const bool is_told = !news_.empty() && news_.back().call == call.call;
-    if (hearers == Hearers::OtherRanks && !is_told && news_.size() < kMostToldOf) {
+    const bool is_reported = !news_.empty() && news_.back().call == call.call;
+    if (notify == Notify::OtherRanks && !is_reported && news_.size() < kMostReported) {
       news_.push_back({call.call, cause});
     }
   }

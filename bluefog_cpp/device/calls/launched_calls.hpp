@@ -75,11 +75,11 @@ class LaunchedCalls {
   [[nodiscard]] std::exception_ptr failure_by(int rank, std::uint64_t call,
                                               const std::string& reason, bool is_over) const;
 
-  /// Who is told of calls that are cut short.
-  enum class Hearers : std::uint8_t { Nobody, OtherRanks };
-  /// Marks the calls that do not end without their channel. @param cause for the hearers.
-  void cut_short(const std::string& cause, Hearers hearers);
-  /// Whether other ranks have not been told yet of some calls that were cut short.
+  /// Who is notified of calls that are cut short.
+  enum class Notify : std::uint8_t { Nobody, OtherRanks };
+  /// Marks the calls that do not end without their channel. @param cause for the notified.
+  void cut_short(const std::string& cause, Notify notify);
+  /// Whether other ranks have not been notified yet of some calls that were cut short.
   [[nodiscard]] bool has_news() const noexcept { return !news_.empty(); }
   [[nodiscard]] std::vector<ProgressHook::EndedCall> take_news() {
     return std::exchange(news_, {});
@@ -103,7 +103,7 @@ class LaunchedCalls {
   /// Why a rank that the first call needs will not come any more, and since when that is known.
   std::exception_ptr death_;
   int dead_rank_ = -1;
-  Clock::time_point heard_of_death_{};
+  Clock::time_point death_noted_at_{};
 };
 
 }  // namespace bluefog

@@ -17,7 +17,7 @@ NeighborAgreement::Neighbor& NeighborAgreement::neighbor_of(int rank) {
                                    : neighbors_.emplace_back(Neighbor{.rank = {.rank = rank}});
 }
 
-const NeighborAgreement::Terms& NeighborAgreement::told_by(int source) const {
+const NeighborAgreement::Terms& NeighborAgreement::terms_of(int source) const {
   const auto found = std::ranges::find(neighbors_, source,
                                        [](const Neighbor& neighbor) { return neighbor.rank.rank; });
   if (found == neighbors_.end()) {
@@ -72,7 +72,7 @@ void NeighborAgreement::complete() {
   }
 }
 
-void NeighborAgreement::tell_offer(const DeviceSend& send) {
+void NeighborAgreement::set_offer(const DeviceSend& send) {
   Terms& own = neighbor_of(send.reader).own;
   if (own.sends != send.bytes) {
     throw InternalError(fmt::format("{}: expected one payload for rank {}", call_(), send.reader));

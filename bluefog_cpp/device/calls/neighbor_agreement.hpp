@@ -13,11 +13,12 @@
 
 namespace bluefog {
 
-/// The agreement of a call's neighbours on its exchanges of device memory: each tells the other,
-/// in a message through the host's transports, how much it sends and expects, its send weight and
-/// how many exchanges it has launched, and, where the link offers payloads, where its own lies.
+/// The agreement of a call's neighbours on its exchanges of device memory: each states to the
+/// other, in a message through the host's transports, how much it sends and expects, its send
+/// weight and how many exchanges it has launched, and, where the link offers payloads, where its
+/// own lies.
 ///
-/// For each exchange: `begin`, `describe`, the `complete` and `tell_offer` of its own words,
+/// For each exchange: `begin`, `describe`, the `complete` and `set_offer` of its own terms,
 /// `receive` until the messages have come, and `check_launched` before the launch.
 class NeighborAgreement {
  public:
@@ -43,13 +44,13 @@ class NeighborAgreement {
   /// Bytes of a message.
   [[nodiscard]] static constexpr std::size_t message_bytes() noexcept { return sizeof(Terms); }
 
-  /// Completes this rank's words when their turn to be sent has come: earlier calls have launched.
+  /// Completes this rank's terms when their turn to be sent has come: earlier calls have launched.
   void complete();
-  /// Tells the reader where the payload lies. @throws InternalError unless it is its only one.
-  void tell_offer(const DeviceSend& send);
+  /// Adds where the reader's payload lies. @throws InternalError unless it is its only one.
+  void set_offer(const DeviceSend& send);
 
   /// Takes `bytes` bytes at `offset` of the message of that source.
-  /// @throws MismatchError where the two ranks' words do not match.
+  /// @throws MismatchError where the two ranks' terms do not match.
   void receive(std::size_t source_index, std::size_t offset, const std::byte* data,
                std::size_t bytes);
   /// Checks that both sides have launched the same exchanges so far: else a payload would be taken
@@ -60,10 +61,10 @@ class NeighborAgreement {
   /// Counts the exchange as launched, where payloads are not offered.
   void note_launched();
 
-  /// The send weight that a source has told.
-  [[nodiscard]] double weight_of(int source) const { return told_by(source).weight; }
-  /// The place of its payload that a source has told.
-  [[nodiscard]] const DeviceOffer& offer_of(int source) const { return told_by(source).offer; }
+  /// The send weight that a source has sent.
+  [[nodiscard]] double weight_of(int source) const { return terms_of(source).weight; }
+  /// The place of its payload that a source has sent.
+  [[nodiscard]] const DeviceOffer& offer_of(int source) const { return terms_of(source).offer; }
   /// Ranks that have agreed on an exchange of the call, this one's included.
   [[nodiscard]] const std::vector<int>& partners() const noexcept { return partners_; }
 
@@ -85,7 +86,7 @@ class NeighborAgreement {
 
   /// The neighbour of that rank, which is added where it is new.
   Neighbor& neighbor_of(int rank);
-  [[nodiscard]] const Terms& told_by(int source) const;
+  [[nodiscard]] const Terms& terms_of(int source) const;
   [[nodiscard]] bool is_partner(int rank) const;
   void check_terms(const Neighbor& neighbor) const;
 

@@ -66,7 +66,7 @@ std::size_t Mailbox::make(std::size_t bytes) {
     if (is_exported_) {
       shown.memory.handle = cuda_.export_memory(slot.memory);
     }
-  } catch (const CudaError&) {  // nobody was told of it
+  } catch (const CudaError&) {  // nobody knows of it
     const Slot failed = std::move(slot);
     slots_.pop_back();
     const auto also = problem_of([&] { free(failed); });

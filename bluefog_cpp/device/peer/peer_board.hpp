@@ -26,13 +26,13 @@ struct SharedSlot {
 
 /// The part of a `PeerLink` that a rank shows the others. It lies in memory that the ranks of a
 /// host share, and its owner alone writes it. Fields that others read before a message, or a
-/// meeting of all, tells them to are atomic.
+/// meeting of all, allows it are atomic.
 struct PeerBoard {
   static constexpr std::size_t kMostSlots = 512;
   static constexpr std::size_t kReadEvents = 8;
 
   /// All calls up to this one have put their reads of mailboxes on the stream, or never will.
-  /// Stored when the next call offers its payloads: before its neighbours hear of the offer.
+  /// Stored when the next call offers its payloads: before its neighbours know of the offer.
   std::atomic<std::uint64_t> over{0};
   /// The owner reads nobody's mailbox any more, and has given back what it had opened.
   std::atomic<std::uint32_t> has_left{0};

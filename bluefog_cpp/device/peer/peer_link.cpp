@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "bluefog_cpp/base/farewell.hpp"
+#include "bluefog_cpp/base/linger.hpp"
 #include "bluefog_cpp/device/calls/payload_layout.hpp"
 #include "bluefog_cpp/error.hpp"
 
@@ -255,8 +255,7 @@ void PeerLink::close(bool is_idle) {
     return;  // the device may still use all of it: better lost than used again
   }
   let_go();
-  const Deadline deadline =
-      Deadline::after(farewell::within(farewell::kDeviceMemory, parts_.timeout));
+  const Deadline deadline = Deadline::after(linger::within(linger::kDeviceMemory, parts_.timeout));
   while (!have_all_left() && !deadline.expired()) {
     std::this_thread::sleep_for(kLookPeriod);
   }

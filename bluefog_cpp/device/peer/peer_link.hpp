@@ -24,8 +24,8 @@ namespace bluefog {
 /// Copies between the devices' memories of ranks on one host, by CUDA IPC between processes; ranks
 /// may share a device.
 ///
-/// A payload is copied once, into a slot of the sender's `Mailbox`, before the sender tells its
-/// neighbours what it sends: whoever hears of the payload knows that the slot's event was recorded,
+/// A payload is copied once, into a slot of the sender's `Mailbox`, before the sender states to its
+/// neighbours what it sends: whoever knows of the payload knows that the slot's event was recorded,
 /// which a wait for an event of another process asks for. Readers read the slot itself, and record
 /// an event of theirs, which the sender's stream waits for before the slot is filled again.
 class PeerLink final : public DeviceLink {

@@ -28,7 +28,7 @@ class ExchangeTrace {
 
   /// A span from `from` until now, before which a pause ends.
   void add(std::string_view name, Clock::time_point from);
-  /// The exchange stands still: opens a span, so that the trace of a process that dies tells whom
+  /// The exchange stands still: opens a span, so that the trace of a process that dies shows whom
   /// it waited for. Nothing if that span is open.
   void pause(Pause pause);
   void end_pause(Clock::time_point when);

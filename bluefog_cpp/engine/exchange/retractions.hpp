@@ -16,10 +16,10 @@ struct Retraction {
   std::vector<WeightedRank> readers{};
 };
 
-/// Messages that were begun and will not end, until their readers have been told.
+/// Messages that were begun and will not end, until their readers have been notified.
 class Retractions {
  public:
-  /// @param reason what the readers are told.
+  /// @param reason for the readers.
   void add(std::vector<Retraction> retractions, const std::string& reason) {
     for (Retraction& retraction : retractions) {
       waiting_.push_back({std::move(retraction), reason});

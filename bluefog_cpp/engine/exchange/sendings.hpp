@@ -28,8 +28,8 @@ class Sendings {
   /// Bytes of every payload that have been copied out, `most` where there is none.
   [[nodiscard]] std::size_t copied_out(std::size_t most) const noexcept;
 
-  /// Ends early. @return the messages that readers were told of but have not got in full: they must
-  /// be told that the rest does not come.
+  /// Ends early. @return the messages that readers were notified of but have not got in full: they
+  /// must learn that the rest does not come.
   [[nodiscard]] std::vector<Retraction> retract();
 
   /// Ranks that have not taken what this rank sends, while there is no room for more.

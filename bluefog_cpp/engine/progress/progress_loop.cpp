@@ -188,10 +188,10 @@ bool ProgressLoop::fail_deadlocked(const Waiter& waiter, Operation& operation) {
   const auto found =
       waiter.stalled() < patience ? std::nullopt : parts_.hopeless.find_deadlock(operation);
   if (found) {
-    // The other rank hears of this call's end before it can come here.
+    // The other rank learns of this call's end before it can come here.
     parts_.driver.fail(operation, std::make_exception_ptr(MismatchError(found->text)),
                        ControlMessage::Kind::Abandoned);
-    found->engine->tell_deadlock(found->rank, found->call, found->text);
+    found->engine->report_deadlock(found->rank, found->call, found->text);
   }
   return found.has_value();
 }

@@ -35,7 +35,7 @@ class StallReport {
 
  private:
   [[nodiscard]] std::string awaited_text(const Operation& operation) const;
-  /// Words about what `rank` has begun in related contexts; empty if nothing is known of.
+  /// Text about what `rank` has begun in related contexts; empty if nothing is known of.
   [[nodiscard]] std::string ahead_elsewhere(int rank) const;
 
   const Peers& peers_;

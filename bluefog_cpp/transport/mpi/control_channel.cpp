@@ -15,7 +15,7 @@ ControlChannel::ControlChannel(const StreamParts& parts)
   post();
 }
 
-// Takes all frames that are here: whoever sees a later message must not miss a word before it.
+// Takes all frames that are here: whoever sees a later message must not miss a frame before it.
 void ControlChannel::post() noexcept {
   while (true) {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -42,8 +42,8 @@ void ControlChannel::post() noexcept {
 void ControlChannel::keep(int source, std::size_t bytes) {
   if (bytes >= offsetof(ControlFrame, text) && bytes == receiving_.bytes()) {
     receiving_.text.back() = '\0';
-    heard_.emplace_back(source, receiving_);
-    ++heard_count_;
+    received_.emplace_back(source, receiving_);
+    ++received_count_;
   }
 }
 
@@ -58,7 +58,7 @@ void ControlChannel::on_ended(int code, int source, std::size_t bytes) noexcept 
 
 bool ControlChannel::send(int rank, const ControlFrame& frame) {
   reap();
-  if (sending_.size() >= Transport::kMostWaitingWords) {
+  if (sending_.size() >= Transport::kMostWaitingControls) {
     return false;
   }
   if (spare_.empty()) {
@@ -78,11 +78,11 @@ bool ControlChannel::send(int rank, const ControlFrame& frame) {
 }
 
 std::optional<std::pair<int, ControlFrame>> ControlChannel::poll() {
-  if (heard_.empty()) {
+  if (received_.empty()) {
     return std::nullopt;
   }
-  const auto oldest = heard_.front();
-  heard_.pop_front();
+  const auto oldest = received_.front();
+  received_.pop_front();
   return oldest;
 }
 

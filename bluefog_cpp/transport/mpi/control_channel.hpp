@@ -31,7 +31,7 @@ class ControlChannel final : private RequestOwner {
   [[nodiscard]] std::optional<std::pair<int, ControlFrame>> poll();
 
   /// The number of frames that have come.
-  [[nodiscard]] std::uint64_t heard() const noexcept { return heard_count_; }
+  [[nodiscard]] std::uint64_t received() const noexcept { return received_count_; }
 
   /// True while frames of this rank are on their way.
   [[nodiscard]] bool is_busy() const noexcept { return !sending_.empty(); }
@@ -54,8 +54,8 @@ class ControlChannel final : private RequestOwner {
   StreamParts parts_;
   std::size_t place_;
   ControlFrame receiving_{};
-  std::deque<std::pair<int, ControlFrame>> heard_;
-  std::uint64_t heard_count_ = 0;
+  std::deque<std::pair<int, ControlFrame>> received_;
+  std::uint64_t received_count_ = 0;
   std::vector<std::unique_ptr<Sending>> sending_;
   /// Ended sends, kept so that receipts need no memory anew.
   std::vector<std::unique_ptr<Sending>> spare_;

@@ -34,14 +34,14 @@ static_assert(sizeof(FrameHead) <= kFrameHeadBytes && std::is_trivially_copyable
 struct ControlFrame {
   enum class Type : std::uint32_t {
     /// A `ControlMessage`.
-    Word = 1,
+    Message = 1,
     /// The sender leaves. `counts`: data frames that it has sent to the receiver, by lane.
     Goodbye = 2,
     /// `counts`: messages of the receiver that the sender has taken, by lane. Has no text.
     Receipt = 3,
   };
 
-  Type type = Type::Word;
+  Type type = Type::Message;
   ControlMessage::Kind kind = ControlMessage::Kind::Refusal;
   std::uint64_t call = 0;
   std::array<std::uint64_t, kLaneCount> counts{};

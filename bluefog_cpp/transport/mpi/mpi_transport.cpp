@@ -248,7 +248,7 @@ void MpiTransport::send_receipt(int rank) {
   owes_receipts_ = owes_receipts_ || state.is_owed_receipt;
 }
 
-// ---- words between ranks
+// ---- control frames
 
 void MpiTransport::send_control(int rank, const ControlMessage& message) {
   if (is_over_ || is_gone(rank)) {
@@ -260,11 +260,11 @@ void MpiTransport::send_control(int rank, const ControlMessage& message) {
 }
 
 std::optional<std::pair<int, ControlMessage>> MpiTransport::poll_control() {
-  while (auto heard = state_->control->poll()) {
-    const auto& [source, frame] = *heard;
+  while (auto received = state_->control->poll()) {
+    const auto& [source, frame] = *received;
     PeerState& state = peer(source);
     switch (frame.type) {
-      case ControlFrame::Type::Word:
+      case ControlFrame::Type::Message:
         return std::pair{
             source,
             ControlMessage{.kind = frame.kind, .call = frame.call, .text = frame.text.data()}};
@@ -295,12 +295,13 @@ bool MpiTransport::progress() {
   }
   int code = MPI_SUCCESS;
   bool moved = false;
-  std::uint64_t heard = 0;
-  // Words are read to the end: messages that were sent before them are here, but not yet seen.
+  std::uint64_t received = 0;
+  // Control frames are read to the end: messages that were sent before them are here, but not yet
+  // seen.
   do {
-    heard = state_->control->heard();
+    received = state_->control->received();
     moved |= state_->table.poll(code);
-  } while (state_->control->heard() != heard && code == MPI_SUCCESS);
+  } while (state_->control->received() != received && code == MPI_SUCCESS);
   if (code != MPI_SUCCESS) {
     on_failure(-1, code);
   }

@@ -70,7 +70,7 @@ class MpiTransport final : public Transport, private FailureSink {
     /// Why the rank's process is gone.
     std::optional<std::string> failure;
     std::optional<ControlFrame> goodbye;
-    /// Whether the rank has yet to be told that messages of it were taken.
+    /// Whether the rank has yet to get a receipt for messages of it that were taken.
     bool is_owed_receipt = false;
     /// The last message of the rank that was looked at.
     SeenCall seen{};

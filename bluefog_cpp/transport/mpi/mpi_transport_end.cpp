@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "bluefog_cpp/base/farewell.hpp"
+#include "bluefog_cpp/base/linger.hpp"
 #include "bluefog_cpp/bootstrap/mpi/mpi_runtime.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/transport/mpi/mpi_transport.hpp"
@@ -51,7 +51,7 @@ void MpiTransport::say_goodbye() {
 // Drives MPI a little longer, while frames that peers have not taken yet go on their way.
 void MpiTransport::linger() {
   constexpr std::chrono::microseconds kPause(50);
-  const Deadline deadline = Deadline::after(farewell::kLastBytes);
+  const Deadline deadline = Deadline::after(linger::kLastBytes);
   // Sends to a process that failed end as well, with an error: MPI_Finalize would wait for them.
   const auto is_busy = [](const PeerState& state) {
     return !state.goodbye && std::ranges::any_of(state.outgoing, [](const auto& stream) {

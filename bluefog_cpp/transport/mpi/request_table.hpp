@@ -7,7 +7,7 @@
 
 namespace bluefog::mpi {
 
-/// Told when the request that it watches has ended.
+/// Notified when the request that it watches has ended.
 class RequestOwner {
  public:
   /// The end of the request: `code` is MPI_SUCCESS or why it failed; a receive got `bytes` from
@@ -33,7 +33,7 @@ class RequestTable {
   /// Stops watching; the request, which has not ended, is the caller's again.
   [[nodiscard]] MPI_Request unwatch(std::size_t place) noexcept;
 
-  /// Tests all requests and tells the owners of those that ended. Does not block.
+  /// Tests all requests and notifies the owners of those that ended. Does not block.
   /// @return whether any ended. `code` is set if MPI reports a failure that ended no request.
   bool poll(int& code);
 

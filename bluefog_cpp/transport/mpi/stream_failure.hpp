@@ -2,7 +2,7 @@
 
 namespace bluefog::mpi {
 
-/// Hears of MPI calls that failed on the way to or from a rank.
+/// Notified of MPI calls that failed on the way to or from a rank.
 class FailureSink {
  public:
   virtual void on_failure(int rank, int code) noexcept = 0;

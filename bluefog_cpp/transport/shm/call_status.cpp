@@ -5,7 +5,7 @@
 namespace bluefog::shm {
 namespace {
 
-// Words of a status: a number of a call, and a kind or one more than a rank behind it.
+// The integers of a status: a number of a call, and a kind or one more than a rank behind it.
 constexpr unsigned kKindBits = 8;
 constexpr std::uint64_t kKindMask = (std::uint64_t{1} << kKindBits) - 1;
 constexpr unsigned kRankBits = 16;

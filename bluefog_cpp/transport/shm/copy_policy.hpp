@@ -51,7 +51,7 @@ class CopyPolicy {
   explicit CopyPolicy(ShmCopy choice) noexcept : choice_(choice) {}
 
   /// Path of the next chunk of a message of class `index`.
-  /// `read_cost(path)` tells the slowest reader's cost, 0 while unknown; asked now and then.
+  /// `read_cost(path)` is the slowest reader's cost, 0 while unknown; asked now and then.
   template <typename ReadCost>
   [[nodiscard]] CopyPath next(std::size_t index, const ReadCost& read_cost) {
     if (choice_ != ShmCopy::Auto) {

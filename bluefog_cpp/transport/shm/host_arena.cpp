@@ -169,7 +169,7 @@ Mapping HostArena::map(std::uint64_t place, std::size_t bytes) const {
 
 // A record lock is the process's own: children do not inherit it, and the system lets go of it when
 // the process has ended and its memory is gone, so that no store of it comes after. The end may
-// take a tenth of a second, for which waits need not last: the life lock tells at once.
+// take a tenth of a second, for which waits need not last: the life lock shows it at once.
 void HostArena::mark_alive(int rank) {
   if (home_.is_forked()) {
     (void)keeper_.release();  // whose thread is the parent's

@@ -10,7 +10,7 @@
 namespace bluefog::shm {
 namespace {
 
-/// The number of descriptors without payload that a reader takes before it tells the writer.
+/// The number of descriptors without payload that a reader takes before it notifies the writer.
 constexpr std::uint64_t kInlineRelease = kStreamEntries / 4;
 
 }  // namespace

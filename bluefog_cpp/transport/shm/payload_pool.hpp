@@ -44,7 +44,7 @@ class PayloadPool {
   PayloadPool(SharedRegion& region, std::size_t chunk_bytes, std::size_t slots)
       : region_(region), chunk_bytes_(chunk_bytes), slots_(slots) {}
 
-  /// A free slot, or null. `is_over` tells whether a claim is over. A few slots go round while
+  /// A free slot, or null. `is_over` says whether a claim is over. A few slots go round while
   /// readers keep up: their memory is still in the caches.
   /// @throws TransportError when memory is short.
   template <typename IsOver>

@@ -43,7 +43,7 @@ enum class Carriage : std::uint8_t {
   Streamed = 2,
 };
 
-/// Descriptor of one chunk. `turn` tells the reader that the rest is valid: it
+/// Descriptor of one chunk. `turn` shows the reader that the rest is valid: it
 /// counts how often the ring has gone round. A message of up to 8 bytes needs
 /// only the first cache line.
 struct alignas(kLine) Entry {
@@ -96,11 +96,11 @@ struct Link {
 
 /// The owner's present call, for its peers' error messages and for waits that nobody can end.
 struct alignas(kLine) Status {
-  /// Call and kind of the call that it began last, in one word.
+  /// Call and kind of the call that it began last, in one integer.
   std::atomic<std::uint64_t> begun;
   /// Its calls of all ranks before this one have ended.
   std::atomic<std::uint64_t> first_under_way;
-  /// Call and rank that its only thread waits for, in one word.
+  /// Call and rank that its only thread waits for, in one integer.
   std::atomic<std::uint64_t> wait;
   std::atomic<bool> has_left;
 };

@@ -30,7 +30,7 @@ ShmTransport::ShmTransport(std::string_view name, int size, std::shared_ptr<Host
       index_of_(static_cast<std::size_t>(size), -1),
       pool_(group_->region(own_), options.chunk_bytes, options.slots),
       copy_policy_(options.copy),
-      words_(*group_),
+      control_(*group_),
       own_status_(group_->head(own_).status),
       is_polled_(options.polled) {
   states_.reserve(group_->size());
@@ -72,8 +72,9 @@ bool ShmTransport::has_room(std::size_t reader, std::size_t lane) {
 bool ShmTransport::all_have_room(const Departure& departure) {
   return std::ranges::all_of(departure.readers, [&](const WeightedRank& reader) {
     const std::size_t index = index_of(reader.rank);
-    // Words about earlier calls have to be there before messages of later ones.
-    return !words_.has_waiting(index) && has_room(index, static_cast<std::size_t>(departure.lane));
+    // Control messages about earlier calls have to be there before messages of later ones.
+    return !control_.has_waiting(index) &&
+           has_room(index, static_cast<std::size_t>(departure.lane));
   });
 }
 
@@ -225,19 +226,19 @@ bool ShmTransport::abort(Departure& departure, std::string_view reason) {
   return true;
 }
 
-// ---- words, and other ranks' ends
+// ---- control messages, and other ranks' ends
 
 std::optional<std::pair<int, ControlMessage>> ShmTransport::poll_control() {
-  auto word = words_.poll();
-  if (!word) {
+  auto message = control_.poll();
+  if (!message) {
     return std::nullopt;
   }
-  return std::pair{rank_at(word->first), std::move(word->second)};
+  return std::pair{rank_at(message->first), std::move(message->second)};
 }
 
 void ShmTransport::note_gone(std::size_t index) noexcept {
   states_[index].is_gone = true;
-  words_.forget(index);
+  control_.forget(index);
 }
 
 std::optional<std::string> ShmTransport::cause_of_death(int rank) {

@@ -14,12 +14,12 @@
 #include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/transport/host_memory.hpp"
 #include "bluefog_cpp/transport/shm/call_status.hpp"
+#include "bluefog_cpp/transport/shm/control_streams.hpp"
 #include "bluefog_cpp/transport/shm/copy_policy.hpp"
 #include "bluefog_cpp/transport/shm/host_group.hpp"
 #include "bluefog_cpp/transport/shm/incoming_stream.hpp"
 #include "bluefog_cpp/transport/shm/payload_pool.hpp"
 #include "bluefog_cpp/transport/shm/region_layout.hpp"
-#include "bluefog_cpp/transport/shm/word_streams.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog::shm {
@@ -85,7 +85,7 @@ class ShmTransport final : public Transport {
   }
   void finish(int source, Lane lane) override { reading(source, lane).finish(); }
   void send_control(int rank, const ControlMessage& message) override {
-    words_.send(index_of(rank), message);
+    control_.send(index_of(rank), message);
   }
   [[nodiscard]] std::optional<std::pair<int, ControlMessage>> poll_control() override;
   [[nodiscard]] std::optional<std::string> cause_of_death(int rank) override;
@@ -101,8 +101,8 @@ class ShmTransport final : public Transport {
     own_status_.note_end(first_under_way);
   }
   void note_wait(Wait wait) noexcept override { own_status_.note_wait(wait); }
-  bool progress() override { return words_.has_waiting() && words_.send_waiting(); }
-  [[nodiscard]] bool has_pending() override { return words_.has_waiting(); }
+  bool progress() override { return control_.has_waiting() && control_.send_waiting(); }
+  [[nodiscard]] bool has_pending() override { return control_.has_waiting(); }
   [[nodiscard]] bool needs_polling() const noexcept override { return is_polled_; }
 
  private:
@@ -168,7 +168,7 @@ class ShmTransport final : public Transport {
   std::vector<PeerState> states_;
   PayloadPool pool_;
   CopyPolicy copy_policy_;
-  WordStreams words_;
+  ControlStreams control_;
   CallStatus own_status_;
   bool is_polled_;
 };

@@ -14,7 +14,7 @@
 
 namespace bluefog::tcp {
 
-/// One connection to another rank, for one lane or for words, with what is under way on it.
+/// One connection to another rank, for one lane or for control, with what is under way on it.
 ///
 /// Used under the transport's mutex.
 struct Connection {
@@ -28,7 +28,7 @@ struct Connection {
   Connection(BlockPool& pool, int peer, std::size_t its_channel)
       : rank(peer), channel(its_channel), in(pool, peer) {}
 
-  /// Tells the readiness which events are wanted now.
+  /// Registers with the readiness which events are wanted now.
   void update_events(Readiness& readiness, bool wants_more) noexcept {
     if (state != State::Open) {
       return;

@@ -34,7 +34,7 @@ bool ConnectionTable::any(const std::function<bool(const Connection&)>& is_so) c
 
 Connection& ConnectionTable::use(int rank, std::size_t channel) {
   Peer& to = peer(rank);
-  for (const std::size_t one : {kWordChannel, channel}) {
+  for (const std::size_t one : {kControlChannel, channel}) {
     Connection& connection = to.make(pool_, rank, one);
     if (connection.state == Connection::State::Idle && !to.is_gone()) {
       connection.state = Connection::State::Asked;
@@ -67,8 +67,9 @@ void ConnectionTable::set_options(const Connection& connection) const noexcept {
     ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &options_.socket_bytes, sizeof(int));
     ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &options_.socket_bytes, sizeof(int));
   }
-  // Words are always read. A lane's reader may rest for long, which Linux would take for silence.
-  if (connection.channel == kWordChannel) {
+  // Control frames are always read. A lane's reader may rest for long, which Linux would take for
+  // silence.
+  if (connection.channel == kControlChannel) {
     const auto silence = static_cast<unsigned>(options_.silence.count());
     ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence, sizeof silence);
   }
@@ -93,7 +94,7 @@ bool ConnectionTable::open(int rank, std::size_t channel, shm::UniqueFd socket) 
   connection->state = Connection::State::Open;
   connection->out.set_socket(connection->socket.get());
   has_deep_lanes_ =
-      has_deep_lanes_ || (channel != kWordChannel && is_deep(static_cast<Lane>(channel)));
+      has_deep_lanes_ || (channel != kControlChannel && is_deep(static_cast<Lane>(channel)));
   has_background_ = has_background_ || has_deep_lanes_;
   connection->out.flush();
   note_sent(*connection);
@@ -155,11 +156,11 @@ void ConnectionTable::look_at_background() {
 
 void ConnectionTable::send_signs_of_life() {
   for (const Peer& to : peers_) {
-    if (Connection* const words = to.find(kWordChannel);
-        words != nullptr && words->state == Connection::State::Open &&
-        words->last_sent + 1 < tick_ && words->out.has_room()) {
-      words->out.add(FrameFront::numbered(FrameKind::Heartbeat, tick_));
-      note_sent(*words);
+    if (Connection* const control = to.find(kControlChannel);
+        control != nullptr && control->state == Connection::State::Open &&
+        control->last_sent + 1 < tick_ && control->out.has_room()) {
+      control->out.add(FrameFront::numbered(FrameKind::Heartbeat, tick_));
+      note_sent(*control);
     }
   }
 }

@@ -24,7 +24,7 @@ struct TcpTransportOptions {
   std::chrono::milliseconds silence{20'000};
 };
 
-/// The connections of a rank to all others: one for each lane of a pair and one for words, each
+/// The connections of a rank to all others: one for each lane of a pair and one for control, each
 /// made when one of the two ranks first uses it.
 ///
 /// Used under the transport's mutex.
@@ -48,7 +48,7 @@ class ConnectionTable {
   /// Whether there is such a connection.
   [[nodiscard]] bool any(const std::function<bool(const Connection&)>& is_so) const;
 
-  /// The connection, which is called for where it is idle, as is the one for words.
+  /// The connection, which is called for where it is idle, as is the one for control.
   Connection& use(int rank, std::size_t channel);
   /// Another rank calls. @return its answer; nothing where the rank counts as a stranger.
   [[nodiscard]] std::optional<Answer::Verdict> on_call(int rank, std::size_t channel);
@@ -61,7 +61,7 @@ class ConnectionTable {
 
   /// Sends what waits, and looks at what came of it. To be called when something was written.
   void note_sent(Connection& connection);
-  /// Tells the readiness what is wanted of a connection. To be called when something was read.
+  /// Registers with the readiness what is wanted of a connection; due when something was read.
   void update_events(Connection& connection) noexcept {
     connection.update_events(readiness_, wants_more(connection));
   }

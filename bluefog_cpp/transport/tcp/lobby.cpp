@@ -159,7 +159,7 @@ class Lobby::Hall {
     });
   }
 
-  /// Whether a descriptor has been missing for so long that a caller is told.
+  /// Whether a descriptor has been missing for so long that a caller is refused.
   bool may_turn_away(int error) {
     if (!is_out_of_descriptors(error)) {
       return false;
@@ -320,12 +320,12 @@ class Lobby::Hall {
                          fail(call, endpoint,
                               fmt::format("it did not answer the greeting ({})", failed.message()));
                        } else {
-                         hear(call, endpoint);
+                         on_answer(call, endpoint);
                        }
                      });
   }
 
-  void hear(const std::shared_ptr<Call>& call, const Endpoint& endpoint) {
+  void on_answer(const std::shared_ptr<Call>& call, const Endpoint& endpoint) {
     const Answer& answer = call->answer;
     if (!is_of_network(answer, options_.secret)) {
       fail(call, endpoint, "what answers there is no rank of this network");

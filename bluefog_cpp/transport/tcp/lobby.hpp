@@ -15,10 +15,10 @@
 
 namespace bluefog::tcp {
 
-/// Told by the lobby's thread what has become of connections.
+/// Notified by the lobby's thread of what has become of connections.
 class LobbyGuest {
  public:
-  /// Another rank calls. @return what it is told, or nothing: it is dropped as a stranger.
+  /// Another rank calls. @return the answer that it gets, or nothing: it is dropped as a stranger.
   [[nodiscard]] virtual std::optional<Answer::Verdict> on_call(int rank, std::size_t channel) = 0;
   /// A connection is there, greeted on both sides.
   virtual void on_open(int rank, std::size_t channel, shm::UniqueFd socket) = 0;
@@ -73,7 +73,7 @@ class Lobby {
   void call(int rank, std::size_t channel);
   /// Takes no more calls. Thread-safe.
   void stop_listening();
-  /// Ends the thread: the guest is told nothing any more.
+  /// Ends the thread: the guest is notified of nothing any more.
   void close() noexcept;
 
  private:

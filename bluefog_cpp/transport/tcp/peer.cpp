@@ -29,7 +29,7 @@ void Peer::note_end(const Connection& connection, int error) {
   if (is_gone() || connection.in.has_goodbye()) {
     return;
   }
-  if (connection.channel != kWordChannel) {
+  if (connection.channel != kControlChannel) {
     verdict_at_ = verdict_at_.value_or(Deadline::after(kGrace));
     return;
   }

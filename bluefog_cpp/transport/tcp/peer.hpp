@@ -15,9 +15,9 @@ namespace bluefog::tcp {
 
 /// Another rank: the connections to it, and how it has gone.
 ///
-/// A rank that closes its context says goodbye. The connection for words ends without a goodbye
-/// only where the process has ended; a lane's end is judged after a grace, in which the words may
-/// still say that the rank has left. Used under the transport's mutex.
+/// A rank that closes its context says goodbye. The control connection ends without a goodbye
+/// only where the process has ended; a lane's end is judged after a grace, in which a goodbye may
+/// still come. Used under the transport's mutex.
 class Peer {
  public:
   using Connections = std::array<std::unique_ptr<Connection>, kChannelCount>;

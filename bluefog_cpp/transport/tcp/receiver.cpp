@@ -78,7 +78,7 @@ bool Receiver::read(Connection& connection) {
 }
 
 Receiver::Received Receiver::receive(Connection& connection) {
-  const bool is_lane = connection.channel != kWordChannel;
+  const bool is_lane = connection.channel != kControlChannel;
   const auto room = is_lane ? connection.in.room() : std::span<std::byte>{};
   std::array<iovec, 2> parts{iovec{room.data(), room.size()},
                              iovec{scratch_.data(), scratch_.size()}};
@@ -93,13 +93,13 @@ Receiver::Received Receiver::receive(Connection& connection) {
       connection.in.note_received(direct);
     }
     const std::span rest(scratch_.data(), bytes - direct);
-    is_lane ? connection.in.feed(rest) : take_words(connection, rest);
+    is_lane ? connection.in.feed(rest) : take_control(connection, rest);
   }
   return {.bytes = got, .wanted = room.size() + scratch_.size()};
 }
 
-// Messages that were sent before a word are looked for before the word counts.
-void Receiver::take_words(Connection& connection, std::span<const std::byte> bytes) {
+// Messages that were sent before a control frame are looked for before the frame counts.
+void Receiver::take_control(Connection& connection, std::span<const std::byte> bytes) {
   const int rank = connection.rank;
   const std::vector<std::byte> own(bytes.begin(), bytes.end());  // the lanes use the scratch too
   for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
@@ -112,23 +112,23 @@ void Receiver::take_words(Connection& connection, std::span<const std::byte> byt
   if (!reader) {
     reader.emplace(rank);
   }
-  reader->feed(own, heard_);
-  while (!heard_.empty()) {
-    auto word = std::move(heard_.front());
-    heard_.pop_front();
-    take_word(rank, word);
+  reader->feed(own, control_frames_);
+  while (!control_frames_.empty()) {
+    auto frame = std::move(control_frames_.front());
+    control_frames_.pop_front();
+    take_frame(rank, frame);
   }
 }
 
-void Receiver::take_word(int rank, WordReader::Heard& word) {
-  switch (word.kind) {
-    case FrameKind::Word:
-      controls_.emplace_back(
-          rank,
-          ControlMessage{.kind = word.word, .call = word.number, .text = std::move(word.text)});
+void Receiver::take_frame(int rank, ControlReader::Frame& frame) {
+  switch (frame.kind) {
+    case FrameKind::Control:
+      controls_.emplace_back(rank, ControlMessage{.kind = frame.message_kind,
+                                                  .call = frame.number,
+                                                  .text = std::move(frame.text)});
       break;
     case FrameKind::Receipt:
-      publisher_.note_receipt(rank, word.number);
+      publisher_.note_receipt(rank, frame.number);
       break;
     case FrameKind::Goodbye:
       table_.peer(rank).note_goodbye();

@@ -9,11 +9,11 @@
 
 #include "bluefog_cpp/transport/tcp/connection_table.hpp"
 #include "bluefog_cpp/transport/tcp/publisher.hpp"
-#include "bluefog_cpp/transport/tcp/streams/word_reader.hpp"
+#include "bluefog_cpp/transport/tcp/streams/control_reader.hpp"
 
 namespace bluefog::tcp {
 
-/// Reads the connections that have something, and takes in what other ranks say: control messages,
+/// Reads the connections that have something, and takes in their control frames: control messages,
 /// receipts for the publisher, goodbyes.
 ///
 /// Used under the transport's mutex.
@@ -36,15 +36,15 @@ class Receiver {
 
   bool read(Connection& connection);
   [[nodiscard]] Received receive(Connection& connection);
-  void take_words(Connection& connection, std::span<const std::byte> bytes);
-  void take_word(int rank, WordReader::Heard& word);
+  void take_control(Connection& connection, std::span<const std::byte> bytes);
+  void take_frame(int rank, ControlReader::Frame& frame);
 
   ConnectionTable& table_;
   Publisher& publisher_;
   std::vector<std::byte> scratch_;
-  /// The reader of each rank's words, from its first word on.
-  std::vector<std::optional<WordReader>> readers_;
-  std::deque<WordReader::Heard> heard_;
+  /// The reader of each rank's control frames, from the first one on.
+  std::vector<std::optional<ControlReader>> readers_;
+  std::deque<ControlReader::Frame> control_frames_;
   std::deque<std::pair<int, ControlMessage>> controls_;
 };
 

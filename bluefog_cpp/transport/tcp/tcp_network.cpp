@@ -82,7 +82,7 @@ Secret secret_of(std::string_view text) {
   return secret;
 }
 
-/// A socket that listens on all addresses is told by each of them.
+/// A socket that listens on all addresses is named by each of them.
 std::vector<std::string> endpoints_of(const Lobby& lobby, const std::vector<LocalAddress>& local) {
   std::vector<std::string> endpoints;
   for (const Endpoint& endpoint : lobby.listening()) {

@@ -40,7 +40,7 @@ const MessageHeader* TcpTransport::arrived(int source, Lane lane) {
   const Connection* const connection = find(source, lane);
   const MessageHeader* const header = connection == nullptr ? nullptr : connection->in.arrived();
   if (header == nullptr) {
-    table_.use(source, kWordChannel);  // tells this rank of the source's end
+    table_.use(source, kControlChannel);  // shows the source's end
     return nullptr;
   }
   table_.peer(source).note_seen(*header);
@@ -82,18 +82,18 @@ void TcpTransport::finish(int source, Lane lane) {
   connection->in.finish();
   table_.update_events(*connection);
   if (lane == Lane::Deep) {
-    send_word(source, FrameFront::numbered(FrameKind::Receipt, connection->in.taken()));
+    send_control_frame(source, FrameFront::numbered(FrameKind::Receipt, connection->in.taken()));
   }
 }
 
-// ---- words between ranks
+// ---- control frames
 
-void TcpTransport::send_word(int rank, const FrameFront& front, std::string_view text) {
+void TcpTransport::send_control_frame(int rank, const FrameFront& front, std::string_view text) {
   if (table_.peer(rank).is_gone()) {
     return;
   }
-  Connection& connection = table_.use(rank, kWordChannel);
-  if (connection.out.waiting() >= kMostWaitingWords) {
+  Connection& connection = table_.use(rank, kControlChannel);
+  if (connection.out.waiting() >= kMostWaitingControls) {
     return;
   }
   connection.out.add(front, text);
@@ -102,11 +102,11 @@ void TcpTransport::send_word(int rank, const FrameFront& front, std::string_view
 
 void TcpTransport::send_control(int rank, const ControlMessage& message) {
   const Lock lock(mutex_);
-  const auto text = std::string_view(message.text).substr(0, WordReader::kMostTextBytes);
-  send_word(rank,
-            FrameFront::numbered(FrameKind::Word, message.call, text.size(),
-                                 static_cast<std::uint8_t>(message.kind)),
-            text);
+  const auto text = std::string_view(message.text).substr(0, ControlReader::kMostTextBytes);
+  send_control_frame(rank,
+                     FrameFront::numbered(FrameKind::Control, message.call, text.size(),
+                                          static_cast<std::uint8_t>(message.kind)),
+                     text);
 }
 
 std::optional<std::pair<int, ControlMessage>> TcpTransport::poll_control() {
@@ -206,7 +206,7 @@ void TcpTransport::on_tick() {
   }
 }
 
-// ---- what the lobby tells
+// ---- events of the lobby
 
 std::optional<Answer::Verdict> TcpTransport::on_call(int rank, std::size_t channel) {
   const Lock lock(mutex_);

@@ -21,12 +21,12 @@ namespace bluefog::tcp {
 
 /// Messages between processes over TCP.
 ///
-/// A pair of ranks has a connection for each lane, and one for words (control messages, receipts,
-/// goodbyes, signs of life), each made when one of them first uses it: a lane waits for no other,
-/// and words wait for none. Payload goes from the caller's memory into the socket, and is received
-/// into blocks that the reader combines from. On the ordinary lane a reader takes in what it has
-/// room for, and TCP holds the writer back; on deep lanes it takes whole messages. A message of the
-/// lane `Deep` waits until its readers have taken the last one of its name.
+/// A pair of ranks has a connection for each lane, and one for control frames (control messages,
+/// receipts, goodbyes, signs of life), each made when one of them first uses it: a lane waits for
+/// no other, and control frames wait for none. Payload goes from the caller's memory into the socket,
+/// and is received into blocks that the reader combines from. On the ordinary lane a reader takes
+/// in what it has room for, and TCP holds the writer back; on deep lanes it takes whole messages. A
+/// message of the lane `Deep` waits until its readers have taken the last one of its name.
 ///
 /// Whoever looks moves the bytes. While nobody does, the lobby's thread moves them and rings the
 /// bell, so that nothing has to be polled. Thread-safe.
@@ -69,7 +69,7 @@ class TcpTransport final : public Transport, private LobbyGuest {
   [[nodiscard]] Connection* find(int rank, Lane lane) const noexcept {
     return table_.find(rank, channel_of(lane));
   }
-  void send_word(int rank, const FrameFront& front, std::string_view text = {});
+  void send_control_frame(int rank, const FrameFront& front, std::string_view text = {});
   void ring_bell() noexcept;
   std::optional<Answer::Verdict> on_call(int rank, std::size_t channel) override;
   void on_open(int rank, std::size_t channel, shm::UniqueFd socket) override;

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "bluefog_cpp/base/farewell.hpp"
+#include "bluefog_cpp/base/linger.hpp"
 #include "bluefog_cpp/transport/tcp/tcp_transport.hpp"
 
 namespace bluefog::tcp {
@@ -28,7 +28,7 @@ TcpTransport::~TcpTransport() {
     table_.set_leaving();
     lobby_->stop_listening();
     say_goodbye();
-    const Deadline deadline = Deadline::after(farewell::kLastBytes);
+    const Deadline deadline = Deadline::after(linger::kLastBytes);
     pump_until(lock, deadline, [this] {
       return !table_.any([this](const Connection& connection) {
         return connection.out.has_waiting() && !table_.peer(connection.rank).is_gone();

@@ -119,7 +119,7 @@ TEST(LaunchEnvironment, RankAndMasterAreAStoreOfRankZero) {
   EXPECT_EQ(launch.local_size, 2);
   EXPECT_EQ(launch.store, "127.0.0.1:29500");
   EXPECT_FALSE(launch.is_store_served);
-  EXPECT_EQ(launch.told_by, "RANK=1 and WORLD_SIZE=4");
+  EXPECT_EQ(launch.stated_by, "RANK=1 and WORLD_SIZE=4");
   EXPECT_NE(launch.job, "");
   EXPECT_EQ(LaunchEnvironment::detect(with(kByRank, {{"MASTER_ADDR", "::1"}})).store,
             "[::1]:29500");
@@ -273,7 +273,7 @@ TEST(LaunchEnvironment, OpenMpiComesBeforeRankAndWorldSize) {
   EXPECT_EQ(launch.launcher, "Open MPI");
   EXPECT_EQ(launch.rank, 1);
   EXPECT_EQ(launch.local_size, 2);
-  EXPECT_EQ(launch.told_by, "OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=4");
+  EXPECT_EQ(launch.stated_by, "OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=4");
   variables["TORCHELASTIC_RUN_ID"] = "x";
   expect_launch(variables, "Open MPI", 4);
   variables["RANK"] = "3";

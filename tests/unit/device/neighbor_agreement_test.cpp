@@ -95,7 +95,7 @@ TEST(NeighborAgreement, NeighborsThatOfferPayloadsAreAskedEachTime) {
   for (std::uint64_t round = 0; round < 2; ++round) {
     one.begin(8, 8);
     two.begin(8, 8);
-    two.agreement.tell_offer({.bytes = 8, .reader = 0, .offer = {.offset = 256, .slot = round}});
+    two.agreement.set_offer({.bytes = 8, .reader = 0, .offer = {.offset = 256, .slot = round}});
     one.hear(two);
     EXPECT_EQ(one.agreement.offer_of(1).offset, 256U);
     EXPECT_EQ(one.agreement.offer_of(1).slot, round);
@@ -107,7 +107,7 @@ TEST(NeighborAgreement, NeighborsThatOfferPayloadsAreAskedEachTime) {
 TEST(NeighborAgreement, AnOfferIsTheOnlyPayloadForItsReader) {
   Side one(0, Side::Asking::EachTime);
   one.begin(8, 8);
-  EXPECT_EQ(error_of<InternalError>([&] { one.agreement.tell_offer({.bytes = 4, .reader = 1}); }),
+  EXPECT_EQ(error_of<InternalError>([&] { one.agreement.set_offer({.bytes = 4, .reader = 1}); }),
             "rank 0, call 3, a call: expected one payload for rank 1");
 }
 

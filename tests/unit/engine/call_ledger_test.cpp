@@ -114,7 +114,7 @@ TEST_F(CallLedgerTest, ALateMismatchIsTakenOncePerCall) {
 }
 
 TEST_F(CallLedgerTest, TheLastFailedCallsAreKept) {
-  constexpr std::uint64_t kMost = Transport::kMostWaitingWords;
+  constexpr std::uint64_t kMost = Transport::kMostWaitingControls;
   EXPECT_FALSE(ledger_.has_failed_calls());
   for (std::uint64_t call = 1; call <= kMost + 2; ++call) {
     ledger_.note_failed({.call = call});

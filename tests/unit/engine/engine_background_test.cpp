@@ -73,7 +73,7 @@ class SlowNetwork final : public Transport {
   bool is_taken_ = false;
 };
 
-/// Hears rank 1, once somebody waits for it.
+/// Receives from rank 1, once somebody waits for it.
 class RestingCall final : public Operation {
  public:
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }

@@ -148,7 +148,7 @@ TEST_F(EngineReports, AMessageThatNoCallTookIsReportedToBothSides) {
   EXPECT_EQ(sent_reports(), std::vector<std::string>{"rank 1, call 1: " + both});
 }
 
-TEST_F(EngineReports, MessagesOfFailedCallsAreDroppedWithoutAWord) {
+TEST_F(EngineReports, MessagesOfFailedCallsAreDroppedSilently) {
   engine_->refuse("bad argument");
   EXPECT_EQ(sent_reports(), (std::vector<std::string>{"rank 1, call 1: bad argument",
                                                       "rank 2, call 1: bad argument"}));

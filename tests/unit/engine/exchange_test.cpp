@@ -185,7 +185,7 @@ TEST_F(ExchangeTest, ARetractionGivesWhatReadersWereToldOfAndHaveNotGot) {
   other.set_open(false);
   step();
   auto retractions = exchange_.retract();
-  ASSERT_EQ(retractions.size(), 1U) << "rank 2 was told of nothing";
+  ASSERT_EQ(retractions.size(), 1U) << "rank 2 was not notified";
   EXPECT_EQ(retractions[0].transport, &transport_);
   EXPECT_EQ(retractions[0].departure.published, 64U);
   EXPECT_EQ(retractions[0].departure.header.id, CallId::make(kCall, 0));

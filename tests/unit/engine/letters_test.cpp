@@ -11,7 +11,7 @@ namespace {
 
 using State = Letters::State;
 
-/// Rank 0, which hears rank 1.
+/// Rank 0, which receives from rank 1.
 class Mail : public ::testing::Test {
  protected:
   Letter receipt(const std::string& tag) {

@@ -1,4 +1,5 @@
-// The streams of words and of messages between ranks of a host, and what a rank's status shows.
+// The streams of control messages and of data between ranks of a host, and what a rank's status
+// shows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,9 +16,9 @@
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/thread_bootstrap.hpp"
 #include "bluefog_cpp/transport/shm/call_status.hpp"
+#include "bluefog_cpp/transport/shm/control_streams.hpp"
 #include "bluefog_cpp/transport/shm/host_group.hpp"
 #include "bluefog_cpp/transport/shm/incoming_stream.hpp"
-#include "bluefog_cpp/transport/shm/word_streams.hpp"
 #include "bluefog_cpp/transport/transport.hpp"
 
 namespace bluefog::shm {
@@ -64,17 +65,17 @@ class ShmStreams : public ::testing::Test {
   std::array<std::unique_ptr<HostGroup>, 2> groups_;
 };
 
-ControlMessage word(std::uint64_t call) {
+ControlMessage control_message(std::uint64_t call) {
   return {.kind = ControlMessage::Kind::Refusal, .call = call, .text = std::to_string(call)};
 }
 
-TEST_F(ShmStreams, WordsWaitForRoomAndKeepTheirOrder) {
-  WordStreams from(group(0));
-  WordStreams to(group(1));
+TEST_F(ShmStreams, ControlMessagesWaitForRoomAndKeepTheirOrder) {
+  ControlStreams from(group(0));
+  ControlStreams to(group(1));
   EXPECT_FALSE(to.poll());
   const std::uint64_t count = 2 * kControlEntries + 1;
   for (std::uint64_t call = 1; call <= count; ++call) {
-    from.send(1, word(call));
+    from.send(1, control_message(call));
   }
   EXPECT_TRUE(from.has_waiting(1));
   EXPECT_FALSE(from.has_waiting(0));
@@ -94,24 +95,24 @@ TEST_F(ShmStreams, WordsWaitForRoomAndKeepTheirOrder) {
   EXPECT_FALSE(from.has_waiting());
 }
 
-TEST_F(ShmStreams, WordsToARankThatIsGoneAreDropped) {
-  WordStreams from(group(0));
+TEST_F(ShmStreams, ControlMessagesToARankThatIsGoneAreDropped) {
+  ControlStreams from(group(0));
   for (std::uint64_t call = 1; call <= kControlEntries + 3; ++call) {
-    from.send(1, word(call));
+    from.send(1, control_message(call));
   }
   EXPECT_TRUE(from.has_waiting());
   from.forget(1);
   EXPECT_FALSE(from.has_waiting());
-  from.send(1, word(100));
+  from.send(1, control_message(100));
   EXPECT_FALSE(from.has_waiting());
 }
 
-TEST_F(ShmStreams, WordsThatWaitHaveALimit) {
-  WordStreams from(group(0));
-  WordStreams to(group(1));
-  const std::uint64_t most = kControlEntries + Transport::kMostWaitingWords;
+TEST_F(ShmStreams, ControlMessagesThatWaitHaveALimit) {
+  ControlStreams from(group(0));
+  ControlStreams to(group(1));
+  const std::uint64_t most = kControlEntries + Transport::kMostWaitingControls;
   for (std::uint64_t call = 1; call <= most + 2; ++call) {
-    from.send(1, word(call));
+    from.send(1, control_message(call));
   }
   std::uint64_t last = 0;
   do {
@@ -191,7 +192,7 @@ TEST_F(ShmStreams, AStatusShowsCallsAndWaits) {
   EXPECT_EQ(standing.first_under_way, 40U);
   EXPECT_EQ(standing.wait.call, 41U);
   EXPECT_EQ(standing.wait.rank, 65534);
-  status.note_wait({.call = 41, .rank = 65535});  // does not fit into the word
+  status.note_wait({.call = 41, .rank = 65535});  // does not fit into the integer
   standing = status.standing();
   EXPECT_EQ(standing.wait.call, 0U);
   EXPECT_EQ(standing.wait.rank, -1);

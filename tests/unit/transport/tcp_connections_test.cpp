@@ -82,9 +82,9 @@ class TcpConnections : public ::testing::Test {
   }
 
   void say(int from, int to, const FrameFront& front, std::string_view text = {}) {
-    Connection& words = rank(from).table.use(to, kWordChannel);
-    words.out.add(front, text);
-    rank(from).table.note_sent(words);
+    Connection& control = rank(from).table.use(to, kControlChannel);
+    control.out.add(front, text);
+    rank(from).table.note_sent(control);
   }
 
   Departure departure(std::uint64_t call, const Bytes& data, std::string_view name) {
@@ -116,14 +116,14 @@ class TcpConnections : public ::testing::Test {
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
-TEST_F(TcpConnections, CallsOnceForTheLaneAndTheWordsOfAPair) {
+TEST_F(TcpConnections, CallsOnceForTheLaneAndTheControlFramesOfAPair) {
   rank(0).table.use(1, kOrdinary);
-  EXPECT_THAT(rank(0).calls, ElementsAre(Pair(1, kWordChannel), Pair(1, kOrdinary)));
+  EXPECT_THAT(rank(0).calls, ElementsAre(Pair(1, kControlChannel), Pair(1, kOrdinary)));
   rank(0).table.use(1, kOrdinary);
   EXPECT_EQ(rank(0).calls.size(), 2U);
   rank(0).table.use(1, kDeep);
   EXPECT_THAT(rank(0).calls,
-              ElementsAre(Pair(1, kWordChannel), Pair(1, kOrdinary), Pair(1, kDeep)));
+              ElementsAre(Pair(1, kControlChannel), Pair(1, kOrdinary), Pair(1, kDeep)));
 }
 
 TEST_F(TcpConnections, KeepTheLowerRanksCallWhereBothHaveCalled) {
@@ -144,10 +144,10 @@ TEST_F(TcpConnections, AreRefusedToARankThatHasFailedAndByOneThatLeaves) {
   EXPECT_EQ(rank(2).table.on_call(0, kOrdinary), std::nullopt);
 }
 
-TEST_F(TcpConnections, OfWordsThatEndWithoutAGoodbyeAreTheEndOfAProcess) {
+TEST_F(TcpConnections, OfControlFramesThatEndWithoutAGoodbyeAreTheEndOfAProcess) {
   rank(0).table.use(1, kOrdinary);
   connect(0);
-  end(1, 0, kWordChannel);
+  end(1, 0, kControlChannel);
   pump();
   EXPECT_TRUE(peer(0, 1).has_failed());
   EXPECT_THAT(peer(0, 1).cause_of_death().value_or(""),
@@ -160,7 +160,7 @@ TEST_F(TcpConnections, ThatEndAfterAGoodbyeAreNoFailure) {
   end(1, 0, kOrdinary);  // the lane's end comes first, the goodbye decides
   pump();
   say(1, 0, FrameFront::numbered(FrameKind::Goodbye, 0));
-  end(1, 0, kWordChannel);
+  end(1, 0, kControlChannel);
   pump();
   EXPECT_TRUE(peer(0, 1).has_left());
   EXPECT_FALSE(peer(0, 1).judge());
@@ -180,7 +180,7 @@ TEST_F(TcpConnections, OfALaneThatEndsAloneFailAfterAGrace) {
               HasSubstr("a connection to it broke without a goodbye: it ended"));
 }
 
-TEST_F(TcpConnections, BreakOffWhereWordsAreNoFrames) {
+TEST_F(TcpConnections, BreakOffWhereAControlFrameIsNone) {
   rank(0).table.use(1, kOrdinary);
   connect(0);
   say(1, 0, FrameFront::part(FrameKind::Piece, 8), "a piece ");
@@ -191,7 +191,7 @@ TEST_F(TcpConnections, BreakOffWhereWordsAreNoFrames) {
 
 TEST_F(TcpConnections, BringControlMessagesInTheirOrder) {
   for (const std::uint64_t call : {7U, 5U}) {
-    say(1, 0, FrameFront::numbered(FrameKind::Word, call));
+    say(1, 0, FrameFront::numbered(FrameKind::Control, call));
   }
   connect(1);
   pump();

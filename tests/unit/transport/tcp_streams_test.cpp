@@ -11,9 +11,9 @@
 
 #include "bluefog_cpp/base/files/unique_fd.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/tcp/streams/control_reader.hpp"
 #include "bluefog_cpp/transport/tcp/streams/incoming_stream.hpp"
 #include "bluefog_cpp/transport/tcp/streams/outgoing_stream.hpp"
-#include "bluefog_cpp/transport/tcp/streams/word_reader.hpp"
 #include "tests/support/transport_messages.hpp"
 
 namespace bluefog::tcp {
@@ -161,38 +161,38 @@ TEST_F(TcpStreams, WhatIsNoFrameIsRefused) {
   EXPECT_THROW(head_in_message.feed(FrameFront::head(header_of(2, 1), 0).bytes()), InternalError);
 }
 
-TEST(TcpWords, ComeInPiecesOfAnySize) {
+TEST(TcpControl, ComeInPiecesOfAnySize) {
   Bytes bytes;
   const auto add = [&](const FrameFront& front, std::string_view text = {}) {
     bytes.insert(bytes.end(), front.bytes().begin(), front.bytes().end());
     const auto more = std::as_bytes(std::span(text.data(), text.size()));
     bytes.insert(bytes.end(), more.begin(), more.end());
   };
-  add(FrameFront::numbered(FrameKind::Word, 7, 5,
+  add(FrameFront::numbered(FrameKind::Control, 7, 5,
                            static_cast<std::uint8_t>(ControlMessage::Kind::Abandoned)),
       "hello");
   add(FrameFront::numbered(FrameKind::Receipt, 3));
   add(FrameFront::numbered(FrameKind::Goodbye, 0));
   for (const std::size_t cut : {1, 3, 1000}) {
-    WordReader reader(1);
-    std::deque<WordReader::Heard> heard;
+    ControlReader reader(1);
+    std::deque<ControlReader::Frame> frames;
     for (std::size_t at = 0; at < bytes.size(); at += cut) {
-      reader.feed(std::span(bytes).subspan(at, std::min(cut, bytes.size() - at)), heard);
+      reader.feed(std::span(bytes).subspan(at, std::min(cut, bytes.size() - at)), frames);
     }
-    ASSERT_EQ(heard.size(), 3U);
-    EXPECT_EQ(heard[0].text, "hello");
-    EXPECT_EQ(heard[0].number, 7U);
-    EXPECT_EQ(heard[0].word, ControlMessage::Kind::Abandoned);
-    EXPECT_EQ(heard[1].number, 3U);
-    EXPECT_EQ(heard[2].kind, FrameKind::Goodbye);
+    ASSERT_EQ(frames.size(), 3U);
+    EXPECT_EQ(frames[0].text, "hello");
+    EXPECT_EQ(frames[0].number, 7U);
+    EXPECT_EQ(frames[0].message_kind, ControlMessage::Kind::Abandoned);
+    EXPECT_EQ(frames[1].number, 3U);
+    EXPECT_EQ(frames[2].kind, FrameKind::Goodbye);
   }
 }
 
-TEST(TcpWords, AWordThatIsTooLongIsRefused) {
-  WordReader reader(1);
-  std::deque<WordReader::Heard> heard;
-  const auto front = FrameFront::numbered(FrameKind::Word, 1, WordReader::kMostTextBytes + 1);
-  EXPECT_THROW(reader.feed(front.bytes(), heard), InternalError);
+TEST(TcpControl, AMessageThatIsTooLongIsRefused) {
+  ControlReader reader(1);
+  std::deque<ControlReader::Frame> frames;
+  const auto front = FrameFront::numbered(FrameKind::Control, 1, ControlReader::kMostTextBytes + 1);
+  EXPECT_THROW(reader.feed(front.bytes(), frames), InternalError);
 }
 
 }  // namespace

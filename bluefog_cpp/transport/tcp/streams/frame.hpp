@@ -12,15 +12,15 @@
 
 namespace bluefog::tcp {
 
-/// A pair of ranks has a connection for each lane that it uses, and one for words.
-inline constexpr std::size_t kWordChannel = kLaneCount;
+/// A pair of ranks has a connection for each lane that it uses, and one for control frames.
+inline constexpr std::size_t kControlChannel = kLaneCount;
 inline constexpr std::size_t kChannelCount = kLaneCount + 1;
 
 enum class FrameKind : std::uint8_t {
-  Head = 1,   ///< a message begins; its first piece follows
-  Piece = 2,  ///< a further piece
-  Abort = 3,  ///< the message ends here; the payload says why
-  Word = 4,   ///< a `ControlMessage`
+  Head = 1,     ///< a message begins; its first piece follows
+  Piece = 2,    ///< a further piece
+  Abort = 3,    ///< the message ends here; the payload says why
+  Control = 4,  ///< a `ControlMessage`
   Receipt = 5,
   /// The sender leaves, and sends nothing more on this connection.
   Goodbye = 6,
@@ -31,7 +31,7 @@ enum class FrameKind : std::uint8_t {
 /// Begins every frame; ranks of other byte orders are refused in the greeting.
 struct FrameStart {
   FrameKind kind = FrameKind::Piece;
-  /// The length of a `Head`'s name, the kind of a `Word`.
+  /// The length of a `Head`'s name, the kind of a `Control`.
   std::uint8_t detail = 0;
   std::uint16_t unused = 0;
   std::uint32_t payload_bytes = 0;
@@ -83,7 +83,8 @@ class FrameFront {
     front.add(FrameStart{.kind = kind, .payload_bytes = static_cast<std::uint32_t>(payload_bytes)});
     return front;
   }
-  /// The front of a frame with a number: a word's call, or the messages that a receipt is for.
+  /// The front of a frame with a number: a control message's call, or the messages that a receipt
+  /// is for.
   [[nodiscard]] static FrameFront numbered(FrameKind kind, std::uint64_t number,
                                            std::size_t payload_bytes = 0, std::uint8_t detail = 0) {
     FrameFront front;
@@ -118,7 +119,7 @@ class FrameFront {
     case FrameKind::Piece:
     case FrameKind::Abort:
       return sizeof(FrameStart);
-    case FrameKind::Word:
+    case FrameKind::Control:
     case FrameKind::Receipt:
     case FrameKind::Goodbye:
     case FrameKind::Heartbeat:

@@ -48,7 +48,7 @@ def join(given: Handed | None, is_fork_of: int | None) -> core.Context:
         _refuse_fork(is_fork_of)
         launch = _place(given.rank, given.size, "the program", "a store handed over")
         return _join_in(given.store, "the store that init was given", launch)
-    launch = _told_by_environment()
+    launch = _stated_by_environment()
     if _follows_default_group(launch):
         return _join_default_group(launch, is_fork_of)
     if launch.way == "torchrun" or (launch.way == "environment" and dist.is_available()):
@@ -57,7 +57,7 @@ def join(given: Handed | None, is_fork_of: int | None) -> core.Context:
     return core.Context.create()
 
 
-def _told_by_environment() -> core.Launch:
+def _stated_by_environment() -> core.Launch:
     try:
         return core.Launch.detect()
     except InvalidArgument:
@@ -73,10 +73,10 @@ def _refuse_fork(is_fork_of: int | None) -> None:
             "communicate there")
 
 
-def _place(rank: int, size: int, launcher: str, told_by: str) -> core.Launch:
+def _place(rank: int, size: int, launcher: str, stated_by: str) -> core.Launch:
     launch = core.Launch()
     launch.rank, launch.size = rank, size
-    launch.launcher, launch.told_by = launcher, told_by
+    launch.launcher, launch.stated_by = launcher, stated_by
     launch.prefix = "bluefog_cpp"
     return launch
 
@@ -97,7 +97,7 @@ def _join_default_group(launch: core.Launch, is_fork_of: int | None) -> core.Con
     is_same = rank == launch.rank and launch.size in (0, size)
     if launch.way != "single" and not is_same:
         raise UnsupportedError(
-            f"rank {rank} of {size}, by torch.distributed's default group, and {launch.told_by}, "
+            f"rank {rank} of {size}, by torch.distributed's default group, and {launch.stated_by}, "
             f"by {launch.launcher}: expected both to name the same rank and number of ranks")
     store = _default_store()
     if store is None:  # of a group over MPI

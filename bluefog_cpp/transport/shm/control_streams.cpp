@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/shm/word_streams.hpp"
+#include "bluefog_cpp/transport/shm/control_streams.hpp"
 
 #include <string>
 
@@ -8,23 +8,23 @@
 
 namespace bluefog::shm {
 
-void WordStreams::send(std::size_t index, const ControlMessage& message) {
+void ControlStreams::send(std::size_t index, const ControlMessage& message) {
   Peer& peer = peers_[index];
   if (peer.is_gone || (peer.waiting.empty() && try_send(index, message)) ||
-      peer.waiting.size() >= Transport::kMostWaitingWords) {
+      peer.waiting.size() >= Transport::kMostWaitingControls) {
     return;
   }
   peer.waiting.push_back(message);
   ++waiting_;
 }
 
-bool WordStreams::try_send(std::size_t index, const ControlMessage& message) {
+bool ControlStreams::try_send(std::size_t index, const ControlMessage& message) {
   Peer& peer = peers_[index];
   if (peer.out == nullptr) {
     try {
       peer.out = group_.make<ControlStream>(group_.link(group_.own(), index).control);
     } catch (const TransportError&) {
-      return false;  // the word waits: no caller of a call that ends can do anything about it
+      return false;  // the message waits: no caller of a call that ends can do anything about it
     }
   }
   ControlStream& stream = *peer.out;
@@ -42,7 +42,7 @@ bool WordStreams::try_send(std::size_t index, const ControlMessage& message) {
   return true;
 }
 
-bool WordStreams::send_waiting() {
+bool ControlStreams::send_waiting() {
   bool moved = false;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[i];
@@ -55,14 +55,14 @@ bool WordStreams::send_waiting() {
   return moved;
 }
 
-void WordStreams::forget(std::size_t index) noexcept {
+void ControlStreams::forget(std::size_t index) noexcept {
   Peer& peer = peers_[index];
   peer.is_gone = true;
   waiting_ -= peer.waiting.size();
   peer.waiting.clear();
 }
 
-std::optional<std::pair<std::size_t, ControlMessage>> WordStreams::next() {
+std::optional<std::pair<std::size_t, ControlMessage>> ControlStreams::next() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[i];
     if (peer.in == nullptr) {

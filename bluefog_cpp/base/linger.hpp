@@ -4,7 +4,7 @@
 #include <chrono>
 
 /// How long a rank that leaves waits for the others, by what they may still need of it.
-namespace bluefog::farewell {
+namespace bluefog::linger {
 
 /// For calls under way on its device: other ranks' devices may wait for their part.
 inline constexpr std::chrono::seconds kDeviceCalls{10};
@@ -25,4 +25,4 @@ inline constexpr std::chrono::seconds kLastBytes{1};
   return timeout.count() == 0 ? longest : std::min(timeout, longest);
 }
 
-}  // namespace bluefog::farewell
+}  // namespace bluefog::linger

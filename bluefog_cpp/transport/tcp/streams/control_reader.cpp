@@ -1,4 +1,4 @@
-#include "bluefog_cpp/transport/tcp/streams/word_reader.hpp"
+#include "bluefog_cpp/transport/tcp/streams/control_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -10,23 +10,23 @@
 
 namespace bluefog::tcp {
 
-void WordReader::begin() {
+void ControlReader::begin() {
   FrameStart start;
   std::memcpy(&start, front_.data(), sizeof start);
-  const bool is_word = start.kind >= FrameKind::Word && start.kind <= FrameKind::Heartbeat;
-  if (!is_word || start.payload_bytes > kMostTextBytes ||
+  const bool is_control = start.kind >= FrameKind::Control && start.kind <= FrameKind::Heartbeat;
+  if (!is_control || start.payload_bytes > kMostTextBytes ||
       start.detail > static_cast<std::uint8_t>(ControlMessage::Kind::Deadlock)) {
     throw InternalError(fmt::format(
-        "TCP transport: rank {} sent a frame of kind {} with {} bytes where a word of at "
-        "most {} was expected",
+        "TCP transport: rank {} sent a frame of kind {} with {} bytes where a control frame "
+        "of at most {} was expected",
         rank_, static_cast<unsigned>(start.kind), start.payload_bytes, kMostTextBytes));
   }
-  coming_ = {.kind = start.kind, .word = static_cast<ControlMessage::Kind>(start.detail)};
+  coming_ = {.kind = start.kind, .message_kind = static_cast<ControlMessage::Kind>(start.detail)};
   std::memcpy(&coming_.number, front_.data() + sizeof start, sizeof coming_.number);
   text_left_ = start.payload_bytes;
 }
 
-void WordReader::feed(std::span<const std::byte> bytes, std::deque<Heard>& heard) {
+void ControlReader::feed(std::span<const std::byte> bytes, std::deque<Frame>& frames) {
   while (!bytes.empty()) {
     std::size_t used = 0;
     if (front_length_ < kFrontBytes) {
@@ -43,7 +43,7 @@ void WordReader::feed(std::span<const std::byte> bytes, std::deque<Heard>& heard
     }
     bytes = bytes.subspan(used);
     if (front_length_ == kFrontBytes && text_left_ == 0) {
-      heard.push_back(std::exchange(coming_, {}));
+      frames.push_back(std::exchange(coming_, {}));
       front_length_ = 0;
     }
   }
