@@ -71,9 +71,9 @@ NamedTensors DistributedOptimizer::algorithm_state() const { return state_->algo
 
 void DistributedOptimizer::refuse_step(std::string_view reason) { state_->refuse_step(reason); }
 
-std::int64_t DistributedOptimizer::step_count() const noexcept { return state_->step_count_; }
+std::int64_t DistributedOptimizer::step_count() const noexcept { return state_->counts_.steps(); }
 
-std::int64_t DistributedOptimizer::round_count() const noexcept { return state_->round_count_; }
+std::int64_t DistributedOptimizer::round_count() const noexcept { return state_->counts_.rounds(); }
 
 torch::optim::Optimizer& DistributedOptimizer::wrapped() const noexcept {
   return state_->optimizer_;
@@ -82,7 +82,7 @@ torch::optim::Optimizer& DistributedOptimizer::wrapped() const noexcept {
 Context& DistributedOptimizer::context() const noexcept { return *state_->context_; }
 
 const std::vector<Bucket>& DistributedOptimizer::buckets() const noexcept {
-  return state_->buckets_;
+  return state_->parameters_->buckets();
 }
 
 }  // namespace bluefog::optimizers

@@ -3,42 +3,22 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/registry/algorithm_choice.hpp"
 #include "optimizers/buckets/bucket_memory.hpp"
-#include "optimizers/buckets/gradient_hooks.hpp"
-#include "optimizers/checks/agreement.hpp"
-#include "optimizers/checks/model_check.hpp"
-#include "optimizers/checks/model_statement.hpp"
 #include "optimizers/round_calls.hpp"
+#include "optimizers/wrapper/model_agreement.hpp"
+#include "optimizers/wrapper/saved_optimizer.hpp"
 
 namespace bluefog::optimizers {
 namespace {
-
-/// Buckets are small in a backward pass: some must leave early, and the last one, which nothing
-/// hides, must be short.
-constexpr std::int64_t kFirstBucketInBackward = std::int64_t{1} << 20;
-constexpr std::int64_t kBucketInBackward = std::int64_t{4} << 20;
-
-struct BucketSizes {
-  std::int64_t first = 0;
-  std::int64_t others = 0;
-};
-
-BucketSizes bucket_sizes(const DistributedOptimizerOptions& options, const Settings& settings) {
-  const bool leave_in_backward = has_gradient_hooks(options);
-  std::int64_t bytes = options.bucket_bytes;
-  if (bytes <= 0) {
-    bytes = settings.fusion_threshold_bytes;
-    bytes = leave_in_backward ? std::min(bytes, kBucketInBackward) : bytes;
-  }
-  return {.first = leave_in_backward ? std::min(bytes, kFirstBucketInBackward) : bytes,
-          .others = bytes};
-}
 
 std::shared_ptr<Context> required(std::shared_ptr<Context> context) {
   if (!context) {
@@ -55,58 +35,35 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
     : context_(required(std::move(context))),
       optimizer_(optimizer),
       options_(options),
-      buffers_(*context_, std::move(buffers), options.buffers) {
-  parameters = without_repeats(std::move(parameters));
-  ModelParameters sorted = sort_parameters(parameters, optimizer);
-  const BucketSizes sizes = bucket_sizes(options, context_->settings());
-  Statement statement = statement_of(sorted, options, sizes.others);
-  if (statement.problem.empty()) {
-    statement.problem = why_invalid(options, context_->size());
-  }
-  if (statement.problem.empty()) {
-    statement.problem = why_untrainable(parameters, sorted, optimizer);
-  }
-  if (statement.problem.empty()) {
-    statement.problem = why_untrainable(row_of(options.algorithm), sorted.trained);
-  }
-  if (statement.problem.empty()) {
-    statement.problem = why_elsewhere(sorted.trained, *context_);
-  }
-  if (statement.problem.empty()) {
-    statement.problem = why_doubled_momentum(row_of(options.algorithm), optimizer);
-  }
-  if (statement.problem.empty()) {
-    statement.problem = why_not_stepped(options, optimizer);
-  }
-  if (statement.problem.empty() && has_gradient_hooks(options)) {
-    statement.problem = why_not_hooked(sorted.trained);
-  }
-  check_ranks_agree(*context_, "DistributedOptimizer", statement);
-  frozen_ = std::move(sorted.frozen);
-  buckets_ = make_buckets(sorted.trained, sizes.others, sizes.first, bucket_memory(*context_));
-  local_step_.emplace(optimizer, buckets_, options.stepping, options.reevaluates);
-  step_bucket_ = [this](const Bucket& bucket) {
+      buffers_(*context_, std::move(buffers), options.buffers),
+      counts_(options.num_steps_per_communication) {
+  AgreedModel model =
+      agree_on_model(*context_, optimizer, without_repeats(std::move(parameters)), options);
+  parameters_.emplace(context_->rank(), context_->log(), row_of(options.algorithm),
+                      make_buckets(model.parameters.trained, model.bucket_bytes.others,
+                                   model.bucket_bytes.first, bucket_memory(*context_)),
+                      std::move(model.parameters.frozen));
+  std::vector<Bucket>& buckets = parameters_->buckets();
+  local_step_.emplace(optimizer, buckets, options.stepping, options.reevaluates);
+  step_bucket_ = [this, &buckets](const Bucket& bucket) {
     (*local_step_)(bucket);
     if (!bucket.is_bound()) {  // an optimizer may give parameters new memory
-      buckets_[static_cast<std::size_t>(bucket.index())].rebind();
+      buckets[static_cast<std::size_t>(bucket.index())].rebind();
     }
   };
   algorithm_ = make_algorithm(
-      options, *context_, buckets_,
+      options, *context_, buckets,
       {.begin = [this] { return begin_in_backward(); }, .step_bucket = step_bucket_});
   if (algorithm_->averages_with_neighbors() && !options.plans) {
     options_.schedule = mixing_of(options, context_->size());
   }
   plans_.emplace(*context_, options_, *algorithm_);
-  if (!row_of(options_.algorithm).bound_to_values.empty()) {
-    bound_values_.emplace(buckets_);
-  }
   algorithm_->when_round_fails([this] {
     if (!is_stepping_) {
       end_step();
     }
   });
-  algorithm_->expect(communicates_next());
+  algorithm_->expect(counts_.communicates_next());
 }
 
 DistributedOptimizer::State::~State() {
@@ -122,64 +79,23 @@ DistributedOptimizer::State::~State() {
 }
 
 void DistributedOptimizer::State::check_before_step() {
-  for (const NamedTensor& item : frozen_) {
-    if (item.tensor.requires_grad()) {
-      throw StateError(fmt::format(
-          "rank {}, parameter '{}': expected it to stay frozen as when the distributed optimizer was "
-          "made, found it requiring gradients; make a new distributed optimizer",
-          context_->rank(), item.name));
-    }
-  }
+  parameters_->check_frozen();
   try {
     local_step_->check_unchanged();
   } catch (const StateError& error) {
     throw StateError(fmt::format("rank {}: {}", context_->rank(), error.what()));
   }
-  check_values_stayed();
-  take_back_parameters();
-}
-
-void DistributedOptimizer::State::check_values_stayed() {
-  const auto parameter = bound_values_ ? bound_values_->first_set() : std::nullopt;
-  if (parameter) {
-    const AlgorithmRow& row = row_of(options_.algorithm);
-    throw StateError(fmt::format(
-        "rank {}, {}, parameter '{}': expected the value that the last step left, to which {} "
-        "belong, found another one, or memory in its place; call restart() on all ranks when "
-        "parameters were set, or choose adapt_then_combine, which goes on from them",
-        context_->rank(), row.name, *parameter, row.bound_to_values));
-  }
-}
-
-bool DistributedOptimizer::State::is_bound() const {
-  return std::ranges::all_of(buckets_, [](const Bucket& bucket) { return bucket.is_bound(); });
-}
-
-void DistributedOptimizer::State::take_back_parameters() {
-  if (is_bound()) {
-    return;
-  }
-  // Calls in flight still write into the buckets; the new values replace their results.
-  algorithm_->drain();
-  try {
-    for (Bucket& bucket : buckets_) {
-      for (const std::string& name : bucket.rebind()) {
-        context_->log().debug(fmt::format(
-            "parameter '{}': its memory was replaced; its value is back in its bucket", name));
-      }
-    }
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("rank {}, {}", context_->rank(), error.what()));
-  }
+  parameters_->check_values();
+  parameters_->take_back(*algorithm_);
 }
 
 // Null if parameters have to be taken back first, which a pass that uses them would not survive.
 const Round* DistributedOptimizer::State::begin_in_backward() {
-  if (plans_->averaging() == Averaging::Nobody || !is_bound()) {
+  if (plans_->averaging() == Averaging::Nobody || !parameters_->are_bound()) {
     return nullptr;
   }
   check_before_step();
-  begun_round_ = plans_->next(round_count_);
+  begun_round_ = plans_->next(counts_.rounds());
   return &*begun_round_;
 }
 
@@ -207,12 +123,9 @@ void DistributedOptimizer::State::step() {
 void DistributedOptimizer::State::end_step() {
   is_stepping_ = false;
   begun_round_.reset();
-  round_count_ += communicates_next() ? 1 : 0;
-  ++step_count_;
-  algorithm_->expect(communicates_next());
-  if (bound_values_) {
-    bound_values_->note();
-  }
+  counts_.count_step();
+  algorithm_->expect(counts_.communicates_next());
+  parameters_->note_values();
 }
 
 void DistributedOptimizer::State::refuse_step(std::string_view reason) {
@@ -228,14 +141,14 @@ void DistributedOptimizer::State::refuse_step(std::string_view reason) {
 }
 
 void DistributedOptimizer::State::take_step() {
-  const bool communicates = communicates_next();
+  const bool communicates = counts_.communicates_next();
   const std::size_t call_count = calls_due();
   Round round;
   try {
     run_round(*context_, call_count, [&](std::size_t& issued) {
       check_before_step();
       if (communicates) {
-        round = begun_round_ ? *begun_round_ : plans_->next(round_count_);
+        round = begun_round_ ? *begun_round_ : plans_->next(counts_.rounds());
       }
       issued = call_count;  // from here on the algorithm accounts for its calls
     });
@@ -271,10 +184,10 @@ at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
 
 at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
   const torch::AutoGradMode grad_mode(true);
-  const std::int64_t steps_before = step_count_;
+  const std::int64_t steps_before = counts_.steps();
   const auto refuse = [&](std::string_view reason) {
     // The other ranks average in this step: they are told that this rank does not.
-    if (step_count_ == steps_before) {
+    if (counts_.steps() == steps_before) {
       refuse_step(reason);
     }
   };
@@ -290,12 +203,41 @@ at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
 }
 
 void DistributedOptimizer::State::drain() {
-  const bool hold = bound_values_ && bound_values_->hold();
-  take_back_parameters();
+  const bool hold = parameters_->values_hold();
+  parameters_->take_back(*algorithm_);
   algorithm_->drain();
   if (hold) {
-    bound_values_->note();
+    parameters_->note_values();
   }
+}
+
+void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive) {
+  if (sums_gradients()) {
+    throw StateError(fmt::format(
+        "rank {}: expected to save after a whole round of {} steps, found {} steps made; the sums "
+        "of gradients would be lost",
+        context_->rank(), counts_.steps_per_round(), counts_.steps()));
+  }
+  drain();
+  save_optimizer(archive, name_of(options_.algorithm), optimizer_, counts_, algorithm_->state());
+}
+
+void DistributedOptimizer::State::check_saved(torch::serialize::InputArchive& archive) const {
+  const SavedOptimizer saved(archive, context_->rank());
+  saved.check_fits(name_of(options_.algorithm), optimizer_);
+}
+
+void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) {
+  SavedOptimizer saved(archive, context_->rank());
+  saved.check_fits(name_of(options_.algorithm), optimizer_);
+  parameters_->take_back(*algorithm_);
+  algorithm_->discard();
+  saved.load_algorithm_state(algorithm_->state());
+  saved.load_wrapped(optimizer_);
+  saved.load_counts(counts_);
+  parameters_->forget_values();
+  plans_->forget();
+  algorithm_->expect(counts_.communicates_next());
 }
 
 void DistributedOptimizer::State::skip_steps(std::int64_t count) {
@@ -303,8 +245,8 @@ void DistributedOptimizer::State::skip_steps(std::int64_t count) {
     throw InvalidArgument(
         fmt::format("rank {}, skip_steps: expected 0 or more, found {}", context_->rank(), count));
   }
-  step_count_ += count;
-  algorithm_->expect(communicates_next());
+  counts_.skip(count);
+  algorithm_->expect(counts_.communicates_next());
 }
 
 void DistributedOptimizer::State::restart() {
@@ -312,12 +254,10 @@ void DistributedOptimizer::State::restart() {
     refuse_step(fmt::format("rank {} has called restart between a backward pass and its step",
                             context_->rank()));
   }
-  take_back_parameters();
+  parameters_->take_back(*algorithm_);
   algorithm_->discard();
   algorithm_->restart();
-  if (bound_values_) {
-    bound_values_->forget();
-  }
+  parameters_->forget_values();
   plans_->forget();
 }
 

@@ -1,19 +1,18 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "optimizers/algorithm.hpp"
 #include "optimizers/algorithm_row.hpp"
-#include "optimizers/buckets/bound_values.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/local_step.hpp"
 #include "optimizers/wrapper/buffer_sync.hpp"
+#include "optimizers/wrapper/held_parameters.hpp"
 #include "optimizers/wrapper/round_plans.hpp"
+#include "optimizers/wrapper/step_counts.hpp"
 
 namespace bluefog::optimizers {
 
@@ -34,47 +33,38 @@ class DistributedOptimizer::State {
   void restart();
   void refuse_step(std::string_view reason);
 
-  [[nodiscard]] bool communicates_next() const {
-    return (step_count_ + 1) % options_.num_steps_per_communication == 0;
-  }
   /// Calls that the other ranks expect of this rank's next step.
   [[nodiscard]] std::size_t calls_due() const {
-    return communicates_next() && plans_->averaging() != Averaging::Nobody ? algorithm_->calls_due()
-                                                                           : 0;
+    return counts_.communicates_next() && plans_->averaging() != Averaging::Nobody
+               ? algorithm_->calls_due()
+               : 0;
   }
   /// Gradients add up between the steps of one round of gradient all-reduce.
   [[nodiscard]] bool sums_gradients() const {
-    return row_of(options_.algorithm).sums_gradients &&
-           step_count_ % options_.num_steps_per_communication != 0;
+    return row_of(options_.algorithm).sums_gradients && counts_.is_between_rounds();
   }
 
   std::shared_ptr<Context> context_;
   torch::optim::Optimizer& optimizer_;
   DistributedOptimizerOptions options_;
-  NamedTensors frozen_;
-  std::vector<Bucket> buckets_;
   BufferSync buffers_;
+  /// Made once, when the ranks have agreed on the model.
+  std::optional<HeldParameters> parameters_;
   std::optional<LocalStep> local_step_;
   StepBucket step_bucket_;
   std::unique_ptr<Algorithm> algorithm_;
   /// Made once, after the algorithm.
   std::optional<RoundPlans> plans_;
-  std::int64_t step_count_ = 0;
-  std::int64_t round_count_ = 0;
+  StepCounts counts_;
 
  private:
   at::Tensor evaluate(const Closure& closure);
   void check_before_step();
-  [[nodiscard]] bool is_bound() const;
-  void check_values_stayed();
-  void take_back_parameters();
   const Round* begin_in_backward();
   void take_step();
   void end_step();
 
   bool is_stepping_ = false;
-  /// Where `AlgorithmRow::bound_to_values` asks for them.
-  std::optional<BoundValues> bound_values_;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;
 };

@@ -1,0 +1,67 @@
+#include "optimizers/wrapper/model_agreement.hpp"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "bluefog_cpp/context/context_core.hpp"
+#include "optimizers/algorithms/registry/algorithm_choice.hpp"
+#include "optimizers/buckets/gradient_hooks.hpp"
+#include "optimizers/checks/agreement.hpp"
+#include "optimizers/checks/model_statement.hpp"
+
+namespace bluefog::optimizers {
+namespace {
+
+/// Buckets are small in a backward pass: some must leave early, and the last one, which nothing
+/// hides, must be short.
+constexpr std::int64_t kFirstBucketInBackward = std::int64_t{1} << 20;
+constexpr std::int64_t kBucketInBackward = std::int64_t{4} << 20;
+
+BucketSizes bucket_sizes(const DistributedOptimizerOptions& options, const Settings& settings) {
+  const bool leave_in_backward = has_gradient_hooks(options);
+  std::int64_t bytes = options.bucket_bytes;
+  if (bytes <= 0) {
+    bytes = settings.fusion_threshold_bytes;
+    bytes = leave_in_backward ? std::min(bytes, kBucketInBackward) : bytes;
+  }
+  return {.first = leave_in_backward ? std::min(bytes, kFirstBucketInBackward) : bytes,
+          .others = bytes};
+}
+
+}  // namespace
+
+AgreedModel agree_on_model(Context& context, const torch::optim::Optimizer& optimizer,
+                           const NamedTensors& parameters,
+                           const DistributedOptimizerOptions& options) {
+  ModelParameters sorted = sort_parameters(parameters, optimizer);
+  const BucketSizes sizes = bucket_sizes(options, context.settings());
+  Statement statement = statement_of(sorted, options, sizes.others);
+  if (statement.problem.empty()) {
+    statement.problem = why_invalid(options, context.size());
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_untrainable(parameters, sorted, optimizer);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_untrainable(row_of(options.algorithm), sorted.trained);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_elsewhere(sorted.trained, context);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_doubled_momentum(row_of(options.algorithm), optimizer);
+  }
+  if (statement.problem.empty()) {
+    statement.problem = why_not_stepped(options, optimizer);
+  }
+  if (statement.problem.empty() && has_gradient_hooks(options)) {
+    statement.problem = why_not_hooked(sorted.trained);
+  }
+  check_ranks_agree(context, "DistributedOptimizer", statement);
+  return {.parameters = std::move(sorted), .bucket_bytes = sizes};
+}
+
+}  // namespace bluefog::optimizers

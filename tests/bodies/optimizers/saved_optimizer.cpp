@@ -1,0 +1,136 @@
+// The archive of a distributed optimizer by itself: what it gives back, and what it refuses.
+#include "optimizers/wrapper/saved_optimizer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "bluefog_cpp/error.hpp"
+#include "tests/bodies/optimizers/support.hpp"
+#include "tests/support/error_of.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using optimizers::save_optimizer;
+using optimizers::SavedOptimizer;
+using optimizers::StepCounts;
+using ::testing::HasSubstr;
+
+/// One parameter, stepped with momentum, whose buffer is the wrapped optimizer's state.
+struct Momentum {
+  Momentum()
+      : x(filled({3}, 1).requires_grad_()), sgd({x}, torch::optim::SGDOptions(0.5).momentum(0.5)) {}
+  void step() {
+    sgd.zero_grad();
+    (2 * x).sum().backward();
+    sgd.step();
+  }
+  at::Tensor x;
+  torch::optim::SGD sgd;
+};
+
+torch::serialize::InputArchive read_back(torch::serialize::OutputArchive& written) {
+  std::stringstream bytes;
+  written.save_to(bytes);
+  torch::serialize::InputArchive archive;
+  archive.load_from(bytes);
+  return archive;
+}
+
+torch::serialize::InputArchive saved_extra(const Momentum& model) {
+  StepCounts counts(2);
+  for (int step = 0; step < 3; ++step) {
+    counts.count_step();
+  }
+  torch::serialize::OutputArchive archive;
+  save_optimizer(archive, "extra", model.sgd, counts, {{"correction", filled({4}, 7)}});
+  return read_back(archive);
+}
+
+TEST(SavedOptimizer, GivesBackCountsAndStates) {
+  on_ranks(some_ranks(), [](Context& context) {
+    Momentum first;
+    first.step();
+    auto archive = saved_extra(first);
+    SavedOptimizer saved(archive, context.rank());
+    Momentum second;
+    second.x.set_data(first.x.detach().clone());
+    saved.check_fits("extra", second.sgd);
+
+    StepCounts counts(2);
+    saved.load_counts(counts);
+    EXPECT_EQ(counts.steps(), 3);
+    EXPECT_EQ(counts.rounds(), 1);
+    const at::Tensor correction = filled({4}, 0);
+    saved.load_algorithm_state({{"correction", correction}});
+    EXPECT_SAME(correction, filled({4}, 7));
+    saved.load_wrapped(second.sgd);
+    first.step();
+    second.step();
+    EXPECT_SAME(second.x, first.x);
+  });
+}
+
+TEST(SavedOptimizer, OtherAlgorithmsClassesAndBucketsAreRefused) {
+  on_ranks(some_ranks(), [](Context& context) {
+    const std::string rank = "rank " + std::to_string(context.rank()) + ": ";
+    Momentum model;
+    auto archive = saved_extra(model);
+    SavedOptimizer saved(archive, context.rank());
+    EXPECT_EQ(error_of<InvalidArgument>([&] { saved.check_fits("d2", model.sgd); }),
+              rank + "expected the saved state of d2, found that of extra");
+    torch::optim::Adam adam({model.x}, torch::optim::AdamOptions(0.1));
+    EXPECT_EQ(error_of<InvalidArgument>([&] { saved.check_fits("extra", adam); }),
+              rank +
+                  "expected the saved state of a torch::optim::Adam, found that of a "
+                  "torch::optim::SGD");
+    const at::Tensor larger = filled({5}, 1);
+    EXPECT_THAT(error_of<InvalidArgument>([&] {
+                  saved.load_algorithm_state({{"correction", larger}});
+                }),
+                HasSubstr("correction"));
+    EXPECT_SAME(larger, filled({5}, 1));
+    torch::optim::SGD of_two({model.x, filled({2}, 0)}, torch::optim::SGDOptions(0.5));
+    EXPECT_THAT(error_of<InvalidArgument>([&] { saved.load_wrapped(of_two); }),
+                HasSubstr(rank + "expected the saved state of a torch::optim::SGD with these "
+                                 "parameters"));
+  });
+}
+
+TEST(SavedOptimizer, ArchivesOfEarlierVersionsNameNoClass) {
+  on_ranks(some_ranks(), [](Context& context) {
+    Momentum model;
+    torch::serialize::OutputArchive written;
+    written.write("algorithm", c10::IValue(std::string("extra")));
+    written.write("step_count", c10::IValue(1));
+    written.write("round_count", c10::IValue(1));
+    torch::serialize::OutputArchive state;
+    written.write("state", state);
+    torch::serialize::OutputArchive wrapped;
+    model.sgd.save(wrapped);
+    written.write("wrapped", wrapped);
+    auto archive = read_back(written);
+    const SavedOptimizer saved(archive, context.rank());
+    torch::optim::Adam adam({model.x}, torch::optim::AdamOptions(0.1));
+    saved.check_fits("extra", adam);
+    saved.check_fits("extra", model.sgd);
+  });
+}
+
+TEST(SavedOptimizer, AnArchiveThatLacksAPartIsNone) {
+  on_ranks(some_ranks(), [](Context& context) {
+    torch::serialize::OutputArchive written;
+    written.write("algorithm", c10::IValue(std::string("extra")));
+    auto archive = read_back(written);
+    EXPECT_THAT(
+        error_of<InvalidArgument>([&] { const SavedOptimizer saved(archive, context.rank()); }),
+        HasSubstr("rank " + std::to_string(context.rank()) +
+                  ": expected the saved state of a distributed optimizer, found: "));
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
