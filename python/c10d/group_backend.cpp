@@ -3,36 +3,16 @@
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
-#include <optional>
 #include <utility>
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
-#include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/store_bootstrap.hpp"
 #include "nn/torch_store.hpp"
 #include "python/c10d/completions.hpp"
 #include "python/c10d/interpreter_lock.hpp"
 
 namespace bluefog::c10d_backend {
-namespace {
-
-Settings settings_of(const GroupPlace& place) {
-  Settings settings = Settings::from_environment();
-  settings.timeout = place.timeout;
-  settings.timeout_name = "the timeout of its process group";
-  settings.expect_size = 0;  // said of all ranks, of whom these may be some
-  // Contexts of one process write files of their own.
-  for (std::string* const prefix : {&settings.timeline, &settings.flight_recorder}) {
-    if (!prefix->empty()) {
-      *prefix += "c10d_" + place.name + "_";
-    }
-  }
-  settings.notices.clear();  // the program's own context tells them
-  return settings;
-}
-
-}  // namespace
 
 c10::intrusive_ptr<::c10d::Backend> GroupBackend::create(
     const c10::intrusive_ptr<::c10d::Store>& store, const GroupPlace& place) {
@@ -53,7 +33,8 @@ GroupBackend::GroupBackend(std::shared_ptr<Context> context, const GroupPlace& p
           GroupParts{.rank = place.rank,
                      .errors = GroupErrors(place.name, place.global_ranks),
                      .completions = std::make_shared<Completions>()})),
-      options_(c10::make_intrusive<Options>("bluefog", place.timeout)) {
+      options_(c10::make_intrusive<Options>("bluefog", place.timeout)),
+      calls_(*context_, parts_) {
   init();
 }
 
@@ -88,33 +69,8 @@ at::Tensor GroupBackend::allocateTensor(long size, at::TensorOptions options) {
 }
 
 void GroupBackend::setTimeout(std::chrono::milliseconds timeout) {
-  timeout_.store(timeout);
+  calls_.set_timeout(timeout);
   options_->timeout = timeout;
-}
-
-void GroupBackend::refuse(const std::exception& error) {
-  context_->core().engine().refuse(error.what());
-}
-
-WorkHandle GroupBackend::started(const Manner& manner, Tensors result,
-                                 c10::function_ref<void(Calls&)> start, int source) {
-  ++calls_;
-  const auto own = timeout_.load();
-  const auto timeout = manner.timeout.count() > 0 ? manner.timeout : own;
-  return parts_->errors.with([&]() -> WorkHandle {
-    std::optional<Engine::Presence> presence;
-    if (manner.is_blocking) {
-      presence.emplace(context_->core().engine());
-    }
-    Calls calls;
-    start(calls);
-    auto work = c10::make_intrusive<GroupWork>(parts_, manner.type, std::move(calls),
-                                               std::move(result), timeout, source);
-    if (manner.is_blocking) {
-      work->wait({});
-    }
-    return work;
-  });
 }
 
 }  // namespace bluefog::c10d_backend

@@ -1,12 +1,7 @@
 #pragma once
 
-#include <c10/util/FunctionRef.h>
-
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -14,19 +9,12 @@
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
+#include "python/c10d/group_calls.hpp"
+#include "python/c10d/group_place.hpp"
 #include "python/c10d/group_work.hpp"
 #include "python/c10d/tensors.hpp"
 
 namespace bluefog::c10d_backend {
-
-/// A group of torch.distributed, as its creator gets it from torch.
-struct GroupPlace {
-  int rank = 0;
-  int size = 1;
-  std::string name{};
-  std::vector<std::int64_t> global_ranks{};
-  std::chrono::milliseconds timeout{0};
-};
 
 using ::c10d::AllgatherOptions;
 using ::c10d::AllreduceCoalescedOptions;
@@ -35,13 +23,10 @@ using ::c10d::AllToAllOptions;
 using ::c10d::BarrierOptions;
 using ::c10d::BroadcastOptions;
 using ::c10d::GatherOptions;
-using ::c10d::OpType;
 using ::c10d::ReduceOptions;
 using ::c10d::ReduceScatterOptions;
 using ::c10d::ScatterOptions;
 
-using Tensors = std::vector<at::Tensor>;
-using WorkHandle = c10::intrusive_ptr<::c10d::Work>;
 using bluefog::Work;
 
 /// A process group of torch.distributed on a context of its own (docs/c10d.md).
@@ -61,7 +46,7 @@ class GroupBackend final : public ::c10d::Backend {
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {}
-  std::uint64_t getSequenceNumberForGroup() override { return calls_; }
+  std::uint64_t getSequenceNumberForGroup() override { return calls_.count(); }
   /// Memory that the ranks of a host share, in which sums take no copies. DDP asks for its
   /// buckets'.
   bool supportsTensorAlloc(c10::DeviceIndex device) override { return device < 0; }
@@ -103,40 +88,6 @@ class GroupBackend final : public ::c10d::Backend {
   WorkHandle barrier(const BarrierOptions& options) override;
 
  private:
-  /// How a call of torch is made and waited for.
-  struct Manner {
-    OpType type = OpType::UNKNOWN;
-    /// The caller waits at once.
-    bool is_blocking = false;
-    std::chrono::milliseconds timeout{0};
-  };
-  template <typename OptionsOfCall>
-  [[nodiscard]] static Manner manner_of(OpType type, const OptionsOfCall& options) {
-    return {.type = type,
-            .is_blocking = !options.asyncOp,
-            .timeout = std::max(options.timeout, std::chrono::milliseconds(0))};
-  }
-
-  [[nodiscard]] CallPlace at(std::string_view call) const noexcept { return {getRank(), call}; }
-  /// The arguments that `make` gives, or their refusal, which the other ranks hear of.
-  template <typename Make>
-  auto arguments(const Make& make) {
-    try {
-      return make();
-    } catch (const std::exception& error) {
-      refuse(error);
-      throw;
-    }
-  }
-  void refuse(const std::exception& error);
-  /// The work of what `start` starts. @param source as `GroupWork`'s.
-  WorkHandle started(const Manner& manner, Tensors result, c10::function_ref<void(Calls&)> start,
-                     int source = -1);
-  /// Whether views keep their memory: a caller that waits keeps it.
-  [[nodiscard]] static Keeps keeps(const Manner& manner) noexcept {
-    return manner.is_blocking ? Keeps::Nothing : Keeps::Memory;
-  }
-
   [[nodiscard]] Work allgather_lists(CallPlace place, const at::Tensor& input,
                                      const Tensors& outputs, Keeps keeps);
   [[nodiscard]] Work allgather_flat(CallPlace place, const at::Tensor& input,
@@ -149,9 +100,7 @@ class GroupBackend final : public ::c10d::Backend {
   std::shared_ptr<Context> context_;
   std::shared_ptr<const GroupParts> parts_;
   c10::intrusive_ptr<Options> options_;
-  std::atomic<std::uint64_t> calls_{0};
-  /// Of `setTimeout`; zero: as the context has it.
-  std::atomic<std::chrono::milliseconds> timeout_{std::chrono::milliseconds(0)};
+  GroupCalls calls_;
 };
 
 }  // namespace bluefog::c10d_backend

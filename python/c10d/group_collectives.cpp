@@ -1,96 +1,22 @@
 // The collectives of a group: arguments of torch as buffers of this library.
-#include <fmt/format.h>
-
-#include <string>
 #include <utility>
 
-#include "bluefog_cpp/error.hpp"
 #include "ops/allreduce.hpp"
 #include "ops/barrier.hpp"
 #include "ops/broadcast.hpp"
 #include "ops/parts.hpp"
 #include "ops/reduce.hpp"
+#include "python/c10d/arguments.hpp"
 #include "python/c10d/group_backend.hpp"
 
 namespace bluefog::c10d_backend {
-namespace {
-
-ops::Reduction reduction_of(const CallPlace& place, const ::c10d::ReduceOp& rule) {
-  switch (rule.op_) {
-    case ::c10d::ReduceOp::SUM:
-      return ops::Reduction::Sum;
-    case ::c10d::ReduceOp::AVG:
-      return ops::Reduction::Average;
-    case ::c10d::ReduceOp::PRODUCT:
-      return ops::Reduction::Product;
-    case ::c10d::ReduceOp::MIN:
-      return ops::Reduction::Min;
-    case ::c10d::ReduceOp::MAX:
-      return ops::Reduction::Max;
-    case ::c10d::ReduceOp::BAND:
-      return ops::Reduction::And;
-    case ::c10d::ReduceOp::BOR:
-      return ops::Reduction::Or;
-    case ::c10d::ReduceOp::BXOR:
-      return ops::Reduction::Xor;
-    default:
-      throw UnsupportedError(fmt::format(
-          "{}: expected SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR, found PREMUL_SUM, which "
-          "NCCL alone has",
-          where(place)));
-  }
-}
-
-/// The tensor's values for a reduction. Those of complex numbers are pairs, which are only added.
-BufferView operand_of(const CallPlace& place, const at::Tensor& tensor,
-                      const ::c10d::ReduceOp& rule, Keeps keeps) {
-  if (tensor.defined() && tensor.is_complex() && !::c10d::isComplexViewAsRealAllowed(rule)) {
-    throw UnsupportedError(
-        fmt::format("{}: expected SUM or AVG for complex numbers, found another", where(place)));
-  }
-  return values_of(place, tensor, keeps);
-}
-
-void check_count(const CallPlace& place, std::string_view what, std::size_t expected,
-                 std::size_t found) {
-  if (expected != found) {
-    throw InvalidArgument(
-        fmt::format("{}: {}: expected {} tensors, found {}", where(place), what, expected, found));
-  }
-}
-
-/// A tensor of a list, one for each rank, as a part; with the dtype of `like`.
-BufferView part_of(const CallPlace& place, std::string_view what, const at::Tensor& part,
-                   const at::Tensor& like, Keeps keeps) {
-  check_contiguous(place, what, part);
-  const BufferView view = bytes_of(place, part, keeps);
-  check_same_dtype(place, part, like);
-  return view;
-}
-
-template <typename View>
-std::vector<View> parts_of(const CallPlace& place, std::string_view what, const Tensors& parts,
-                           const at::Tensor& like, Keeps keeps) {
-  std::vector<View> views;
-  views.reserve(parts.size());
-  for (const at::Tensor& part : parts) {
-    views.push_back(part_of(place, what, part, like, keeps));
-  }
-  return views;
-}
-
-std::vector<ConstBufferView> as_inputs(const std::vector<BufferView>& views) {
-  return {views.begin(), views.end()};
-}
-
-}  // namespace
 
 WorkHandle GroupBackend::allreduce(Tensors& tensors, const AllreduceOptions& options) {
   const Manner manner = manner_of(OpType::ALLREDUCE, options);
-  return started(manner, tensors, [&](Calls& calls) {
-    const CallPlace place = at("all_reduce");
+  return calls_.started(manner, tensors, [&](Calls& calls) {
+    const CallPlace place = calls_.at("all_reduce");
     ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
-    BufferView view = arguments([&] {
+    BufferView view = calls_.arguments([&] {
       how.reduction = reduction_of(place, options.reduceOp);
       return operand_of(place, only(place, "tensors", tensors), options.reduceOp, keeps(manner));
     });
@@ -101,10 +27,10 @@ WorkHandle GroupBackend::allreduce(Tensors& tensors, const AllreduceOptions& opt
 WorkHandle GroupBackend::allreduce_coalesced(Tensors& tensors,
                                              const AllreduceCoalescedOptions& options) {
   const Manner manner = manner_of(OpType::ALLREDUCE_COALESCED, options);
-  return started(manner, tensors, [&](Calls& calls) {
-    const CallPlace place = at("all_reduce_coalesced");
+  return calls_.started(manner, tensors, [&](Calls& calls) {
+    const CallPlace place = calls_.at("all_reduce_coalesced");
     ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
-    auto views = arguments([&] {
+    auto views = calls_.arguments([&] {
       how.reduction = reduction_of(place, options.reduceOp);
       std::vector<BufferView> all;
       for (const at::Tensor& tensor : tensors) {
@@ -120,10 +46,10 @@ WorkHandle GroupBackend::allreduce_coalesced(Tensors& tensors,
 
 WorkHandle GroupBackend::broadcast(Tensors& tensors, const BroadcastOptions& options) {
   const Manner manner = manner_of(OpType::BROADCAST, options);
-  return started(manner, tensors, [&](Calls& calls) {
-    const CallPlace place = at("broadcast");
-    BufferView view =
-        arguments([&] { return bytes_of(place, only(place, "tensors", tensors), keeps(manner)); });
+  return calls_.started(manner, tensors, [&](Calls& calls) {
+    const CallPlace place = calls_.at("broadcast");
+    BufferView view = calls_.arguments(
+        [&] { return bytes_of(place, only(place, "tensors", tensors), keeps(manner)); });
     calls.push_back(
         ops::broadcast_nonblocking(*context_, std::move(view), static_cast<int>(options.rootRank)));
   });
@@ -131,10 +57,10 @@ WorkHandle GroupBackend::broadcast(Tensors& tensors, const BroadcastOptions& opt
 
 WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) {
   const Manner manner = manner_of(OpType::REDUCE, options);
-  return started(manner, tensors, [&](Calls& calls) {
-    const CallPlace place = at("reduce");
+  return calls_.started(manner, tensors, [&](Calls& calls) {
+    const CallPlace place = calls_.at("reduce");
     ops::ReduceOptions how;
-    BufferView view = arguments([&] {
+    BufferView view = calls_.arguments([&] {
       how.reduction = reduction_of(place, options.reduceOp);
       return operand_of(place, only(place, "tensors", tensors), options.reduceOp, keeps(manner));
     });
@@ -148,7 +74,7 @@ WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) 
 Work GroupBackend::allgather_lists(CallPlace place, const at::Tensor& input, const Tensors& outputs,
                                    Keeps keeps) {
   ConstBufferView own;
-  auto places = arguments([&] {
+  auto places = calls_.arguments([&] {
     own = part_of(place, "input", input, input, keeps);
     return parts_of<BufferView>(place, "outputs", outputs, input, keeps);
   });
@@ -158,7 +84,7 @@ Work GroupBackend::allgather_lists(CallPlace place, const at::Tensor& input, con
 Work GroupBackend::allgather_flat(CallPlace place, const at::Tensor& input,
                                   const at::Tensor& output, Keeps keeps) {
   ConstBufferView own;
-  auto places = arguments([&] {
+  auto places = calls_.arguments([&] {
     own = part_of(place, "input", input, input, keeps);
     return equal_parts(place, "output", part_of(place, "output", output, input, keeps), getSize(),
                        own.count);
@@ -170,9 +96,9 @@ WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& input
                                    const AllgatherOptions& options) {
   const Manner manner = manner_of(OpType::ALLGATHER, options);
   const Tensors result = outputs.empty() ? Tensors() : outputs.front();
-  return started(manner, result, [&](Calls& calls) {
-    const CallPlace place = at("all_gather");
-    arguments([&] {
+  return calls_.started(manner, result, [&](Calls& calls) {
+    const CallPlace place = calls_.at("all_gather");
+    calls_.arguments([&] {
       (void)only(place, "inputs", inputs);
       check_count(place, "lists of outputs", 1, outputs.size());
     });
@@ -183,8 +109,9 @@ WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& input
 WorkHandle GroupBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                          const AllgatherOptions& options) {
   const Manner manner = manner_of(OpType::_ALLGATHER_BASE, options);
-  return started(manner, {output}, [&](Calls& calls) {
-    calls.push_back(allgather_flat(at("all_gather_into_tensor"), input, output, keeps(manner)));
+  return calls_.started(manner, {output}, [&](Calls& calls) {
+    calls.push_back(
+        allgather_flat(calls_.at("all_gather_into_tensor"), input, output, keeps(manner)));
   });
 }
 
@@ -196,9 +123,9 @@ WorkHandle GroupBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tens
   for (const Tensors& of_rank : outputs) {
     result.insert(result.end(), of_rank.begin(), of_rank.end());
   }
-  return started(manner, std::move(result), [&](Calls& calls) {
-    const CallPlace place = at("all_gather_coalesced");
-    arguments([&] {
+  return calls_.started(manner, std::move(result), [&](Calls& calls) {
+    const CallPlace place = calls_.at("all_gather_coalesced");
+    calls_.arguments([&] {
       check_count(place, "lists of outputs", static_cast<std::size_t>(getSize()), outputs.size());
       for (const Tensors& of_rank : outputs) {
         check_count(place, "outputs", inputs.size(), of_rank.size());
@@ -217,9 +144,9 @@ WorkHandle GroupBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tens
 WorkHandle GroupBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                          const AllgatherOptions& options) {
   const Manner manner = manner_of(OpType::COALESCED, options);
-  return started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = at("all_gather_into_tensor_coalesced");
-    arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
+  return calls_.started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = calls_.at("all_gather_into_tensor_coalesced");
+    calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       calls.push_back(allgather_flat(place, inputs[i], outputs[i], keeps(manner)));
     }
@@ -230,10 +157,10 @@ WorkHandle GroupBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                 const GatherOptions& options) {
   const Manner manner = manner_of(OpType::GATHER, options);
   const Tensors result = outputs.empty() ? Tensors() : outputs.front();
-  return started(manner, result, [&](Calls& calls) {
-    const CallPlace place = at("gather");
+  return calls_.started(manner, result, [&](Calls& calls) {
+    const CallPlace place = calls_.at("gather");
     ConstBufferView own;
-    auto places = arguments([&] {
+    auto places = calls_.arguments([&] {
       const at::Tensor& input = only(place, "inputs", inputs);
       check_count(place, "lists of outputs", getRank() == options.rootRank ? 1 : 0, outputs.size());
       own = part_of(place, "input", input, input, keeps(manner));
@@ -249,10 +176,10 @@ WorkHandle GroupBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
 WorkHandle GroupBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                  const ScatterOptions& options) {
   const Manner manner = manner_of(OpType::SCATTER, options);
-  return started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = at("scatter");
+  return calls_.started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = calls_.at("scatter");
     BufferView own;
-    auto parts = arguments([&] {
+    auto parts = calls_.arguments([&] {
       const at::Tensor& output = only(place, "outputs", outputs);
       check_count(place, "lists of inputs", getRank() == options.rootRank ? 1 : 0, inputs.size());
       own = part_of(place, "output", output, output, keeps(manner));
@@ -268,11 +195,11 @@ WorkHandle GroupBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
 WorkHandle GroupBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                         const ReduceScatterOptions& options) {
   const Manner manner = manner_of(OpType::REDUCE_SCATTER, options);
-  return started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = at("reduce_scatter");
+  return calls_.started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = calls_.at("reduce_scatter");
     ops::ReduceOptions how;
     BufferView own;
-    auto parts = arguments([&] {
+    auto parts = calls_.arguments([&] {
       how.reduction = reduction_of(place, options.reduceOp);
       const at::Tensor& output = only(place, "outputs", outputs);
       check_contiguous(place, "output", output);
@@ -296,7 +223,7 @@ Work GroupBackend::reduce_scatter_flat(CallPlace place, const at::Tensor& input,
                                        Keeps keeps) {
   ops::ReduceOptions how;
   BufferView own;
-  auto parts = arguments([&] {
+  auto parts = calls_.arguments([&] {
     how.reduction = reduction_of(place, rule);
     check_contiguous(place, "input", input);
     check_contiguous(place, "output", output);
@@ -311,8 +238,8 @@ Work GroupBackend::reduce_scatter_flat(CallPlace place, const at::Tensor& input,
 WorkHandle GroupBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                               const ReduceScatterOptions& options) {
   const Manner manner = manner_of(OpType::_REDUCE_SCATTER_BASE, options);
-  return started(manner, {output}, [&](Calls& calls) {
-    calls.push_back(reduce_scatter_flat(at("reduce_scatter_tensor"), input, output,
+  return calls_.started(manner, {output}, [&](Calls& calls) {
+    calls.push_back(reduce_scatter_flat(calls_.at("reduce_scatter_tensor"), input, output,
                                         options.reduceOp, keeps(manner)));
   });
 }
@@ -320,9 +247,9 @@ WorkHandle GroupBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& in
 WorkHandle GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                          const ReduceScatterOptions& options) {
   const Manner manner = manner_of(OpType::COALESCED, options);
-  return started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = at("reduce_scatter_tensor_coalesced");
-    arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
+  return calls_.started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = calls_.at("reduce_scatter_tensor_coalesced");
+    calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       calls.push_back(
           reduce_scatter_flat(place, inputs[i], outputs[i], options.reduceOp, keeps(manner)));
@@ -333,10 +260,10 @@ WorkHandle GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tenso
 WorkHandle GroupBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                   const AllToAllOptions& options) {
   const Manner manner = manner_of(OpType::ALLTOALL, options);
-  return started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = at("all_to_all");
+  return calls_.started(manner, outputs, [&](Calls& calls) {
+    const CallPlace place = calls_.at("all_to_all");
     std::vector<ConstBufferView> sent;
-    auto taken = arguments([&] {
+    auto taken = calls_.arguments([&] {
       check_count(place, "inputs", static_cast<std::size_t>(getSize()), inputs.size());
       check_count(place, "outputs", static_cast<std::size_t>(getSize()), outputs.size());
       sent = parts_of<ConstBufferView>(place, "inputs", inputs, inputs.front(), keeps(manner));
@@ -351,10 +278,10 @@ WorkHandle GroupBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                        std::vector<std::int64_t>& input_rows,
                                        const AllToAllOptions& options) {
   const Manner manner = manner_of(OpType::ALLTOALL_BASE, options);
-  return started(manner, {output}, [&](Calls& calls) {
-    const CallPlace place = at("all_to_all_single");
+  return calls_.started(manner, {output}, [&](Calls& calls) {
+    const CallPlace place = calls_.at("all_to_all_single");
     std::vector<ConstBufferView> sent;
-    auto taken = arguments([&] {
+    auto taken = calls_.arguments([&] {
       const BufferView from = part_of(place, "input", input, input, keeps(manner));
       const BufferView to = part_of(place, "output", output, input, keeps(manner));
       sent = as_inputs(parts_by_rows(place, "input", from, input, input_rows, getSize()));
@@ -365,8 +292,9 @@ WorkHandle GroupBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
 }
 
 WorkHandle GroupBackend::barrier(const BarrierOptions& options) {
-  return started(manner_of(OpType::BARRIER, options), {},
-                 [&](Calls& calls) { calls.push_back(ops::barrier_nonblocking(*context_)); });
+  return calls_.started(manner_of(OpType::BARRIER, options), {}, [&](Calls& calls) {
+    calls.push_back(ops::barrier_nonblocking(*context_));
+  });
 }
 
 }  // namespace bluefog::c10d_backend
