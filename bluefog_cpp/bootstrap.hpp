@@ -19,9 +19,10 @@ namespace bluefog {
 /// makes them, in the same order. One thread at a time per object.
 class Bootstrap {
  public:
+  /// The bytes that one rank hands to the others.
   using Blob = std::vector<std::byte>;
 
-  /// Largest blob of `allgather`.
+  /// Largest blob of `allgather`, 16 MiB.
   static constexpr std::size_t kMaxBlobBytes = std::size_t{16} << 20;
 
   Bootstrap() = default;
@@ -29,10 +30,12 @@ class Bootstrap {
   Bootstrap& operator=(const Bootstrap&) = delete;
   virtual ~Bootstrap() = default;
 
+  /// This rank's number, 0 to size() - 1.
   [[nodiscard]] virtual int rank() const noexcept = 0;
+  /// The number of ranks that meet here, at least 1; the same on all of them.
   [[nodiscard]] virtual int size() const noexcept = 0;
 
-  /// "mpi", "threads": for messages and `--verbose`.
+  /// "mpi", "threads", "store", "single": for messages and `--verbose`.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
 
   /// True if all ranks are threads of this process, so that addresses may be

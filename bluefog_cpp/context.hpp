@@ -10,6 +10,8 @@
 #include "bluefog_cpp/machine_layout.hpp"
 #include "bluefog_cpp/settings.hpp"
 
+/// The runtime: ranks that find each other, the memory and calls by which they exchange values, and
+/// the matrices of weights by which they average.
 namespace bluefog {
 
 class Bootstrap;
@@ -38,7 +40,10 @@ class Context : public std::enable_shared_from_this<Context> {
   ///   cannot be joined (MPI is not built in, or does not know their launcher), StateError in a
   ///   fork of a rank and in programs that a rank has started, TransportError, TimeoutError.
   static std::shared_ptr<Context> create();
+  /// @copydoc create()
   static std::shared_ptr<Context> create(std::function<void()> interrupt_check);
+  /// @copydoc create()
+  /// @param settings in place of those from the environment.
   static std::shared_ptr<Context> create(const Settings& settings,
                                          std::function<void()> interrupt_check = {});
 
@@ -58,27 +63,35 @@ class Context : public std::enable_shared_from_this<Context> {
                                          const Settings& settings,
                                          std::function<void()> interrupt_check = {});
 
+  /// Does as `close` where that has not been called.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  /// This rank's number, 0 to size() - 1.
   [[nodiscard]] int rank() const noexcept { return rank_; }
+  /// The number of ranks of this context, on all machines together.
   [[nodiscard]] int size() const noexcept { return size_; }
 
   /// Ranks by host: which ones share memory.
   [[nodiscard]] const MachineLayout& hosts() const noexcept;
   /// Ranks by machine: hosts, or parts of them under `BLUEFOG_NODES_PER_MACHINE`.
   [[nodiscard]] const MachineLayout& machines() const noexcept;
+  /// This rank's place among those of its machine (`machines`), 0 to local_size() - 1.
   [[nodiscard]] int local_rank() const;
+  /// The number of ranks of this rank's machine (`machines`).
   [[nodiscard]] int local_size() const;
 
   /// Name of the transport to `peer`: "shm", "mpi", "tcp"; "self" for this rank.
+  /// @throws InvalidArgument if `peer` is no rank.
   [[nodiscard]] std::string_view transport_to(int peer) const;
 
   /// Whether some ranks reach each other over a network, or as if.
   [[nodiscard]] bool uses_network() const noexcept;
 
+  /// The settings that the context was made with, on this rank.
   [[nodiscard]] const Settings& settings() const noexcept;
+  /// The logger of this rank's messages, by `Settings::log_level`; its lines name the rank.
   [[nodiscard]] const Logger& log() const noexcept;
 
   /// Collective, a call in the order of this context's others. An independent context over the same

@@ -7,6 +7,7 @@ namespace bluefog {
 /// The moment at which a wait gives up. A value; never expires by default.
 class Deadline {
  public:
+  /// The clock that deadlines go by: changes of the wall clock do not move them.
   using Clock = std::chrono::steady_clock;
 
   Deadline() = default;
@@ -21,6 +22,7 @@ class Deadline {
     return deadline;
   }
 
+  /// A deadline that never expires.
   static Deadline never() { return {}; }
 
   /// The same timeout, from now.
@@ -28,10 +30,13 @@ class Deadline {
     return after(std::chrono::duration_cast<Clock::duration>(timeout_));
   }
 
+  /// True from the moment on at which the wait gives up; never, where none is set.
   [[nodiscard]] bool expired() const { return is_set() && Clock::now() >= when_; }
+  /// False for a deadline that never expires.
   [[nodiscard]] bool is_set() const noexcept { return when_ != Clock::time_point::max(); }
+  /// The moment itself; `time_point::max()` where none is set.
   [[nodiscard]] Clock::time_point when() const noexcept { return when_; }
-  /// The timeout from which the deadline was made, for messages.
+  /// The timeout from which the deadline was made, for messages; zero where none is set.
   [[nodiscard]] std::chrono::duration<double> timeout() const noexcept { return timeout_; }
 
  private:

@@ -9,16 +9,16 @@ namespace bluefog {
 /// Element types that buffers may hold. The numeric values travel in message
 /// headers: never renumber them.
 enum class Dtype : std::uint8_t {
-  Float16 = 0,
-  BFloat16 = 1,
-  Float32 = 2,
-  Float64 = 3,
-  UInt8 = 4,
-  Int8 = 5,
-  Int16 = 6,
-  Int32 = 7,
-  Int64 = 8,
-  Bool = 9,
+  Float16 = 0,   ///< IEEE 754 binary16
+  BFloat16 = 1,  ///< the upper half of a Float32
+  Float32 = 2,   ///< IEEE 754 binary32
+  Float64 = 3,   ///< IEEE 754 binary64
+  UInt8 = 4,     ///< 8 bits without a sign
+  Int8 = 5,      ///< 8 bits, two's complement
+  Int16 = 6,     ///< 16 bits, two's complement
+  Int32 = 7,     ///< 32 bits, two's complement
+  Int64 = 8,     ///< 64 bits, two's complement
+  Bool = 9,      ///< a byte, 0 or 1
 };
 
 /// Bytes of one element. Dtypes also arrive in messages: an unknown one counts 1.

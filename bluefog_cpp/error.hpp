@@ -57,6 +57,7 @@ class TimeoutError : public Error {
 /// A peer refused the call, left, or died.
 class PeerFailure : public Error {
  public:
+  /// The failure of `rank`, with the message of `what()`.
   PeerFailure(int rank, const std::string& message) : Error(message), rank_(rank) {}
 
   /// The rank that failed.
@@ -70,8 +71,10 @@ class PeerFailure : public Error {
 /// has not failed.
 class WindowGoneError : public StateError {
  public:
+  /// The error of a call that concerned `rank`, with the message of `what()`.
   WindowGoneError(int rank, const std::string& message) : StateError(message), rank_(rank) {}
 
+  /// The rank whose part of the window is gone.
   [[nodiscard]] int rank() const noexcept { return rank_; }
 
  private:
@@ -96,14 +99,17 @@ class TransportError : public Error {
 /// A call of another library returned an error; `code()` is that library's own.
 class CodedError : public TransportError {
  public:
+  /// The error `code` of the other library, with the message of `what()`.
   CodedError(int code, const std::string& message) : TransportError(message), code_(code) {}
 
+  /// MPI's error code, a `CUresult` or an `ncclResult_t`, by the class of the error.
   [[nodiscard]] int code() const noexcept { return code_; }
 
  private:
   int code_;
 };
 
+/// An error of MPI.
 class MpiError : public CodedError {
  public:
   using CodedError::CodedError;
@@ -115,6 +121,7 @@ class CudaError : public CodedError {
   using CodedError::CodedError;
 };
 
+/// An error of NCCL; with code 0 one that this library found in NCCL's use.
 class NcclError : public CodedError {
  public:
   using CodedError::CodedError;

@@ -13,24 +13,24 @@ namespace bluefog {
 
 /// The transports that an edge may use (`BLUEFOG_TRANSPORT`).
 enum class TransportChoice {
-  Auto,  ///< shared memory inside a host, MPI between hosts
-  Mpi,   ///< MPI everywhere, also inside a host
+  Auto,  ///< shared memory inside a host, the network between hosts
+  Mpi,   ///< the network (`NetworkChoice`) everywhere, also inside a host
 };
 
 /// The network that moves bytes where ranks share no memory (`BLUEFOG_NETWORK`).
 enum class NetworkChoice {
   Auto,  ///< MPI where it started the ranks, TCP elsewhere
-  Mpi,
-  Tcp,
+  Mpi,   ///< MPI's messages
+  Tcp,   ///< connections of this library's own
 };
 
-/// The ways that calls with buffers on a device may go.
+/// The ways that calls with buffers on a device may go (`BLUEFOG_DEVICE_WAY`).
 enum class DeviceWayChoice {
   /// NCCL, else from device to device on one host, else through the host's memory.
   Auto,
-  Nccl,
-  Peer,
-  Host,
+  Nccl,  ///< NCCL, else through the host's memory
+  Peer,  ///< from device to device on one host, else through the host's memory
+  Host,  ///< through the host's memory, as the calls on the CPU
 };
 
 /// The way in which payload is written to shared memory (`BLUEFOG_SHM_COPY`).
@@ -49,41 +49,49 @@ struct Settings {
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);  ///< zero: never
   std::string_view timeout_name = "BLUEFOG_TIMEOUT";             ///< what sets it, for messages
   std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);  ///< zero: never
-  LogLevel log_level = LogLevel::Warning;
-  bool log_hide_time = false;
-  std::string timeline;         ///< file name prefix; empty: no timeline
-  std::string flight_recorder;  ///< file name prefix; empty: no flight record
-  std::int64_t fusion_threshold_bytes = 25 << 20;
+  LogLevel log_level = LogLevel::Warning;                             ///< lower ones are not shown
+  bool log_hide_time = false;                      ///< leaves the time out of log lines
+  std::string timeline;                            ///< file name prefix; empty: no timeline
+  std::string flight_recorder;                     ///< file name prefix; empty: no flight record
+  std::int64_t fusion_threshold_bytes = 25 << 20;  ///< most of a bucket; zero: one per parameter
   int expect_size = 0;        ///< number of ranks that the start must find; zero: any
   std::string host_id;        ///< empty: found out
   int nodes_per_machine = 0;  ///< zero: machines are hosts
-  TransportChoice transport = TransportChoice::Auto;
-  NetworkChoice network = NetworkChoice::Auto;
-  std::string tcp_interface;  ///< empty: all
-  int tcp_first_port = 0;     ///< zero to zero: any
-  int tcp_last_port = 0;
-  int tcp_socket_bytes = 0;  ///< zero: as the system has it
+  TransportChoice transport = TransportChoice::Auto;  ///< between any two ranks
+  NetworkChoice network = NetworkChoice::Auto;        ///< equal on all ranks
+  std::string tcp_interface;                          ///< empty: all
+  int tcp_first_port = 0;                             ///< of those to listen on; zero to zero: any
+  int tcp_last_port = 0;                              ///< likewise, itself among them
+  int tcp_socket_bytes = 0;                           ///< zero: as the system has it
+  /// A host that answers nothing for so long counts as gone.
   std::chrono::nanoseconds tcp_silence = std::chrono::seconds(20);
-  std::int64_t shm_chunk_bytes = 128 << 10;
-  int shm_slots = 16;
-  ShmCopy shm_copy = ShmCopy::Auto;
-  /// Below 64 KiB together with its head: up to that size Open MPI sends over TCP at once. A longer
-  /// message waits for the reader's answer, which waits behind what the reader sends.
+  std::int64_t shm_chunk_bytes = 128 << 10;  ///< a slot of shared memory; equal on all ranks
+  int shm_slots = 16;                        ///< slots of each rank in shared memory
+  ShmCopy shm_copy = ShmCopy::Auto;          ///< how payload gets into a slot
+  /// A message of MPI; equal on all ranks. Below 64 KiB together with its head: up to that size
+  /// Open MPI sends over TCP at once. A longer message waits for the reader's answer, which waits
+  /// behind what the reader sends.
   std::int64_t mpi_chunk_bytes = 60 << 10;
-  int mpi_depth = 32;
+  int mpi_depth = 32;  ///< messages under way per pair of ranks and direction; equal on all ranks
+  /// The time between looks of the thread that serves windows at a quiet network.
   std::chrono::nanoseconds poll_period = std::chrono::milliseconds(1);
-  bool shared_buckets = true;
-  std::int64_t result_cache_bytes = 256 << 20;
-  bool ops_on_cpu = false;
-  DeviceWayChoice device_way = DeviceWayChoice::Auto;
+  bool shared_buckets = true;  ///< optimizers' buckets lie in memory that a host's ranks share
+  std::int64_t result_cache_bytes = 256 << 20;  ///< most that Python keeps of unused results
+  bool ops_on_cpu = false;  ///< calls on a device go through the host; equal on all ranks
+  DeviceWayChoice device_way = DeviceWayChoice::Auto;  ///< equal on all ranks
+  /// @name One operation's `ops_on_cpu`
+  /// @{
+
+  /// True has that operation's calls on a device go through the host; equal on all ranks.
   bool allgather_by_mpi = false;
   bool allreduce_by_mpi = false;
   bool broadcast_by_mpi = false;
   bool hierarchical_neighbor_allreduce_by_mpi = false;
   bool neighbor_allgather_by_mpi = false;
   bool neighbor_allreduce_by_mpi = false;
-  bool win_on_cpu = false;
-  bool win_ops_by_mpi = false;
+  /// @}
+  bool win_on_cpu = false;      ///< windows of tensors on a device have their buffers on the host
+  bool win_ops_by_mpi = false;  ///< likewise
 
   /// Notes for the user about the variables that were read: those without meaning here, and unknown
   /// ones with the nearest known name. One sentence each; the context logs them once, on rank 0.
@@ -101,11 +109,11 @@ struct Settings {
 
 /// One variable of the table from which the documentation is made.
 struct SettingInfo {
-  std::string_view name;
-  std::string_view type;
-  std::string_view unit;           ///< empty if it has none
+  std::string_view name;  ///< with BLUEFOG_ in front
+  std::string_view type;  ///< "number", "integer", "flag", "text", or the words to choose from
+  std::string_view unit;  ///< empty if it has none
   std::string_view default_value;  ///< as it would be written; empty: unset
-  std::string_view meaning;
+  std::string_view meaning;        ///< in sentences
 };
 
 /// Every variable that `Settings` understands, in the order of its fields.

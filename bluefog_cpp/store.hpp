@@ -25,9 +25,12 @@ namespace bluefog {
 /// one message there and one back for each call.
 class Store {
  public:
+  /// The value of a key.
   using Bytes = std::vector<std::byte>;
 
+  /// Longest key that a store has to take.
   static constexpr std::size_t kMaxKeyBytes = 512;
+  /// Largest value that a store has to take, 1 MiB.
   static constexpr std::size_t kMaxValueBytes = std::size_t{1} << 20;
 
   Store() = default;

@@ -12,8 +12,8 @@ namespace bluefog {
 
 /// This process's place among the ranks that meet in a store.
 struct StorePlace {
-  int rank = 0;
-  int size = 1;
+  int rank = 0;  ///< this process's number, 0 to size - 1; no other process has it
+  int size = 1;  ///< how many processes meet, the same on all of them
   /// Begins all keys: programs and restarts that share a store differ in it.
   std::string prefix = "bluefog_cpp";
   /// The library's version, the same on all ranks; empty: this one's own.

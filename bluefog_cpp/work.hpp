@@ -42,7 +42,9 @@ class [[nodiscard]] Work {
  public:
   /// A call that has completed.
   Work() = default;
+  /// For the runtime: the call `operation`, which has been given to `engine`.
   Work(std::shared_ptr<Engine> engine, std::shared_ptr<Operation> operation);
+  /// A call that goes by something outside an engine, to which all members are passed on.
   explicit Work(std::shared_ptr<Pending> pending);
 
   /// Blocks until the call is complete and its result is in memory.

@@ -6,15 +6,14 @@
 
 #include "bluefog_cpp/context.hpp"
 
+/// Layers that communicate.
 namespace bluefog::nn {
 
 /// Mean and variance per channel of the batches of all ranks together, as one batch.
 struct BatchStatistics {
-  at::Tensor mean;
-  /// Σ (x − mean)² / count.
-  at::Tensor variance;
-  /// Elements of a channel, over all ranks.
-  std::int64_t count = 0;
+  at::Tensor mean;         ///< Σ x / count, of shape [C]
+  at::Tensor variance;     ///< Σ (x − mean)² / count, of shape [C]
+  std::int64_t count = 0;  ///< elements of a channel, over all ranks
 };
 
 /// Collective. Statistics of inputs of shape [N, C, …], where N and the dimensions after C may
@@ -43,14 +42,19 @@ struct BatchStatistics {
 void update_running(at::Tensor& mean, at::Tensor& variance, const BatchStatistics& statistics,
                     double momentum);
 
+/// The derivatives of a loss by what `normalize` was given.
 struct BatchNormGradients {
-  at::Tensor input;
-  at::Tensor weight;  ///< of this rank's batch alone, as the gradients of all parameters are
-  at::Tensor bias;    ///< likewise
+  at::Tensor input;  ///< of the input's shape and dtype; undefined unless it was wanted
+  /// γ's, of shape [C] and of this rank's batch alone, as the gradients of all parameters are.
+  at::Tensor weight;
+  at::Tensor bias;  ///< likewise β's
 };
 
 /// The gradients that are wanted: the input's needs the other ranks.
-enum class GradientsWanted : std::uint8_t { Parameters, InputAndParameters };
+enum class GradientsWanted : std::uint8_t {
+  Parameters,          ///< γ and β: local
+  InputAndParameters,  ///< the input too: collective
+};
 
 /// Collective for `InputAndParameters`, which all ranks then want. The gradients of `normalize`
 /// after `batch_statistics`, the dependence of the statistics on every rank's input included. Cost:

@@ -30,13 +30,19 @@ namespace bluefog::nn {
 class SyncBatchNormImpl
     : public torch::nn::NormImplBase<1, SyncBatchNormImpl, torch::nn::BatchNormOptions> {
  public:
+  /// A layer of `wanted.num_features()` channels.
+  /// @param context of the ranks whose batches count as one; kept.
+  /// @param wanted as for `torch::nn::BatchNorm2d`.
   SyncBatchNormImpl(std::shared_ptr<Context> context, const torch::nn::BatchNormOptions& wanted);
 
+  /// y, of the shape and dtype of `input`.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input);
 
+  /// Writes the layer's name and options, as torch's layers do.
   void pretty_print(std::ostream& stream) const override;
 
  protected:
+  /// @throws InvalidArgument unless `input` has shape [N, num_features, …].
   void _check_input_dim(const at::Tensor& input) override;
 
  private:
@@ -45,6 +51,7 @@ class SyncBatchNormImpl
   std::shared_ptr<Context> context_;
 };
 
+/// The class `SyncBatchNorm`, by which programs hold a `SyncBatchNormImpl`, as torch's modules.
 TORCH_MODULE(SyncBatchNorm);
 
 }  // namespace bluefog::nn

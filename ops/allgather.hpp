@@ -27,6 +27,7 @@ using AllocateGathered = std::function<BufferView(const std::vector<std::int64_t
 /// @throws InvalidArgument for a null or negative input, or room of another size than asked for.
 [[nodiscard]] Work allgather_nonblocking(Context& context, ConstBufferView input,
                                          AllocateGathered allocate, const OpOptions& options = {});
+/// Waits for `allgather_nonblocking`, with its errors and those of `Work::wait`.
 void allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
                const OpOptions& options = {});
 

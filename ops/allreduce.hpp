@@ -12,28 +12,29 @@ namespace bluefog::ops {
 
 /// The value that an element gets from those of all ranks.
 enum class Reduction : std::uint8_t {
-  Sum,
-  Average,
-  Min,  ///< a NaN among them gives NaN, as for Max
-  Max,
-  Product,
-  And,  ///< of bits, as the next two
-  Or,
-  Xor,
+  Sum,      ///< Σ_j x_j
+  Average,  ///< (1/n) Σ_j x_j
+  Min,      ///< the least; a NaN among them gives NaN
+  Max,      ///< the greatest; a NaN among them gives NaN
+  Product,  ///< Π_j x_j
+  And,      ///< bit by bit: 1 where all are
+  Or,       ///< bit by bit: 1 where one is
+  Xor,      ///< bit by bit: 1 where an odd number are
 };
 
 /// The ranks that take part in a collective.
 enum class Scope : std::uint8_t {
-  Global,
+  Global,  ///< all ranks of the context
   /// Each machine for itself (`Context::machines`). Every rank calls it all the same.
   Machine,
 };
 
+/// The choices of `allreduce`; the reduction and the scope are the same on all ranks.
 struct AllreduceOptions {
-  std::string name{};  ///< as `OpOptions::name`
-  Reduction reduction = Reduction::Average;
-  Scope scope = Scope::Global;
-  BufferUse buffer = BufferUse::Values;  ///< as `OpOptions::buffer`
+  std::string name{};                        ///< as `OpOptions::name`
+  Reduction reduction = Reduction::Average;  ///< what an element becomes
+  Scope scope = Scope::Global;               ///< over whom
+  BufferUse buffer = BufferUse::Values;      ///< as `OpOptions::buffer`
 };
 
 /// Sum or average over all ranks of the scope, in place, the same bits on each of them:
@@ -58,6 +59,7 @@ struct AllreduceOptions {
 /// @throws InvalidArgument for an unsupported dtype or option or a null or negative buffer.
 [[nodiscard]] Work allreduce_nonblocking(Context& context, BufferView buffer,
                                          const AllreduceOptions& options = {});
+/// Waits for `allreduce_nonblocking`, with its errors and those of `Work::wait`.
 void allreduce(Context& context, BufferView buffer, const AllreduceOptions& options = {});
 
 }  // namespace bluefog::ops

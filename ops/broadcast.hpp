@@ -14,6 +14,7 @@ namespace bluefog::ops {
 /// @throws InvalidArgument if `root` is not a rank; on every rank that passed it.
 [[nodiscard]] Work broadcast_nonblocking(Context& context, BufferView buffer, int root,
                                          const OpOptions& options = {});
+/// Waits for `broadcast_nonblocking`, with its errors and those of `Work::wait`.
 void broadcast(Context& context, BufferView buffer, int root, const OpOptions& options = {});
 
 }  // namespace bluefog::ops

@@ -12,9 +12,10 @@
 
 namespace bluefog::ops {
 
+/// The choices of `hierarchical_neighbor_allreduce`.
 struct HierarchicalOptions {
-  std::string name{};  ///< as `OpOptions::name`
-  PlanCheck check = PlanCheck::Trusted;
+  std::string name{};                    ///< as `OpOptions::name`
+  PlanCheck check = PlanCheck::Trusted;  ///< the same on all ranks
   BufferUse buffer = BufferUse::Values;  ///< as `OpOptions::buffer`
 };
 
@@ -48,12 +49,17 @@ struct HierarchicalOptions {
     const std::shared_ptr<const NeighborPlan>& machine_plan,
     const HierarchicalOptions& options = {});
 
-/// Blocking forms: return when the result is in memory.
+/// @name Blocking forms
+/// @{
+
+/// They wait for `hierarchical_neighbor_allreduce_nonblocking`, with its errors: return when the
+/// result is in memory.
 void hierarchical_neighbor_allreduce(Context& context, BufferView buffer,
                                      const std::shared_ptr<const NeighborPlan>& machine_plan,
                                      const HierarchicalOptions& options = {});
 void hierarchical_neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
                                      const std::shared_ptr<const NeighborPlan>& machine_plan,
                                      const HierarchicalOptions& options = {});
+/// @}
 
 }  // namespace bluefog::ops

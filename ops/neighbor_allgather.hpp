@@ -10,9 +10,10 @@
 
 namespace bluefog::ops {
 
+/// The choices of `neighbor_allgather`.
 struct NeighborAllgatherOptions {
-  std::string name{};  ///< as `OpOptions::name`
-  PlanCheck check = PlanCheck::Trusted;
+  std::string name{};                    ///< as `OpOptions::name`
+  PlanCheck check = PlanCheck::Trusted;  ///< the same on all ranks
   /// The ranks whose inputs the result holds, in its order: the sources of the plan, and this rank
   /// itself if its own input is to be among them. Empty: the sources by rising rank.
   std::vector<int> order{};
@@ -37,6 +38,7 @@ struct NeighborAllgatherOptions {
                                                   AllocateGathered allocate,
                                                   const std::shared_ptr<const NeighborPlan>& plan,
                                                   const NeighborAllgatherOptions& options = {});
+/// Waits for `neighbor_allgather_nonblocking`, with its errors and those of `Work::wait`.
 void neighbor_allgather(Context& context, ConstBufferView input, AllocateGathered allocate,
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllgatherOptions& options = {});

@@ -28,10 +28,11 @@ enum class Completion : std::uint8_t {
   OnWait,
 };
 
+/// The choices of `neighbor_allreduce`.
 struct NeighborAllreduceOptions {
-  std::string name{};  ///< as `OpOptions::name`
-  PlanCheck check = PlanCheck::Trusted;
-  Completion completion = Completion::AsItArrives;
+  std::string name{};                               ///< as `OpOptions::name`
+  PlanCheck check = PlanCheck::Trusted;             ///< the same on all ranks
+  Completion completion = Completion::AsItArrives;  ///< this rank's own
 };
 
 /// Weighted average with neighbours, in place:
@@ -74,13 +75,17 @@ struct NeighborAllreduceOptions {
                                                   std::shared_ptr<const NeighborPlan> plan,
                                                   const NeighborAllreduceOptions& options = {});
 
-/// Blocking forms: return when the result is in memory; on a device when it is launched, like
-/// `Work::wait`.
+/// @name Blocking forms
+/// @{
+
+/// They wait for `neighbor_allreduce_nonblocking`, with its errors: return when the result is in
+/// memory; on a device when it is launched, like `Work::wait`.
 void neighbor_allreduce(Context& context, BufferView buffer,
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options = {});
 void neighbor_allreduce(Context& context, ConstBufferView input, BufferView output,
                         const std::shared_ptr<const NeighborPlan>& plan,
                         const NeighborAllreduceOptions& options = {});
+/// @}
 
 }  // namespace bluefog::ops

@@ -2,6 +2,7 @@
 
 #include <string>
 
+/// Operations on plain memory: averages with neighbours, collectives, messages, windows.
 namespace bluefog::ops {
 
 /// The kind of values that a call in place finds in its buffer.

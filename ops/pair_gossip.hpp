@@ -8,10 +8,11 @@
 
 namespace bluefog::ops {
 
+/// The choices of `pair_gossip`. The weights are finite, of any sign.
 struct PairGossipOptions {
-  std::string name{};  ///< as `OpOptions::name`
-  double self_weight = 0.5;
-  double pair_weight = 0.5;
+  std::string name{};        ///< as `OpOptions::name`
+  double self_weight = 0.5;  ///< the factor of this rank's value
+  double pair_weight = 0.5;  ///< the factor of the other rank's value
 };
 
 /// Weighted average with one other rank, in place:
@@ -43,10 +44,14 @@ struct PairGossipOptions {
                                            BufferView output, int target,
                                            const PairGossipOptions& options = {});
 
-/// Blocking forms: return when the result is in memory.
+/// @name Blocking forms
+/// @{
+
+/// They wait for `pair_gossip_nonblocking`, with its errors: return when the result is in memory.
 void pair_gossip(Context& context, BufferView buffer, int target,
                  const PairGossipOptions& options = {});
 void pair_gossip(Context& context, ConstBufferView input, BufferView output, int target,
                  const PairGossipOptions& options = {});
+/// @}
 
 }  // namespace bluefog::ops

@@ -7,6 +7,7 @@
 #include "bluefog_cpp/work.hpp"
 #include "ops/options.hpp"
 
+/// @file
 /// Collectives whose ranks give and take parts of sizes that they know beforehand. Every part goes
 /// straight to its place, in one round of messages.
 ///

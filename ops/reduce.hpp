@@ -8,14 +8,16 @@
 #include "ops/allreduce.hpp"
 #include "ops/options.hpp"
 
+/// @file
 /// Reductions whose result one rank gets, or each rank a part of. Values are formed as in
 /// `allreduce`, by rising rank. Buffers on the CPU; every rank makes the call, with the same
 /// counts, dtype and reduction, in the same order as its other calls.
 namespace bluefog::ops {
 
+/// The choices of `reduce_nonblocking` and `reduce_scatter_nonblocking`.
 struct ReduceOptions {
-  std::string name{};  ///< as `OpOptions::name`
-  Reduction reduction = Reduction::Sum;
+  std::string name{};                    ///< as `OpOptions::name`
+  Reduction reduction = Reduction::Sum;  ///< what an element becomes; the same on all ranks
 };
 
 /// The root's buffer becomes the reduction over all ranks; the others' stay as they are.

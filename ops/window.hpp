@@ -25,58 +25,72 @@ class WindowCore;
 /// The first contents of a window's buffers.
 enum class WindowFill : std::uint8_t {
   OwnValue,  ///< this rank's own value
-  Zeros,
+  Zeros,     ///< 0 in every element
 };
 
 /// Whether the scalar of push-sum goes along with the tensor.
-enum class AssociatedWeight : std::uint8_t { Off, On };
+enum class AssociatedWeight : std::uint8_t {
+  Off,  ///< the tensor travels alone
+  On,   ///< put, accumulate, get and update treat m_i, n_i(j) as x_i, b_i(j)
+};
 
 /// Whether a call holds the mutexes of the ranks that it concerns (of this rank, for an update).
-enum class Exclusion : std::uint8_t { None, Mutex };
+enum class Exclusion : std::uint8_t {
+  None,   ///< no mutex; reads and writes of buffers are whole all the same
+  Mutex,  ///< as if under `Window::lock`
+};
 
 /// The fate of a buffer that has been read.
-enum class BufferReset : std::uint8_t { Keep, Zero };
+enum class BufferReset : std::uint8_t {
+  Keep,  ///< it can be read again
+  Zero,  ///< it becomes 0, its associated weight too
+};
 
 /// The stream on which the tensor of a window on a device is ordered, for a call that is not given
 /// the tensor; default: that of the view the window was created with.
 using WindowStream = std::optional<void*>;
 
+/// The choices of `Window::create`.
 struct WindowOptions {
-  std::string name{};  ///< for messages; the same on all ranks
-  WindowFill fill = WindowFill::OwnValue;
-  AssociatedWeight associated_weight = AssociatedWeight::Off;
+  std::string name{};                      ///< for messages; the same on all ranks
+  WindowFill fill = WindowFill::OwnValue;  ///< of all buffers
+  AssociatedWeight associated_weight = AssociatedWeight::Off;  ///< at first
 };
 
+/// The choices of `Window::put` and `Window::accumulate`.
 struct WindowPutOptions {
   /// The factor by which the tensor is multiplied afterwards, in place.
   double self_weight = 1.0;
   /// Some of the plan's destinations, each with the weight it is sent with; default: all of them,
   /// with the plan's weights.
   std::optional<std::vector<WeightedRank>> destinations{};
-  Exclusion exclusion = Exclusion::None;
+  Exclusion exclusion = Exclusion::None;  ///< concerns the destinations
 };
 
+/// The choices of `Window::get`.
 struct WindowGetOptions {
   /// Some of the plan's sources, each with the weight its value is multiplied by; default: all of
   /// them, weight 1.
   std::optional<std::vector<WeightedRank>> sources{};
-  Exclusion exclusion = Exclusion::None;
-  WindowStream stream{};
+  Exclusion exclusion = Exclusion::None;  ///< concerns the sources
+  WindowStream stream{};                  ///< of the window's tensor
 };
 
+/// The choices of `Window::update`.
 struct WindowUpdateOptions {
+  /// The weights of one sum.
   struct Weights {
-    double self_weight = 1.0;
+    double self_weight = 1.0;  ///< w_self, the factor of the tensor
     /// Some of the plan's sources; the other buffers are left alone.
     std::vector<WeightedRank> sources{};
   };
   /// Default: the plan's.
   std::optional<Weights> weights{};
-  BufferReset reset = BufferReset::Keep;
-  Exclusion exclusion = Exclusion::None;
+  BufferReset reset = BufferReset::Keep;  ///< of the buffers that the sum reads
+  Exclusion exclusion = Exclusion::None;  ///< concerns this rank
   /// The place of the result; default: the window's tensor. Same count, dtype and device.
   std::optional<BufferView> output{};
-  WindowStream stream{};
+  WindowStream stream{};  ///< of the tensor and the output
 };
 
 /// The mutexes of some ranks of a window, held as long as this lives. It has to go in the thread
@@ -85,8 +99,11 @@ class WindowLock {
  public:
   /// For `Window::lock`. @param ranks rising.
   WindowLock(std::shared_ptr<WindowCore> core, std::span<const int> ranks);
+  /// Takes over what `other` holds, which then holds nothing.
   WindowLock(WindowLock&& other) noexcept;
+  /// Gives back what this holds, and takes over what `other` holds.
   WindowLock& operator=(WindowLock&& other) noexcept;
+  /// Gives the mutexes back.
   ~WindowLock();
 
  private:
@@ -159,6 +176,7 @@ class Window {
   static std::shared_ptr<Window> create(Context& context, BufferView tensor,
                                         const NeighborPlan& plan,
                                         const WindowOptions& options = {});
+  /// Local: gives the window up without waiting; calls of other ranks to it get WindowGoneError.
   ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
@@ -169,6 +187,8 @@ class Window {
   ///   PeerFailure on the other ranks: all keep the window. StateError where it has been freed.
   void free();
 
+  /// Writes `tensor` to the buffers that the destinations keep for this rank, then multiplies it by
+  /// the self weight.
   /// @param tensor the window's, or another like it on the same device.
   /// Cost: one pass over the tensor and one message per destination.
   /// The calling thread must hold none of the mutexes that a call with `Exclusion::Mutex` takes,
@@ -178,15 +198,32 @@ class Window {
   ///   WindowGoneError (a StateError) where a rank has freed or destroyed its own; PeerFailure,
   ///   TimeoutError.
   void put(BufferView tensor, const WindowPutOptions& options = {});
+  /// Adds `tensor` to those buffers in place of writing it there; else as `put`.
   void accumulate(BufferView tensor, const WindowPutOptions& options = {});
+  /// Fills this rank's buffers with the sources' tensors as they are, which the sources may be
+  /// changing meanwhile.
+  /// Cost: one pass over the tensor for each source; between hosts a short message there and the
+  /// tensor back.
+  /// @throws as `put`, with sources for destinations.
   void get(const WindowGetOptions& options = {});
+  /// @name Forms that do not wait
+  /// @{
+
+  /// They check their arguments and return; the calls run in order, on a thread of their own. The
+  /// caller leaves the tensor alone until the work is complete. `Work::wait` throws the errors that
+  /// come after the checks.
   [[nodiscard]] Work put_nonblocking(BufferView tensor, const WindowPutOptions& options = {});
   [[nodiscard]] Work accumulate_nonblocking(BufferView tensor,
                                             const WindowPutOptions& options = {});
   [[nodiscard]] Work get_nonblocking(const WindowGetOptions& options = {});
 
+  /// @}
+
   /// Combines the tensor with the buffers. Nothing is sent. Versions of the buffers used become 0.
   /// An output leaves the tensor as it is; m_i, of which there is one, becomes the output's.
+  /// Cost: one pass over the tensor and each buffer.
+  /// @throws InvalidArgument for a rank that is no source, a weight that is not finite, an output of
+  ///   another kind or one that overlaps the tensor in part; StateError after `free`.
   void update(const WindowUpdateOptions& options = {});
   /// x_i ← x_i + Σ_j b_i(j), and the buffers become 0: nothing that was accumulated is lost or
   /// counted twice.
@@ -202,7 +239,7 @@ class Window {
 
   /// The number of writes to each source's buffer since it was last read, by rising source.
   [[nodiscard]] std::vector<std::pair<int, std::int64_t>> versions() const;
-  /// m_i.
+  /// m_i, which is 1 at first. @throws StateError after `free`.
   [[nodiscard]] double associated_weight() const;
   /// m_i ← `weight`: to go on from a saved value. @throws InvalidArgument unless it is finite.
   void set_associated_weight(double weight);
@@ -214,10 +251,14 @@ class Window {
   /// @throws StateError where this thread holds one of them already; TimeoutError, which names the
   ///   holder; PeerFailure.
   [[nodiscard]] WindowLock lock(std::vector<int> ranks);
+  /// `lock` of this rank alone: other ranks' calls with `Exclusion::Mutex` leave its buffers alone.
   [[nodiscard]] WindowLock lock_self();
 
+  /// The name of the options.
   [[nodiscard]] const std::string& name() const noexcept;
+  /// This rank's value, as it was given to `create`.
   [[nodiscard]] const BufferView& tensor() const noexcept;
+  /// This rank's part of the graph, as it was given to `create`.
   [[nodiscard]] const NeighborPlan& plan() const noexcept;
 
  private:

@@ -20,10 +20,9 @@ namespace bluefog::optimizers {
 struct Round {
   /// This rank's part; null for algorithms that do not average with neighbours.
   std::shared_ptr<const NeighborPlan> plan;
-  ops::PlanCheck check = ops::PlanCheck::Trusted;
-  /// Rounds before this one.
-  std::int64_t index = 0;
-  Averaging averaging = Averaging::Neighbors;
+  ops::PlanCheck check = ops::PlanCheck::Trusted;  ///< whether ranks compare their plans
+  std::int64_t index = 0;                          ///< rounds before this one
+  Averaging averaging = Averaging::Neighbors;      ///< the ranks that are averaged over
 };
 
 /// Applies the wrapped optimizer to the parameters of one bucket: x ← x − γ d.
@@ -38,7 +37,7 @@ using StepBucket = std::function<void(const Bucket&)>;
 /// same round are refused here with its message.
 class Algorithm {
  public:
-  /// @param buckets outlive this object.
+  /// An algorithm over the parameters of `buckets`, which outlive this object.
   explicit Algorithm(std::vector<Bucket>& buckets) : buckets_(buckets) {}
   Algorithm(const Algorithm&) = delete;
   Algorithm& operator=(const Algorithm&) = delete;
@@ -59,6 +58,7 @@ class Algorithm {
   /// Whether the last backward pass has failed, and with it the step that would follow it: that one
   /// has been counted, and its calls were made or refused. Until the next backward pass.
   [[nodiscard]] bool has_lost_step() const noexcept { return has_lost_step_; }
+  /// Makes `has_lost_step` false: another step begins.
   void forget_lost_step() noexcept { has_lost_step_ = false; }
 
   /// Whether a backward pass has begun a round that waits for its step.
@@ -100,6 +100,8 @@ class Algorithm {
   virtual void restart() {}
 
  protected:
+  /// Notes that a round has failed before its step, with all of its calls made or refused: makes
+  /// `has_lost_step` true, and calls what `when_round_fails` was given.
   void note_failed_round() {
     if (on_failed_round_) {
       on_failed_round_();
@@ -107,7 +109,7 @@ class Algorithm {
     has_lost_step_ = true;
   }
 
-  std::vector<Bucket>& buckets_;
+  std::vector<Bucket>& buckets_;  ///< all parameters that take part, the same on all ranks
 
  private:
   std::function<void()> on_failed_round_;

@@ -15,10 +15,16 @@ class AlgorithmName {
   template <std::convertible_to<std::string_view> Text>
   AlgorithmName(const Text& name) : text_(registered(name)) {}  // NOLINT: names are written as text
 
+  /// The name in the algorithm's row: lower case, with underscores.
   [[nodiscard]] constexpr std::string_view text() const noexcept { return text_; }
+  /// Whether the two name the same algorithm.
   friend constexpr bool operator==(const AlgorithmName&, const AlgorithmName&) = default;
 
-  // The algorithms of this library that programs name in this way; "extra" says the same.
+  /// @name The algorithms of this library
+  /// @{
+
+  /// Their constants are named so in programs; `"extra"` says the same as `AlgorithmName::Extra`.
+  /// docs/optimizers.md has their equations.
   static const AlgorithmName GradientAllreduce;
   static const AlgorithmName AdaptThenCombine;
   static const AlgorithmName AdaptWithCombine;
@@ -36,6 +42,7 @@ class AlgorithmName {
   static const AlgorithmName WinPut;
   static const AlgorithmName PullGet;
   static const AlgorithmName AsyncPushSum;
+  /// @}
 
  private:
   struct BuiltIn {
@@ -71,6 +78,7 @@ inline constexpr AlgorithmName AlgorithmName::AsyncPushSum{BuiltIn{"async_push_s
 /// The name under which C++ programs know these constants: `AlgorithmKind::Extra`.
 using AlgorithmKind = AlgorithmName;
 
+/// `algorithm.text()`.
 [[nodiscard]] constexpr std::string_view name_of(const AlgorithmName& algorithm) noexcept {
   return algorithm.text();
 }

@@ -27,11 +27,13 @@ struct AlgorithmOption {
   /// A field of `DistributedOptimizerOptions`, or a key of its `numbers`, which is then no field's
   /// name.
   std::string name;
+  /// The value of an option that is left out.
   std::variant<bool, std::int64_t, double> default_value;
   /// A text for tables.
   std::string meaning;
-  /// A number of `numbers` is from `least` to below `below`, and so is its default.
+  /// The least value of a number of `numbers`, its default among them.
   double least = -std::numeric_limits<double>::infinity();
+  /// A number of `numbers` is below it, and so is its default.
   double below = std::numeric_limits<double>::infinity();
   /// It is a field that some algorithms read (`global_period_rounds`, `momentum`,
   /// `step_in_backward`), and checked by itself.
@@ -44,35 +46,36 @@ enum class Stochastic : std::uint8_t {
   Any,
   /// Rows, with weights of any sign, unless the options ask for others (`RowSums`).
   Averages,
-  /// Rows, columns or both, with weights of at least 0.
-  Rows,
-  Columns,
-  RowsAndColumns,
+  Rows,            ///< rows, with weights of at least 0
+  Columns,         ///< columns, with weights of at least 0
+  RowsAndColumns,  ///< both, with weights of at least 0
 };
 
 /// A bound that every eigenvalue of a symmetric W lies above, and how a message writes it.
 struct EigenvalueBound {
-  double value = -1.0;
-  std::string text = "-1";
+  double value = -1.0;      ///< the bound
+  std::string text = "-1";  ///< the same as messages write it
 };
 
 /// An algorithm's conditions on the matrices W(t) that its rounds average with. The constructor of
 /// `DistributedOptimizer` refuses others; a plan for one round is checked as far as one rank sees.
 /// Reasons complete the sentence of the message.
 struct MixingNeeds {
-  Stochastic stochastic = Stochastic::Averages;
+  Stochastic stochastic = Stochastic::Averages;  ///< the sums that are 1
   /// The quantity that columns which sum to 1 keep, for messages.
   std::string kept_mean = "the mean";
 
-  bool is_symmetric = false;
+  bool is_symmetric = false;  ///< W(i, j) = W(j, i)
+  /// Why W has to be symmetric.
   std::string symmetric_because =
       "its corrections cancel only between ranks that weigh each other alike";
 
   /// The same W in every round.
   bool is_fixed = false;
+  /// Why W has to be the same.
   std::string fixed_because = "it corrects a step by what W did in the step before";
 
-  std::optional<EigenvalueBound> eigenvalues_above{};
+  std::optional<EigenvalueBound> eigenvalues_above{};  ///< of a symmetric W; absent: none
 
   /// The words for W in docs, in place of those for the above.
   std::string note{};
@@ -80,8 +83,8 @@ struct MixingNeeds {
 
 /// Memory beside parameters and gradients, in copies of the model.
 struct AlgorithmMemory {
-  int copies = 0;
-  int copies_per_source = 0;
+  int copies = 0;             ///< whatever the graph
+  int copies_per_source = 0;  ///< for each neighbour that is heard
   /// The place where it lies, or what else there is.
   std::string note{};
   /// The part of it that lives from step to step, and that a checkpoint keeps.
@@ -90,16 +93,16 @@ struct AlgorithmMemory {
 
 /// A schedule that an algorithm brings along, under the name that programs give it.
 struct OwnSchedule {
-  std::string name;
-  std::function<Schedule(int size)> make;
+  std::string name;                        ///< as for `schedule_named`
+  std::function<Schedule(int size)> make;  ///< the schedule for that number of ranks
 };
 
 /// The things an algorithm is made from; context and buckets outlive it.
 struct AlgorithmParts {
-  Context& context;
-  std::vector<Bucket>& buckets;
-  const DistributedOptimizerOptions& options;
-  EarlyStep early;
+  Context& context;                            ///< of the ranks that train together
+  std::vector<Bucket>& buckets;                ///< all parameters that take part
+  const DistributedOptimizerOptions& options;  ///< checked; for use while it is made
+  EarlyStep early;                             ///< for algorithms that begin in the backward pass
 
   /// A number of `options.numbers`, or the default in the algorithm's row.
   /// @throws InvalidArgument if the row has no such option, or if it is a field.
@@ -113,19 +116,21 @@ struct AlgorithmParts {
 struct AlgorithmRow {
   /// Lower case, with underscores: the one in messages and checkpoints.
   std::string name;
+  /// Other names, written as `name`.
   std::vector<std::string> aliases{};
   /// With W the mixing matrix of a round, J the mean over all ranks, γ d the wrapped optimizer's
   /// step.
   std::string equation{};
+  /// A sentence for tables.
   std::string description{};
   /// Paper, program.
   std::string source{};
   /// The work that hides the communication.
   std::string overlap{};
-  AlgorithmMemory memory{};
+  AlgorithmMemory memory{};  ///< beside parameters and gradients
 
-  std::vector<AlgorithmOption> options{};
-  MixingNeeds mixing{};
+  std::vector<AlgorithmOption> options{};  ///< the options that it reads
+  MixingNeeds mixing{};                    ///< what it asks of W
 
   /// Ranks write and read each other's windows: no rank waits, plans are not compared.
   bool uses_windows = false;
@@ -151,16 +156,17 @@ struct AlgorithmRow {
   /// Makes the schedule that rounds average with from the given one; if empty, they are the same.
   std::function<Schedule(Schedule schedule)> transform{};
 
-  /// Checks of the algorithm's own, after those that `mixing` asks for: why it cannot use a
-  /// schedule, and why it cannot use a plan that this rank has made, where `before` is the one it
-  /// made for the round before, or null. An empty text where it can.
+  /// A check of the algorithm's own, after those that `mixing` asks for: why it cannot use a
+  /// schedule. An empty text where it can.
   std::function<std::string(const DistributedOptimizerOptions& options, const Schedule& schedule)>
       why_unfit_schedule{};
+  /// Likewise why it cannot use a plan that this rank has made, where `before` is the one it made
+  /// for the round before, or null.
   std::function<std::string(const DistributedOptimizerOptions& options, const NeighborPlan& plan,
                             const NeighborPlan* before)>
       why_unfit_plan{};
 
-  /// Collective where the algorithm's constructor is.
+  /// Makes the algorithm. Collective where its constructor is.
   std::function<std::unique_ptr<Algorithm>(AlgorithmParts parts)> make{};
 
   /// True if `options` lists this one.

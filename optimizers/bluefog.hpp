@@ -1,5 +1,6 @@
 #pragma once
 
+/// @file
 /// All that a program needs to train with this library: the context, graphs and
 /// schedules, operations and windows, the distributed optimizer with its algorithms, checkpoints
 /// and averages of models. Layers are apart (`nn/sync_batch_norm.hpp`, target `bluefog::nn`), as

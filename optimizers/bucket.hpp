@@ -14,15 +14,15 @@ namespace bluefog::optimizers {
 
 /// A parameter's place in a bucket.
 struct Segment {
-  std::string name;
+  std::string name;  ///< the parameter's, as the model knows it
   /// The user's parameter: its memory is the segment.
   at::Tensor parameter;
   /// Element at which the segment starts; a multiple of 64 bytes.
   std::int64_t offset = 0;
-  /// Size and strides that the parameter had when the bucket was made, and keeps.
-  std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> strides;
+  std::vector<std::int64_t> sizes;    ///< the shape that it had when the bucket was made, and keeps
+  std::vector<std::int64_t> strides;  ///< in elements: the layout that it has in the bucket
 
+  /// The parameter's elements, without padding.
   [[nodiscard]] std::int64_t count() const noexcept { return parameter.numel(); }
 };
 
@@ -45,13 +45,17 @@ using MakeZeros = std::function<at::Tensor(std::int64_t count, const at::TensorO
 /// padding for each.
 class Bucket {
  public:
+  /// Moves the parameters into memory of this bucket.
+  /// @param index the bucket's place among all of them.
   /// @param parameters dense, of one floating dtype, on one device; not empty.
   /// @param zeros makes the bucket's memory.
   Bucket(int index, const NamedTensors& parameters, MakeZeros zeros);
 
+  /// The bucket's place among all of them, from 0, the same on all ranks.
   [[nodiscard]] int index() const noexcept { return index_; }
   /// "bucket 3 (fc.bias … fc.weight)".
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// The parameters' places, in the order in which they lie.
   [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
 
   /// All parameters, padding included. Keeps the memory alive; on a device ordered by the stream
@@ -65,8 +69,9 @@ class Bucket {
   /// `values` as a tensor, in the same memory.
   [[nodiscard]] const at::Tensor& flat() const noexcept { return flat_; }
 
-  /// True if every parameter still lies in this bucket, or the one of `segment` does.
+  /// True if every parameter still lies in this bucket.
   [[nodiscard]] bool is_bound() const;
+  /// True if the parameter of `segment` does.
   [[nodiscard]] bool is_bound(const Segment& segment) const;
 
   /// Takes back parameters whose memory was replaced (`torch::load`, `set_data`, a change of

@@ -47,10 +47,10 @@ class BucketCalls {
     });
   }
 
-  Context& context_;
-  std::vector<BufferView> buffers_;
-  std::vector<Options> options_;
-  std::vector<Work> works_;
+  Context& context_;                 ///< on which the calls are made
+  std::vector<BufferView> buffers_;  ///< one for each bucket
+  std::vector<Options> options_;     ///< of the call of each, its name among them
+  std::vector<Work> works_;          ///< the calls under way; complete ones between rounds
 };
 
 /// Averages over the ranks of the round, which are the neighbours unless it says otherwise.
@@ -87,6 +87,7 @@ class GlobalAverages : public BucketCalls<ops::AllreduceOptions> {
  public:
   using BucketCalls::BucketCalls;
 
+  /// As `NeighborAverages::run`, over all ranks.
   template <typename MakeReady>
   void run(MakeReady&& make_ready) {
     run_all(make_ready, [&](std::size_t b) {
@@ -95,8 +96,9 @@ class GlobalAverages : public BucketCalls<ops::AllreduceOptions> {
   }
 };
 
-/// The memory and the names of the buckets' parameters.
+/// Each bucket's `values`.
 [[nodiscard]] std::vector<BufferView> values_of(const std::vector<Bucket>& buckets);
+/// Each bucket's name, the same on all ranks.
 [[nodiscard]] std::vector<std::string> names_of(const std::vector<Bucket>& buckets);
 
 /// Tells autograd that every bucket's parameters have changed.

@@ -16,6 +16,7 @@ namespace bluefog::optimizers {
 /// Cost: one allreduce for each tensor, a copy of the largest in float64.
 /// Source: arXiv 2102.04828.
 [[nodiscard]] double consensus_distance(Context& context, const NamedTensors& parameters);
+/// The same over the module's parameters, frozen ones included.
 [[nodiscard]] double consensus_distance(Context& context, const torch::nn::Module& module);
 
 }  // namespace bluefog::optimizers

@@ -18,6 +18,8 @@ class InputArchive;
 class OutputArchive;
 }  // namespace torch::serialize
 
+/// Decentralized training of LibTorch models: a distributed optimizer, its algorithms, and what
+/// algorithms of one's own stand on.
 namespace bluefog::optimizers {
 
 /// A torch optimizer whose steps are one rank's part of decentralized training.
@@ -60,7 +62,9 @@ class DistributedOptimizer {
                        NamedTensors parameters, const DistributedOptimizerOptions& options = {},
                        NamedTensors buffers = {});
 
+  /// Takes over the other one's training; that one may only be destroyed or assigned to.
   DistributedOptimizer(DistributedOptimizer&&) noexcept;
+  /// Ends its own calls as the destructor does, and takes over the other one's training.
   DistributedOptimizer& operator=(DistributedOptimizer&&) noexcept;
   /// Ends the calls in flight; logs their errors. Parameters stay in their buckets' memory.
   ~DistributedOptimizer();
@@ -150,13 +154,17 @@ class DistributedOptimizer {
   /// does, for callers that clear gradients themselves.
   void forget_lost_step();
 
-  /// Calls of `step`, and those among them that communicated. Failed ones count, so that all ranks
-  /// go on with the same round, whether or not they hear of a failure.
+  /// Calls of `step` so far. Failed ones count, so that all ranks go on with the same round, whether
+  /// or not they hear of a failure.
   [[nodiscard]] std::int64_t step_count() const noexcept;
+  /// Those among them that communicated: the number of the next round.
   [[nodiscard]] std::int64_t round_count() const noexcept;
 
+  /// The wrapped optimizer, where learning rates are changed.
   [[nodiscard]] torch::optim::Optimizer& wrapped() const noexcept;
+  /// The context of the ranks that train together.
   [[nodiscard]] Context& context() const noexcept;
+  /// The buckets that hold the parameters; the last parameters of the model are in the first one.
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept;
 
   /// The tensors that the algorithm carries from step to step, by name; views of its own memory.

@@ -61,6 +61,7 @@ struct DistributedOptimizerOptions {
   /// first of those has up to 1 MiB.
   std::int64_t bucket_bytes = 0;
 
+  /// Whether the wrapped optimizer is stepped bucket by bucket.
   Stepping stepping = Stepping::Auto;
 
   /// The wrapped optimizer evaluates the gradients several times in one step, by the closure that
@@ -72,6 +73,7 @@ struct DistributedOptimizerOptions {
   /// step has one backward pass. Learning rates of a step are those that its backward pass finds.
   bool step_in_backward = false;
 
+  /// The treatment of tensors that the model keeps beside its parameters.
   BufferPolicy buffers = BufferPolicy::Local;
 
   /// For callers whose backward passes lead errors through other layers, as Python's do.

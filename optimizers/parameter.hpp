@@ -18,9 +18,10 @@ namespace bluefog::optimizers {
 
 /// A tensor of a model with the name under which the model knows it ("conv1.weight").
 struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
+  std::string name;   ///< as the model writes it
+  at::Tensor tensor;  ///< the model's own, not a copy
 };
+/// Tensors in the model's order.
 using NamedTensors = std::vector<NamedTensor>;
 
 /// The module's parameters in the order of their registration, submodules included. A parameter

@@ -2,6 +2,7 @@
 
 #include "topology/schedule.hpp"
 
+/// @file
 /// Schedules that average exactly after one period although no rank has more than k neighbours in
 /// any step: the product of a period's matrices is J, up to rounding. Every W(t) is symmetric and
 /// doubly stochastic. More than n − 1 peers are as n − 1.

@@ -22,15 +22,19 @@ enum class CecaPorts {
 ///     s ← others · s + (1 − others) · m  (averages of the others only)
 struct CecaStep {
   /// Whether the ranks send d, or s.
-  enum class Sends { WithOwn, WithoutOwn };
+  enum class Sends {
+    WithOwn,     ///< d
+    WithoutOwn,  ///< s
+  };
 
-  Sends sends = Sends::WithOwn;
+  Sends sends = Sends::WithOwn;  ///< what m is, of the rank that sends it
   /// The distance to the sender, modulo n. Two: rank − distance; One: rank + distance for even
   /// ranks, rank − distance for odd ones.
   int distance = 0;
-  double own = 0.5;
-  double others = 0.0;
+  double own = 0.5;     ///< the share of d that is kept
+  double others = 0.0;  ///< the share of s that is kept
 
+  /// Memberwise.
   friend bool operator==(const CecaStep&, const CecaStep&) = default;
 };
 
@@ -54,10 +58,13 @@ struct CecaStep {
 /// follows Bar-Noy, Kipnis and Schieber's census functions (1993).
 class Ceca {
  public:
+  /// The steps for `size` ranks. Cost: O(log n).
   /// @throws InvalidArgument if `size` < 1, or with one port if it is odd and above 1.
   explicit Ceca(int size, CecaPorts ports = CecaPorts::Two);
 
+  /// The number of ranks, n.
   [[nodiscard]] int size() const noexcept { return size_; }
+  /// The partners of a rank in each step, as given to the constructor.
   [[nodiscard]] CecaPorts ports() const noexcept { return ports_; }
   /// One period, τ steps; none for one rank.
   [[nodiscard]] const std::vector<CecaStep>& steps() const noexcept { return steps_; }

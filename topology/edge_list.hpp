@@ -27,6 +27,7 @@ enum class WeightRule {
 [[nodiscard]] MixingMatrix from_unweighted_edges(int size, std::span<const WeightedEdge> edges,
                                                  WeightRule rule);
 
+/// The choices of `read_edge_list`.
 struct EdgeListOptions {
   /// Number of ranks; 0: the highest rank of the file + 1, which then may be at most 1,024, or four
   /// for each edge.

@@ -5,6 +5,7 @@
 
 #include "topology/schedule.hpp"
 
+/// @file
 /// EquiTopo: graphs whose rate of averaging does not fall with the number of ranks.
 ///
 /// With P_u the shift by u (rank i hears i − u mod n), the basis is
@@ -16,7 +17,9 @@
 /// Source: Song et al., arXiv 2210.07881.
 namespace bluefog::topology {
 
+/// The choices of `equistatic` and `equistatic_undirected`.
 struct EquiStaticOptions {
+  /// The seed of the draws.
   std::uint64_t seed = 1;
   /// M, the number of draws from the basis; absent: ⌈ln(n) / ρ²⌉, and if that is n − 1 or more,
   /// every A_u once (W = J).
@@ -40,7 +43,9 @@ struct EquiStaticOptions {
 /// @throws InvalidArgument if `size` < 1, or ρ or failure is not above 0 and at most 1.
 [[nodiscard]] int equistatic_draws(int size, double rho, double failure);
 
+/// The choices of `equidyn` and `equidyn_undirected`.
 struct EquiDynOptions {
+  /// The seed of the draws.
   std::uint64_t seed = 1;
   /// The period, after which the drawn steps repeat.
   std::int64_t steps = 65'536;

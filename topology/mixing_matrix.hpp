@@ -15,10 +15,11 @@ namespace bluefog {
 /// gives the value the weight W(destination, source). An edge from a rank to
 /// itself holds its self weight.
 struct WeightedEdge {
-  int source = 0;
-  int destination = 0;
-  double weight = 1.0;
+  int source = 0;       ///< the rank that sends
+  int destination = 0;  ///< the rank that receives, and multiplies
+  double weight = 1.0;  ///< W(destination, source), of any sign
 
+  /// Memberwise.
   friend bool operator==(const WeightedEdge&, const WeightedEdge&) = default;
 };
 
@@ -32,25 +33,30 @@ struct WeightedEdge {
 /// weight 0 is an edge: the value is sent and then counts for nothing.
 class MixingMatrix {
  public:
-  /// Every rank keeps its own value.
+  /// I: every rank keeps its own value.
   /// @throws InvalidArgument if `size` < 1.
   static MixingMatrix identity(int size);
 
+  /// W from its rows.
   /// @param rows `rows[i]` lists (j, W(i, j)) in any order, the self weight as j = i.
   /// @throws InvalidArgument naming the row, if it names a rank twice or one
   ///   outside 0 … rows.size() − 1, or has a weight that is not finite.
   static MixingMatrix from_rows(std::vector<std::vector<WeightedRank>> rows);
 
+  /// W from its entries, in any order; ranks without a loop get no self weight.
   /// @throws InvalidArgument naming the edge, as `from_rows`.
   static MixingMatrix from_edges(int size, std::span<const WeightedEdge> edges);
 
+  /// W from all of its values.
   /// @param row_major size · size values; zeros are no edges.
   static MixingMatrix from_dense(int size, std::span<const double> row_major);
 
+  /// W from the one row that all others are shifts of. Cost: that row.
   /// @throws InvalidArgument if an offset is outside the grid or a weight is
   ///   not finite.
   static MixingMatrix from_pattern(const TranslationPattern& pattern);
 
+  /// The number of ranks.
   [[nodiscard]] int size() const noexcept;
   /// Number of entries, the diagonal included.
   [[nodiscard]] std::int64_t entry_count() const noexcept;
@@ -79,11 +85,14 @@ class MixingMatrix {
   [[nodiscard]] std::vector<double> column_sums() const;
   /// True if every weight is at least 0 and every row sums to 1 ± tolerance.
   [[nodiscard]] bool is_row_stochastic(double tolerance = 1e-9) const;
+  /// True if every weight is at least 0 and every column sums to 1 ± tolerance.
   [[nodiscard]] bool is_column_stochastic(double tolerance = 1e-9) const;
+  /// True if every weight is at least 0 and all rows and columns sum to 1 ± tolerance.
   [[nodiscard]] bool is_doubly_stochastic(double tolerance = 1e-9) const;
   /// True if |W(i, j) − W(j, i)| ≤ tolerance everywhere.
   [[nodiscard]] bool is_symmetric(double tolerance = 1e-14) const;
 
+  /// Wᵀ: every edge the other way round, with its weight.
   [[nodiscard]] MixingMatrix transposed() const;
   /// The step `first`, then this one: the matrix product (*this) · first.
   /// @throws InvalidArgument if the sizes differ.

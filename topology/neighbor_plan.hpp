@@ -41,6 +41,7 @@ struct NeighborPlan {
   ///   itself, or a weight is not finite.
   void validate() const;
 
+  /// Memberwise.
   friend bool operator==(const NeighborPlan&, const NeighborPlan&) = default;
 };
 

@@ -4,6 +4,7 @@
 
 #include "topology/schedule.hpp"
 
+/// @file
 /// Schedules in which a rank sends to at most one other in each step and hears at most one, with
 /// weight 1/2 for its own value and for the one that arrives. Every W(t) is doubly stochastic.
 namespace bluefog::topology {

@@ -13,14 +13,18 @@ namespace bluefog {
 /// Ranks with their weights, in any order: `{{0, 0.25}, {3, 0.25}}` or a map.
 class RankWeights {
  public:
+  /// No rank.
   RankWeights() = default;
-  RankWeights(const std::map<int, double>& weights);                   // NOLINT: implicit
+  /// The weights of a map from ranks.
+  RankWeights(const std::map<int, double>& weights);  // NOLINT: implicit
+  /// The weights of a list of (rank, weight).
   RankWeights(std::initializer_list<std::pair<int, double>> weights);  // NOLINT: implicit
 
   /// The ranks in rising order; a rank that was given twice is there twice.
   [[nodiscard]] const std::vector<WeightedRank>& rising() const noexcept { return rising_; }
 
  protected:
+  /// The given weights, which are sorted by rank.
   explicit RankWeights(std::vector<WeightedRank> weights);
 
  private:
@@ -32,7 +36,9 @@ class SendWeights : public RankWeights {
  public:
   using RankWeights::RankWeights;
   SendWeights() = default;
-  SendWeights(const std::vector<int>& ranks);     // NOLINT: implicit
+  /// The given ranks, with weight 1 each.
+  SendWeights(const std::vector<int>& ranks);  // NOLINT: implicit
+  /// The given ranks, with weight 1 each.
   SendWeights(std::initializer_list<int> ranks);  // NOLINT: implicit
 };
 

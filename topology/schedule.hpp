@@ -15,11 +15,13 @@ namespace bluefog {
 /// from several threads. Made by the functions below.
 class Schedule {
  public:
+  /// The number of ranks.
   [[nodiscard]] int size() const noexcept;
 
   /// Steps after which the schedule repeats: W(t + period) = W(t).
   [[nodiscard]] std::int64_t period_steps() const noexcept;
 
+  /// W(step): one of the matrices that were given, in the same memory, or one that is made anew.
   /// @param step 0 or more. @throws InvalidArgument if negative.
   [[nodiscard]] MixingMatrix mixing_matrix(std::int64_t step) const;
 
@@ -32,8 +34,11 @@ class Schedule {
   class Source {
    public:
     virtual ~Source() = default;
+    /// The number of ranks, at least 1.
     [[nodiscard]] virtual int size() const = 0;
+    /// Steps after which the schedule repeats, at least 1.
     [[nodiscard]] virtual std::int64_t period_steps() const = 0;
+    /// W(phase).
     /// @param phase 0 … period_steps() − 1.
     [[nodiscard]] virtual MixingMatrix mixing_matrix(std::int64_t phase) const = 0;
     /// This rank's part of mixing_matrix(phase), its `plan_for(rank)` or another way to put it
@@ -41,6 +46,8 @@ class Schedule {
     [[nodiscard]] virtual NeighborPlan plan_for(int rank, std::int64_t phase) const = 0;
   };
 
+  /// The schedule whose steps `source` makes. Its members are called from any thread, several at a
+  /// time.
   explicit Schedule(std::unique_ptr<const Source> source);
 
  private:
@@ -48,6 +55,7 @@ class Schedule {
   std::shared_ptr<State> state_;
 };
 
+/// Graphs and schedules of weights, and what they do to the values that are averaged.
 namespace topology {
 
 /// The same matrix in every step.

@@ -10,12 +10,13 @@
 
 namespace bluefog::topology {
 
+/// The length, first values and network of a simulation.
 struct SimulationOptions {
   /// Averaging steps, at least 0.
   std::int64_t steps = 100;
   /// Seed of the first values.
   std::uint64_t seed = 1;
-  CostModel cost = {};
+  CostModel cost = {};  ///< the network whose times `SimulatedStep::elapsed` adds up
   /// Called after each step with the number of steps done; may be empty.
   std::function<void(std::int64_t done)> on_step = {};
 };
@@ -30,9 +31,10 @@ struct SimulatedStep {
   std::int64_t messages = 0;
 };
 
+/// The course of a simulation.
 struct Simulation {
-  double initial_distance = 0.0;
-  std::vector<SimulatedStep> steps;
+  double initial_distance = 0.0;     ///< ‖x − Jx‖ of the first values
+  std::vector<SimulatedStep> steps;  ///< the state after each step, in order
   /// |x̄ − x̄(0)| at the end: 0 up to rounding where the mean is kept.
   double mean_drift = 0.0;
 };

@@ -28,6 +28,7 @@ enum class GapMethod {
   Star,
 };
 
+/// "Fourier", "dense", …, as messages and `bftopo` write it.
 [[nodiscard]] std::string_view name_of(GapMethod method);
 
 /// A number and its bounds.
@@ -37,8 +38,8 @@ struct GapEstimate {
   /// The gap lies in lower … upper. Converged: `value` and its residual bound. Not converged: the
   /// bounds that are certain all the same, from norms below and Rayleigh quotients above.
   double lower = 0.0;
-  double upper = 1.0;
-  bool converged = false;
+  double upper = 1.0;      ///< the other bound
+  bool converged = false;  ///< whether `value` was found
 };
 
 /// How fast repeated averaging with W reaches consensus, J = 1 1ᵀ / n.
@@ -49,13 +50,15 @@ struct SpectralGap {
   /// 1 − ‖W − J‖₂, the guarantee of a single step. At most 1 − |λ₂|, equal to it if W is normal;
   /// negative if a step can increase the distance.
   GapEstimate norm;
-  GapMethod method = GapMethod::Automatic;
+  GapMethod method = GapMethod::Automatic;  ///< the way in which both were found
 
+  /// Whether both gaps were found.
   [[nodiscard]] bool converged() const { return lambda2.converged && norm.converged; }
 };
 
+/// The way to find a spectral gap, and how long to look for it.
 struct GapOptions {
-  GapMethod method = GapMethod::Automatic;
+  GapMethod method = GapMethod::Automatic;  ///< Automatic, Fourier, Dense or Iterative
   /// Largest number of ranks for the dense solver.
   int dense_limit = 400;
   /// Restarts of an iteration before it is given up as not converged.

@@ -4,18 +4,24 @@
 
 #include "topology/mixing_matrix.hpp"
 
+/// @file
 /// Builders of the usual static graphs. Each is doubly stochastic, gives the
 /// identity for one rank, and throws InvalidArgument if `size` < 1.
 namespace bluefog::topology {
 
 /// The neighbours that a rank of a ring sends to.
-enum class RingStyle { Both, Left, Right };
+enum class RingStyle {
+  Both,   ///< the two next to it
+  Left,   ///< the rank below it
+  Right,  ///< the rank above it
+};
 
 /// Extents of a two-dimensional grid; rank = row · columns + column.
 struct GridShape {
-  int rows = 1;
-  int columns = 1;
+  int rows = 1;     ///< at least 1
+  int columns = 1;  ///< at least 1
 
+  /// Memberwise.
   friend bool operator==(const GridShape&, const GridShape&) = default;
 };
 

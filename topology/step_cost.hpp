@@ -5,6 +5,7 @@
 
 namespace bluefog::topology {
 
+/// Model times, in seconds.
 using Seconds = std::chrono::duration<double>;
 
 /// The α–β model of a network: a rank sends one message at a time and hears one at a time, both at
@@ -12,7 +13,7 @@ using Seconds = std::chrono::duration<double>;
 struct CostModel {
   /// α, the time of an empty message.
   Seconds latency{5e-6};
-  /// 1/β.
+  /// 1/β, the bandwidth of one rank in each direction.
   double bytes_per_second = 1.25e9;
   /// Size of the message that a rank sends to each reader.
   std::int64_t message_bytes = 1'000'000;

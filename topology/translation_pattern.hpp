@@ -36,6 +36,7 @@ struct TranslationPattern {
   /// Pattern of the transposed matrix.
   [[nodiscard]] TranslationPattern transposed() const;
 
+  /// Memberwise.
   friend bool operator==(const TranslationPattern&, const TranslationPattern&) = default;
 };
 
