@@ -54,8 +54,8 @@ struct AllreduceOptions {
 /// Buffers are on the CPU, or on every rank on the device of its context (`Context::use_device`,
 /// docs/gpu.md); a blocking call on a device returns when its result is on its way there.
 /// Every rank calls it with the same reduction and scope, in the same order as its other calls.
-/// Cost per rank: 2(n−1)/n of the buffer's bytes in 2(n−1) messages; small ones (up to 4 KiB) n−1
-/// messages of the whole.
+/// Cost per rank: 2(n−1)/n of the buffer's bytes in 2(n−1) messages; small ones (up to 4 KiB), and
+/// those of two ranks, n−1 messages of the whole.
 /// @throws InvalidArgument for an unsupported dtype or option or a null or negative buffer.
 [[nodiscard]] Work allreduce_nonblocking(Context& context, BufferView buffer,
                                          const AllreduceOptions& options = {});

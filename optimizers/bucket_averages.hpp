@@ -87,7 +87,7 @@ class GlobalAverages : public BucketCalls<ops::AllreduceOptions> {
  public:
   using BucketCalls::BucketCalls;
 
-  /// As `NeighborAverages::run`, over all ranks.
+  /// Calls `make_ready(b)`, then averages buffer b, for every b; returns when all have arrived.
   template <typename MakeReady>
   void run(MakeReady&& make_ready) {
     run_all(make_ready, [&](std::size_t b) {

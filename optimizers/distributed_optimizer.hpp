@@ -157,7 +157,7 @@ class DistributedOptimizer {
   /// Calls of `step` so far. Failed ones count, so that all ranks go on with the same round, whether
   /// or not they hear of a failure.
   [[nodiscard]] std::int64_t step_count() const noexcept;
-  /// Those among them that communicated: the number of the next round.
+  /// Calls of `step` that communicated, failed ones too: the number of the next round.
   [[nodiscard]] std::int64_t round_count() const noexcept;
 
   /// The wrapped optimizer, where learning rates are changed.

@@ -2,6 +2,11 @@
 
 An edge i -> j with the attribute `weight` means that i sends to j, and that j gives the value that
 weight; the loop at a rank holds its self weight. The graphs are built by the C++ core.
+
+The graphs that a name tells (`RingGraph` and its like) have a doubly stochastic W, whose rows and
+columns sum to 1; for one rank it is the identity. A size below 1 is an InvalidArgument, an argument
+of another type an ArgumentTypeError. Nothing communicates. Source: BlueFog's functions of these
+names, where it has them.
 """
 
 import math
@@ -26,7 +31,7 @@ _base = _arguments.at_least(2, 2**31 - 1)
 
 
 def from_mixing_matrix(matrix: core.MixingMatrix) -> nx.DiGraph:
-    """The graph of W: an edge j -> i of weight W(i, j) for each entry."""
+    """The graph of W: an edge j -> i of weight W(i, j) for each entry, loops for self weights."""
     _checked("from_mixing_matrix", "matrix",
             _arguments.instance_of(core.MixingMatrix, "a MixingMatrix of the core"), matrix)
     return _graph_of(matrix)
@@ -43,27 +48,32 @@ def to_mixing_matrix(graph: nx.DiGraph, is_weighted: bool = True) -> core.Mixing
 
 
 def ExponentialTwoGraph(size: int) -> nx.DiGraph:
-    """Rank i sends to i + 1, i + 2, i + 4, … (mod size); all weights equal."""
+    """Rank i sends to i + 1, i + 2, i + 4, … (mod size); all weights equal. Its properties:
+    arXiv 2110.13363."""
     return from_mixing_matrix(
         core.graphs.exponential(_checked("ExponentialTwoGraph", "size", _count, size), 2))
 
 
 def ExponentialGraph(size: int, base: int = 2) -> nx.DiGraph:
-    """Rank i sends to i + base^k (mod size) for every base^k < size; all weights equal."""
+    """Rank i sends to i + base^k (mod size) for every base^k < size; all weights equal. Raises
+    InvalidArgument for a base below 2."""
     call = "ExponentialGraph"
     return from_mixing_matrix(core.graphs.exponential(_checked(call, "size", _count, size),
                                                       _checked(call, "base", _base, base)))
 
 
 def SymmetricExponentialGraph(size: int, base: int = 4) -> nx.DiGraph:
-    """Distances that are powers of the base in both directions, up to half the ring."""
+    """Distances that are powers of the base in both directions, up to half the ring; all weights
+    equal. Raises InvalidArgument for a base below 2."""
     call = "SymmetricExponentialGraph"
     return from_mixing_matrix(core.graphs.symmetric_exponential(
         _checked(call, "size", _count, size), _checked(call, "base", _base, base)))
 
 
 def MeshGrid2DGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGraph:
-    """A grid of rows and columns (default: the closest factors), Metropolis-Hastings weights."""
+    """A grid of rows and columns (default: the closest factors) that does not wrap around, with
+    Metropolis-Hastings weights: 1 / (1 + max(d_i, d_j)) between neighbours of degrees d_i and d_j,
+    the rest for self. Raises InvalidArgument where rows times columns is not `size`."""
     call = "MeshGrid2DGraph"
     size = _checked(call, "size", _count, size)
     shape = _checked(call, "shape", _arguments.grid_shape, shape)
@@ -75,7 +85,8 @@ def MeshGrid2DGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGra
 
 
 def StarGraph(size: int, center_rank: int = 0) -> nx.DiGraph:
-    """Everybody exchanges with the centre, each edge of weight 1 / size."""
+    """Everybody exchanges with the centre, each edge of weight 1 / size, the rest for self. Raises
+    InvalidArgument for a centre that is no rank."""
     call = "StarGraph"
     size = _checked(call, "size", _count, size)
     return from_mixing_matrix(
@@ -83,8 +94,9 @@ def StarGraph(size: int, center_rank: int = 0) -> nx.DiGraph:
 
 
 def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph:
-    """connect_style 0: both neighbours, weights 1/3; 1: to the left, 2: to the right, weights
-    1/2."""
+    """connect_style 0: rank i exchanges with i - 1 and i + 1, weights 1/3 (1/2 for two ranks); 1:
+    it sends to i - 1 (left), 2: to i + 1 (right), weights 1/2. Raises InvalidArgument for another
+    style."""
     call = "RingGraph"
     return from_mixing_matrix(core.graphs.ring(
         _checked(call, "size", _count, size),
@@ -99,7 +111,8 @@ def FullyConnectedGraph(size: int) -> nx.DiGraph:
 
 def LazyGraph(topo: nx.DiGraph, self_share: float = 0.5) -> nx.DiGraph:
     """The graph of self_share I + (1 - self_share) W: larger self weights, which keep D² and
-    methods with momentum stable. self_share: from 0 to below 1."""
+    methods with momentum stable. Row sums, column sums and symmetry stay. self_share: from 0 to
+    below 1, else InvalidArgument."""
     call = "LazyGraph"
     share = _checked(call, "self_share", _arguments.number, self_share)
     if not 0 <= share < 1:
@@ -131,20 +144,24 @@ def IsTopologyEquivalent(topo1: nx.DiGraph | None, topo2: nx.DiGraph | None) -> 
 
 
 def IsRegularGraph(topo: nx.DiGraph) -> bool:
-    """Whether all nodes have the same degree."""
+    """Whether all nodes have the same degree: edges in and out together, a loop counted as both."""
     _checked("IsRegularGraph", "topo", _arguments.digraph, topo)
     return len({degree for _, degree in topo.degree}) <= 1
 
 
 def GetRecvWeights(topo: nx.DiGraph, rank: int) -> tuple[float, dict[int, float]]:
-    """The self weight of `rank`, and the weights that it gives to those it hears."""
+    """The self weight of `rank` (0 without a loop), and the weights that it gives to those it
+    hears, by rising rank; 1 for edges without one. Raises InvalidArgument for a rank that is no
+    node."""
     rank = _node_of("GetRecvWeights", topo, rank)
     weights = {i: topo.edges[i, rank].get("weight", 1.0) for i in topo.predecessors(rank)}
     return weights.pop(rank, 0.0), dict(sorted(weights.items()))
 
 
 def GetSendWeights(topo: nx.DiGraph, rank: int) -> tuple[float, dict[int, float]]:
-    """The self weight of `rank`, and the weights that those who hear it give to its value."""
+    """The self weight of `rank` (0 without a loop), and the weights that those who hear it give to
+    its value, by rising rank; 1 for edges without one. Raises InvalidArgument for a rank that is no
+    node."""
     rank = _node_of("GetSendWeights", topo, rank)
     weights = {j: topo.edges[rank, j].get("weight", 1.0) for j in topo.successors(rank)}
     return weights.pop(rank, 0.0), dict(sorted(weights.items()))
@@ -189,7 +206,12 @@ def draw(topo: nx.DiGraph, axes: Any = None, weights: bool = False) -> Any:
 
 
 def GetDynamicOnePeerSendRecvRanks(topo: nx.DiGraph, self_rank: int) -> Iterator[SendRecvRanks]:
-    """Endless: each rank sends to one of its out-neighbours by turns, clockwise from itself."""
+    """Endless: each rank sends to one of its out-neighbours by turns, clockwise from itself.
+
+    Yields for each step the ranks that `self_rank` sends to, at most one, and those that it hears,
+    for `dst_weights` and `src_weights` of `neighbor_allreduce`. Raises InvalidArgument, at the
+    call, for a `self_rank` that is no node.
+    """
     call = "GetDynamicOnePeerSendRecvRanks"
     graph = _matrix_of(call, "topo", topo)
     return _steps_of(core.one_peer(graph),
@@ -198,15 +220,20 @@ def GetDynamicOnePeerSendRecvRanks(topo: nx.DiGraph, self_rank: int) -> Iterator
 
 def GetInnerOuterRingDynamicSendRecvRanks(world_size: int, local_size: int,
                                           self_rank: int) -> Iterator[SendRecvRanks]:
-    """Endless: in step t local rank t mod local_size goes to the next machine, the others go round
-    inside theirs."""
+    """Endless: in step t local rank t mod local_size sends to the next machine's, the others go
+    round inside theirs, leaving that one out. Yields as `GetDynamicOnePeerSendRecvRanks`.
+
+    Raises InvalidArgument where `local_size` is below 3 or does not divide `world_size`, or
+    `self_rank` is none.
+    """
     return _steps_between_machines("GetInnerOuterRingDynamicSendRecvRanks", "inner-outer-ring",
                                    world_size, local_size, self_rank)
 
 
 def GetInnerOuterExpo2DynamicSendRecvRanks(world_size: int, local_size: int,
                                            self_rank: int) -> Iterator[SendRecvRanks]:
-    """Endless: as the ring, with distances that are powers of two inside and between machines."""
+    """Endless: as `GetInnerOuterRingDynamicSendRecvRanks`, with distances that are powers of two
+    inside and between machines, of which there are 2 or more."""
     return _steps_between_machines("GetInnerOuterExpo2DynamicSendRecvRanks",
                                    "inner-outer-exponential",
                                    world_size, local_size, self_rank)
@@ -216,7 +243,10 @@ def GetExp2DynamicSendRecvMachineRanks(world_size: int, local_size: int, self_ra
                                        local_rank: int) -> Iterator[SendRecvRanks]:
     """Endless, in machine ranks: in step t machine m sends to m + 2^(t mod τ), τ = ⌈log₂ machines⌉.
 
-    One machine alone sends to nobody."""
+    Yields the machines that this rank's sends to and those that it hears, for
+    `hierarchical_neighbor_allreduce`. One machine alone sends to nobody. Raises InvalidArgument
+    where `local_size` does not divide `world_size`, or `local_rank` is not that of `self_rank`.
+    """
     call = "GetExp2DynamicSendRecvMachineRanks"
     world_size, local_size, self_rank = _machines(call, world_size, local_size, self_rank)
     local_rank = _checked(call, "local_rank", _arguments.rank(local_size), local_rank)

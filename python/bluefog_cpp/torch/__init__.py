@@ -33,16 +33,6 @@ from bluefog_cpp.torch._collectives import (
     broadcast_,
     broadcast_nonblocking,
     broadcast_nonblocking_,
-    hierarchical_neighbor_allreduce,
-    hierarchical_neighbor_allreduce_nonblocking,
-    neighbor_allgather,
-    neighbor_allgather_nonblocking,
-    neighbor_allreduce,
-    neighbor_allreduce_,
-    neighbor_allreduce_nonblocking,
-    neighbor_allreduce_nonblocking_,
-    pair_gossip,
-    pair_gossip_nonblocking,
     poll,
     synchronize,
     wait,
@@ -54,6 +44,18 @@ from bluefog_cpp.torch._inference import (
     InferSourceFromDestinationRanks,
 )
 from bluefog_cpp.torch._memory import shared_zeros
+from bluefog_cpp.torch._neighbor_collectives import (
+    hierarchical_neighbor_allreduce,
+    hierarchical_neighbor_allreduce_nonblocking,
+    neighbor_allgather,
+    neighbor_allgather_nonblocking,
+    neighbor_allreduce,
+    neighbor_allreduce_,
+    neighbor_allreduce_nonblocking,
+    neighbor_allreduce_nonblocking_,
+    pair_gossip,
+    pair_gossip_nonblocking,
+)
 from bluefog_cpp.torch._optimizers import (
     CommunicationType,
     DistributedAdaptThenCombineOptimizer,

@@ -17,7 +17,11 @@ _CALL = "SyncBatchNorm"
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation as if the batches of all ranks were one, forward and backward.
+    """Batch normalisation as if the batches of all ranks were one, forward and backward:
+
+        y = weight (x - μ) / sqrt(σ² + eps) + bias
+
+    with μ and σ² per channel over every rank's batch.
 
     Inputs have shape [N, C, …], on the CPU or on all ranks on a GPU (as `use_device`, which the
     first one calls where nobody has), of float16, bfloat16, float32 or float64; batches may
@@ -28,6 +32,14 @@ class SyncBatchNorm(_BatchNorm):
     In training mode, and without running statistics always, forward and backward are collective:
     all ranks run the same layers, after `init`. In evaluation mode nothing communicates. Arguments
     as those of torch.nn.SyncBatchNorm, which is for GPUs alone and has process groups besides.
+    Differentiable once.
+
+    Cost of C channels: forward one all-gather of 8 (2C + 1) bytes, on a GPU one of 16 C bytes there
+    and one of 8 by the hosts; backward one all-reduce of 16 C bytes.
+    Raises InvalidArgument for an input that is not of shape [N, num_features, …], or on all ranks
+    where there are fewer than 2 elements for each channel, UnsupportedError for a process group,
+    PeerFailure where another rank's input was refused.
+    Source: the parallel variance of Chan, Golub and LeVeque, 1979.
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,

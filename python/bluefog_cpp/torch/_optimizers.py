@@ -34,7 +34,7 @@ from bluefog_cpp.torch._steering import Steering
 
 
 class CommunicationType(enum.Enum):
-    """Over whom a step averages."""
+    """Over whom a step averages: as the function of that name does, or (`empty`) over nobody."""
 
     neighbor_allreduce = "neighbor.allreduce"
     hierarchical_neighbor_allreduce = "hierarchical.neighbor.allreduce"
@@ -82,7 +82,9 @@ class WrappedOptimizer:
 
     @uncompiled
     def step(self, closure: Callable | None = None):
-        """The local step and the average, as the algorithm has it. Returns the closure's loss."""
+        """The local step and the average, as the algorithm has it. Returns the closure's loss.
+        Raises what went wrong between ranks, and InvalidArgument or StateError for parameters that
+        have changed; the step counts all the same."""
         self._shared.note_step()
         if self._distributed.makes_state_only():
             return self._distributed.local_step()
@@ -309,10 +311,11 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
 
 def DistributedGradientAllreduceOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                           num_steps_per_communication: int = 1) -> Any:
-    """Collective. g ← mean(g) over all ranks, then the local step: what parallel SGD does.
+    """Collective. g ← (1/n) Σ_j g_j, then the local step x ← x - γ d(g): what parallel SGD does.
 
     num_steps_per_communication: gradients of k backward passes add up, with one step after all of
-    them or one after each, of which the last counts.
+    them or one after each, of which the last counts. Cost: an `allreduce_` of the gradients in each
+    round, which overlaps the backward pass.
     """
     return wrap(optimizer, GradientOptimizer, "DistributedGradientAllreduceOptimizer", model,
                 "gradient_allreduce", num_steps_per_communication)
@@ -327,10 +330,10 @@ def DistributedAdaptThenCombineOptimizer(
     num_steps_per_communication: every k-th step averages; or one step after k backward passes does.
     row_sums: "any" where weights may sum to something else than 1, which multiplies parameters by
     the sum in each round; else a step with such weights raises InvalidArgument.
+    Cost of an average: the parameters to each out-neighbour, while the next ones are stepped.
     """
     return _with_type("DistributedAdaptThenCombineOptimizer", "adapt_then_combine", optimizer,
-                      model,
-                      communication_type, num_steps_per_communication, row_sums)
+                      model, communication_type, num_steps_per_communication, row_sums)
 
 
 def DistributedAdaptWithCombineOptimizer(
@@ -340,18 +343,23 @@ def DistributedAdaptWithCombineOptimizer(
     """Collective. x ← W x - γ d(x): the average and the local step start from the same parameters.
 
     The average overlaps the forward and the backward pass and is formed at the start of the next
-    step; `finish` forms it at the end of training. row_sums: as of
+    step; `finish` forms it at the end of training. row_sums and cost: as of
     `DistributedAdaptThenCombineOptimizer`.
     """
     return _with_type("DistributedAdaptWithCombineOptimizer", "adapt_with_combine", optimizer,
-                      model,
-                      communication_type, num_steps_per_communication, row_sums)
+                      model, communication_type, num_steps_per_communication, row_sums)
 
 
 def DistributedPushSumOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                 num_steps_per_communication: int = 1) -> Any:
     """Collective. Stochastic gradient push: averages exactly on graphs where ranks send to
-    different numbers of others."""
+    different numbers of others.
+
+        x ← P (x - γ d(z));  w ← P w;  z = x / w
+
+    with the model's parameters z, a scalar w, 1 at first, and P the shares in which ranks hand out
+    what they have: equal ones, or `dst_weights`. Cost: as of adapt-then-combine. arXiv 1811.10792.
+    """
     return wrap(optimizer, PushSumOptimizer, "DistributedPushSumOptimizer", model, "push_sum",
                 num_steps_per_communication)
 
@@ -378,8 +386,7 @@ def DistributedHierarchicalNeighborAllreduceOptimizer(optimizer: torch.optim.Opt
                                                       row_sums: str = "one") -> Any:
     """BlueFog's older name: adapt-with-combine over machines."""
     return _with_type("DistributedHierarchicalNeighborAllreduceOptimizer", "adapt_with_combine",
-                      optimizer,
-                      model, CommunicationType.hierarchical_neighbor_allreduce,
+                      optimizer, model, CommunicationType.hierarchical_neighbor_allreduce,
                       num_steps_per_communication, row_sums)
 
 

@@ -1,4 +1,8 @@
-"""Who this process is, and the graphs that it averages over."""
+"""Who this process is, and the graphs that it averages over.
+
+All but `init`, `shutdown`, `is_initialized` and `check_build` raise NotInitialized before `init`.
+All but `init`, `resync` and `shutdown` are local.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -100,7 +104,7 @@ def local_size() -> int:
 
 
 def local_rank() -> int:
-    """This rank's place among the ranks of its machine."""
+    """This rank's place among the ranks of its machine, 0 … local_size() - 1."""
     return current().context.local_rank
 
 
@@ -110,7 +114,7 @@ def machine_size() -> int:
 
 
 def machine_rank() -> int:
-    """This rank's machine."""
+    """This rank's machine, 0 … machine_size() - 1."""
     return current().context.machine_rank
 
 
@@ -138,10 +142,13 @@ def unified_mpi_window_model_supported() -> bool:
 
 def set_topology(topology: nx.DiGraph | None = None, is_weighted: bool = False) -> bool:
     """Sets the graph that static averages go over, the same on all ranks; default: the exponential
-    graph, base 2. Its first use compares what the ranks set.
+    graph, base 2. Its first use compares what the ranks set, which costs one all-gather.
 
+    is_weighted: whether the edges' `weight` counts (see `topology_util`), or every value
+    1 / (in-degree + 1).
     False, with a line in the log, while windows exist; else True.
-    Raises ArgumentTypeError for anything but a DiGraph with one node for each rank.
+    Raises ArgumentTypeError for anything but a DiGraph with one node for each rank, InvalidArgument
+    for weights that are no finite numbers.
     """
     runtime = current()
     is_weighted = checked("set_topology", "is_weighted", _arguments.switch, is_weighted)
@@ -194,8 +201,9 @@ def out_neighbor_ranks() -> list[int]:
 def set_machine_topology(topology: nx.DiGraph | None, is_weighted: bool = False) -> bool:
     """Sets the graph between machines for `hierarchical_neighbor_allreduce`, the same on all ranks.
 
-    Raises InvalidArgument for None, ArgumentTypeError for anything else but a DiGraph with one node
-    for each machine.
+    is_weighted: as for `set_topology`. Returns True.
+    Raises InvalidArgument for None and for weights that are no finite numbers, ArgumentTypeError
+    for anything else but a DiGraph with one node for each machine.
     """
     runtime, call = current(), "set_machine_topology"
     is_weighted = checked(call, "is_weighted", _arguments.switch, is_weighted)

@@ -1,4 +1,7 @@
-"""Activities of the user's own in the timeline (`BLUEFOG_TIMELINE`)."""
+"""Activities of the user's own in the timeline (`BLUEFOG_TIMELINE`), in rows of tensors' names.
+
+All raise NotInitialized before `init`, and ArgumentTypeError for names that are no text.
+"""
 
 import contextlib
 from collections.abc import Iterator

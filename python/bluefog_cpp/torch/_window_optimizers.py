@@ -147,6 +147,11 @@ def DistributedWinPutOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 
     row_sums: "any" where weights of the topology may sum to something else than 1, or values be
     put with other weights than 1; that multiplies parameters in every round.
+    window_prefix: the names of the windows begin with it; default: a name that no other has.
+    Cost of a step: a `win_put` of the parameters to each out-neighbour, which no other rank waits
+    for. Memory: one copy of the parameters for each in-neighbour, in shared memory.
+    Raises InvalidArgument where a window of such a name exists, or weights do not sum to 1.
+    Source: BlueFog.
     Attributes: `dst_weights`, some out-neighbours for the next steps; `force_barrier`.
     """
     return _with_windows(optimizer, WinPutOptimizer, "DistributedWinPutOptimizer", model,
@@ -157,6 +162,7 @@ def DistributedPullGetOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                                 num_steps_per_communication: int = 1,
                                 window_prefix: str | None = None, *, row_sums: str = "one") -> Any:
     """Collective. Like `DistributedWinPutOptimizer`, and b(j) is what this rank fetches from j.
+    Cost of a step: a `win_get` from each in-neighbour.
 
     Attributes: `src_weights`, some in-neighbours for the next steps; `force_barrier`.
     """

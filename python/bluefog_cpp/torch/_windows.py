@@ -71,6 +71,9 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
     host, and calls work on copies there. Calls are ordered by torch's current stream; `win_publish`
     says what other ranks get.
 
+    Memory: one copy of the tensor for each in-neighbour, shared between the ranks of a host; for a
+    tensor on a GPU one more.
+
     The window keeps the tensor's memory: after `resize_`, `set_` or `data = …` its calls raise
     StateError here, and other ranks go on reading what was there. False, with a line in the log, if
     a window of that name exists. Raises InvalidArgument for a tensor that is not contiguous or not
@@ -156,9 +159,9 @@ def neighbor_win_put(tensor: torch.Tensor, name: str, self_weight: float | None 
     tensor ← self_weight · tensor.
 
     dst_weights: some out-neighbours; default all, weight 1. require_mutex: holds their mutexes.
-    Returns when the values are there. Raises InvalidArgument for ranks that are no out-neighbours,
-    and for a tensor elsewhere than that of a window on a GPU; one on a GPU is copied for a window
-    on the CPU.
+    Returns when the values are there. Cost: one message of the tensor to each. Raises
+    InvalidArgument for ranks that are no out-neighbours, a tensor of another shape, or one
+    elsewhere than that of a window on a GPU; one on a GPU is copied for a window on the CPU.
     """
     return win_wait(neighbor_win_put_nonblocking(tensor, name, self_weight, dst_weights,
                                                  require_mutex))
@@ -197,7 +200,11 @@ def neighbor_win_get_nonblocking(name: str, src_weights: Mapping[int, float] | N
 @ranged
 def neighbor_win_get(name: str, src_weights: Mapping[int, float] | None = None,
                      require_mutex: bool = False) -> bool:
-    """Fetches the in-neighbours' window tensors, times their weight, into this rank's buffers."""
+    """Fetches the in-neighbours' window tensors, times their weight, into this rank's buffers.
+
+    src_weights: some in-neighbours, else InvalidArgument; default all, weight 1. require_mutex:
+    holds their mutexes. Cost: one message of the tensor from each.
+    """
     return win_wait(neighbor_win_get_nonblocking(name, src_weights, require_mutex))
 
 
@@ -243,6 +250,7 @@ def win_update(name: str, self_weight: float | None = None,
     Both weights or neither; then those of the topology the window was created with. The result goes
     into the window's tensor, which is returned; with `clone` into a new one. reset: the buffers
     that were used become zero. require_mutex: holds this rank's mutex meanwhile. Nothing is sent.
+    Raises InvalidArgument for one weight without the other, or ranks that are no in-neighbours.
     """
     runtime = current()
     return _update(runtime, "win_update", _window(runtime, "win_update", name), self_weight,
@@ -271,7 +279,7 @@ def _update(runtime: Runtime, call: str, window: Window, self_weight: Any,
 @ranged
 def win_update_then_collect(name: str, require_mutex: bool = True) -> torch.Tensor:
     """x ← x + Σ_j b(j), and the buffers become zero: nothing that was accumulated is lost or
-    counted twice."""
+    counted twice. Returns x."""
     runtime, call = current(), "win_update_then_collect"
     weights = dict.fromkeys(runtime.topology.plan.src_ranks, 1.0)
     return _update(runtime, call, _window(runtime, call, name), 1.0, weights, True, False,
@@ -290,7 +298,8 @@ def get_win_version(name: str) -> dict[int, int]:
 def win_mutex(name: str, for_self: bool = False, ranks: list[int] | None = None) -> Iterator[None]:
     """Holds the mutexes of the out-neighbours, or of `ranks`, or with `for_self` this rank's own
     (and those of `ranks`, if given). Calls of other ranks with `require_mutex` that concern them
-    wait; a call of this thread that takes one of them again raises StateError."""
+    wait; a call of this thread that takes one of them again raises StateError. TimeoutError, where
+    they do not become free, names the holder."""
     with _held(current(), "win_mutex", name, for_self, ranks):
         yield
 

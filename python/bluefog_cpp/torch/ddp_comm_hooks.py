@@ -1,8 +1,9 @@
 """Communication hooks for torch's DistributedDataParallel: it keeps its buckets, and the bytes
 travel by this package.
 
-    model = torch.nn.parallel.DistributedDataParallel(model)   # after init_process_group and
-    bf.init model.register_comm_hook(None, allreduce_hook)
+    # after init_process_group and bf.init
+    model = torch.nn.parallel.DistributedDataParallel(model)
+    model.register_comm_hook(None, allreduce_hook)
 """
 
 import concurrent.futures
@@ -19,7 +20,8 @@ _waiting = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="bluefog 
 
 def allreduce_hook(state: Any, bucket: dist.GradBucket  # type: ignore[name-defined]  # no stub
                    ) -> torch.futures.Future[torch.Tensor]:
-    """A bucket's gradients become their means over all ranks, while the next bucket is computed.
+    """A bucket's gradients become their means over all ranks, g ← (1/n) Σ_j g_j, while the next
+    bucket is computed. Cost: one `allreduce_` for each bucket; its errors come out of `backward`.
 
     state: not used; None. The ranks are those of `bf.init`, whatever DDP's process group says: both
     must be the whole launch.

@@ -10,11 +10,10 @@ from torch.distributed.algorithms.model_averaging.averagers import ModelAverager
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp.errors import ArgumentTypeError
-from bluefog_cpp.torch._collectives import (
-    allreduce_nonblocking_,
+from bluefog_cpp.torch._collectives import allreduce_nonblocking_, synchronize
+from bluefog_cpp.torch._neighbor_collectives import (
     hierarchical_neighbor_allreduce_nonblocking,
     neighbor_allreduce_nonblocking_,
-    synchronize,
 )
 from bluefog_cpp.torch._optimizers import CommunicationType
 from bluefog_cpp.torch._plans import check_average
@@ -24,11 +23,13 @@ Parameters = Iterable[torch.nn.Parameter] | Iterable[dict[str, Any]]
 
 
 class NeighborAverager(ModelAverager):
-    """Averages parameters with neighbours every `period` steps, from step `warmup_steps` on.
+    """Averages parameters with neighbours every `period` steps, from step `warmup_steps` on:
+    x ← W x, in place.
 
     communication_type: over whom; the weights are those of the topology. row_sums: "any" where they
     may sum to something else than 1, which multiplies parameters by the sum each time.
-    torch.distributed need not be initialized. Raises InvalidArgument for a period below 1 or a
+    torch.distributed need not be initialized. Cost of an average: one call of that type for each
+    parameter. Raises InvalidArgument for a period below 1 or a
     negative number of steps.
     """
 
