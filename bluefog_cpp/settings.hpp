@@ -46,17 +46,18 @@ enum class ShmCopy {
 /// context. Fields are named after their variables; `setting_table()` says what
 /// each means.
 struct Settings {
-  std::chrono::nanoseconds timeout = std::chrono::seconds(600);  ///< zero: never
+  std::chrono::nanoseconds timeout = std::chrono::seconds(600);  ///< longest wait; zero: for ever
   std::string_view timeout_name = "BLUEFOG_TIMEOUT";             ///< what sets it, for messages
-  std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);  ///< zero: never
-  LogLevel log_level = LogLevel::Warning;                             ///< lower ones are not shown
+  /// A longer wait is logged; zero: never.
+  std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);
+  LogLevel log_level = LogLevel::Warning;          ///< lower ones are not shown
   bool log_hide_time = false;                      ///< leaves the time out of log lines
   std::string timeline;                            ///< file name prefix; empty: no timeline
   std::string flight_recorder;                     ///< file name prefix; empty: no flight record
   std::int64_t fusion_threshold_bytes = 25 << 20;  ///< most of a bucket; zero: one per parameter
   int expect_size = 0;        ///< number of ranks that the start must find; zero: any
-  std::string host_id;        ///< empty: found out
-  int nodes_per_machine = 0;  ///< zero: machines are hosts
+  std::string host_id;        ///< ranks of other names share no memory; empty: found out
+  int nodes_per_machine = 0;  ///< splits hosts into machines of so many ranks; zero: no
   TransportChoice transport = TransportChoice::Auto;  ///< between any two ranks
   NetworkChoice network = NetworkChoice::Auto;        ///< equal on all ranks
   std::string tcp_interface;                          ///< empty: all
