@@ -14,6 +14,7 @@
 #include "optimizers/algorithms/registry/algorithm_choice.hpp"
 #include "optimizers/buckets/bucket_memory.hpp"
 #include "optimizers/round_calls.hpp"
+#include "optimizers/wrapper/closure_refusal.hpp"
 #include "optimizers/wrapper/model_agreement.hpp"
 #include "optimizers/wrapper/saved_optimizer.hpp"
 
@@ -183,23 +184,12 @@ at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
 }
 
 at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
-  const torch::AutoGradMode grad_mode(true);
-  const std::int64_t steps_before = counts_.steps();
-  const auto refuse = [&](std::string_view reason) {
+  return loss_or_refusal(closure, [this, steps_before = counts_.steps()](std::string_view reason) {
     // The other ranks average in this step: they are told that this rank does not.
     if (counts_.steps() == steps_before) {
       refuse_step(reason);
     }
-  };
-  try {
-    return closure();
-  } catch (const std::exception& error) {
-    refuse(error.what());
-    throw;
-  } catch (...) {
-    refuse("an exception of an unknown type");
-    throw;
-  }
+  });
 }
 
 void DistributedOptimizer::State::drain() {
