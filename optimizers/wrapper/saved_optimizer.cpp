@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <exception>
+#include <stdexcept>
 #include <typeinfo>
 
 #include "bluefog_cpp/error.hpp"
@@ -43,6 +44,11 @@ SavedOptimizer::SavedOptimizer(torch::serialize::InputArchive& archive, int rank
     archive.read(key, value);
     return value;
   };
+  const auto refuse = [&](const char* found) {
+    throw InvalidArgument(
+        fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
+                    rank_, found));
+  };
   try {
     algorithm_ = value_of("algorithm").toStringRef();
     step_count_ = value_of("step_count").toInt();
@@ -53,9 +59,9 @@ SavedOptimizer::SavedOptimizer(torch::serialize::InputArchive& archive, int rank
     archive.read("state", state_);
     archive.read("wrapped", wrapped_);
   } catch (const c10::Error& error) {
-    throw InvalidArgument(
-        fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
-                    rank_, error.what_without_backtrace()));
+    refuse(error.what_without_backtrace());
+  } catch (const std::runtime_error& error) {  // of a key that is not there
+    refuse(error.what());
   }
 }
 

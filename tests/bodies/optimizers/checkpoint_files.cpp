@@ -73,6 +73,14 @@ TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
     }
     ops::barrier(context);
     expect_refusal("expected a whole checkpoint of this library, found an archive that is cut off");
+    // An archive of torch that is none of this library's lacks what is looked for.
+    if (is_last) {
+      torch::serialize::OutputArchive other;
+      other.write("x", run.point.x().detach());
+      other.save_to(own);
+    }
+    ops::barrier(context);
+    expect_refusal("expected a whole checkpoint of this library, found");
     EXPECT_THROW(save_checkpoint("/nonexistent_folder/model", run.point, run.optimizer),
                  InvalidArgument);
     // Files of different moments are refused.
