@@ -119,9 +119,9 @@ void check_same_moment(const std::string& file, const SavedPart& part, const Sav
 template <typename Read>
 void in_file(const std::string& file, const Read& read) {
   const auto refuse = [&](const char* found) {
-    throw InvalidArgument(fmt::format(
-        "checkpoint file '{}': expected a whole checkpoint of this library, found: {}", file,
-        found));
+    throw InvalidArgument(
+        fmt::format("checkpoint file '{}': expected a whole checkpoint of this library, found: {}",
+                    file, found));
   };
   try {
     read();

@@ -45,9 +45,8 @@ SavedOptimizer::SavedOptimizer(torch::serialize::InputArchive& archive, int rank
     return value;
   };
   const auto refuse = [&](const char* found) {
-    throw InvalidArgument(
-        fmt::format("rank {}: expected the saved state of a distributed optimizer, found: {}",
-                    rank_, found));
+    throw InvalidArgument(fmt::format(
+        "rank {}: expected the saved state of a distributed optimizer, found: {}", rank_, found));
   };
   try {
     algorithm_ = value_of("algorithm").toStringRef();
