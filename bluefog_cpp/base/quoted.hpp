@@ -10,7 +10,9 @@ namespace bluefog {
 /// terminal might obey or not show.
 [[nodiscard]] inline std::string quoted(std::string_view word, std::size_t limit = 60) {
   std::string text = "'";
-  for (const char c : word.substr(0, limit)) text += c >= ' ' && c <= '~' ? c : '?';
+  for (const char c : word.substr(0, limit)) {
+    text += c >= ' ' && c <= '~' ? c : '?';
+  }
   return text + (word.size() > limit ? "...'" : "'");
 }
 

@@ -30,7 +30,9 @@ bool is_same_name(std::string_view one, std::string_view other) {
 std::vector<std::string> long_options(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
   }
   return names;
 }

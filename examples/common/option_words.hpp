@@ -25,11 +25,15 @@ namespace bluefog::examples {
 template <typename Kind>
 [[nodiscard]] CLI::Validator one_of(const std::map<std::string, Kind>& kinds) {
   std::vector<std::string> names;
-  for (const auto& [name, kind] : kinds) names.push_back(name);
+  for (const auto& [name, kind] : kinds) {
+    names.push_back(name);
+  }
   return CLI::Validator(
       [kinds, check = one_of(std::move(names))](std::string& text) {
         std::string problem = check(text);
-        if (problem.empty()) text = std::to_string(static_cast<int>(kinds.at(text)));
+        if (problem.empty()) {
+          text = std::to_string(static_cast<int>(kinds.at(text)));
+        }
         return problem;
       },
       "");

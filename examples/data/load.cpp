@@ -42,7 +42,9 @@ void require_all(std::string_view set, const std::vector<fs::path>& files) {
   for (const fs::path& file : files) {
     if (!fs::exists(file)) {
       std::vector<std::string> names;
-      for (const fs::path& one : files) names.push_back(one.filename().string());
+      for (const fs::path& one : files) {
+        names.push_back(one.filename().string());
+      }
       throw InvalidArgument(fmt::format(
           "data folder {}: expected the files of {}: {}; {} does not exist",
           file.parent_path().string(), set, fmt::join(names, ", "), file.filename().string()));
@@ -112,7 +114,9 @@ std::string contents_of(const fs::path& folder) {
        entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
-  if (names.empty()) return "no files at all";
+  if (names.empty()) {
+    return "no files at all";
+  }
   std::ranges::sort(names);
   const auto has = [&](const char* name) { return std::ranges::binary_search(names, name); };
   std::string words;

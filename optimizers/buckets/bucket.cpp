@@ -36,7 +36,9 @@ std::string name_of_bucket(int index, const std::vector<Segment>& segments) {
 }  // namespace
 
 bool is_in_a_bucket(const at::Tensor& parameter) {
-  if (!parameter.has_storage()) return false;
+  if (!parameter.has_storage()) {
+    return false;
+  }
   const Place* const place = parameter.storage().data_ptr().cast_context<Place>(&delete_place);
   return place != nullptr && !place->bucket.expired();
 }

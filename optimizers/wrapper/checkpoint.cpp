@@ -48,13 +48,19 @@ c10::IValue read_value(torch::serialize::InputArchive& archive, const std::strin
 
 /// The reason why `file` is no whole checkpoint. LibTorch's own words speak of its zip library.
 std::string what_is_wrong_with(const std::string& file, bool is_archive) {
-  if (is_archive) return "an archive that lacks parts of a checkpoint";
+  if (is_archive) {
+    return "an archive that lacks parts of a checkpoint";
+  }
   constexpr std::string_view kBeginOfZip{"PK\3\4", 4};
   std::string begin(kBeginOfZip.size(), '\0');
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) return "a file that cannot be opened";
+  if (!stream) {
+    return "a file that cannot be opened";
+  }
   stream.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  if (stream.gcount() == 0) return "an empty file";
+  if (stream.gcount() == 0) {
+    return "an empty file";
+  }
   return begin == kBeginOfZip ? "an archive that is cut off, damaged or of something else"
                               : "a file of another kind";
 }

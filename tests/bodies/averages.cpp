@@ -167,7 +167,9 @@ TEST(Averages, EqualValuesStayThatValueInCollectives) {
 TEST(Averages, EqualValuesStayThatValueInGossip) {
   on_ranks({.at_least = 2}, [](Context& context) {
     const int target = context.rank() ^ 1;
-    if (target >= context.size()) return;
+    if (target >= context.size()) {
+      return;
+    }
     for (const Dtype dtype : kFloatingDtypes) {
       for (unsigned seed = 0; seed < 5; ++seed) {
         const auto row =

@@ -156,7 +156,9 @@ TEST(Failure, WhoComesLateToACallThatWasGivenUpHearsOfIt) {
           [&] { ops::pair_gossip(context, buffer, 1 - context.rank()); },
           [&] { ops::neighbor_allreduce(context, buffer, ring(context)); }};
       for (const auto& call : calls) {
-        if (is_late) meet(context);
+        if (is_late) {
+          meet(context);
+        }
         const auto [rank, text] = failure_of(call);
         EXPECT_EQ(rank, is_late ? 0 : -1) << text;
         if (is_late) {
@@ -165,7 +167,9 @@ TEST(Failure, WhoComesLateToACallThatWasGivenUpHearsOfIt) {
         } else {
           EXPECT_THAT(text, HasSubstr("BLUEFOG_TIMEOUT"));
         }
-        if (!is_late) meet(context);
+        if (!is_late) {
+          meet(context);
+        }
         meet(context);
       }
     }
@@ -175,7 +179,9 @@ TEST(Failure, WhoComesLateToACallThatWasGivenUpHearsOfIt) {
 // The deadline is the call's own: nothing of it moves while others refuse theirs.
 TEST(Failure, WordsOfOtherRanksProlongNoWait) {
   const Ranks three{.at_least = 3, .at_most = 3, .settings = [](Settings& settings, int rank) {
-                      if (rank == 0) settings.timeout = std::chrono::milliseconds(400);
+                      if (rank == 0) {
+                        settings.timeout = std::chrono::milliseconds(400);
+                      }
                     }};
   on_ranks(three, [](Context& context) {
     constexpr std::uint8_t kMostWords = 200;
@@ -187,7 +193,9 @@ TEST(Failure, WordsOfOtherRanksProlongNoWait) {
     };
     std::byte words{};
     Work end;
-    if (context.rank() == 1) end = ops::pair_gossip_nonblocking(context, buffer, 0);
+    if (context.rank() == 1) {
+      end = ops::pair_gossip_nonblocking(context, buffer, 0);
+    }
     meet(context);
     if (context.rank() == 0) {
       const auto late = failure_of([&] { ops::pair_gossip(context, buffer, 2); }).second;
@@ -212,7 +220,9 @@ TEST(Failure, WordsOfOtherRanksProlongNoWait) {
 
 TEST(Failure, CallsOfAPairProlongNoWaitForAllRanks) {
   const Ranks two{.at_least = 2, .at_most = 2, .settings = [](Settings& settings, int rank) {
-                    if (rank == 0) settings.timeout = std::chrono::milliseconds(400);
+                    if (rank == 0) {
+                      settings.timeout = std::chrono::milliseconds(400);
+                    }
                   }};
   on_ranks(two, [](Context& context) {
     constexpr std::size_t kMostCalls = 100;
@@ -226,12 +236,16 @@ TEST(Failure, CallsOfAPairProlongNoWaitForAllRanks) {
     const BufferView buffer{.data = &value, .count = 1};
     if (waits) {
       std::vector<Work> pairs;
-      for (std::size_t i = 0; i < kMostCalls; ++i) pairs.push_back(gossip(i));
+      for (std::size_t i = 0; i < kMostCalls; ++i) {
+        pairs.push_back(gossip(i));
+      }
       EXPECT_THAT(failure_of([&] { ops::allreduce(context, buffer); }).second,
                   HasSubstr("nothing moved"));
       EXPECT_FALSE(pairs.back().done()) << "it waited for as long as the pair went on";
       meet(context);
-      for (Work& pair : pairs) pair.wait();
+      for (Work& pair : pairs) {
+        pair.wait();
+      }
     } else {
       // Slowly, until the other one has given up.
       auto end = std::async(std::launch::async, [&context] { meet(context); });

@@ -277,7 +277,9 @@ TEST(NeighborAllreduce, CallsOnWaitOfOneNameDoNotRunAheadOfTheirReader) {
     const Plan plan = share(part);
     std::vector<std::vector<float>> values(
         4, std::vector<float>(3000, static_cast<float>(context.rank() + 1)));
-    if (context.rank() == 2) meet(context);
+    if (context.rank() == 2) {
+      meet(context);
+    }
     std::atomic<bool> has_ended = false;
     std::jthread caller([&] {
       for (auto& value : values) {

@@ -26,7 +26,9 @@ int opponent(int rank, int round, int size) {
   int found = other;
   if (rank == players - 1) {
     found = 0;
-    while ((2 * found) % (players - 1) != round % (players - 1)) ++found;
+    while ((2 * found) % (players - 1) != round % (players - 1)) {
+      ++found;
+    }
   } else if (other == rank) {
     found = players - 1;
   }
@@ -50,7 +52,9 @@ TEST(PairGossip, EveryPairAndDtype) {
     const int players = context.size() + context.size() % 2;
     for (int round = 0; round + 1 < players; ++round) {
       const int target = opponent(context.rank(), round, context.size());
-      if (target == context.rank()) continue;
+      if (target == context.rank()) {
+        continue;
+      }
       for (const Dtype dtype : kFloatingDtypes) {
         for (const std::size_t count : {std::size_t{0}, std::size_t{7}, std::size_t{3000}}) {
           gossip_and_check(context, dtype, count, target);
@@ -76,7 +80,9 @@ TEST(PairGossip, EachRankHasItsOwnWeights) {
 
 TEST(PairGossip, OutOfPlaceLeavesTheInput) {
   on_ranks({.at_least = 2}, [](Context& context) {
-    if (context.rank() > 1) return;
+    if (context.rank() > 1) {
+      return;
+    }
     Values input = small_integers(Dtype::Float64, 1000, context.rank());
     const Values before = input;
     Values output(Dtype::Float64, 1000);
@@ -153,7 +159,9 @@ TEST(PairGossip, ARefusedCallIsAnErrorOnTheOtherRankAndThePairGoesOn) {
 
 TEST(PairGossip, AMismatchNamesBothCalls) {
   on_ranks({.at_least = 2}, [](Context& context) {
-    if (context.rank() > 1) return;
+    if (context.rank() > 1) {
+      return;
+    }
     Values values(Dtype::Float32, context.rank() == 0 ? std::size_t{10} : std::size_t{11});
     try {
       ops::pair_gossip(context, values.view(), 1 - context.rank());

@@ -38,15 +38,21 @@ TEST(Window, PutThenUpdateIsANeighbourAverage) {
       for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{5000}}) {
         NeighborPlan plan = full_plan(context);
         plan.self_weight = 0.5;
-        for (WeightedRank& source : plan.sources) source.weight = 0.25;
+        for (WeightedRank& source : plan.sources) {
+          source.weight = 0.25;
+        }
         Values value = small_integers(dtype, count, context.rank());
         const Values before = value;
         const auto window = Window::create(context, value.view(), plan, {.name = "w"});
         window->put(value.view());
         ops::barrier(context);
-        for (const auto& [source, version] : window->versions()) EXPECT_EQ(version, 1) << source;
+        for (const auto& [source, version] : window->versions()) {
+          EXPECT_EQ(version, 1) << source;
+        }
         window->update();
-        for (const auto& [source, version] : window->versions()) EXPECT_EQ(version, 0) << source;
+        for (const auto& [source, version] : window->versions()) {
+          EXPECT_EQ(version, 0) << source;
+        }
         const auto theirs = [&](int source, std::size_t k) {
           return small_integers(dtype, count, source)[k];
         };
@@ -141,7 +147,9 @@ TEST(Window, NothingThatIsAccumulatedIsLost) {
     window->update_then_collect();
     EXPECT_NEAR(total(context, value[7]), before, 1e-9 * before);
     EXPECT_NEAR(total(context, window->associated_weight()), context.size(), 1e-12);
-    for (const double element : value) EXPECT_EQ(element, value[7]);
+    for (const double element : value) {
+      EXPECT_EQ(element, value[7]);
+    }
     window->free();
   });
 }
@@ -152,16 +160,24 @@ TEST(Window, PushSumReachesTheMeanOnAnUnbalancedGraph) {
     const int n = context.size();
     NeighborPlan plan = NeighborPlan::alone(context.rank(), n);
     std::vector<std::vector<int>> out(static_cast<std::size_t>(n));
-    for (int r = 0; r < n; ++r) out[static_cast<std::size_t>(r)] = {(r + 1) % n};
+    for (int r = 0; r < n; ++r) {
+      out[static_cast<std::size_t>(r)] = {(r + 1) % n};
+    }
     out[0].push_back(2);
     for (int r = 0; r < n; ++r) {
       for (const int to : out[static_cast<std::size_t>(r)]) {
-        if (to == context.rank()) plan.sources.push_back({.rank = r});
-        if (r == context.rank()) plan.destinations.push_back({.rank = to});
+        if (to == context.rank()) {
+          plan.sources.push_back({.rank = r});
+        }
+        if (r == context.rank()) {
+          plan.destinations.push_back({.rank = to});
+        }
       }
     }
     const double share = 1.0 / (1.0 + static_cast<double>(plan.destinations.size()));
-    for (auto& to : plan.destinations) to.weight = share;
+    for (auto& to : plan.destinations) {
+      to.weight = share;
+    }
     double value = context.rank();
     const BufferView view{.data = &value, .count = 1, .dtype = Dtype::Float64};
     const auto window = Window::create(
@@ -192,7 +208,9 @@ TEST(Window, FillDropsWhatHasComeIn) {
       ops::barrier(context);
       window->set_associated_weight(0.5);
       window->fill(fill);
-      for (const auto& [source, version] : window->versions()) EXPECT_EQ(version, 0) << source;
+      for (const auto& [source, version] : window->versions()) {
+        EXPECT_EQ(version, 0) << source;
+      }
       window->update_then_collect();
       EXPECT_EQ(window->associated_weight(), 0.5) << "the buffers' weights are dropped too";
       const bool counts_own = fill == ops::WindowFill::OwnValue;
@@ -233,7 +251,9 @@ TEST(Window, CallsThatNobodyWaitsForRunInOrder) {
     std::vector<std::vector<float>> values;
     float own = 0.0F;
     const auto window = Window::create(context, {.data = &own, .count = 1}, plan);
-    for (int i = 0; i < 20; ++i) values.push_back({static_cast<float>(i)});
+    for (int i = 0; i < 20; ++i) {
+      values.push_back({static_cast<float>(i)});
+    }
     std::vector<Work> works;
     for (auto& value : values) {
       works.push_back(window->put_nonblocking({.data = value.data(), .count = 1}));

@@ -39,7 +39,9 @@ TEST(Window, RanksThatDoNotAgreeAllGetTheSameError) {
       EXPECT_THAT(error.what(), HasSubstr("float32[5]"));
     }
     NeighborPlan deaf = plan;
-    if (context.rank() == last) deaf.sources.clear();
+    if (context.rank() == last) {
+      deaf.sources.clear();
+    }
     try {
       create(5, deaf, "b");
       ADD_FAILURE() << "expected an error";
@@ -176,7 +178,9 @@ TEST(Window, ARankThatLeftIsToldInEveryCall) {
     const auto window = Window::create(context, view, full_plan(context));
     const int last = context.size() - 1;
     meet(context);
-    if (context.rank() == last) context.close();
+    if (context.rank() == last) {
+      context.close();
+    }
     meet(context);
     if (context.rank() != last) {
       for (int i = 0; i < 20; ++i) {
@@ -198,7 +202,9 @@ TEST(Window, FreeingWhatAPeerHasDestroyedIsRefused) {
     float value = 1.0F;
     auto window =
         Window::create(context, {.data = &value, .count = 1}, full_plan(context), {.name = "one"});
-    if (context.rank() == 0) window.reset();
+    if (context.rank() == 0) {
+      window.reset();
+    }
     meet(context);
     if (context.rank() == 0) {
       context.core().engine().refuse("nothing to free here");  // the others count a call
@@ -220,7 +226,9 @@ TEST(Window, AFreedWindowSaysSo) {
     float value = 0.0F;
     const BufferView view{.data = &value, .count = 1};
     auto window = Window::create(context, view, full_plan(context), {.name = "gone"});
-    if (context.rank() == 0) window.reset();
+    if (context.rank() == 0) {
+      window.reset();
+    }
     ops::barrier(context);
     if (context.rank() != 0) {
       try {

@@ -35,7 +35,9 @@ TEST(Window, MutexesKeepCallsApart) {
     for (int round = 1; round <= 20; ++round) {
       {
         const auto lock = window->lock_self();
-        for (double& element : value) element = round;
+        for (double& element : value) {
+          element = round;
+        }
       }
       window->get({.exclusion = ops::Exclusion::Mutex});
       std::vector<double> seen(4096);
@@ -242,7 +244,9 @@ TEST(Window, FreeingIsRefusedOnEveryRankWhereAThreadHoldsAMutex) {
     std::latch may_end(1);
     std::thread taker([&] {
       std::optional<ops::WindowLock> lock;
-      if (context.rank() == 0) lock.emplace(window->lock({context.size() - 1}));
+      if (context.rank() == 0) {
+        lock.emplace(window->lock({context.size() - 1}));
+      }
       is_taken.count_down();
       may_end.wait();
     });

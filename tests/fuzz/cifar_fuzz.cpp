@@ -14,7 +14,9 @@ using namespace bluefog;
 
 // The first byte says which of the two formats the rest is.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
+  if (size == 0) {
+    return 0;
+  }
   const auto kind = data[0] % 2 == 0 ? examples::CifarKind::Cifar10 : examples::CifarKind::Cifar100;
   testing::parse_or_refuse<InvalidArgument>([&] {
     const testing::MemoryFile file(std::span(data + 1, size - 1));

@@ -16,7 +16,9 @@ using topology::WeightRule;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::array<EdgeListOptions, 4> kOptions{
       {{}, {.size = 8}, {.rule = WeightRule::Uniform}, {.rule = WeightRule::MetropolisHastings}}};
-  if (size == 0) return 0;
+  if (size == 0) {
+    return 0;
+  }
   const EdgeListOptions& options = kOptions[data[0] % kOptions.size()];
   const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
   testing::parse_or_refuse<InvalidArgument>([&] {
@@ -27,7 +29,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     testing::check(matrix.plan_for(matrix.size() - 1).self_weight ==
                    matrix.weight(matrix.size() - 1, matrix.size() - 1));
     // Weights that a rule made are averages.
-    if (options.rule) testing::check(matrix.is_row_stochastic());
+    if (options.rule) {
+      testing::check(matrix.is_row_stochastic());
+    }
   });
   return 0;
 }

@@ -13,7 +13,9 @@ using namespace bluefog;
 
 // The first byte says how many of the last ones are the labels' file; before them are the images'.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
+  if (size == 0) {
+    return 0;
+  }
   const std::span bytes(data + 1, size - 1);
   const std::size_t label_bytes = std::min<std::size_t>(data[0], bytes.size());
   testing::parse_or_refuse<InvalidArgument>([&] {

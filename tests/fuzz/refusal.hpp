@@ -31,7 +31,9 @@ void parse_or_refuse(const Parse& parse) {
 
 /// Ends the process where something does not hold of what a parser returned.
 inline void check(bool holds) {
-  if (!holds) std::abort();
+  if (!holds) {
+    std::abort();
+  }
 }
 
 }  // namespace bluefog::testing

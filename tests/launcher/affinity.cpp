@@ -7,7 +7,9 @@
 int main() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    return 1;
+  }
   const char* rank = std::getenv("RANK");
   std::printf("%s:", rank == nullptr ? "?" : rank);
   const char* separator = "";

@@ -30,7 +30,9 @@ RankReport report_of(int rank, Kind kind, int exit_code = 0) {
 class AttendanceTest : public testing::Test {
  protected:
   void start(int ranks) {
-    for (int rank = 0; rank < ranks; ++rank) take(report_of(rank, Kind::Started));
+    for (int rank = 0; rank < ranks; ++rank) {
+      take(report_of(rank, Kind::Started));
+    }
   }
   void join(int rank) { take(report_of(rank, Kind::Joining)); }
   void take(const RankReport& report) { attendance_.take(report, begin_); }
@@ -42,7 +44,9 @@ class AttendanceTest : public testing::Test {
 TEST_F(AttendanceTest, NamesRanksThatTheOthersWaitForOnce) {
   start(4);
   EXPECT_EQ(attendance_.due(), std::nullopt);  // nobody waits
-  for (const int rank : {0, 1, 3}) join(rank);
+  for (const int rank : {0, 1, 3}) {
+    join(rank);
+  }
   EXPECT_EQ(attendance_.due(), begin_ + 60s);
   EXPECT_EQ(attendance_.due_line(begin_ + 59s), "");
   EXPECT_EQ(
@@ -55,14 +59,18 @@ TEST_F(AttendanceTest, NamesRanksThatTheOthersWaitForOnce) {
 
 TEST_F(AttendanceTest, RanksThatWereNeverHeardOfAreMissing) {
   start(3);
-  for (const int rank : {0, 1, 2}) join(rank);
+  for (const int rank : {0, 1, 2}) {
+    join(rank);
+  }
   EXPECT_THAT(attendance_.due_line(begin_ + 60s),
               HasSubstr("it: rank 3, which was never heard of"));
 }
 
 TEST_F(AttendanceTest, IsSilentOnceAllHaveCome) {
   start(4);
-  for (const int rank : {0, 1, 2, 3}) join(rank);
+  for (const int rank : {0, 1, 2, 3}) {
+    join(rank);
+  }
   EXPECT_EQ(attendance_.due(), std::nullopt);
   take(report_of(0, Kind::Ended, 1));
   EXPECT_EQ(attendance_.failure_line(), "");
@@ -74,7 +82,9 @@ TEST_F(AttendanceTest, RanksOfHostsWithoutBfrunAreNotMissing) {
   unwatched.placement = {0, 0, 0};
   start(3);
   take(unwatched);
-  for (const int rank : {0, 1, 2}) join(rank);
+  for (const int rank : {0, 1, 2}) {
+    join(rank);
+  }
   EXPECT_EQ(attendance_.due_line(begin_ + 60s), "");
 }
 

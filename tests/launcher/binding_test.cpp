@@ -43,7 +43,9 @@ void write_cpu(const Folder& folder, int cpu, int package, int core) {
 
 TEST(Cores, HardwareThreadsOfOneCoreCountOnce) {
   const Folder folder;
-  for (int cpu = 0; cpu < 8; ++cpu) write_cpu(folder, cpu, cpu % 4 / 2, cpu % 2);
+  for (int cpu = 0; cpu < 8; ++cpu) {
+    write_cpu(folder, cpu, cpu % 4 / 2, cpu % 2);
+  }
   EXPECT_THAT(group_into_cores({0, 1, 2, 3, 4, 5, 6, 7}, folder.path()),
               ElementsAre(Core{0, {0, 4}}, Core{0, {1, 5}}, Core{1, {2, 6}}, Core{1, {3, 7}}));
   EXPECT_THAT(group_into_cores({5, 6}, folder.path()), ElementsAre(Core{0, {5}}, Core{1, {6}}));

@@ -38,7 +38,9 @@ class Served {
             std::make_unique<HostLine>(std::vector<std::string>{"127.0.0.1"}, kSecret, kSilence)) {
     thread_ = std::thread([this] {
       while (!is_over_) {
-        if (is_readable(line_->descriptor(), 10)) serve();
+        if (is_readable(line_->descriptor(), 10)) {
+          serve();
+        }
       }
     });
   }
@@ -50,8 +52,12 @@ class Served {
   /// What has been heard until now; nobody serves any more.
   void stop() {
     is_over_ = true;
-    if (thread_.joinable()) thread_.join();
-    if (line_) serve();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+    if (line_) {
+      serve();
+    }
   }
   void close() {
     stop();
@@ -133,7 +139,9 @@ TEST(HostLine, DropsStrangers) {
     EXPECT_LE(recv(socket.get(), &byte, 1, 0), 0);
   }
   std::vector<Descriptor> silent;
-  for (int k = 0; k < 200; ++k) silent.push_back(stranger(bfrun.place(), "bfrun1"));
+  for (int k = 0; k < 200; ++k) {
+    silent.push_back(stranger(bfrun.place(), "bfrun1"));
+  }
   EXPECT_GE(HostLineEnd(bfrun.place(), 5).descriptor(), 0);
   bfrun.stop();
   EXPECT_THAT(bfrun.lost, IsEmpty());

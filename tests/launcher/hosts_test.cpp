@@ -110,7 +110,9 @@ TEST(IsThisHost, KnowsOwnNames) {
 TEST(ShareFirstLabel, KnowsMachinesThatMpirunWouldTakeForOne) {
   const auto share = [](const std::vector<std::string>& names, const char* own) {
     std::vector<HostSlots> hosts;
-    for (const auto& name : names) hosts.push_back({name, 1});
+    for (const auto& name : names) {
+      hosts.push_back({name, 1});
+    }
     return share_first_label(hosts, own);
   };
   EXPECT_TRUE(share({"node1.a", "node1.b"}, "head"));

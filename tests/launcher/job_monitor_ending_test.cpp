@@ -34,7 +34,9 @@ TEST(JobMonitor, AnMpirunThatOutlivesItsRanksIsKilled) {
   for (const int code : {0, 3}) {
     JobMonitor monitor({.ranks = 2});
     const auto begin = JobMonitor::Clock::now();
-    for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+    for (int rank = 0; rank < 2; ++rank) {
+      static_cast<void>(monitor.take(started(rank), begin));
+    }
     static_cast<void>(monitor.take(ended(0, 0), begin));
     EXPECT_LT(monitor.time_left(begin), 0ms);
     static_cast<void>(monitor.take(ended(1, code), begin));
@@ -62,7 +64,9 @@ TEST(JobMonitor, AFailureEndsTheJobUnlessTheUserWantsItToGoOn) {
   const auto is_killed = [&](MonitoredJob job, const RankReport& end) {
     job.ranks = 2;
     JobMonitor monitor(job);
-    for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+    for (int rank = 0; rank < 2; ++rank) {
+      static_cast<void>(monitor.take(started(rank), begin));
+    }
     static_cast<void>(monitor.take(end, begin));
     return monitor.wants_kill(begin + JobMonitor::kFailureGrace);
   };

@@ -21,7 +21,9 @@ const ExitStatus kSuccess{0, 0};
 
 TEST(JobMonitor, NamesRanksThatFailedByThemselves) {
   JobMonitor monitor({.ranks = 3});
-  for (int rank = 0; rank < 3; ++rank) static_cast<void>(monitor.take(started(rank)));
+  for (int rank = 0; rank < 3; ++rank) {
+    static_cast<void>(monitor.take(started(rank)));
+  }
   EXPECT_THAT(monitor.take(ended(0, 0)), IsEmpty());
   EXPECT_THAT(monitor.take(ended(2, 0, SIGKILL)), IsEmpty());
   RankReport told = ended(1, 0, SIGTERM);
@@ -35,7 +37,9 @@ TEST(JobMonitor, NamesRanksThatFailedByThemselves) {
 TEST(JobMonitor, NamesTheRankThatDiedFirstFirst) {
   JobMonitor monitor({.ranks = 3});
   const auto begin = JobMonitor::Clock::now();
-  for (int rank = 0; rank < 3; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+  for (int rank = 0; rank < 3; ++rank) {
+    static_cast<void>(monitor.take(started(rank), begin));
+  }
   EXPECT_LT(monitor.time_left(begin), 0ms);
   // The followers are heard of first.
   static_cast<void>(monitor.take(ended(0, 1, 0, 7'000), begin));
@@ -57,7 +61,9 @@ TEST(JobMonitor, NamesTheRankThatDiedFirstFirst) {
 TEST(JobMonitor, NamesAKilledRankBeforeThoseThatEndSoonOfIt) {
   JobMonitor monitor({.ranks = 3});
   const auto begin = JobMonitor::Clock::now();
-  for (int rank = 0; rank < 3; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+  for (int rank = 0; rank < 3; ++rank) {
+    static_cast<void>(monitor.take(started(rank), begin));
+  }
   static_cast<void>(monitor.take(ended(0, 1, 0, 5'000), begin));
   static_cast<void>(monitor.take(ended(1, 0, SIGKILL, 9'000), begin));
   static_cast<void>(monitor.take(ended(2, 0, SIGKILL, 400'000), begin));
@@ -90,7 +96,9 @@ TEST(JobMonitor, TheCrashOfAnMpirunIsNotThatOfItsRanks) {
 TEST(JobMonitor, ARankThatSaidThatItExitsIsNamedOnce) {
   JobMonitor monitor({.ranks = 2});
   const auto begin = JobMonitor::Clock::now();
-  for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+  for (int rank = 0; rank < 2; ++rank) {
+    static_cast<void>(monitor.take(started(rank), begin));
+  }
   static_cast<void>(monitor.take(ended(1, 3, 0, 5'000), begin));
   static_cast<void>(monitor.take(ended(0, 0, SIGABRT, 7'000), begin));
   RankReport told = ended(1, 0, SIGTERM, 9'000);
@@ -103,7 +111,9 @@ TEST(JobMonitor, ARankThatSaidThatItExitsIsNamedOnce) {
 
 TEST(JobMonitor, NoJobThatLostARankEndsWithZero) {
   JobMonitor silent({.ranks = 2});
-  for (int rank = 0; rank < 2; ++rank) static_cast<void>(silent.take(started(rank)));
+  for (int rank = 0; rank < 2; ++rank) {
+    static_cast<void>(silent.take(started(rank)));
+  }
   static_cast<void>(silent.take(ended(0, 0)));
   EXPECT_EQ(silent.exit_code(kSuccess), 1);
   EXPECT_THAT(silent.closing_lines(kSuccess),
@@ -128,7 +138,9 @@ TEST(JobMonitor, NoJobThatLostARankEndsWithZero) {
 
 TEST(JobMonitor, LostRanksAreNamedUpToANumber) {
   JobMonitor monitor({.ranks = 20});
-  for (int rank = 0; rank < 20; ++rank) static_cast<void>(monitor.take(started(rank)));
+  for (int rank = 0; rank < 20; ++rank) {
+    static_cast<void>(monitor.take(started(rank)));
+  }
   const auto lines = monitor.closing_lines(kSuccess);
   EXPECT_EQ(lines.size(), 17U);
   EXPECT_EQ(lines.back(), "4 more ranks were lost");
@@ -148,7 +160,9 @@ TEST(JobMonitor, AWatcherThatIsGoneEndsNoHealthyJob) {
 TEST(JobMonitor, ARankThatLeftBeforeOthersFailedIsNamedFirst) {
   JobMonitor monitor({.ranks = 2});
   const auto begin = JobMonitor::Clock::now();
-  for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank), begin));
+  for (int rank = 0; rank < 2; ++rank) {
+    static_cast<void>(monitor.take(started(rank), begin));
+  }
   RankReport leaving = started(1);
   leaving.kind = RankReport::Kind::Leaving;
   leaving.ended_at_us = 5'000;
@@ -211,7 +225,9 @@ TEST(JobMonitor, ExitCodeIsThatOfMpirun) {
 
 TEST(JobMonitor, FaultTolerantJobsFailWithTheFirstRankThatDid) {
   JobMonitor monitor({.ranks = 3, .fault_tolerant = true});
-  for (int rank = 0; rank < 3; ++rank) static_cast<void>(monitor.take(started(rank)));
+  for (int rank = 0; rank < 3; ++rank) {
+    static_cast<void>(monitor.take(started(rank)));
+  }
   static_cast<void>(monitor.take(ended(1, 0, SIGSEGV)));
   static_cast<void>(monitor.take(ended(0, 5)));
   static_cast<void>(monitor.take(ended(2, 0)));
@@ -222,7 +238,9 @@ TEST(JobMonitor, FaultTolerantJobsFailWithTheFirstRankThatDid) {
 
 TEST(JobMonitor, ARankThatNeverSaidHowItEndedIsAFailure) {
   JobMonitor monitor({.ranks = 2, .fault_tolerant = true});
-  for (int rank = 0; rank < 2; ++rank) static_cast<void>(monitor.take(started(rank)));
+  for (int rank = 0; rank < 2; ++rank) {
+    static_cast<void>(monitor.take(started(rank)));
+  }
   static_cast<void>(monitor.take(ended(0, 0)));
   EXPECT_EQ(monitor.exit_code({0, 0}), 1);
   EXPECT_THAT(monitor.closing_lines(kSuccess),
@@ -231,7 +249,9 @@ TEST(JobMonitor, ARankThatNeverSaidHowItEndedIsAFailure) {
 
 TEST(JobMonitor, RanksThatMpirunEndedAreSaidToHaveBeen) {
   JobMonitor monitor({.ranks = 3, .fault_tolerant = true});
-  for (int rank = 0; rank < 3; ++rank) static_cast<void>(monitor.take(started(rank)));
+  for (int rank = 0; rank < 3; ++rank) {
+    static_cast<void>(monitor.take(started(rank)));
+  }
   static_cast<void>(monitor.take(ended(0, 0, SIGKILL)));
   static_cast<void>(monitor.take(ended(1, 1)));
   EXPECT_THAT(monitor.closing_lines(kSuccess),

@@ -11,9 +11,15 @@ namespace {
 std::string cpu_features() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) return "AVX-512";
-  if (__builtin_cpu_supports("avx2")) return "AVX2";
-  if (__builtin_cpu_supports("sse4.2")) return "SSE4";
+  if (__builtin_cpu_supports("avx512f")) {
+    return "AVX-512";
+  }
+  if (__builtin_cpu_supports("avx2")) {
+    return "AVX2";
+  }
+  if (__builtin_cpu_supports("sse4.2")) {
+    return "SSE4";
+  }
   return "SSE2";
 #elif defined(__aarch64__)
   return "NEON";

@@ -92,9 +92,13 @@ std::vector<std::string> own_arguments(const CLI::App& app,
   std::size_t next = 0;
   while (next < arguments.size()) {
     std::string argument = arguments[next];
-    if (argument.size() < 2 || argument.front() != '-') break;
+    if (argument.size() < 2 || argument.front() != '-') {
+      break;
+    }
     ++next;
-    if (argument == "--") break;
+    if (argument == "--") {
+      break;
+    }
     if (argument == "-np" || argument.starts_with("-np=")) {
       argument = "--num-proc" + argument.substr(3);
     }
@@ -164,8 +168,12 @@ void check_environment(const std::vector<std::string>& environment) {
 }
 
 void check_options(const RawValues& raw, Options& options) {
-  if (!raw.ssh_port.empty()) options.ssh_port = parse_in_range("-p", raw.ssh_port, kMaxPort);
-  if (!raw.host_silence.empty()) options.host_silence = parse_silence(raw.host_silence);
+  if (!raw.ssh_port.empty()) {
+    options.ssh_port = parse_in_range("-p", raw.ssh_port, kMaxPort);
+  }
+  if (!raw.host_silence.empty()) {
+    options.host_silence = parse_silence(raw.host_silence);
+  }
   options.bind = parse_choice<BindPolicy>(
       "--bind-to", raw.bind_to, "auto, core or none",
       {{"auto", BindPolicy::Auto}, {"core", BindPolicy::Core}, {"none", BindPolicy::None}});
@@ -176,10 +184,16 @@ void check_options(const RawValues& raw, Options& options) {
   if (!options.hosts.empty() && !options.hostfile.empty()) {
     throw UsageError("give -H or --hostfile, not both");
   }
-  if (options.show_version || options.check_build) return;
-  if (raw.num_proc.empty()) throw UsageError("-np N is missing: how many ranks?");
+  if (options.show_version || options.check_build) {
+    return;
+  }
+  if (raw.num_proc.empty()) {
+    throw UsageError("-np N is missing: how many ranks?");
+  }
   options.num_proc = parse_in_range("-np", raw.num_proc, kMaxRanks);
-  if (options.command.empty()) throw UsageError("no command given: bfrun -np N COMMAND...");
+  if (options.command.empty()) {
+    throw UsageError("no command given: bfrun -np N COMMAND...");
+  }
 }
 
 }  // namespace

@@ -19,9 +19,13 @@ bool is_plain(char c) {
 }
 
 std::string quoted(const std::string& word) {
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) {
+    return word;
+  }
   std::string result = "'";
-  for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  for (const char c : word) {
+    result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
   return result + "'";
 }
 
@@ -39,7 +43,9 @@ std::vector<std::string> split_shell_words(std::string_view text, const std::str
         throw UsageError(fmt::format("{}: backslash at the end of '{}'", source, text));
       }
       const char next = text[++i];
-      if (quote == '"' && !is_escapable_in_quotes(next)) word += c;
+      if (quote == '"' && !is_escapable_in_quotes(next)) {
+        word += c;
+      }
       word += next;
       in_word = true;
     } else if (quote != '\0') {
@@ -52,7 +58,9 @@ std::vector<std::string> split_shell_words(std::string_view text, const std::str
       quote = c;
       in_word = true;
     } else if (std::isspace(static_cast<unsigned char>(c)) != 0) {
-      if (in_word) words.push_back(std::move(word));
+      if (in_word) {
+        words.push_back(std::move(word));
+      }
       word.clear();
       in_word = false;
     } else {
@@ -60,16 +68,21 @@ std::vector<std::string> split_shell_words(std::string_view text, const std::str
       in_word = true;
     }
   }
-  if (quote != '\0')
+  if (quote != '\0') {
     throw UsageError(fmt::format("{}: no closing {} in '{}'", source, quote, text));
-  if (in_word) words.push_back(std::move(word));
+  }
+  if (in_word) {
+    words.push_back(std::move(word));
+  }
   return words;
 }
 
 std::string join_shell_words(const std::vector<std::string>& words) {
   std::string line;
   for (const auto& word : words) {
-    if (!line.empty()) line += ' ';
+    if (!line.empty()) {
+      line += ' ';
+    }
     line += quoted(word);
   }
   return line;

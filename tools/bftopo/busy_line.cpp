@@ -24,7 +24,9 @@ void BusyLine::show(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   for (seconds shown{1};; ++shown) {
     over_.wait_until(lock, stop, start_ + shown, [] { return false; });
-    if (stop.stop_requested()) return;
+    if (stop.stop_requested()) {
+      return;
+    }
     is_open_ = true;
     fmt::print(stream_, "\r{}, {} s\x1b[K", what_, shown.count());
     std::fflush(stream_);
@@ -32,10 +34,14 @@ void BusyLine::show(const std::stop_token& stop) {
 }
 
 void BusyLine::end() {
-  if (!thread_.joinable()) return;
+  if (!thread_.joinable()) {
+    return;
+  }
   thread_.request_stop();
   thread_.join();
-  if (!is_open_) return;
+  if (!is_open_) {
+    return;
+  }
   std::fputs("\r\x1b[K", stream_);
   std::fflush(stream_);
 }

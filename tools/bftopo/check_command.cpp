@@ -8,7 +8,9 @@ namespace bluefog::bftopo {
 namespace {
 
 std::string residual_words(const topology::TopologyReport& report) {
-  if (report.period_residual) return fmt::format("{:.3g}", *report.period_residual);
+  if (report.period_residual) {
+    return fmt::format("{:.3g}", *report.period_residual);
+  }
   if (report.probed_residual) {
     return fmt::format("{:.3g} by random vectors (the product is too large to form)",
                        *report.probed_residual);
@@ -17,7 +19,9 @@ std::string residual_words(const topology::TopologyReport& report) {
 }
 
 std::string gap_words(const std::optional<topology::SpectralGap>& gap) {
-  if (!gap) return "unknown";
+  if (!gap) {
+    return "unknown";
+  }
   const topology::GapEstimate& estimate = gap->lambda2;
   if (!estimate.converged) {
     return fmt::format("{:.6g} … {:.6g}, not converged", estimate.lower, estimate.upper);
@@ -40,13 +44,17 @@ Answer check_answer(const Options& options, const Subject& subject) {
   const topology::TopologyReport report = report_of(options, subject);
   const std::vector<std::string> problems = problems_of(options, report);
   const int exit_code = problems.empty() ? 0 : 1;
-  if (options.json) return {report_json(subject, report, problems).dump(2) + "\n", exit_code};
+  if (options.json) {
+    return {report_json(subject, report, problems).dump(2) + "\n", exit_code};
+  }
   std::string text = fmt::format("{}: {}\n", subject.name, subject.description);
   text += line("ranks", fmt::format("{}", report.size));
   text += line("period", fmt::format("{} step(s)", report.period_steps));
   text += line("row error", fmt::format("{:.3g}", report.row_error));
   text += line("column error", fmt::format("{:.3g}", report.column_error));
-  if (report.has_negative_weight) text += line("weights", "some are negative");
+  if (report.has_negative_weight) {
+    text += line("weights", "some are negative");
+  }
   text += line("one-sided edges", words_or_unknown(report.edge_mismatches));
   text += line("period residual", residual_words(report));
   text += line("spectral gap of a period", gap_words(report.period_gap));
@@ -60,7 +68,9 @@ Answer check_answer(const Options& options, const Subject& subject) {
     text += line("bytes between machines",
                  words_or_unknown(report.bytes_between_machines_per_step) + " per step");
   }
-  for (const std::string& problem : problems) text += line("broken", problem);
+  for (const std::string& problem : problems) {
+    text += line("broken", problem);
+  }
   return {text, exit_code};
 }
 

@@ -9,7 +9,9 @@ namespace {
 std::string dot_string(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+    }
     quoted += c;
   }
   return quoted + "\"";

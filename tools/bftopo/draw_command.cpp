@@ -14,7 +14,9 @@ constexpr std::int64_t kMaxPanels = 40;
 
 std::optional<topology::GridShape> grid_of(const Options& options, int size) {
   const bool is_grid = options.family && std::ranges::count(options.family->options, "shape") > 0;
-  if (!is_grid) return std::nullopt;
+  if (!is_grid) {
+    return std::nullopt;
+  }
   return options.family_options.shape.value_or(topology::closest_factors(size));
 }
 
@@ -35,7 +37,9 @@ std::vector<DrawnEdge> edges_of(const MixingMatrix& matrix) {
     const std::vector<int> senders = matrix.in_neighbors(rank);
     for (const int reader : matrix.out_neighbors(rank)) {
       const bool is_mutual = std::ranges::binary_search(senders, reader);
-      if (!is_mutual || rank < reader) edges.push_back({rank, reader, is_mutual});
+      if (!is_mutual || rank < reader) {
+        edges.push_back({rank, reader, is_mutual});
+      }
     }
   }
   return edges;

@@ -66,7 +66,9 @@ std::string table_of_families() {
   std::string text = "Families, and the options they read besides --n:\n";
   for (const topology::Family& family : topology::families()) {
     std::string names;
-    for (const std::string_view option : family.options) names += fmt::format(" --{}", option);
+    for (const std::string_view option : family.options) {
+      names += fmt::format(" --{}", option);
+    }
     text += fmt::format("  {:<25}{}{}\n", family.name, family.description,
                         names.empty() ? "" : ";" + names);
   }
@@ -136,7 +138,9 @@ void add_cost_options(CLI::App& command, Options& options, RawValues& raw) {
 
 void add_command_options(CLI::App& command, Command kind, Options& options, RawValues& raw) {
   const CLI::Validator any_step = whole_number(0, kMaxSteps);
-  if (kind != Command::Draw) command.add_flag("--json", options.json, "Print JSON");
+  if (kind != Command::Draw) {
+    command.add_flag("--json", options.json, "Print JSON");
+  }
   if (kind == Command::Show || kind == Command::Draw) {
     command.add_option("--step", options.step, "Only this step")->check(any_step)->option_text("T");
   }
@@ -160,7 +164,9 @@ void add_command_options(CLI::App& command, Command kind, Options& options, RawV
         ->check(whole_number(0, std::uint64_t{1} << 50))
         ->option_text("B (1000000)");
   }
-  if (kind == Command::Simulate) add_cost_options(command, options, raw);
+  if (kind == Command::Simulate) {
+    add_cost_options(command, options, raw);
+  }
 }
 
 topology::GridShape shape_of(const std::string& text) {
@@ -175,7 +181,9 @@ topology::GridShape shape_of(const std::string& text) {
 /// The format that is asked for, or that the output's name says.
 PictureFormat format_of(const std::string& asked_for, const std::string& output) {
   const std::string ending = std::filesystem::path(output).extension().string();
-  if (asked_for == "svg" || (asked_for.empty() && ending == ".svg")) return PictureFormat::Svg;
+  if (asked_for == "svg" || (asked_for.empty() && ending == ".svg")) {
+    return PictureFormat::Svg;
+  }
   if (!asked_for.empty() || ending.empty() || ending == ".dot" || ending == ".gv") {
     return PictureFormat::Dot;
   }
@@ -188,13 +196,17 @@ PictureFormat format_of(const std::string& asked_for, const std::string& output)
 /// Refuses options that mean nothing to this family and command.
 void check_family_options(const Options& options, const RawValues& raw) {
   for (const CLI::Option* option : raw.of_families) {
-    if (option->count() == 0) continue;
+    if (option->count() == 0) {
+      continue;
+    }
     const std::string name = option->get_lnames().front();
     const bool is_layout = name == "local-size" && options.command == Command::Check;
     const bool is_start = name == "seed" && options.command == Command::Simulate;
     const bool is_read =
         options.family && std::ranges::count(options.family->options, std::string_view(name)) > 0;
-    if (is_layout || is_start || is_read) continue;
+    if (is_layout || is_start || is_read) {
+      continue;
+    }
     throw UsageError(
         fmt::format("--{}: {} does not read it", name,
                     options.family ? fmt::format("'{}'", options.subject) : "a graph from a file"));
@@ -203,7 +215,9 @@ void check_family_options(const Options& options, const RawValues& raw) {
 
 void check_command_name(const std::vector<std::string>& arguments) {
   const std::string first = arguments.empty() ? "" : arguments.front();
-  if (first.starts_with('-') || commands().contains(first)) return;
+  if (first.starts_with('-') || commands().contains(first)) {
+    return;
+  }
   throw UsageError(fmt::format("expected show, check, gap, simulate, draw or list, found {}",
                                arguments.empty() ? "nothing" : "'" + first + "'"));
 }
@@ -223,18 +237,24 @@ void resolve_subject(const CLI::App& command, Options& options) {
         fmt::format("'{}' is neither a file nor a family, expected a file or one of {}",
                     options.subject, fmt::join(names, ", ")));
   }
-  if (command.count("--n") == 0) options.family_options.size = 0;
+  if (command.count("--n") == 0) {
+    options.family_options.size = 0;
+  }
 }
 
 void finish(const CLI::App& command, const RawValues& raw, Options& options) {
-  if (options.command == Command::List) return;
+  if (options.command == Command::List) {
+    return;
+  }
   resolve_subject(command, options);
   check_family_options(options, raw);
   if (options.family && command.count("--rule") > 0) {
     throw UsageError(
         fmt::format("--rule: '{}' does not read it, a graph from a file does", options.subject));
   }
-  if (!raw.shape.empty()) options.family_options.shape = shape_of(raw.shape);
+  if (!raw.shape.empty()) {
+    options.family_options.shape = shape_of(raw.shape);
+  }
   if (!raw.rule.empty()) {
     options.rule = raw.rule == "metropolis" ? topology::WeightRule::MetropolisHastings
                                             : topology::WeightRule::Uniform;
@@ -283,7 +303,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }
-  if (app.get_subcommands().empty()) throw UsageError("no command given");
+  if (app.get_subcommands().empty()) {
+    throw UsageError("no command given");
+  }
   const CLI::App* command = app.get_subcommands().front();
   options.command = commands().at(command->get_name());
   finish(*command, raw[command->get_name()], options);

@@ -26,7 +26,9 @@ std::string problem_of_sums(const Options& options, const topology::TopologyRepo
     return report.column_error > kSumTolerance ? words_for("column", report.worst_column, report)
                                                : "";
   }
-  if (!(report.row_error > kSumTolerance)) return "";
+  if (!(report.row_error > kSumTolerance)) {
+    return "";
+  }
   return words_for("row", report.worst_row, report) +
          (report.column_error <= kSumTolerance && !report.has_negative_weight
               ? "; columns do: push-sum can use it (--push-sum)"

@@ -16,7 +16,9 @@ void ProgressBar::update(std::int64_t done) {
   constexpr std::chrono::milliseconds kRefresh{200};
   constexpr std::int64_t kWidth = 30;
   const auto now = Clock::now();
-  if (!stream_ || now - shown_ < kRefresh) return;
+  if (!stream_ || now - shown_ < kRefresh) {
+    return;
+  }
   shown_ = now;
   is_open_ = true;
   const std::chrono::duration<double> spent = now - start_;
@@ -29,7 +31,9 @@ void ProgressBar::update(std::int64_t done) {
 }
 
 ProgressBar::~ProgressBar() {
-  if (!is_open_) return;
+  if (!is_open_) {
+    return;
+  }
   std::fputs("\r\x1b[K", stream_);
   std::fflush(stream_);
 }

@@ -14,7 +14,9 @@ namespace bluefog::bftopo {
 namespace {
 
 Answer answer_of(const Options& options) {
-  if (options.command == Command::List) return {list_text(options)};
+  if (options.command == Command::List) {
+    return {list_text(options)};
+  }
   BusyLine busy(stderr);
   busy.say(options.family ? "making the graph" : "reading " + options.subject);
   const Subject subject = make_subject(options);

@@ -11,7 +11,9 @@ namespace {
 constexpr std::int64_t kMaxStepsPrinted = 40;
 
 std::string weighted(const std::vector<WeightedRank>& list) {
-  if (list.empty()) return "nobody";
+  if (list.empty()) {
+    return "nobody";
+  }
   std::string text;
   for (const WeightedRank& entry : list) {
     text += fmt::format("{}{} ({:.4g})", text.empty() ? "" : ", ", entry.rank, entry.weight);
@@ -20,7 +22,9 @@ std::string weighted(const std::vector<WeightedRank>& list) {
 }
 
 std::string ranks_only(const std::vector<WeightedRank>& list) {
-  if (list.empty()) return "nobody";
+  if (list.empty()) {
+    return "nobody";
+  }
   std::string text;
   for (const WeightedRank& entry : list) {
     text += fmt::format("{}{}", text.empty() ? "" : ", ", entry.rank);
@@ -35,12 +39,16 @@ struct StepRange {
 };
 
 StepRange steps_of(const Options& options, const Schedule& schedule) {
-  if (options.step) return {*options.step, *options.step + 1};
+  if (options.step) {
+    return {*options.step, *options.step + 1};
+  }
   return {0, std::min(schedule.period_steps(), kMaxStepsPrinted)};
 }
 
 std::string ceca_words(const topology::Ceca& ceca, std::int64_t step) {
-  if (ceca.steps().empty()) return "";
+  if (ceca.steps().empty()) {
+    return "";
+  }
   const topology::CecaStep& now =
       ceca.steps()[static_cast<std::size_t>(step % std::ssize(ceca.steps()))];
   return fmt::format(", all send {}, d ← {:.4g} d + {:.4g} m, s ← {:.4g} s + {:.4g} m",
@@ -50,9 +58,13 @@ std::string ceca_words(const topology::Ceca& ceca, std::int64_t step) {
 
 Json plan_json(const NeighborPlan& plan) {
   Json sources = Json::array();
-  for (const WeightedRank& entry : plan.sources) sources.push_back({entry.rank, entry.weight});
+  for (const WeightedRank& entry : plan.sources) {
+    sources.push_back({entry.rank, entry.weight});
+  }
   Json destinations = Json::array();
-  for (const WeightedRank& entry : plan.destinations) destinations.push_back(entry.rank);
+  for (const WeightedRank& entry : plan.destinations) {
+    destinations.push_back(entry.rank);
+  }
   return {{"rank", plan.rank},
           {"self_weight", plan.self_weight},
           {"src_weights", sources},
@@ -80,7 +92,9 @@ std::string show_json(const Options& options, const Subject& subject, const Sche
 
 std::string show_text(const Options& options, const Subject& subject) {
   const Schedule schedule = subject.schedule();
-  if (options.json) return show_json(options, subject, schedule);
+  if (options.json) {
+    return show_json(options, subject, schedule);
+  }
   std::string text = fmt::format("{}: {}; {} ranks, period {}\n", subject.name, subject.description,
                                  schedule.size(), schedule.period_steps());
   const StepRange range = steps_of(options, schedule);
@@ -117,7 +131,9 @@ std::string list_text(const Options& options) {
   std::string text;
   for (const topology::Family& family : topology::families()) {
     text += fmt::format("{:<25}{}", family.name, family.description);
-    for (const std::string_view option : family.options) text += fmt::format(" [--{}]", option);
+    for (const std::string_view option : family.options) {
+      text += fmt::format(" [--{}]", option);
+    }
     text += "\n";
   }
   return text;

@@ -18,8 +18,12 @@ std::int64_t steps_wanted(const Options& options, std::int64_t period) {
 
 std::string time_words(topology::Seconds time) {
   const double seconds = time.count();
-  if (seconds < 1e-3) return fmt::format("{:.4g} µs", seconds * 1e6);
-  if (seconds < 1.0) return fmt::format("{:.4g} ms", seconds * 1e3);
+  if (seconds < 1e-3) {
+    return fmt::format("{:.4g} µs", seconds * 1e6);
+  }
+  if (seconds < 1.0) {
+    return fmt::format("{:.4g} ms", seconds * 1e3);
+  }
   return fmt::format("{:.4g} s", seconds);
 }
 

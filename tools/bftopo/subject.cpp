@@ -8,7 +8,9 @@
 namespace bluefog::bftopo {
 
 Schedule Subject::schedule() const {
-  if (const topology::Ceca* two_variables = ceca()) return two_variables->exchange();
+  if (const topology::Ceca* two_variables = ceca()) {
+    return two_variables->exchange();
+  }
   return std::get<Schedule>(graph);
 }
 
@@ -31,10 +33,14 @@ Subject make_subject(const Options& options) {
 
 std::optional<MachineLayout> layout_of(const Options& options, const Subject& subject) {
   const int local_size = options.family_options.local_size;
-  if (local_size == 1) return std::nullopt;
+  if (local_size == 1) {
+    return std::nullopt;
+  }
   const int size = subject.schedule().size();
   // A schedule over machines: each of its ranks is one.
-  if (subject.name == "machine-exponential") return MachineLayout::single(size).split(1);
+  if (subject.name == "machine-exponential") {
+    return MachineLayout::single(size).split(1);
+  }
   if (size % local_size != 0) {
     throw InvalidArgument(fmt::format("--local-size: expected a divisor of the {} ranks, found {}",
                                       size, local_size));

@@ -79,7 +79,9 @@ std::string panel_of(const Picture& picture, const Panel& panel, const Layout& l
   std::string text = fmt::format("<text x=\"{:.1f}\" y=\"12\" class=\"title\">{}</text>\n",
                                  layout.side / 2.0, escaped(panel.title));
   text += fmt::format("<g transform=\"translate(0 {})\">\n<g class=\"edges\">\n", kTitleHeight);
-  for (const DrawnEdge& edge : panel.edges) text += line_of(layout, edge);
+  for (const DrawnEdge& edge : panel.edges) {
+    text += line_of(layout, edge);
+  }
   text += "</g>\n";
   for (int rank = 0; rank < picture.size; ++rank) {
     const Point place = layout.places[static_cast<std::size_t>(rank)];

@@ -35,7 +35,9 @@ template <typename Values, typename Better>
 Eigen::Index best_of(const Values& values, Better better) {
   Eigen::Index best = 0;
   for (Eigen::Index k = 1; k < values.size(); ++k) {
-    if (better(values[k], values[best])) best = k;
+    if (better(values[k], values[best])) {
+      best = k;
+    }
   }
   return best;
 }
@@ -93,7 +95,9 @@ SpectralGap general_gap(const Matrix& matrix, double error) {
 SpectralGap dense_gap(const MixingMatrix& matrix) {
   const Matrix reduced = minus_mean(matrix);
   const double error = rounding_error(reduced);
-  if (!matrix.is_symmetric()) return general_gap(reduced, error);
+  if (!matrix.is_symmetric()) {
+    return general_gap(reduced, error);
+  }
   const Eigen::SelfAdjointEigenSolver<Matrix> solver(reduced, Eigen::EigenvaluesOnly);
   const GapEstimate gap = converged_gap(solver.eigenvalues().cwiseAbs().maxCoeff(), error);
   return {.lambda2 = gap, .norm = gap, .method = GapMethod::Dense};

@@ -30,10 +30,14 @@ std::vector<WeightedRank> deciding_entries(const TranslationPattern& pattern) {
   std::vector<WeightedRank> entries = pattern.entries;
   if (static_cast<int>(entries.size()) == pattern.size()) {
     std::vector<double> weights;
-    for (const WeightedRank& entry : entries) weights.push_back(entry.weight);
+    for (const WeightedRank& entry : entries) {
+      weights.push_back(entry.weight);
+    }
     const auto middle = weights.begin() + static_cast<std::ptrdiff_t>(weights.size() / 2);
     std::ranges::nth_element(weights, middle);
-    for (WeightedRank& entry : entries) entry.weight -= *middle;
+    for (WeightedRank& entry : entries) {
+      entry.weight -= *middle;
+    }
   }
   std::erase_if(entries, [](const WeightedRank& entry) { return entry.weight == 0.0; });
   return entries;
@@ -41,7 +45,9 @@ std::vector<WeightedRank> deciding_entries(const TranslationPattern& pattern) {
 
 std::int64_t common_period(const std::vector<int>& shape) {
   std::int64_t period = 1;
-  for (const int extent : shape) period = std::lcm(period, std::int64_t{extent});
+  for (const int extent : shape) {
+    period = std::lcm(period, std::int64_t{extent});
+  }
   return period;
 }
 
@@ -68,9 +74,13 @@ void advance(std::vector<int>& number, std::vector<Wave>& waves, const std::vect
   for (std::size_t d = shape.size(); d-- > 0;) {
     for (Wave& wave : waves) {
       wave.phase += wave.step[d];
-      if (wave.phase >= period) wave.phase -= period;
+      if (wave.phase >= period) {
+        wave.phase -= period;
+      }
     }
-    if (++number[d] < shape[d]) return;
+    if (++number[d] < shape[d]) {
+      return;
+    }
     number[d] = 0;
   }
 }

@@ -64,7 +64,9 @@ struct ReducedSquare {
 /// σ from a bound on σ².
 GapEstimate gap_of_square(const Magnitude& square, double upper_bound) {
   const double root = std::sqrt(square.value);
-  if (!square.converged) return bounded_gap(root, upper_bound);
+  if (!square.converged) {
+    return bounded_gap(root, upper_bound);
+  }
   const double highest = std::sqrt(square.value + square.error);
   const double lowest = std::sqrt(std::max(square.value - square.error, 0.0));
   return converged_gap(root, std::max(highest - root, root - lowest));
@@ -76,7 +78,9 @@ Magnitude largest_square(const SparseMatrix& matrix, int restarts) {
   const int basis = static_cast<int>(std::min<Eigen::Index>(kBasis, op.rows()));
   Spectra::SymEigsSolver<ReducedSquare> solver(op, 1, basis);
   solver.init();
-  if (solver.compute(Spectra::SortRule::LargestAlge, restarts, 1e-8) < 1) return {};
+  if (solver.compute(Spectra::SortRule::LargestAlge, restarts, 1e-8) < 1) {
+    return {};
+  }
   const Vector vector = solver.eigenvectors(1).col(0).normalized();
   Vector image(vector.size());
   op.perform_op(vector.data(), image.data());
@@ -94,7 +98,9 @@ std::optional<GapEstimate> largest_eigenvalue(const SparseMatrix& matrix, int re
   // Two values: a complex pair must not be torn apart.
   Spectra::GenEigsSolver<ReducedProduct> solver(op, 2, basis);
   solver.init();
-  if (solver.compute(Spectra::SortRule::LargestMagn, restarts, 1e-9) < 2) return std::nullopt;
+  if (solver.compute(Spectra::SortRule::LargestMagn, restarts, 1e-9) < 2) {
+    return std::nullopt;
+  }
   const std::complex<double> value = solver.eigenvalues()[0];
   const Eigen::VectorXcd vector = solver.eigenvectors(1).col(0).normalized();
   const Vector real = vector.real();
@@ -107,7 +113,9 @@ std::optional<GapEstimate> largest_eigenvalue(const SparseMatrix& matrix, int re
   image.real() = image_real;
   image.imag() = image_imaginary;
   const double residual = (image - value * vector).norm();
-  if (!residual_suffices(std::abs(value), residual)) return std::nullopt;
+  if (!residual_suffices(std::abs(value), residual)) {
+    return std::nullopt;
+  }
   return converged_gap(std::abs(value), residual + 4.0 * std::numeric_limits<double>::epsilon());
 }
 

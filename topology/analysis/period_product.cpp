@@ -28,7 +28,9 @@ double product_bound(const MixingMatrix& second, const MixingMatrix& first) {
 std::vector<double> drawn_signs(int size, int probe) {
   std::vector<double> signs(size);
   std::mt19937_64 generator = generator_of(0, probe);
-  for (double& sign : signs) sign = generator() % 2 == 0 ? 1.0 : -1.0;
+  for (double& sign : signs) {
+    sign = generator() % 2 == 0 ? 1.0 : -1.0;
+  }
   return signs;
 }
 
@@ -68,7 +70,9 @@ std::optional<MixingMatrix> product_of_period(const Schedule& schedule, std::int
   MixingMatrix product = schedule.mixing_matrix(0);
   for (std::int64_t step = 1; step < schedule.period_steps(); ++step) {
     const MixingMatrix next = schedule.mixing_matrix(step);
-    if (product_bound(next, product) > static_cast<double>(max_entries)) return std::nullopt;
+    if (product_bound(next, product) > static_cast<double>(max_entries)) {
+      return std::nullopt;
+    }
     product = next.after(product);
   }
   return product;
@@ -80,7 +84,9 @@ double distance_from_mean(const MixingMatrix& product) {
   double largest = 0.0;
   for (int rank = 0; rank < looked_at; ++rank) {
     const std::vector<WeightedRank> row = product.row(rank);
-    if (static_cast<int>(row.size()) < product.size()) largest = std::max(largest, mean);
+    if (static_cast<int>(row.size()) < product.size()) {
+      largest = std::max(largest, mean);
+    }
     for (const WeightedRank& entry : row) {
       largest = std::max(largest, std::abs(entry.weight - mean));
     }
@@ -91,7 +97,9 @@ double distance_from_mean(const MixingMatrix& product) {
 double probe_distance(int size, std::int64_t period, int probes, const StepOnValues& step) {
   Probes travelling(size, std::max(probes, 1));
   for (std::vector<double>& values : travelling.values) {
-    for (std::int64_t t = 0; t < period; ++t) step(t, values);
+    for (std::int64_t t = 0; t < period; ++t) {
+      step(t, values);
+    }
   }
   return travelling.distance();
 }

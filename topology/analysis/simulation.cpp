@@ -18,7 +18,9 @@ std::vector<double> first_values(int size, std::uint64_t seed) {
   constexpr double kUlp = 0x1p-52;
   std::mt19937_64 generator = detail::generator_of(seed, 0);
   std::vector<double> values(size);
-  for (double& value : values) value = static_cast<double>(generator() >> 11U) * kUlp - 1.0;
+  for (double& value : values) {
+    value = static_cast<double>(generator() >> 11U) * kUlp - 1.0;
+  }
   return values;
 }
 
@@ -29,7 +31,9 @@ double average_of(std::span<const double> values) {
 double distance_of(std::span<const double> values) {
   const double mean = average_of(values);
   double sum = 0.0;
-  for (const double value : values) sum += (value - mean) * (value - mean);
+  for (const double value : values) {
+    sum += (value - mean) * (value - mean);
+  }
   return std::sqrt(sum);
 }
 
@@ -64,7 +68,9 @@ Simulation run_steps(int size, const SimulationOptions& options, Step step) {
     elapsed += step_time(load.degree, options.cost);
     result.steps.push_back({distance_of(values), elapsed, load.messages});
     check_finite(result.steps.back().consensus_distance, t);
-    if (options.on_step) options.on_step(t + 1);
+    if (options.on_step) {
+      options.on_step(t + 1);
+    }
   }
   result.mean_drift = std::abs(average_of(values) - first_mean);
   return result;
@@ -86,7 +92,9 @@ Simulation simulate(const Schedule& schedule, const SimulationOptions& options) 
 Simulation simulate(const Ceca& ceca, const SimulationOptions& options) {
   std::vector<double> without_own(ceca.size(), 0.0);
   return run_steps(ceca.size(), options, [&](std::int64_t t, std::vector<double>& values) {
-    if (ceca.steps().empty()) return Load{0, 0};
+    if (ceca.steps().empty()) {
+      return Load{0, 0};
+    }
     ceca.apply(static_cast<int>(t % std::ssize(ceca.steps())), values, without_own);
     return Load{ceca.size(), 1};
   });

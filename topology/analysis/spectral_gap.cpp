@@ -27,7 +27,9 @@ bool sum_to_one(const std::vector<double>& sums) {
 
 void require_unit_sums(const MixingMatrix& matrix) {
   const std::vector<double> sums = matrix.row_sums();
-  if (sum_to_one(sums) || sum_to_one(matrix.column_sums())) return;
+  if (sum_to_one(sums) || sum_to_one(matrix.column_sums())) {
+    return;
+  }
   const auto worst =
       std::ranges::max_element(sums, {}, [](double sum) { return std::abs(sum - 1.0); });
   throw InvalidArgument(
@@ -59,7 +61,9 @@ SpectralGap dense_or_iterative(const MixingMatrix& matrix, const GapOptions& opt
     throw InvalidArgument(fmt::format("iterative spectral gap: {} entries, expected at most {}",
                                       matrix.entry_count(), kMaxIterativeEntries));
   }
-  if (never_averages(matrix)) return disconnected_gap();
+  if (never_averages(matrix)) {
+    return disconnected_gap();
+  }
   return detail::iterative_gap(matrix, options);
 }
 
@@ -93,14 +97,20 @@ SpectralGap spectral_gap(const MixingMatrix& matrix, const GapOptions& options) 
                                       name_of(options.method)));
   }
   if (options.method == GapMethod::Automatic || options.method == GapMethod::Fourier) {
-    if (matrix.pattern()) return detail::fourier_gap(*matrix.pattern());
-    if (const auto pattern = detail::detect_circulant(matrix)) return detail::fourier_gap(*pattern);
+    if (matrix.pattern()) {
+      return detail::fourier_gap(*matrix.pattern());
+    }
+    if (const auto pattern = detail::detect_circulant(matrix)) {
+      return detail::fourier_gap(*pattern);
+    }
     if (options.method == GapMethod::Fourier) {
       throw InvalidArgument("Fourier spectral gap: the rows are not shifts of each other");
     }
   }
   if (options.method == GapMethod::Automatic) {
-    if (const auto gap = detail::star_gap(matrix)) return *gap;
+    if (const auto gap = detail::star_gap(matrix)) {
+      return *gap;
+    }
   }
   return dense_or_iterative(matrix, options);
 }
@@ -132,7 +142,9 @@ std::optional<TranslationPattern> detect_circulant(const MixingMatrix& matrix) {
   TranslationPattern pattern{.shape = {size}, .entries = first};
   for (int rank = 1; rank < size; ++rank) {
     std::vector<WeightedRank> row = matrix.row(rank);
-    if (row.size() != first.size()) return std::nullopt;
+    if (row.size() != first.size()) {
+      return std::nullopt;
+    }
     // Entries past the wrap come first in the row and last in the pattern.
     std::ranges::rotate(row, std::ranges::lower_bound(row, rank, {}, &WeightedRank::rank));
     for (std::size_t k = 0; k < row.size(); ++k) {
@@ -149,7 +161,9 @@ double norm_upper_bound(const MixingMatrix& matrix) {
     double largest = 0.0;
     for (int rank = 0; rank < any.size(); ++rank) {
       double sum = 0.0;
-      for (const WeightedRank& entry : any.row(rank)) sum += std::abs(entry.weight);
+      for (const WeightedRank& entry : any.row(rank)) {
+        sum += std::abs(entry.weight);
+      }
       largest = std::max(largest, sum);
     }
     return largest;

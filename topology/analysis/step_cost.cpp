@@ -10,7 +10,9 @@ namespace bluefog::topology {
 namespace {
 
 void require_cost(bool holds, std::string_view what, double found, std::string_view expected) {
-  if (holds) return;
+  if (holds) {
+    return;
+  }
   throw InvalidArgument(fmt::format("cost model: {} is {}, expected {}", what, found, expected));
 }
 

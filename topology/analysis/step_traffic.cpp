@@ -31,7 +31,9 @@ std::int64_t messages_between_machines(const MixingMatrix& matrix, const Machine
   std::int64_t count = 0;
   for (int rank = 0; rank < matrix.size(); ++rank) {
     for (const WeightedRank& entry : matrix.row(rank)) {
-      if (!layout.same_machine(rank, entry.rank)) ++count;
+      if (!layout.same_machine(rank, entry.rank)) {
+        ++count;
+      }
     }
   }
   return count;
@@ -43,8 +45,12 @@ std::int64_t count_edge_mismatches(const Schedule& schedule, std::int64_t step) 
   std::vector<Edge> heard;
   for (int rank = 0; rank < schedule.size(); ++rank) {
     const std::shared_ptr<const NeighborPlan> plan = schedule.plan_for(rank, step);
-    for (const WeightedRank& entry : plan->destinations) sent.emplace_back(rank, entry.rank);
-    for (const WeightedRank& entry : plan->sources) heard.emplace_back(entry.rank, rank);
+    for (const WeightedRank& entry : plan->destinations) {
+      sent.emplace_back(rank, entry.rank);
+    }
+    for (const WeightedRank& entry : plan->sources) {
+      heard.emplace_back(entry.rank, rank);
+    }
   }
   std::ranges::sort(sent);
   std::ranges::sort(heard);

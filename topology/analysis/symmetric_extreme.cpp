@@ -61,7 +61,9 @@ std::optional<Vector> leading_vector(Operator op, Spectra::SortRule rule, int ba
   } else {
     solver.init();
   }
-  if (solver.compute(rule, restarts, tolerance) < 1) return std::nullopt;
+  if (solver.compute(rule, restarts, tolerance) < 1) {
+    return std::nullopt;
+  }
   return solver.eigenvectors(1).col(0);
 }
 
@@ -84,12 +86,18 @@ Magnitude by_lanczos(const SparseMatrix& matrix, int restarts) {
   const ProjectedProduct op{matrix};
   const auto rule = Spectra::SortRule::LargestMagn;
   const auto rough = leading_vector(op, rule, kLanczosBasis, kRough, restarts, nullptr);
-  if (!rough) return {};
+  if (!rough) {
+    return {};
+  }
   const Magnitude first = rayleigh(matrix, *rough);
-  if (first.converged) return first;
+  if (first.converged) {
+    return first;
+  }
   const double tolerance = std::max(1e-14, 1e-5 * (1.0 - first.value));
   const auto fine = leading_vector(op, rule, kLanczosBasis, tolerance, restarts, &*rough);
-  if (!fine) return first;
+  if (!fine) {
+    return first;
+  }
   const Magnitude second = rayleigh(matrix, *fine);
   return second.value >= first.value || second.converged ? second : first;
 }
@@ -100,7 +108,9 @@ Magnitude by_inverse(const SparseMatrix& matrix, double sign, int restarts) {
   shifted.setIdentity();
   shifted = (1.0 + kShift) * shifted - sign * matrix;
   const Eigen::SimplicialLDLT<SparseMatrix> factor(shifted);
-  if (factor.info() != Eigen::Success) return {};
+  if (factor.info() != Eigen::Success) {
+    return {};
+  }
   const auto vector = leading_vector(ProjectedInverse{factor}, Spectra::SortRule::LargestAlge,
                                      kInverseBasis, 1e-8, restarts, nullptr);
   return vector ? rayleigh(matrix, *vector) : Magnitude{};
@@ -123,7 +133,9 @@ double lower_end(const SparseMatrix& matrix) {
 
 Magnitude by_inverse_at_both_ends(const SparseMatrix& matrix, int restarts) {
   const Magnitude top = by_inverse(matrix, 1.0, restarts);
-  if (top.converged && -lower_end(matrix) <= top.value) return top;
+  if (top.converged && -lower_end(matrix) <= top.value) {
+    return top;
+  }
   const Magnitude bottom = by_inverse(matrix, -1.0, restarts);
   Magnitude larger = top.value >= bottom.value ? top : bottom;
   larger.converged = top.converged && bottom.converged;
@@ -143,7 +155,9 @@ Magnitude symmetric_extreme(const SparseMatrix& matrix, const GapOptions& option
     return by_inverse_at_both_ends(matrix, options.max_restarts);
   }
   const Magnitude found = by_lanczos(matrix, options.max_restarts);
-  if (found.converged || !can_factor) return found;
+  if (found.converged || !can_factor) {
+    return found;
+  }
   const Magnitude exact = by_inverse_at_both_ends(matrix, options.max_restarts);
   return exact.converged || exact.value > found.value ? exact : found;
 }

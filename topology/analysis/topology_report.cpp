@@ -57,7 +57,9 @@ class Parts {
     int count = 0;
     for (int rank = 0; rank < std::ssize(parents_); ++rank) {
       count += parents_[static_cast<std::size_t>(rank)] == rank ? 1 : 0;
-      if (report.first_apart < 0 && root_of(rank) != root_of(0)) report.first_apart = rank;
+      if (report.first_apart < 0 && root_of(rank) != root_of(0)) {
+        report.first_apart = rank;
+      }
     }
     report.parts = count;
   }
@@ -114,12 +116,18 @@ class Tally {
  private:
   void follow_edges(const MixingMatrix& matrix, std::int64_t step) {
     edges_ += matrix.entry_count();
-    if (edges_ > options_.max_edges) report_.edge_mismatches.reset();
-    if (!report_.edge_mismatches) return;
+    if (edges_ > options_.max_edges) {
+      report_.edge_mismatches.reset();
+    }
+    if (!report_.edge_mismatches) {
+      return;
+    }
     *report_.edge_mismatches += detail::count_edge_mismatches(schedule_, step);
     for (int rank = 0; rank < matrix.size(); ++rank) {
       for (const WeightedRank& heard : matrix.row(rank)) {
-        if (heard.weight != 0.0) parts_.join(heard.rank, rank);
+        if (heard.weight != 0.0) {
+          parts_.join(heard.rank, rank);
+        }
       }
     }
     if (options_.layout) {
@@ -143,7 +151,9 @@ TopologyReport look_at_steps(const Schedule& schedule, const ReportOptions& opti
   report.period_steps = schedule.period_steps();
   report.steps_checked = steps_to_check(schedule, options);
   Tally tally(schedule, options, report);
-  for (std::int64_t step = 0; step < report.steps_checked; ++step) tally.add(step);
+  for (std::int64_t step = 0; step < report.steps_checked; ++step) {
+    tally.add(step);
+  }
   tally.finish();
   return report;
 }
@@ -152,7 +162,9 @@ TopologyReport look_at_steps(const Schedule& schedule, const ReportOptions& opti
 std::optional<SpectralGap> gap_of_average(int size, double residual) {
   constexpr double kNearlyNothing = 1e-9;
   const double error = size * residual;
-  if (error > kNearlyNothing) return std::nullopt;
+  if (error > kNearlyNothing) {
+    return std::nullopt;
+  }
   const GapEstimate one = detail::converged_gap(0.0, error);
   return SpectralGap{.lambda2 = one, .norm = one, .method = GapMethod::Residual};
 }
@@ -188,7 +200,9 @@ double probe(const Ceca& ceca, int probes) {
 TopologyReport check(const Schedule& schedule, const ReportOptions& options) {
   constexpr double kUnitSum = 1e-6;
   TopologyReport report = look_at_steps(schedule, options);
-  if (report.steps_checked < report.period_steps) return report;
+  if (report.steps_checked < report.period_steps) {
+    return report;
+  }
   const auto product = detail::product_of_period(schedule, options.max_product_entries);
   if (!product) {
     report.probed_residual = detail::probe_distance(schedule, options.probes);
@@ -197,7 +211,9 @@ TopologyReport check(const Schedule& schedule, const ReportOptions& options) {
   report.period_residual = detail::distance_from_mean(*product);
   if (report.row_error <= kUnitSum || report.column_error <= kUnitSum) {
     report.period_gap = gap_of_average(report.size, *report.period_residual);
-    if (!report.period_gap) report.period_gap = spectral_gap(*product, options.gap);
+    if (!report.period_gap) {
+      report.period_gap = spectral_gap(*product, options.gap);
+    }
   }
   return report;
 }

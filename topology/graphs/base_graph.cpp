@@ -16,7 +16,9 @@ namespace bluefog::topology {
 namespace {
 
 void require_at_least_one(int value, std::string_view what, std::string_view graph) {
-  if (value >= 1) return;
+  if (value >= 1) {
+    return;
+  }
   throw InvalidArgument(fmt::format("{} graph: {} is {}, expected at least 1", graph, what, value));
 }
 
@@ -42,7 +44,9 @@ class BaseGraphSource final : public Schedule::Source {
 
   [[nodiscard]] MixingMatrix mixing_matrix(std::int64_t phase) const override {
     std::vector<std::vector<WeightedRank>> rows(size_);
-    for (int rank = 0; rank < size_; ++rank) rows[rank] = row(rank, static_cast<int>(phase));
+    for (int rank = 0; rank < size_; ++rank) {
+      rows[rank] = row(rank, static_cast<int>(phase));
+    }
     return MixingMatrix::from_rows(std::move(rows));
   }
 
@@ -67,7 +71,9 @@ class BaseGraphSource final : public Schedule::Source {
     const int begin = rank - place;
     if (phase < inside_.rounds()) {
       std::vector<WeightedRank> entries = inside_.row(place, phase);
-      for (WeightedRank& entry : entries) entry.rank += begin;
+      for (WeightedRank& entry : entries) {
+        entry.rank += begin;
+      }
       return entries;
     }
     const std::vector<int> blocks = across_.members(rank / block_size_, phase - inside_.rounds());
@@ -88,7 +94,9 @@ class BaseGraphSource final : public Schedule::Source {
 std::vector<int> smooth_divisors(int size, int largest) {
   std::vector<int> divisors;
   for (int divisor = size; divisor >= 1; --divisor) {
-    if (size % divisor == 0 && detail::is_smooth(divisor, largest)) divisors.push_back(divisor);
+    if (size % divisor == 0 && detail::is_smooth(divisor, largest)) {
+      divisors.push_back(divisor);
+    }
   }
   return divisors;
 }
@@ -117,17 +125,23 @@ Schedule hyper_hypercube(int size, int peers) {
 
 Schedule simple_base_graph(int size, int peers) {
   const int used_peers = checked_peers(size, peers, "simple base-(k+1)");
-  if (detail::is_smooth(size, used_peers + 1)) return smooth_schedule(size, used_peers);
+  if (detail::is_smooth(size, used_peers + 1)) {
+    return smooth_schedule(size, used_peers);
+  }
   return Schedule(std::make_unique<BaseGraphSource>(1, size, used_peers));
 }
 
 Schedule base_graph(int size, int peers) {
   const int used_peers = checked_peers(size, peers, "base-(k+1)");
-  if (detail::is_smooth(size, used_peers + 1)) return smooth_schedule(size, used_peers);
+  if (detail::is_smooth(size, used_peers + 1)) {
+    return smooth_schedule(size, used_peers);
+  }
   std::unique_ptr<BaseGraphSource> best;
   for (const int blocks : smooth_divisors(size, used_peers + 1)) {
     auto candidate = std::make_unique<BaseGraphSource>(blocks, size / blocks, used_peers);
-    if (!best || candidate->rounds() < best->rounds()) best = std::move(candidate);
+    if (!best || candidate->rounds() < best->rounds()) {
+      best = std::move(candidate);
+    }
   }
   return Schedule(std::move(best));
 }

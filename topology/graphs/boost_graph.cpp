@@ -29,7 +29,9 @@ bool generates_everything(const TranslationPattern& pattern) {
     open.pop_back();
     for (const WeightedRank& entry : pattern.entries) {
       const int next = pattern.shift(rank, entry.rank);
-      if (entry.weight == 0.0 || seen[next]) continue;
+      if (entry.weight == 0.0 || seen[next]) {
+        continue;
+      }
       seen[next] = 1;
       ++count;
       open.push_back(next);
@@ -74,17 +76,23 @@ int count_strong_components(const MixingMatrix& matrix) {
 }
 
 bool is_strongly_connected(const MixingMatrix& matrix) {
-  if (matrix.pattern()) return generates_everything(*matrix.pattern());
+  if (matrix.pattern()) {
+    return generates_everything(*matrix.pattern());
+  }
   return count_strong_components(matrix) == 1;
 }
 
 bool is_regular(const MixingMatrix& matrix) {
-  if (matrix.pattern() != nullptr) return true;
+  if (matrix.pattern() != nullptr) {
+    return true;
+  }
   std::vector<std::size_t> degrees(static_cast<std::size_t>(matrix.size()), 0);
   for (int rank = 0; rank < matrix.size(); ++rank) {
     const std::vector<WeightedRank> row = matrix.row(rank);
     degrees[static_cast<std::size_t>(rank)] += row.size();
-    for (const WeightedRank& entry : row) ++degrees[static_cast<std::size_t>(entry.rank)];
+    for (const WeightedRank& entry : row) {
+      ++degrees[static_cast<std::size_t>(entry.rank)];
+    }
   }
   return std::ranges::adjacent_find(degrees, std::not_equal_to<>()) == degrees.end();
 }

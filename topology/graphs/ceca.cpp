@@ -41,7 +41,9 @@ Ceca::Ceca(int size, CecaPorts ports) : size_(size), ports_(ports) {
 }
 
 void Ceca::check_step(int step) const {
-  if (step >= 0 && step < std::ssize(steps_)) return;
+  if (step >= 0 && step < std::ssize(steps_)) {
+    return;
+  }
   throw InvalidArgument(fmt::format("CECA of {} ranks: step is {}, expected 0 to {}", size_, step,
                                     std::ssize(steps_) - 1));
 }
@@ -63,7 +65,9 @@ int Ceca::source(int rank, int step) const {
 }
 
 Schedule Ceca::exchange() const {
-  if (steps_.empty()) return static_schedule(MixingMatrix::identity(1));
+  if (steps_.empty()) {
+    return static_schedule(MixingMatrix::identity(1));
+  }
   std::vector<MixingMatrix> matrices;
   for (const CecaStep& step : steps_) {
     if (ports_ == CecaPorts::Two) {
@@ -72,7 +76,9 @@ Schedule Ceca::exchange() const {
       continue;
     }
     std::vector<std::vector<WeightedRank>> rows(size_);
-    for (int rank = 0; rank < size_; ++rank) rows[rank] = {{source_in(rank, step), 1.0}};
+    for (int rank = 0; rank < size_; ++rank) {
+      rows[rank] = {{source_in(rank, step), 1.0}};
+    }
     matrices.push_back(MixingMatrix::from_rows(std::move(rows)));
   }
   return cycle(std::move(matrices));
@@ -87,7 +93,9 @@ MixingMatrix Ceca::stacked_matrix(int step) const {
     const int message = sent + source_in(rank, now);
     rows[rank] = {{rank, now.own}, {message, 1.0 - now.own}};
     rows[size_ + rank] = {{message, 1.0 - now.others}};
-    if (now.others != 0.0) rows[size_ + rank].push_back({size_ + rank, now.others});
+    if (now.others != 0.0) {
+      rows[size_ + rank].push_back({size_ + rank, now.others});
+    }
   }
   return MixingMatrix::from_rows(std::move(rows));
 }

@@ -55,7 +55,9 @@ class EdgeListReader {
       ++line_;
       read_line({line.data(), text.eof() ? consumed : consumed - 1});
     }
-    if (text.bad()) throw InvalidArgument(fmt::format("edge list {}: cannot be read", name_));
+    if (text.bad()) {
+      throw InvalidArgument(fmt::format("edge list {}: cannot be read", name_));
+    }
     if (!text.eof()) {
       ++line_;
       fail(fmt::format("more than {} characters", kMaxLineLength));
@@ -69,7 +71,9 @@ class EdgeListReader {
  private:
   void read_line(std::string_view text) {
     const std::vector<std::string_view> words = words_of(text);
-    if (words.empty()) return;
+    if (words.empty()) {
+      return;
+    }
     if (words.size() != 2 && words.size() != 3) {
       fail(fmt::format("{} words, expected 'i j' or 'i j weight'", words.size()));
     }
@@ -128,7 +132,9 @@ MixingMatrix adjacency(int size, std::span<const WeightedEdge> edges) {
   std::vector<WeightedEdge> proper;
   for (const WeightedEdge& edge : edges) {
     const bool is_loop = edge.source == edge.destination && edge.source >= 0 && edge.source < size;
-    if (!is_loop) proper.push_back({edge.source, edge.destination, 1.0});
+    if (!is_loop) {
+      proper.push_back({edge.source, edge.destination, 1.0});
+    }
   }
   return MixingMatrix::from_edges(size, proper);
 }
@@ -152,9 +158,13 @@ void require_edges_back(const MixingMatrix& graph) {
 
 MixingMatrix from_unweighted_edges(int size, std::span<const WeightedEdge> edges, WeightRule rule) {
   const MixingMatrix graph = adjacency(size, edges);
-  if (rule == WeightRule::MetropolisHastings) require_edges_back(graph);
+  if (rule == WeightRule::MetropolisHastings) {
+    require_edges_back(graph);
+  }
   std::vector<std::size_t> degree(size);
-  for (int rank = 0; rank < size; ++rank) degree[rank] = graph.in_neighbors(rank).size();
+  for (int rank = 0; rank < size; ++rank) {
+    degree[rank] = graph.in_neighbors(rank).size();
+  }
   std::vector<std::vector<WeightedRank>> rows(size);
   for (int rank = 0; rank < size; ++rank) {
     double self = 1.0;
@@ -165,7 +175,9 @@ MixingMatrix from_unweighted_edges(int size, std::span<const WeightedEdge> edges
       self -= rows[rank].back().weight;
     }
     // Exactly equal weights where they are meant to be equal.
-    if (rule == WeightRule::Uniform) self = 1.0 / static_cast<double>(1 + degree[rank]);
+    if (rule == WeightRule::Uniform) {
+      self = 1.0 / static_cast<double>(1 + degree[rank]);
+    }
     rows[rank].push_back({rank, self});
   }
   return MixingMatrix::from_rows(std::move(rows));
@@ -201,7 +213,9 @@ MixingMatrix read_edge_list(std::istream& text, std::string_view name,
   }
   EdgeListReader reader(name, options);
   reader.read(text);
-  if (reader.edges().empty()) throw InvalidArgument(fmt::format("edge list {}: no edges", name));
+  if (reader.edges().empty()) {
+    throw InvalidArgument(fmt::format("edge list {}: no edges", name));
+  }
   const int size = options.size > 0 ? options.size : inferred_size(reader, name);
   if (!reader.weighted()) {
     return from_unweighted_edges(size, reader.edges(), options.rule.value_or(WeightRule::Uniform));
@@ -215,7 +229,9 @@ MixingMatrix read_edge_list(std::istream& text, std::string_view name,
 
 MixingMatrix load_edge_list(const std::filesystem::path& path, const EdgeListOptions& options) {
   std::ifstream file(path);
-  if (!file) throw InvalidArgument(fmt::format("edge list {}: cannot be opened", path.string()));
+  if (!file) {
+    throw InvalidArgument(fmt::format("edge list {}: cannot be opened", path.string()));
+  }
   return read_edge_list(file, path.string(), options);
 }
 

@@ -19,12 +19,16 @@ namespace bluefog::topology {
 namespace {
 
 void require_one_or_more(std::int64_t value, std::string_view what, std::string_view graph) {
-  if (value >= 1) return;
+  if (value >= 1) {
+    return;
+  }
   throw InvalidArgument(fmt::format("{}: {} is {}, expected at least 1", graph, what, value));
 }
 
 void require_fraction(double value, std::string_view what, std::string_view graph) {
-  if (value > 0.0 && value <= 1.0) return;
+  if (value > 0.0 && value <= 1.0) {
+    return;
+  }
   throw InvalidArgument(
       fmt::format("{}: {} is {}, expected above 0 and at most 1", graph, what, value));
 }
@@ -32,7 +36,9 @@ void require_fraction(double value, std::string_view what, std::string_view grap
 /// M draws of u; none for one rank.
 std::vector<int> drawn_shifts(int size, const EquiStaticOptions& options) {
   std::vector<int> shifts;
-  if (size == 1) return shifts;
+  if (size == 1) {
+    return shifts;
+  }
   const double wanted = std::ceil(std::log(size) / (options.rho * options.rho));
   if (!options.draws && wanted >= size - 1) {
     shifts.resize(size - 1);
@@ -41,7 +47,9 @@ std::vector<int> drawn_shifts(int size, const EquiStaticOptions& options) {
   }
   std::mt19937_64 generator = detail::generator_of(options.seed, 0);
   const int draws = options.draws.value_or(static_cast<int>(wanted));
-  for (int i = 0; i < draws; ++i) shifts.push_back(1 + detail::draw_below(generator, size - 1));
+  for (int i = 0; i < draws; ++i) {
+    shifts.push_back(1 + detail::draw_below(generator, size - 1));
+  }
   return shifts;
 }
 
@@ -52,7 +60,9 @@ MixingMatrix equistatic_of(int size, const EquiStaticOptions& options, Direction
   require_one_or_more(options.draws.value_or(1), "the number of draws", "EquiStatic graph");
   require_fraction(options.rho, "rho", "EquiStatic graph");
   const std::vector<int> shifts = drawn_shifts(size, options);
-  if (shifts.empty()) return MixingMatrix::identity(size);
+  if (shifts.empty()) {
+    return MixingMatrix::identity(size);
+  }
   const double self = 1.0 / size;
   const double each = (1.0 - self) / static_cast<double>(shifts.size());
   std::vector<WeightedRank> entries{{0, self}};
@@ -157,13 +167,17 @@ int equistatic_draws(int size, double rho, double failure) {
 
 Schedule equidyn(int size, const EquiDynOptions& options) {
   check_dynamic(size, options);
-  if (size == 1) return static_schedule(MixingMatrix::identity(1));
+  if (size == 1) {
+    return static_schedule(MixingMatrix::identity(1));
+  }
   return Schedule(std::make_unique<EquiDynSource>(size, options));
 }
 
 Schedule equidyn_undirected(int size, const EquiDynOptions& options) {
   check_dynamic(size, options);
-  if (size == 1) return static_schedule(MixingMatrix::identity(1));
+  if (size == 1) {
+    return static_schedule(MixingMatrix::identity(1));
+  }
   return Schedule(
       std::make_unique<detail::MatchingSource>(size, options.steps, peer_weight(size, options.eta),
                                                [size, seed = options.seed](std::int64_t phase) {

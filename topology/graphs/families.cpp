@@ -193,7 +193,9 @@ const Family& find_family(std::string_view name) {
 
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
-  for (const Family& family : families()) names.emplace_back(family.name);
+  for (const Family& family : families()) {
+    names.emplace_back(family.name);
+  }
   return names;
 }
 

@@ -14,16 +14,26 @@ struct Split {
 /// Tries each divisor up to `largest`. The quotient divides the first number again, so that only a
 /// few numbers are ever looked at.
 Split best_split(int size, int largest, std::map<int, Split>& known) {
-  if (size == 1) return {};
+  if (size == 1) {
+    return {};
+  }
   const auto found = known.find(size);
-  if (found != known.end()) return found->second;
+  if (found != known.end()) {
+    return found->second;
+  }
   Split best;
   for (int factor = 2; factor <= largest && factor <= size; ++factor) {
-    if (size % factor != 0) continue;
+    if (size % factor != 0) {
+      continue;
+    }
     const int rest = size / factor;
     const Split after = best_split(rest, largest, known);
-    if (rest > 1 && after.count == 0) continue;  // a prime factor is too large
-    if (best.count == 0 || after.count + 1 < best.count) best = {after.count + 1, factor};
+    if (rest > 1 && after.count == 0) {
+      continue;  // a prime factor is too large
+    }
+    if (best.count == 0 || after.count + 1 < best.count) {
+      best = {after.count + 1, factor};
+    }
   }
   known[size] = best;
   return best;
@@ -45,7 +55,9 @@ bool is_smooth(int size, int largest) {
 std::vector<int> fewest_factors(int size, int largest) {
   std::map<int, Split> known;
   std::vector<int> factors;
-  if (!is_smooth(size, largest)) return factors;
+  if (!is_smooth(size, largest)) {
+    return factors;
+  }
   while (size > 1) {
     factors.push_back(best_split(size, largest, known).factor);
     size /= factors.back();
@@ -63,17 +75,23 @@ HyperHypercube::HyperHypercube(int size, int largest_extent)
 }
 
 std::vector<int> HyperHypercube::members(int place, int round) const {
-  if (extents_.empty()) return {place};
+  if (extents_.empty()) {
+    return {place};
+  }
   const auto turn = static_cast<std::size_t>(round % rounds());
   const int stride = strides_[turn];
   const int first = place - place / stride % extents_[turn] * stride;
   std::vector<int> places;
-  for (int i = 0; i < extents_[turn]; ++i) places.push_back(first + i * stride);
+  for (int i = 0; i < extents_[turn]; ++i) {
+    places.push_back(first + i * stride);
+  }
   return places;
 }
 
 MixingMatrix HyperHypercube::mixing_matrix(int round) const {
-  if (extents_.empty()) return MixingMatrix::identity(1);
+  if (extents_.empty()) {
+    return MixingMatrix::identity(1);
+  }
   // Row-major: the coordinate of the first round, with stride 1, comes last.
   TranslationPattern pattern{.shape = {extents_.rbegin(), extents_.rend()}, .entries = {}};
   const std::vector<int> offsets = members(0, round);

@@ -41,12 +41,18 @@ class OnePeerSource final : public Schedule::Source {
 
   [[nodiscard]] NeighborPlan plan_for(int rank, std::int64_t phase) const override {
     NeighborPlan plan = NeighborPlan::alone(rank, size());
-    if (!clockwise_[rank].empty()) plan.destinations = {{peer_of(rank, phase), 1.0}};
+    if (!clockwise_[rank].empty()) {
+      plan.destinations = {{peer_of(rank, phase), 1.0}};
+    }
     for (const int sender : in_neighbors_[rank]) {
-      if (peer_of(sender, phase) == rank) plan.sources.push_back({sender, 0.0});
+      if (peer_of(sender, phase) == rank) {
+        plan.sources.push_back({sender, 0.0});
+      }
     }
     plan.self_weight = 1.0 / static_cast<double>(1 + plan.sources.size());
-    for (WeightedRank& source : plan.sources) source.weight = plan.self_weight;
+    for (WeightedRank& source : plan.sources) {
+      source.weight = plan.self_weight;
+    }
     return plan;
   }
 
@@ -57,7 +63,9 @@ class OnePeerSource final : public Schedule::Source {
   }
 
   void extend_period(std::int64_t degree) {
-    if (degree == 0) return;
+    if (degree == 0) {
+      return;
+    }
     std::int64_t extended = 0;
     if (__builtin_mul_overflow(period_, degree / std::gcd(period_, degree), &extended)) {
       throw InvalidArgument(

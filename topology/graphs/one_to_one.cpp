@@ -89,7 +89,9 @@ std::vector<int> shuffled(int size, std::uint64_t seed, std::int64_t phase) {
   std::vector<int> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), 0);
   std::mt19937_64 generator = detail::generator_of(seed, phase);
-  for (int i = size; i > 1; --i) std::swap(order[i - 1], order[detail::draw_below(generator, i)]);
+  for (int i = size; i > 1; --i) {
+    std::swap(order[i - 1], order[detail::draw_below(generator, i)]);
+  }
   return order;
 }
 

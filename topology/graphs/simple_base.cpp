@@ -26,11 +26,15 @@ SimpleBase::SimpleBase(int size, int peers) : size_(size), peers_(peers) {
     return;
   }
   std::int64_t power = 1;
-  while (power * base <= size) power *= base;
+  while (power * base <= size) {
+    power *= base;
+  }
   for (int begin = 0; begin < size; power /= base) {
     const auto block_size = static_cast<int>(power);
     const int blocks = (size - begin) / block_size;
-    if (blocks == 0) continue;
+    if (blocks == 0) {
+      continue;
+    }
     parts_.push_back({begin, blocks, block_size, {blocks * block_size, base}, {block_size, base}});
     begin = parts_.back().end();
   }
@@ -54,7 +58,9 @@ std::vector<WeightedRank> SimpleBase::hand_over(int place, int giver) const {
     return row;
   }
   const int partner = part.end() + (place - part.begin) % part.block_size;
-  if (partner < size_) return {{place, 1.0 - weight}, {partner, weight}};
+  if (partner < size_) {
+    return {{place, 1.0 - weight}, {partner, weight}};
+  }
   return bystanders(place, part);
 }
 
@@ -81,7 +87,9 @@ std::vector<WeightedRank> SimpleBase::row(int place, int round) const {
   if (turn < 0 || (index == turns && turn >= turns)) {
     return equal_weights(part.whole.members(place - part.begin, round), part.begin);
   }
-  if (turn <= index) return hand_over(place, turn);
+  if (turn <= index) {
+    return hand_over(place, turn);
+  }
   const int begin = place - (place - part.begin) % part.block_size;
   return equal_weights(part.block.members(place - begin, turn - index - 1), begin);
 }

@@ -16,12 +16,16 @@ namespace bluefog::topology {
 namespace {
 
 void require_size(int size, std::string_view graph) {
-  if (size >= 1) return;
+  if (size >= 1) {
+    return;
+  }
   throw InvalidArgument(fmt::format("{} graph: size is {}, expected at least 1", graph, size));
 }
 
 void require_base(int base, std::string_view graph) {
-  if (base >= 2) return;
+  if (base >= 2) {
+    return;
+  }
   throw InvalidArgument(fmt::format("{} graph: base is {}, expected at least 2", graph, base));
 }
 
@@ -39,13 +43,17 @@ MixingMatrix uniform_pattern(std::vector<int> shape, std::set<int> offsets) {
   offsets.insert(0);
   const double weight = 1.0 / static_cast<double>(offsets.size());
   std::vector<WeightedRank> entries;
-  for (const int offset : offsets) entries.push_back({offset, weight});
+  for (const int offset : offsets) {
+    entries.push_back({offset, weight});
+  }
   return MixingMatrix::from_pattern({.shape = std::move(shape), .entries = std::move(entries)});
 }
 
 GridShape resolve_shape(int size, std::optional<GridShape> shape, std::string_view graph) {
   require_size(size, graph);
-  if (!shape) return closest_factors(size);
+  if (!shape) {
+    return closest_factors(size);
+  }
   if (shape->rows < 1 || shape->columns < 1 ||
       static_cast<std::int64_t>(shape->rows) * shape->columns != size) {
     throw InvalidArgument(fmt::format("{} graph: shape {} x {} does not hold {} ranks", graph,
@@ -59,10 +67,18 @@ std::vector<int> mesh_neighbors(const GridShape& shape, int rank) {
   const int row = rank / shape.columns;
   const int column = rank % shape.columns;
   std::vector<int> neighbors;
-  if (row > 0) neighbors.push_back(rank - shape.columns);
-  if (column > 0) neighbors.push_back(rank - 1);
-  if (column + 1 < shape.columns) neighbors.push_back(rank + 1);
-  if (row + 1 < shape.rows) neighbors.push_back(rank + shape.columns);
+  if (row > 0) {
+    neighbors.push_back(rank - shape.columns);
+  }
+  if (column > 0) {
+    neighbors.push_back(rank - 1);
+  }
+  if (column + 1 < shape.columns) {
+    neighbors.push_back(rank + 1);
+  }
+  if (row + 1 < shape.rows) {
+    neighbors.push_back(rank + shape.columns);
+  }
   return neighbors;
 }
 
@@ -72,7 +88,9 @@ MixingMatrix exponential(int size, int base) {
   require_size(size, "exponential");
   require_base(base, "exponential");
   std::set<int> offsets;
-  for (const int distance : powers_up_to(base, size - 1)) offsets.insert(size - distance);
+  for (const int distance : powers_up_to(base, size - 1)) {
+    offsets.insert(size - distance);
+  }
   return uniform_pattern({size}, std::move(offsets));
 }
 
@@ -90,8 +108,12 @@ MixingMatrix symmetric_exponential(int size, int base) {
 MixingMatrix ring(int size, RingStyle style) {
   require_size(size, "ring");
   std::set<int> offsets;
-  if (size > 1 && style != RingStyle::Left) offsets.insert(size - 1);
-  if (size > 1 && style != RingStyle::Right) offsets.insert(1);
+  if (size > 1 && style != RingStyle::Left) {
+    offsets.insert(size - 1);
+  }
+  if (size > 1 && style != RingStyle::Right) {
+    offsets.insert(1);
+  }
   return uniform_pattern({size}, std::move(offsets));
 }
 
@@ -114,8 +136,12 @@ MixingMatrix mesh_2d(int size, std::optional<GridShape> shape) {
 MixingMatrix torus_2d(int size, std::optional<GridShape> shape) {
   const GridShape grid = resolve_shape(size, shape, "torus");
   std::set<int> offsets;
-  if (grid.rows > 1) offsets.insert({grid.columns, (grid.rows - 1) * grid.columns});
-  if (grid.columns > 1) offsets.insert({1, grid.columns - 1});
+  if (grid.rows > 1) {
+    offsets.insert({grid.columns, (grid.rows - 1) * grid.columns});
+  }
+  if (grid.columns > 1) {
+    offsets.insert({1, grid.columns - 1});
+  }
   return uniform_pattern({grid.rows, grid.columns}, std::move(offsets));
 }
 
@@ -129,7 +155,9 @@ MixingMatrix star(int size, int center) {
   std::vector<std::vector<WeightedRank>> rows(size);
   for (int rank = 0; rank < size; ++rank) {
     rows[center].push_back({rank, weight});
-    if (rank != center) rows[rank] = {{center, weight}, {rank, 1.0 - weight}};
+    if (rank != center) {
+      rows[rank] = {{center, weight}, {rank, 1.0 - weight}};
+    }
   }
   return MixingMatrix::from_rows(std::move(rows));
 }
@@ -137,7 +165,9 @@ MixingMatrix star(int size, int center) {
 MixingMatrix fully_connected(int size) {
   require_size(size, "fully connected");
   std::vector<WeightedRank> entries(size);
-  for (int offset = 0; offset < size; ++offset) entries[offset] = {offset, 1.0 / size};
+  for (int offset = 0; offset < size; ++offset) {
+    entries[offset] = {offset, 1.0 / size};
+  }
   return MixingMatrix::from_pattern({.shape = {size}, .entries = std::move(entries)});
 }
 
@@ -159,7 +189,9 @@ MixingMatrix hypercube(int size) {
 GridShape closest_factors(int size) {
   require_size(size, "grid");
   int rows = static_cast<int>(std::sqrt(static_cast<double>(size)));
-  while (size % rows != 0) --rows;
+  while (size % rows != 0) {
+    --rows;
+  }
   return {rows, size / rows};
 }
 

@@ -30,7 +30,9 @@ std::vector<int> ranks_without(const std::vector<WeightedRank>& list, int self) 
   std::vector<int> ranks;
   ranks.reserve(list.size());
   for (const WeightedRank& entry : list) {
-    if (entry.rank != self) ranks.push_back(entry.rank);
+    if (entry.rank != self) {
+      ranks.push_back(entry.rank);
+    }
   }
   return ranks;
 }
@@ -45,7 +47,9 @@ bool is_complete(const TranslationPattern& pattern) {
 
 double sum_of(std::span<const WeightedRank> list) {
   double sum = 0.0;
-  for (const WeightedRank& entry : list) sum += entry.weight;
+  for (const WeightedRank& entry : list) {
+    sum += entry.weight;
+  }
   return sum;
 }
 
@@ -60,7 +64,9 @@ MixingMatrix::MixingMatrix(std::shared_ptr<const Storage> storage) : storage_(st
 int MixingMatrix::size() const noexcept { return storage_->size; }
 
 std::int64_t MixingMatrix::entry_count() const noexcept {
-  if (!storage_->pattern) return storage_->rows.entry_count();
+  if (!storage_->pattern) {
+    return storage_->rows.entry_count();
+  }
   return static_cast<std::int64_t>(storage_->pattern->entries.size()) * storage_->size;
 }
 
@@ -69,21 +75,27 @@ const TranslationPattern* MixingMatrix::pattern() const noexcept {
 }
 
 void MixingMatrix::check_rank(int rank) const {
-  if (rank >= 0 && rank < size()) return;
+  if (rank >= 0 && rank < size()) {
+    return;
+  }
   throw InvalidArgument(
       fmt::format("mixing matrix: asked for rank {}, expected 0 to {}", rank, size() - 1));
 }
 
 std::vector<WeightedRank> MixingMatrix::row(int rank) const {
   check_rank(rank);
-  if (storage_->pattern) return shifted(*storage_->pattern, rank);
+  if (storage_->pattern) {
+    return shifted(*storage_->pattern, rank);
+  }
   const std::span<const WeightedRank> list = storage_->rows[rank];
   return {list.begin(), list.end()};
 }
 
 std::vector<WeightedRank> MixingMatrix::column(int rank) const {
   check_rank(rank);
-  if (storage_->pattern) return shifted(*storage_->pattern_transposed, rank);
+  if (storage_->pattern) {
+    return shifted(*storage_->pattern_transposed, rank);
+  }
   const std::span<const WeightedRank> list = storage_->columns[rank];
   return {list.begin(), list.end()};
 }
@@ -113,7 +125,9 @@ NeighborPlan MixingMatrix::plan_for(int rank) const {
       plan.sources.push_back(entry);
     }
   }
-  for (const int destination : out_neighbors(rank)) plan.destinations.push_back({destination, 1.0});
+  for (const int destination : out_neighbors(rank)) {
+    plan.destinations.push_back({destination, 1.0});
+  }
   return plan;
 }
 
@@ -122,7 +136,9 @@ std::vector<double> MixingMatrix::row_sums() const {
     return std::vector<double>(size(), sum_of(storage_->pattern->entries));
   }
   std::vector<double> sums(size());
-  for (int rank = 0; rank < size(); ++rank) sums[rank] = sum_of(storage_->rows[rank]);
+  for (int rank = 0; rank < size(); ++rank) {
+    sums[rank] = sum_of(storage_->rows[rank]);
+  }
   return sums;
 }
 
@@ -151,7 +167,9 @@ bool MixingMatrix::is_symmetric(double tolerance) const {
            tolerance;
   }
   for (int rank = 0; rank < size(); ++rank) {
-    if (largest_difference(storage_->rows[rank], storage_->columns[rank]) > tolerance) return false;
+    if (largest_difference(storage_->rows[rank], storage_->columns[rank]) > tolerance) {
+      return false;
+    }
   }
   return true;
 }
@@ -206,7 +224,9 @@ void MixingMatrix::apply(std::span<const double> x, std::span<double> y) const {
         sum += entry.weight * x[storage_->pattern->shift(rank, entry.rank)];
       }
     } else {
-      for (const WeightedRank& entry : storage_->rows[rank]) sum += entry.weight * x[entry.rank];
+      for (const WeightedRank& entry : storage_->rows[rank]) {
+        sum += entry.weight * x[entry.rank];
+      }
     }
     y[rank] = sum;
   }
@@ -227,13 +247,19 @@ std::vector<double> MixingMatrix::to_dense() const {
 }
 
 bool operator==(const MixingMatrix& a, const MixingMatrix& b) {
-  if (a.storage_ == b.storage_) return true;
-  if (a.size() != b.size() || a.entry_count() != b.entry_count()) return false;
+  if (a.storage_ == b.storage_) {
+    return true;
+  }
+  if (a.size() != b.size() || a.entry_count() != b.entry_count()) {
+    return false;
+  }
   if (a.pattern() && b.pattern() && a.pattern()->shape == b.pattern()->shape) {
     return *a.pattern() == *b.pattern();
   }
   for (int rank = 0; rank < a.size(); ++rank) {
-    if (a.row(rank) != b.row(rank)) return false;
+    if (a.row(rank) != b.row(rank)) {
+      return false;
+    }
   }
   return true;
 }

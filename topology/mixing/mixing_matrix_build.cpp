@@ -82,7 +82,9 @@ MixingMatrix MixingMatrix::from_dense(int size, std::span<const double> row_majo
   for (int i = 0; i < size; ++i) {
     for (int j = 0; j < size; ++j) {
       const double value = row_major[static_cast<std::size_t>(i) * size + j];
-      if (value != 0.0) rows[i].push_back({j, value});
+      if (value != 0.0) {
+        rows[i].push_back({j, value});
+      }
     }
   }
   return from_rows(std::move(rows));

@@ -39,13 +39,17 @@ void for_each_bit(std::span<const std::byte> bits, Visit visit) {
   for (std::size_t i = 0; i < bits.size(); ++i) {
     for (int bit = 0; bits[i] != std::byte{0} && bit < 8; ++bit) {
       const int rank = static_cast<int>(8 * i) + bit;
-      if (has_bit(bits, rank)) visit(rank);
+      if (has_bit(bits, rank)) {
+        visit(rank);
+      }
     }
   }
 }
 
 void check_rank_exists(int rank, int size, int owner) {
-  if (rank < size) return;
+  if (rank < size) {
+    return;
+  }
   throw InvalidArgument(
       fmt::format("edge bitmap of rank {} names rank {}, expected 0 to {}", owner, rank, size - 1));
 }
@@ -100,12 +104,16 @@ std::vector<EdgeMismatch> find_edge_mismatches(int size, std::span<const std::by
   for (int rank = 0; rank < size; ++rank) {
     for_each_bit(bitmaps.destinations(rank), [&](int receiver) {
       check_rank_exists(receiver, size, rank);
-      if (has_bit(bitmaps.sources(receiver), rank)) return;
+      if (has_bit(bitmaps.sources(receiver), rank)) {
+        return;
+      }
       found.push_back({rank, receiver, EdgeMismatch::Missing::Receive});
     });
     for_each_bit(bitmaps.sources(rank), [&](int sender) {
       check_rank_exists(sender, size, rank);
-      if (has_bit(bitmaps.destinations(sender), rank)) return;
+      if (has_bit(bitmaps.destinations(sender), rank)) {
+        return;
+      }
       found.push_back({sender, rank, EdgeMismatch::Missing::Send});
     });
   }
@@ -117,7 +125,9 @@ std::vector<EdgeMismatch> find_edge_mismatches(int size, std::span<const std::by
 void check_bitmaps_agree(int size, std::span<const std::byte> gathered,
                          std::string_view operation) {
   const std::vector<EdgeMismatch> found = find_edge_mismatches(size, gathered);
-  if (found.empty()) return;
+  if (found.empty()) {
+    return;
+  }
   std::string message = fmt::format("{}: senders and receivers do not match: ", operation);
   for (std::size_t i = 0; i < std::min(found.size(), kEdgesNamed); ++i) {
     message += (i == 0 ? "" : "; ") + describe(found[i]);
@@ -129,7 +139,9 @@ void check_bitmaps_agree(int size, std::span<const std::byte> gathered,
 }
 
 void check_plans_agree(std::span<const NeighborPlan> plans) {
-  if (plans.empty()) throw InvalidArgument("neighbor plans: expected one per rank, got none");
+  if (plans.empty()) {
+    throw InvalidArgument("neighbor plans: expected one per rank, got none");
+  }
   const int size = static_cast<int>(plans.size());
   std::vector<std::byte> gathered;
   gathered.reserve(edge_bitmap_bytes(size) * plans.size());

@@ -69,9 +69,13 @@ std::shared_ptr<const NeighborPlan> Schedule::plan_for(int rank, std::int64_t st
   const std::int64_t phase = step % period_steps();
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->plans.find({rank, phase});
-  if (found != state_->plans.end()) return found->second;
+  if (found != state_->plans.end()) {
+    return found->second;
+  }
   auto plan = std::make_shared<const NeighborPlan>(state_->source->plan_for(rank, phase));
-  if (state_->plans.size() < kMaxPlansKept) state_->plans.emplace(State::Key{rank, phase}, plan);
+  if (state_->plans.size() < kMaxPlansKept) {
+    state_->plans.emplace(State::Key{rank, phase}, plan);
+  }
   return plan;
 }
 
@@ -80,7 +84,9 @@ namespace topology {
 Schedule static_schedule(MixingMatrix matrix) { return cycle({std::move(matrix)}); }
 
 Schedule cycle(std::vector<MixingMatrix> matrices) {
-  if (matrices.empty()) throw InvalidArgument("schedule: expected at least one matrix, got none");
+  if (matrices.empty()) {
+    throw InvalidArgument("schedule: expected at least one matrix, got none");
+  }
   for (const MixingMatrix& matrix : matrices) {
     if (matrix.size() != matrices.front().size()) {
       throw InvalidArgument(fmt::format("schedule: matrices of {} and {} ranks",
@@ -95,7 +101,9 @@ Schedule one_peer_exponential(int size) {
     throw InvalidArgument(
         fmt::format("one-peer exponential schedule: size is {}, expected at least 1", size));
   }
-  if (size == 1) return static_schedule(MixingMatrix::identity(1));
+  if (size == 1) {
+    return static_schedule(MixingMatrix::identity(1));
+  }
   std::vector<MixingMatrix> matrices;
   for (std::int64_t distance = 1; distance < size; distance *= 2) {
     const int offset = static_cast<int>(size - distance);

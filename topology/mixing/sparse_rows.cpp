@@ -8,10 +8,14 @@ namespace bluefog {
 
 SparseRows::SparseRows(const std::vector<std::vector<WeightedRank>>& rows) {
   std::size_t count = 0;
-  for (const auto& row : rows) count += row.size();
+  for (const auto& row : rows) {
+    count += row.size();
+  }
   entries_.reserve(count);
   begin_.reserve(rows.size() + 1);
-  for (const auto& row : rows) append(row);
+  for (const auto& row : rows) {
+    append(row);
+  }
 }
 
 void SparseRows::append(std::span<const WeightedRank> row) {
@@ -22,9 +26,12 @@ void SparseRows::append(std::span<const WeightedRank> row) {
 SparseRows SparseRows::transposed() const {
   SparseRows columns;
   columns.begin_.assign(begin_.size(), 0);
-  for (const WeightedRank& entry : entries_) ++columns.begin_[entry.rank + 1];
-  for (std::size_t i = 1; i < columns.begin_.size(); ++i)
+  for (const WeightedRank& entry : entries_) {
+    ++columns.begin_[entry.rank + 1];
+  }
+  for (std::size_t i = 1; i < columns.begin_.size(); ++i) {
     columns.begin_[i] += columns.begin_[i - 1];
+  }
   columns.entries_.resize(entries_.size());
   std::vector<std::size_t> next = columns.begin_;
   for (std::size_t row = 0; row + 1 < begin_.size(); ++row) {

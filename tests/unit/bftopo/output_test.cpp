@@ -15,7 +15,9 @@ using ::testing::HasSubstr;
 
 std::string output_of(const std::vector<std::string>& arguments) {
   const Options options = parse_options(arguments);
-  if (options.command == Command::List) return list_text(options);
+  if (options.command == Command::List) {
+    return list_text(options);
+  }
   const Subject subject = make_subject(options);
   switch (options.command) {
     case Command::Show:

@@ -28,7 +28,9 @@ std::string drawn(const std::vector<std::string>& arguments) {
 
 TEST(BftopoPicture, MutualEdgesAreDrawnOnce) {
   EXPECT_EQ(edges_of(topology::ring(5)).size(), 5U);
-  for (const DrawnEdge& edge : edges_of(topology::ring(5))) EXPECT_TRUE(edge.is_mutual);
+  for (const DrawnEdge& edge : edges_of(topology::ring(5))) {
+    EXPECT_TRUE(edge.is_mutual);
+  }
   const auto one_way = edges_of(topology::ring(5, topology::RingStyle::Right));
   ASSERT_EQ(one_way.size(), 5U);
   EXPECT_FALSE(one_way[1].is_mutual);

@@ -25,8 +25,12 @@ TEST(TaskQueue, RunsInOrderAndPassesErrorsOn) {
   EXPECT_THROW(failing.wait(), std::runtime_error);
   EXPECT_THROW(failing.wait(), std::runtime_error);
   ASSERT_EQ(order.size(), 51U);
-  for (int i = 0; i <= 50; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
-  for (const Work& work : works) EXPECT_TRUE(work.done());
+  for (int i = 0; i <= 50; ++i) {
+    EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+  }
+  for (const Work& work : works) {
+    EXPECT_TRUE(work.done());
+  }
 }
 
 TEST(TaskQueue, AnInterruptEndsTheWaitNotTheTask) {

@@ -16,19 +16,27 @@ namespace {
 
 /// Fewest factors of n that are at most `largest`, by trying all.
 std::optional<int> cube_length(int size, int largest) {
-  if (size == 1) return 0;
+  if (size == 1) {
+    return 0;
+  }
   std::optional<int> best;
   for (int factor = 2; factor <= std::min(size, largest); ++factor) {
-    if (size % factor != 0) continue;
+    if (size % factor != 0) {
+      continue;
+    }
     const auto rest = cube_length(size / factor, largest);
-    if (rest && (!best || *rest + 1 < *best)) best = *rest + 1;
+    if (rest && (!best || *rest + 1 < *best)) {
+      best = *rest + 1;
+    }
   }
   return best;
 }
 
 /// Algorithm 2 of the paper, as a formula.
 int simple_length(int size, int peers) {
-  if (const auto cube = cube_length(size, peers + 1)) return *cube;
+  if (const auto cube = cube_length(size, peers + 1)) {
+    return *cube;
+  }
   int power = 0;
   int block = 1;
   while (block * (peers + 1) <= size) {
@@ -42,7 +50,9 @@ int simple_length(int size, int peers) {
 int paper_length(int size, int peers) {
   int smooth = 1;
   for (int divisor = 1; divisor <= size; ++divisor) {
-    if (size % divisor == 0 && cube_length(divisor, peers + 1)) smooth = divisor;
+    if (size % divisor == 0 && cube_length(divisor, peers + 1)) {
+      smooth = divisor;
+    }
   }
   return std::min(simple_length(size, peers),
                   simple_length(size / smooth, peers) + *cube_length(smooth, peers + 1));
@@ -136,9 +146,13 @@ TEST(BaseGraph, HandlesManyRanks) {
   const Schedule schedule = base_graph(size, 1);
   EXPECT_LE(schedule.period_steps(), 35);
   std::vector<double> x(size);
-  for (int rank = 0; rank < size; ++rank) x[rank] = rank % 17;
+  for (int rank = 0; rank < size; ++rank) {
+    x[rank] = rank % 17;
+  }
   double mean = 0.0;
-  for (const double value : x) mean += value / size;
+  for (const double value : x) {
+    mean += value / size;
+  }
   std::vector<double> y(size);
   for (std::int64_t step = 0; step < schedule.period_steps(); ++step) {
     schedule.mixing_matrix(step).apply(x, y);

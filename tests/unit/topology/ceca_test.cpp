@@ -55,7 +55,9 @@ TEST(Ceca, ApplyIsTheStackedMatrix) {
         ceca.stacked_matrix(step).apply(x, expected);
         const std::span<double> both(x);
         ceca.apply(step, both.first(size), both.last(size));
-        for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], expected[i], 1e-12) << size;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          ASSERT_NEAR(x[i], expected[i], 1e-12) << size;
+        }
       }
     }
   }
@@ -106,8 +108,12 @@ TEST(Ceca, WhatSHeldBeforeIsNotRead) {
   const Ceca ceca(5);
   std::vector<double> d{1, 2, 3, 4, 5};
   std::vector<double> s(5, std::numeric_limits<double>::quiet_NaN());
-  for (int step = 0; step < 3; ++step) ceca.apply(step, d, s);
-  for (const double value : d) EXPECT_NEAR(value, 3.0, 1e-15);
+  for (int step = 0; step < 3; ++step) {
+    ceca.apply(step, d, s);
+  }
+  for (const double value : d) {
+    EXPECT_NEAR(value, 3.0, 1e-15);
+  }
 }
 
 TEST(Ceca, RefusesWrongArguments) {

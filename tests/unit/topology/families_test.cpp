@@ -20,14 +20,18 @@ namespace {
 /// Divisor of `size` for machines, 3 or more if there is one.
 int local_size_for(int size) {
   for (const int local : {4, 3, 5, 7}) {
-    if (size % local == 0 && size / local >= 2) return local;
+    if (size % local == 0 && size / local >= 2) {
+      return local;
+    }
   }
   return 1;
 }
 
 /// The family at this size, or nothing if it has none.
 std::optional<Schedule> member(const Family& family, int size) {
-  if (family.kind == FamilyKind::TwoVariables) return std::nullopt;
+  if (family.kind == FamilyKind::TwoVariables) {
+    return std::nullopt;
+  }
   FamilyOptions options{.size = size, .local_size = local_size_for(size), .period_steps = 5};
   options.peers = 2;
   try {
@@ -89,7 +93,9 @@ TEST(Families, ReportsAgreeWithDenseMatrices) {
   for (const Family& family : families()) {
     for (int size = 2; size <= 64; ++size) {
       const std::optional<Schedule> schedule = member(family, size);
-      if (!schedule) continue;
+      if (!schedule) {
+        continue;
+      }
       seen.insert(family.name);
       expect_report_is_dense(*schedule, std::string(family.name) + " of " + std::to_string(size));
     }
@@ -103,7 +109,9 @@ TEST(Families, EveryOneIsDoublyStochasticAndFits) {
   for (const Family& family : families()) {
     for (const int size : {1, 2, 8, 12}) {
       const std::optional<Schedule> schedule = member(family, size);
-      if (schedule) testing::expect_plans_fit(*schedule, schedule->period_steps());
+      if (schedule) {
+        testing::expect_plans_fit(*schedule, schedule->period_steps());
+      }
     }
   }
 }

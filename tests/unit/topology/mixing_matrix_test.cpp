@@ -25,7 +25,9 @@ std::vector<double> dense_product(const MixingMatrix& a, const MixingMatrix& b) 
   std::vector<double> product(n * n, 0.0);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t k = 0; k < n; ++k) {
-      for (std::size_t j = 0; j < n; ++j) product[i * n + j] += left[i * n + k] * right[k * n + j];
+      for (std::size_t j = 0; j < n; ++j) {
+        product[i * n + j] += left[i * n + k] * right[k * n + j];
+      }
     }
   }
   return product;
@@ -104,7 +106,9 @@ TEST(MixingMatrix, TransposeAndDenseAgree) {
   const std::vector<double> dense = matrix.to_dense();
   const std::vector<double> other = matrix.transposed().to_dense();
   for (int i = 0; i < 9; ++i) {
-    for (int j = 0; j < 9; ++j) EXPECT_EQ(dense[i * 9 + j], other[j * 9 + i]);
+    for (int j = 0; j < 9; ++j) {
+      EXPECT_EQ(dense[i * 9 + j], other[j * 9 + i]);
+    }
   }
   EXPECT_EQ(matrix.transposed().transposed(), matrix);
   EXPECT_EQ(MixingMatrix::from_dense(9, dense), matrix);

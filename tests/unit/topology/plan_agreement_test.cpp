@@ -88,7 +88,9 @@ TEST(PlanAgreement, FindsEveryEdgeInOrder) {
 
 TEST(PlanAgreement, MessageStopsAfterEightEdges) {
   std::vector<NeighborPlan> plans = ring_plans(12);
-  for (NeighborPlan& plan : plans) plan.sources.clear();
+  for (NeighborPlan& plan : plans) {
+    plan.sources.clear();
+  }
   const std::string message = mismatch(plans);
   EXPECT_NE(message.find("rank 7 sends to rank 8"), std::string::npos);
   EXPECT_EQ(message.find("rank 8 sends to rank 9"), std::string::npos);

@@ -127,7 +127,9 @@ TEST(Schedule, RefusesAPeriodBeyond64Bits) {
   // Rank i sends to the i ranks after it: out-degrees 0 … 79.
   std::vector<WeightedEdge> edges;
   for (int rank = 0; rank < 80; ++rank) {
-    for (int k = 1; k <= rank; ++k) edges.push_back({rank, (rank + k) % 80});
+    for (int k = 1; k <= rank; ++k) {
+      edges.push_back({rank, (rank + k) % 80});
+    }
   }
   EXPECT_THROW((void)topology::one_peer(MixingMatrix::from_edges(80, edges)), InvalidArgument);
 }

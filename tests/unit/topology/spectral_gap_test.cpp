@@ -26,7 +26,9 @@ DenseGaps dense_oracle(const MixingMatrix& matrix) {
   const int n = matrix.size();
   Eigen::MatrixXd reduced(n, n);
   for (int i = 0; i < n; ++i) {
-    for (int j = 0; j < n; ++j) reduced(i, j) = matrix.weight(i, j) - 1.0 / n;
+    for (int j = 0; j < n; ++j) {
+      reduced(i, j) = matrix.weight(i, j) - 1.0 / n;
+    }
   }
   const Eigen::EigenSolver<Eigen::MatrixXd> values(reduced, false);
   const Eigen::JacobiSVD<Eigen::MatrixXd> singular(reduced);
@@ -64,7 +66,9 @@ MixingMatrix random_directed(int size, int degree, unsigned seed) {
   std::vector<std::vector<WeightedRank>> rows(size);
   for (int rank = 0; rank < size; ++rank) {
     std::vector<int> others = {rank, (rank + 1) % size};
-    for (int k = 1; k < degree; ++k) others.push_back(static_cast<int>(random() % size));
+    for (int k = 1; k < degree; ++k) {
+      others.push_back(static_cast<int>(random() % size));
+    }
     std::ranges::sort(others);
     others.erase(std::unique(others.begin(), others.end()), others.end());
     double left = 1.0;
@@ -109,7 +113,9 @@ TEST(SpectralGap, FourierDenseAndIterativeAgree) {
 
 TEST(SpectralGap, ExponentialHasItsClosedForm) {
   for (int size = 2, tau = 1; size <= 1000; size += 2) {
-    while ((1 << tau) < size) ++tau;
+    while ((1 << tau) < size) {
+      ++tau;
+    }
     const SpectralGap gap = spectral_gap(exponential(size));
     EXPECT_NEAR(gap.lambda2.value, 2.0 / (1 + tau), 1e-13) << size;
     EXPECT_NEAR(gap.norm.value, 2.0 / (1 + tau), 1e-13) << size;

@@ -33,7 +33,9 @@ std::vector<Builder> all_builders() {
 
 std::vector<NeighborPlan> plans_of(const MixingMatrix& matrix) {
   std::vector<NeighborPlan> plans;
-  for (int rank = 0; rank < matrix.size(); ++rank) plans.push_back(matrix.plan_for(rank));
+  for (int rank = 0; rank < matrix.size(); ++rank) {
+    plans.push_back(matrix.plan_for(rank));
+  }
   return plans;
 }
 
@@ -45,7 +47,9 @@ TEST(StaticGraphs, AreDoublyStochasticConnectedAndAgree) {
       EXPECT_TRUE(matrix.is_doubly_stochastic(1e-14)) << name << " " << size;
       EXPECT_TRUE(is_strongly_connected(matrix)) << name << " " << size;
       EXPECT_NO_THROW(check_plans_agree(plans_of(matrix))) << name << " " << size;
-      for (int rank = 0; rank < size; ++rank) EXPECT_GT(matrix.weight(rank, rank), 0.0) << name;
+      for (int rank = 0; rank < size; ++rank) {
+        EXPECT_GT(matrix.weight(rank, rank), 0.0) << name;
+      }
     }
   }
 }

@@ -62,7 +62,9 @@ TEST(TopologyReport, RowsAndColumnsThatDoNotSumToOne) {
 TEST(TopologyReport, PartsOfAPeriod) {
   // Ranks 0 and 1, 2 and 4, and 3 alone; the second step joins 1 and 2, an edge of weight 0 nobody.
   std::vector<double> first(25, 0.0);
-  for (int rank = 0; rank < 5; ++rank) first[static_cast<std::size_t>(rank) * 6] = 1.0;
+  for (int rank = 0; rank < 5; ++rank) {
+    first[static_cast<std::size_t>(rank) * 6] = 1.0;
+  }
   std::vector<double> second = first;
   first[1] = 0.5;
   first[14] = 0.5;
@@ -134,7 +136,9 @@ class OneSidedSource final : public Schedule::Source {
   }
   [[nodiscard]] NeighborPlan plan_for(int rank, std::int64_t) const override {
     NeighborPlan plan = NeighborPlan::alone(rank, 3);
-    if (rank == 0) plan.destinations = {{1, 1.0}};
+    if (rank == 0) {
+      plan.destinations = {{1, 1.0}};
+    }
     return plan;
   }
 };

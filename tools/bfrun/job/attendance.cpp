@@ -22,7 +22,9 @@ void Attendance::take(const RankReport& report, Clock::time_point now) {
       here_[report.rank] = report;
       return;
     case RankReport::Kind::Joining:
-      if (joined_.empty()) since_ = now;
+      if (joined_.empty()) {
+        since_ = now;
+      }
       joined_.insert(report.rank);
       return;
     case RankReport::Kind::Leaving:
@@ -45,10 +47,14 @@ std::optional<Attendance::Clock::time_point> Attendance::due() const {
 
 std::string Attendance::due_line(Clock::time_point now) {
   const auto at = due();
-  if (!at || now < *at) return {};
+  if (!at || now < *at) {
+    return {};
+  }
   is_told_ = true;
   const std::string missing = names_of_missing();
-  if (missing.empty()) return {};
+  if (missing.empty()) {
+    return {};
+  }
   const std::chrono::duration<double> patience = patience_;
   return fmt::format(
       "{} of {} ranks have waited {:.3g} s in init (Context::create) for those that have not come "
@@ -57,7 +63,9 @@ std::string Attendance::due_line(Clock::time_point now) {
 }
 
 std::string Attendance::failure_line() {
-  if (!missing_at_failure_ || missing_at_failure_->empty()) return {};
+  if (!missing_at_failure_ || missing_at_failure_->empty()) {
+    return {};
+  }
   return fmt::format("ranks waited in init (Context::create) for those that had not come to it: {}",
                      std::exchange(*missing_at_failure_, {}));
 }

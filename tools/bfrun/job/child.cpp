@@ -38,8 +38,12 @@ struct Child {
                          int failure) {
   // An mpirun that hangs hears no other signal, and its children learn of bfrun's end themselves.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);
-  if (own_group) setpgid(0, 0);
+  if (getppid() != parent) {
+    _exit(1);
+  }
+  if (own_group) {
+    setpgid(0, 0);
+  }
   signal(SIGPIPE, SIG_DFL);
   sigprocmask(SIG_SETMASK, &old_mask, nullptr);
   dup2(errors, STDERR_FILENO);
@@ -60,7 +64,9 @@ Child start(const std::vector<std::string>& words, const std::vector<std::string
   child.own_group = isatty(STDIN_FILENO) == 0;
   const pid_t self = getpid();
   child.pid = fork();
-  if (child.pid < 0) fail("fork");
+  if (child.pid < 0) {
+    fail("fork");
+  }
   if (child.pid == 0) {
     become(word_pointers, environment_pointers, child.own_group, self, old_mask,
            errors.write_end.get(), failure.write_end.get());
@@ -82,10 +88,14 @@ class Forwarder {
 
   void handle(const signalfd_siginfo& info) {
     const int number = static_cast<int>(info.ssi_signo);
-    if (!once_.is_new(number)) return;
+    if (!once_.is_new(number)) {
+      return;
+    }
     on_signal_(number);
     const bool child_has_it = info.ssi_code == SI_KERNEL && !child_.own_group;
-    if (!child_has_it) kill(child_.pid, number);
+    if (!child_has_it) {
+      kill(child_.pid, number);
+    }
   }
 
  private:
@@ -103,7 +113,9 @@ ExitStatus follow(const Child& child, const ChildEvents& events, const SignalWat
                                 pollfd{events.descriptor, POLLIN, 0}};
   while (true) {
     const ChildCare care = events.before_sleep();
-    if (care.kill) kill(child.pid, SIGKILL);
+    if (care.kill) {
+      kill(child.pid, SIGKILL);
+    }
     if (poll(sources.data(), sources.size(), static_cast<int>(care.sleep.count())) < 0 &&
         errno != EINTR) {
       fail("poll");
@@ -111,14 +123,20 @@ ExitStatus follow(const Child& child, const ChildEvents& events, const SignalWat
     if (sources[1].revents != 0 && !read_available(child.errors.get(), events.on_stderr)) {
       sources[1].fd = -1;
     }
-    if (sources[2].revents != 0) events.on_readable();
+    if (sources[2].revents != 0) {
+      events.on_readable();
+    }
     for (const signalfd_siginfo& info : signals.take()) {
-      if (info.ssi_signo != SIGCHLD) forwarder.handle(info);
+      if (info.ssi_signo != SIGCHLD) {
+        forwarder.handle(info);
+      }
     }
     if (const auto status = reap_children(child.pid)) {
       // The dead child's words are all in the pipe by now; other processes may keep the pipe open.
       read_available(child.errors.get(), events.on_stderr);
-      if (events.descriptor >= 0) events.on_readable();
+      if (events.descriptor >= 0) {
+        events.on_readable();
+      }
       return *status;
     }
   }

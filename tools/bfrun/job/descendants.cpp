@@ -26,7 +26,9 @@ namespace fs = std::filesystem;
 /// The parent in the text of /proc/PID/stat; the name before it may hold blanks and brackets.
 pid_t parent_in(const std::string& stat) {
   const auto bracket = stat.rfind(')');
-  if (bracket == std::string::npos || bracket + 4 >= stat.size()) return -1;
+  if (bracket == std::string::npos || bracket + 4 >= stat.size()) {
+    return -1;
+  }
   const auto begin = bracket + 4;
   return parse_int(stat.substr(begin, stat.find(' ', begin) - begin)).value_or(-1);
 }
@@ -38,10 +40,14 @@ std::vector<pid_t> search_children_of(pid_t pid) {
   for (fs::directory_iterator entry("/proc", error), end; !error && entry != end;
        entry.increment(error)) {
     const auto candidate = parse_int(entry->path().filename().string());
-    if (!candidate) continue;
+    if (!candidate) {
+      continue;
+    }
     std::ifstream file(entry->path() / "stat");
     std::string stat;
-    if (std::getline(file, stat) && parent_in(stat) == pid) found.push_back(*candidate);
+    if (std::getline(file, stat) && parent_in(stat) == pid) {
+      found.push_back(*candidate);
+    }
   }
   return found;
 }
@@ -66,10 +72,14 @@ bool wait_for_none(milliseconds longest, const std::function<std::vector<pid_t>(
   while (true) {
     reap_children();
     const std::vector<pid_t> children = list();
-    if (children.empty()) return true;
+    if (children.empty()) {
+      return true;
+    }
     std::ranges::for_each(children, treat);
     const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-    if (left <= milliseconds(0)) return false;
+    if (left <= milliseconds(0)) {
+      return false;
+    }
     sleep_until_child_ends(std::min(left, kLook));
   }
 }
@@ -80,7 +90,9 @@ std::optional<ExitStatus> reap_children(pid_t pid) {
   std::optional<ExitStatus> found;
   int status = 0;
   for (pid_t dead = waitpid(-1, &status, WNOHANG); dead > 0; dead = waitpid(-1, &status, WNOHANG)) {
-    if (dead == pid) found = ExitStatus::from_wait(status);
+    if (dead == pid) {
+      found = ExitStatus::from_wait(status);
+    }
   }
   return found;
 }
@@ -93,7 +105,9 @@ std::vector<pid_t> children_of(pid_t pid) {
        !error && thread != end; thread.increment(error)) {
     std::ifstream list(thread->path() / "children");
     has_list = has_list || list.is_open();
-    for (pid_t child = 0; list >> child;) children.push_back(child);
+    for (pid_t child = 0; list >> child;) {
+      children.push_back(child);
+    }
   }
   return has_list ? children : search_children_of(pid);
 }
@@ -114,7 +128,9 @@ bool Descendants::ask_to_end(milliseconds longest) const {
   return wait_for_none(
       longest, [this] { return children(); },
       [&asked](pid_t child) {
-        if (std::ranges::find(asked, child) != asked.end()) return;
+        if (std::ranges::find(asked, child) != asked.end()) {
+          return;
+        }
         asked.push_back(child);
         kill(child, SIGTERM);
       });
@@ -133,7 +149,9 @@ void Descendants::kill_other_groups() const {
     const std::vector<pid_t> below = children_of(next);
     open.insert(open.end(), below.begin(), below.end());
     const pid_t group = getpgid(next);
-    if (group > 0 && group != getpgrp()) kill(next, SIGKILL);
+    if (group > 0 && group != getpgrp()) {
+      kill(next, SIGKILL);
+    }
   }
 }
 

@@ -24,7 +24,9 @@ class Descriptor {
 
   [[nodiscard]] int get() const { return value_; }
   void reset() {
-    if (value_ >= 0) close(value_);
+    if (value_ >= 0) {
+      close(value_);
+    }
     value_ = -1;
   }
 

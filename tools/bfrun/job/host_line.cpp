@@ -51,16 +51,22 @@ struct Place {
 
 std::string text_of(const Place& place) {
   std::string text = fmt::format("{},{},{}", place.silence.count(), place.port, place.secret);
-  for (const auto& address : place.addresses) text += "," + address;
+  for (const auto& address : place.addresses) {
+    text += "," + address;
+  }
   return text;
 }
 
 std::optional<Place> parse_place(std::string_view text) {
   const auto words = split_list(std::string(text));
-  if (words.size() < 4) return std::nullopt;
+  if (words.size() < 4) {
+    return std::nullopt;
+  }
   const auto silence = parse_int(words[0]);
   const auto port = parse_int(words[1]);
-  if (!silence || *silence < 1 || !port || *port < 1 || *port > 65535) return std::nullopt;
+  if (!silence || *silence < 1 || !port || *port < 1 || *port > 65535) {
+    return std::nullopt;
+  }
   return Place{seconds(*silence), *port, words[2], {words.begin() + 3, words.end()}};
 }
 
@@ -103,7 +109,9 @@ Descriptor listen_anywhere() {
   Descriptor six(::socket(AF_INET6, kFlags, 0));
   const int off = 0;
   ::setsockopt(six.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::listen(six.get(), SOMAXCONN) == 0) return six;  // the system binds it
+  if (::listen(six.get(), SOMAXCONN) == 0) {
+    return six;  // the system binds it
+  }
   Descriptor four(::socket(AF_INET, kFlags, 0));
   return ::listen(four.get(), SOMAXCONN) == 0 ? std::move(four) : Descriptor();
 }
@@ -111,7 +119,9 @@ Descriptor listen_anywhere() {
 int port_of(int socket) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return 0;
+  }
   return ntohs(address.ss_family == AF_INET6
                    ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
                    : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
@@ -139,7 +149,9 @@ struct Attempt {
 void try_at(const std::shared_ptr<Attempt>& attempt, const tcp::endpoint& endpoint,
             const std::function<void(tcp::socket&)>& on_answer) {
   attempt->socket.async_connect(endpoint, [attempt, on_answer](error_code failed) {
-    if (failed) return;
+    if (failed) {
+      return;
+    }
     asio::write(attempt->socket, asio::buffer(attempt->greeting), failed);
     asio::async_read(attempt->socket, asio::buffer(attempt->answer),
                      [attempt, on_answer](error_code error, std::size_t) {
@@ -154,11 +166,15 @@ void try_at(const std::shared_ptr<Attempt>& attempt, const tcp::endpoint& endpoi
 
 HostLine::HostLine(const std::vector<std::string>& addresses, std::string secret, seconds silence)
     : silence_(silence), secret_(std::move(secret)) {
-  if (addresses.empty() || silence <= seconds(0)) return;
+  if (addresses.empty() || silence <= seconds(0)) {
+    return;
+  }
   Descriptor events(::epoll_create1(EPOLL_CLOEXEC));
   Descriptor socket = listen_anywhere();
   const int port = port_of(socket.get());
-  if (port == 0 || !watch(events, socket.get())) return;
+  if (port == 0 || !watch(events, socket.get())) {
+    return;
+  }
   place_ = text_of({silence, port, secret_, addresses});
   events_ = std::move(events);
   socket_ = std::move(socket);
@@ -186,21 +202,29 @@ void HostLine::accept_guests() {
   while (true) {
     Descriptor socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.get() < 0) {
-      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EINTR || errno == ECONNABORTED) {
+        continue;
+      }
       // No descriptor is left for another machine, which is not looked after then.
-      if (errno != EAGAIN) ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, socket_.get(), nullptr);
+      if (errno != EAGAIN) {
+        ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, socket_.get(), nullptr);
+      }
       return;
     }
     make_room();
     const int descriptor = socket.get();
-    if (watch(events_, descriptor)) guests_[descriptor].socket = std::move(socket);
+    if (watch(events_, descriptor)) {
+      guests_[descriptor].socket = std::move(socket);
+    }
   }
 }
 
 /// Drops a stranger where there are too many.
 void HostLine::make_room() {
   const auto is_stranger = [](const auto& guest) { return guest.second.rank < 0; };
-  if (std::ranges::count_if(guests_, is_stranger) < kMostStrangers) return;
+  if (std::ranges::count_if(guests_, is_stranger) < kMostStrangers) {
+    return;
+  }
   guests_.erase(std::ranges::find_if(guests_, is_stranger));
 }
 
@@ -209,7 +233,9 @@ bool HostLine::hear(Guest& guest, const Listener& listener) const {
   const std::size_t missing = kGreetingBytes - guest.greeting.size();
   const ssize_t count =
       ::recv(guest.socket.get(), bytes.data(), guest.rank < 0 ? missing : bytes.size(), 0);
-  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return true;
+  if (count < 0 && (errno == EINTR || errno == EAGAIN)) {
+    return true;
+  }
   if (guest.rank >= 0) {
     if (count < 0) {
       listener.on_lost(guest.rank,
@@ -221,7 +247,9 @@ bool HostLine::hear(Guest& guest, const Listener& listener) const {
     }
     return count > 0;  // nothing is said here after the greeting
   }
-  if (count <= 0) return false;
+  if (count <= 0) {
+    return false;
+  }
   guest.greeting.append(bytes.data(), static_cast<std::size_t>(count));
   return guest.greeting.size() < kGreetingBytes || welcome(guest);
 }
@@ -245,7 +273,9 @@ bool HostLine::welcome(Guest& guest) const {
 
 HostLineEnd::HostLineEnd(std::string_view place, int rank) {
   const auto known = parse_place(place);
-  if (!known) return;
+  if (!known) {
+    return;
+  }
   try {
     asio::io_context context(1);
     const auto keep = [&](tcp::socket& socket) {
@@ -256,7 +286,9 @@ HostLineEnd::HostLineEnd(std::string_view place, int rank) {
     for (const auto& text : known->addresses) {
       error_code error;
       const auto address = asio::ip::make_address(text, error);
-      if (error) continue;
+      if (error) {
+        continue;
+      }
       try_at(std::make_shared<Attempt>(context, known->secret, rank),
              tcp::endpoint(address, static_cast<std::uint16_t>(known->port)), keep);
     }
@@ -264,7 +296,9 @@ HostLineEnd::HostLineEnd(std::string_view place, int rank) {
   } catch (const boost::system::system_error&) {
     return;  // a system without room for it: nobody looks after this machine
   }
-  if (socket_.get() < 0) return;
+  if (socket_.get() < 0) {
+    return;
+  }
   ::fcntl(socket_.get(), F_SETFD, FD_CLOEXEC);
   look_after(socket_.get(), known->silence);
 }

@@ -56,16 +56,24 @@ bool is_here(const HostSlots& host) {
 /// ended, are not believed.
 std::vector<HostSlots> hosts_of_slurm(const Options& options, const Environment& environment) {
   const auto hosts = slurm_hosts(environment);
-  if (!hosts || std::ranges::none_of(*hosts, is_here)) return {};
-  if (check_program("srun", value_of(environment, "PATH")) != 0) return {};
+  if (!hosts || std::ranges::none_of(*hosts, is_here)) {
+    return {};
+  }
+  if (check_program("srun", value_of(environment, "PATH")) != 0) {
+    return {};
+  }
   std::vector<HostSlots> granted = *hosts;
   std::int64_t slots = 0;
-  for (const HostSlots& host : granted) slots += host.slots;
+  for (const HostSlots& host : granted) {
+    slots += host.slots;
+  }
   if (options.num_proc > slots) {
     say(fmt::format("-np {} is more than the {} tasks that Slurm has granted: ranks share cores",
                     options.num_proc, slots));
     const auto times = static_cast<int>((options.num_proc + slots - 1) / slots);
-    for (HostSlots& host : granted) host.slots *= times;
+    for (HostSlots& host : granted) {
+      host.slots *= times;
+    }
   }
   return granted;
 }
@@ -73,10 +81,16 @@ std::vector<HostSlots> hosts_of_slurm(const Options& options, const Environment&
 Machines choose_machines(const Options& options, const Environment& environment) {
   Machines machines;
   std::vector<HostSlots> given;
-  if (!options.hosts.empty()) given = parse_host_list(options.hosts);
-  if (!options.hostfile.empty()) given = read_hostfile(options.hostfile);
+  if (!options.hosts.empty()) {
+    given = parse_host_list(options.hosts);
+  }
+  if (!options.hostfile.empty()) {
+    given = read_hostfile(options.hostfile);
+  }
   const bool by_slurm = given.empty();
-  if (by_slurm) given = hosts_of_slurm(options, environment);
+  if (by_slurm) {
+    given = hosts_of_slurm(options, environment);
+  }
   if (std::ranges::all_of(given, is_here)) {
     // Any number of ranks may share the cores of this machine alone.
     machines.hosts.push_back({"localhost", options.num_proc});
@@ -84,7 +98,9 @@ Machines choose_machines(const Options& options, const Environment& environment)
   }
   machines.by_slurm = by_slurm;
   for (HostSlots& host : given) {
-    if (is_here(host)) host.name = host_name();  // mpirun knows this machine by no other name
+    if (is_here(host)) {
+      host.name = host_name();  // mpirun knows this machine by no other name
+    }
   }
   machines.hosts = assign_ranks(given, options.num_proc);
   machines.other_hosts = true;
@@ -93,7 +109,9 @@ Machines choose_machines(const Options& options, const Environment& environment)
 }
 
 void check_interfaces(const Options& options, const Machines& machines) {
-  if (!machines.includes_this_host) return;
+  if (!machines.includes_this_host) {
+    return;
+  }
   for (const auto& name : split_list(options.network_interface)) {
     if (name.find('/') == std::string::npos && !has_interface(name)) {
       throw UsageError(fmt::format("--network-interface: this host has no interface '{}'", name));
@@ -105,7 +123,9 @@ void check_interfaces(const Options& options, const Machines& machines) {
 void check_crowd(const Options& options, int cores) {
   constexpr std::int64_t kMostRanksPerCore = 64;
   const std::int64_t most = kMostRanksPerCore * std::max(cores, 1);
-  if (options.oversubscribe || options.num_proc <= most) return;
+  if (options.oversubscribe || options.num_proc <= most) {
+    return;
+  }
   throw UsageError(fmt::format(
       "-np {}: this machine takes at most {} ranks, {} for each of its {} core{}; --oversubscribe "
       "takes as many as you say",
@@ -114,7 +134,9 @@ void check_crowd(const Options& options, int cores) {
 
 MasterAddress choose_master(const Options& options, const Machines& machines) {
   MasterAddress master{"127.0.0.1", free_port()};
-  if (!machines.other_hosts) return master;
+  if (!machines.other_hosts) {
+    return master;
+  }
   const std::string& first = machines.hosts.front().name;
   if (!is_this_host(first, host_name())) {
     master.address = first;
@@ -137,7 +159,9 @@ PlacementNotes make_notes(const Environment& environment, bool mpirun_binds) {
   notes.mpirun_binds = mpirun_binds;
   for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) {
     const std::string value = value_of(environment, name);
-    if (notes.threads.empty() && !value.empty()) notes.threads = fmt::format("{}={}", name, value);
+    if (notes.threads.empty() && !value.empty()) {
+      notes.threads = fmt::format("{}={}", name, value);
+    }
   }
   return notes;
 }
@@ -145,7 +169,9 @@ PlacementNotes make_notes(const Environment& environment, bool mpirun_binds) {
 void check_command(const Options& options, const Environment& environment) {
   const std::string& program = options.command.front();
   const int code = check_program(program, value_of(environment, "PATH"));
-  if (code == 0) return;
+  if (code == 0) {
+    return;
+  }
   throw CommandError(
       code, fmt::format("cannot run '{}': {}", program,
                         code == kNotFoundCode ? "no such program" : "not an executable file"));
@@ -165,7 +191,9 @@ std::chrono::milliseconds start_patience(const Environment& environment) {
 std::vector<std::string> exportable_names(const Environment& environment) {
   std::vector<std::string> names;
   for (const auto& [name, value] : environment) {
-    if (is_exportable(name)) names.push_back(name);
+    if (is_exportable(name)) {
+      names.push_back(name);
+    }
   }
   return names;
 }
@@ -204,10 +232,18 @@ namespace {
 
 /// The first option or variable that only mpirun can follow; empty where there is none.
 std::string asks_for_mpirun(const Options& options, const Environment& environment) {
-  if (!options.mpirun.empty()) return "--mpirun";
-  if (!options.extra_mpi_flags.empty()) return "--extra-mpi-flags";
-  if (!options.prefix.empty()) return "--prefix";
-  if (!value_of(environment, "BLUEFOG_MPIRUN").empty()) return "BLUEFOG_MPIRUN";
+  if (!options.mpirun.empty()) {
+    return "--mpirun";
+  }
+  if (!options.extra_mpi_flags.empty()) {
+    return "--extra-mpi-flags";
+  }
+  if (!options.prefix.empty()) {
+    return "--prefix";
+  }
+  if (!value_of(environment, "BLUEFOG_MPIRUN").empty()) {
+    return "BLUEFOG_MPIRUN";
+  }
   return value_of(environment, "BLUEFOG_TRANSPORT") == "mpi" ? "BLUEFOG_TRANSPORT=mpi" : "";
 }
 
@@ -321,11 +357,17 @@ int run_job_of_mpirun(const Options& options, Plan plan) {
     call.version = session.emplace(environment).offer_to(call.mpirun, environment);
     environment[kSessionVariable] = session->path();
   }
-  if (!machines.by_slurm) ignore_allocations(call.version, environment);
+  if (!machines.by_slurm) {
+    ignore_allocations(call.version, environment);
+  }
   const auto words = build_mpirun_command(options, call);
   plan.job.goes_on_after_failure = go_on_after_failure(call.extra_flags);
-  if (!machines.other_hosts) print_placement(options, plan);
-  if (options.verbose) say(join_shell_words(words));
+  if (!machines.other_hosts) {
+    print_placement(options, plan);
+  }
+  if (options.verbose) {
+    say(join_shell_words(words));
+  }
   JobMonitor monitor(plan.job);
   return run_and_follow(
       [&](const ChildEvents& events) { return run_child(words, to_strings(environment), events); },
@@ -343,7 +385,9 @@ int run_job(const Options& options) {
   const bool by_itself = starts_ranks_itself(options, plan.machines, plan.environment);
   // Both of these are checked before the command is.
   const auto flags = split_shell_words(options.extra_mpi_flags, "--extra-mpi-flags");
-  if (!by_itself) static_cast<void>(locate_mpirun(options));
+  if (!by_itself) {
+    static_cast<void>(locate_mpirun(options));
+  }
   plan.environment.erase("BLUEFOG_MPIRUN");  // ours alone
   plan.mpirun_binds = has_flag(flags, "bind-to");
   plan.key = draw_report_key();
@@ -351,8 +395,12 @@ int run_job(const Options& options) {
   std::vector<std::string> warnings;
   add_job_variables(options, choose_master(options, plan.machines), !plan.mpirun_binds, plan.key,
                     plan.environment, warnings);
-  for (const auto& warning : warnings) say(warning);
-  if (plan.machines.includes_this_host) check_command(options, plan.environment);
+  for (const auto& warning : warnings) {
+    say(warning);
+  }
+  if (plan.machines.includes_this_host) {
+    check_command(options, plan.environment);
+  }
   plan.job.ranks = options.num_proc;
   plan.job.fault_tolerant = options.fault_tolerant;
   plan.job.has_other_hosts = plan.machines.other_hosts;

@@ -54,8 +54,12 @@ int shell_code_of(const RankReport& report) {
 }  // namespace
 
 std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_point now) {
-  if (job_.has_other_hosts) attendance_.take(report, now);
-  if (report.kind == RankReport::Kind::Joining) return {};
+  if (job_.has_other_hosts) {
+    attendance_.take(report, now);
+  }
+  if (report.kind == RankReport::Kind::Joining) {
+    return {};
+  }
   if (report.kind == RankReport::Kind::Started) {
     started_[report.rank] = report;
     gone_since_.reset();
@@ -67,21 +71,29 @@ std::vector<std::string> JobMonitor::take(const RankReport& report, Clock::time_
     return {};
   }
   // A rank that has announced its exit ends once more, perhaps because others have ended by then.
-  if (ended_.emplace(report.rank, report).second) take_failure(report, now);
+  if (ended_.emplace(report.rank, report).second) {
+    take_failure(report, now);
+  }
   far_ends_.erase(report.rank);
-  if (report.kind == RankReport::Kind::Ended) take_watcher_end(report.rank, now);
+  if (report.kind == RankReport::Kind::Ended) {
+    take_watcher_end(report.rank, now);
+  }
   return {};
 }
 
 void JobMonitor::take_failure(RankReport report, Clock::time_point now) {
-  if (!report.failed() || report.told_to_end) return;
+  if (!report.failed() || report.told_to_end) {
+    return;
+  }
   // Others may die of a rank that leaves before it exits.
   const auto leaving = leaving_at_us_.find(report.rank);
   const auto longest = std::chrono::microseconds(kLeavingHold).count();
   if (leaving != leaving_at_us_.end() && report.ended_at_us - leaving->second < longest) {
     report.ended_at_us = std::min(report.ended_at_us, leaving->second);
   }
-  if (unnamed_.empty()) unnamed_since_ = now;
+  if (unnamed_.empty()) {
+    unnamed_since_ = now;
+  }
   insert_by_time(failed_, report);
   insert_by_time(unnamed_, report);
 }
@@ -89,13 +101,17 @@ void JobMonitor::take_failure(RankReport report, Clock::time_point now) {
 void JobMonitor::take_watcher_end(int rank, Clock::time_point now) {
   gone_.insert(rank);
   const auto end = ended_.find(rank);
-  if (!failed_since_ && end != ended_.end() && ends_job(end->second)) failed_since_ = now;
+  if (!failed_since_ && end != ended_.end() && ends_job(end->second)) {
+    failed_since_ = now;
+  }
   look_whether_all_are_gone(now);
 }
 
 std::vector<std::string> JobMonitor::take_loss(int rank, const std::string& why,
                                                Clock::time_point now) {
-  if (ended_.contains(rank) || lost_.contains(rank)) return {};
+  if (ended_.contains(rank) || lost_.contains(rank)) {
+    return {};
+  }
   far_ends_.erase(rank);
   const auto found = started_.find(rank);
   const std::string host = found == started_.end() ? "" : found->second.host;
@@ -119,18 +135,24 @@ std::vector<std::string> JobMonitor::take_loss(int rank, const std::string& why,
 }
 
 void JobMonitor::take_far_end(int rank, Clock::time_point now) {
-  if (!ended_.contains(rank) && !lost_.contains(rank)) far_ends_.emplace(rank, now);
+  if (!ended_.contains(rank) && !lost_.contains(rank)) {
+    far_ends_.emplace(rank, now);
+  }
 }
 
 std::optional<JobMonitor::Clock::time_point> JobMonitor::first_far_end() const {
-  if (far_ends_.empty() || job_.host_silence <= seconds(0)) return std::nullopt;
+  if (far_ends_.empty() || job_.host_silence <= seconds(0)) {
+    return std::nullopt;
+  }
   const auto first = std::ranges::min_element(
       far_ends_, [](const auto& one, const auto& other) { return one.second < other.second; });
   return first->second + job_.host_silence;
 }
 
 bool JobMonitor::ends_job(const RankReport& report) const {
-  if (!report.failed() || job_.goes_on_after_failure) return false;
+  if (!report.failed() || job_.goes_on_after_failure) {
+    return false;
+  }
   return !job_.fault_tolerant || report.killed_by == 0;
 }
 
@@ -138,11 +160,15 @@ void JobMonitor::look_whether_all_are_gone(Clock::time_point now) {
   // mpirun starts no more ranks of a job that has failed.
   const std::int64_t expected = failed_since_ ? std::ssize(started_) : job_.ranks;
   const bool all = std::ssize(gone_) >= expected;
-  if (all && !gone_since_) gone_since_ = now;
+  if (all && !gone_since_) {
+    gone_since_ = now;
+  }
 }
 
 void JobMonitor::take_signal(int number, Clock::time_point now) {
-  if (!ends_programs(number) || ending_signal_ != 0) return;
+  if (!ends_programs(number) || ending_signal_ != 0) {
+    return;
+  }
   ending_signal_ = number;
   ending_since_ = now;
   failed_before_signal_ = !failed_.empty();
@@ -160,7 +186,9 @@ JobMonitor::Clock::time_point JobMonitor::naming_time() const {
 
 std::vector<std::string> JobMonitor::due_lines(Clock::time_point now) {
   std::vector<std::string> lines;
-  if (std::string line = attendance_.due_line(now); !line.empty()) lines.push_back(std::move(line));
+  if (std::string line = attendance_.due_line(now); !line.empty()) {
+    lines.push_back(std::move(line));
+  }
   for (auto at = first_far_end(); at && now >= *at; at = first_far_end()) {
     const auto first = std::ranges::find_if(
         far_ends_, [&](const auto& end) { return end.second + job_.host_silence == *at; });
@@ -182,14 +210,24 @@ std::optional<JobMonitor::Deadline> JobMonitor::deadline() const {
   std::optional<Deadline> first;
   const auto note = [&](Clock::time_point since, milliseconds grace, const std::string& reason) {
     const auto at = since + grace;
-    if (first && first->at <= at) return;
+    if (first && first->at <= at) {
+      return;
+    }
     first =
         Deadline{at, fmt::format("{} s after {}", duration_cast<seconds>(grace).count(), reason)};
   };
-  if (ending_signal_ != 0) note(ending_since_, kGrace, "signal " + name_of_signal(ending_signal_));
-  if (gone_since_) note(*gone_since_, kGrace, "the end of the last rank");
-  if (failed_since_) note(*failed_since_, kFailureGrace, "the first failure");
-  if (!lost_host_.empty()) note(lost_since_, kGrace, "the loss of " + lost_host_);
+  if (ending_signal_ != 0) {
+    note(ending_since_, kGrace, "signal " + name_of_signal(ending_signal_));
+  }
+  if (gone_since_) {
+    note(*gone_since_, kGrace, "the end of the last rank");
+  }
+  if (failed_since_) {
+    note(*failed_since_, kFailureGrace, "the first failure");
+  }
+  if (!lost_host_.empty()) {
+    note(lost_since_, kGrace, "the loss of " + lost_host_);
+  }
   return first;
 }
 
@@ -200,16 +238,26 @@ std::chrono::milliseconds JobMonitor::time_left(Clock::time_point now) const {
     const auto until = std::max(std::chrono::ceil<milliseconds>(due - now), milliseconds(0));
     left = left < milliseconds(0) ? until : std::min(left, until);
   };
-  if (!unnamed_.empty()) note(naming_time());
-  if (const auto due = attendance_.due()) note(*due);
-  if (const auto due = first_far_end()) note(*due);
-  if (const auto due = deadline(); due && overdue_.empty()) note(due->at);
+  if (!unnamed_.empty()) {
+    note(naming_time());
+  }
+  if (const auto due = attendance_.due()) {
+    note(*due);
+  }
+  if (const auto due = first_far_end()) {
+    note(*due);
+  }
+  if (const auto due = deadline(); due && overdue_.empty()) {
+    note(due->at);
+  }
   return left;
 }
 
 bool JobMonitor::wants_kill(Clock::time_point now) {
   const auto due = deadline();
-  if (!due || now < due->at || !overdue_.empty()) return false;
+  if (!due || now < due->at || !overdue_.empty()) {
+    return false;
+  }
   overdue_ = due->reason;
   return true;
 }
@@ -241,7 +289,9 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
 std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const {
   const bool is_known = mpirun.killed_by != 0 && overdue_.empty();
   const bool is_due = job_.fault_tolerant || failed_.empty() || !overdue_.empty();
-  if (ending_signal_ != 0 || is_known || !is_due) return {};
+  if (ending_signal_ != 0 || is_known || !is_due) {
+    return {};
+  }
   std::vector<std::string> lines;
   // A rank that exits with a code ends the job under fault tolerance too.
   const bool has_exited =
@@ -262,7 +312,9 @@ std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const 
   }
   const bool has_failed = !failed_.empty() || !lines.empty() || mpirun.shell_code() != 0;
   for (const auto& [rank, report] : ended_) {
-    if (!has_failed && report.failed()) lines.push_back(describe_end(report) + ", told to end");
+    if (!has_failed && report.failed()) {
+      lines.push_back(describe_end(report) + ", told to end");
+    }
   }
   if (std::ssize(lines) > kMostNames) {
     const auto more = std::ssize(lines) - kMostNames;
@@ -282,14 +334,22 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   if (ending_signal_ != 0 && !failed_before_signal_ && (code != 0 || is_overdue || !is_lossless)) {
     return 128 + ending_signal_;
   }
-  if (refused_flags(mpirun)) return kUsageCode;
+  if (refused_flags(mpirun)) {
+    return kUsageCode;
+  }
   if ((by_ranks || mpirun.killed_by == 0) && !failed_.empty()) {
     return shell_code_of(failed_.front());
   }
-  if (code != 0) return code;
-  if (!is_lossless) return 1;
+  if (code != 0) {
+    return code;
+  }
+  if (!is_lossless) {
+    return 1;
+  }
   for (const auto& [rank, report] : ended_) {
-    if (report.failed()) return shell_code_of(report);
+    if (report.failed()) {
+      return shell_code_of(report);
+    }
   }
   return 0;
 }
@@ -305,8 +365,9 @@ std::vector<std::string> JobMonitor::placement_lines() const {
   const bool same = std::all_of(hosts.begin(), hosts.end(),
                                 [&](const auto& host) { return host.second.second == first; });
   const auto is_watched = [](const Placement& placement) { return placement.cores > 0; };
-  if (same && is_watched(first))
+  if (same && is_watched(first)) {
     return {describe(job_.ranks, static_cast<int>(hosts.size()), first, job_.notes)};
+  }
   std::vector<std::string> lines;
   for (const auto& [name, host] : hosts) {
     const std::string text = is_watched(host.second)
@@ -320,12 +381,15 @@ std::vector<std::string> JobMonitor::placement_lines() const {
 std::vector<std::string> JobMonitor::name_failures() {
   std::vector<std::string> lines;
   for (const RankReport& report : unnamed_) {
-    if (named_ < kMostNames) lines.push_back(describe_end(report));
+    if (named_ < kMostNames) {
+      lines.push_back(describe_end(report));
+    }
     ++named_;
   }
   unnamed_.clear();
-  if (std::string line = attendance_.failure_line(); !line.empty())
+  if (std::string line = attendance_.failure_line(); !line.empty()) {
     lines.push_back(std::move(line));
+  }
   return lines;
 }
 
@@ -340,7 +404,9 @@ bool JobMonitor::refused_flags(const ExitStatus& mpirun) const {
 std::vector<RankReport> JobMonitor::silent_ranks() const {
   std::vector<RankReport> silent;
   for (const auto& [rank, report] : started_) {
-    if (!ended_.contains(rank)) silent.push_back(report);
+    if (!ended_.contains(rank)) {
+      silent.push_back(report);
+    }
   }
   return silent;
 }
@@ -348,9 +414,13 @@ std::vector<RankReport> JobMonitor::silent_ranks() const {
 std::vector<int> JobMonitor::unheard_ranks() const {
   std::vector<int> unheard;
   // Nobody is heard of where flags of mpirun's send standard error elsewhere.
-  if (started_.empty()) return unheard;
+  if (started_.empty()) {
+    return unheard;
+  }
   for (int rank = 0; rank < job_.ranks; ++rank) {
-    if (!started_.contains(rank)) unheard.push_back(rank);
+    if (!started_.contains(rank)) {
+      unheard.push_back(rank);
+    }
   }
   return unheard;
 }

@@ -42,7 +42,9 @@ struct Streams {
 [[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
                          pid_t parent, const Streams& streams) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);
+  if (getppid() != parent) {
+    _exit(1);
+  }
   setpgid(0, 0);
   signal(SIGPIPE, SIG_DFL);
   sigprocmask(SIG_SETMASK, &SignalWatch::old_mask(), nullptr);
@@ -61,8 +63,12 @@ pid_t start(const OwnRanks& ranks, int rank, const Streams& streams) {
   const auto environment = to_pointers(strings);
   const pid_t self = getpid();
   const pid_t child = fork();
-  if (child < 0) fail("fork");
-  if (child == 0) become(words, environment, self, streams);
+  if (child < 0) {
+    fail("fork");
+  }
+  if (child == 0) {
+    become(words, environment, self, streams);
+  }
   setpgid(child, child);  // whoever is first: a signal may be sent at once
   return child;
 }
@@ -81,11 +87,19 @@ class Watchers {
   void reap() {
     int status = 0;
     for (pid_t child = 0; (child = waitpid(-1, &status, WNOHANG)) > 0;) {
-      if (std::erase(running_, child) == 0) continue;  // what a rank has left behind
+      if (std::erase(running_, child) == 0) {
+        continue;  // what a rank has left behind
+      }
       const ExitStatus end = ExitStatus::from_wait(status);
-      if (end.shell_code() == 0) continue;
-      if (first_failure_.code == 0) first_failure_.code = end.shell_code();
-      if (!fault_tolerant_ || end.killed_by == 0) end_others_by(Clock::now() + kSpareTime);
+      if (end.shell_code() == 0) {
+        continue;
+      }
+      if (first_failure_.code == 0) {
+        first_failure_.code = end.shell_code();
+      }
+      if (!fault_tolerant_ || end.killed_by == 0) {
+        end_others_by(Clock::now() + kSpareTime);
+      }
     }
   }
 
@@ -102,31 +116,43 @@ class Watchers {
   /// The time until there is something to do; negative: nothing.
   [[nodiscard]] milliseconds time_left(Clock::time_point now) const {
     const auto due = is_ending_ ? kill_at_ : end_at_;
-    if (!due || has_killed_) return milliseconds(-1);
+    if (!due || has_killed_) {
+      return milliseconds(-1);
+    }
     return std::max(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0));
   }
 
   /// @param spare_others as `ChildCare::spare_others`.
   void act_on_time(Clock::time_point now, bool spare_others) {
-    if (!is_ending_ && end_at_ && (!spare_others || now >= *end_at_)) begin_end();
-    if (!is_ending_ || has_killed_ || now < *kill_at_) return;
+    if (!is_ending_ && end_at_ && (!spare_others || now >= *end_at_)) {
+      begin_end();
+    }
+    if (!is_ending_ || has_killed_ || now < *kill_at_) {
+      return;
+    }
     has_killed_ = true;
     kill_all();
   }
 
  private:
   void end_others_by(Clock::time_point latest) {
-    if (!end_at_) end_at_ = latest;
+    if (!end_at_) {
+      end_at_ = latest;
+    }
   }
 
   void begin_end() {
-    if (std::exchange(is_ending_, true)) return;
+    if (std::exchange(is_ending_, true)) {
+      return;
+    }
     kill_at_ = Clock::now() + kEndGrace;
     signal_all(SIGTERM);
   }
 
   void signal_all(int number) const {
-    for (const pid_t watcher : running_) kill(-watcher, number);
+    for (const pid_t watcher : running_) {
+      kill(-watcher, number);
+    }
   }
 
   bool fault_tolerant_;
@@ -139,7 +165,9 @@ class Watchers {
 };
 
 milliseconds sooner(milliseconds one, milliseconds other) {
-  if (one < milliseconds(0)) return other;
+  if (one < milliseconds(0)) {
+    return other;
+  }
   return other < milliseconds(0) ? one : std::min(one, other);
 }
 
@@ -152,10 +180,14 @@ struct OwnEnds {
 OwnEnds start_all(const OwnRanks& ranks, Watchers& watchers) {
   Pipe errors = make_pipe();
   const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (nothing.get() < 0) fail("/dev/null");
+  if (nothing.get() < 0) {
+    fail("/dev/null");
+  }
   const bool is_terminal = isatty(STDIN_FILENO) == 1;
   Pipe input;
-  if (is_terminal) input = make_pipe();
+  if (is_terminal) {
+    input = make_pipe();
+  }
   for (int rank = 0; rank < ranks.count; ++rank) {
     const int first_input = is_terminal ? input.read_end.get() : STDIN_FILENO;
     watchers.add(start(
@@ -170,14 +202,18 @@ OwnEnds start_all(const OwnRanks& ranks, Watchers& watchers) {
 void follow(OwnEnds ends, const OwnRanks& ranks, const ChildEvents& events,
             const SignalWatch& signals, Watchers& watchers) {
   InputPump pump(std::move(ends.input));
-  if (ranks.on_started) ranks.on_started();
+  if (ranks.on_started) {
+    ranks.on_started();
+  }
   SignalsOnce once;
   std::array<pollfd, 4> sources{pollfd{signals.descriptor(), POLLIN, 0},
                                 pollfd{ends.errors.get(), POLLIN, 0},
                                 pollfd{events.descriptor, POLLIN, 0}, pollfd{-1, 0, 0}};
   while (!watchers.are_gone()) {
     const ChildCare care = events.before_sleep();
-    if (care.kill) watchers.kill_all();
+    if (care.kill) {
+      watchers.kill_all();
+    }
     watchers.act_on_time(Clock::now(), care.spare_others);
     sources[3] = pump.source();
     const milliseconds sleep = sooner(care.sleep, watchers.time_left(Clock::now()));
@@ -188,11 +224,15 @@ void follow(OwnEnds ends, const OwnRanks& ranks, const ChildEvents& events,
     if (sources[1].revents != 0 && !read_available(ends.errors.get(), events.on_stderr)) {
       sources[1].fd = -1;
     }
-    if (sources[2].revents != 0) events.on_readable();
+    if (sources[2].revents != 0) {
+      events.on_readable();
+    }
     pump.serve(sources[3]);
     for (const signalfd_siginfo& info : signals.take()) {
       const int number = static_cast<int>(info.ssi_signo);
-      if (number == SIGCHLD || !once.is_new(number)) continue;
+      if (number == SIGCHLD || !once.is_new(number)) {
+        continue;
+      }
       events.on_signal(number);
       watchers.pass_on(number);
     }
@@ -200,7 +240,9 @@ void follow(OwnEnds ends, const OwnRanks& ranks, const ChildEvents& events,
   }
   // The ranks' words are all in the pipe by now; other processes may keep it open.
   read_available(ends.errors.get(), events.on_stderr);
-  if (events.descriptor >= 0) events.on_readable();
+  if (events.descriptor >= 0) {
+    events.on_readable();
+  }
 }
 
 }  // namespace

@@ -26,7 +26,9 @@ struct Pipe {
 /// Programs that are started do not get it. @throws TransportError.
 [[nodiscard]] inline Pipe make_pipe() {
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("pipe");
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    fail("pipe");
+  }
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 

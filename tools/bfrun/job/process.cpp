@@ -40,7 +40,9 @@ std::string own_folder() {
 
 std::string host_name() {
   std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
+  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') {
+    return "localhost";
+  }
   return name.data();
 }
 
@@ -55,21 +57,27 @@ int check_program(const std::string& command, std::string_view search_path) {
   }
   bool exists = false;
   for (const auto& candidate : candidates) {
-    if (is_program(candidate)) return 0;
+    if (is_program(candidate)) {
+      return 0;
+    }
     exists = exists || access(candidate.c_str(), F_OK) == 0;
   }
   return exists ? kNotExecutableCode : kNotFoundCode;
 }
 
 ExitStatus ExitStatus::from_wait(int status) {
-  if (WIFSIGNALED(status)) return {0, WTERMSIG(status)};
+  if (WIFSIGNALED(status)) {
+    return {0, WTERMSIG(status)};
+  }
   return {WEXITSTATUS(status), 0};
 }
 
 std::vector<char*> to_pointers(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
   // exec leaves the strings alone; only its old signature says otherwise.
-  for (const auto& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  for (const auto& word : words) {
+    pointers.push_back(const_cast<char*>(word.c_str()));
+  }
   pointers.push_back(nullptr);
   return pointers;
 }
@@ -79,7 +87,9 @@ void open_missing_streams() {
   do {
     lowest = open("/dev/null", O_RDWR);
   } while (lowest >= 0 && lowest <= STDERR_FILENO);
-  if (lowest >= 0) close(lowest);
+  if (lowest >= 0) {
+    close(lowest);
+  }
 }
 
 bool stdin_is_null() {
@@ -94,8 +104,12 @@ void say(const std::string& line) { write_to_stderr("bfrun: " + line + "\n"); }
 bool write_to_stderr(std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(STDERR_FILENO, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count <= 0) {
+      return false;
+    }
     text.remove_prefix(static_cast<std::size_t>(count));
   }
   return true;

@@ -48,7 +48,9 @@ std::string this_place() {
   std::getline(file, boot);
   std::array<char, 64> space{};
   const ssize_t length = readlink("/proc/self/ns/net", space.data(), space.size());
-  if (boot.empty() || length <= 0) return {};
+  if (boot.empty() || length <= 0) {
+    return {};
+  }
   return fmt::format("{}/{}", boot,
                      std::string_view(space.data(), static_cast<std::size_t>(length)));
 }
@@ -57,9 +59,15 @@ std::string this_place() {
 bool have_descriptors(int count) {
   const rlim_t wanted = static_cast<rlim_t>(count) + RankLine::kOtherDescriptors;
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-  if (limit.rlim_cur >= wanted) return true;
-  if (limit.rlim_max < wanted) return false;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return false;
+  }
+  if (limit.rlim_cur >= wanted) {
+    return true;
+  }
+  if (limit.rlim_max < wanted) {
+    return false;
+  }
   limit.rlim_cur = wanted;
   return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
@@ -81,7 +89,9 @@ bool is_own_user(int socket) {
 
 RankLine::RankLine(std::string key, int descriptors) : key_(std::move(key)) {
   const std::string place = this_place();
-  if (place.empty() || !have_descriptors(descriptors)) return;
+  if (place.empty() || !have_descriptors(descriptors)) {
+    return;
+  }
   Descriptor events(epoll_create1(EPOLL_CLOEXEC));
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const Address address = address_of(key_);
@@ -108,7 +118,9 @@ void RankLine::serve(const Listener& listener) {
                  found != watchers_.end() && !hear(found->second, listener)) {
         const int rank = found->second.rank;
         watchers_.erase(found);
-        if (rank >= 0) listener.on_end(rank);
+        if (rank >= 0) {
+          listener.on_end(rank);
+        }
       }
     }
   }
@@ -118,9 +130,13 @@ void RankLine::accept_watchers() {
   while (true) {
     Descriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.get() < 0) {
-      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EINTR || errno == ECONNABORTED) {
+        continue;
+      }
       // To ask again would never end, and a job whose ranks are not heard has none.
-      if (errno != EAGAIN) fail("accept of a rank's watcher");
+      if (errno != EAGAIN) {
+        fail("accept of a rank's watcher");
+      }
       return;
     }
     const int descriptor = socket.get();
@@ -134,8 +150,12 @@ bool RankLine::hear(Watcher& watcher, const Listener& listener) const {
   std::array<char, 1024> packet{};
   while (true) {
     const ssize_t count = recv(watcher.socket.get(), packet.data(), packet.size(), 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return count < 0 && errno == EAGAIN;
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count <= 0) {
+      return count < 0 && errno == EAGAIN;
+    }
     ReportFilter filter(key_);
     static_cast<void>(
         filter.feed(std::string_view(packet.data(), static_cast<std::size_t>(count))));
@@ -148,16 +168,22 @@ bool RankLine::hear(Watcher& watcher, const Listener& listener) const {
 }
 
 RankLineEnd::RankLineEnd(const std::string& place, std::string_view key) {
-  if (place.empty() || key.empty() || place != this_place()) return;
+  if (place.empty() || key.empty() || place != this_place()) {
+    return;
+  }
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (socket.get() < 0) return;
+  if (socket.get() < 0) {
+    return;
+  }
   const Address address = address_of(key);
   int result = -1;
   do {
     result = connect(socket.get(), as_sockaddr(address), address.length);
   } while (result != 0 && errno == EINTR);
   state_ = result == 0 ? State::Connected : State::Orphaned;
-  if (result == 0) socket_ = std::move(socket);
+  if (result == 0) {
+    socket_ = std::move(socket);
+  }
 }
 
 bool RankLineEnd::send(const RankReport& report, std::string_view key) const {

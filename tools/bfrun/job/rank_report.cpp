@@ -37,15 +37,21 @@ std::optional<RankReport> decode(std::string_view fields) {
     std::string word;
     words >> word;
     const auto value = parse_int(word);
-    if (!value) return std::nullopt;
+    if (!value) {
+      return std::nullopt;
+    }
     number = *value;
   }
   words >> ended_at;
   const auto ended_at_us = parse_number<std::int64_t>(ended_at);
-  if (!ended_at_us) return std::nullopt;
+  if (!ended_at_us) {
+    return std::nullopt;
+  }
   report.ended_at_us = *ended_at_us;
   const auto* const known = std::ranges::find(kKinds, kind);
-  if (!(words >> report.host) || words >> extra || known == kKinds.end()) return std::nullopt;
+  if (!(words >> report.host) || words >> extra || known == kKinds.end()) {
+    return std::nullopt;
+  }
   report.kind = static_cast<RankReport::Kind>(known - kKinds.begin());
   report.rank = numbers[0];
   report.local_rank = numbers[1];
@@ -74,7 +80,9 @@ ReportFilter::ReportFilter(std::string_view key) : start_(start_of_report(key)) 
 std::string ReportFilter::feed(std::string_view bytes) {
   std::string others;
   for (const char c : bytes) {
-    if (std::exchange(skip_line_end_, false) && c == '\n') continue;
+    if (std::exchange(skip_line_end_, false) && c == '\n') {
+      continue;
+    }
     if (held_.empty() && c != kSeparator) {
       others += c;
       continue;
@@ -109,7 +117,9 @@ std::string ReportFilter::finish() { return std::exchange(held_, {}); }
 std::string describe_end(const RankReport& report) {
   const std::string who =
       fmt::format("rank {} on host {} (pid {})", report.rank, report.host, report.pid);
-  if (report.killed_by == 0) return fmt::format("{} exited with code {}", who, report.exit_code);
+  if (report.killed_by == 0) {
+    return fmt::format("{} exited with code {}", who, report.exit_code);
+  }
   return fmt::format("{} was killed by signal {}", who, name_of_signal(report.killed_by));
 }
 

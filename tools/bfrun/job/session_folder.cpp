@@ -23,7 +23,9 @@ bool takes_files(const std::string& folder) {
   constexpr off_t kBytes = 65536;
   const std::string name = folder + "/probe";
   const Descriptor file(open(name.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
-  if (file.get() < 0) return false;
+  if (file.get() < 0) {
+    return false;
+  }
   const int result = posix_fallocate(file.get(), 0, kBytes);
   unlink(name.c_str());
   errno = result;
@@ -40,8 +42,12 @@ SessionFolder::SessionFolder(const Environment& environment) {
   const std::string place = has_place ? chosen->second : "/tmp";
   std::string name = place + "/bfrun.XXXXXX";
   const bool is_made = mkdtemp(name.data()) != nullptr;
-  if (is_made) path_ = std::move(name);
-  if (is_made && takes_files(path_)) return;
+  if (is_made) {
+    path_ = std::move(name);
+  }
+  if (is_made && takes_files(path_)) {
+    return;
+  }
   const int reason = errno;
   remove();
   throw UsageError(fmt::format(
@@ -57,7 +63,9 @@ bool SessionFolder::is_chosen(const Environment& environment) {
 }
 
 void SessionFolder::remove() noexcept {
-  if (path_.empty()) return;
+  if (path_.empty()) {
+    return;
+  }
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
 }

@@ -18,8 +18,12 @@ constexpr std::array<int, 4> kEnding{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);
-  for (const int number : {SIGCHLD, SIGUSR1, SIGUSR2}) sigaddset(&watched, number);
-  for (const int number : kEnding) sigaddset(&watched, number);
+  for (const int number : {SIGCHLD, SIGUSR1, SIGUSR2}) {
+    sigaddset(&watched, number);
+  }
+  for (const int number : kEnding) {
+    sigaddset(&watched, number);
+  }
   return watched;
 }
 
@@ -40,7 +44,9 @@ SignalWatch::SignalWatch() {
   static_cast<void>(old_mask());
   const sigset_t watched = watched_signals();
   descriptor_ = Descriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (descriptor_.get() < 0) fail("signalfd");
+  if (descriptor_.get() < 0) {
+    fail("signalfd");
+  }
 }
 
 const sigset_t& SignalWatch::old_mask() {
@@ -51,7 +57,9 @@ const sigset_t& SignalWatch::old_mask() {
 std::vector<signalfd_siginfo> SignalWatch::take() const {
   std::vector<signalfd_siginfo> taken;
   signalfd_siginfo info{};
-  while (read(descriptor_.get(), &info, sizeof info) == sizeof info) taken.push_back(info);
+  while (read(descriptor_.get(), &info, sizeof info) == sizeof info) {
+    taken.push_back(info);
+  }
   return taken;
 }
 

@@ -28,7 +28,9 @@ std::string read_text(const std::string& path) {
 std::optional<int> read_int(const std::string& path) {
   std::ifstream file(path);
   int value = 0;
-  if (!(file >> value)) return std::nullopt;
+  if (!(file >> value)) {
+    return std::nullopt;
+  }
   return value;
 }
 
@@ -37,7 +39,9 @@ std::optional<double> quota_of_group(const std::string& folder) {
   double quota = 0;
   double period = 0;
   std::istringstream max(read_text(folder + "/cpu.max"));
-  if (max >> quota >> period && quota > 0 && period > 0) return quota / period;
+  if (max >> quota >> period && quota > 0 && period > 0) {
+    return quota / period;
+  }
   std::ifstream quota_file(folder + "/cpu.cfs_quota_us");
   std::ifstream period_file(folder + "/cpu.cfs_period_us");
   if (quota_file >> quota && period_file >> period && quota > 0 && period > 0) {
@@ -52,9 +56,13 @@ std::optional<double> tightest_quota(const std::string& hierarchy, std::string p
   std::optional<double> tightest;
   while (true) {
     const auto quota = quota_of_group(hierarchy + path);
-    if (quota && (!tightest || *quota < *tightest)) tightest = quota;
+    if (quota && (!tightest || *quota < *tightest)) {
+      tightest = quota;
+    }
     const auto slash = path.rfind('/');
-    if (slash == std::string::npos) return tightest;
+    if (slash == std::string::npos) {
+      return tightest;
+    }
     path.erase(slash);
   }
 }
@@ -92,17 +100,23 @@ int cgroup_quota_cores(std::string_view membership, const std::string& cgroup_ro
   while (std::getline(lines, line)) {  // number:controllers:path
     const auto first = line.find(':');
     const auto second = line.find(':', first == std::string::npos ? first : first + 1);
-    if (second == std::string::npos) continue;
+    if (second == std::string::npos) {
+      continue;
+    }
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const bool version_2 = controllers.empty();
     if (!version_2 && controllers != "cpu" && controllers.find("cpu,") == std::string::npos) {
       continue;
     }
     std::string path = line.substr(second + 1);
-    if (path == "/") path.clear();
+    if (path == "/") {
+      path.clear();
+    }
     const auto quota =
         tightest_quota(cgroup_root + (version_2 ? "" : "/" + controllers), std::move(path));
-    if (quota && (!tightest || *quota < *tightest)) tightest = quota;
+    if (quota && (!tightest || *quota < *tightest)) {
+      tightest = quota;
+    }
   }
   return tightest ? std::max(1, static_cast<int>(std::ceil(*tightest))) : 0;
 }
@@ -114,12 +128,18 @@ std::vector<int> allowed_cpus() {
     const std::size_t bytes = CPU_ALLOC_SIZE(capacity);
     const bool known = sched_getaffinity(0, bytes, set) == 0;
     for (int cpu = 0; known && cpu < capacity; ++cpu) {
-      if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(cpu);
+      if (CPU_ISSET_S(cpu, bytes, set)) {
+        cpus.push_back(cpu);
+      }
     }
     CPU_FREE(set);
-    if (known) return cpus;
+    if (known) {
+      return cpus;
+    }
   }
-  for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); ++cpu) cpus.push_back(cpu);
+  for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); ++cpu) {
+    cpus.push_back(cpu);
+  }
   return cpus;
 }
 
@@ -157,17 +177,23 @@ std::vector<int> share_of(const std::vector<Core>& cores, const Placement& place
 }
 
 std::vector<int> share_here(const Placement& placement, int local_rank) {
-  if (!placement.bound()) return {};
+  if (!placement.bound()) {
+    return {};
+  }
   return share_of(group_into_cores(allowed_cpus(), kCpuRoot), placement, local_rank);
 }
 
 bool bind_this_process(const std::vector<int>& cpus) {
-  if (cpus.empty()) return true;
+  if (cpus.empty()) {
+    return true;
+  }
   const int capacity = *std::max_element(cpus.begin(), cpus.end()) + 1;
   cpu_set_t* set = CPU_ALLOC(capacity);
   const std::size_t bytes = CPU_ALLOC_SIZE(capacity);
   CPU_ZERO_S(bytes, set);
-  for (const int cpu : cpus) CPU_SET_S(cpu, bytes, set);
+  for (const int cpu : cpus) {
+    CPU_SET_S(cpu, bytes, set);
+  }
   const bool agreed = sched_setaffinity(0, bytes, set) == 0;
   CPU_FREE(set);
   return agreed;

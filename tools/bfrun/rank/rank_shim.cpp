@@ -42,7 +42,9 @@ class Gate {
   Gate() { usable_ = pipe2(ends_.data(), O_CLOEXEC) == 0; }
 
   void open() const {
-    if (!usable_) return;
+    if (!usable_) {
+      return;
+    }
     const char go = 1;
     while (write(ends_[1], &go, 1) < 0 && errno == EINTR) {
     }
@@ -51,7 +53,9 @@ class Gate {
   }
 
   [[nodiscard]] bool pass() const {
-    if (!usable_) return true;
+    if (!usable_) {
+      return true;
+    }
     close(ends_[1]);
     char go = 0;
     return read(ends_[0], &go, 1) == 1;
@@ -67,10 +71,16 @@ class Gate {
                          const std::vector<int>& cpus, const Gate& gate, int exit_note,
                          const sigset_t& old_mask) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (!gate.pass()) _exit(1);
+  if (!gate.pass()) {
+    _exit(1);
+  }
   bind_this_process(cpus);
-  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-  for (const char* name : kWatchersVariables) unsetenv(name);
+  for (const auto& [name, value] : environment) {
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  for (const char* name : kWatchersVariables) {
+    unsetenv(name);
+  }
   unsetenv(kExitNoteVariable);
   if (exit_note >= 0 && fcntl(exit_note, F_SETFD, 0) == 0) {
     setenv(kExitNoteVariable, exit_note_place(exit_note, getppid()).c_str(), 1);
@@ -86,7 +96,9 @@ class Gate {
 
 /// Ends this process the way the command ended.
 [[nodiscard]] int end_like(const ExitStatus& status) {
-  if (status.killed_by == 0) return status.code;
+  if (status.killed_by == 0) {
+    return status.code;
+  }
   prctl(PR_SET_DUMPABLE, 0);  // one core file is enough
   signal(status.killed_by, SIG_DFL);
   raise(status.killed_by);
@@ -112,7 +124,9 @@ RankReport report_of(const RankIdentity& identity, const Placement& placement, p
 /// what they heard: bfrun is told before.
 void report_exit_note(int exit_note, RankReport report, const Voice& voice) {
   const auto note = read_exit_note(exit_note);
-  if (!note) return;
+  if (!note) {
+    return;
+  }
   const bool exits = note->code != 0;
   report.kind = exits ? RankReport::Kind::Exiting : RankReport::Kind::Leaving;
   report.exit_code = static_cast<int>(note->code);
@@ -131,7 +145,9 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
   const sigset_t old_mask = block_signals_to_watch();
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, parent_died_signal());
-  if (getppid() != parent || voice.is_orphaned()) return 1;
+  if (getppid() != parent || voice.is_orphaned()) {
+    return 1;
+  }
 
   const auto cpus = share_here(placement, identity.local_rank);
   const Gate gate;
@@ -142,7 +158,9 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
     write_to_stderr(fmt::format("bfrun: rank {}: fork: {}\n", identity.rank, strerror(errno)));
     return kNotExecutableCode;
   }
-  if (child == 0) become(command, environment, cpus, gate, exit_note, old_mask);
+  if (child == 0) {
+    become(command, environment, cpus, gate, exit_note, old_mask);
+  }
 
   RankReport report = report_of(identity, placement, child);
   // A dead mpirun is nobody's parent any more: nothing would end this rank.
@@ -200,10 +218,14 @@ std::optional<RankIdentity> read_identity(const Environment& environment) {
   const auto size = number(by_bfrun ? "WORLD_SIZE" : "OMPI_COMM_WORLD_SIZE");
   const auto local_rank = number(by_bfrun ? "LOCAL_RANK" : "OMPI_COMM_WORLD_LOCAL_RANK");
   const auto local_size = number(by_bfrun ? "LOCAL_WORLD_SIZE" : "OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (!rank || !size || !local_rank || !local_size) return std::nullopt;
+  if (!rank || !size || !local_rank || !local_size) {
+    return std::nullopt;
+  }
   const bool sensible = *rank >= 0 && *rank < *size && *local_rank >= 0 &&
                         *local_rank < *local_size && *local_size <= *size;
-  if (!sensible) return std::nullopt;
+  if (!sensible) {
+    return std::nullopt;
+  }
   return RankIdentity{*rank, *size, *local_rank, *local_size};
 }
 
@@ -223,7 +245,9 @@ void add_rank_variables(const RankIdentity& identity, const Placement& placement
     environment.emplace("OMPI_MCA_mpi_yield_when_idle", "1");
   }
   keep_freed_memory(environment);
-  for (const char* name : kWatchersVariables) environment.erase(name);
+  for (const char* name : kWatchersVariables) {
+    environment.erase(name);
+  }
 }
 
 int run_rank(const std::vector<std::string>& command) {

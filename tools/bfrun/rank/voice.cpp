@@ -18,7 +18,9 @@ namespace {
 bool send_on_stderr(const RankReport& report, const std::string& key) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     int waiting = 0;
-    if (ioctl(STDERR_FILENO, FIONREAD, &waiting) != 0 || waiting == 0) break;
+    if (ioctl(STDERR_FILENO, FIONREAD, &waiting) != 0 || waiting == 0) {
+      break;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return write_to_stderr(encode(report, key)) || errno != EPIPE;
@@ -34,8 +36,12 @@ Voice::Voice(std::string key, const Places& places, int rank)
 }
 
 bool Voice::send(const RankReport& report) const {
-  if (key_.empty()) return true;
-  if (is_orphaned()) return false;
+  if (key_.empty()) {
+    return true;
+  }
+  if (is_orphaned()) {
+    return false;
+  }
   return line_.state() == RankLineEnd::State::Connected ? line_.send(report, key_)
                                                         : send_on_stderr(report, key_);
 }

@@ -32,7 +32,9 @@ constexpr milliseconds kToDie{1000};
 sigset_t signals_to_watch() {
   sigset_t set;
   sigfillset(&set);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP}) sigdelset(&set, fault);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGTRAP}) {
+    sigdelset(&set, fault);
+  }
   return set;
 }
 
@@ -57,32 +59,44 @@ Watcher::Watcher(Rank rank, const Descendants& descendants, std::function<void()
       on_joining_(std::move(on_joining)) {
   const sigset_t watched = signals_to_watch();
   signals_ = Descriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (signals_.get() < 0) fail("signalfd for the watcher of a rank");
+  if (signals_.get() < 0) {
+    fail("signalfd for the watcher of a rank");
+  }
 }
 
 ExitStatus Watcher::wait_for_end() {
   std::array<pollfd, 2> sources{pollfd{signals_.get(), POLLIN, 0}, pollfd{rank_.bfrun, POLLIN, 0}};
   while (true) {
     poll(sources.data(), sources.size(), time_left(Clock::now()));
-    if (sources[1].revents != 0) end_after_bfrun();
+    if (sources[1].revents != 0) {
+      end_after_bfrun();
+    }
     signalfd_siginfo info{};
     while (read(signals_.get(), &info, sizeof info) == sizeof info) {
       const auto status =
           take({static_cast<int>(info.ssi_signo), static_cast<pid_t>(info.ssi_pid)});
-      if (status) return *status;
+      if (status) {
+        return *status;
+      }
     }
     act_on_time(Clock::now());
   }
 }
 
 std::optional<ExitStatus> Watcher::take(const Signal& signal) {
-  if (signal.number == SIGCHLD) return status_of_command();
+  if (signal.number == SIGCHLD) {
+    return status_of_command();
+  }
   if (signal.number == parent_died_signal()) {
     // The parent's threads may end without it: only getppid is to be believed.
-    if (getppid() != rank_.parent) end_all();
+    if (getppid() != rank_.parent) {
+      end_all();
+    }
   } else if (signal.number == exit_note_signal()) {
     // A child of the command may exit as it likes: the command decides what comes of it.
-    if (signal.sender == rank_.command) take_exit_note();
+    if (signal.sender == rank_.command) {
+      take_exit_note();
+    }
   } else if (signal.number == joining_signal()) {
     on_joining_();
   } else {
@@ -102,7 +116,9 @@ std::optional<ExitStatus> Watcher::status_of_command() const {
 int Watcher::time_left(Clock::time_point now) const {
   milliseconds left{-1};
   for (const auto& due : {kill_command_at_, kill_strangers_at_}) {
-    if (!due || *due == Clock::time_point::max()) continue;
+    if (!due || *due == Clock::time_point::max()) {
+      continue;
+    }
     const auto until = std::max(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0));
     left = left < milliseconds(0) ? until : std::min(left, until);
   }
@@ -123,7 +139,9 @@ void Watcher::act_on_time(Clock::time_point now) {
 void Watcher::take_exit_note() {
   on_exit_note_();
   const auto note = read_exit_note(rank_.exit_note);
-  if (!note || note->code == 0 || announced_code_) return;
+  if (!note || note->code == 0 || announced_code_) {
+    return;
+  }
   announced_code_ = static_cast<int>(note->code);
   kill_command_at_ = Clock::now() + kExitGrace;
 }
@@ -138,18 +156,26 @@ bool Watcher::was_killed_by_other_than(int number) const {
 }
 
 void Watcher::pass_on(const Signal& signal) {
-  if (was_killed_by_other_than(signal.number)) return;
+  if (was_killed_by_other_than(signal.number)) {
+    return;
+  }
   if (ends_programs(signal.number)) {
     told_to_end_ = true;
-    if (!kill_strangers_at_) kill_strangers_at_ = Clock::now() + kBeforeTheKill;
+    if (!kill_strangers_at_) {
+      kill_strangers_at_ = Clock::now() + kBeforeTheKill;
+    }
   }
   const bool sent_to_group = signal.sender == rank_.parent && leads_group();
-  if (!sent_to_group) kill(rank_.command, signal.number);
+  if (!sent_to_group) {
+    kill(rank_.command, signal.number);
+  }
 }
 
 void Watcher::end_descendants() const {
   const bool has_time = !told_to_end_;
-  if (has_time && (descendants_.await(kToNotice) || descendants_.ask_to_end(kToEnd))) return;
+  if (has_time && (descendants_.await(kToNotice) || descendants_.ask_to_end(kToEnd))) {
+    return;
+  }
   descendants_.kill_all(kToDie);
 }
 
@@ -158,14 +184,18 @@ void Watcher::end_after_bfrun() const {
   kill(rank_.command, SIGKILL);
   descendants_.kill_all(kToDie);
   std::error_code ignored;
-  if (!rank_.session.empty()) std::filesystem::remove_all(rank_.session, ignored);
+  if (!rank_.session.empty()) {
+    std::filesystem::remove_all(rank_.session, ignored);
+  }
   end_all();
 }
 
 void Watcher::end_all() const {
   kill(rank_.command, SIGKILL);
   descendants_.kill_all(kToDie);
-  if (leads_group()) kill(0, SIGKILL);
+  if (leads_group()) {
+    kill(0, SIGKILL);
+  }
   _exit(1);
 }
 

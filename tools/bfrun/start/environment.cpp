@@ -43,7 +43,9 @@ Environment current_environment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const auto equals = text.find('=');
-    if (equals == std::string_view::npos || equals == 0) continue;
+    if (equals == std::string_view::npos || equals == 0) {
+      continue;
+    }
     variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return variables;
@@ -51,14 +53,19 @@ Environment current_environment() {
 
 std::vector<std::string> to_strings(const Environment& environment) {
   std::vector<std::string> strings;
-  for (const auto& [name, value] : environment)
+  for (const auto& [name, value] : environment) {
     strings.push_back(fmt::format("{}={}", name, value));
+  }
   return strings;
 }
 
 bool is_exportable(const std::string& name) {
-  if (!is_identifier(name)) return false;
-  if (std::find(kOwnNames.begin(), kOwnNames.end(), name) != kOwnNames.end()) return false;
+  if (!is_identifier(name)) {
+    return false;
+  }
+  if (std::find(kOwnNames.begin(), kOwnNames.end(), name) != kOwnNames.end()) {
+    return false;
+  }
   return std::none_of(kOwnPrefixes.begin(), kOwnPrefixes.end(),
                       [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
@@ -109,7 +116,9 @@ const char* to_text(BindPolicy policy) {
 }
 
 BindPolicy bind_policy_from(const std::string& text) {
-  if (text == "auto") return BindPolicy::Auto;
+  if (text == "auto") {
+    return BindPolicy::Auto;
+  }
   return text == "core" ? BindPolicy::Core : BindPolicy::None;
 }
 

@@ -34,7 +34,9 @@ std::string lower_case(std::string_view text) {
 
 /// Without the dot that ends a whole name in DNS.
 std::string_view without_last_dot(std::string_view name) {
-  if (name.size() > 1 && name.ends_with('.')) name.remove_suffix(1);
+  if (name.size() > 1 && name.ends_with('.')) {
+    name.remove_suffix(1);
+  }
   return name;
 }
 
@@ -63,7 +65,9 @@ HostSlots parse_entry(std::string_view entry, const std::string& where) {
   std::string_view rest;
   if (!entry.empty() && entry.front() == '[') {
     const auto close = entry.find(']');
-    if (close == std::string_view::npos) throw UsageError(fmt::format("{}: missing ']'", where));
+    if (close == std::string_view::npos) {
+      throw UsageError(fmt::format("{}: missing ']'", where));
+    }
     host.name = entry.substr(1, close - 1);
     rest = entry.substr(close + 1);
   } else {
@@ -79,8 +83,12 @@ HostSlots parse_entry(std::string_view entry, const std::string& where) {
         fmt::format("{}: expected a host name of letters, digits, '.', '-' and '_', found {}",
                     where, bluefog::quoted(host.name)));
   }
-  if (rest.empty()) return host;
-  if (rest.front() != ':') throw UsageError(fmt::format("{}: expected ':' after ']'", where));
+  if (rest.empty()) {
+    return host;
+  }
+  if (rest.front() != ':') {
+    throw UsageError(fmt::format("{}: expected ':' after ']'", where));
+  }
   host.slots = parse_slots(rest.substr(1), where);
   return host;
 }
@@ -104,7 +112,9 @@ void parse_properties(std::istringstream& words, HostSlots& host, const std::str
       throw UsageError(fmt::format("{}: expected slots=N, found {}", where, bluefog::quoted(word)));
     }
     const int slots = parse_slots(std::string_view(word).substr(equals + 1), where);
-    if (key == "slots") host.slots = slots;
+    if (key == "slots") {
+      host.slots = slots;
+    }
   }
 }
 
@@ -138,13 +148,17 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
   for (int number = 1; std::getline(lines, line); ++number) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::string entry;
-    if (!(words >> entry)) continue;
+    if (!(words >> entry)) {
+      continue;
+    }
     const std::string where = fmt::format("{}, line {} {}", source, number, bluefog::quoted(line));
     hosts.push_back(parse_entry(entry, where));
     parse_properties(words, hosts.back(), where);
     refuse_second_mention(first_seen, hosts.back(), fmt::format("{}, line {}", source, number));
   }
-  if (hosts.empty()) throw UsageError(fmt::format("{}: no host in this file", source));
+  if (hosts.empty()) {
+    throw UsageError(fmt::format("{}: no host in this file", source));
+  }
   return hosts;
 }
 
@@ -169,7 +183,9 @@ std::vector<HostSlots> assign_ranks(const std::vector<HostSlots>& hosts, int ran
   }
   std::vector<HostSlots> used;
   for (const auto& host : hosts) {
-    if (ranks == 0) break;
+    if (ranks == 0) {
+      break;
+    }
     used.push_back({host.name, std::min(host.slots, ranks)});
     ranks -= used.back().slots;
   }
@@ -191,7 +207,9 @@ bool share_first_label(const std::vector<HostSlots>& hosts, std::string_view own
     const std::string full = lower_case(without_last_dot(name));
     const bool is_address = full.find_first_not_of("0123456789.") == std::string::npos ||
                             full.find(':') != std::string::npos;
-    if (is_address) return false;
+    if (is_address) {
+      return false;
+    }
     return full_names.emplace(full.substr(0, full.find('.')), full).first->second != full;
   };
   static_cast<void>(is_other(own_name));

@@ -57,7 +57,9 @@ void add_mapping(const Options& options, const MpirunCall& call, Words& words) {
   if (!has_flag(call.extra_flags, "map-by") && !has_flag(call.extra_flags, "rankfile")) {
     words.add("--map-by", "slot:OVERSUBSCRIBE");
   }
-  if (!has_flag(call.extra_flags, "bind-to")) words.add("--bind-to", "none");
+  if (!has_flag(call.extra_flags, "bind-to")) {
+    words.add("--bind-to", "none");
+  }
 }
 
 void add_network(const Options& options, const MpirunCall& call, Words& words) {
@@ -66,7 +68,9 @@ void add_network(const Options& options, const MpirunCall& call, Words& words) {
     words.add(prrte ? "--prtemca" : "--mca", prrte ? "plm_ssh_args" : "plm_rsh_args",
               fmt::format("-p {}", options.ssh_port));
   }
-  if (options.network_interface.empty()) return;
+  if (options.network_interface.empty()) {
+    return;
+  }
   words.add("--mca", "btl_tcp_if_include", options.network_interface);
   if (call.other_hosts) {
     words.add(prrte ? "--prtemca" : "--mca", prrte ? "prte_if_include" : "oob_tcp_if_include",
@@ -83,14 +87,24 @@ std::vector<std::string> build_mpirun_command(const Options& options, const Mpir
   }
   Words words;
   words.add(call.mpirun);
-  if (call.as_root) words.add("--allow-run-as-root");
-  if (options.fault_tolerant) words.add("--with-ft", "ulfm");
-  if (!options.prefix.empty()) words.add("--prefix", options.prefix);
-  if (call.no_input && !has_flag(call.extra_flags, "stdin")) words.add("--stdin", "none");
+  if (call.as_root) {
+    words.add("--allow-run-as-root");
+  }
+  if (options.fault_tolerant) {
+    words.add("--with-ft", "ulfm");
+  }
+  if (!options.prefix.empty()) {
+    words.add("--prefix", options.prefix);
+  }
+  if (call.no_input && !has_flag(call.extra_flags, "stdin")) {
+    words.add("--stdin", "none");
+  }
   add_mapping(options, call, words);
   add_network(options, call, words);
   if (call.other_hosts) {
-    for (const auto& name : call.exported) words.add("-x", name);
+    for (const auto& name : call.exported) {
+      words.add("-x", name);
+    }
   }
   words.add_all(call.extra_flags);
   if (call.other_hosts) {
@@ -105,7 +119,9 @@ std::vector<std::string> build_mpirun_command(const Options& options, const Mpir
 bool has_flag(const std::vector<std::string>& flags, const std::string& name) {
   return std::any_of(flags.begin(), flags.end(), [&](const std::string& flag) {
     const auto dashes = std::min(flag.find_first_not_of('-'), flag.size());
-    if (dashes == 0 || dashes > 2) return false;
+    if (dashes == 0 || dashes > 2) {
+      return false;
+    }
     return flag.substr(dashes, flag.find('=') - dashes) == name;
   });
 }

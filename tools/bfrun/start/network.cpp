@@ -21,7 +21,9 @@ namespace bluefog::bfrun {
 int free_port() {
   const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (probe < 0) {
-    if (is_out_of_descriptors(errno)) fail("socket");
+    if (is_out_of_descriptors(errno)) {
+      fail("socket");
+    }
     return 0;  // this machine has no IPv4
   }
   sockaddr_in address{};
@@ -37,7 +39,9 @@ int free_port() {
 std::vector<std::string> split_list(const std::string& list) {
   std::vector<std::string> entries;
   std::istringstream stream(list);
-  for (std::string entry; std::getline(stream, entry, ',');) entries.push_back(entry);
+  for (std::string entry; std::getline(stream, entry, ',');) {
+    entries.push_back(entry);
+  }
   return entries;
 }
 
@@ -45,7 +49,9 @@ bool has_interface(const std::string& name) { return if_nametoindex(name.c_str()
 
 std::string interface_address(const std::string& name) {
   ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return {};
+  if (getifaddrs(&all) != 0) {
+    return {};
+  }
   std::string found;
   for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET || name != one->ifa_name) {
@@ -65,16 +71,22 @@ std::vector<std::string> reachable_addresses(const std::vector<std::string>& int
   std::vector<std::string> chosen;
   std::vector<std::string> all;
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return {};
+  if (getifaddrs(&list) != 0) {
+    return {};
+  }
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 ||
         (one->ifa_flags & IFF_LOOPBACK) != 0) {
       continue;
     }
     const bool is_six = one->ifa_addr->sa_family == AF_INET6;
-    if (!is_six && one->ifa_addr->sa_family != AF_INET) continue;
+    if (!is_six && one->ifa_addr->sa_family != AF_INET) {
+      continue;
+    }
     const auto* six = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr);
-    if (is_six && IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr)) continue;
+    if (is_six && IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr)) {
+      continue;
+    }
     const void* const bytes = is_six
                                   ? static_cast<const void*>(&six->sin6_addr)
                                   : &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr;
@@ -93,13 +105,17 @@ bool resolves_to_this_machine(const std::string& name) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return false;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) {
+    return false;
+  }
   bool is_ours = false;
   for (const addrinfo* one = found; one != nullptr && !is_ours; one = one->ai_next) {
     // A socket can be bound to this machine's own addresses alone.
     const int probe = socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     is_ours = probe >= 0 && bind(probe, one->ai_addr, one->ai_addrlen) == 0;
-    if (probe >= 0) close(probe);
+    if (probe >= 0) {
+      close(probe);
+    }
   }
   freeaddrinfo(found);
   return is_ours;

@@ -21,7 +21,9 @@ std::vector<std::string_view> split_outside_brackets(std::string_view text) {
   for (std::size_t k = 0; k <= text.size(); ++k) {
     const char c = k < text.size() ? text[k] : '\0';
     depth += c == '[' ? 1 : c == ']' ? -1 : 0;
-    if (k < text.size() && (c != ',' || depth != 0)) continue;
+    if (k < text.size() && (c != ',' || depth != 0)) {
+      continue;
+    }
     pieces.push_back(text.substr(begin, k - begin));
     begin = k + 1;
   }
@@ -55,7 +57,9 @@ bool append_hosts(std::string_view piece, std::vector<std::string>& names) {
   const auto close = piece.find(']', open);
   const std::string_view suffix =
       close == std::string_view::npos ? std::string_view("[") : piece.substr(close + 1);
-  if (suffix.find_first_of("[]") != std::string_view::npos) return false;
+  if (suffix.find_first_of("[]") != std::string_view::npos) {
+    return false;
+  }
   return std::ranges::all_of(split_outside_brackets(piece.substr(open + 1, close - open - 1)),
                              [&](std::string_view range) {
                                return append_range(piece.substr(0, open), range, suffix, names);
@@ -66,7 +70,9 @@ std::string_view first_of(const Environment& environment,
                           std::initializer_list<const char*> names) {
   for (const char* const name : names) {
     const auto found = environment.find(name);
-    if (found != environment.end()) return found->second;
+    if (found != environment.end()) {
+      return found->second;
+    }
   }
   return {};
 }
@@ -76,7 +82,9 @@ std::string_view first_of(const Environment& environment,
 std::optional<std::vector<std::string>> expand_nodelist(std::string_view text) {
   std::vector<std::string> names;
   for (const std::string_view piece : split_outside_brackets(text)) {
-    if (!append_hosts(piece, names)) return std::nullopt;
+    if (!append_hosts(piece, names)) {
+      return std::nullopt;
+    }
   }
   return names;
 }
@@ -86,7 +94,9 @@ std::optional<std::vector<int>> expand_counts(std::string_view text) {
   for (const std::string_view piece : split_outside_brackets(text)) {
     const auto open = piece.find("(x");
     const bool repeats = open != std::string_view::npos;
-    if (repeats && piece.back() != ')') return std::nullopt;
+    if (repeats && piece.back() != ')') {
+      return std::nullopt;
+    }
     const auto count = parse_int(piece.substr(0, open));
     const auto times =
         repeats ? parse_int(piece.substr(open + 2, piece.size() - open - 3)) : std::optional(1);
@@ -100,14 +110,20 @@ std::optional<std::vector<int>> expand_counts(std::string_view text) {
 }
 
 std::optional<std::vector<HostSlots>> slurm_hosts(const Environment& environment) {
-  if (first_of(environment, {"SLURM_JOB_ID", "SLURM_JOBID"}).empty()) return std::nullopt;
+  if (first_of(environment, {"SLURM_JOB_ID", "SLURM_JOBID"}).empty()) {
+    return std::nullopt;
+  }
   const auto names =
       expand_nodelist(first_of(environment, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"}));
   const auto counts =
       expand_counts(first_of(environment, {"SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"}));
-  if (!names || !counts || names->size() != counts->size()) return std::nullopt;
+  if (!names || !counts || names->size() != counts->size()) {
+    return std::nullopt;
+  }
   std::vector<HostSlots> hosts;
-  for (std::size_t k = 0; k < names->size(); ++k) hosts.push_back({(*names)[k], (*counts)[k]});
+  for (std::size_t k = 0; k < names->size(); ++k) {
+    hosts.push_back({(*names)[k], (*counts)[k]});
+  }
   return hosts;
 }
 
