@@ -1,9 +1,9 @@
-#include "tools/bfrun/job/attendance.hpp"
+#include "tools/bfrun/job/monitor/attendance.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/bfrun/job/job_monitor.hpp"
+#include "tools/bfrun/job/monitor/job_monitor.hpp"
 
 namespace bluefog::bfrun {
 namespace {

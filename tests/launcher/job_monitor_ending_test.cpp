@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include "tests/launcher/rank_ends.hpp"
-#include "tools/bfrun/job/job_monitor.hpp"
+#include "tools/bfrun/job/monitor/job_monitor.hpp"
 
 namespace bluefog::bfrun {
 namespace {

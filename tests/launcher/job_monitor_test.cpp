@@ -1,5 +1,5 @@
 // The ranks that a monitor names, and the exit code that it gives to their job.
-#include "tools/bfrun/job/job_monitor.hpp"
+#include "tools/bfrun/job/monitor/job_monitor.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tools/bfrun/job/job_monitor.hpp"
+#include "tools/bfrun/job/monitor/job_monitor.hpp"
 
 namespace bluefog::bfrun {
 

@@ -8,7 +8,7 @@
 
 #include "tools/bfrun/job/descriptor.hpp"
 #include "tools/bfrun/job/host_line.hpp"
-#include "tools/bfrun/job/job_monitor.hpp"
+#include "tools/bfrun/job/monitor/job_monitor.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/rank_line.hpp"
 

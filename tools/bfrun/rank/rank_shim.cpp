@@ -190,11 +190,6 @@ int watch(const std::vector<std::string>& command, const Environment& environmen
   return end_like(status);
 }
 
-std::string value_of(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? std::string() : found->second;
-}
-
 /// Keeps freed memory in the process, because a training step frees and allocates the same memory
 /// again and again. The C library's defaults give much of it back in each step, to be mapped and
 /// cleared anew.

@@ -38,6 +38,11 @@ void forget_other_launchers(bool also_those_of_mpi, Environment& environment) {
   });
 }
 
+std::string value_of(const Environment& environment, const std::string& name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? std::string() : found->second;
+}
+
 Environment current_environment() {
   Environment variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {

@@ -30,6 +30,9 @@ inline constexpr const char* kOwnSizeVariable = "BFRUN_SIZE";
 /// mpirun does it for those of its own kind.
 void forget_other_launchers(bool also_those_of_mpi, Environment& environment);
 
+/// The value of a variable; empty where it is not set.
+[[nodiscard]] std::string value_of(const Environment& environment, const std::string& name);
+
 /// The environment of the calling process.
 [[nodiscard]] Environment current_environment();
 

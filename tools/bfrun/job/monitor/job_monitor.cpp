@@ -1,12 +1,10 @@
-#include "tools/bfrun/job/job_monitor.hpp"
+#include "tools/bfrun/job/monitor/job_monitor.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <utility>
 
 #include "tools/bfrun/job/signal_watch.hpp"
@@ -17,11 +15,6 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr int kMostNames = 16;
-/// The code with which prterun ends when it has itself printed what it does not like.
-constexpr int kRefusedByMpirun = 213;
-constexpr int kUsageCode = 2;
 
 // Peers may see that a killed rank's connections close, and end because of it, before its parent
 // sees its death. A rank that aborts, or is told to end, may do so because another one has ended.
@@ -39,16 +32,6 @@ bool ended_earlier(const RankReport& one, const RankReport& other) {
 
 void insert_by_time(std::vector<RankReport>& reports, const RankReport& report) {
   reports.insert(std::upper_bound(reports.begin(), reports.end(), report, ended_earlier), report);
-}
-
-/// Whether a program sends itself this signal by a mistake of its own.
-bool is_crash(int signal_number) {
-  constexpr std::array kCrashes{SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
-  return std::ranges::find(kCrashes, signal_number) != kCrashes.end();
-}
-
-int shell_code_of(const RankReport& report) {
-  return ExitStatus{report.exit_code, report.killed_by}.shell_code();
 }
 
 }  // namespace
@@ -262,98 +245,6 @@ bool JobMonitor::wants_kill(Clock::time_point now) {
   return true;
 }
 
-std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
-  std::vector<std::string> lines = name_failures();
-  if (std::ssize(failed_) > kMostNames) {
-    lines.push_back(fmt::format("{} more ranks failed", std::ssize(failed_) - kMostNames));
-  }
-  if (never_started(mpirun)) {
-    lines.push_back(fmt::format(
-        "{} ended with code {} before any rank was heard of{}", job_.starter, mpirun.shell_code(),
-        job_.extra_mpi_flags.empty()
-            ? std::string()
-            : fmt::format("; expected flags that it knows, found --extra-mpi-flags '{}'",
-                          job_.extra_mpi_flags)));
-  }
-  if (!overdue_.empty()) {
-    lines.push_back(fmt::format("{} was still there {}, and was killed", job_.starter, overdue_));
-  } else if (mpirun.killed_by != 0 && ending_signal_ == 0) {
-    lines.push_back(
-        fmt::format("{} was killed by signal {}", job_.starter, name_of_signal(mpirun.killed_by)));
-  }
-  const std::vector<std::string> lost = lost_lines(mpirun);
-  lines.insert(lines.end(), lost.begin(), lost.end());
-  return lines;
-}
-
-std::vector<std::string> JobMonitor::lost_lines(const ExitStatus& mpirun) const {
-  const bool is_known = mpirun.killed_by != 0 && overdue_.empty();
-  const bool is_due = job_.fault_tolerant || failed_.empty() || !overdue_.empty();
-  if (ending_signal_ != 0 || is_known || !is_due) {
-    return {};
-  }
-  std::vector<std::string> lines;
-  // A rank that exits with a code ends the job under fault tolerance too.
-  const bool has_exited =
-      std::ranges::any_of(failed_, [](const RankReport& report) { return report.killed_by == 0; });
-  for (const auto& rank : silent_ranks()) {
-    const std::string reason =
-        has_exited && overdue_.empty()
-            ? fmt::format("{} ended it, because another rank exited with an error", job_.starter)
-        : rank.came_by_line
-            ? fmt::format("its watching bfrun was killed, or {} ended before it", job_.starter)
-            : "the connection to its host was lost, or mpirun's daemon or its watching bfrun there "
-              "was killed";
-    lines.push_back(fmt::format("rank {} on host {} (pid {}) ended without a word: {}", rank.rank,
-                                rank.host, rank.pid, reason));
-  }
-  for (const int rank : unheard_ranks()) {
-    lines.push_back(fmt::format("rank {} was never heard of", rank));
-  }
-  const bool has_failed = !failed_.empty() || !lines.empty() || mpirun.shell_code() != 0;
-  for (const auto& [rank, report] : ended_) {
-    if (!has_failed && report.failed()) {
-      lines.push_back(describe_end(report) + ", told to end");
-    }
-  }
-  if (std::ssize(lines) > kMostNames) {
-    const auto more = std::ssize(lines) - kMostNames;
-    lines.resize(kMostNames);
-    lines.push_back(fmt::format("{} more ranks were lost", more));
-  }
-  return lines;
-}
-
-int JobMonitor::exit_code(const ExitStatus& mpirun) const {
-  const bool is_overdue = !overdue_.empty();
-  const bool is_lossless = silent_ranks().empty() && unheard_ranks().empty();
-  const bool is_settled = !failed_.empty() || std::ssize(ended_) == job_.ranks;
-  // The ranks' end counts, and not what has become of mpirun after it.
-  const bool by_ranks = is_overdue || (is_crash(mpirun.killed_by) && is_settled);
-  const int code = by_ranks ? 0 : mpirun.shell_code();
-  if (ending_signal_ != 0 && !failed_before_signal_ && (code != 0 || is_overdue || !is_lossless)) {
-    return 128 + ending_signal_;
-  }
-  if (refused_flags(mpirun)) {
-    return kUsageCode;
-  }
-  if ((by_ranks || mpirun.killed_by == 0) && !failed_.empty()) {
-    return shell_code_of(failed_.front());
-  }
-  if (code != 0) {
-    return code;
-  }
-  if (!is_lossless) {
-    return 1;
-  }
-  for (const auto& [rank, report] : ended_) {
-    if (report.failed()) {
-      return shell_code_of(report);
-    }
-  }
-  return 0;
-}
-
 std::vector<std::string> JobMonitor::placement_lines() const {
   std::map<std::string, std::pair<int, Placement>> hosts;
   for (const auto& [rank, report] : started_) {
@@ -393,14 +284,6 @@ std::vector<std::string> JobMonitor::name_failures() {
   return lines;
 }
 
-bool JobMonitor::never_started(const ExitStatus& mpirun) const {
-  return mpirun.code != 0 && started_.empty() && ending_signal_ == 0;
-}
-
-bool JobMonitor::refused_flags(const ExitStatus& mpirun) const {
-  return never_started(mpirun) && mpirun.code == kRefusedByMpirun && !job_.extra_mpi_flags.empty();
-}
-
 std::vector<RankReport> JobMonitor::silent_ranks() const {
   std::vector<RankReport> silent;
   for (const auto& [rank, report] : started_) {
@@ -409,20 +292,6 @@ std::vector<RankReport> JobMonitor::silent_ranks() const {
     }
   }
   return silent;
-}
-
-std::vector<int> JobMonitor::unheard_ranks() const {
-  std::vector<int> unheard;
-  // Nobody is heard of where flags of mpirun's send standard error elsewhere.
-  if (started_.empty()) {
-    return unheard;
-  }
-  for (int rank = 0; rank < job_.ranks; ++rank) {
-    if (!started_.contains(rank)) {
-      unheard.push_back(rank);
-    }
-  }
-  return unheard;
 }
 
 }  // namespace bluefog::bfrun

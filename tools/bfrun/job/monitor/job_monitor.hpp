@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/bfrun/job/attendance.hpp"
+#include "tools/bfrun/job/monitor/attendance.hpp"
 #include "tools/bfrun/job/process.hpp"
 #include "tools/bfrun/job/rank_report.hpp"
 #include "tools/bfrun/rank/binding.hpp"
@@ -96,6 +96,8 @@ class JobMonitor {
   static constexpr std::chrono::milliseconds kFailureGrace{5000};
 
  private:
+  static constexpr int kMostNames = 16;
+
   /// A reason for which mpirun must have ended by some time.
   struct Deadline {
     Clock::time_point at;

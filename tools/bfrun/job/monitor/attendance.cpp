@@ -1,4 +1,4 @@
-#include "tools/bfrun/job/attendance.hpp"
+#include "tools/bfrun/job/monitor/attendance.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
