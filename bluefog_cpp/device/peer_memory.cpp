@@ -25,7 +25,7 @@ PeerMemory::PeerMemory(std::shared_ptr<gpu::CudaApi> cuda, int device, shm::Host
       device_(device),
       host_(host),
       board_place_(host.allocate(sizeof(Board))),
-      board_(new (host.at(rank, board_place_, sizeof(Board))) Board()),
+      board_(new(host.at(rank, board_place_, sizeof(Board))) Board()),
       events_(std::make_shared<gpu::EventPool>(cuda_, device)) {
   const gpu::DeviceScope scope = enter();
   stream_ = cuda_->make_stream();
