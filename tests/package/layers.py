@@ -13,6 +13,8 @@ import re
 import subprocess
 import sys
 
+from cpp_pieces import lines_of
+
 # Room: (folder, public headers that belong to it and lie elsewhere, rooms that it may use beside
 # itself). The longest folder that fits decides. Rooms stand in the order of their floors: an arrow
 # to a room further down in this table runs up, whatever a row allows.
@@ -128,8 +130,10 @@ PUBLIC_FOLDERS = ("bluefog_cpp", "topology", "ops", "optimizers", "nn")
 # Private headers that others use, by header: who.
 DOORS = {
     "bluefog_cpp/bootstrap/store/exit_hooks.hpp": ("python/",),
+    "bluefog_cpp/context/context_core.hpp": ("benchmarks/",),
     "bluefog_cpp/device/cuda/cuda_api.hpp": ("benchmarks/",),
     "bluefog_cpp/device/cuda/shared_object.hpp": ("benchmarks/",),
+    "bluefog_cpp/device/device_channel.hpp": ("benchmarks/",),
     "bluefog_cpp/store/store_server.hpp": ("tools/",),
     "ops/calls/allgather_parts.hpp": ("benchmarks/", "ops/window/", "optimizers/", "python/"),
     "ops/calls/device_tensors.hpp": ("ops/window/",),
@@ -183,10 +187,9 @@ CONFINED = {
 SUFFIXES = {".hpp", ".cpp", ".h", ".cc", ".cu", ".cuh", ".inl", ".cxx", ".c++", ".hh", ".hxx",
             ".ipp", ".inc", ".tpp", ".tcc", ".txx", ".ixx", ".cppm", ".c", ".cl", ".h++", ".m",
             ".mm", ".def"}
-COMMENT = r"(?:/\*.*?\*/\s*)*"
 # `import` with a header, and `%:`, which is another way to write `#`, include as well.
-DIRECTIVE = (rf"^\s*{COMMENT}(?:(?:#|%:)\s*{COMMENT}(?:include_next|include|import)\b"
-             rf"|(?:export\s+)?import\b(?=\s*[\"<]))\s*{COMMENT}")
+DIRECTIVE = (r"^\s*(?:(?:#|%:)\s*(?:include_next|include|import)\b"
+             r"|(?:export\s+)?import\b(?=\s*[\"<]))\s*")
 INCLUDE = re.compile(DIRECTIVE + r'(["<])([^">]+)[">]')
 BY_MACRO = re.compile(DIRECTIVE + r'([^"<\s].*)')
 # Quoted headers that a build makes.
@@ -207,20 +210,6 @@ def folder_of(path):
     return "/".join(parts[:3]) if len(parts) > 3 and parts[0] in PUBLIC_FOLDERS else None
 
 
-def lines_of(text):
-    """(number, line) of a source as a compiler reads it: one that ends with a backslash goes on."""
-    line, start = "", 1
-    for number, part in enumerate(text.splitlines(), 1):
-        start = start if line else number
-        if part.rstrip().endswith("\\"):
-            line += part.rstrip()[:-1]
-        else:
-            yield start, line + part
-            line = ""
-    if line:
-        yield start, line
-
-
 def is_public(path):
     parts = path.split("/")
     return len(parts) == 2 and parts[0] in PUBLIC_FOLDERS
@@ -235,7 +224,7 @@ def is_hidden(path, included):
         if path.startswith(MPI_FOLDERS) and included.startswith(MPI_FOLDERS):
             return False
         # A room is open to this project's libraries, its inner folders to the room alone.
-        if path.split("/")[0] in ("tools", "examples"):
+        if path.split("/")[0] in ("tools", "examples", "benchmarks"):
             return parts[1] != "base"
         return (len(parts) > 3 and folder_of(included) not in OPEN_FOLDERS
                 and not path.startswith("/".join(parts[:2]) + "/"))
