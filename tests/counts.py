@@ -135,15 +135,15 @@ class Function:
         return all(launch.on_stand_in for launch, _ in self.said)
 
     def reasons(self):
-        """By what was said: the launches that said it."""
+        """By what was said: the launches that said it, each once over its cases."""
         never_ran = all(case.state == "elsewhere" for _, case in self.said)
-        reasons = collections.defaultdict(list)
+        reasons: dict = collections.defaultdict(dict)
         for launch, case in self.said:
             if case.state == self.state or never_ran:
                 text = case.text if case.state == "failed" else without_ranks(case.text)
                 text = f"ran on no number of ranks: {text}" if never_ran else text
-                reasons[text.strip()].append(f"{launch.preset} {launch.name}")
-        return reasons
+                reasons[text.strip()][f"{launch.preset} {launch.name}"] = None
+        return {text: list(where) for text, where in reasons.items()}
 
 
 def without_ranks(text):

@@ -177,6 +177,14 @@ class CasesTest(Suites):
         self.assertIn("failed: b (release mpi.a.np1): ran on no number of ranks: why b",
                       self.lines(found))
 
+    def test_a_launch_is_named_once_for_all_cases_of_a_function(self):
+        cases = {f"b[{value}]": {"function": "b", "state": "skipped", "text": "needs a GPU"}
+                 for value in (1, 2, 3)}
+        (self.folder / "cuda.a.json").write_text(json.dumps(cases))
+        found = self.launches(passed("cuda.a"))
+        found += self.launches(passed("cuda.a"), preset="debug")
+        self.assertIn("skipped: b (release cuda.a, debug cuda.a): needs a GPU", self.lines(found))
+
     def test_stand_ins_have_a_line_of_their_own(self):
         on_stand_in = counts.Expected(labels=("fabric", "stand_in"))
         device = case(passed("fabric.device"))
