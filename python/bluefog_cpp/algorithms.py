@@ -64,25 +64,25 @@ def _shown(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def name_list(rows: list[core.AlgorithmRow]) -> str:
+def _name_list(rows: list[core.AlgorithmRow]) -> str:
     return ", ".join(f"`{row.name}`" + "".join(f" (`{name}`)" for name in row.aliases)
                      for row in rows)
 
 
-def algorithm_table(rows: list[core.AlgorithmRow]) -> str:
+def _algorithm_table(rows: list[core.AlgorithmRow]) -> str:
     return _table(("name", "update", "what it does", "overlaps with",
                    "memory in copies of the model", "carried from step to step", "source"),
                   ((_names(row), f"`{row.equation}`", row.description, row.overlap, _memory(row),
                     row.carried, row.source) for row in rows))
 
 
-def mixing_table(rows: list[core.AlgorithmRow]) -> str:
+def _mixing_table(rows: list[core.AlgorithmRow]) -> str:
     return _table(("algorithm", "`W`", "may change", "local steps in between"),
                   ((f"`{row.name}`", _mixing(row), "no" if row.is_fixed else "yes",
                     "no" if row.needs_every_step else "yes") for row in rows))
 
 
-def option_table(rows: list[core.AlgorithmRow]) -> str:
+def _option_table(rows: list[core.AlgorithmRow]) -> str:
     readers: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         for option in row.options:
@@ -93,9 +93,9 @@ def option_table(rows: list[core.AlgorithmRow]) -> str:
 
 
 TABLES: dict[str, Callable[[list[core.AlgorithmRow]], str]] = {
-    "algorithms": algorithm_table, "mixing": mixing_table, "options": option_table}
+    "algorithms": _algorithm_table, "mixing": _mixing_table, "options": _option_table}
 # Lists stand inside a line, also of a table.
-LISTS: dict[str, Callable[[list[core.AlgorithmRow]], str]] = {"names": name_list}
+LISTS: dict[str, Callable[[list[core.AlgorithmRow]], str]] = {"names": _name_list}
 END = "<!-- end of rows -->"
 
 
@@ -123,7 +123,7 @@ def with_tables(page: str) -> str:
                   lambda part: f"{part[1]}{_made(part[2])}{END}", page, flags=re.DOTALL)
 
 
-def main() -> None:
+def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bluefog_cpp.algorithms",
                                      description="Tables of the registered algorithms.")
     parser.add_argument("--write", type=pathlib.Path, nargs="+", metavar="PAGE",
@@ -137,4 +137,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()
