@@ -4,12 +4,14 @@ import argparse
 import contextlib
 import errno
 import os
+import pathlib
 import signal
 import sys
 
 from bfbench import INTERRUPTED, converge, ddp, diff, operations, scale, syncbn, train
 from bfbench.diff import NothingToCompare
 from bfbench.launch import LaunchFailed
+from bfbench.options import DEFAULT_BUILD
 
 COMMANDS = {"ops": operations, "train": train, "ddp": ddp, "syncbn": syncbn, "converge": converge,
             "scale": scale, "diff": diff}
@@ -35,6 +37,16 @@ def with_command(words):
     return words if names_one else [DEFAULT_COMMAND, *words]
 
 
+def use_package_of(words):
+    """Python finds the package of the build that is measured first, as the ranks do."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--build", type=pathlib.Path, default=DEFAULT_BUILD)
+    with contextlib.suppress(argparse.ArgumentError):  # which the command's own parser says
+        folder = parser.parse_known_args(words)[0].build / "python"
+        if folder.is_dir() and str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+
+
 def end_output():
     """Raises OSError where what was printed is lost."""
     if sys.stdout is None:
@@ -52,6 +64,7 @@ def main(words=None):
         module.add_arguments(command)
         command.set_defaults(run=module.run)
     words = with_command(sys.argv[1:] if words is None else words)
+    use_package_of(words)
     args = parser.parse_args(words, argparse.Namespace(words=words))
     try:
         with sigterm_as_ctrl_c():

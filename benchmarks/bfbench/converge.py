@@ -5,6 +5,7 @@ import json
 import statistics
 
 from bfbench import images, output, report
+from bfbench.algorithms import algorithm_list, registered, row_named
 from bfbench.attempts import Attempts
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import (
@@ -19,8 +20,6 @@ from bfbench.records import count_text, merge_not_run
 from bfbench.shards import IID
 from bfbench.versions import versions
 
-EVERYBODY = ("none", "gradient_allreduce")
-NEIGHBOURS = ("atc", "awc", "push_sum", "extra", "exact_diffusion", "d2", "gradient_tracking")
 TOPOLOGIES = ("ring", "exponential", "one_peer", "full")
 KEY = ("algorithm", "topology", "shards", "ranks", "steps", "batch_size", "data")
 FIGURES = ("accuracy", "worst_accuracy", "mean_model_accuracy", "consensus_distance")
@@ -40,9 +39,9 @@ def shards_list(text):
 
 
 def add_arguments(parser):
-    algorithms = EVERYBODY + NEIGHBOURS
-    parser.add_argument("--algorithms", type=choice_list(algorithms), metavar="NAME,…",
-                        default=list(algorithms), help=f"out of {', '.join(algorithms)}")
+    parser.add_argument("--algorithms", type=algorithm_list(), metavar="NAME,…",
+                        help="registered ones (python -m bluefog_cpp.algorithms lists them), by "
+                        "name or alias; default: all")
     parser.add_argument("--topologies", type=choice_list(TOPOLOGIES), metavar="NAME,…",
                         default=list(TOPOLOGIES), help=f"out of {', '.join(TOPOLOGIES)}")
     parser.add_argument("--shards", type=shards_list, default=[IID, "0.1"], metavar="HOW,…",
@@ -61,11 +60,25 @@ def add_arguments(parser):
     add_output_files(parser)
 
 
+def why_not(row):
+    """Why an algorithm is not measured here; empty if it is."""
+    return "" if not row.uses_windows else (
+        "no rank waits for another, so that what it comes to in a fixed number of steps depends on "
+        "the machine's load")
+
+
+def takes_graphs(row):
+    """Its averages are those of the graph: it neither averages over all ranks nor brings a schedule
+    of its own."""
+    return bool(row.stochastic) and not row.brings_schedule
+
+
 def runs_of(args, seed):
-    """Algorithm, topology, shards, seed; those that know no neighbours run once for all graphs."""
-    return [(algorithm, topology, shards, seed)
-            for shards in args.shards for algorithm in args.algorithms
-            for topology in ([None] if algorithm in EVERYBODY else args.topologies)]
+    """Algorithm, topology, shards, seed; those that take no graph run once for all of them."""
+    rows = [row for row in map(row_named, args.algorithms) if not why_not(row)]
+    return [(row.name, topology, shards, seed)
+            for shards in args.shards for row in rows
+            for topology in (args.topologies if takes_graphs(row) else [None])]
 
 
 def measure(args, launcher, attempts):
@@ -115,11 +128,17 @@ def merge_seeds(records):
 def run(args):
     launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC * max(1, args.steps / 400))
     images.load(args.data)
+    args.algorithms = args.algorithms or [row.name for row in registered()]
     about = versions(launcher, args)
+    not_run = [{"algorithm": row.name, "not_run": why_not(row)}
+               for row in map(row_named, args.algorithms) if why_not(row)]
+    if len(not_run) == len(args.algorithms):
+        output.show(args, about, [], not_run, [], report.write_converge)
+        return 1  # none of what was asked for
     attempts = Attempts()
     found = measure(args, launcher, attempts)
     records = merge_seeds(found)
     output.show(args, about, report.converge_tables(records),
-                attempts.not_run() + refused_of(found), records,
+                attempts.not_run() + refused_of(found) + not_run, records,
                 report.write_converge)
     return attempts.code

@@ -10,6 +10,7 @@ import pathlib
 from bfbench.launch import ROOT
 
 MOST_RANKS = 64
+DEFAULT_BUILD = ROOT / "build" / "release"
 
 
 def _number(word, kind, text, least, most):
@@ -128,8 +129,8 @@ def add_output_files(parser):
     parser.add_argument("--json", type=new_file, metavar="FILE", help="file for the records")
     parser.add_argument("--report", type=new_folder, metavar="FOLDER",
                         help="folder for the charts and report.html")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release",
-                        metavar="FOLDER", help="the build that is measured")
+    parser.add_argument("--build", type=pathlib.Path, default=DEFAULT_BUILD, metavar="FOLDER",
+                        help="the build that is measured")
     parser.add_argument("--job-timeout", type=seconds, metavar="SECONDS",
                         help="after which a job, or one turn of it, is ended and listed; default: "
                         "far more than it takes")

@@ -6,6 +6,7 @@ import tempfile
 from typing import NamedTuple
 
 from bfbench import hosts, output, scale_model, scale_report
+from bfbench.algorithms import algorithm_list
 from bfbench.attempts import Attempts
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, choice_list, rate_or_auto, share, whole, whole_list
@@ -35,7 +36,8 @@ def add_arguments(parser):
                         help="sleep: sleeps the time that one rank alone was measured to compute, "
                         "so that ranks of one machine do not compete for cores; real: computes")
     parser.add_argument("--model", choices=MODELS, default="vit")
-    parser.add_argument("--algorithms", type=choice_list(ALGORITHMS), default=list(ALGORITHMS),
+    parser.add_argument("--algorithms", type=algorithm_list(ALGORITHMS, has_others=False),
+                        default=list(ALGORITHMS),
                         metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)}; training without "
                         "communication is always measured")
     parser.add_argument("--graphs", type=choice_list(GRAPHS), default=list(GRAPHS),

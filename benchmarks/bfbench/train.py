@@ -8,6 +8,7 @@ import os
 import sys
 
 from bfbench import output, training_report
+from bfbench.algorithms import algorithm_list
 from bfbench.attempts import Attempts
 from bfbench.launch import LONGEST_JOB_SEC, Launcher, LaunchFailed, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
@@ -26,9 +27,10 @@ def add_arguments(parser):
     parser.add_argument("--models", type=choice_list(MODELS), default=["resnet18"],
                         metavar="NAME,…",
                         help=f"out of {', '.join(MODELS)}")
-    parser.add_argument("--algorithms", type=choice_list(ALGORITHMS), default=list(ALGORITHMS),
-                        metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)}; none trains each "
-                        "rank for itself")
+    parser.add_argument("--algorithms", type=algorithm_list(ALGORITHMS), default=list(ALGORITHMS),
+                        metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)} (the default), and "
+                        "what python -m bluefog_cpp.algorithms lists; none trains each rank for "
+                        "itself")
     add_rank_list(parser, [2])
     parser.add_argument("--threads", type=whole(), default=1, metavar="N",
                         help="of a rank, for the model")

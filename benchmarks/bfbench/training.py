@@ -11,6 +11,7 @@ DDP_FLAGS = {
     "--find-unused-parameters": "DDP: some parameters may get no gradient",
     "--broadcast-buffers": "DDP: broadcasts buffers in each step; the others leave them alone",
 }
+MOMENTUM = 0.9
 QUANTILES = (50, 75, 90, 95)
 
 
@@ -18,8 +19,8 @@ def peer_of(algorithm):
     return PEERS.get(algorithm, "bluefog_cpp")
 
 
-def make_optimizer(parameters, lr=0.01):
-    return torch.optim.SGD(parameters, lr, momentum=0.9)
+def make_optimizer(parameters, lr=0.01, momentum=MOMENTUM):
+    return torch.optim.SGD(parameters, lr, momentum=momentum)
 
 
 def with_ddp(model, bucket_mb, gradient_as_bucket_view=True, broadcast_buffers=False, **options):

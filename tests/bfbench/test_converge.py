@@ -1,5 +1,6 @@
 """Shards, means over seeds, and a short run."""
 
+import argparse
 import json
 import os
 
@@ -7,9 +8,9 @@ import numpy
 import pytest
 
 from bfbench.__main__ import main
-from bfbench.converge import EVERYBODY, NEIGHBOURS, merge_seeds, shards_list
+from bfbench.algorithms import algorithm_list, registered
+from bfbench.converge import merge_seeds, runs_of, shards_list
 from bfbench.shards import rank_shares
-from bluefog_cpp._extension import core
 from image_files import idx_files
 
 LABELS = numpy.arange(1000) % 10
@@ -37,9 +38,38 @@ def test_no_rank_goes_without():
     assert all(len(share) for share in rank_shares(LABELS[:4], 8, "0.01", 1))
 
 
-def test_algorithms_are_registered_ones():
-    names = {name for row in core.algorithms() for name in (row.name, *row.aliases)}
-    assert names.issuperset(EVERYBODY + NEIGHBOURS)
+def test_every_registered_name_is_taken_and_each_algorithm_once():
+    parse = algorithm_list()
+    for row in registered():
+        for name in (row.name, *row.aliases):
+            assert parse(f"{name},{row.name},{name.replace('_', '-')}") == [row.name]
+    assert parse("atc,exact-diffusion,ceca,decent_lam,qg-dsgdm") == [
+        "adapt_then_combine", "exact_diffusion", "ceca", "decent_lam", "quasi_global_momentum"]
+
+
+def test_words_of_a_command_stand_for_the_algorithms_of_their_names():
+    parse = algorithm_list(("none", "decent_dp", "atc"))
+    assert parse("adapt-then-combine,empty,decent-dp,extra") == ["atc", "none", "decent_dp",
+                                                                 "extra"]
+    alone = algorithm_list(("ddp", "atc"), has_others=False)
+    assert alone("ddp,adapt_then_combine") == ["ddp", "atc"]
+    with pytest.raises(argparse.ArgumentTypeError, match="out of ddp, atc; found 'extra'$"):
+        alone("atc,extra")
+
+
+def test_none_of_what_was_asked_for_is_measured(tmp_path, capsys):
+    assert main(["converge", "--build", os.environ["BFBENCH_BUILD"], "--data",
+                 str(idx_files(tmp_path)), "--algorithms", "win_put,pull-get"]) == 1
+    assert "not run: pull_get: no rank waits" in capsys.readouterr().out
+
+
+def test_algorithms_that_take_no_graph_run_once_for_all():
+    args = argparse.Namespace(
+        shards=["iid"], topologies=["ring", "full"],
+        algorithms=["none", "gradient_allreduce", "local_sgd", "ceca", "atc", "win_put"])
+    assert [run[:2] for run in runs_of(args, 1)] == [
+        ("none", None), ("gradient_allreduce", None), ("local_sgd", None), ("ceca", None),
+        ("adapt_then_combine", "ring"), ("adapt_then_combine", "full")]
 
 
 def test_words():
@@ -49,7 +79,10 @@ def test_words():
 @pytest.mark.parametrize("words, expected", (
     ("--shards iid,0", "found '0'"), ("--shards some", "found 'some'"),
     ("--topologies star", "out of ring, exponential, one_peer, full"),
-    ("--seeds -1", "found '-1'")))
+    ("--seeds -1", "found '-1'"),
+    ("--algorithms atc,exat_diffusion", "gradient_tracking, push_sum, gossip_pga, ceca, local_sgd"),
+    ("--algorithms atc,exat_diffusion",
+     "found 'exat_diffusion'; did you mean exact_diffusion?")))
 def test_refused_words(words, expected, capsys):
     with pytest.raises(SystemExit):
         main(["converge", *words.split()])
@@ -75,12 +108,21 @@ def test_a_run(tmp_path, capsys):
                  "--steps", "2", "--batch-size", "4", "--topologies", "one_peer,ring", "--shards",
                  "0.1"]) == 0
     said = capsys.readouterr().out
-    found = {(r["algorithm"], r["topology"]): r for r in json.loads(file.read_text())["records"]}
-    assert set(found) == {("none", "all ranks"), ("gradient_allreduce", "all ranks")} | {
+    written = json.loads(file.read_text())
+    found = {(r["algorithm"], r["topology"]): r for r in written["records"]}
+    alone = {("none", "all ranks"), ("gradient_allreduce", "all ranks"), ("local_sgd", "all ranks"),
+             ("ceca", "its own")}
+    assert set(found) == alone | {
         (algorithm, topology)
-        for algorithm in ("atc", "awc", "push_sum", "extra", "exact_diffusion", "d2",
-                          "gradient_tracking")
+        for algorithm in ("adapt_then_combine", "adapt_with_combine", "push_sum", "extra",
+                          "exact_diffusion", "d2", "gradient_tracking", "gossip_pga", "decent_lam",
+                          "quasi_global_momentum")
         for topology in ("one_peer", "ring")}
+    # Each registered algorithm has a figure, or is said with the reason.
+    left_out = {item["algorithm"] for item in written["not_run"]}
+    assert left_out == {row.name for row in registered()} - {algorithm for algorithm, _ in found}
+    assert left_out == {row.name for row in registered() if row.uses_windows}
+    assert "not run: win_put: no rank waits for another" in said
     # Every graph of 2 ranks is complete: averages end at the mean, AWC's with `finish`.
     for (algorithm, topology), record in found.items():
         assert algorithm in said and topology in said and 0 <= record["accuracy"] <= 1

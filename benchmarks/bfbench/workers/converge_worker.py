@@ -6,21 +6,23 @@ Prints one JSON object per run on rank 0.
 import argparse
 import itertools
 import json
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 import bluefog_cpp
 import bluefog_cpp.torch as bf
 from bfbench import images
+from bfbench.algorithms import row_named
 from bfbench.shards import rank_shares
+from bfbench.training import MOMENTUM, make_optimizer
 from bluefog_cpp import topology_util
 
-WRAPPERS = {
-    "none": lambda optimizer, model: bf.DistributedAdaptThenCombineOptimizer(
-        optimizer, model, bf.CommunicationType.empty),
+WRAPPERS: dict[str, Callable[..., Any]] = {
     "gradient_allreduce": bf.DistributedGradientAllreduceOptimizer,
-    "atc": bf.DistributedAdaptThenCombineOptimizer,
-    "awc": bf.DistributedAdaptWithCombineOptimizer,
+    "adapt_then_combine": bf.DistributedAdaptThenCombineOptimizer,
+    "adapt_with_combine": bf.DistributedAdaptWithCombineOptimizer,
     "push_sum": bf.DistributedPushSumOptimizer,
 }
 TOPOLOGIES = {
@@ -44,12 +46,19 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def wrap(algorithm, topology, optimizer, model):
+def plain_optimizer(row, model, lr):
+    """SGD with momentum, which is the algorithm's part where it has one of its own."""
+    return make_optimizer(model.parameters(), lr, 0.0 if row.reads("momentum") else MOMENTUM)
+
+
+def wrap(row, topology, model, lr):
     """The optimizer, and what sets whom its next step hears."""
+    algorithm, optimizer = row.name, plain_optimizer(row, model, lr)
     if algorithm not in WRAPPERS:
         schedule = "one-peer-exponential" if topology == "one_peer" else topology
-        return (bf.DecentralizedOptimizer(optimizer, model, algorithm, schedule=schedule),
-                itertools.repeat(None))
+        own = MOMENTUM if row.reads("momentum") else 0.0
+        return (bf.DecentralizedOptimizer(optimizer, model, algorithm, schedule=schedule,
+                                          momentum=own), itertools.repeat(None))
     wrapped = WRAPPERS[algorithm](optimizer, model)
     return wrapped, (one_peer_of_each_step(wrapped, algorithm) if topology == "one_peer"
                      else itertools.repeat(None))
@@ -103,6 +112,7 @@ def figures_of(model, test):
 
 
 def run_once(algorithm, topology, shards, seed, dataset, args):
+    row = row_named(algorithm)
     graph = TOPOLOGIES[topology or "full"](bf.size())
     bf.set_topology(graph)
     share = torch.from_numpy(rank_shares(dataset.train.labels, bf.size(), shards, seed)[bf.rank()])
@@ -111,12 +121,12 @@ def run_once(algorithm, topology, shards, seed, dataset, args):
     model = torch.nn.Sequential(torch.nn.Flatten(),
                                 torch.nn.Linear(3 * images.SIDE ** 2, HIDDEN), torch.nn.ReLU(),
                                 torch.nn.Linear(HIDDEN, dataset.classes))
-    record = {"peer": "bluefog_cpp", "algorithm": algorithm, "topology": topology or "all ranks",
+    record = {"peer": "bluefog_cpp", "algorithm": algorithm,
+              "topology": topology or ("its own" if row.brings_schedule else "all ranks"),
               "shards": shards, "seed": seed, "ranks": bf.size(), "steps": args.steps,
               "batch_size": args.batch_size, "data": dataset.name}
-    plain = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9)
     try:
-        optimizer, turns = wrap(algorithm, topology, plain, model)
+        optimizer, turns = wrap(row, topology, model, args.lr)
     except bluefog_cpp.InvalidArgument as error:  # the same on all ranks
         return {**record, "not_run": str(error)}
     train(model, optimizer, data, turns, seed, args)

@@ -16,7 +16,16 @@ import torch
 import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
-from bfbench.training import DDP_FLAGS, PEERS, make_optimizer, peer_of, quantiles_of, with_ddp
+from bfbench.algorithms import row_named
+from bfbench.training import (
+    DDP_FLAGS,
+    MOMENTUM,
+    PEERS,
+    make_optimizer,
+    peer_of,
+    quantiles_of,
+    with_ddp,
+)
 from bfbench.workers.rounds import join_gloo
 from bfbench.workers.train_models import make_model
 from bluefog_cpp import topology_util
@@ -76,6 +85,16 @@ CONTESTANTS = {
 }
 
 
+def make_contestant(name, model, args):
+    """(model, optimizer) of a contestant above or of a registered algorithm."""
+    has_momentum = name not in CONTESTANTS and row_named(name).reads("momentum")
+    optimizer = make_optimizer(model.parameters(), momentum=0.0 if has_momentum else MOMENTUM)
+    if name in CONTESTANTS:
+        return CONTESTANTS[name](model, optimizer, args)
+    return model, bf.DecentralizedOptimizer(optimizer, model, name,
+                                            momentum=MOMENTUM if has_momentum else 0.0)
+
+
 def why_not(name):
     """Why a contestant cannot run on these ranks; empty if it can."""
     if name == "decent_dp" and bf.size() < 2:
@@ -92,8 +111,7 @@ class Contestant:
         torch.manual_seed(0)
         model = make_model(args.model, args.image_size, args.classes)
         self.parameters = sum(p.numel() for p in model.parameters())
-        self.model, self.optimizer = CONTESTANTS[name](model, make_optimizer(model.parameters()),
-                                                       args)
+        self.model, self.optimizer = make_contestant(name, model, args)
         self.images = torch.randn(args.batch_size, 3, args.image_size, args.image_size)
         self.labels = torch.randint(args.classes, (args.batch_size,))
         self.seconds = []

@@ -1,0 +1,67 @@
+"""Names of algorithms, as the project's registry has them: aliases too, hyphens as underscores.
+
+The package bluefog_cpp is imported where a name is looked up: commands that need none, and --help,
+run without a build.
+"""
+
+import argparse
+
+from bfbench.launch import LaunchFailed
+
+
+def _core():
+    try:
+        from bluefog_cpp._extension import core
+    except ImportError as error:
+        raise LaunchFailed(f"expected the package bluefog_cpp, of whose registry the names of "
+                           f"algorithms are, in the build folder (--build) or installed: {error}",
+                           "bluefog_cpp cannot be imported") from error
+    return core
+
+
+def registered():
+    """The rows of all registered algorithms."""
+    return _core().algorithms()
+
+
+def row_named(name):
+    """The row of a name or an alias; raises ValueError for another one."""
+    return _core().algorithm_named(name)
+
+
+def has_name(row, name):
+    return name in (row.name, *row.aliases)
+
+
+def one_spelling(word, own, has_others):
+    """The spelling in `own` of the algorithm, or else the registered name."""
+    if word.replace("-", "_") in own:
+        return word.replace("-", "_")
+    row = row_named(word)
+    for name in own:
+        if has_name(row, name):
+            return name
+    if not has_others:
+        raise ValueError(f"found '{word}'")
+    return row.name
+
+
+def algorithm_list(own=(), has_others=True):
+    """Names by commas, each once: words of the command's own, and those of registered algorithms;
+    without `has_others` only of such as `own` has under one of their names."""
+    def parse(text):
+        found = {}
+        for word in text.split(","):
+            try:
+                found[one_spelling(word, own, has_others)] = None
+            except LaunchFailed as error:
+                raise argparse.ArgumentTypeError(str(error)) from error
+            except ValueError as error:
+                known = list(own) + [row.name for row in registered() if has_others and not any(
+                    has_name(row, name) for name in own)]
+                meant = str(error).partition(f"found '{word}'")[2]
+                raise argparse.ArgumentTypeError(f"expected names by commas out of "
+                                                 f"{', '.join(known)}; found '{word}'{meant}"
+                                                 ) from error
+        return list(found)
+    return parse
