@@ -42,7 +42,7 @@ constexpr int kNcclSum = 0;
 /// Calls of a step whose launch is measured.
 constexpr int kStepCalls = 10;
 /// Repeats of which a bandwidth is the median.
-constexpr int kRepeats = 7;
+constexpr int kRounds = 7;
 /// The time until an idle GPU leaves its low clock.
 constexpr Seconds kWarmUp{0.5};
 
@@ -167,7 +167,7 @@ class Sweep {
   std::array<void*, kBuffers> buffers_{};
 };
 
-/// A sum whose bandwidth is measured, and the seconds of each repeat.
+/// A sum whose bandwidth is measured, and the seconds of each round.
 struct SumCase {
   Dtype dtype;
   int operands;
@@ -191,7 +191,7 @@ nlohmann::json measure_combine(Bench& bench, const Options& options) {
   nlohmann::json rows = nlohmann::json::array();
   for (std::size_t bytes = options.least_bytes; bytes <= options.most_bytes; bytes *= 4) {
     std::vector<double> copies;
-    for (int i = 0; i < kRepeats; ++i) {  // by turns: the clock of all is the same
+    for (int i = 0; i < kRounds; ++i) {  // by turns: the clock of all is the same
       copies.push_back(sweep.copy_seconds(bytes));
       for (SumCase& sum : cases) {
         sum.seconds.push_back(sweep.sum_seconds(bytes, sum.kernel, sum.dtype, sum.operands));

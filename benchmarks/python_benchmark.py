@@ -39,13 +39,13 @@ def parse_arguments():
 def median_seconds(cases, rounds, calls=1):
     """The median over rounds of the slowest rank, for each case; the cases take turns."""
     found = {name: [] for name in cases}
-    for turn in range(rounds + 1):
+    for number in range(rounds + 1):
         for name, case in cases.items():
             bf.barrier()
             begin = time.perf_counter()
             for _ in range(calls):
                 case()
-            if turn > 0:  # the first one warms up
+            if number > 0:  # the first one warms up
                 found[name].append((time.perf_counter() - begin) / calls)
     medians = torch.tensor([statistics.median(times) for times in found.values()],
                            dtype=torch.float64)

@@ -6,7 +6,7 @@ import statistics
 
 from bfbench import images, output, report
 from bfbench.algorithms import algorithm_list, registered, row_named
-from bfbench.attempts import Attempts
+from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import (
     add_output_files,
@@ -81,10 +81,10 @@ def runs_of(args, seed):
             for topology in (args.topologies if takes_graphs(row) else [None])]
 
 
-def measure(args, launcher, attempts):
+def measure(args, launcher, jobs):
     """A launch makes all runs of a seed: ranks take longer to start than many a run."""
     records = []
-    with attempts.progress(len(args.seeds) * len(args.ranks)) as (tell, advance):
+    with jobs.progress(len(args.seeds) * len(args.ranks)) as (tell, advance):
         for ranks in args.ranks:
             for seed in args.seeds:
                 tell(f"{count_text(ranks, 'rank')}, seed {seed}")
@@ -92,7 +92,7 @@ def measure(args, launcher, attempts):
                          args.lr]
                 for name in ("steps", "batch_size", "train_images", "test_images"):
                     words += [f"--{name.replace('_', '-')}", getattr(args, name)]
-                records += attempts.gather({"op": f"seed {seed}", "ranks": ranks}, launcher.worker,
+                records += jobs.gather({"op": f"seed {seed}", "ranks": ranks}, launcher.worker,
                                            "converge_worker", ranks, *words)
                 advance()
     return records
@@ -135,10 +135,10 @@ def run(args):
     if len(not_run) == len(args.algorithms):
         output.show(args, about, [], not_run, [], report.write_converge)
         return 1  # none of what was asked for
-    attempts = Attempts()
-    found = measure(args, launcher, attempts)
+    jobs = Jobs()
+    found = measure(args, launcher, jobs)
     records = merge_seeds(found)
     output.show(args, about, report.converge_tables(records),
-                attempts.not_run() + refused_of(found) + not_run, records,
+                jobs.not_run() + refused_of(found) + not_run, records,
                 report.write_converge)
-    return attempts.code
+    return jobs.code

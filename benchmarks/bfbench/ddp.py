@@ -1,7 +1,7 @@
 """bfbench ddp: our gradient all-reduce as a DDP beside torch's, in time, memory and accuracy."""
 
 from bfbench import images, output, training_report
-from bfbench.attempts import Attempts
+from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, add_rank_list, positive, whole
 from bfbench.records import add_shares, count_text, merge_train_starts
@@ -42,16 +42,16 @@ def check(args):
             f"× {args.accumulation} × {count_text(max(args.ranks), 'rank')}, found {wanted}")
 
 
-def measure(args, launcher, attempts):
+def measure(args, launcher, jobs):
     starts = []
-    with attempts.progress(args.starts * len(args.ranks) * len(WAYS)) as (tell, advance):
+    with jobs.progress(args.starts * len(args.ranks) * len(WAYS)) as (tell, advance):
         for _ in range(args.starts):
             for ranks in args.ranks:
                 start = []
                 starts.append(start)
                 for way in WAYS:
                     tell(f"{way}, {count_text(ranks, 'rank')}")
-                    start += attempts.gather({"algorithm": way, "ranks": ranks}, launcher.worker,
+                    start += jobs.gather({"algorithm": way, "ranks": ranks}, launcher.worker,
                                              "ddp_worker", ranks, "--algorithm", way,
                                              *options_of_worker(args))
                     advance()
@@ -69,8 +69,8 @@ def run(args):
     launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC * args.epochs)
     check(args)
     about = versions(launcher, args)
-    attempts = Attempts()
-    records = add_shares(merge_train_starts(measure(args, launcher, attempts)))
-    output.show(args, about, training_report.ddp_tables(records), attempts.not_run(), records,
+    jobs = Jobs()
+    records = add_shares(merge_train_starts(measure(args, launcher, jobs)))
+    output.show(args, about, training_report.ddp_tables(records), jobs.not_run(), records,
                 training_report.write_ddp)
-    return attempts.code
+    return jobs.code

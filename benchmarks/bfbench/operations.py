@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bfbench import hosts, output, report
-from bfbench.attempts import Attempts
+from bfbench.jobs import Jobs
 from bfbench.launch import Launcher, LaunchFailed
 from bfbench.options import (
     add_output,
@@ -160,11 +160,11 @@ def sides_of(args):
         yield Side("NCCL", "gpus")
 
 
-def measure(args, places, attempts):
+def measure(args, places, jobs):
     """All starts; the sides take turns, so that a machine whose speed wanders treats them alike."""
     starts = []
     sides = list(sides_of(args))
-    with attempts.until_interrupted(), Progress(console=Console(stderr=True),
+    with jobs.until_interrupted(), Progress(console=Console(stderr=True),
                                                 transient=True) as progress:
         task = progress.add_task("measuring", total=args.starts * len(places) * len(args.dtype) *
                                  len(sides))
@@ -176,12 +176,12 @@ def measure(args, places, attempts):
                     for side in sides:
                         progress.update(task,
                                         description=f"{count_text(ranks, 'rank')}, {side.who}")
-                        start += measure_side(args, launcher, side, ranks, dtype, attempts)
+                        start += measure_side(args, launcher, side, ranks, dtype, jobs)
                         progress.advance(task)
     return starts
 
 
-def measure_side(args, launcher, side, ranks, dtype, attempts):
+def measure_side(args, launcher, side, ranks, dtype, jobs):
     """The side's records. A peer that fails does not end the others' measurements: it is listed
     with its reason."""
     what = {"peer": side.who, "ranks": ranks, "dtype": dtype}
@@ -194,7 +194,7 @@ def measure_side(args, launcher, side, ranks, dtype, attempts):
         everywhere = "auto" if side.transport == "auto" else "mpi"
         launcher = launcher.with_environment(BLUEFOG_TRANSPORT=everywhere, BLUEFOG_NETWORK=network)
     sizes = whole_elements(args.sizes or preset_of(args)["sizes"], dtype)
-    records = attempts.gather(what, getattr(launcher, side.measured_by), ranks, sizes, dtype,
+    records = jobs.gather(what, getattr(launcher, side.measured_by), ranks, sizes, dtype,
                               args.seconds)
     for record in records:
         if record["peer"] == "bluefog_cpp" and side.transport:
@@ -259,12 +259,12 @@ def run(args):
         output.show(args, about, [], [{"op": "all", "not_run": reason}], [],
                     report.write_operations)
         return None
-    attempts = Attempts(args.starts)
-    starts = measure(args, places, attempts)
+    jobs = Jobs(args.starts)
+    starts = measure(args, places, jobs)
     records = with_one_memcpy(add_peer_ratios(merge_starts(starts)))
     if args.hosts:
         about["links"] = f"{args.rate:g} Mbit/s from each host"
         records = with_link_as_limit(records)
-    not_run = attempts.not_run() + merge_not_run(starts) + list(never_run(args, records))
+    not_run = jobs.not_run() + merge_not_run(starts) + list(never_run(args, records))
     output.show(args, about, report.tables(records), not_run, records, report.write_operations)
-    return attempts.code
+    return jobs.code

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bfbench import hosts, output, scale_model, scale_report
 from bfbench.algorithms import algorithm_list
-from bfbench.attempts import Attempts
+from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, choice_list, rate_or_auto, share, whole, whole_list
 from bfbench.records import SCALE_FIGURES, SCALE_KEY, merge_train_starts
@@ -120,14 +120,14 @@ def algorithms_of(args):
     return [name for name in args.algorithms if name != "hierarchical" or args.local_ranks > 1]
 
 
-def measure(args, folder, attempts):
+def measure(args, folder, jobs):
     found = Measured([], [], {}, {})
     total = len(args.compute) * (1 + args.starts * len(args.hosts))
-    with attempts.progress(total) as (tell, advance):
-        jobs = Measurement(args, folder, tell)
-        found.profile.update(jobs.profile())
+    with jobs.progress(total) as (tell, advance):
+        measurement = Measurement(args, folder, tell)
+        found.profile.update(measurement.profile())
         for compute in args.compute:
-            rate = attempts.make({"op": f"search for a rate, compute: {compute}"}, jobs.rate,
+            rate = jobs.make({"op": f"search for a rate, compute: {compute}"}, measurement.rate,
                                  compute)
             advance()
             if not rate:
@@ -136,11 +136,11 @@ def measure(args, folder, attempts):
             mbit = rate["rate_mbit"]
             for _ in range(args.starts):
                 for count in args.hosts:
-                    jobs.tell(f"{count} hosts at {mbit:.0f} Mbit/s, compute: {compute}")
-                    said = attempts.make(
+                    measurement.tell(f"{count} hosts at {mbit:.0f} Mbit/s, compute: {compute}")
+                    said = jobs.make(
                         {"op": f"{count} hosts, compute: {compute}",
                          "algorithm": ",".join(algorithms_of(args))},
-                        jobs.job, count, compute, mbit, algorithms_of(args))
+                        measurement.job, count, compute, mbit, algorithms_of(args))
                     found.starts.append([record for record in said if "algorithm" in record])
                     found.networks.extend({**record, "compute": compute} for record in said
                                           if "alpha_us" in record)
@@ -176,14 +176,14 @@ def run(args):
         output.show(args, about, [], [{"algorithm": name, "not_run": reason}
                                       for name in args.algorithms], [], scale_report.write)
         return None
-    attempts = Attempts()
+    jobs = Jobs()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(args, pathlib.Path(folder), attempts)
+        found = measure(args, pathlib.Path(folder), jobs)
     about |= {"links": scale_report.links_text(found.rates)}
     if found.networks:
         about["network"] = scale_report.network_text(found.networks)
     records = merge_train_starts(found.starts, SCALE_KEY, SCALE_FIGURES)
-    records += attempts.make({"op": "the model"}, simulated, args, found, records)
-    output.show(args, about, scale_report.tables(records), attempts.not_run() + not_run, records,
+    records += jobs.make({"op": "the model"}, simulated, args, found, records)
+    output.show(args, about, scale_report.tables(records), jobs.not_run() + not_run, records,
                 scale_report.write)
-    return attempts.code
+    return jobs.code

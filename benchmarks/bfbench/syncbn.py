@@ -1,7 +1,7 @@
 """bfbench syncbn: batch normalisation over all ranks, beside torch's formulas over gloo."""
 
 from bfbench import output, report
-from bfbench.attempts import Attempts
+from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, add_rank_list, seconds, whole_list
 from bfbench.records import count_text, merge_starts
@@ -21,13 +21,13 @@ def add_arguments(parser):
     add_output(parser, starts=7)
 
 
-def measure(args, launcher, attempts):
+def measure(args, launcher, jobs):
     starts = []
-    with attempts.progress(args.starts * len(args.ranks)) as (tell, advance):
+    with jobs.progress(args.starts * len(args.ranks)) as (tell, advance):
         for _ in range(args.starts):
             for ranks in args.ranks:
                 tell(count_text(ranks, "rank"))
-                starts.append(attempts.gather(
+                starts.append(jobs.gather(
                     {"op": "batch norm", "ranks": ranks}, launcher.worker, "syncbn_worker", ranks,
                     "--batches", ",".join(map(str, args.batches)),
                     "--hidden", ",".join(map(str, args.hidden)), "--seconds", args.seconds))
@@ -51,11 +51,11 @@ def add_shares(records):
 def run(args):
     launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC)
     about = versions(launcher, args)
-    attempts = Attempts()
-    records = add_shares(merge_starts(measure(args, launcher, attempts)))
-    not_run = [*attempts.not_run(), {
+    jobs = Jobs()
+    records = add_shares(merge_starts(measure(args, launcher, jobs)))
+    not_run = [*jobs.not_run(), {
         "peer": "torch.nn.SyncBatchNorm",
         "not_run": "torch has it for GPUs only; its formulas are measured over gloo, with torch's "
                    "operators of the CPU"}]
     output.show(args, about, report.norm_tables(records), not_run, records, report.write_norms)
-    return attempts.code
+    return jobs.code

@@ -9,7 +9,7 @@ import sys
 
 from bfbench import output, training_report
 from bfbench.algorithms import algorithm_list
-from bfbench.attempts import Attempts
+from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher, LaunchFailed, output_of
 from bfbench.options import add_output, add_rank_list, choice_list, whole
 from bfbench.records import add_shares, count_text, merge_not_run, merge_train_starts
@@ -79,44 +79,44 @@ def start_side(args, launcher, ranks, model, algorithm):
                 prefix=prefix)
 
 
-def one_start(args, launcher, attempts, ranks, model, algorithms):
+def one_start(args, launcher, jobs, ranks, model, algorithms):
     """The records of jobs that live at the same time and take turns."""
     records, sides = [], {}
 
-    def attempt(name, job, *words):
-        return attempts.make({"op": model, "algorithm": name, "ranks": ranks}, job, *words)
+    def make(name, job, *words):
+        return jobs.make({"op": model, "algorithm": name, "ranks": ranks}, job, *words)
 
-    with contextlib.ExitStack() as jobs:
+    with contextlib.ExitStack() as stack:
         for name in algorithms:
-            side = attempt(name, start_side, args, launcher, ranks, model, name)
+            side = make(name, start_side, args, launcher, ranks, model, name)
             if side:
-                jobs.enter_context(side)
+                stack.enter_context(side)
                 if "not_run" in side.first:
                     records.append(side.first)
                 else:
                     sides[name] = side
-        for turn in range(args.rounds):
+        for number in range(args.rounds):
             names = list(sides)
-            for name in names[turn % len(names):] + names[:turn % len(names)] if names else []:
-                if not attempt(name, sides[name].tell, "turn"):
+            for name in names[number % len(names):] + names[:number % len(names)] if names else []:
+                if not make(name, sides[name].tell, "turn"):
                     del sides[name]
         return records + [record for name, side in sides.items()
-                          if (record := attempt(name, side.tell, "end"))]
+                          if (record := make(name, side.tell, "end"))]
 
 
-def measure(args, launcher, attempts):
+def measure(args, launcher, jobs):
     starts = []
     runnable = [name for name in args.algorithms if not refused(name)]
     if not runnable:
         raise LaunchFailed(f"none of {', '.join(args.algorithms)} can run: "
                            f"{refused(args.algorithms[0])}", "nothing can run")
     total = args.starts * len(args.models) * len(args.ranks)
-    with attempts.progress(total) as (tell, advance):
+    with jobs.progress(total) as (tell, advance):
         for _ in range(args.starts):
             for model in args.models:
                 for ranks in args.ranks:
                     tell(f"{model}, {count_text(ranks, 'rank')}")
-                    starts.append(one_start(args, launcher, attempts, ranks, model, runnable))
+                    starts.append(one_start(args, launcher, jobs, ranks, model, runnable))
                     advance()
     return starts
 
@@ -124,11 +124,11 @@ def measure(args, launcher, attempts):
 def run(args):
     launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC)
     about = versions(launcher, args)
-    attempts = Attempts()
-    starts = measure(args, launcher, attempts)
-    not_run = attempts.not_run() + merge_not_run(starts) + [
+    jobs = Jobs()
+    starts = measure(args, launcher, jobs)
+    not_run = jobs.not_run() + merge_not_run(starts) + [
         {"algorithm": name, "not_run": refused(name)} for name in args.algorithms if refused(name)]
     records = add_shares(merge_train_starts(starts))
     output.show(args, about, training_report.train_tables(records), not_run, records,
                 training_report.write_training)
-    return attempts.code
+    return jobs.code

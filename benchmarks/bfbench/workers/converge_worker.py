@@ -77,12 +77,12 @@ def one_peer_of_each_step(optimizer, algorithm):
         yield
 
 
-def train(model, optimizer, data, turns, seed, args):
+def train(model, optimizer, data, graphs, seed, args):
     mine = torch.Generator().manual_seed(1000 * seed + bf.rank())
     for _ in range(args.steps):
         chosen = torch.randint(len(data.labels), (args.batch_size,), generator=mine)
         pixels, labels = data.batch(chosen)
-        next(turns)
+        next(graphs)
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(pixels), labels).backward()
         optimizer.step()
@@ -126,10 +126,10 @@ def run_once(algorithm, topology, shards, seed, dataset, args):
               "shards": shards, "seed": seed, "ranks": bf.size(), "steps": args.steps,
               "batch_size": args.batch_size, "data": dataset.name}
     try:
-        optimizer, turns = wrap(row, topology, model, args.lr)
+        optimizer, graphs = wrap(row, topology, model, args.lr)
     except bluefog_cpp.InvalidArgument as error:  # the same on all ranks
         return {**record, "not_run": str(error)}
-    train(model, optimizer, data, turns, seed, args)
+    train(model, optimizer, data, graphs, seed, args)
     return {**record, **figures_of(model, dataset.test)}
 
 

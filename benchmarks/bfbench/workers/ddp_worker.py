@@ -68,9 +68,9 @@ def train_epoch(way, data, order, args):
     for begin in range(0, len(order) - per_step + 1, per_step):
         start = time.perf_counter()
         way.optimizer.zero_grad()
-        for turn, chosen in enumerate(order[begin:begin + per_step].split(args.batch_size)):
+        for part, chosen in enumerate(order[begin:begin + per_step].split(args.batch_size)):
             pixels, labels = data.batch(chosen)
-            with way.backward_of(turn + 1 == args.accumulation):
+            with way.backward_of(part + 1 == args.accumulation):
                 loss = torch.nn.functional.cross_entropy(way.model(pixels), labels)
                 (loss / args.accumulation).backward()
             losses.append(loss.item())

@@ -112,11 +112,11 @@ def rewritten(like):
     """A function that gives one of several buffers, rewritten, as operations_benchmark has them."""
     many = many_of(like.nbytes)
     buffers = [torch.empty_like(like) for _ in range(many)]
-    turns = itertools.count()
+    calls_before = itertools.count()
 
     def prepare():
-        turn = next(turns)
-        return buffers[turn % many].fill_(1 + turn % 8 / 8)
+        call = next(calls_before)
+        return buffers[call % many].fill_(1 + call % 8 / 8)
     return prepare
 
 

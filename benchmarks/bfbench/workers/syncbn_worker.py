@@ -63,10 +63,10 @@ def check_alike(calls, input):
 def measure(batch, hidden, seconds):
     calls = [step(make(hidden)) for make in CONTESTANTS.values()]
     inputs = [torch.randn(batch, hidden, requires_grad=True) for _ in range(8)]
-    turns = iter(range(1 << 62))
+    calls_before = iter(range(1 << 62))
 
     def prepare():
-        chosen = inputs[next(turns) % len(inputs)]
+        chosen = inputs[next(calls_before) % len(inputs)]
         chosen.grad = None
         return chosen
 

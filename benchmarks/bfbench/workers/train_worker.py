@@ -156,10 +156,10 @@ def record_of(name, contestant, args):
     faults = bf.allgather(torch.tensor([contestant.page_faults]))
     slowest = seconds.max(dim=0).values
     # A rank that was slow in one step may be the one that others wait for in a later one: the
-    # images of a round over its time, from the barrier that begins it to the end of the slowest
+    # images of a turn over its time, from the barrier that begins it to the end of the slowest
     # rank.
-    rounds = seconds.view(bf.size(), -1, args.steps).sum(dim=2).max(dim=0).values
-    rates = args.batch_size * args.steps * bf.size() / rounds
+    turns = seconds.view(bf.size(), -1, args.steps).sum(dim=2).max(dim=0).values
+    rates = args.batch_size * args.steps * bf.size() / turns
     return {"peer": peer_of(name), "algorithm": name, "model": args.model, "ranks": bf.size(),
             "batch_size": args.batch_size, "image_size": args.image_size,
             "parameters": contestant.parameters, "img_per_sec": rates.median().item(),

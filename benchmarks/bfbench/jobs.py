@@ -11,7 +11,7 @@ from bfbench.launch import DeadlinePassed, LaunchFailed
 from bfbench.records import merge_not_run
 
 
-class Attempts:
+class Jobs:
     """Runs jobs; lists those that failed, each with its reason."""
 
     def __init__(self, starts=1):
