@@ -28,22 +28,21 @@ DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) no
 DistributedOptimizer::~DistributedOptimizer() = default;
 
 void DistributedOptimizer::step() { state_->step(); }
-
 at::Tensor DistributedOptimizer::step(const Closure& closure) { return state_->step(closure); }
 
-void DistributedOptimizer::zero_grad(bool set_to_none) {
-  forget_lost_step();
-  if (!state_->sums_gradients() && !state_->algorithm_->zero_gradients(set_to_none)) {
-    state_->optimizer_.zero_grad(set_to_none);
-  }
-}
+void DistributedOptimizer::zero_grad(bool set_to_none) { state_->zero_grad(set_to_none); }
 
 void DistributedOptimizer::drain() { state_->drain(); }
+void DistributedOptimizer::finish() { state_->finish(); }
 
-void DistributedOptimizer::finish() {
-  state_->drain();
-  state_->buffers_.at_finish();
+void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
+  state_->set_next_plan(std::move(plan), check);
 }
+
+void DistributedOptimizer::set_averaging(Averaging averaging) { state_->set_averaging(averaging); }
+
+void DistributedOptimizer::skip_steps(std::int64_t count) { state_->skip_steps(count); }
+void DistributedOptimizer::restart() { state_->restart(); }
 
 void DistributedOptimizer::save(torch::serialize::OutputArchive& archive) { state_->save(archive); }
 
@@ -53,36 +52,25 @@ void DistributedOptimizer::check_saved(torch::serialize::InputArchive& archive) 
 
 void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state_->load(archive); }
 
-void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
-  state_->plans_->set_next(std::move(plan), check);
-}
-
-void DistributedOptimizer::set_averaging(Averaging averaging) {
-  state_->plans_->set_averaging(averaging);
-}
-
-void DistributedOptimizer::skip_steps(std::int64_t count) { state_->skip_steps(count); }
-
-void DistributedOptimizer::forget_lost_step() { state_->algorithm_->forget_lost_step(); }
-
-void DistributedOptimizer::restart() { state_->restart(); }
-
-NamedTensors DistributedOptimizer::algorithm_state() const { return state_->algorithm_->state(); }
-
 void DistributedOptimizer::refuse_step(std::string_view reason) { state_->refuse_step(reason); }
+void DistributedOptimizer::forget_lost_step() { state_->forget_lost_step(); }
 
-std::int64_t DistributedOptimizer::step_count() const noexcept { return state_->counts_.steps(); }
+std::int64_t DistributedOptimizer::step_count() const noexcept { return state_->counts().steps(); }
 
-std::int64_t DistributedOptimizer::round_count() const noexcept { return state_->counts_.rounds(); }
+std::int64_t DistributedOptimizer::round_count() const noexcept {
+  return state_->counts().rounds();
+}
 
 torch::optim::Optimizer& DistributedOptimizer::wrapped() const noexcept {
-  return state_->optimizer_;
+  return state_->wrapped();
 }
 
-Context& DistributedOptimizer::context() const noexcept { return *state_->context_; }
+Context& DistributedOptimizer::context() const noexcept { return state_->context(); }
 
 const std::vector<Bucket>& DistributedOptimizer::buckets() const noexcept {
-  return state_->parameters_->buckets();
+  return state_->buckets();
 }
+
+NamedTensors DistributedOptimizer::algorithm_state() const { return state_->algorithm_state(); }
 
 }  // namespace bluefog::optimizers

@@ -46,11 +46,9 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
                       std::move(model.parameters.frozen));
   std::vector<Bucket>& buckets = parameters_->buckets();
   local_step_.emplace(optimizer, buckets, options.stepping, options.reevaluates);
-  step_bucket_ = [this, &buckets](const Bucket& bucket) {
+  step_bucket_ = [this](const Bucket& bucket) {
     (*local_step_)(bucket);
-    if (!bucket.is_bound()) {  // an optimizer may give parameters new memory
-      buckets[static_cast<std::size_t>(bucket.index())].rebind();
-    }
+    parameters_->take_back_stepped(bucket);
   };
   algorithm_ = make_algorithm(
       options, *context_, buckets,
@@ -166,30 +164,29 @@ void DistributedOptimizer::State::take_step() {
 }
 
 at::Tensor DistributedOptimizer::State::step(const Closure& closure) {
-  if (!closure) {
-    const std::string reason = fmt::format(
-        "rank {}, step: expected a closure that evaluates the model, found an empty one",
-        context_->rank());
-    refuse_step(reason);
-    throw InvalidArgument(reason);
-  }
-  if (!local_step_->needs_closure()) {
-    at::Tensor loss = evaluate(closure);
+  require_closure(closure, context_->rank(),
+                  [this](std::string_view reason) { refuse_step(reason); });
+  if (local_step_->needs_closure()) {
+    local_step_->set_closure(closure);
     step();
-    return loss;
+    return local_step_->loss();
   }
-  local_step_->set_closure(closure);
+  at::Tensor loss =
+      loss_or_refusal(closure, [this, steps_before = counts_.steps()](std::string_view reason) {
+        // The other ranks average in this step: they are told that this rank does not.
+        if (counts_.steps() == steps_before) {
+          refuse_step(reason);
+        }
+      });
   step();
-  return local_step_->loss();
+  return loss;
 }
 
-at::Tensor DistributedOptimizer::State::evaluate(const Closure& closure) {
-  return loss_or_refusal(closure, [this, steps_before = counts_.steps()](std::string_view reason) {
-    // The other ranks average in this step: they are told that this rank does not.
-    if (counts_.steps() == steps_before) {
-      refuse_step(reason);
-    }
-  });
+void DistributedOptimizer::State::zero_grad(bool set_to_none) {
+  forget_lost_step();
+  if (!sums_gradients() && !algorithm_->zero_gradients(set_to_none)) {
+    optimizer_.zero_grad(set_to_none);
+  }
 }
 
 void DistributedOptimizer::State::drain() {
@@ -199,6 +196,11 @@ void DistributedOptimizer::State::drain() {
   if (hold) {
     parameters_->note_values();
   }
+}
+
+void DistributedOptimizer::State::finish() {
+  drain();
+  buffers_.at_finish();
 }
 
 void DistributedOptimizer::State::save(torch::serialize::OutputArchive& archive) {

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "optimizers/algorithm.hpp"
 #include "optimizers/algorithm_row.hpp"
@@ -25,13 +27,34 @@ class DistributedOptimizer::State {
 
   void step();
   at::Tensor step(const Closure& closure);
+  void zero_grad(bool set_to_none);
   void drain();
+  void finish();
+  void set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
+    plans_->set_next(std::move(plan), check);
+  }
+  void set_averaging(Averaging averaging) { plans_->set_averaging(averaging); }
+  void skip_steps(std::int64_t count);
+  void restart();
   void save(torch::serialize::OutputArchive& archive);
   void check_saved(torch::serialize::InputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
-  void skip_steps(std::int64_t count);
-  void restart();
   void refuse_step(std::string_view reason);
+  void forget_lost_step() { algorithm_->forget_lost_step(); }
+
+  [[nodiscard]] const StepCounts& counts() const noexcept { return counts_; }
+  [[nodiscard]] torch::optim::Optimizer& wrapped() const noexcept { return optimizer_; }
+  [[nodiscard]] Context& context() const noexcept { return *context_; }
+  [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept {
+    return parameters_->buckets();
+  }
+  [[nodiscard]] NamedTensors algorithm_state() const { return algorithm_->state(); }
+
+ private:
+  void check_before_step();
+  const Round* begin_in_backward();
+  void take_step();
+  void end_step();
 
   /// Calls that the other ranks expect of this rank's next step.
   [[nodiscard]] std::size_t calls_due() const {
@@ -56,14 +79,6 @@ class DistributedOptimizer::State {
   /// Made once, after the algorithm.
   std::optional<RoundPlans> plans_;
   StepCounts counts_;
-
- private:
-  at::Tensor evaluate(const Closure& closure);
-  void check_before_step();
-  const Round* begin_in_backward();
-  void take_step();
-  void end_step();
-
   bool is_stepping_ = false;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;

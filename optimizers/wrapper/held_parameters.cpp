@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -37,6 +38,12 @@ void HeldParameters::take_back(Algorithm& algorithm) {
     }
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("rank {}, {}", rank_, error.what()));
+  }
+}
+
+void HeldParameters::take_back_stepped(const Bucket& bucket) {
+  if (!bucket.is_bound()) {
+    buckets_[static_cast<std::size_t>(bucket.index())].rebind();
   }
 }
 

@@ -36,6 +36,10 @@ class HeldParameters {
   /// @throws InvalidArgument naming the parameter if its dtype, shape or device has changed.
   void take_back(Algorithm& algorithm);
 
+  /// The same for a bucket that the wrapped optimizer has just stepped, which may give parameters
+  /// new memory; no call writes there.
+  void take_back_stepped(const Bucket& bucket);
+
   /// @throws StateError naming a frozen parameter that requires gradients now.
   void check_frozen() const;
 
