@@ -75,7 +75,7 @@ inline constexpr AlgorithmName AlgorithmName::WinPut{BuiltIn{"win_put"}};
 inline constexpr AlgorithmName AlgorithmName::PullGet{BuiltIn{"pull_get"}};
 inline constexpr AlgorithmName AlgorithmName::AsyncPushSum{BuiltIn{"async_push_sum"}};
 
-/// The name under which C++ programs know these constants: `AlgorithmKind::Extra`.
+/// The earlier name of `AlgorithmName`.
 using AlgorithmKind = AlgorithmName;
 
 /// `algorithm.text()`.

@@ -15,8 +15,8 @@ enum class Averaging : std::uint8_t {
   Everybody,
   /// Nobody: the step is a local one.
   Nobody,
-  /// The old name of `Everybody`.
-  Global = Everybody,
+  /// The earlier name of `Everybody`, for one release.
+  Global [[deprecated("use Everybody")]] = Everybody,
 };
 
 }  // namespace bluefog::optimizers

@@ -14,7 +14,7 @@ int main() {
   torch::optim::SGD sgd({x}, 0.1);
   bluefog::optimizers::DistributedOptimizer optimizer(
       context, sgd, bluefog::optimizers::NamedTensors{{"x", x}},
-      {.algorithm = bluefog::optimizers::AlgorithmKind::GradientTracking});
+      {.algorithm = bluefog::optimizers::AlgorithmName::GradientTracking});
 
   for (int step = 0; step < 400; ++step) {
     optimizer.zero_grad();
