@@ -31,9 +31,9 @@ struct AlgorithmOption {
   std::variant<bool, std::int64_t, double> default_value;
   /// A text for tables.
   std::string meaning;
-  /// The least value of a number of `numbers`, its default among them.
+  /// The least value of a number, its default among them.
   double least = -std::numeric_limits<double>::infinity();
-  /// A number of `numbers` is below it, and so is its default.
+  /// A number is below it, and so is its default.
   double below = std::numeric_limits<double>::infinity();
   /// It is a field that some algorithms read (`global_period_rounds`, `momentum`,
   /// `step_in_backward`), and checked by itself.

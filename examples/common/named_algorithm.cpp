@@ -71,6 +71,7 @@ optimizers::DistributedOptimizerOptions options_of(const CommunicationOptions& c
                                                            : options.num_steps_per_communication) =
       communication.period_steps;
   options.momentum = communication.momentum;
+  set_values(communication.values, options);
   return options;
 }
 

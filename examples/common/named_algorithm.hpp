@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "examples/common/algorithm_options.hpp"
 #include "optimizers/algorithm_name.hpp"
 
 namespace bluefog::optimizers {
@@ -40,8 +41,10 @@ struct CommunicationOptions {
   std::string topology{kDefaultTopology};
   /// Communicate every so many steps; with gossip-pga, average over all ranks every so many.
   std::int64_t period_steps = 1;
-  /// The options of algorithms that bring their own.
+  /// Momentum of algorithms that have one of their own.
   double momentum = 0.9;
+  /// Options of the algorithm's own (`option_values`); they go before the two short forms above.
+  OptionValues values{};
 };
 
 /// The options of a distributed optimizer over `ranks` ranks.

@@ -81,6 +81,21 @@ CLI::Validator one_of_or_edge_file(std::vector<std::string> names) {
       "{" + all + ",FILE}");
 }
 
+void add_algorithm_option(CLI::App& app, std::vector<std::string>& words,
+                          std::function<std::string()> why_refused) {
+  app.add_option("--option", words,
+                 "Option of the algorithm's own, as momentum=0.8; may be given several times")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false)
+      ->default_str("");
+  app.callback([why_refused = std::move(why_refused)] {
+    const std::string problem = why_refused();
+    if (!problem.empty()) {
+      throw CLI::ValidationError("--option", problem);
+    }
+  });
+}
+
 CommandLineEnd end_of(const CLI::App& app, const CLI::ParseError& error) {
   constexpr int kWrongCommandLine = 2;
   std::ostringstream text;

@@ -2,6 +2,7 @@
 
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -38,6 +39,11 @@ template <typename Kind>
       },
       "");
 }
+
+/// Adds `--option NAME=VALUE`, an option of the algorithm's own, which may be given several times.
+/// @param why_refused asked when all options are read: why the words cannot be used, or nothing.
+void add_algorithm_option(CLI::App& app, std::vector<std::string>& words,
+                          std::function<std::string()> why_refused);
 
 /// The text to print and the code to exit with.
 struct CommandLineEnd {

@@ -28,6 +28,7 @@ using command_line::whole_number;
 
 struct Options {
   std::vector<std::string> algorithms{"gradient_allreduce", "atc", "awc", "exact-diffusion"};
+  std::vector<std::string> algorithm_options;
   std::string topology = "ring";
   bool is_topology_given = false;
   std::int64_t period_steps = 1;
@@ -41,6 +42,9 @@ void add_options(CLI::App& app, Options& options) {
   app.option_defaults()->always_capture_default();
   app.add_option("--algorithms", options.algorithms, "What to compare")
       ->check(one_of(algorithm_names()));
+  add_algorithm_option(app, options.algorithm_options, [&options] {
+    return why_no_options(options.algorithm_options, options.algorithms);
+  });
   app.add_option("--topology", options.topology, "Who averages with whom, by name or as a file")
       ->each([&options](const std::string&) { options.is_topology_given = true; })
       ->check(one_of_or_edge_file(topology_names()));
@@ -62,12 +66,13 @@ void add_options(CLI::App& app, Options& options) {
 /// Final errors of all algorithms at one step size.
 std::vector<double> run_all(Context& context, const Options& options, const LeastSquaresPart& part,
                             const Eigen::VectorXd& solution, double step_size) {
+  const OptionValues values = option_values(options.algorithm_options, options.algorithms);
   std::vector<double> final_errors;
   for (const std::string& algorithm : options.algorithms) {
     const bool takes_own = brings_schedule(algorithm) && !options.is_topology_given;
     const CommunicationOptions communication{
         algorithm, takes_own ? std::string(kDefaultTopology) : options.topology,
-        options.period_steps};
+        options.period_steps, CommunicationOptions{}.momentum, values};
     final_errors.push_back(
         run_method(context, communication, part, solution, step_size, options.steps).back());
   }

@@ -6,6 +6,7 @@
 
 #include <iostream>
 
+#include "examples/common/algorithm_options.hpp"
 #include "examples/common/named_algorithm.hpp"
 #include "examples/common/run_main.hpp"
 #include "examples/models/image_model.hpp"
@@ -20,10 +21,12 @@ using namespace bluefog;            // NOLINT: a program, not a header
 using namespace bluefog::examples;  // NOLINT
 
 int run(Context& context, int argc, char** argv) {
-  const ParsedOptions parsed =
-      parse_train_options(argc, argv,
-                          {model_names(), algorithm_names(), topology_names(),
-                           local_optimizer_names(), buffer_policy_names()});
+  const ParsedOptions parsed = parse_train_options(
+      argc, argv,
+      {model_names(), algorithm_names(), topology_names(), local_optimizer_names(),
+       buffer_policy_names(), [](const auto& words, const std::string& algorithm) {
+         return why_no_options(words, {algorithm});
+       }});
   if (parsed.exit_code) {
     if (context.rank() == 0) {
       (*parsed.exit_code == 0 ? std::cout : std::cerr) << parsed.text << std::flush;

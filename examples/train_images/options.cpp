@@ -37,6 +37,10 @@ void add_training(CLI::App& app, TrainOptions& options, const OptionNames& names
   app.add_option("--model", options.model, "Model")->check(one_of(names.models));
   app.add_option("--algorithm", options.algorithm, "How ranks combine their models")
       ->check(one_of(names.algorithms));
+  add_algorithm_option(app, options.algorithm_options, [&options, &names] {
+    return names.why_no_options ? names.why_no_options(options.algorithm_options, options.algorithm)
+                                : std::string();
+  });
   app.add_option(
          "--topology", options.topology,
          "Who averages with whom, by name or as a file of lines 'i j [weight]'; default: as "

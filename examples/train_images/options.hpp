@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,8 @@ enum class ProgressKind { Auto, Live, Lines, Off };
 struct TrainOptions {
   std::string model = "cnn";
   std::string algorithm = "atc";
-  std::string topology = "default";  ///< the algorithm's own
+  std::vector<std::string> algorithm_options;  ///< NAME=VALUE each
+  std::string topology = "default";            ///< the algorithm's own
   std::string optimizer = "sgd";
   std::string buffers = "average";  ///< what happens to batch-norm statistics
   std::int64_t batch_size = 64;     ///< images per rank and step
@@ -40,13 +42,16 @@ struct TrainOptions {
   ProgressKind progress = ProgressKind::Auto;
 };
 
-/// The command line's names, in the order in which help lists them.
+/// The command line's names, in the order in which help lists them, and what goes by them.
 struct OptionNames {
   std::vector<std::string> models;
   std::vector<std::string> algorithms;
   std::vector<std::string> topologies;
   std::vector<std::string> optimizers;
   std::vector<std::string> buffer_policies;
+  /// Why an algorithm cannot have options that are given as words NAME=VALUE; empty where it can.
+  std::function<std::string(const std::vector<std::string>& words, const std::string& algorithm)>
+      why_no_options{};
 };
 
 /// The result of `parse_train_options`: options to run with, or text to print and an exit code.

@@ -24,6 +24,7 @@ double mean_of(const std::vector<double>& values) {
 nlohmann::json json_of(const TrainOptions& options) {
   return {{"model", options.model},
           {"algorithm", options.algorithm},
+          {"algorithm_options", options.algorithm_options},
           {"topology", options.topology},
           {"optimizer", options.optimizer},
           {"buffers", options.buffers},

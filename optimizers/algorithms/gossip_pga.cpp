@@ -30,6 +30,7 @@ AlgorithmRow gossip_pga_row() {
           .options = {{.name = "global_period_rounds",
                        .default_value = rounds,
                        .meaning = "H, at least 1",
+                       .least = 1.0,
                        .is_field = true}},
           .allows_reevaluation = true,
           .make = [](AlgorithmParts parts) {

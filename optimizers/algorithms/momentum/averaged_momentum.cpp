@@ -23,6 +23,8 @@ AlgorithmRow averaged_momentum_row() {
           .options = {{.name = "momentum",
                        .default_value = DistributedOptimizerOptions{}.momentum,
                        .meaning = "β, from 0 to below 1; the wrapped optimizer has none of its own",
+                       .least = 0.0,
+                       .below = 1.0,
                        .is_field = true}},
           .mixing = {.note = "rows sum to 1, and momentum lets differences between ranks die out"},
           .needs_every_step = true};

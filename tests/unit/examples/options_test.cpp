@@ -9,6 +9,7 @@ namespace bluefog::examples {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 ParsedOptions parse(std::vector<const char*> arguments) {
@@ -18,7 +19,11 @@ ParsedOptions parse(std::vector<const char*> arguments) {
                               {"none", "atc"},
                               {"default", "ring", "exponential"},
                               {"sgd", "adam"},
-                              {"local", "average"}});
+                              {"local", "average"},
+                              [](const auto& words, const std::string& algorithm) {
+                                return words.size() > 2 ? "expected two for " + algorithm
+                                                        : std::string();
+                              }});
 }
 
 TEST(TrainOptionsTest, DefaultsAreThoseOfTheStruct) {
@@ -160,6 +165,17 @@ TEST(TrainOptionsTest, ValuesOutOfRangeAreRefused) {
               HasSubstr("expected a whole number from 1 to 65536, found 65537"));
   EXPECT_THAT(parse({"--momentum", "1"}).text,
               HasSubstr("expected a number of at least 0 and less than 1, found 1"));
+}
+
+TEST(TrainOptionsTest, OptionsOfAlgorithmsAreCheckedForTheChosenOne) {
+  const ParsedOptions parsed = parse({"--option", "a=1", "--option=b=2"});
+  ASSERT_FALSE(parsed.exit_code.has_value()) << parsed.text;
+  EXPECT_THAT(parsed.options.algorithm_options, ElementsAre("a=1", "b=2"));
+  const ParsedOptions refused =
+      parse({"--option", "a=1", "--option", "b=2", "--option", "c=3", "--algorithm", "none"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.text, HasSubstr("--option: expected two for none"));
+  EXPECT_THAT(parse({"--option", "a=1", "b=2"}).text, HasSubstr("found 'b=2'"));
 }
 
 TEST(TrainOptionsTest, ResumeNeedsACheckpoint) {
