@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
@@ -26,18 +27,19 @@ using ::testing::Pair;
 std::string row_with_numbers() {
   const std::string name = "with_numbers";
   if (optimizers::find_algorithm(name) == nullptr) {
-    optimizers::register_algorithm(
-        {.name = name,
-         .options = {{.name = "mixing_share",
-                      .default_value = 0.75,
-                      .meaning = "share of the average",
-                      .least = 0.0,
-                      .below = 1.0},
-                     {.name = "depth", .default_value = std::int64_t{2}, .meaning = "rounds"},
-                     {.name = "shrinks", .default_value = false, .meaning = "a switch"}},
-         .make = [](optimizers::AlgorithmParts) -> std::unique_ptr<optimizers::Algorithm> {
-           return nullptr;
-         }});
+    optimizers::AlgorithmRow row;
+    row.name = name;
+    row.options.push_back({.name = "mixing_share",
+                           .default_value = 0.75,
+                           .meaning = "share of the average",
+                           .least = 0.0,
+                           .below = 1.0});
+    row.options.push_back({.name = "depth", .default_value = std::int64_t{2}, .meaning = "rounds"});
+    row.options.push_back({.name = "shrinks", .default_value = false, .meaning = "a switch"});
+    row.make = [](optimizers::AlgorithmParts) -> std::unique_ptr<optimizers::Algorithm> {
+      return nullptr;
+    };
+    optimizers::register_algorithm(std::move(row));
   }
   return name;
 }
