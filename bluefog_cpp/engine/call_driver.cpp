@@ -279,7 +279,11 @@ void CallDriver::fail_calls_on_dead_peers() {
   const auto find_death = [this](const QueuedCall& queued) -> std::optional<Death> {
     const Exchange& exchange = queued.state().exchange;
     if (queued.state().is_running()) {
-      for (const auto& ranks : {exchange.awaited_sources(), exchange.awaited_readers()}) {
+      // A call that rests leaves what has come where it is, for whoever waits for it.
+      const bool rests = queued.state().consumption == Consumption::OnWait &&
+                         !parts_.queue.is_waited_for(queued);
+      for (const auto& ranks : {rests ? exchange.lacking_sources() : exchange.awaited_sources(),
+                                exchange.awaited_readers()}) {
         for (const int rank : ranks) {
           if (auto cause = parts_.peers.cause_of_death(rank)) {
             return Death{rank, std::move(*cause)};

@@ -187,6 +187,16 @@ AwaitedRanks Exchange::awaited_sources() const {
   return ranks;
 }
 
+AwaitedRanks Exchange::lacking_sources() const {
+  AwaitedRanks ranks;
+  for (const Source& source : sources_) {
+    if (source.lacks_message(call_)) {
+      ranks.push_back(source.rank());
+    }
+  }
+  return ranks;
+}
+
 bool Exchange::lacks_message_of(int source) const {
   return std::ranges::any_of(sources_, [&](const Source& one) {
     return one.rank() == source && one.lacks_message(call_);

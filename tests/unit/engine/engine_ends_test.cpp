@@ -47,6 +47,33 @@ TEST_F(EngineEnds, TheLastMessageOfADeadPeerIsUsed) {
   EXPECT_EQ(call->received[0], rising_bytes(4, 70));
 }
 
+// A rank may leave when it has all that it waits for, before this one has taken what it sent.
+TEST_F(EngineEnds, AMessageThatHasComeIsThereForWhoeverWaitsLater) {
+  const auto call = make_call({.sources = {1}, .consumption = Consumption::OnWait});
+  const Work rests = engine_->submit(call);
+  const Work needs_more = submit({.sources = {1}});
+  script([](ScriptedTransport& t) {
+    send(t, 1, 1, 70);
+    t.die(1, "it left");
+  });
+  EXPECT_TRUE(comes_true([&] { return needs_more.done(); }));
+  EXPECT_FALSE(rests.done());
+  rests.wait();
+  EXPECT_EQ(call->received[0], rising_bytes(4, 70));
+}
+
+TEST_F(EngineEnds, AMessageOfNothingHasComeWithItsHeader) {
+  const Work work = submit({.sources = {1, 2}, .payload = {}, .pace = Pace::Together});
+  script([](ScriptedTransport& t) {
+    t.send_message(1, header(1, 0), {});
+    t.die(1, "it left");
+  });
+  const Work needs_more = submit({.sources = {1}});
+  EXPECT_TRUE(comes_true([&] { return needs_more.done(); }));
+  script([](ScriptedTransport& t) { t.send_message(2, header(1, 0), {}); });
+  work.wait();
+}
+
 TEST_F(EngineEnds, AReaderThatDiesEndsTheCallThatHasNoRoom) {
   script([](ScriptedTransport& t) { t.set_open(false); });
   const Work work = submit({.readers = {2}});

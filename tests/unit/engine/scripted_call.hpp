@@ -21,6 +21,7 @@ class ScriptedCall final : public Operation {
     std::string_view name{};
     int partner = -1;
     Consumption consumption = Consumption::AsItArrives;
+    Pace pace = Pace::Each;
   };
 
   explicit ScriptedCall(Options options) : options_(std::move(options)) {
@@ -47,7 +48,7 @@ class ScriptedCall final : public Operation {
     spec.envelope = envelope_;
     spec.outgoing = {&outgoing_, 1};
     spec.incoming = incoming_;
-    spec.pace = Pace::Each;
+    spec.pace = options_.pace;
     spec.lane = options_.partner < 0 ? Lane::Ordinary : Lane::Pair;
     spec.consumption = options_.consumption;
     return true;
