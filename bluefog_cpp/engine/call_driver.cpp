@@ -280,8 +280,8 @@ void CallDriver::fail_calls_on_dead_peers() {
     const Exchange& exchange = queued.state().exchange;
     if (queued.state().is_running()) {
       // A call that rests leaves what has come where it is, for whoever waits for it.
-      const bool rests = queued.state().consumption == Consumption::OnWait &&
-                         !parts_.queue.is_waited_for(queued);
+      const bool rests =
+          queued.state().consumption == Consumption::OnWait && !parts_.queue.is_waited_for(queued);
       for (const auto& ranks : {rests ? exchange.lacking_sources() : exchange.awaited_sources(),
                                 exchange.awaited_readers()}) {
         for (const int rank : ranks) {

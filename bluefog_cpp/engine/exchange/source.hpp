@@ -82,9 +82,8 @@ class Source {
   }
   /// Whether its message is missing, in whole or in part.
   [[nodiscard]] bool is_awaited(const ExchangeCall& call) const {
-    return !finished_ &&
-           (!accepted_ || (missing_bytes() > 0 &&
-                           (call.spec.pace == Pace::Each || readable(call).empty())));
+    return !finished_ && (!accepted_ || (missing_bytes() > 0 &&
+                                         (call.spec.pace == Pace::Each || readable(call).empty())));
   }
 
   /// @throws PeerFailure if the source ended its message before all of its bytes came.
