@@ -32,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SANITIZED_RUNGS = {"tsan": {"unit", "fabric"}, "asan": {"unit", "fabric", "mpi", "launcher",
                                                         "fuzz"}}
 # Beyond the cores: ranks of most tests rather wait than compute.
-JOBS_THAT_WAIT = 3
+JOBS_THAT_WAIT = 2
 # Folders of tests/ that the rungs share; they register no tests of their own.
 SHARED_FOLDERS = {"bodies", "support"}
 # Folders in which CMake looks for nvcc besides PATH.
