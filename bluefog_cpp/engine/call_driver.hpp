@@ -35,7 +35,7 @@ class CallDriver {
     CallLedger& ledger;
     const CallRecords& records;
     const StallReport& stalls;
-    const HopelessCalls& hopeless;
+    HopelessCalls& hopeless;
     /// Woken when a call ends.
     Sleepers& sleepers;
     /// Woken when a call fails: its messages may come while this rank makes no call.
@@ -44,6 +44,8 @@ class CallDriver {
   explicit CallDriver(const Parts& parts) : parts_(parts) {}
   CallDriver(const CallDriver&) = delete;
   CallDriver& operator=(const CallDriver&) = delete;
+
+  [[nodiscard]] const Parts& parts() const noexcept { return parts_; }
 
   /// Takes the next call. @param owner null if the operation lives on its caller's stack.
   void enqueue(Operation& operation, std::shared_ptr<Operation> owner);

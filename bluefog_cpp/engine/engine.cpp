@@ -40,16 +40,7 @@ Engine::Engine(EngineParts parts)
                .hopeless = hopeless_,
                .sleepers = sleepers_,
                .background = background_}),
-      loop_({.driver = driver_,
-             .queue = queue_,
-             .ledger = ledger_,
-             .peers = peers_,
-             .records = records_,
-             .stalls = stalls_,
-             .hopeless = hopeless_,
-             .sleepers = sleepers_,
-             .background = background_},
-            policy_, log_) {
+      loop_(driver_, policy_, log_) {
   peers_.ring(&sleepers_.doorbell());
   if (family_) {
     family_->add(*this);

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -124,19 +123,14 @@ void check_same_moment(const std::string& file, const SavedPart& part, const Sav
 /// Calls `read`, and has what it throws name `file`.
 template <typename Read>
 void in_file(const std::string& file, const Read& read) {
-  const auto refuse = [&](const char* found) {
-    throw InvalidArgument(
-        fmt::format("checkpoint file '{}': expected a whole checkpoint of this library, found: {}",
-                    file, found));
-  };
   try {
     read();
   } catch (const Error& error) {
     throw InvalidArgument(fmt::format("checkpoint file '{}': {}", file, error.what()));
   } catch (const c10::Error& error) {  // LibTorch's own words of its archives
-    refuse(error.what_without_backtrace());
-  } catch (const std::runtime_error& error) {  // and of a key that is not there
-    refuse(error.what());
+    throw InvalidArgument(
+        fmt::format("checkpoint file '{}': expected a whole checkpoint of this library, found: {}",
+                    file, error.what_without_backtrace()));
   }
 }
 

@@ -59,7 +59,7 @@ void ProgressLoop::drive(Lock& lock, Operation& operation, Waiter& waiter,
   const DriverCount count(*this, operation);
   const bool has_end = end != Waiter::Clock::time_point::max();
   while (!call.is_done()) {
-    if (parts_.driver.step_all()) {
+    if (driver_.step_all()) {
       waiter.moved();
     } else if (has_end && Waiter::Clock::now() >= end) {
       return;
@@ -73,22 +73,21 @@ void ProgressLoop::drive(Lock& lock, Operation& operation, Waiter& waiter,
 }
 
 void ProgressLoop::drive_in_background(Lock& lock) {
-  CallDriver& driver = parts_.driver;
   ProgressThread& thread = parts_.background;
   Waiter waiter = Waiter::background(policy_);
   while (!thread.is_stopped()) {
-    if (drivers_ > 0 || !driver.has_work()) {
+    if (drivers_ > 0 || !driver_.has_work()) {
       if (!parts_.ledger.has_failed_calls()) {
         thread.rest(lock);
       } else {
         thread.rest(lock, kFailedCallsPeriod);
         if (drivers_ == 0 && !thread.is_stopped()) {
-          driver.step_all();
-          driver.drop_messages_of_failed_calls();
+          driver_.step_all();
+          driver_.drop_messages_of_failed_calls();
         }
       }
       waiter = Waiter::background(policy_);
-    } else if (driver.step_all()) {
+    } else if (driver_.step_all()) {
       waiter.moved();
     } else {
       pause(lock, waiter, nullptr);
@@ -97,7 +96,7 @@ void ProgressLoop::drive_in_background(Lock& lock) {
 }
 
 void ProgressLoop::hand_over() {
-  if (parts_.driver.has_work()) {
+  if (driver_.has_work()) {
     parts_.background.wake();
   } else {
     parts_.peers.watch(Transport::Watch::AtRest);
@@ -105,7 +104,7 @@ void ProgressLoop::hand_over() {
 }
 
 void ProgressLoop::note_absence() {
-  if (drivers_ == 0 && parts_.driver.has_work()) {
+  if (drivers_ == 0 && driver_.has_work()) {
     parts_.background.wake();
   }
 }
@@ -133,8 +132,8 @@ void ProgressLoop::pause(Lock& lock, Waiter& waiter, Operation* operation) {
   if (!waiter.check_due(Waiter::Clock::now(), progress)) {
     return;
   }
-  parts_.driver.fail_calls_on_dead_peers();
-  parts_.driver.fail_unmatched_calls();
+  driver_.fail_calls_on_dead_peers();
+  driver_.fail_unmatched_calls();
   if (operation != nullptr && !CallState::of(*operation).is_done()) {
     check_wait(lock, waiter, *operation);
   }
@@ -142,10 +141,10 @@ void ProgressLoop::pause(Lock& lock, Waiter& waiter, Operation* operation) {
 
 bool ProgressLoop::sleep(Lock& lock, Waiter& waiter, const Operation* operation) {
   const Doorbell::Sleeper sleeper(parts_.sleepers.doorbell());
-  const auto longest = waiter.sleep_time(parts_.driver.needs_polling());
+  const auto longest = waiter.sleep_time(driver_.needs_polling());
   for (const auto time : {std::min(longest, Doorbell::kFirstSleep), longest}) {
     const std::uint32_t ticket = sleeper.ticket();
-    if (parts_.driver.step_all() || parts_.driver.drop_messages_of_failed_calls()) {
+    if (driver_.step_all() || driver_.drop_messages_of_failed_calls()) {
       waiter.moved();
       return false;
     }
@@ -167,8 +166,8 @@ void ProgressLoop::check_wait(Lock& lock, Waiter& waiter, Operation& operation) 
   }
   if (waiter.timed_out()) {
     parts_.ledger.note_abandonment();
-    parts_.driver.fail(operation, parts_.stalls.timeout_error(operation, waiter.policy()),
-                       ControlMessage::Kind::Abandoned);
+    driver_.fail(operation, parts_.stalls.timeout_error(operation, waiter.policy()),
+                 ControlMessage::Kind::Abandoned);
     return;
   }
   shows_wait_ = parts_.hopeless.show_wait(operation) || shows_wait_;
@@ -177,7 +176,7 @@ void ProgressLoop::check_wait(Lock& lock, Waiter& waiter, Operation& operation) 
   }
   const std::exception_ptr interruption = interrupt_check_.run(lock);
   if (interruption && !CallState::of(operation).is_done()) {
-    parts_.driver.fail(operation, interruption, ControlMessage::Kind::Abandoned);
+    driver_.fail(operation, interruption, ControlMessage::Kind::Abandoned);
   }
 }
 
@@ -189,8 +188,8 @@ bool ProgressLoop::fail_deadlocked(const Waiter& waiter, Operation& operation) {
       waiter.stalled() < patience ? std::nullopt : parts_.hopeless.find_deadlock(operation);
   if (found) {
     // The other rank learns of this call's end before it can come here.
-    parts_.driver.fail(operation, std::make_exception_ptr(MismatchError(found->text)),
-                       ControlMessage::Kind::Abandoned);
+    driver_.fail(operation, std::make_exception_ptr(MismatchError(found->text)),
+                 ControlMessage::Kind::Abandoned);
     found->engine->report_deadlock(found->rank, found->call, found->text);
   }
   return found.has_value();

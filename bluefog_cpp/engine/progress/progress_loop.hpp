@@ -27,21 +27,10 @@ class ProgressLoop {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
-  /// The objects that it works with, which outlive it.
-  struct Parts {
-    CallDriver& driver;
-    CallQueue& queue;
-    CallLedger& ledger;
-    const Peers& peers;
-    const CallRecords& records;
-    const StallReport& stalls;
-    HopelessCalls& hopeless;
-    Sleepers& sleepers;
-    ProgressThread& background;
-  };
+  /// @param driver with its parts, which outlive this object.
   /// @param policy how the progress thread waits.
-  ProgressLoop(const Parts& parts, const WaitPolicy& policy, const Logger& log)
-      : parts_(parts), policy_(policy), log_(log) {}
+  ProgressLoop(CallDriver& driver, const WaitPolicy& policy, const Logger& log)
+      : driver_(driver), parts_(driver.parts()), policy_(policy), log_(log) {}
   ProgressLoop(const ProgressLoop&) = delete;
   ProgressLoop& operator=(const ProgressLoop&) = delete;
 
@@ -84,7 +73,8 @@ class ProgressLoop {
   /// @return whether another rank waits for this one in a related context, so that the call failed.
   bool fail_deadlocked(const Waiter& waiter, Operation& operation);
 
-  Parts parts_;
+  CallDriver& driver_;
+  CallDriver::Parts parts_;
   const WaitPolicy& policy_;
   const Logger& log_;
   InterruptCheck interrupt_check_;

@@ -55,17 +55,7 @@ class ProgressLoopTest : public ::testing::Test {
                        .background = background}};
     Logger log{};
     WaitPolicy policy{};
-    ProgressLoop loop{{.driver = driver,
-                       .queue = queue,
-                       .ledger = ledger,
-                       .peers = peers,
-                       .records = records,
-                       .stalls = stalls,
-                       .hopeless = hopeless,
-                       .sleepers = sleepers,
-                       .background = background},
-                      policy,
-                      log};
+    ProgressLoop loop{driver, policy, log};
   };
 
   void SetUp() override {
