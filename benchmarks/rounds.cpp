@@ -1,5 +1,7 @@
 #include "benchmarks/rounds.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -24,6 +26,12 @@ std::vector<double> slowest(Context& context, const std::vector<double>& own) {
     }
   }
   return worst;
+}
+
+double process_cpu_us() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
 }  // namespace bluefog::benchmarks

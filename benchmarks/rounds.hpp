@@ -12,7 +12,7 @@ namespace bluefog::benchmarks {
 /// of two is their mean.
 [[nodiscard]] double quantile(std::vector<double> values, double q);
 
-/// The slowest rank's time in each round. Every rank calls it with as many rounds.
+/// The largest of the ranks' values in each round: of times, the slowest rank's. Every rank calls it with as many rounds.
 [[nodiscard]] std::vector<double> slowest(Context& context, const std::vector<double>& own);
 
 template <typename Call>
@@ -22,5 +22,8 @@ template <typename Call>
   call();
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
+
+/// The time that processor cores have spent in this process, all threads together.
+[[nodiscard]] double process_cpu_us();
 
 }  // namespace bluefog::benchmarks

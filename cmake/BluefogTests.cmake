@@ -10,12 +10,16 @@ set(BLUEFOG_TEST_ENVIRONMENT
     "ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1"
     "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
 set(BLUEFOG_LAUNCH_TIMEOUT 300)
+set(BLUEFOG_COUNTS_LINES OFF)
+if("${CMAKE_CXX_FLAGS_DEBUG}" MATCHES "--coverage")
+  set(BLUEFOG_COUNTS_LINES ON)
+endif()
 if(BLUEFOG_SANITIZE)
   list(REMOVE_ITEM BLUEFOG_TEST_ENVIRONMENT "BLUEFOG_TIMEOUT=5")
   list(APPEND BLUEFOG_TEST_ENVIRONMENT "BLUEFOG_TIMEOUT=15")
   set(BLUEFOG_LAUNCH_TIMEOUT 900)
   list(APPEND BLUEFOG_TEST_ENVIRONMENT "BLUEFOG_SHM_CHUNK_BYTES=16384")
-elseif("${CMAKE_CXX_FLAGS_DEBUG}" MATCHES "--coverage")
+elseif(BLUEFOG_COUNTS_LINES)
   set(BLUEFOG_LAUNCH_TIMEOUT 900)  # counting takes time too
 endif()
 set(BLUEFOG_TEST_PATH "PATH=path_list_prepend:${BLUEFOG_VENV}/bin")
@@ -56,8 +60,9 @@ function(bluefog_run_cases label name processors)
   target_link_libraries(${target} PRIVATE GTest::gtest_main)
   bluefog_add_ranks_test(${label}.${name} LABELS ${labels} PROCESSORS ${processors} RANKS 1
                          COMMAND $<TARGET_FILE:${target}>)
-  # On 2 and 4 threads a sanitizer finds what it finds on more, and so does the stand-in.
-  if(NOT BLUEFOG_LONG_TESTS AND (BLUEFOG_SANITIZE OR arg_STAND_IN))
+  # On 2 and 4 threads a sanitizer finds what it finds on more, and so does the stand-in; lines are
+  # reached on these.
+  if(NOT BLUEFOG_LONG_TESTS AND (BLUEFOG_SANITIZE OR BLUEFOG_COUNTS_LINES OR arg_STAND_IN))
     set_property(TEST ${label}.${name} APPEND PROPERTY ENVIRONMENT FEW_THREAD_RANKS=1)
   endif()
 endfunction()

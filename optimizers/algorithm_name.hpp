@@ -76,7 +76,7 @@ inline constexpr AlgorithmName AlgorithmName::PullGet{BuiltIn{"pull_get"}};
 inline constexpr AlgorithmName AlgorithmName::AsyncPushSum{BuiltIn{"async_push_sum"}};
 
 /// The earlier name of `AlgorithmName`.
-using AlgorithmKind = AlgorithmName;
+using AlgorithmKind [[deprecated("use AlgorithmName")]] = AlgorithmName;
 
 /// `algorithm.text()`.
 [[nodiscard]] constexpr std::string_view name_of(const AlgorithmName& algorithm) noexcept {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <torch/version.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -173,14 +176,30 @@ struct AlgorithmRow {
   [[nodiscard]] bool reads(std::string_view option) const;
 };
 
+/// The sizes of what a row and its algorithm share with the library, as the headers had them that
+/// a file was compiled with.
+struct AlgorithmLayout {
+  std::size_t row = sizeof(AlgorithmRow);     ///< in bytes, like all sizes here
+  std::size_t algorithm = sizeof(Algorithm);  ///< of the base class
+  std::size_t bucket = sizeof(Bucket);        ///< of one of `AlgorithmParts::buckets`
+  std::size_t options = sizeof(DistributedOptimizerOptions);  ///< of `AlgorithmParts::options`
+  int torch_major = TORCH_VERSION_MAJOR;                      ///< 2 of torch 2.11
+  int torch_minor = TORCH_VERSION_MINOR;                      ///< 11 of torch 2.11
+
+  bool operator==(const AlgorithmLayout&) const = default;
+};
+
 /// Makes an algorithm known under its names: options, Python and the examples accept them from now
 /// on. Any thread. The same on all ranks, before the first optimizer that uses it.
+/// @param compiled left out: what the caller's file was compiled with. A shared object may have
+///   been compiled with headers of another version than the library that loads it.
+/// @throws InvalidArgument with both layouts if they differ; the row is not read then.
 /// @throws InvalidArgument naming what was expected and found: if a name, an alias or an option's
 ///   name is not of lower-case letters, digits and underscores; if a name or alias is taken or
 ///   there twice; if an option is there twice, has no meaning, limits between which nothing lies or
 ///   a default outside of them; if a schedule of its own has no name, one that is there twice, or
 ///   no `make`; or if the row has none.
-void register_algorithm(AlgorithmRow row);
+void register_algorithm(AlgorithmRow row, const AlgorithmLayout& compiled = {});
 
 /// The row with this name or alias, or null. It lives as long as the program. Any thread.
 [[nodiscard]] const AlgorithmRow* find_algorithm(std::string_view name);

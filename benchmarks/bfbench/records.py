@@ -39,7 +39,7 @@ def merge_starts(starts):
     for key, records in by_key.items():
         entry = dict(zip(KEY, key))
         entry.update({name: statistics.median(record[name] for record in records)
-                      for name in (*FIGURES, "peak_bytes") if name in records[0]})
+                      for name in (*FIGURES, "cpu_us", "peak_bytes") if name in records[0]})
         if "algbw_gbps" in entry:  # as the medians of the table have it
             bus_factor = records[0]["busbw_gbps"] / records[0]["algbw_gbps"]
             entry["algbw_gbps"] = entry["bytes"] / entry["median_us"] * 1e-3

@@ -12,13 +12,18 @@ from matplotlib import pyplot
 from rich import box
 from rich.table import Table
 
-from bfbench.records import LIMITS, count_text, place_of
+from bfbench.records import LEAST_LINK_BYTES, LIMITS, count_text, place_of
 
 
 def columns_of(records):
-    limit = "× memcpy" if all(record["hosts"] == 1 for record in records) else "× link"
-    return ("peer", "op", "median", "p95", "alg. GB/s", "bus GB/s", "eff. GB/s", limit,
+    """Computing beside the link counts: on one host whoever waits looks all the time."""
+    own = ("× memcpy",) if are_of_one_host(records) else ("CPU s/GiB", "× link")
+    return ("peer", "op", "median", "p95", "alg. GB/s", "bus GB/s", "eff. GB/s", *own,
             "peer ÷ own", "gloo ÷ own")
+
+
+def are_of_one_host(records):
+    return all(record["hosts"] == 1 for record in records)
 
 
 def time_text(microseconds):
@@ -49,10 +54,18 @@ def ratio_text(record, name, form=".1f"):
     return "" if record.get(name) is None else format(record[name], form)
 
 
-def row(record):
+def cpu_text(record):
+    """Core seconds for a GiB, of buffers that are large enough for it to mean something."""
+    if record["bytes"] < LEAST_LINK_BYTES or "cpu_us" not in record:
+        return ""
+    return f"{record['cpu_us'] * 1e-6 * (1 << 30) / record['bytes']:.2f}"
+
+
+def row(record, are_of_one_host):
     return (record["peer"], record["op"], time_text(record["median_us"]),
             time_text(record["p95_us"]), f"{record['algbw_gbps']:.2f}",
             f"{record['busbw_gbps']:.2f}", f"{2 * record['algbw_gbps']:.2f}",
+            *(() if are_of_one_host else (cpu_text(record),)),
             ratio_text(record, "limit_ratio", ".2f"), ratio_text(record, "peer_ratio"),
             ratio_text(record, "gloo_ratio"))
 
@@ -92,7 +105,8 @@ def dtypes_text(records):
 
 
 def titled_rows(records):
-    return [(title_of(group[0]), [row(r) for r in group]) for group in groups(records)]
+    one_host = are_of_one_host(records)
+    return [(title_of(group[0]), [row(r, one_host) for r in group]) for group in groups(records)]
 
 
 def tables(records):

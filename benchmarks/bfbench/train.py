@@ -18,7 +18,8 @@ from bfbench.turns import Side
 from bfbench.versions import versions
 
 MODELS = ("cnn", "vit", "resnet18", "resnet50", "resnet101", "resnext50_32x4d", "resnext101_32x8d")
-ALGORITHMS = ("none", "ddp", "decent_dp", "gradient_allreduce", "atc", "awc", "hierarchical")
+ALGORITHMS = ("none", "ddp", "ddp_bluefog", "decent_dp", "gradient_allreduce", "atc", "awc",
+              "hierarchical")
 # Variables that bfrun sets for ranks and torchrun does not.
 MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 

@@ -4,7 +4,10 @@ percentiles."""
 import torch
 
 TORCH_DDP = "torch DDP (gloo)"
-PEERS = {"ddp": TORCH_DDP, "ddp_alone": TORCH_DDP, "decent_dp": "Decent-DP (gloo)"}
+PEERS = {"ddp": TORCH_DDP, "ddp_alone": TORCH_DDP, "ddp_bluefog": "torch DDP (bluefog)",
+         "decent_dp": "Decent-DP (gloo)"}
+BACKENDS = {"ddp_bluefog": "bluefog"}
+"""Of torch.distributed, by peer; gloo elsewhere."""
 DDP_FLAGS = {
     "--no-gradient-as-bucket-view": "DDP: gradients are copied into its buckets",
     "--static-graph": "DDP: the graph of the loss never changes",

@@ -59,6 +59,22 @@ struct Measurement {
   const Contestant* contestant = nullptr;
   double median_us = 0;
   double p95_us = 0;
+  double cpu_us = 0;  ///< of all threads of the rank with most
+};
+
+/// A call's time, and what the process computed meanwhile.
+struct Sample {
+  double us = 0;
+  double cpu_us = 0;
+
+  Sample& operator+=(const Sample& other) {
+    us += other.us;
+    cpu_us += other.cpu_us;
+    return *this;
+  }
+  friend Sample operator/(const Sample& sum, int count) {
+    return {.us = sum.us / count, .cpu_us = sum.cpu_us / count};
+  }
 };
 
 template <typename T>
@@ -211,26 +227,29 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
     }
     std::this_thread::sleep_for(pause);
     bluefog::ops::barrier(context);
-    return time_us([&] {
+    const double cpu_us = process_cpu_us();
+    const double us = time_us([&] {
       contestant.call(buffer);
       for (int i = 1; i < calls; ++i) {
         contestant.call(buffers.next());
       }
     });
+    return Sample{.us = us, .cpu_us = process_cpu_us() - cpu_us};
   };
-  // The time of one call, the mean over a period of the contestant's.
-  const auto time_of = [&](const Contestant& contestant) {
+  // One call, the mean over a period of the contestant's.
+  const auto sample_of = [&](const Contestant& contestant) {
     if (batch > 1) {
       const int calls = (batch + contestant.period - 1) / contestant.period * contestant.period;
       return time_batch(contestant, calls) / calls;
     }
-    double sum = 0;
+    Sample sum;
     for (int i = 0; i < contestant.period; ++i) {
       sum += time_batch(contestant, 1);
     }
     return sum / contestant.period;
   };
   std::vector<std::vector<double>> times(contestants.size());
+  std::vector<std::vector<double>> cpu_times(contestants.size());
   // Every round has an order of its own, the same on all ranks: a call finds in the caches what the
   // one before it left.
   std::vector<std::size_t> order(contestants.size());
@@ -239,7 +258,9 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
   const auto round = [&] {
     std::ranges::shuffle(order, shuffler);
     for (const std::size_t i : order) {
-      times[i].push_back(time_of(contestants[i]));
+      const Sample sample = sample_of(contestants[i]);
+      times[i].push_back(sample.us);
+      cpu_times[i].push_back(sample.cpu_us);
     }
   };
   constexpr int kWarmUp = 3;
@@ -249,8 +270,9 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
   // All ranks make as many rounds: rank 0 says how many fit into the time.
   double rounds = std::clamp(seconds * 1e6 / std::max(time_us(round), 1.0), 7.0, 20000.0);
   bluefog::ops::broadcast(context, {.data = &rounds, .count = 1, .dtype = Dtype::Float64}, 0);
-  for (auto& values : times) {
-    values.clear();
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    times[i].clear();
+    cpu_times[i].clear();
   }
   for (int i = 0; i < static_cast<int>(rounds); ++i) {
     round();
@@ -260,7 +282,8 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
     const std::vector<double> worst = slowest(context, times[i]);
     measurements.push_back({.contestant = &contestants[i],
                             .median_us = quantile(worst, 0.5),
-                            .p95_us = quantile(worst, 0.95)});
+                            .p95_us = quantile(worst, 0.95),
+                            .cpu_us = quantile(slowest(context, cpu_times[i]), 0.5)});
   }
   return measurements;
 }
@@ -314,15 +337,17 @@ void print(const Setting& setting, const std::vector<Measurement>& measurements,
                                         {"bytes", bytes},
                                         {"median_us", measurement.median_us},
                                         {"p95_us", measurement.p95_us},
+                                        {"cpu_us", measurement.cpu_us},
                                         {"algbw_gbps", gbps},
                                         {"busbw_gbps", gbps * contestant.bus_factor},
                                         {"limit_ratio", measurement.median_us / limit_us}}
                              .dump());
     } else {
       fmt::print(
-          "{:>11} B  {:<12} {:<50} {:>11.2f} us  p95 {:>11.2f} us  {:>7.2f} GB/s  {:>7.2f}\n",
-          bytes, contestant.peer, contestant.op, measurement.median_us, measurement.p95_us, gbps,
-          measurement.median_us / limit_us);
+          "{:>11} B  {:<12} {:<50} {:>11.2f} us  p95 {:>11.2f} us  CPU {:>11.2f} us  {:>7.2f} GB/s  "
+          "{:>7.2f}\n",
+          bytes, contestant.peer, contestant.op, measurement.median_us, measurement.p95_us,
+          measurement.cpu_us, gbps, measurement.median_us / limit_us);
     }
   }
   std::fflush(stdout);

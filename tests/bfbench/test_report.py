@@ -33,6 +33,17 @@ def test_sizes_are_round_in_either_way():
             ] == ["4 B", "4100 B", "64 KiB", "100 MiB", "1 MB", "44.7 MB", "1 GB"]
 
 
+def test_computing_beside_the_link_counts_between_hosts():
+    link = {"hosts": 2, "bytes": 1 << 20, "cpu_us": 500.0}
+    columns = report.columns_of([operation(**link)])
+    ((_, (cells,)),) = report.titled_rows([operation(**link)])
+    assert len(cells) == len(columns)
+    assert cells[columns.index("CPU s/GiB")] == "0.51"
+    ((_, (cells,)),) = report.titled_rows([operation(**{**link, "bytes": 4})])
+    assert cells[columns.index("CPU s/GiB")] == ""  # of bytes that no link is busy with
+    assert "CPU s/GiB" not in report.columns_of([operation()])
+
+
 def test_bars_name_size_and_dtype_and_show_what_is_small():
     chart = report.chart_of_bars([operation(op=f"op {rate}", bytes=10**9, algbw_gbps=rate)
                                   for rate in (0.01, 10.0)], 10**9)

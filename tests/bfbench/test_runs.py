@@ -30,7 +30,7 @@ def test_operations(tmp_path, monkeypatch, capsys):
     assert len(found["records"]) == 2 * len(measured)
     for record in found["records"]:
         assert record["ranks"] == 2 and record["dtype"] == "float32"
-        assert all(record[name] > 0 for name in FIGURES)
+        assert all(record[name] > 0 for name in (*FIGURES, "cpu_us"))
         assert record["p95_us"] >= record["median_us"] == record["starts_us"][0]
         assert record["algbw_gbps"] == pytest.approx(record["bytes"] / record["median_us"] / 1e3)
         assert len(record["starts_us"]) == 1
@@ -46,6 +46,7 @@ def test_operations(tmp_path, monkeypatch, capsys):
     assert charts == ["bandwidth_4100_bytes.png", "bandwidth_4_bytes.png", "time_2_ranks.png"]
 
 
+@pytest.mark.long  # python.c10d makes these calls
 def test_torchs_backends(tmp_path):
     found, *_ = run(tmp_path, "ops", "--backend", "--ranks", "2", "--sizes", "4,4096", "--seconds",
                     "0.01")
@@ -128,8 +129,8 @@ def test_the_job_for_devices_runs_on_cpus():
 
 
 @pytest.mark.parametrize("names", [
-    "none,ddp,atc,hierarchical",
-    pytest.param("none,ddp,decent_dp,gradient_allreduce,atc,awc,hierarchical",
+    "none,ddp",
+    pytest.param("none,ddp,ddp_bluefog,decent_dp,gradient_allreduce,atc,awc,hierarchical",
                  marks=pytest.mark.long)])
 def test_training(names, tmp_path, capsys):
     expected = set(names.split(","))
@@ -141,8 +142,9 @@ def test_training(names, tmp_path, capsys):
     missing = {item["algorithm"] for item in found["not_run"]}
     assert set(by_algorithm) | missing == expected and not set(by_algorithm) & missing
     assert expected - {"decent_dp", "hierarchical"} <= set(by_algorithm)
-    assert not_run(found, algorithm="hierarchical").startswith("one machine")
-    assert "at least 4" in not_run(found, algorithm="hierarchical")
+    if "hierarchical" in expected:
+        assert not_run(found, algorithm="hierarchical").startswith("one machine")
+        assert "at least 4" in not_run(found, algorithm="hierarchical")
     assert by_algorithm["none"]["share_of_none"] == 1.0 == by_algorithm["ddp"]["share_of_ddp"]
     for name, record in by_algorithm.items():
         assert name in said and name in page

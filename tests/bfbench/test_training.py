@@ -43,8 +43,10 @@ def test_ddp_broadcasts_no_buffers_unless_told(monkeypatch):
 
 
 def test_who_is_measured_and_percentiles():
-    assert [training.peer_of(name) for name in ("ddp", "ddp_alone", "decent_dp", "atc")] == [
-        "torch DDP (gloo)", "torch DDP (gloo)", "Decent-DP (gloo)", "bluefog_cpp"]
+    assert [training.peer_of(name) for name in
+            ("ddp", "ddp_alone", "ddp_bluefog", "decent_dp", "atc")] == [
+        "torch DDP (gloo)", "torch DDP (gloo)", "torch DDP (bluefog)", "Decent-DP (gloo)",
+        "bluefog_cpp"]
     seconds = torch.arange(101, dtype=torch.float64)
     assert training.quantiles_of(seconds) == pytest.approx(
         {"p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0})

@@ -21,7 +21,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::HasSubstr;
@@ -39,29 +39,29 @@ struct Training {
 };
 
 std::vector<Training> trainings() {
-  const auto of = [](AlgorithmKind kind) {
+  const auto of = [](AlgorithmName kind) {
     return DistributedOptimizerOptions{.algorithm = kind, .bucket_bytes = 128};
   };
   std::vector<Training> all{
-      {.name = "gradient_allreduce", .options = of(AlgorithmKind::GradientAllreduce)},
+      {.name = "gradient_allreduce", .options = of(AlgorithmName::GradientAllreduce)},
       {.name = "gradient_allreduce, some missing",
-       .options = of(AlgorithmKind::GradientAllreduce),
+       .options = of(AlgorithmName::GradientAllreduce),
        .lacks_gradients = true},
-      {.name = "adapt_then_combine", .options = of(AlgorithmKind::AdaptThenCombine)},
-      {.name = "adapt_then_combine in backward", .options = of(AlgorithmKind::AdaptThenCombine)},
-      {.name = "adapt_with_combine", .options = of(AlgorithmKind::AdaptWithCombine)},
-      {.name = "gossip_pga", .options = of(AlgorithmKind::GossipPga)},
-      {.name = "local_sgd", .options = of(AlgorithmKind::LocalSgd)},
+      {.name = "adapt_then_combine", .options = of(AlgorithmName::AdaptThenCombine)},
+      {.name = "adapt_then_combine in backward", .options = of(AlgorithmName::AdaptThenCombine)},
+      {.name = "adapt_with_combine", .options = of(AlgorithmName::AdaptWithCombine)},
+      {.name = "gossip_pga", .options = of(AlgorithmName::GossipPga)},
+      {.name = "local_sgd", .options = of(AlgorithmName::LocalSgd)},
   };
   all[3].options.step_in_backward = true;
   all[5].options.global_period_rounds = 2;
   all[6].options.num_steps_per_communication = 2;
-  for (const AlgorithmKind kind :
-       {AlgorithmKind::Extra, AlgorithmKind::ExactDiffusion, AlgorithmKind::D2,
-        AlgorithmKind::GradientTracking, AlgorithmKind::PushSum, AlgorithmKind::DecentLam,
-        AlgorithmKind::QuasiGlobalMomentum}) {
+  for (const AlgorithmName kind :
+       {AlgorithmName::Extra, AlgorithmName::ExactDiffusion, AlgorithmName::D2,
+        AlgorithmName::GradientTracking, AlgorithmName::PushSum, AlgorithmName::DecentLam,
+        AlgorithmName::QuasiGlobalMomentum}) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
-      if (kind == AlgorithmKind::PushSum && dtype != at::kFloat && dtype != at::kDouble) {
+      if (kind == AlgorithmName::PushSum && dtype != at::kFloat && dtype != at::kDouble) {
         continue;  // refused: weights need more digits
       }
       all.push_back({.name = fmt::format("{}, {}", name_of(kind), c10::toString(dtype)),
@@ -72,8 +72,8 @@ std::vector<Training> trainings() {
       }
     }
   }
-  for (const AlgorithmKind kind :
-       {AlgorithmKind::WinPut, AlgorithmKind::PullGet, AlgorithmKind::AsyncPushSum}) {
+  for (const AlgorithmName kind :
+       {AlgorithmName::WinPut, AlgorithmName::PullGet, AlgorithmName::AsyncPushSum}) {
     for (const int more_steps : {0, 2}) {
       all.push_back({.name = std::string(name_of(kind)) + (more_steps > 0 ? ", some longer" : ""),
                      .options = of(kind),
@@ -207,7 +207,7 @@ TEST(DeviceGradientAllreduce, WaitsForTheDeviceWhereItLacksAGradient) {
     torch::optim::SGD sgd(net.parameters(), 0.05);
     DistributedOptimizer optimizer(
         rank.context.shared_from_this(), sgd, net,
-        {.algorithm = AlgorithmKind::GradientAllreduce, .bucket_bytes = 0});
+        {.algorithm = AlgorithmName::GradientAllreduce, .bucket_bytes = 0});
     const at::Tensor x = numbers({4, 6}, own).to(device);
     const auto waits_of_step = [&](bool has_second) {
       const int before = torch_device.host_waits();

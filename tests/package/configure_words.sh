@@ -12,7 +12,8 @@ failures=0
 expect() {
   local wanted=$1 words=$2 output code=0
   shift 2
-  output=$(cmake -S "$source_folder" -B "$work/build" -G Ninja --fresh -DBLUEFOG_BUILD_TESTS=OFF \
+  rm -f "$work/build/CMakeCache.txt"  # what is known of the compilers stays
+  output=$(cmake -S "$source_folder" -B "$work/build" -G Ninja -DBLUEFOG_BUILD_TESTS=OFF \
     "$@" 2>&1) || code=$?
   output=$(tr -s ' \n' ' ' <<<"$output")  # CMake breaks lines
   if [ $code -ne "$wanted" ] || ! grep -qF -- "$words" <<<"$output"; then

@@ -46,13 +46,14 @@ def join_ranks(store, threads_are_bound=False, backend="gloo"):
 
 
 def take_turns(calls, seconds, prepare, batch=1, pause_sec=0):
-    """Times in µs of each call, a list for each: all make a round, in an order shuffled alike on
+    """Samples of each call, a list for each, of its time and what the process computed meanwhile,
+    all threads together, in µs: all make a round, in an order shuffled alike on
     all ranks, until `seconds` are over. Each call gets what `prepare` returns before its time
     begins; of a batch of more the time is the mean, what `prepare` takes for the later ones
     included. Ranks rest for `pause_sec` before each batch."""
     order = list(range(len(calls)))
     shuffler = random.Random(1)
-    times = [[] for _ in calls]
+    samples = [[] for _ in calls]
 
     def one_round():
         shuffler.shuffle(order)
@@ -61,11 +62,12 @@ def take_turns(calls, seconds, prepare, batch=1, pause_sec=0):
             if pause_sec:
                 time.sleep(pause_sec)
             dist.barrier()
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             calls[place](given)
             for _ in range(1, batch):
                 calls[place](prepare())
-            times[place].append((time.perf_counter() - start) * 1e6 / batch)
+            samples[place].append(((time.perf_counter() - start) * 1e6 / batch,
+                                   (time.process_time() - cpu) * 1e6 / batch))
 
     for _ in range(WARM_UP_ROUNDS):
         one_round()
@@ -73,17 +75,18 @@ def take_turns(calls, seconds, prepare, batch=1, pause_sec=0):
     one_round()
     rounds = torch.tensor([seconds / max(time.perf_counter() - start, 1e-6)])
     dist.broadcast(rounds, 0)  # all ranks make as many
-    for values in times:
-        values.clear()
+    for taken in samples:
+        taken.clear()
     for _ in range(max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(rounds.item())))):
         one_round()
-    return times
+    return samples
 
 
-def figures_of(times, bytes_, bus_factor=1.0):
-    """The times of one call, as a record has them; collective."""
-    worst = torch.tensor(times, dtype=torch.float64)
+def figures_of(samples, bytes_, bus_factor=1.0):
+    """The samples of one call, as a record has them; collective."""
+    worst = torch.tensor(samples, dtype=torch.float64)
     dist.all_reduce(worst, dist.ReduceOp.MAX)
-    median, p95 = worst.quantile(torch.tensor([0.5, 0.95], dtype=torch.float64)).tolist()
-    return {"median_us": median, "p95_us": p95,
+    times, cpu_times = worst.unbind(1)
+    median, p95 = times.quantile(torch.tensor([0.5, 0.95], dtype=torch.float64)).tolist()
+    return {"median_us": median, "p95_us": p95, "cpu_us": cpu_times.median().item(),
             "algbw_gbps": bytes_ / median * 1e-3, "busbw_gbps": bytes_ / median * 1e-3 * bus_factor}

@@ -18,6 +18,7 @@ import torch.distributed as dist
 import bluefog_cpp.torch as bf
 from bfbench.algorithms import row_named
 from bfbench.training import (
+    BACKENDS,
     DDP_FLAGS,
     MOMENTUM,
     PEERS,
@@ -76,6 +77,7 @@ def decentralized(make, kind):
 CONTESTANTS = {
     "none": decentralized(bf.DistributedAdaptThenCombineOptimizer, bf.CommunicationType.empty),
     "ddp": with_flags_of_ddp,
+    "ddp_bluefog": with_flags_of_ddp,
     "decent_dp": with_decent_dp,
     "gradient_allreduce": lambda model, optimizer, _: (
         model, bf.DistributedGradientAllreduceOptimizer(optimizer, model)),
@@ -198,7 +200,8 @@ def main():
              "not_run": why_not(args.algorithm)})
         return
     if args.algorithm in PEERS:
-        join_gloo(args.store, bf.rank(), bf.size())
+        join_gloo(args.store, bf.rank(), bf.size(),
+                  backend=BACKENDS.get(args.algorithm, "gloo"))
     contestant = Contestant(args.algorithm, args)
     time_steps(contestant, WARM_UP_STEPS)
     say({"ready": True})

@@ -100,6 +100,12 @@ std::string why_unknown(std::string_view name) {
                      nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest));
 }
 
+std::string text_of(const AlgorithmLayout& layout) {
+  return fmt::format("torch {}.{} (bytes of row, algorithm, bucket, options: {}, {}, {}, {})",
+                     layout.torch_major, layout.torch_minor, layout.row, layout.algorithm,
+                     layout.bucket, layout.options);
+}
+
 }  // namespace
 
 std::string_view AlgorithmName::registered(std::string_view name) {
@@ -129,7 +135,13 @@ double AlgorithmParts::number(std::string_view name) const {
   return std::visit([](auto value) { return static_cast<double>(value); }, listed->default_value);
 }
 
-void register_algorithm(AlgorithmRow row) {
+void register_algorithm(AlgorithmRow row, const AlgorithmLayout& compiled) {
+  if (const AlgorithmLayout own; compiled != own) {
+    throw InvalidArgument(fmt::format(
+        "register_algorithm: expected a file compiled with the headers of this library and {}, "
+        "found one compiled with {}",
+        text_of(own), text_of(compiled)));
+  }
   if (const std::string problem = why_invalid(row); !problem.empty()) {
     throw InvalidArgument(fmt::format("register_algorithm, '{}': {}", row.name, problem));
   }

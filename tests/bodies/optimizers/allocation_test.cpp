@@ -11,25 +11,25 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 
 TEST(Allocations, StepsThatAverageAllocateNoMoreThanStepsAlone) {
   const Ranks ranks{.at_least = 2, .at_most = 4, .layouts = {Layout::OneHost}};
   on_ranks(ranks, [](Context& context) {
-    constexpr std::array kKinds{AlgorithmKind::None,
-                                AlgorithmKind::AdaptThenCombine,
-                                AlgorithmKind::AdaptWithCombine,
-                                AlgorithmKind::Extra,
-                                AlgorithmKind::ExactDiffusion,
-                                AlgorithmKind::D2,
-                                AlgorithmKind::GradientTracking,
-                                AlgorithmKind::PushSum,
-                                AlgorithmKind::DecentLam,
-                                AlgorithmKind::QuasiGlobalMomentum,
-                                AlgorithmKind::WinPut,
-                                AlgorithmKind::PullGet,
-                                AlgorithmKind::AsyncPushSum};
+    constexpr std::array kKinds{AlgorithmName::None,
+                                AlgorithmName::AdaptThenCombine,
+                                AlgorithmName::AdaptWithCombine,
+                                AlgorithmName::Extra,
+                                AlgorithmName::ExactDiffusion,
+                                AlgorithmName::D2,
+                                AlgorithmName::GradientTracking,
+                                AlgorithmName::PushSum,
+                                AlgorithmName::DecentLam,
+                                AlgorithmName::QuasiGlobalMomentum,
+                                AlgorithmName::WinPut,
+                                AlgorithmName::PullGet,
+                                AlgorithmName::AsyncPushSum};
     std::array<std::size_t, kKinds.size()> counts{};
     for (std::size_t k = 0; k < kKinds.size(); ++k) {
       torch::nn::Sequential model(torch::nn::Linear(20, 300), torch::nn::Linear(300, 5));

@@ -8,14 +8,14 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::Averaging;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 
 constexpr double kStep = 0.05;
 
-DistributedOptimizerOptions options_of(AlgorithmKind algorithm) {
+DistributedOptimizerOptions options_of(AlgorithmName algorithm) {
   DistributedOptimizerOptions options;
   options.algorithm = algorithm;
   options.bucket_bytes = 32;
@@ -28,8 +28,8 @@ at::Tensor meaned(const at::Tensor& points) { return points.mean(0, true).expand
 TEST(Averaging, ChangesBetweenSteps) {
   on_ranks(some_ranks(), [](Context& context) {
     const LeastSquares problem = LeastSquares::of_rank(context.rank());
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::AdaptThenCombine, AlgorithmName::AdaptWithCombine}) {
       const Point point(static_cast<std::uint64_t>(context.rank()));
       torch::optim::SGD sgd(point.parameters(), kStep);
       DistributedOptimizerOptions options = options_of(kind);
@@ -47,7 +47,7 @@ TEST(Averaging, ChangesBetweenSteps) {
         train(optimizer, point, problem);
         const at::Tensor step = kStep * gradients(expected);
         const bool averages = averaging != Averaging::Nobody;
-        if (kind == AlgorithmKind::AdaptThenCombine) {
+        if (kind == AlgorithmName::AdaptThenCombine) {
           expected = averages ? meaned(expected - step) : expected - step;
         } else {
           // The neighbours' average is formed by `drain`, below.
@@ -67,7 +67,7 @@ TEST(Averaging, BetweenMachinesNeedsAPlanForEachRound) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kStep);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   options_of(AlgorithmKind::AdaptThenCombine));
+                                   options_of(AlgorithmName::AdaptThenCombine));
     optimizer.set_averaging(Averaging::Machines);
     EXPECT_THROW(optimizer.step(), StateError);
     optimizer.set_averaging(Averaging::Neighbors);
@@ -80,7 +80,7 @@ TEST(Averaging, IsTheAlgorithmsOwnElsewhere) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kStep);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   options_of(AlgorithmKind::GradientAllreduce));
+                                   options_of(AlgorithmName::GradientAllreduce));
     EXPECT_THROW(optimizer.set_averaging(Averaging::Everybody), StateError);
     optimizer.set_averaging(Averaging::Neighbors);
     EXPECT_THROW(optimizer.skip_steps(-1), InvalidArgument);
@@ -92,7 +92,7 @@ TEST(Averaging, SkippedStepsLeaveOneForSeveralBackwardPasses) {
     const LeastSquares problem = LeastSquares::of_rank(context.rank());
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kStep);
-    DistributedOptimizerOptions options = options_of(AlgorithmKind::GradientAllreduce);
+    DistributedOptimizerOptions options = options_of(AlgorithmName::GradientAllreduce);
     options.num_steps_per_communication = 3;
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
     at::Tensor x = point.x().detach().clone();

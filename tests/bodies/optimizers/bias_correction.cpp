@@ -10,7 +10,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 
@@ -19,7 +19,7 @@ constexpr int kFewSteps = 6;
 
 /// One rank of a run with plain SGD, rank r from `Point(r)`.
 struct Descent {
-  Descent(Context& context, AlgorithmKind kind, std::optional<Schedule> schedule,
+  Descent(Context& context, AlgorithmName kind, std::optional<Schedule> schedule,
           double momentum = 0.0, std::int64_t bucket_bytes = 32)
       : problem(LeastSquares::of_rank(context.rank())),
         point(static_cast<std::uint64_t>(context.rank())),
@@ -43,7 +43,7 @@ TEST(Extra, FollowsItsEquation) {
     const MixingMatrix matrix = topology::ring(context.size());
     const at::Tensor w = dense(matrix);
     const at::Tensor damped = w + at::eye(context.size(), at::kDouble);
-    Descent run(context, AlgorithmKind::Extra, fixed(matrix));
+    Descent run(context, AlgorithmName::Extra, fixed(matrix));
     at::Tensor before = starting_points(context.size(), Start::Different);
     at::Tensor now = w.mm(before) - kFixedRate * gradients(before);
     for (int step = 0; step < kFewSteps; ++step) {
@@ -60,9 +60,9 @@ TEST(Extra, FollowsItsEquation) {
 /// Both follow the same recursion, exact diffusion with ½ (I + W) and D² with W.
 TEST(ExactDiffusion, FollowsItsEquationAndSoDoesD2) {
   on_ranks([](Context& context) {
-    for (const AlgorithmKind kind : {AlgorithmKind::ExactDiffusion, AlgorithmKind::D2}) {
+    for (const AlgorithmName kind : {AlgorithmName::ExactDiffusion, AlgorithmName::D2}) {
       const MixingMatrix matrix = topology::lazy(topology::ring(context.size()), 0.25);
-      const bool is_d2 = kind == AlgorithmKind::D2;
+      const bool is_d2 = kind == AlgorithmName::D2;
       const at::Tensor w = dense(is_d2 ? matrix : topology::lazy(matrix));
       Descent run(context, kind, fixed(matrix));
       at::Tensor x = starting_points(context.size(), Start::Different);
@@ -84,7 +84,7 @@ TEST(ExactDiffusion, CorrectsTheStepsOfTheWrappedOptimizer) {
     constexpr double kMomentum = 0.5;
     const MixingMatrix matrix = topology::ring(context.size());
     const at::Tensor w = dense(topology::lazy(matrix));
-    Descent run(context, AlgorithmKind::ExactDiffusion, fixed(matrix), kMomentum);
+    Descent run(context, AlgorithmName::ExactDiffusion, fixed(matrix), kMomentum);
     at::Tensor x = starting_points(context.size(), Start::Different);
     at::Tensor psi_before = x;
     at::Tensor moment = at::zeros_like(x);
@@ -113,7 +113,7 @@ at::Tensor gradient_or_zeros(const Point& point) {
 TEST(GradientTracking, FollowsItsEquation) {
   on_ranks([](Context& context) {
     const Schedule schedule = topology::one_peer_exponential(context.size());
-    Descent run(context, AlgorithmKind::GradientTracking, schedule);
+    Descent run(context, AlgorithmName::GradientTracking, schedule);
     at::Tensor x = starting_points(context.size(), Start::Different);
     at::Tensor own = gradients(x);
     at::Tensor y = own;
@@ -135,7 +135,7 @@ TEST(GradientTracking, FollowsItsEquation) {
 /// cleared, and with a parameter that has none.
 TEST(GradientTracking, KeepsTheMeanGradientInEveryStep) {
   on_ranks(some_ranks(), [](Context& context) {
-    Descent run(context, AlgorithmKind::GradientTracking,
+    Descent run(context, AlgorithmName::GradientTracking,
                 topology::one_peer_exponential(context.size()));
     for (int step = 0; step < 9; ++step) {
       if (step % 3 == 0) {
@@ -162,7 +162,7 @@ TEST(GradientTracking, KeepsTheMeanGradientInEveryStep) {
 }
 
 struct Method {
-  AlgorithmKind kind;
+  AlgorithmName kind;
   double momentum;
 };
 
@@ -178,12 +178,12 @@ TEST(BiasCorrection, ReachesTheMinimiserAtAFixedStepSize) {
       }
       return squared_distance(context, run.point.x(), best);
     };
-    EXPECT_GT(distance_after_steps({AlgorithmKind::AdaptThenCombine, 0.0}), 1e-4);
+    EXPECT_GT(distance_after_steps({AlgorithmName::AdaptThenCombine, 0.0}), 1e-4);
     constexpr double kReached = 1e-10;  // squared, and still on its way
     for (const Method method :
-         {Method{AlgorithmKind::Extra, 0.0}, Method{AlgorithmKind::ExactDiffusion, 0.0},
-          Method{AlgorithmKind::ExactDiffusion, 0.5}, Method{AlgorithmKind::D2, 0.0},
-          Method{AlgorithmKind::GradientTracking, 0.0}}) {
+         {Method{AlgorithmName::Extra, 0.0}, Method{AlgorithmName::ExactDiffusion, 0.0},
+          Method{AlgorithmName::ExactDiffusion, 0.5}, Method{AlgorithmName::D2, 0.0},
+          Method{AlgorithmName::GradientTracking, 0.0}}) {
       EXPECT_LT(distance_after_steps(method), kReached)
           << name_of(method.kind) << ", momentum " << method.momentum;
     }
@@ -193,9 +193,9 @@ TEST(BiasCorrection, ReachesTheMinimiserAtAFixedStepSize) {
 /// Sums are formed in float32 or better; the state between steps has the parameters' type.
 TEST(BiasCorrection, TakesEveryFloatingType) {
   on_ranks({.at_least = 2, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::Extra, AlgorithmKind::ExactDiffusion, AlgorithmKind::GradientTracking,
-          AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::Extra, AlgorithmName::ExactDiffusion, AlgorithmName::GradientTracking,
+          AlgorithmName::DecentLam, AlgorithmName::QuasiGlobalMomentum}) {
       const auto end_of = [&](at::ScalarType type) {
         Bag bag;
         const at::Tensor x = bag.add("x", at::full({5}, context.rank(), type));
@@ -220,8 +220,8 @@ TEST(BiasCorrection, TakesEveryFloatingType) {
 /// All ranks forget together: the run goes on as one that starts there.
 TEST(BiasCorrection, RestartedRunsAreNewOnes) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const AlgorithmKind kind : {AlgorithmKind::Extra, AlgorithmKind::ExactDiffusion,
-                                     AlgorithmKind::D2, AlgorithmKind::GradientTracking}) {
+    for (const AlgorithmName kind : {AlgorithmName::Extra, AlgorithmName::ExactDiffusion,
+                                     AlgorithmName::D2, AlgorithmName::GradientTracking}) {
       Descent run(context, kind, std::nullopt);
       Descent fresh(context, kind, std::nullopt);
       for (int step = 0; step < 3; ++step) {

@@ -15,7 +15,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::checkpoint_file;
 using optimizers::DistributedOptimizer;
 using optimizers::load_checkpoint;
@@ -41,7 +41,7 @@ void rename_classes(const std::string& file) {
 TEST(Checkpoint, BadFilesAreNamedAndChangeNothing) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
-    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
+    Training run(context, AlgorithmName::AdaptThenCombine, 0);
     const at::Tensor before = run.point.x().detach().clone();
     const std::string own = checkpoint_file(folder.prefix(), context.rank());
     const auto expect_refusal = [&](const std::string& text) {
@@ -108,7 +108,7 @@ TEST(Checkpoint, ASaveThatIsCutOffCostsAtMostThatSave) {
   namespace fs = std::filesystem;
   on_ranks(some_ranks(2), [](Context& context) {
     const Folder folder(context);
-    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
+    Training run(context, AlgorithmName::AdaptThenCombine, 0);
     const std::string own = checkpoint_file(folder.prefix(), context.rank());
     const bool is_last = context.rank() == context.size() - 1;
     run.steps(1);
@@ -147,7 +147,7 @@ TEST(Checkpoint, ASaveThatIsCutOffCostsAtMostThatSave) {
 TEST(Checkpoint, AFileThatCannotBeWrittenLeavesTheOldOnes) {
   on_ranks(some_ranks(2), [](Context& context) {
     const Folder folder(context);
-    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
+    Training run(context, AlgorithmName::AdaptThenCombine, 0);
     save_checkpoint(folder.prefix(), run.point, run.optimizer);
     run.steps(1);
     const std::string blocked = checkpoint_file(folder.prefix(), context.rank()) + ".new";
@@ -177,7 +177,7 @@ void flip_bit(const std::string& file, std::uintmax_t bit) {
 TEST(Checkpoint, AChangedBitIsFoundWhereverItIs) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
-    Training run(context, AlgorithmKind::ExactDiffusion, 0);
+    Training run(context, AlgorithmName::ExactDiffusion, 0);
     run.steps(2);
     save_checkpoint(folder.prefix(), run.point, run.optimizer);
     ops::barrier(context);
@@ -212,7 +212,7 @@ TEST(Checkpoint, AChangedBitIsFoundWhereverItIs) {
 TEST(Checkpoint, AFileWithoutAChecksumIsRead) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
-    Training run(context, AlgorithmKind::ExactDiffusion, 0);
+    Training run(context, AlgorithmName::ExactDiffusion, 0);
     run.steps(2);
     const std::string own = checkpoint_file(folder.prefix(), context.rank());
     torch::serialize::OutputArchive state;
@@ -241,7 +241,7 @@ TEST(Checkpoint, AFileWithoutAChecksumIsRead) {
 TEST(Checkpoint, AFullDiskIsNamedAndLeavesTheOldFiles) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
-    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
+    Training run(context, AlgorithmName::AdaptThenCombine, 0);
     save_checkpoint(folder.prefix(), run.point, run.optimizer);
     run.steps(1);
     const bool is_full = context.rank() == context.size() - 1;
@@ -267,14 +267,14 @@ TEST(Checkpoint, AFullDiskIsNamedAndLeavesTheOldFiles) {
 TEST(Checkpoint, AnotherWrappedOptimizerIsNamedAndChangesNothing) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
-    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
+    Training run(context, AlgorithmName::AdaptThenCombine, 0);
     run.steps(1);
     save_checkpoint(folder.prefix(), run.point, run.optimizer);
     ops::barrier(context);
     Point point(17);
     torch::optim::SGD sgd(point.parameters(), torch::optim::SGDOptions(0.05).momentum(0.5));
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   Training::options_of(context, AlgorithmKind::AdaptThenCombine));
+                                   Training::options_of(context, AlgorithmName::AdaptThenCombine));
     const at::Tensor before = point.x().detach().clone();
     const std::string error =
         error_of<InvalidArgument>([&] { load_checkpoint(folder.prefix(), point, optimizer); });

@@ -54,22 +54,22 @@ class Folder {
 
 /// A model, its optimizer, and what it learns.
 struct Training {
-  Training(Context& context, optimizers::AlgorithmKind kind, std::uint64_t seed)
+  Training(Context& context, optimizers::AlgorithmName kind, std::uint64_t seed)
       : problem(LeastSquares::of_rank(context.rank())),
         point(seed),
         adam(point.parameters(), torch::optim::AdamOptions(0.05)),
         optimizer(context.shared_from_this(), adam, point, options_of(context, kind)) {}
 
   static optimizers::DistributedOptimizerOptions options_of(const Context& context,
-                                                            optimizers::AlgorithmKind kind) {
+                                                            optimizers::AlgorithmName kind) {
     optimizers::DistributedOptimizerOptions options;
     options.algorithm = kind;
-    if (kind == optimizers::AlgorithmKind::PushSum) {
+    if (kind == optimizers::AlgorithmName::PushSum) {
       options.schedule = topology::static_schedule(unbalanced_graph(context.size()));
-    } else if (kind != optimizers::AlgorithmKind::Extra &&
-               kind != optimizers::AlgorithmKind::ExactDiffusion &&
-               kind != optimizers::AlgorithmKind::D2 &&
-               kind != optimizers::AlgorithmKind::Ceca) {  // their default is what they need
+    } else if (kind != optimizers::AlgorithmName::Extra &&
+               kind != optimizers::AlgorithmName::ExactDiffusion &&
+               kind != optimizers::AlgorithmName::D2 &&
+               kind != optimizers::AlgorithmName::Ceca) {  // their default is what they need
       options.schedule = topology::one_peer_exponential(context.size());
     }
     if (optimizers::row_of(kind).reads("momentum")) {

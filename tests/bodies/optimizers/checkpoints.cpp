@@ -10,7 +10,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::checkpoint_file;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
@@ -20,12 +20,12 @@ using ::testing::HasSubstr;
 
 TEST(Checkpoint, AResumedRunHasTheSameBits) {
   on_ranks({.at_least = 1, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
-          AlgorithmKind::AdaptWithCombine, AlgorithmKind::None, AlgorithmKind::Extra,
-          AlgorithmKind::ExactDiffusion, AlgorithmKind::D2, AlgorithmKind::GradientTracking,
-          AlgorithmKind::PushSum, AlgorithmKind::GossipPga, AlgorithmKind::Ceca,
-          AlgorithmKind::LocalSgd, AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::GradientAllreduce, AlgorithmName::AdaptThenCombine,
+          AlgorithmName::AdaptWithCombine, AlgorithmName::None, AlgorithmName::Extra,
+          AlgorithmName::ExactDiffusion, AlgorithmName::D2, AlgorithmName::GradientTracking,
+          AlgorithmName::PushSum, AlgorithmName::GossipPga, AlgorithmName::Ceca,
+          AlgorithmName::LocalSgd, AlgorithmName::DecentLam, AlgorithmName::QuasiGlobalMomentum}) {
       const Folder folder(context);
       Training first(context, kind, 0);
       first.steps(3);
@@ -34,7 +34,7 @@ TEST(Checkpoint, AResumedRunHasTheSameBits) {
       first.optimizer.finish();
 
       Training second(context, kind, 17);
-      second.steps(kind == AlgorithmKind::AdaptWithCombine ? 1 : 2);
+      second.steps(kind == AlgorithmName::AdaptWithCombine ? 1 : 2);
       const auto loaded = load_checkpoint(folder.prefix(), second.point, second.optimizer);
       EXPECT_EQ(loaded.saved_ranks, context.size());
       EXPECT_EQ(loaded.step_count, 3);
@@ -70,7 +70,7 @@ void write_part(const std::string& prefix, int rank, int ranks, std::uint64_t se
 /// Undefined on three ranks, which take their own files.
 at::Tensor model_from_three(Context& context, const std::array<std::uint64_t, 3>& seeds) {
   const Folder folder(context);
-  Training run(context, AlgorithmKind::AdaptThenCombine, 17);
+  Training run(context, AlgorithmName::AdaptThenCombine, 17);
   for (int rank = 0; context.rank() == 0 && rank < 3; ++rank) {
     write_part(folder.prefix(), rank, 3, seeds[static_cast<std::size_t>(rank)]);
   }
@@ -111,10 +111,10 @@ TEST(Checkpoint, TheMeanOfEqualModelsIsThatModel) {
 TEST(Checkpoint, AnotherModelOrAlgorithmIsRefused) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
-    Training run(context, AlgorithmKind::AdaptThenCombine, 0);
+    Training run(context, AlgorithmName::AdaptThenCombine, 0);
     save_checkpoint(folder.prefix(), run.point, run.optimizer);
     ops::barrier(context);
-    Training other(context, AlgorithmKind::None, 0);
+    Training other(context, AlgorithmName::None, 0);
     EXPECT_THROW(load_checkpoint(folder.prefix(), other.point, other.optimizer), InvalidArgument);
     struct Wide : torch::nn::Module {
       Wide() { weight = register_parameter("first", at::zeros({3}, at::kDouble)); }
@@ -130,13 +130,13 @@ TEST(Checkpoint, AnotherModelOrAlgorithmIsRefused) {
 TEST(Checkpoint, OtherBucketsAreNamed) {
   on_ranks(some_ranks(), [](Context& context) {
     const Folder folder(context);
-    Training run(context, AlgorithmKind::ExactDiffusion, 0);
+    Training run(context, AlgorithmName::ExactDiffusion, 0);
     save_checkpoint(folder.prefix(), run.point, run.optimizer);
     ops::barrier(context);
     Point point(0);
     torch::optim::Adam adam(point.parameters(), torch::optim::AdamOptions(0.05));
     DistributedOptimizerOptions options =
-        Training::options_of(context, AlgorithmKind::ExactDiffusion);
+        Training::options_of(context, AlgorithmName::ExactDiffusion);
     options.bucket_bytes = 1 << 20;
     DistributedOptimizer optimizer(context.shared_from_this(), adam, point, options);
     try {
@@ -155,7 +155,7 @@ TEST(Checkpoint, NotBetweenTheStepsOfASumOfGradients) {
     Point point(0);
     torch::optim::SGD sgd(point.parameters(), 0.1);
     DistributedOptimizerOptions options;
-    options.algorithm = AlgorithmKind::GradientAllreduce;
+    options.algorithm = AlgorithmName::GradientAllreduce;
     options.num_steps_per_communication = 2;
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
     const LeastSquares problem = LeastSquares::of_rank(0);

@@ -15,7 +15,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::Averaging;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
@@ -111,7 +111,7 @@ TEST(InBackward, WhatGetsNoGradientWaitsForTheStep) {
     const at::Tensor used = bag.add("used", filled({20}, rank));
     const at::Tensor unused = bag.add("unused", filled({20}, 10 * rank));
     torch::optim::SGD sgd(bag.parameters(), 1.0);
-    DistributedOptimizerOptions options = full_averaging(context, AlgorithmKind::AdaptThenCombine);
+    DistributedOptimizerOptions options = full_averaging(context, AlgorithmName::AdaptThenCombine);
     options.step_in_backward = true;
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
     optimizer.zero_grad();
@@ -221,7 +221,7 @@ TEST(InBackward, WhatLeavesABackwardPassMayBeAnotherError) {
     const at::Tensor x = bag.add("x", filled({4, 2}, 1));
     torch::optim::SGD sgd(bag.parameters(), kStep);
     DistributedOptimizerOptions options;
-    options.algorithm = AlgorithmKind::GradientAllreduce;
+    options.algorithm = AlgorithmName::GradientAllreduce;
     std::string seen;
     options.rethrow_in_backward = [&seen](const std::exception_ptr& error) {
       seen = error_of<Error>([&] { std::rethrow_exception(error); });
@@ -259,7 +259,7 @@ TEST(InBackward, AfterMeansThatDidNotComeTheStepMakesNoCall) {
     const at::Tensor x = bag.add("x", filled({3}, 1));
     torch::optim::SGD sgd(bag.parameters(), 1.0);
     DistributedOptimizerOptions options;
-    options.algorithm = AlgorithmKind::GradientAllreduce;
+    options.algorithm = AlgorithmName::GradientAllreduce;
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
     if (context.rank() == 1) {
       optimizer.refuse_step("no batch");
@@ -283,7 +283,7 @@ TEST(InBackward, AfterARoundThatCouldNotBeginTheStepMakesNoCall) {
     Bag bag;
     const at::Tensor x = bag.add("x", filled({3}, 1));
     torch::optim::SGD sgd(bag.parameters(), 1.0);
-    DistributedOptimizerOptions options = full_averaging(context, AlgorithmKind::AdaptThenCombine);
+    DistributedOptimizerOptions options = full_averaging(context, AlgorithmName::AdaptThenCombine);
     options.step_in_backward = true;
     const Schedule schedule = *std::exchange(options.schedule, std::nullopt);
     options.plans = [&](std::int64_t round) {
@@ -322,7 +322,7 @@ TEST(InBackward, ZeroGradClearsWhatWasThereBeforeTheOptimizer) {
       x.sum().backward();
       torch::optim::SGD sgd(bag.parameters(), 1.0);
       DistributedOptimizerOptions options;
-      options.algorithm = AlgorithmKind::GradientAllreduce;
+      options.algorithm = AlgorithmName::GradientAllreduce;
       options.num_steps_per_communication = period;
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag, options);
       optimizer.zero_grad();
@@ -351,7 +351,7 @@ TEST(InBackward, OptionsThatDoNotGoTogetherAreRefused) {
         return std::string(error.what());
       }
     };
-    EXPECT_THAT(message(sgd, [](auto& o) { o.algorithm = AlgorithmKind::AdaptWithCombine; }),
+    EXPECT_THAT(message(sgd, [](auto& o) { o.algorithm = AlgorithmName::AdaptWithCombine; }),
                 HasSubstr("step_in_backward: expected adapt_then_combine, found "
                           "adapt_with_combine"));
     EXPECT_THAT(message(sgd, [](auto& o) { o.stepping = optimizers::Stepping::Whole; }),

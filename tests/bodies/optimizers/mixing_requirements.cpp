@@ -18,16 +18,16 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::AlgorithmRow;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::HasSubstr;
 
-constexpr AlgorithmKind kNeedFixedMixing[] = {AlgorithmKind::Extra, AlgorithmKind::ExactDiffusion,
-                                              AlgorithmKind::D2};
+constexpr AlgorithmName kNeedFixedMixing[] = {AlgorithmName::Extra, AlgorithmName::ExactDiffusion,
+                                              AlgorithmName::D2};
 
-DistributedOptimizerOptions with(AlgorithmKind kind, std::optional<Schedule> schedule) {
+DistributedOptimizerOptions with(AlgorithmName kind, std::optional<Schedule> schedule) {
   DistributedOptimizerOptions options;
   options.algorithm = kind;
   options.schedule = std::move(schedule);
@@ -115,16 +115,16 @@ TEST(MixingRequirements, EveryAlgorithmCanBeMade) {
 TEST(MixingRequirements, D2RefusesEigenvaluesOfAThirdBelowZero) {
   on_ranks({.at_least = 4, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
     const MixingMatrix ring = topology::ring(4);  // its smallest eigenvalue is −1/3
-    EXPECT_THAT(refusal(context, with(AlgorithmKind::D2, always(ring))),
+    EXPECT_THAT(refusal(context, with(AlgorithmName::D2, always(ring))),
                 HasSubstr("every eigenvalue of W above -1/3, found -0.333333"));
-    EXPECT_EQ(refusal(context, with(AlgorithmKind::D2, always(topology::lazy(ring, 0.01)))), "");
-    EXPECT_EQ(refusal(context, with(AlgorithmKind::ExactDiffusion, always(ring))), "");
-    EXPECT_EQ(refusal(context, with(AlgorithmKind::Extra, always(ring))), "");
+    EXPECT_EQ(refusal(context, with(AlgorithmName::D2, always(topology::lazy(ring, 0.01)))), "");
+    EXPECT_EQ(refusal(context, with(AlgorithmName::ExactDiffusion, always(ring))), "");
+    EXPECT_EQ(refusal(context, with(AlgorithmName::Extra, always(ring))), "");
     const MixingMatrix swap =
         MixingMatrix::from_pattern({.shape = {4}, .entries = {{1, 0.5}, {3, 0.5}}});
-    EXPECT_THAT(refusal(context, with(AlgorithmKind::Extra, always(swap))),
+    EXPECT_THAT(refusal(context, with(AlgorithmName::Extra, always(swap))),
                 HasSubstr("every eigenvalue of W above -1, found -1;"));
-    EXPECT_EQ(refusal(context, with(AlgorithmKind::ExactDiffusion, always(swap))), "");
+    EXPECT_EQ(refusal(context, with(AlgorithmName::ExactDiffusion, always(swap))), "");
   });
 }
 
@@ -133,7 +133,7 @@ TEST(MixingRequirements, CorrectionsNeedOneSymmetricW) {
     const int n = context.size();
     const MixingMatrix directed = topology::ring(n, topology::RingStyle::Left);
     const MixingMatrix symmetric = topology::lazy(topology::ring(n));
-    for (const AlgorithmKind kind : kNeedFixedMixing) {
+    for (const AlgorithmName kind : kNeedFixedMixing) {
       EXPECT_THAT(refusal(context, with(kind, always(directed))),
                   HasSubstr("W(0, 1) = 0.5 and W(1, 0) = 0"));
       EXPECT_THAT(refusal(context, with(kind, topology::cycle({symmetric, symmetric}))),
@@ -152,7 +152,7 @@ TEST(MixingRequirements, CorrectionsNeedOneSymmetricW) {
     }
     const MixingMatrix heavy = MixingMatrix::from_pattern(
         {.shape = {n}, .entries = {{0, 0.75}, {1, 0.25}, {n - 1, 0.25}}});
-    EXPECT_THAT(refusal(context, with(AlgorithmKind::ExactDiffusion, always(heavy))),
+    EXPECT_THAT(refusal(context, with(AlgorithmName::ExactDiffusion, always(heavy))),
                 HasSubstr("row 0 sums to 1.25"));
   });
 }
@@ -164,13 +164,13 @@ TEST(MixingRequirements, TrackingNeedsBothSumsAndPushSumColumns) {
     const Schedule late =
         topology::cycle({topology::exponential(n), topology::ring(n), rows_alone(n)});
     const Schedule columns = always(rows_alone(n).transposed());
-    EXPECT_EQ(refusal(context, with(AlgorithmKind::GradientTracking, good)), "");
-    EXPECT_THAT(refusal(context, with(AlgorithmKind::GradientTracking, late)),
+    EXPECT_EQ(refusal(context, with(AlgorithmName::GradientTracking, good)), "");
+    EXPECT_THAT(refusal(context, with(AlgorithmName::GradientTracking, late)),
                 HasSubstr("found in round 2: column 0 sums to"));
-    EXPECT_THAT(refusal(context, with(AlgorithmKind::GradientTracking, columns)),
+    EXPECT_THAT(refusal(context, with(AlgorithmName::GradientTracking, columns)),
                 HasSubstr("found in round 0: row 0 sums to"));
-    EXPECT_EQ(refusal(context, with(AlgorithmKind::PushSum, columns)), "");
-    EXPECT_THAT(refusal(context, with(AlgorithmKind::PushSum, late)),
+    EXPECT_EQ(refusal(context, with(AlgorithmName::PushSum, columns)), "");
+    EXPECT_THAT(refusal(context, with(AlgorithmName::PushSum, late)),
                 HasSubstr("each rank hands out all of what it has; found in round 2: column 0"));
     // Rank 0 gives everything away and gets nothing.
     std::vector<double> values(static_cast<std::size_t>(n) * n, 0.0);
@@ -179,7 +179,7 @@ TEST(MixingRequirements, TrackingNeedsBothSumsAndPushSumColumns) {
       values[static_cast<std::size_t>(rank) * n + rank] = 1.0;
     }
     EXPECT_THAT(
-        refusal(context, with(AlgorithmKind::PushSum, always(MixingMatrix::from_dense(n, values)))),
+        refusal(context, with(AlgorithmName::PushSum, always(MixingMatrix::from_dense(n, values)))),
         HasSubstr("row 0 sums to 0"));
   });
 }
@@ -230,7 +230,7 @@ TEST(MixingRequirements, AveragesNeedRowsThatSumToOneUnlessOthersAreAskedFor) {
       EXPECT_EQ(refusal(context, options), "") << row->name;
     }
     // Gradients are averaged over all ranks, whatever the schedule says.
-    EXPECT_EQ(refusal(context, with(AlgorithmKind::GradientAllreduce, always(heavy_ring(n, 0.5)))),
+    EXPECT_EQ(refusal(context, with(AlgorithmName::GradientAllreduce, always(heavy_ring(n, 0.5)))),
               "");
     DistributedOptimizerOptions options;
     options.row_sums = static_cast<optimizers::RowSums>(9);
@@ -242,12 +242,12 @@ TEST(MixingRequirements, AveragesNeedRowsThatSumToOneUnlessOthersAreAskedFor) {
 TEST(MixingRequirements, PlansOfOneRoundAreAverages) {
   on_ranks(some_ranks(2), [](Context& context) {
     const MixingMatrix matrix = heavy_ring(context.size(), 0.5);
-    const AlgorithmRow& row = optimizers::row_of(AlgorithmKind::AdaptThenCombine);
+    const AlgorithmRow& row = optimizers::row_of(AlgorithmName::AdaptThenCombine);
     NeighborPlan plan = matrix.plan_for(context.size() - 1);
     EXPECT_THAT(optimizers::why_no_average(row, plan),
                 HasSubstr(fmt::format("row {} sums to 1.5", context.size() - 1)));
     EXPECT_EQ(optimizers::why_no_average(row, matrix.plan_for(0)), "");
-    EXPECT_EQ(optimizers::why_no_average(optimizers::row_of(AlgorithmKind::PushSum), plan), "");
+    EXPECT_EQ(optimizers::why_no_average(optimizers::row_of(AlgorithmName::PushSum), plan), "");
     // Its receivers do not see a sender's weights.
     NeighborPlan weighing = matrix.plan_for(0);
     weighing.destinations.front().weight = 2.0;
@@ -283,7 +283,7 @@ TEST(MixingRequirements, OneRanksRefusalIsEveryRanks) {
     const MixingMatrix matrix = is_odd_one ? rows_alone(n) : topology::ring(n);
     try {
       const DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                           with(AlgorithmKind::GradientTracking, always(matrix)));
+                                           with(AlgorithmName::GradientTracking, always(matrix)));
       ADD_FAILURE() << "expected an error";
     } catch (const InvalidArgument& error) {
       EXPECT_TRUE(is_odd_one) << error.what();
@@ -297,19 +297,19 @@ TEST(MixingRequirements, OneRanksRefusalIsEveryRanks) {
 
 TEST(MixingRequirements, NumbersAndTypesThatAnAlgorithmCannotUse) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::Extra, AlgorithmKind::ExactDiffusion, AlgorithmKind::D2,
-          AlgorithmKind::GradientTracking, AlgorithmKind::DecentLam,
-          AlgorithmKind::QuasiGlobalMomentum}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::Extra, AlgorithmName::ExactDiffusion, AlgorithmName::D2,
+          AlgorithmName::GradientTracking, AlgorithmName::DecentLam,
+          AlgorithmName::QuasiGlobalMomentum}) {
       DistributedOptimizerOptions options = with(kind, std::nullopt);
       options.num_steps_per_communication = 2;
       EXPECT_THAT(refusal(context, options), HasSubstr("expects 1"));
       EXPECT_THAT(refusal(context, options), HasSubstr("found 2"));
     }
-    DistributedOptimizerOptions options = with(AlgorithmKind::GossipPga, std::nullopt);
+    DistributedOptimizerOptions options = with(AlgorithmName::GossipPga, std::nullopt);
     options.global_period_rounds = 0;
     EXPECT_THAT(refusal(context, options), HasSubstr("expected at least 1, found 0"));
-    options = with(AlgorithmKind::AdaptThenCombine, std::nullopt);
+    options = with(AlgorithmName::AdaptThenCombine, std::nullopt);
     options.momentum = 0.5;
     EXPECT_THAT(refusal(context, options),
                 HasSubstr("momentum: expected decent_lam or quasi_global_momentum, found "
@@ -318,7 +318,7 @@ TEST(MixingRequirements, NumbersAndTypesThatAnAlgorithmCannotUse) {
     EXPECT_EQ(refusal(context, options), "");
     options.global_period_rounds = 3;
     EXPECT_THAT(refusal(context, options), HasSubstr("global_period_rounds: expected gossip_pga"));
-    options = with(AlgorithmKind::AdaptThenCombine, topology::one_peer_exponential(context.size()));
+    options = with(AlgorithmName::AdaptThenCombine, topology::one_peer_exponential(context.size()));
     options.plans = [&](std::int64_t) {
       return NeighborPlan::alone(context.rank(), context.size());
     };
@@ -329,7 +329,7 @@ TEST(MixingRequirements, NumbersAndTypesThatAnAlgorithmCannotUse) {
     torch::optim::SGD sgd(bag.parameters(), 0.1);
     try {
       const DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
-                                           with(AlgorithmKind::PushSum, std::nullopt));
+                                           with(AlgorithmName::PushSum, std::nullopt));
       ADD_FAILURE() << "expected an error";
     } catch (const InvalidArgument& error) {
       EXPECT_THAT(error.what(),

@@ -12,7 +12,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::HasSubstr;
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr double kMomentumRate = 0.03;
 
 struct MomentumCase {
-  AlgorithmKind kind;
+  AlgorithmName kind;
   /// Momentum of the algorithm, and of the wrapped optimizer.
   double momentum = 0.0;
   double local_momentum = 0.0;
@@ -82,10 +82,10 @@ TEST(Momentum, FollowsTheEquations) {
       quasi_moment = kBeta * quasi_moment + (1 - kBeta) * (quasi - next) / kMomentumRate;
       quasi = next;
     }
-    EXPECT_CLOSE(end_of_run(context, {AlgorithmKind::DecentLam, kBeta}, kSteps, schedule, 32),
+    EXPECT_CLOSE(end_of_run(context, {AlgorithmName::DecentLam, kBeta}, kSteps, schedule, 32),
                  lam[context.rank()]);
     EXPECT_CLOSE(
-        end_of_run(context, {AlgorithmKind::QuasiGlobalMomentum, kBeta}, kSteps, schedule, 32),
+        end_of_run(context, {AlgorithmName::QuasiGlobalMomentum, kBeta}, kSteps, schedule, 32),
         quasi[context.rank()]);
   });
 }
@@ -100,19 +100,19 @@ TEST(Momentum, KeepsTheLimitOfAdaptThenCombine) {
           end_of_run(context, method, /*steps=*/400, topology::static_schedule(star));
       return (end - limit).norm().item<double>();
     };
-    EXPECT_LT(distance({AlgorithmKind::DecentLam, 0.5}), 1e-7);
-    EXPECT_LT(distance({AlgorithmKind::QuasiGlobalMomentum, 0.5}), 1e-7);
+    EXPECT_LT(distance({AlgorithmName::DecentLam, 0.5}), 1e-7);
+    EXPECT_LT(distance({AlgorithmName::QuasiGlobalMomentum, 0.5}), 1e-7);
     // Momentum in the wrapped optimizer is a larger step, with its larger bias.
-    EXPECT_GT(distance({AlgorithmKind::AdaptThenCombine, 0.0, 0.5}), 1e-3);
+    EXPECT_GT(distance({AlgorithmName::AdaptThenCombine, 0.0, 0.5}), 1e-3);
   });
 }
 
 TEST(Momentum, OfZeroIsAdaptThenCombine) {
   on_ranks(some_ranks(), [](Context& context) {
     const Schedule schedule = topology::one_peer_exponential(context.size());
-    const at::Tensor expected = end_of_run(context, {AlgorithmKind::AdaptThenCombine}, 5, schedule);
-    EXPECT_CLOSE(end_of_run(context, {AlgorithmKind::DecentLam}, 5, schedule), expected);
-    EXPECT_CLOSE(end_of_run(context, {AlgorithmKind::QuasiGlobalMomentum}, 5, schedule), expected);
+    const at::Tensor expected = end_of_run(context, {AlgorithmName::AdaptThenCombine}, 5, schedule);
+    EXPECT_CLOSE(end_of_run(context, {AlgorithmName::DecentLam}, 5, schedule), expected);
+    EXPECT_CLOSE(end_of_run(context, {AlgorithmName::QuasiGlobalMomentum}, 5, schedule), expected);
   });
 }
 
@@ -135,14 +135,14 @@ TEST(Momentum, ThatCarriesDifferencesOnIsRefused) {
     const Schedule directed = topology::static_schedule(topology::exponential(n));
     const Schedule changing = topology::one_peer_exponential(n);
     for (const Schedule& schedule : {directed, changing}) {
-      EXPECT_THAT(refusal_of_run(context, {AlgorithmKind::DecentLam, 0.9}, schedule),
+      EXPECT_THAT(refusal_of_run(context, {AlgorithmName::DecentLam, 0.9}, schedule),
                   HasSubstr("schedule: decent_lam with momentum 0.9 expects differences between "
                             "ranks to die out where there are no gradients, found that they grow "
                             "by a factor of 1."));
-      EXPECT_EQ(refusal_of_run(context, {AlgorithmKind::DecentLam, 0.5}, schedule), "");
-      EXPECT_EQ(refusal_of_run(context, {AlgorithmKind::QuasiGlobalMomentum, 0.9}, schedule), "");
-      EXPECT_CLOSE(end_of_run(context, {AlgorithmKind::DecentLam, 0.0}, 2, schedule),
-                   end_of_run(context, {AlgorithmKind::AdaptThenCombine}, 2, schedule));
+      EXPECT_EQ(refusal_of_run(context, {AlgorithmName::DecentLam, 0.5}, schedule), "");
+      EXPECT_EQ(refusal_of_run(context, {AlgorithmName::QuasiGlobalMomentum, 0.9}, schedule), "");
+      EXPECT_CLOSE(end_of_run(context, {AlgorithmName::DecentLam, 0.0}, 2, schedule),
+                   end_of_run(context, {AlgorithmName::AdaptThenCombine}, 2, schedule));
     }
   });
 }
@@ -153,8 +153,8 @@ TEST(Momentum, ThatIsAcceptedStaysBounded) {
     const int n = context.size();
     const Schedule schedule = topology::one_peer_exponential(n);
     const at::Tensor centre = minimiser(n);
-    for (const auto& [kind, beta] : {std::pair(AlgorithmKind::DecentLam, 0.5),
-                                     std::pair(AlgorithmKind::QuasiGlobalMomentum, 0.9)}) {
+    for (const auto& [kind, beta] : {std::pair(AlgorithmName::DecentLam, 0.5),
+                                     std::pair(AlgorithmName::QuasiGlobalMomentum, 0.9)}) {
       const at::Tensor end = end_of_run(context, {kind, beta}, /*steps=*/400, schedule);
       // Each rank starts at a distance of about 1.5, and the bias is about 0.04.
       EXPECT_LT(squared_distance(context, end, centre), 0.1) << name_of(kind);
@@ -170,7 +170,7 @@ TEST(Momentum, DecentLamExpectsPlansInBothDirections) {
     const LeastSquares problem = LeastSquares::of_rank(context.rank());
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kMomentumRate);
-    DistributedOptimizerOptions options{.algorithm = AlgorithmKind::DecentLam, .momentum = 0.5};
+    DistributedOptimizerOptions options{.algorithm = AlgorithmName::DecentLam, .momentum = 0.5};
     options.plans = [&](std::int64_t round) { return *changing.plan_for(context.rank(), round); };
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
     try {
@@ -193,7 +193,7 @@ TEST(Momentum, AboveAHalfDecentLamExpectsPlansThatStay) {
     for (const double beta : {0.5, 0.75}) {
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), kMomentumRate);
-      DistributedOptimizerOptions options{.algorithm = AlgorithmKind::DecentLam, .momentum = beta};
+      DistributedOptimizerOptions options{.algorithm = AlgorithmName::DecentLam, .momentum = beta};
       options.plans = [&](std::int64_t round) {
         NeighborPlan plan = NeighborPlan::alone(rank, context.size());
         if (rank >= 2 || round == 0) {
@@ -226,8 +226,8 @@ TEST(Momentum, AboveAHalfDecentLamExpectsPlansThatStay) {
 
 TEST(Momentum, OfTheOptimizerAsWellIsRefused) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::DecentLam, AlgorithmName::QuasiGlobalMomentum}) {
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
       DistributedOptimizerOptions options;
@@ -249,7 +249,7 @@ TEST(Momentum, OutsideItsRangeIsRefused) {
     const Schedule full = topology::static_schedule(topology::fully_connected(context.size()));
     for (const double momentum : {1.0, -0.5}) {
       try {
-        end_of_run(context, {AlgorithmKind::DecentLam, momentum}, 1, full);
+        end_of_run(context, {AlgorithmName::DecentLam, momentum}, 1, full);
         ADD_FAILURE() << "expected an error";
       } catch (const InvalidArgument& error) {
         EXPECT_THAT(error.what(), HasSubstr("momentum: expected from 0 to below 1, found"));

@@ -29,6 +29,7 @@ using optimizers::AlgorithmRow;
 using optimizers::Bucket;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr double kRate = 0.05;
@@ -208,6 +209,21 @@ TEST(AlgorithmRows, ThatCannotBeUsedAreRefused) {
     EXPECT_THAT(refused([&](AlgorithmRow& row) { row.name = wrong; }),
                 HasSubstr(std::string("digits and underscores, found '") + wrong + "'"));
   }
+  EXPECT_EQ(optimizers::find_algorithm("never_registered"), nullptr);
+}
+
+TEST(AlgorithmRows, OfOtherHeadersAreRefused) {
+  AlgorithmRow row = partial_average_row();
+  row.name = "never_registered";
+  row.aliases = {};
+  optimizers::AlgorithmLayout compiled;
+  compiled.bucket += 8;
+  compiled.torch_minor = 99;
+  EXPECT_THAT(
+      refusal_of([&] { optimizers::register_algorithm(row, compiled); }),
+      AllOf(HasSubstr("expected a file compiled with the headers of this library and torch "),
+            HasSubstr("found one compiled with torch 2.99 (bytes of row"),
+            HasSubstr(std::to_string(sizeof(optimizers::Bucket) + 8))));
   EXPECT_EQ(optimizers::find_algorithm("never_registered"), nullptr);
 }
 

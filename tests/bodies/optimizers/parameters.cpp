@@ -10,7 +10,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 
 TEST(Parameters, FrozenOnesStayAndUnusedOnesAreAveraged) {
@@ -22,7 +22,7 @@ TEST(Parameters, FrozenOnesStayAndUnusedOnesAreAveraged) {
     const at::Tensor frozen = bag.add("frozen", filled({4}, r), false);
     torch::optim::SGD sgd(bag.parameters(), torch::optim::SGDOptions(1.0).weight_decay(0.5));
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
-                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+                                   full_averaging(context, AlgorithmName::AdaptThenCombine));
     (used * (r + 1)).sum().backward();
     optimizer.step();
     const float tolerance = 1e-6F;  // 1/n is rounded
@@ -44,7 +44,7 @@ TEST(Parameters, GradientsThatSomeOrAllRanksLack) {
     const at::Tensor nowhere = bag.add("nowhere", filled({5}, 1));
     torch::optim::SGD sgd(bag.parameters(), torch::optim::SGDOptions(1.0).weight_decay(0.5));
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
-                                   full_averaging(context, AlgorithmKind::GradientAllreduce));
+                                   full_averaging(context, AlgorithmName::GradientAllreduce));
     for (int step = 0; step < 2; ++step) {
       {
         const torch::NoGradGuard no_grad;
@@ -72,7 +72,7 @@ TEST(Parameters, ARankWithoutABackwardPassCountsAsZeros) {
     const at::Tensor x = bag.add("x", filled({2}, 0));
     torch::optim::SGD sgd(bag.parameters(), 1.0);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
-                                   full_averaging(context, AlgorithmKind::GradientAllreduce));
+                                   full_averaging(context, AlgorithmName::GradientAllreduce));
     if (context.rank() != 0) {
       x.sum().backward();
     }
@@ -90,7 +90,7 @@ TEST(Parameters, TiedWeightsTravelOnce) {
     EXPECT_EQ(optimizers::named_parameters(bag).size(), 1);
     torch::optim::SGD sgd(std::vector<at::Tensor>{shared}, 1.0);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
-                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+                                   full_averaging(context, AlgorithmName::AdaptThenCombine));
     EXPECT_EQ(optimizer.buckets().front().segments().size(), 1);
     optimizer.step();
     EXPECT_EQ(difference(shared, filled({2}, mean_rank(context)), 1e-6), "");
@@ -111,7 +111,7 @@ TEST(Parameters, MemoryFormatIsKept) {
     }
     torch::optim::SGD sgd(bag.parameters(), 1.0);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
-                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+                                   full_averaging(context, AlgorithmName::AdaptThenCombine));
     EXPECT_TRUE(weight.is_contiguous(at::MemoryFormat::ChannelsLast));
     EXPECT_SAME(weight, value);
     EXPECT_EQ(transposed.stride(0), 1);
@@ -145,8 +145,8 @@ TEST(Parameters, SavingOneSavesItsOwnElements) {
 
 TEST(Parameters, ReplacedMemoryIsTakenBack) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::AdaptThenCombine, AlgorithmName::AdaptWithCombine}) {
       Bag bag;
       const at::Tensor x = bag.add("x", filled({3}, 5));
       const at::Tensor y = bag.add("y", filled({2}, 5));
@@ -189,7 +189,7 @@ TEST(Parameters, HalfPrecisionAndMixedDtypes) {
     }
     torch::optim::SGD sgd(bag.parameters(), 1.0);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
-                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+                                   full_averaging(context, AlgorithmName::AdaptThenCombine));
     EXPECT_EQ(optimizer.buckets().size(), 4);
     optimizer.step();
     for (const at::Tensor& tensor : tensors) {

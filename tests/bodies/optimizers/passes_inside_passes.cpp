@@ -13,17 +13,17 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::HasSubstr;
 
 constexpr double kInsideStep = 0.05;
 
-DistributedOptimizerOptions inside_options(const Context& context, AlgorithmKind algorithm) {
+DistributedOptimizerOptions inside_options(const Context& context, AlgorithmName algorithm) {
   DistributedOptimizerOptions options = full_averaging(context, algorithm);
   options.bucket_bytes = 32;  // a bucket for each parameter of `Point`
-  options.step_in_backward = algorithm == AlgorithmKind::AdaptThenCombine;
+  options.step_in_backward = algorithm == AlgorithmName::AdaptThenCombine;
   return options;
 }
 
@@ -52,8 +52,8 @@ at::Tensor gradient_of(const Point& point) {
 
 TEST(PassesInsidePasses, CountWithTheOuterOne) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const auto algorithm : {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
-                                 AlgorithmKind::AdaptWithCombine}) {
+    for (const auto algorithm : {AlgorithmName::GradientAllreduce, AlgorithmName::AdaptThenCombine,
+                                 AlgorithmName::AdaptWithCombine}) {
       const Point point(static_cast<std::uint64_t>(context.rank()));
       torch::optim::SGD sgd(point.parameters(), kInsideStep);
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
@@ -64,7 +64,7 @@ TEST(PassesInsidePasses, CountWithTheOuterOne) {
       optimizer.step();
       optimizer.drain();
       const at::Tensor step = kInsideStep * kGradientOfX * x;
-      const at::Tensor expected = algorithm == AlgorithmKind::GradientAllreduce
+      const at::Tensor expected = algorithm == AlgorithmName::GradientAllreduce
                                       ? x - step.mean(0, true)
                                       : (x - step).mean(0, true).expand_as(x);
       EXPECT_CLOSE(point.x(), expected[context.rank()]);
@@ -78,7 +78,7 @@ TEST(PassesInsidePasses, MeansAreThereAtTheEndOfTheOuterOne) {
     const Point point(static_cast<std::uint64_t>(context.rank()));
     torch::optim::SGD sgd(point.parameters(), kInsideStep);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   inside_options(context, AlgorithmKind::GradientAllreduce));
+                                   inside_options(context, AlgorithmName::GradientAllreduce));
     const at::Tensor means =
         kGradientOfX * starting_points(context.size(), Start::Different).mean(0);
     for (int pass = 0; pass < 2; ++pass) {
@@ -95,7 +95,7 @@ TEST(PassesInsidePasses, OneThatFailsLeavesNothingToThePassAfterIt) {
     const Point point(static_cast<std::uint64_t>(context.rank()));
     torch::optim::SGD sgd(point.parameters(), kInsideStep);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   inside_options(context, AlgorithmKind::GradientAllreduce));
+                                   inside_options(context, AlgorithmName::GradientAllreduce));
     EXPECT_THAT(error_of<std::runtime_error>([&] { run_passes(point, true); }),
                 HasSubstr("no gradient"));
     optimizer.zero_grad();
@@ -112,7 +112,7 @@ TEST(PassesInsidePasses, OneThatComesBackToAParameterIsRefusedOnAllRanks) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kInsideStep);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   inside_options(context, AlgorithmKind::GradientAllreduce));
+                                   inside_options(context, AlgorithmName::GradientAllreduce));
     if (context.rank() == 0) {
       EXPECT_THAT(error_of<StateError>([&] {
                     const at::Tensor seed = at::ones({1}, at::kDouble).requires_grad_();
@@ -141,7 +141,7 @@ TEST(PassesInsidePasses, AGradientWithAGraphIsRefused) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kInsideStep);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   inside_options(context, AlgorithmKind::GradientAllreduce));
+                                   inside_options(context, AlgorithmName::GradientAllreduce));
     EXPECT_THAT(error_of<UnsupportedError>([&] {
                   point.x().square().sum().backward({}, std::nullopt, /*create_graph=*/true);
                 }),

@@ -7,7 +7,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 
@@ -30,7 +30,7 @@ std::vector<at::Tensor> trajectory(Context& context, const DistributedOptimizerO
 }
 
 DistributedOptimizerOptions gossip(std::int64_t period, std::optional<Schedule> schedule) {
-  return {.algorithm = AlgorithmKind::GossipPga,
+  return {.algorithm = AlgorithmName::GossipPga,
           .schedule = std::move(schedule),
           .global_period_rounds = period,
           .bucket_bytes = 32};
@@ -54,7 +54,7 @@ TEST(GossipPga, FollowsItsEquation) {
 TEST(GossipPga, WithPeriodOneIsParallelSgd) {
   on_ranks(some_ranks(), [](Context& context) {
     const auto found = trajectory(context, gossip(1, std::nullopt));
-    const auto parallel = trajectory(context, {.algorithm = AlgorithmKind::GradientAllreduce});
+    const auto parallel = trajectory(context, {.algorithm = AlgorithmName::GradientAllreduce});
     for (std::size_t step = 0; step < found.size(); ++step) {
       EXPECT_CLOSE(found[step], parallel[step]);
     }
@@ -65,7 +65,7 @@ TEST(GossipPga, WithoutNeighboursIsLocalSgdAndWithoutPeriodAdaptThenCombine) {
   on_ranks(some_ranks(), [](Context& context) {
     const Schedule nobody = topology::static_schedule(MixingMatrix::identity(context.size()));
     const auto alone = trajectory(context, gossip(3, nobody));
-    const auto local = trajectory(context, {.algorithm = AlgorithmKind::LocalSgd,
+    const auto local = trajectory(context, {.algorithm = AlgorithmName::LocalSgd,
                                             .num_steps_per_communication = 3,
                                             .bucket_bytes = 32});
     const auto endless = trajectory(context, gossip(kPeriodicSteps + 1, std::nullopt));
@@ -80,7 +80,7 @@ TEST(GossipPga, WithoutNeighboursIsLocalSgdAndWithoutPeriodAdaptThenCombine) {
 TEST(LocalSgd, FollowsItsEquation) {
   on_ranks([](Context& context) {
     const auto found = trajectory(context,
-                                  {.algorithm = AlgorithmKind::LocalSgd,
+                                  {.algorithm = AlgorithmName::LocalSgd,
                                    .num_steps_per_communication = 3,
                                    .bucket_bytes = 32},
                                   Start::Different);

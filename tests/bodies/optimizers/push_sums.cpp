@@ -12,7 +12,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::HasSubstr;
@@ -21,7 +21,7 @@ constexpr double kPushRate = 0.05;
 
 DistributedOptimizerOptions pushing(std::optional<Schedule> schedule) {
   DistributedOptimizerOptions options;
-  options.algorithm = AlgorithmKind::PushSum;
+  options.algorithm = AlgorithmName::PushSum;
   options.schedule = std::move(schedule);
   options.bucket_bytes = 32;
   return options;

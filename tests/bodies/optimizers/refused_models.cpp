@@ -16,7 +16,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::AllOf;
@@ -33,7 +33,7 @@ TEST(RefusedModels, AnotherDtypeOrShapeIsAnErrorThatNamesTheParameter) {
     const at::Tensor value = x.detach().clone();
     torch::optim::SGD sgd(bag.parameters(), 1.0);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
-                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+                                   full_averaging(context, AlgorithmName::AdaptThenCombine));
     for (const at::Tensor& other : {value.to(at::kDouble), filled({4}, 1)}) {
       x.set_data(other);
       try {
@@ -189,8 +189,8 @@ TEST(RefusedModels, WhatTheOptimizerHoldsMustBeTheModels) {
 
 TEST(RefusedModels, TwoHoldersOfAModelAreRefused) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine, AlgorithmKind::None}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::GradientAllreduce, AlgorithmName::AdaptThenCombine, AlgorithmName::None}) {
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), 1.0);
       torch::optim::SGD other(std::vector<at::Tensor>{point.second}, 1.0);
@@ -236,7 +236,7 @@ TEST(RefusedModels, AnotherHookOnAGradientIsRefused) {
       DistributedOptimizer(context.shared_from_this(), sgd, point, options);
     };
     wrap();
-    options.algorithm = AlgorithmKind::GradientAllreduce;
+    options.algorithm = AlgorithmName::GradientAllreduce;
     const std::string text =
         context.rank() == 0 ? error_of<InvalidArgument>(wrap) : error_of<PeerFailure>(wrap);
     EXPECT_THAT(text, AllOf(HasSubstr(fmt::format("rank {}, Distributed", context.rank())),
@@ -252,7 +252,7 @@ TEST(RefusedModels, SparseGradientsAreRefusedByGradientAllreduceAlone) {
     const auto backward = [&] { embedding->forward(torch::tensor({1, 2})).sum().backward(); };
     {
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, *embedding,
-                                     full_averaging(context, AlgorithmKind::GradientAllreduce));
+                                     full_averaging(context, AlgorithmName::GradientAllreduce));
       try {
         backward();
         ADD_FAILURE() << "expected UnsupportedError";
@@ -265,7 +265,7 @@ TEST(RefusedModels, SparseGradientsAreRefusedByGradientAllreduceAlone) {
     }
     sgd.zero_grad();
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, *embedding,
-                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+                                   full_averaging(context, AlgorithmName::AdaptThenCombine));
     const at::Tensor before = embedding->weight.detach().clone();
     backward();
     optimizer.step();

@@ -12,7 +12,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::BufferPolicy;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr double kStep = 0.05;
 
-DistributedOptimizerOptions every(AlgorithmKind algorithm, std::int64_t steps) {
+DistributedOptimizerOptions every(AlgorithmName algorithm, std::int64_t steps) {
   DistributedOptimizerOptions options;
   options.algorithm = algorithm;
   options.num_steps_per_communication = steps;
@@ -32,8 +32,8 @@ DistributedOptimizerOptions every(AlgorithmKind algorithm, std::int64_t steps) {
 TEST(Rounds, EveryThirdStepCommunicatesWithTheSchedulesNextPlan) {
   on_ranks(some_ranks(), [](Context& context) {
     const Schedule schedule = topology::one_peer_exponential(context.size());
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::AdaptThenCombine, AlgorithmName::AdaptWithCombine}) {
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), kStep);
@@ -47,7 +47,7 @@ TEST(Rounds, EveryThirdStepCommunicatesWithTheSchedulesNextPlan) {
         const bool communicates = step % 3 == 2;
         const at::Tensor w = dense(schedule.mixing_matrix(step / 3));
         const at::Tensor direction = kStep * gradients(expected);
-        if (kind == AlgorithmKind::AdaptThenCombine) {
+        if (kind == AlgorithmName::AdaptThenCombine) {
           expected = communicates ? w.mm(expected - direction) : expected - direction;
         } else {
           expected = published.mm(expected) - direction;
@@ -67,7 +67,7 @@ TEST(Rounds, GradientAllreduceAddsUpGradients) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kStep);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   every(AlgorithmKind::GradientAllreduce, 2));
+                                   every(AlgorithmName::GradientAllreduce, 2));
     at::Tensor x = point.x().detach().clone();
     for (int step = 0; step < 4; ++step) {
       train(optimizer, point, problem);
@@ -86,7 +86,7 @@ TEST(Rounds, AFailedRoundCountsOnAllRanks) {
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), kStep);
-      DistributedOptimizerOptions options = every(AlgorithmKind::AdaptThenCombine, 1);
+      DistributedOptimizerOptions options = every(AlgorithmName::AdaptThenCombine, 1);
       options.schedule = topology::one_peer_exponential(context.size());
       options.step_in_backward = in_backward;
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
@@ -120,7 +120,7 @@ TEST(Rounds, APlanOfTheCallersIsUsedOnce) {
   on_ranks(some_ranks(2), [](Context& context) {
     Point point(static_cast<std::uint64_t>(context.rank()));
     torch::optim::SGD sgd(point.parameters(), kStep);
-    DistributedOptimizerOptions options = every(AlgorithmKind::AdaptThenCombine, 1);
+    DistributedOptimizerOptions options = every(AlgorithmName::AdaptThenCombine, 1);
     options.schedule = topology::static_schedule(MixingMatrix::identity(context.size()));
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
     // Everybody takes over the value of the rank before it.
@@ -155,7 +155,7 @@ TEST(Rounds, PlansOfTheCallersOwnTakeThePlaceOfASchedule) {
       const Point same(0);
       torch::optim::SGD sgd(point.parameters(), kStep);
       torch::optim::SGD same_sgd(same.parameters(), kStep);
-      DistributedOptimizerOptions options = every(AlgorithmKind::AdaptThenCombine, 2);
+      DistributedOptimizerOptions options = every(AlgorithmName::AdaptThenCombine, 2);
       std::vector<std::int64_t> asked;
       options.plan_check = check;
       options.plans = [&](std::int64_t round) {
@@ -181,7 +181,7 @@ TEST(Rounds, APlanFunctionThatFailsIsNamed) {
   on_ranks(some_ranks(2), [](Context& context) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kStep);
-    DistributedOptimizerOptions options = every(AlgorithmKind::AdaptThenCombine, 1);
+    DistributedOptimizerOptions options = every(AlgorithmName::AdaptThenCombine, 1);
     options.plans = [&](std::int64_t round) {
       const bool is_wrong = context.rank() == 0 && round == 0;
       return NeighborPlan::alone(is_wrong ? 1 : context.rank(), context.size());
@@ -204,8 +204,8 @@ TEST(Rounds, PlansThatDoNotFitAreAnErrorOnEveryRank) {
   on_ranks(some_ranks(2), [](Context& context) {
     const Point point(static_cast<std::uint64_t>(context.rank()));
     torch::optim::SGD sgd(point.parameters(), kStep);
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::AdaptThenCombine, AlgorithmName::AdaptWithCombine}) {
       DistributedOptimizerOptions options = every(kind, 1);
       options.bucket_bytes = 1 << 20;
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
@@ -243,7 +243,7 @@ TEST(Rounds, WrongOptionsAreRefused) {
     EXPECT_THROW(DistributedOptimizer(context.shared_from_this(), sgd, point, options),
                  InvalidArgument);
     options = {};
-    options.algorithm = AlgorithmKind::None;
+    options.algorithm = AlgorithmName::None;
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
     EXPECT_THROW(optimizer.set_next_plan(NeighborPlan::alone(context.rank(), context.size())),
                  StateError);
@@ -252,8 +252,8 @@ TEST(Rounds, WrongOptionsAreRefused) {
 
 /// Ranks with different numbers of batches: a rank that goes on gets an error about the others.
 TEST(Rounds, ARankThatHasRunOutOfBatchesIsNamed) {
-  for (const AlgorithmKind kind : {AlgorithmKind::AdaptThenCombine, AlgorithmKind::AdaptWithCombine,
-                                   AlgorithmKind::GradientAllreduce}) {
+  for (const AlgorithmName kind : {AlgorithmName::AdaptThenCombine, AlgorithmName::AdaptWithCombine,
+                                   AlgorithmName::GradientAllreduce}) {
     Ranks ranks = some_ranks(2);
     ranks.at_most = 2;
     ranks.expect_usable = false;

@@ -15,7 +15,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::HasSubstr;
@@ -37,7 +37,7 @@ struct SetRun {
         optimizer(context.shared_from_this(), sgd, bag, options_of(context)) {}
 
   static DistributedOptimizerOptions options_of(const Context& context) {
-    DistributedOptimizerOptions options = full_averaging(context, AlgorithmKind::AdaptWithCombine);
+    DistributedOptimizerOptions options = full_averaging(context, AlgorithmName::AdaptWithCombine);
     options.bucket_bytes = 128;
     return options;
   }

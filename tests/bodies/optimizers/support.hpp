@@ -86,7 +86,7 @@ std::string difference(const at::Tensor& found, const at::Tensor& expected, doub
 
 /// W = J in one step, whatever the number of ranks.
 inline optimizers::DistributedOptimizerOptions full_averaging(const Context& context,
-                                                              optimizers::AlgorithmKind algorithm) {
+                                                              optimizers::AlgorithmName algorithm) {
   optimizers::DistributedOptimizerOptions options;
   options.algorithm = algorithm;
   options.schedule = topology::static_schedule(topology::fully_connected(context.size()));

@@ -10,7 +10,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 
@@ -18,7 +18,7 @@ constexpr double kRate = 0.05;
 constexpr int kSteps = 6;
 constexpr std::int64_t kSmallBuckets = 32;
 
-DistributedOptimizerOptions options_for(AlgorithmKind algorithm, std::optional<Schedule> schedule,
+DistributedOptimizerOptions options_for(AlgorithmName algorithm, std::optional<Schedule> schedule,
                                         std::int64_t bucket_bytes = kSmallBuckets) {
   DistributedOptimizerOptions options;
   options.algorithm = algorithm;
@@ -43,7 +43,7 @@ TEST(AdaptThenCombine, FollowsItsEquation) {
         torch::optim::SGD sgd(point.parameters(), kRate);
         DistributedOptimizer optimizer(
             context.shared_from_this(), sgd, point,
-            options_for(AlgorithmKind::AdaptThenCombine, schedule, bucket_bytes));
+            options_for(AlgorithmName::AdaptThenCombine, schedule, bucket_bytes));
         EXPECT_EQ(optimizer.buckets().size(), bucket_bytes == kSmallBuckets ? 3 : 1);
         for (int step = 0; step < kSteps; ++step) {
           train(optimizer, point, problem);
@@ -64,7 +64,7 @@ TEST(AdaptWithCombine, FollowsItsEquation) {
       at::Tensor expected = starting_points(context.size(), Start::Equal);
       torch::optim::SGD sgd(point.parameters(), kRate);
       DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                     options_for(AlgorithmKind::AdaptWithCombine, schedule));
+                                     options_for(AlgorithmName::AdaptWithCombine, schedule));
       at::Tensor w = at::eye(context.size(), at::kDouble);  // all start alike
       for (int step = 0; step < kSteps; ++step) {
         train(optimizer, point, problem);
@@ -87,9 +87,9 @@ TEST(AdaptWithCombine, FollowsItsEquation) {
 TEST(Trajectories, WithFullAveragingTheyAreParallelSgd) {
   on_ranks([](Context& context) {
     const Schedule full = topology::static_schedule(topology::fully_connected(context.size()));
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptThenCombine,
-          AlgorithmKind::AdaptWithCombine}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::GradientAllreduce, AlgorithmName::AdaptThenCombine,
+          AlgorithmName::AdaptWithCombine}) {
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const Point point(0);
       at::Tensor x = point.x().detach().clone();
@@ -116,7 +116,7 @@ TEST(GradientAllreduce, IsOneProcessOnTheConcatenatedBatch) {
     torch::optim::SGD sgd(point.parameters(), settings);
     torch::optim::SGD sgd_alone(alone.parameters(), settings);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   options_for(AlgorithmKind::GradientAllreduce, std::nullopt));
+                                   options_for(AlgorithmName::GradientAllreduce, std::nullopt));
     for (int step = 0; step < kSteps; ++step) {
       train(optimizer, point, problem);
       sgd_alone.zero_grad();
@@ -139,7 +139,7 @@ TEST(GradientAllreduce, GradientsAreMeansAfterBackward) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kRate);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   options_for(AlgorithmKind::GradientAllreduce, std::nullopt));
+                                   options_for(AlgorithmName::GradientAllreduce, std::nullopt));
     const std::vector<std::function<void()>> clear{[&] { sgd.zero_grad(); },
                                                    [&] { optimizer.zero_grad(); },
                                                    [&] { optimizer.zero_grad(false); }};
@@ -168,7 +168,7 @@ TEST(GradientAllreduce, GradientsAreMeansAfterBackward) {
 TEST(Trajectories, TheBiasOfAwcExceedsThatOfAtc) {
   on_ranks({.at_least = 3, .at_most = 8, .layouts = {Layout::OneHost}}, [](Context& context) {
     const at::Tensor best = minimiser(context.size());
-    const auto bias_of = [&](AlgorithmKind kind) {
+    const auto bias_of = [&](AlgorithmName kind) {
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), 0.02);
@@ -179,8 +179,8 @@ TEST(Trajectories, TheBiasOfAwcExceedsThatOfAtc) {
       }
       return squared_distance(context, point.x(), best);
     };
-    const double atc = bias_of(AlgorithmKind::AdaptThenCombine);
-    const double awc = bias_of(AlgorithmKind::AdaptWithCombine);
+    const double atc = bias_of(AlgorithmName::AdaptThenCombine);
+    const double awc = bias_of(AlgorithmName::AdaptWithCombine);
     if (topology::exponential(context.size()) == topology::fully_connected(context.size())) {
       EXPECT_LT(atc, 1e-16);  // W = J: parallel gradient descent has no bias
     } else {

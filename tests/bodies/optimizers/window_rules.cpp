@@ -11,12 +11,12 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 
 /// The state of all ranks by the documentation's equations, if one rank steps at a time.
 class Oracle {
  public:
-  Oracle(AlgorithmKind kind, int size)
+  Oracle(AlgorithmName kind, int size)
       : kind_(kind),
         schedule_(window_schedule(kind, size)),
         x_(starting_points(size, Start::Different)),
@@ -43,7 +43,7 @@ class Oracle {
       return;
     }
     const MixingMatrix w = schedule_.mixing_matrix(rounds_[index(rank)]++);
-    if (kind_ == AlgorithmKind::AsyncPushSum) {
+    if (kind_ == AlgorithmName::AsyncPushSum) {
       push(rank, w);
       return;
     }
@@ -53,7 +53,7 @@ class Oracle {
     }
     at::Tensor sum = w.weight(rank, rank) * psi;
     for (const int source : w.in_neighbors(rank)) {
-      sum = sum + w.weight(rank, source) * (kind_ == AlgorithmKind::WinPut
+      sum = sum + w.weight(rank, source) * (kind_ == AlgorithmName::WinPut
                                                 ? put_[index(rank)][index(source)]
                                                 : published_[index(source)]);
     }
@@ -80,7 +80,7 @@ class Oracle {
     pushed_w_[index(rank)] = 0.0;
   }
 
-  AlgorithmKind kind_;
+  AlgorithmName kind_;
   Schedule schedule_;
   at::Tensor x_;
   std::vector<double> w_;
@@ -104,7 +104,7 @@ void in_drawn_turns(Context& context, int turns, const std::function<void(int ra
 
 TEST(WindowOptimizers, FollowTheirEquations) {
   on_ranks([](Context& context) {
-    for (const AlgorithmKind kind : kWindowKinds) {
+    for (const AlgorithmName kind : kWindowKinds) {
       SCOPED_TRACE(name_of(kind));
       WindowRun run(context, kind, own_seed(context), 2);
       Oracle oracle(kind, context.size());
@@ -123,9 +123,9 @@ TEST(WindowOptimizers, FollowTheirEquations) {
 
 TEST(WindowOptimizers, ARankAloneStepsAsTheWrappedOptimizerDoes) {
   on_ranks({.at_most = 1}, [](Context& context) {
-    for (const AlgorithmKind kind : kWindowKinds) {
+    for (const AlgorithmName kind : kWindowKinds) {
       WindowRun run(context, kind, 3);
-      WindowRun plain(context, AlgorithmKind::None, 3);
+      WindowRun plain(context, AlgorithmName::None, 3);
       for (int step = 0; step < 5; ++step) {
         run.train_once();
         plain.train_once();
@@ -140,7 +140,7 @@ TEST(WindowOptimizers, ARankAloneStepsAsTheWrappedOptimizerDoes) {
 // meet at Σ x / n.
 TEST(WindowOptimizers, AsyncPushSumConservesTheSums) {
   on_ranks([](Context& context) {
-    WindowRun run(context, AlgorithmKind::AsyncPushSum, own_seed(context), 1, 1 << 20);
+    WindowRun run(context, AlgorithmName::AsyncPushSum, own_seed(context), 1, 1 << 20);
     at::Tensor expected = run.point.x().detach().clone();
     std::minstd_rand random(static_cast<unsigned>(context.rank()) + 1U);
     for (int step = 0; step < 30; ++step) {
@@ -172,7 +172,7 @@ TEST(WindowOptimizers, AsyncPushSumSettlesWhereStepsWeighTheObjectives) {
     std::vector<double> steps(static_cast<std::size_t>(context.size()), 1.0);
     steps[0] = 3.0;
     const at::Tensor settled = minimiser(steps);
-    WindowRun run(context, AlgorithmKind::AsyncPushSum, own_seed(context));
+    WindowRun run(context, AlgorithmName::AsyncPushSum, own_seed(context));
     std::vector<double> distances;
     for (const double rate : {1e-2, 2e-3}) {
       run.set_rate(rate);
@@ -194,7 +194,7 @@ TEST(WindowOptimizers, AsyncPushSumSettlesWhereStepsWeighTheObjectives) {
 
 TEST(WindowOptimizers, RanksAgreeAsTheStepSizeGoesDown) {
   on_ranks(some_ranks(2), [](Context& context) {
-    for (const AlgorithmKind kind : kWindowKinds) {
+    for (const AlgorithmName kind : kWindowKinds) {
       SCOPED_TRACE(name_of(kind));
       WindowRun run(context, kind, own_seed(context));
       std::vector<double> distances;

@@ -12,19 +12,19 @@
 namespace bluefog::testing {
 
 inline constexpr double kWindowRate = 0.01;
-inline constexpr optimizers::AlgorithmKind kWindowKinds[] = {
-    optimizers::AlgorithmKind::WinPut, optimizers::AlgorithmKind::PullGet,
-    optimizers::AlgorithmKind::AsyncPushSum};
+inline constexpr optimizers::AlgorithmName kWindowKinds[] = {
+    optimizers::AlgorithmName::WinPut, optimizers::AlgorithmName::PullGet,
+    optimizers::AlgorithmName::AsyncPushSum};
 
-inline Schedule window_schedule(optimizers::AlgorithmKind kind, int size) {
-  return kind == optimizers::AlgorithmKind::AsyncPushSum
+inline Schedule window_schedule(optimizers::AlgorithmName kind, int size) {
+  return kind == optimizers::AlgorithmName::AsyncPushSum
              ? topology::cycle({unbalanced_graph(size), topology::exponential(size)})
              : topology::one_peer_exponential(size);
 }
 
 /// One rank's training, with buckets of one parameter each unless `bucket_bytes` says otherwise.
 struct WindowRun {
-  WindowRun(Context& ranks, optimizers::AlgorithmKind kind, std::uint64_t seed,
+  WindowRun(Context& ranks, optimizers::AlgorithmName kind, std::uint64_t seed,
             std::int64_t steps_per_round = 1, std::int64_t bucket_bytes = 32)
       : context(ranks),
         problem(LeastSquares::of_rank(ranks.rank())),

@@ -13,7 +13,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::HasSubstr;
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 // Rank 0 computes, and calls nothing, until the others have made all their steps.
 TEST(WindowOptimizers, NobodyWaitsForASlowRank) {
   on_ranks({.at_least = 2}, [](Context& context) {
-    for (const AlgorithmKind kind : kWindowKinds) {
+    for (const AlgorithmName kind : kWindowKinds) {
       WindowRun run(context, kind, own_seed(context));
       if (context.rank() == 0) {
         meet(context);
@@ -41,7 +41,7 @@ TEST(WindowOptimizers, NobodyWaitsForASlowRank) {
 
 TEST(WindowOptimizers, FinishedRanksAreLeftOut) {
   on_ranks({.at_least = 2}, [](Context& context) {
-    for (const AlgorithmKind kind : kWindowKinds) {
+    for (const AlgorithmName kind : kWindowKinds) {
       SCOPED_TRACE(name_of(kind));
       const bool ends_early = context.rank() == context.size() - 1;
       double weight = 0.0;
@@ -59,7 +59,7 @@ TEST(WindowOptimizers, FinishedRanksAreLeftOut) {
           meet(context);
           run.optimizer.finish();
         }
-        if (kind == AlgorithmKind::AsyncPushSum) {
+        if (kind == AlgorithmName::AsyncPushSum) {
           weight = run.weight();
         }
         if (!ends_early) {
@@ -71,7 +71,7 @@ TEST(WindowOptimizers, FinishedRanksAreLeftOut) {
           meet(context);
         }
       }
-      if (kind == AlgorithmKind::AsyncPushSum) {
+      if (kind == AlgorithmName::AsyncPushSum) {
         EXPECT_NEAR(total(context, weight), context.size(), 1e-12);
       }
       ops::barrier(context);
@@ -81,7 +81,7 @@ TEST(WindowOptimizers, FinishedRanksAreLeftOut) {
 
 TEST(WindowOptimizers, RanksBehindOneThatHasFinishedAreServedInTheSameStep) {
   on_ranks({.at_least = 3, .at_most = 4}, [](Context& context) {
-    for (const AlgorithmKind kind : {AlgorithmKind::WinPut, AlgorithmKind::PullGet}) {
+    for (const AlgorithmName kind : {AlgorithmName::WinPut, AlgorithmName::PullGet}) {
       SCOPED_TRACE(name_of(kind));
       const Point point(own_seed(context));
       torch::optim::SGD sgd(point.parameters(), kWindowRate);
@@ -110,7 +110,7 @@ TEST(WindowOptimizers, RanksBehindOneThatHasFinishedAreServedInTheSameStep) {
 // Python's optimizers have a context of their own, which ends with them.
 TEST(WindowOptimizers, RanksThatHaveClosedTheirContextAreLeftOut) {
   on_ranks({.at_least = 2, .at_most = 4}, [](Context& context) {
-    for (const AlgorithmKind kind : kWindowKinds) {
+    for (const AlgorithmName kind : kWindowKinds) {
       SCOPED_TRACE(name_of(kind));
       auto copy = context.duplicate();
       const Point point(own_seed(context));
@@ -143,7 +143,7 @@ TEST(WindowOptimizers, RanksThatHaveClosedTheirContextAreLeftOut) {
 // Values that neighbours sent before a restart do not reach the values that are set then.
 TEST(WindowOptimizers, RestartForgetsWhatHasComeIn) {
   on_ranks({.at_least = 2}, [](Context& context) {
-    for (const AlgorithmKind kind : kWindowKinds) {
+    for (const AlgorithmName kind : kWindowKinds) {
       SCOPED_TRACE(name_of(kind));
       WindowRun run(context, kind, 0);
       for (int step = 0; step < 3; ++step) {
@@ -160,7 +160,7 @@ TEST(WindowOptimizers, RestartForgetsWhatHasComeIn) {
       }
       ops::barrier(context);
       EXPECT_CLOSE(run.point.x(), fresh);
-      if (kind == AlgorithmKind::AsyncPushSum) {
+      if (kind == AlgorithmName::AsyncPushSum) {
         run.optimizer.drain();
         ops::barrier(context);
         EXPECT_NEAR(total(context, run.weight()), context.size(), 1e-12);
@@ -173,7 +173,7 @@ TEST(WindowOptimizers, RestartForgetsWhatHasComeIn) {
 // A resumed run has the same bits if ranks step one after the other.
 TEST(WindowOptimizers, GoOnFromASavedState) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const AlgorithmKind kind : kWindowKinds) {
+    for (const AlgorithmName kind : kWindowKinds) {
       SCOPED_TRACE(name_of(kind));
       std::stringstream file;
       WindowRun first(context, kind, own_seed(context));
@@ -186,7 +186,7 @@ TEST(WindowOptimizers, GoOnFromASavedState) {
         archive.save_to(file);
       });
       const at::Tensor saved = first.point.x().detach().clone();
-      if (kind != AlgorithmKind::AsyncPushSum) {
+      if (kind != AlgorithmName::AsyncPushSum) {
         first.optimizer.restart();  // what has come in is not saved
       }
       WindowRun second(context, kind, 11);
@@ -213,9 +213,9 @@ TEST(WindowOptimizers, PlansChooseAmongTheSchedulesNeighbours) {
     const int n = context.size();
     const int next = (context.rank() + 1) % n;
     const int previous = (context.rank() + n - 1) % n;
-    for (const AlgorithmKind kind : kWindowKinds) {
+    for (const AlgorithmName kind : kWindowKinds) {
       SCOPED_TRACE(name_of(kind));
-      const bool pushes = kind == AlgorithmKind::AsyncPushSum;
+      const bool pushes = kind == AlgorithmName::AsyncPushSum;
       const Point point(own_seed(context));
       torch::optim::SGD sgd(point.parameters(), kWindowRate);
       DistributedOptimizerOptions options;
@@ -260,7 +260,7 @@ TEST(WindowOptimizers, AsyncPushSumRefusesWhatItWouldNotConserve) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), kWindowRate);
     DistributedOptimizerOptions options;
-    options.algorithm = AlgorithmKind::AsyncPushSum;
+    options.algorithm = AlgorithmName::AsyncPushSum;
     options.schedule = topology::static_schedule(unbalanced_graph(context.size()).transposed());
     try {
       const DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);

@@ -15,7 +15,7 @@
 namespace bluefog::testing {
 namespace {
 
-using optimizers::AlgorithmKind;
+using optimizers::AlgorithmName;
 using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 using ::testing::AllOf;
@@ -79,7 +79,7 @@ TEST(WrappedOptimizers, BucketByBucketIsTheSameStep) {
       const auto wrapped = with_two_groups(make, point);
       const auto reference = with_two_groups(make, alone);
       DistributedOptimizerOptions options;
-      options.algorithm = AlgorithmKind::None;
+      options.algorithm = AlgorithmName::None;
       options.bucket_bytes = 32;
       DistributedOptimizer optimizer(context.shared_from_this(), *wrapped, point, options);
       for (int step = 0; step < 4; ++step) {
@@ -123,9 +123,9 @@ TEST(WrappedOptimizers, AdaptThenCombineIsAStepAndAnAverage) {
 
 TEST(WrappedOptimizers, AClosureIsEvaluatedOnce) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::None, AlgorithmKind::GradientAllreduce,
-          AlgorithmKind::AdaptWithCombine}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::AdaptThenCombine, AlgorithmName::None, AlgorithmName::GradientAllreduce,
+          AlgorithmName::AdaptWithCombine}) {
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const Point point(0);
       const Point other(0);
@@ -168,7 +168,7 @@ TEST(WrappedOptimizers, LbfgsStepsAsAWhole) {
       };
     };
     DistributedOptimizerOptions options;
-    options.algorithm = AlgorithmKind::None;
+    options.algorithm = AlgorithmName::None;
     options.bucket_bytes = 32;
     DistributedOptimizer optimizer(context.shared_from_this(), lbfgs, point, options);
     for (int step = 0; step < 3; ++step) {
@@ -181,10 +181,10 @@ TEST(WrappedOptimizers, LbfgsStepsAsAWhole) {
 
 TEST(WrappedOptimizers, LbfgsIsRefusedWhereItsEvaluationsHaveNoMeaning) {
   on_ranks(some_ranks(), [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::GradientAllreduce, AlgorithmKind::AdaptWithCombine, AlgorithmKind::Extra,
-          AlgorithmKind::ExactDiffusion, AlgorithmKind::D2, AlgorithmKind::GradientTracking,
-          AlgorithmKind::PushSum}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::GradientAllreduce, AlgorithmName::AdaptWithCombine, AlgorithmName::Extra,
+          AlgorithmName::ExactDiffusion, AlgorithmName::D2, AlgorithmName::GradientTracking,
+          AlgorithmName::PushSum}) {
       const Point point(0);
       torch::optim::LBFGS lbfgs(point.parameters());
       DistributedOptimizerOptions options;
@@ -235,7 +235,7 @@ TEST(WrappedOptimizers, AnotherThatEvaluatesSeveralTimesIsKnownByItsOption) {
       EXPECT_EQ(evaluations, 2);
       EXPECT_GT(loss.item<double>(), 0.0);
     }
-    options.algorithm = AlgorithmKind::AdaptWithCombine;
+    options.algorithm = AlgorithmName::AdaptWithCombine;
     EXPECT_THAT(error_of<InvalidArgument>([&] {
                   DistributedOptimizer(context.shared_from_this(), twice, point, options);
                 }),
@@ -246,10 +246,10 @@ TEST(WrappedOptimizers, AnotherThatEvaluatesSeveralTimesIsKnownByItsOption) {
 /// All parameters in one call, before the first bucket travels: the same steps.
 TEST(WrappedOptimizers, SteppedAsAWholeTheyDoTheSame) {
   on_ranks({.at_least = 2, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::Extra, AlgorithmKind::ExactDiffusion, AlgorithmKind::D2,
-          AlgorithmKind::GradientTracking, AlgorithmKind::PushSum, AlgorithmKind::GossipPga,
-          AlgorithmKind::LocalSgd, AlgorithmKind::DecentLam, AlgorithmKind::QuasiGlobalMomentum}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::Extra, AlgorithmName::ExactDiffusion, AlgorithmName::D2,
+          AlgorithmName::GradientTracking, AlgorithmName::PushSum, AlgorithmName::GossipPga,
+          AlgorithmName::LocalSgd, AlgorithmName::DecentLam, AlgorithmName::QuasiGlobalMomentum}) {
       const LeastSquares problem = LeastSquares::of_rank(context.rank());
       const Point point(0);
       const Point other(0);
@@ -298,7 +298,7 @@ TEST(WrappedOptimizers, AStepThatIsRefusedAfterTheBackwardPassLeavesRanksInStep)
     const Point other(1);
     torch::optim::SGD sgd(point.parameters(), 0.1);
     DistributedOptimizerOptions options;
-    options.algorithm = AlgorithmKind::GradientAllreduce;
+    options.algorithm = AlgorithmName::GradientAllreduce;
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
     optimizer.zero_grad();
     LeastSquares::of_rank(context.rank()).loss(point.x()).backward();
@@ -319,7 +319,7 @@ TEST(WrappedOptimizers, AnEmptyClosureIsRefusedOnAllRanks) {
     const Point point(0);
     torch::optim::SGD sgd(point.parameters(), 0.1);
     DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                   full_averaging(context, AlgorithmKind::AdaptThenCombine));
+                                   full_averaging(context, AlgorithmName::AdaptThenCombine));
     try {
       if (context.rank() == 0) {
         optimizer.step(optimizers::Closure());
@@ -338,8 +338,8 @@ TEST(WrappedOptimizers, AnEmptyClosureIsRefusedOnAllRanks) {
 
 TEST(WrappedOptimizers, AClosureThatThrowsIsHeardByTheOthersAndLeavesRanksInStep) {
   on_ranks(some_ranks(2), [](Context& context) {
-    for (const AlgorithmKind kind :
-         {AlgorithmKind::AdaptThenCombine, AlgorithmKind::GradientAllreduce}) {
+    for (const AlgorithmName kind :
+         {AlgorithmName::AdaptThenCombine, AlgorithmName::GradientAllreduce}) {
       const Point point(0);
       torch::optim::SGD sgd(point.parameters(), 0.1);
       DistributedOptimizerOptions options;

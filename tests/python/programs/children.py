@@ -1,6 +1,6 @@
 """children.py BFRUN: what a rank starts is refused at once, with the reason, and the ranks go on.
 
-Workers of data loaders, processes of multiprocessing and subprocesses, three times in a row each.
+Workers of data loaders, processes of multiprocessing and subprocesses, twice in a row each.
 """
 
 import multiprocessing
@@ -13,7 +13,7 @@ import torch
 
 import bluefog_cpp.torch as bf
 
-TIMES = 3
+TIMES = 2
 NO_RANK = r"rank [01] of this launch is process \d+ already, and process \d+ was started"
 GUARD = re.escape('below `if __name__ == "__main__":`')
 WORDS = {

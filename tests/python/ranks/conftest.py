@@ -19,6 +19,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 def pytest_configure(config):
     config.addinivalue_line("markers", "up_to_ranks(n): a long case that more ranks add nothing to")
     config.addinivalue_line("markers", "from_ranks(n): a long case that fewer ranks add nothing to")
+    config.addinivalue_line("markers", "long: with LEVEL=long alone")
 
 
 def pytest_collection_modifyitems(config, items):

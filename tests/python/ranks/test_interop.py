@@ -154,7 +154,9 @@ def test_averager_over_machines_and_of_parameters(rank, size):
 @pytest.mark.up_to_ranks(2)
 @pytest.mark.parametrize("when,backend", (
     ("wrapped before", "aot_eager"), ("wrapped after", "aot_eager"),
-    pytest.param("wrapped before", "inductor", marks=pytest.mark.up_to_ranks(1))))
+    # The compiler's own code, which takes half a minute to make, comes after what is tested here.
+    pytest.param("wrapped before", "inductor", marks=(pytest.mark.up_to_ranks(1),
+                                                      pytest.mark.long))))
 def test_compiled_models(when, backend, monkeypatch, rank, size):
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
     make = OPTIMIZERS["sgd"]
