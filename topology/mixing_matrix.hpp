@@ -56,6 +56,14 @@ class MixingMatrix {
   ///   not finite.
   static MixingMatrix from_pattern(const TranslationPattern& pattern);
 
+  /// W from the parts of all ranks, as callers build them: W(i, j) is the weight that i gives to
+  /// what j sends, times the weight that j sends it with.
+  /// @param plans `plans[i]` is rank i's part.
+  /// @throws InvalidArgument if a part is wrong by itself, has another size than the number of
+  ///   parts, or stands at another place than its rank; MismatchError naming edges that only one of
+  ///   their ends knows.
+  static MixingMatrix from_plans(std::span<const NeighborPlan> plans);
+
   /// The number of ranks.
   [[nodiscard]] int size() const noexcept;
   /// Number of entries, the diagonal included.
@@ -89,6 +97,9 @@ class MixingMatrix {
   [[nodiscard]] bool is_column_stochastic(double tolerance = 1e-9) const;
   /// True if every weight is at least 0 and all rows and columns sum to 1 ± tolerance.
   [[nodiscard]] bool is_doubly_stochastic(double tolerance = 1e-9) const;
+  /// True if every column sums to 1 ± tolerance: the mean of the values is the same before and
+  /// after. Of `without`'s result it is the mean over the ranks that are left.
+  [[nodiscard]] bool keeps_mean(double tolerance = 1e-9) const;
   /// True if |W(i, j) − W(j, i)| ≤ tolerance everywhere.
   [[nodiscard]] bool is_symmetric(double tolerance = 1e-14) const;
 
@@ -97,6 +108,39 @@ class MixingMatrix {
   /// The step `first`, then this one: the matrix product (*this) · first.
   /// @throws InvalidArgument if the sizes differ.
   [[nodiscard]] MixingMatrix after(const MixingMatrix& first) const;
+
+  /// W after these ranks are lost: what others heard through them they hear from each other. With
+  /// S the ranks that are left and D the lost ones, the stochastic complement
+  ///
+  ///     W′ = W_SS + W_SD (I − W_DD)⁻¹ W_DS,
+  ///
+  /// formed by removing d ∈ D one by one, by rising rank:
+  ///
+  ///     w_ij ← w_ij + w_id w_dj / (1 − w_dd),     1 − w_dd = Σ_{j≠d} w_dj.
+  ///
+  /// Ranks keep their numbers; a lost one has its self weight 1 and no edge. Rows that sum to 1 go
+  /// on to do so, in a doubly stochastic W the columns too, and 1 − ‖W − J‖₂ does not fall. Where
+  /// column d sums to 1 and row d does not (push-sum), 1 − w_dd is Σ_{i≠d} w_id, and columns keep
+  /// their sums. The order in which `ranks` lists them does not matter: every rank that has this W
+  /// gets the same bits. To remove some and later others gives the same up to rounding.
+  ///
+  /// A rank d for which |1 − w_dd| < 1e-12, as the second of two that only hear each other, is
+  /// closed: it is dropped, and a weight that others gave it goes back to their self weight (by
+  /// columns: what it heard, to those it heard). If that was not 0, `keeps_mean` is false.
+  ///
+  /// @param ranks distinct; none gives W itself.
+  /// @throws InvalidArgument if a rank is outside 0 … size() − 1 or there twice, if none is left, if
+  ///   neither row nor column of one sums to 1 ± 1e-6, or if W, or what the neighbours of one rank
+  ///   would hear, has more than 100 million entries.
+  /// Cost: O(entries), and p · q new entries for each rank that hears p and is heard by q.
+  /// Source: C. D. Meyer, Stochastic complementation, SIAM Review 31 (1989), equation (2.1).
+  [[nodiscard]] MixingMatrix without(std::span<const int> ranks) const;
+  /// Rows and columns of these ranks alone, which are numbered anew by rising rank: the principal
+  /// submatrix. After `without`, that is the W of those that are left.
+  /// @param ranks distinct, in any order, at least one.
+  /// @throws InvalidArgument as `without`, and if there is none. Cost: O(their entries + size()).
+  [[nodiscard]] MixingMatrix among(std::span<const int> ranks) const;
+
   /// y ← W x. @throws InvalidArgument unless both have size() values.
   void apply(std::span<const double> x, std::span<double> y) const;
   /// W in row-major order. @throws InvalidArgument beyond 20,000 ranks.

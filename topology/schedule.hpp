@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "topology/mixing_matrix.hpp"
@@ -29,6 +30,24 @@ class Schedule {
   /// later) return the same object without an allocation. Up to 65,536 plans are kept.
   /// @throws InvalidArgument if `rank` is out of range or `step` negative.
   [[nodiscard]] std::shared_ptr<const NeighborPlan> plan_for(int rank, std::int64_t step) const;
+
+  /// The schedule after these ranks are lost: step t is W(t).without(ranks), with the same period.
+  /// Ranks keep their numbers; a lost one keeps its value and talks to nobody. Plans weigh at the
+  /// receiver, and every rank that has this schedule gets the same bits.
+  ///
+  /// Steps are formed when they are asked for, the last one is kept: a plan that is not known yet
+  /// costs O(entries of its step) and what `MixingMatrix::without` says.
+  ///
+  /// @param ranks distinct; none gives the schedule itself. Ranks that are lost one after the other
+  ///   are best left out together, from the first schedule: all ranks get the same bits then,
+  ///   whatever each knew in between.
+  /// @throws InvalidArgument if a rank is out of range or there twice, or if none is left. What
+  ///   `MixingMatrix::without` refuses in a step is refused when that step is asked for.
+  [[nodiscard]] Schedule without(std::span<const int> ranks) const;
+
+  /// Step t is W(t).among(ranks): the schedule of these ranks alone, numbered anew by rising rank.
+  /// @throws InvalidArgument as `MixingMatrix::among`.
+  [[nodiscard]] Schedule among(std::span<const int> ranks) const;
 
   /// How a schedule makes its steps; the extension point for other families.
   class Source {

@@ -45,8 +45,8 @@ ROOMS = {
     "one_sided": ("bluefog_cpp/one_sided", (), RUNTIME[:6]),
     "context": ("bluefog_cpp/context", public("bluefog_cpp", "context"), RUNTIME[:7]),
     "topology.mixing": ("topology/mixing",
-                        public("topology", "mixing_matrix neighbor_plan plan_builder schedule "
-                                           "translation_pattern"), BASE),
+                        public("topology", "machines_without mixing_matrix neighbor_plan "
+                                           "plan_builder schedule translation_pattern"), BASE),
     "topology.graphs": ("topology/graphs",
                         public("topology",
                                "base_graph boost_graph ceca edge_list equitopo families "

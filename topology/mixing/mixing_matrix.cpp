@@ -161,6 +161,8 @@ bool MixingMatrix::is_doubly_stochastic(double tolerance) const {
   return is_row_stochastic(tolerance) && is_column_stochastic(tolerance);
 }
 
+bool MixingMatrix::keeps_mean(double tolerance) const { return all_one(column_sums(), tolerance); }
+
 bool MixingMatrix::is_symmetric(double tolerance) const {
   if (storage_->pattern) {
     return largest_difference(storage_->pattern->entries, storage_->pattern_transposed->entries) <=

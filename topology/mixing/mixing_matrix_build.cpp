@@ -7,6 +7,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "topology/mixing/mixing_matrix_storage.hpp"
+#include "topology/mixing/plan_agreement.hpp"
 #include "topology/mixing_matrix.hpp"
 
 namespace bluefog {
@@ -36,6 +37,11 @@ void check_row(const std::vector<WeightedRank>& row, int rank, int size) {
     }
     previous = entry.rank;
   }
+}
+
+/// The weight with which `sender` sends to `reader`.
+double sent_weight(const NeighborPlan& sender, int reader) {
+  return std::ranges::lower_bound(sender.destinations, reader, {}, &WeightedRank::rank)->weight;
 }
 
 }  // namespace
@@ -103,6 +109,22 @@ MixingMatrix MixingMatrix::from_pattern(const TranslationPattern& pattern) {
   storage->pattern_transposed = storage->pattern->transposed();
   storage->size = storage->pattern->size();
   return MixingMatrix(std::move(storage));
+}
+
+MixingMatrix MixingMatrix::from_plans(std::span<const NeighborPlan> plans) {
+  check_plans_agree(plans);
+  std::vector<std::vector<WeightedRank>> rows(plans.size());
+  for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+    const NeighborPlan& plan = plans[rank];
+    if (plan.self_weight != 0.0) {
+      rows[rank].push_back({plan.rank, plan.self_weight});
+    }
+    for (const WeightedRank& source : plan.sources) {
+      const double sent = sent_weight(plans[static_cast<std::size_t>(source.rank)], plan.rank);
+      rows[rank].push_back({source.rank, source.weight * sent});
+    }
+  }
+  return from_rows(std::move(rows));
 }
 
 }  // namespace bluefog
