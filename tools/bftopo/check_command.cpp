@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/bftopo/commands.hpp"
 #include "tools/bftopo/json_values.hpp"
@@ -42,13 +43,17 @@ std::string line(std::string_view name, const std::string& value) {
 
 Answer check_answer(const Options& options, const Subject& subject) {
   const topology::TopologyReport report = report_of(options, subject);
-  const std::vector<std::string> problems = problems_of(options, report);
+  const std::vector<std::string> problems = problems_of(options, subject, report);
   const int exit_code = problems.empty() ? 0 : 1;
   if (options.json) {
     return {report_json(subject, report, problems).dump(2) + "\n", exit_code};
   }
   std::string text = fmt::format("{}: {}\n", subject.name, subject.description);
   text += line("ranks", fmt::format("{}", report.size));
+  if (!subject.lost.empty()) {
+    text += line("without",
+                 fmt::format("{} of {}", fmt::join(subject.lost, ", "), subject.size_before));
+  }
   text += line("period", fmt::format("{} step(s)", report.period_steps));
   text += line("row error", fmt::format("{:.3g}", report.row_error));
   text += line("column error", fmt::format("{:.3g}", report.column_error));

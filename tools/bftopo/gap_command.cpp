@@ -18,12 +18,15 @@ std::string estimate_line(std::string_view name, const topology::GapEstimate& es
 std::string gap_text(const Options& options, const Subject& subject) {
   const topology::TopologyReport report = report_of(options, subject);
   if (options.json) {
-    Json json{{"topology", subject.name}, {"n", report.size}, {"period", report.period_steps}};
+    Json json{{"topology", subject.name},
+              {"n", report.size},
+              {"without", subject.lost},
+              {"period", report.period_steps}};
     json.update(gap_json(report.period_gap));
     return json.dump(2) + "\n";
   }
-  std::string text = fmt::format("{}, {} ranks, over a period of {} step(s)\n", subject.name,
-                                 report.size, report.period_steps);
+  std::string text = fmt::format("{}, {}, over a period of {} step(s)\n", subject.name,
+                                 subject.count_words(), report.period_steps);
   if (!report.period_gap) {
     return text + (report.steps_checked < report.period_steps
                        ? "  unknown: the period is too long (a shorter --period?)\n"

@@ -28,6 +28,7 @@ Json report_json(const Subject& subject, const topology::TopologyReport& report,
                  const std::vector<std::string>& problems) {
   Json json{{"topology", subject.name},
             {"n", report.size},
+            {"without", subject.lost},
             {"period", report.period_steps},
             {"steps_checked", report.steps_checked},
             {"row_error", report.row_error},

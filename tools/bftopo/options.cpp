@@ -111,6 +111,11 @@ void add_family_options(CLI::App& command, Options& options, RawValues& raw) {
   of_family(command.add_option("--shape", raw.shape, "Rows and columns of a grid"), "3x4");
   of_family(command.add_option("--center", family.center, "The middle of the star"), "R (0)")
       ->check(whole_number(0, kMaxRanks - 1));
+  command.add_option("--without", options.without, "Ranks that are lost; the others go on")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(whole_number(0, kMaxRanks - 1))
+      ->option_text("R,...");
   command.add_option("--rule", raw.rule, "Weights of a file that has none: uniform or metropolis")
       ->check(CLI::IsMember({"uniform", "metropolis"}))
       ->option_text("RULE (uniform)");
@@ -251,6 +256,13 @@ void finish(const CLI::App& command, const RawValues& raw, Options& options) {
   if (options.family && command.count("--rule") > 0) {
     throw UsageError(
         fmt::format("--rule: '{}' does not read it, a graph from a file does", options.subject));
+  }
+  if (!options.without.empty() && options.family &&
+      options.family->kind == topology::FamilyKind::TwoVariables) {
+    throw UsageError(
+        fmt::format("--without: '{}' keeps two variables per rank, expected a graph "
+                    "or schedule of one mixing matrix a step",
+                    options.subject));
   }
   if (!raw.shape.empty()) {
     options.family_options.shape = shape_of(raw.shape);

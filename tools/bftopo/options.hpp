@@ -36,6 +36,9 @@ struct Options {
   /// The rule for a file without weights; unset if the command names none.
   std::optional<topology::WeightRule> rule{};
 
+  /// Ranks that are lost, as written.
+  std::vector<int> without;
+
   bool json = false;
   /// check: columns are to sum to 1, as push-sum asks, and not rows.
   bool push_sum = false;

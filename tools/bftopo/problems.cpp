@@ -37,7 +37,7 @@ std::string problem_of_sums(const Options& options, const topology::TopologyRepo
 
 }  // namespace
 
-std::vector<std::string> problems_of(const Options& options,
+std::vector<std::string> problems_of(const Options& options, const Subject& subject,
                                      const topology::TopologyReport& report) {
   std::vector<std::string> problems;
   if (const std::string sums = problem_of_sums(options, report); !sums.empty()) {
@@ -56,8 +56,8 @@ std::vector<std::string> problems_of(const Options& options,
   if (report.parts.value_or(1) > 1) {
     problems.push_back(
         fmt::format("the ranks fall into {} parts that never hear of each other: rank {} is in "
-                    "another one than rank 0",
-                    *report.parts, report.first_apart));
+                    "another one than rank {}",
+                    *report.parts, report.first_apart, subject.rank_of(0)));
   } else if (report.period_gap && report.size > 1 && report.size <= kMostRanksOfGap &&
              report.period_gap->lambda2.converged && report.period_gap->lambda2.value < kNoGap) {
     problems.push_back(

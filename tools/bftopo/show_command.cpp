@@ -72,11 +72,9 @@ Json plan_json(const NeighborPlan& plan) {
 }
 
 std::string show_json(const Options& options, const Subject& subject, const Schedule& schedule) {
-  Json json{{"topology", subject.name},
-            {"description", subject.description},
-            {"n", schedule.size()},
-            {"period", schedule.period_steps()},
-            {"steps", Json::array()}};
+  Json json{
+      {"topology", subject.name}, {"description", subject.description}, {"n", schedule.size()},
+      {"without", subject.lost},  {"period", schedule.period_steps()},  {"steps", Json::array()}};
   const StepRange range = steps_of(options, schedule);
   for (std::int64_t step = range.first; step < range.end; ++step) {
     Json plans = Json::array();
@@ -95,8 +93,8 @@ std::string show_text(const Options& options, const Subject& subject) {
   if (options.json) {
     return show_json(options, subject, schedule);
   }
-  std::string text = fmt::format("{}: {}; {} ranks, period {}\n", subject.name, subject.description,
-                                 schedule.size(), schedule.period_steps());
+  std::string text = fmt::format("{}: {}; {}, period {}\n", subject.name, subject.description,
+                                 subject.count_words(), schedule.period_steps());
   const StepRange range = steps_of(options, schedule);
   const int ranks = std::min(schedule.size(), options.rank_limit);
   for (std::int64_t step = range.first; step < range.end; ++step) {

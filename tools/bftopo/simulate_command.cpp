@@ -38,6 +38,7 @@ Json simulation_json(const Subject& subject, const topology::Simulation& run, in
   }
   return {{"topology", subject.name},
           {"n", size},
+          {"without", subject.lost},
           {"period", period},
           {"initial_distance", run.initial_distance},
           {"mean_drift", run.mean_drift},
@@ -62,8 +63,8 @@ std::string simulate_text(const Options& options, const Subject& subject, std::F
     return simulation_json(subject, run, schedule.size(), period, allreduce).dump(2) + "\n";
   }
   std::string text =
-      fmt::format("{}, {} ranks, period {}\n{:>8}  {:>18}  {:>12}  {:>12}\n", subject.name,
-                  schedule.size(), period, "step", "consensus distance", "time", "messages");
+      fmt::format("{}, {}, period {}\n{:>8}  {:>18}  {:>12}  {:>12}\n", subject.name,
+                  subject.count_words(), period, "step", "consensus distance", "time", "messages");
   text += fmt::format("{:>8}  {:>18.6g}\n", 0, run.initial_distance);
   for (std::size_t t = 0; t < run.steps.size(); ++t) {
     const topology::SimulatedStep& step = run.steps[t];

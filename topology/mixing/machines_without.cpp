@@ -49,13 +49,12 @@ MixingMatrix with_weights(int machines, RowOf row_of, WeightOf weight_of) {
 MixingMatrix without_lost(const MixingMatrix& machines, const MachineLayout& layout,
                           const std::vector<int>& lost) {
   const std::vector<int> sizes = sizes_of(layout);
-  StochasticComplement sums(
-      with_weights(
-          machines.size(), [&](int machine) { return machines.row(machine); },
-          [&](const WeightedRank& entry) {
-            return entry.weight / sizes[static_cast<std::size_t>(entry.rank)];
-          }),
-      sizes);
+  StochasticComplement sums(with_weights(
+                                machines.size(), [&](int machine) { return machines.row(machine); },
+                                [&](const WeightedRank& entry) {
+                                  return entry.weight / sizes[static_cast<std::size_t>(entry.rank)];
+                                }),
+                            sizes);
   for (const int rank : lost) {
     sums.remove(layout.machine_of(rank));
   }

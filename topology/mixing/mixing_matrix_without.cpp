@@ -15,8 +15,9 @@ namespace {
 /// A pattern's entries take no memory, those of W′ do.
 void require_room(const MixingMatrix& matrix) {
   if (matrix.entry_count() > StochasticComplement::kMaxEntries) {
-    throw InvalidArgument(fmt::format("mixing matrix without ranks: {} entries, expected at most {}",
-                                      matrix.entry_count(), StochasticComplement::kMaxEntries));
+    throw InvalidArgument(
+        fmt::format("mixing matrix without ranks: {} entries, expected at most {}",
+                    matrix.entry_count(), StochasticComplement::kMaxEntries));
   }
 }
 

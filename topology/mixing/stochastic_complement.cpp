@@ -61,8 +61,7 @@ std::vector<WeightedRank> StochasticComplement::row(int rank) const {
 
 std::vector<WeightedRank> StochasticComplement::column(int rank) const {
   std::vector<WeightedRank> column = matrix_.column(rank);
-  std::erase_if(column,
-                [&](const WeightedRank& entry) { return changed_.contains(entry.rank); });
+  std::erase_if(column, [&](const WeightedRank& entry) { return changed_.contains(entry.rank); });
   for (const auto& [reader, row] : changed_) {
     const auto found = std::ranges::lower_bound(row, rank, {}, &WeightedRank::rank);
     if (found != row.end() && found->rank == rank) {
@@ -130,8 +129,7 @@ void StochasticComplement::pass_on(const Departure& departure) {
 /// Nothing goes through a closed rank. By rows, d hears nobody, and who hears d keeps that weight
 /// for itself; by columns, nobody hears d, and whom d hears keeps it.
 void StochasticComplement::give_back(const Departure& departure) {
-  for (const WeightedRank& end :
-       departure.kept == Sums::Rows ? departure.column : departure.row) {
+  for (const WeightedRank& end : departure.kept == Sums::Rows ? departure.column : departure.row) {
     if (const int count = count_of(end.rank); count > 0) {
       changed_[end.rank] =
           sum_of(row(end.rank), {{.rank = end.rank, .weight = 1.0}}, end.weight, count);

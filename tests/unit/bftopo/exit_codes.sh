@@ -71,6 +71,14 @@ printf '0 1\n1 0\n' >"$work/slow"
   { echo "FAILED: silent for more than a second: '$seen'"; failures=$((failures + 1)); }
 exec 3<&-
 expect 1 err 'cannot write' draw ring --n 5 -o "$work/none/ring.svg"
+expect 0 out 'ranks +6$' check ring --n 8 --without 3,5
+expect 0 out '6 of 8 ranks, without 3, 5' simulate ring --n 8 --without 3,5
+expect 2 err 'expected ranks from 0 to 7, found 8' check ring --n 8 --without 3,8
+expect 2 err 'expected distinct ranks, found 3 twice' gap ring --n 8 --without 3,3
+expect 2 err 'expected a rank that is left, found that all 2 are lost' \
+  simulate ring --n 2 --without 0,1
+expect 2 err '--without: ' check ring --n 8 --without ''
+expect 2 err '--without: .*found x' check ring --n 8 --without 3,x
 expect 2 err 'found nothing'
 expect 2 err 'wheel' check wheel --n 5
 expect 2 err '--n N is missing' check ring

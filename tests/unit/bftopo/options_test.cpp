@@ -32,6 +32,17 @@ TEST(BftopoOptions, ReadGridsSeedsAndMachines) {
       4);
 }
 
+TEST(BftopoOptions, ReadTheRanksThatAreLost) {
+  const auto lost = [](const std::vector<std::string>& arguments) {
+    return parse_options(arguments).without;
+  };
+  EXPECT_EQ(lost({"check", "ring", "--n", "8", "--without", "3,5"}), (std::vector<int>{3, 5}));
+  EXPECT_EQ(lost({"gap", "--without", "5", "ring", "--n", "8"}), (std::vector<int>{5}));
+  EXPECT_EQ(lost({"draw", "ring", "--n", "8", "--without", "3", "--without", "0,1"}),
+            (std::vector<int>{3, 0, 1}));
+  EXPECT_TRUE(lost({"check", "ring", "--n", "8"}).empty());
+}
+
 TEST(BftopoOptions, ReadTheCostModelInItsUnits) {
   const Options options =
       parse_options({"simulate", "ring", "--n", "8", "--alpha", "2", "--bandwidth", "8", "--bytes",
@@ -91,6 +102,8 @@ TEST(BftopoOptions, WrongUseSaysWhatIsWrong) {
   throws({"check", "ring", "--n", "3", "--seed", "2"}, "--seed");
   throws({"check", "torus", "--n", "6", "--shape", "2"}, "--shape wants ROWSxCOLUMNS");
   throws({"simulate", "ring", "--n", "3", "--beta", "1", "--bandwidth", "1"}, "--bandwidth");
+  throws({"check", "ceca", "--n", "6", "--without", "1"},
+         "--without: 'ceca' keeps two variables per rank, expected a graph or schedule");
 }
 
 TEST(BftopoOptions, NumbersOutOfRangeAreNamedWithTheRange) {
@@ -116,6 +129,7 @@ TEST(BftopoOptions, NumbersOutOfRangeAreNamedWithTheRange) {
              {"-1", "99999999999"}},
         Case{{"gap", "equistatic", "--n", "8"}, "--rho", share, {"0", "nan", "1.5", "x"}},
         Case{{"gap", "equidyn", "--n", "8"}, "--eta", share, {"-1", "inf"}},
+        Case{simulate, "--without", "a whole number from 0 to 9999999", {"-1", "x", "1.5"}},
         Case{simulate, "--seed", "a whole number from 0 to 18446744073709551615", {"-1", "x"}},
         Case{simulate, "--steps", "a whole number from 0 to 10000000", {"-1", "1e3"}},
         Case{simulate, "--bytes", "a whole number from 0 to 1125899906842624", {"nan"}},

@@ -121,6 +121,62 @@ TEST(BftopoOutput, CheckForPushSumLooksAtColumns) {
   EXPECT_THAT(rows.text, HasSubstr("columns do not sum to 1: that of rank 0 sums to 1.5"));
 }
 
+TEST(BftopoOutput, WithoutRanksTheOthersAreLookedAt) {
+  const json report = json::parse(
+      output_of({"check", "one-peer-exponential", "--n", "8", "--without", "5,3", "--json"}));
+  EXPECT_EQ(report["n"], 6);
+  EXPECT_EQ(report["without"], json::parse("[3, 5]"));
+  EXPECT_LE(report["column_error"], 1e-15);
+  EXPECT_EQ(report["edge_mismatches"], 0);
+  EXPECT_EQ(report["parts"], 1);
+  EXPECT_TRUE(report["problems"].empty());
+  const json one = json::parse(
+      output_of({"gap", "one-peer-exponential", "--n", "8", "--without", "3", "--json"}));
+  EXPECT_NEAR(1.0 - one["norm_gap"].get<double>(), 0.354, 5e-4);
+  EXPECT_EQ(one["without"], json::parse("[3]"));
+  EXPECT_EQ(json::parse(output_of({"gap", "ring", "--n", "8", "--json"}))["without"],
+            json::array());
+  EXPECT_THAT(output_of({"check", "ring", "--n", "8", "--without", "5,3"}),
+              HasSubstr("without                   3, 5 of 8\n"));
+  EXPECT_THAT(output_of({"gap", "ring", "--n", "8", "--without", "5,3"}),
+              HasSubstr("ring, 6 of 8 ranks, without 3, 5, over a period"));
+}
+
+TEST(BftopoOutput, WithoutRanksTheOthersKeepTheirNumbers) {
+  const std::string shown = output_of({"show", "ring-right", "--n", "4", "--without", "1"});
+  EXPECT_THAT(shown, HasSubstr("    1  self 1, hears nobody, sends to nobody"));
+  EXPECT_THAT(shown, HasSubstr("    2  self 0.5, hears 0 (0.5), sends to 3"));
+  // Rank 1 was the only way from 0 to 2 and 3, and 2's row is too short before and after.
+  const std::string path = ::testing::TempDir() + "/bftopo_without_graph.txt";
+  std::ofstream(path) << "0 0 0.5\n1 0 0.5\n1 1 1\n2 2 0.75\n3 2 0.125\n3 3 1\n";
+  const Options options = parse_options({"check", path, "--without", "0"});
+  const Answer answer = check_answer(options, make_subject(options));
+  std::filesystem::remove(path);
+  EXPECT_EQ(answer.exit_code, 1);
+  EXPECT_THAT(answer.text, HasSubstr("that of rank 2 sums to 0.875"));
+  EXPECT_THAT(answer.text, HasSubstr("rank 2 is in another one than rank 1"));
+}
+
+TEST(BftopoOutput, WithoutRanksMachinesStayWhatTheyAre) {
+  const json report = json::parse(output_of({"check", "ring", "--n", "8", "--local-size", "4",
+                                             "--without", "1,5", "--bytes", "1000", "--json"}));
+  // 3 and 4, and 7 and 0, are still neighbours.
+  EXPECT_EQ(report["bytes_between_machines_per_step"], 4000.0);
+  const json machines =
+      json::parse(output_of({"check", "machine-exponential", "--n", "12", "--local-size", "4",
+                             "--without", "2", "--bytes", "10", "--json"}));
+  EXPECT_EQ(machines["n"], 2);
+  EXPECT_EQ(machines["bytes_between_machines_per_step"], 20.0);
+}
+
+TEST(BftopoOutput, WithoutRanksTheMeanOfTheOthersIsKept) {
+  const json run = json::parse(output_of({"simulate", "base", "--n", "25", "--k", "1", "--without",
+                                          "0,24", "--steps", "200", "--json"}));
+  EXPECT_EQ(run["n"], 23);
+  EXPECT_LE(run["mean_drift"], 1e-14);
+  EXPECT_LE(run["steps"][199]["consensus_distance"], 1e-9);
+}
+
 TEST(BftopoOutput, GapOfTheExponentialGraph) {
   const json gap = json::parse(output_of({"gap", "exponential", "--n", "16", "--json"}));
   EXPECT_NEAR(gap["spectral_gap"], 0.4, 1e-12);

@@ -46,6 +46,14 @@ TEST(BftopoPicture, DotNamesRanksAndEdges) {
   EXPECT_THAT(drawn({"draw", "ring", "--n", "3"}), HasSubstr("r0 -> r1 [dir=none];"));
 }
 
+TEST(BftopoPicture, LostRanksStandAlone) {
+  const std::string dot = drawn({"draw", "ring-right", "--n", "4", "--without", "1"});
+  EXPECT_THAT(dot, HasSubstr("r0 -> r2;"));
+  EXPECT_THAT(dot, HasSubstr("r1"));
+  EXPECT_THAT(dot, Not(HasSubstr("-> r1")));
+  EXPECT_THAT(dot, Not(HasSubstr("r1 ->")));
+}
+
 TEST(BftopoPicture, DotHasAClusterPerStep) {
   const std::string dot = drawn({"draw", "base", "--n", "6"});
   EXPECT_EQ(count_of(dot, "subgraph cluster_"), 4);

@@ -37,8 +37,8 @@ MachineLayout layout_of(std::vector<int> sizes) {
 bool is_lost(const Ranks& lost, int rank) { return std::ranges::count(lost, rank) > 0; }
 
 int left_on(const MachineLayout& layout, int machine, const Ranks& lost) {
-  return static_cast<int>(std::ranges::count_if(
-      layout.ranks_of(machine), [&](int rank) { return !is_lost(lost, rank); }));
+  return static_cast<int>(std::ranges::count_if(layout.ranks_of(machine),
+                                                [&](int rank) { return !is_lost(lost, rank); }));
 }
 
 /// The W of all ranks that an average between machines is, with those left on each.
@@ -80,8 +80,7 @@ TEST(MachinesWithout, IsTheWOfAllRanksWithoutTheLost) {
         lost.resize(1 + random() % (lost.size() - 1));
         const MixingMatrix left = machines_without(machines, layout, lost);
         EXPECT_TRUE(left.is_row_stochastic(1e-14));
-        EXPECT_LE(distance(of_ranks(left, layout, lost),
-                           of_ranks(machines, layout).without(lost)),
+        EXPECT_LE(distance(of_ranks(left, layout, lost), of_ranks(machines, layout).without(lost)),
                   1e-12)
             << ::testing::PrintToString(sizes) << " without " << ::testing::PrintToString(lost);
       }
@@ -97,9 +96,9 @@ TEST(MachinesWithout, OneRankIsTheFormula) {
   const double size = 3.0;
   for (int m = 0; m < 4; ++m) {
     for (int n = 0; n < 4; ++n) {
-      const double sums = machines.weight(m, n) / size +
-                          machines.weight(m, d) / size * (machines.weight(d, n) / size) /
-                              (1.0 - machines.weight(d, d) / size);
+      const double sums = machines.weight(m, n) / size + machines.weight(m, d) / size *
+                                                             (machines.weight(d, n) / size) /
+                                                             (1.0 - machines.weight(d, d) / size);
       EXPECT_NEAR(left.weight(m, n), sums * (n == d ? 2 : 3), 1e-15) << m << " hears " << n;
     }
   }

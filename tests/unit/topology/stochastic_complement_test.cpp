@@ -74,8 +74,7 @@ std::optional<Schedule> member(const topology::Family& family, int size) {
   const int local_size = size % 4 == 0 ? 4 : size % 3 == 0 ? 3 : 1;
   try {
     return topology::make_schedule(
-        family.name,
-        {.size = size, .peers = 2, .local_size = local_size, .period_steps = 4});
+        family.name, {.size = size, .peers = 2, .local_size = local_size, .period_steps = 4});
   } catch (const Error&) {
     return std::nullopt;  // sizes that it does not have, and CECA
   }
@@ -110,7 +109,7 @@ TEST(StochasticComplement, EveryFamilyIsTheDenseFormula) {
   Seen seen;
   for (const topology::Family& family : topology::families()) {
     int members = 0;
-    for (const int size : {2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 27, 32, 33, 48, 63, 64}) {
+    for (int size = 2; size <= 64; ++size) {
       const auto schedule = member(family, size);
       if (!schedule || schedule->size() < 2) {
         continue;
@@ -125,8 +124,8 @@ TEST(StochasticComplement, EveryFamilyIsTheDenseFormula) {
     }
     EXPECT_EQ(members > 0, family.kind != topology::FamilyKind::TwoVariables) << family.name;
   }
-  EXPECT_GT(seen.compared, 3000);
-  EXPECT_GT(seen.closed, 10);
+  EXPECT_GT(seen.compared, 9000);
+  EXPECT_GT(seen.closed, 100);
 }
 
 TEST(StochasticComplement, RandomDirectedWeights) {
@@ -171,8 +170,8 @@ TEST(StochasticComplement, TheGapOfARingOfEightDoesNotFall) {
 }
 
 TEST(StochasticComplement, ReportsOfThoseThatAreLeft) {
-  const auto report = topology::check(
-      topology::one_peer_exponential(8).without(Ranks{3}).among(others(8, {3})));
+  const auto report =
+      topology::check(topology::one_peer_exponential(8).without(Ranks{3}).among(others(8, {3})));
   EXPECT_EQ(report.size, 7);
   EXPECT_EQ(report.edge_mismatches, 0);
   EXPECT_EQ(report.parts, 1);

@@ -129,9 +129,8 @@ MixingMatrix source_alone() {
 }
 
 TEST(Without, AWeightForAClosedRankGoesBackAndTheMeanIsNotKept) {
-  const MixingMatrix rows = MixingMatrix::from_rows({{{0, 1.0}},
-                                                     {{0, 0.25}, {1, 0.25}, {2, 0.5}},
-                                                     {{1, 0.25}, {2, 0.75}}});
+  const MixingMatrix rows = MixingMatrix::from_rows(
+      {{{0, 1.0}}, {{0, 0.25}, {1, 0.25}, {2, 0.5}}, {{1, 0.25}, {2, 0.75}}});
   const MixingMatrix left = rows.without(Ranks{0});
   EXPECT_EQ(left.row(1), (std::vector<WeightedRank>{{1, 0.5}, {2, 0.5}}));
   EXPECT_EQ(left.row(2), (std::vector<WeightedRank>{{1, 0.25}, {2, 0.75}}));
@@ -142,8 +141,8 @@ TEST(Without, AWeightForAClosedRankGoesBackAndTheMeanIsNotKept) {
 
 TEST(Without, ColumnsThatSumToOneGoOnToDoSo) {
   // Push-sum: 0 shares its value with 1 and 2, 1 with 2, 2 with 0.
-  const MixingMatrix columns =
-      MixingMatrix::from_rows({{{0, 0.25}, {2, 0.5}}, {{0, 0.25}, {1, 0.5}}, {{0, 0.5}, {1, 0.5}, {2, 0.5}}});
+  const MixingMatrix columns = MixingMatrix::from_rows(
+      {{{0, 0.25}, {2, 0.5}}, {{0, 0.25}, {1, 0.5}}, {{0, 0.5}, {1, 0.5}, {2, 0.5}}});
   ASSERT_TRUE(columns.is_column_stochastic(0.0));
   ASSERT_FALSE(columns.is_row_stochastic());
   for (const int lost : {0, 1, 2}) {
@@ -158,8 +157,9 @@ TEST(Without, ColumnsThatSumToOneGoOnToDoSo) {
 TEST(Without, AVeryShyRankIsNotClosed) {
   // 1 − w_dd = 1e-10 would have six digits left by subtraction.
   const double shy = 1e-10;
-  const MixingMatrix chain = MixingMatrix::from_rows(
-      {{{0, 1.0 - shy}, {1, shy}}, {{0, shy}, {1, 1.0 - 2 * shy}, {2, shy}}, {{1, shy}, {2, 1.0 - shy}}});
+  const MixingMatrix chain = MixingMatrix::from_rows({{{0, 1.0 - shy}, {1, shy}},
+                                                      {{0, shy}, {1, 1.0 - 2 * shy}, {2, shy}},
+                                                      {{1, shy}, {2, 1.0 - shy}}});
   EXPECT_DOUBLE_EQ(chain.without(Ranks{1}).weight(0, 2), shy / 2);
 }
 
@@ -174,8 +174,10 @@ TEST(Without, EdgesOfWeightZeroLeadNowhere) {
 TEST(Without, WrongRanksAreNamed) {
   const MixingMatrix ring = topology::ring(4);
   expect_refused(ring, {4}, "mixing matrix without ranks: expected ranks from 0 to 3, found 4");
-  expect_refused(ring, {1, -1}, "mixing matrix without ranks: expected ranks from 0 to 3, found -1");
-  expect_refused(ring, {2, 1, 2}, "mixing matrix without ranks: expected distinct ranks, found 2 twice");
+  expect_refused(ring, {1, -1},
+                 "mixing matrix without ranks: expected ranks from 0 to 3, found -1");
+  expect_refused(ring, {2, 1, 2},
+                 "mixing matrix without ranks: expected distinct ranks, found 2 twice");
   expect_refused(ring, {0, 1, 2, 3},
                  "mixing matrix without ranks: expected a rank that is left, found that all 4 are "
                  "lost");
@@ -188,9 +190,12 @@ TEST(Without, WrongRanksAreNamed) {
   EXPECT_THAT([&] { (void)ring.among(Ranks{}); },
               ThrowsMessage<InvalidArgument>(
                   StrEq("mixing matrix among ranks: expected at least one rank, found none")));
-  EXPECT_THAT([&] { (void)topology::one_peer_exponential(4).among(Ranks{1, 1}); },
-              ThrowsMessage<InvalidArgument>(
-                  StrEq("schedule among ranks: expected distinct ranks, found 1 twice")));
+  EXPECT_THAT(
+      [&] {
+        (void)topology::one_peer_exponential(4).among(Ranks{1, 1});
+      },
+      ThrowsMessage<InvalidArgument>(
+          StrEq("schedule among ranks: expected distinct ranks, found 1 twice")));
 }
 
 TEST(Without, WhatWouldNotFitIsRefused) {
@@ -229,10 +234,12 @@ TEST(FromPlans, WeighsByReceiverAndSender) {
       build_plan(1, 3, {.self_weight = 0.0, .src_weights = {{0, 4.0}}, .dst_weights = {2}}),
       build_plan(2, 3, {.self_weight = 0.25, .src_weights = {{1, 0.75}}, .dst_weights = {0}})};
   const MixingMatrix matrix = MixingMatrix::from_plans(plans);
-  EXPECT_EQ(matrix, MixingMatrix::from_rows({{{0, 0.5}, {2, 0.5}}, {{0, 1.0}}, {{1, 0.75}, {2, 0.25}}}));
+  EXPECT_EQ(matrix,
+            MixingMatrix::from_rows({{{0, 0.5}, {2, 0.5}}, {{0, 1.0}}, {{1, 0.75}, {2, 0.25}}}));
   // 2 heard 1, which heard 0.
-  EXPECT_EQ(matrix.without(Ranks{1}).plan_for(2),
-            build_plan(2, 3, {.self_weight = 0.25, .src_weights = {{0, 0.75}}, .dst_weights = {0}}));
+  EXPECT_EQ(
+      matrix.without(Ranks{1}).plan_for(2),
+      build_plan(2, 3, {.self_weight = 0.25, .src_weights = {{0, 0.75}}, .dst_weights = {0}}));
 }
 
 TEST(FromPlans, IsTheWThatThePlansAreOf) {
@@ -250,8 +257,7 @@ TEST(FromPlans, IsTheWThatThePlansAreOf) {
 TEST(ScheduleWithout, StepsAreThoseOfTheMatricesAndPlansFit) {
   for (const Schedule& schedule :
        {topology::one_peer_exponential(11), topology::random_matching(11, 5, 40),
-        topology::static_schedule(topology::exponential(11)),
-        topology::inner_outer_ring(4, 3)}) {
+        topology::static_schedule(topology::exponential(11)), topology::inner_outer_ring(4, 3)}) {
     const Ranks lost{8, 3};
     const Schedule left = schedule.without(lost);
     EXPECT_EQ(left.size(), schedule.size());
