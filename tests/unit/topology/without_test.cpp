@@ -48,6 +48,20 @@ TEST(Without, NeighborsOfALostRankHearEachOther) {
   EXPECT_TRUE(left.keeps_mean());
 }
 
+TEST(Without, SymmetricWeightsStaySymmetricBitForBit) {
+  constexpr int kSize = 12;
+  Eigen::MatrixXd w(kSize, kSize);
+  for (int i = 0; i < kSize; ++i) {
+    for (int j = 0; j < kSize; ++j) {
+      w(i, j) = i == j ? 0.0 : 1.0 / (20 + i * j + i + j);
+    }
+  }
+  w.diagonal() = 1.0 - w.rowwise().sum().array();
+  const auto matrix = MixingMatrix::from_dense(kSize, {w.data(), kSize * kSize});
+  ASSERT_TRUE(matrix.is_symmetric(0.0));
+  EXPECT_TRUE(matrix.without(Ranks{1, 4, 9}).is_symmetric(0.0));
+}
+
 TEST(Without, ADirectedRingClosesOverTheGap) {
   const MixingMatrix left = topology::ring(5, topology::RingStyle::Right).without(Ranks{4, 0});
   EXPECT_EQ(left.row(1), (std::vector<WeightedRank>{{1, 0.5}, {3, 0.5}}));
