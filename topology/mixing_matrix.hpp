@@ -98,7 +98,7 @@ class MixingMatrix {
   /// True if every weight is at least 0 and all rows and columns sum to 1 ± tolerance.
   [[nodiscard]] bool is_doubly_stochastic(double tolerance = 1e-9) const;
   /// True if every column sums to 1 ± tolerance: the mean of the values is the same before and
-  /// after. Of `without`'s result it is the mean over the ranks that are left.
+  /// after; after `without`, the mean of the ranks that are left.
   [[nodiscard]] bool keeps_mean(double tolerance = 1e-9) const;
   /// True if |W(i, j) − W(j, i)| ≤ tolerance everywhere.
   [[nodiscard]] bool is_symmetric(double tolerance = 1e-14) const;
@@ -119,9 +119,9 @@ class MixingMatrix {
   ///     w_ij ← w_ij + w_id w_dj / (1 − w_dd),     1 − w_dd = Σ_{j≠d} w_dj.
   ///
   /// Ranks keep their numbers; a lost one has its self weight 1 and no edge. Rows that sum to 1 go
-  /// on to do so, in a doubly stochastic W the columns too, and 1 − ‖W − J‖₂ does not fall. Where
-  /// column d sums to 1 and row d does not (push-sum), 1 − w_dd is Σ_{i≠d} w_id, and columns keep
-  /// their sums. The order in which `ranks` lists them does not matter: every rank that has this W
+  /// on to do so, in a doubly stochastic W the columns too, and 1 − ‖W′ − J‖₂ among the ranks that
+  /// are left is no less than 1 − ‖W − J‖₂. If column d sums to 1 and row d does not (push-sum),
+  /// 1 − w_dd is Σ_{i≠d} w_id, and columns keep their sums. The order in which `ranks` lists them does not matter: every rank that has this W
   /// gets the same bits. To remove some and later others gives the same up to rounding.
   ///
   /// A rank d for which |1 − w_dd| < 1e-12, as the second of two that only hear each other, is

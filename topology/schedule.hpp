@@ -41,8 +41,8 @@ class Schedule {
   /// @param ranks distinct; none gives the schedule itself. Ranks that are lost one after the other
   ///   are best left out together, from the first schedule: all ranks get the same bits then,
   ///   whatever each knew in between.
-  /// @throws InvalidArgument if a rank is out of range or there twice, or if none is left. What
-  ///   `MixingMatrix::without` refuses in a step is refused when that step is asked for.
+  /// @throws InvalidArgument if a rank is out of range or there twice, or if none is left. A step
+  ///   that `MixingMatrix::without` refuses is refused when it is asked for.
   [[nodiscard]] Schedule without(std::span<const int> ranks) const;
 
   /// Step t is W(t).among(ranks): the schedule of these ranks alone, numbered anew by rising rank.

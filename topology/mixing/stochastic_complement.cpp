@@ -126,8 +126,8 @@ void StochasticComplement::pass_on(const Departure& departure) {
   }
 }
 
-/// Nothing goes through a closed rank. By rows, d hears nobody, and who hears d keeps that weight
-/// for itself; by columns, nobody hears d, and whom d hears keeps it.
+/// Nothing goes through a closed rank. Rows: d hears nobody, and who hears d keeps that weight for
+/// itself. Columns: nobody hears d, and whom d hears keeps it.
 void StochasticComplement::give_back(const Departure& departure) {
   for (const WeightedRank& end : departure.kept == Sums::Rows ? departure.column : departure.row) {
     if (const int count = count_of(end.rank); count > 0) {

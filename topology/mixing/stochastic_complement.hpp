@@ -19,9 +19,9 @@ class StochasticComplement {
   /// Most entries that the neighbours of one rank may get, and that a result may have: 1.6 GB.
   static constexpr std::int64_t kMaxEntries = 100'000'000;
 
-  /// Of a W in which each rank stands for itself.
+  /// Each rank of W stands for itself.
   explicit StochasticComplement(MixingMatrix matrix);
-  /// Of a W in which rank i stands for `counts[i]` ranks, 1 or more.
+  /// Rank i of W stands for `counts[i]` ranks, 1 or more.
   StochasticComplement(MixingMatrix matrix, std::vector<int> counts);
 
   /// Removes `rank`, or one of those that it stands for. Others go on to hear what they heard
