@@ -121,8 +121,8 @@ class MixingMatrix {
   /// Ranks keep their numbers; a lost one has its self weight 1 and no edge. Rows that sum to 1 go
   /// on to do so, in a doubly stochastic W the columns too, and 1 − ‖W′ − J‖₂ among the ranks that
   /// are left is no less than 1 − ‖W − J‖₂. If column d sums to 1 and row d does not (push-sum),
-  /// 1 − w_dd is Σ_{i≠d} w_id, and columns keep their sums. The order in which `ranks` lists them does not matter: every rank that has this W
-  /// gets the same bits. To remove some and later others gives the same up to rounding.
+  /// 1 − w_dd is Σ_{i≠d} w_id, and columns keep their sums. All ranks that have this W get the same
+  /// bits, in whatever order `ranks` lists them; some first and others later agree up to rounding.
   ///
   /// A rank d for which |1 − w_dd| < 1e-12, as the second of two that only hear each other, is
   /// closed: it is dropped, and a weight that others gave it goes back to their self weight (by
