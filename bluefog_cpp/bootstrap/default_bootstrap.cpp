@@ -39,18 +39,25 @@ void refuse_lonely_mpi(const LaunchEnvironment& launch) {
   }
 }
 
+bool can_listen_on(const std::string& host) {
+  try {
+    (void)store::StoreServer({.host = host});
+    return true;
+  } catch (const TransportError&) {
+    return false;
+  }
+}
+
 // The host to listen on for ranks that come to `host`: that one, if that is an address of this
-// machine.
+// machine. Each rank may find an address of either family behind a name.
 std::string listening_host(const std::string& host) {
   if (host == "localhost") {
     return "127.0.0.1";
   }
-  try {
-    (void)store::StoreServer({.host = host});
+  if (can_listen_on(host)) {
     return host;
-  } catch (const TransportError&) {
-    return host.find(':') == std::string::npos ? "0.0.0.0" : "::";
   }
+  return can_listen_on("::") ? "::" : "0.0.0.0";
 }
 
 // The store that rank 0 keeps for the others, as long as its process lives.

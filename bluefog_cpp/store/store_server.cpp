@@ -269,6 +269,9 @@ class StoreServer::Impl {
       acceptor_.open(endpoint.protocol());
       ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
       acceptor_.set_option(tcp::acceptor::reuse_address(true));
+      if (endpoint.address().is_v6() && endpoint.address().is_unspecified()) {
+        acceptor_.set_option(asio::ip::v6_only(false));  // the system may want it otherwise
+      }
       acceptor_.bind(endpoint);
       acceptor_.listen();
       address.port = acceptor_.local_endpoint().port();

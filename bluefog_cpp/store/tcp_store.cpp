@@ -91,6 +91,7 @@ class Connection {
       tcp::resolver resolver(context_);
       tcp::resolver::results_type places;
       error_code problem;
+      bool may_come = false;
       bool is_over = !try_run(until, problem, [&](auto done) {
         resolver.async_resolve(address.host, std::to_string(address.port),
                                [&places, done](error_code error, auto results) {
@@ -99,8 +100,13 @@ class Connection {
                                });
       });
       if (!is_over && !problem) {
+        // A name may have addresses that this host cannot reach beside the one that refuses.
+        const auto note = [&](error_code error, const auto&) {
+          may_come = may_come || error == asio::error::connection_refused;
+          return true;
+        };
         is_over = !try_run(until, problem, [&](auto done) {
-          asio::async_connect(socket_, places,
+          asio::async_connect(socket_, places, note,
                               [done](error_code error, const auto&) { done(error, 0); });
         });
       }
@@ -113,7 +119,7 @@ class Connection {
         (void)socket_.open(places->endpoint().protocol(), reason);
         problem = reason ? reason : problem;
       }
-      const bool may_come = problem == asio::error::connection_refused;
+      may_come = may_come || problem == asio::error::connection_refused;
       if (is_over || !may_come || Clock::now() + kRetryPause >= until_listening) {
         throw TransportError(fmt::format("{}: cannot connect: {}", what_,
                                          problem ? in_words(problem) : "no answer in time"));

@@ -1,10 +1,11 @@
 #!/bin/bash
 # Several hosts on one machine: network namespaces joined by a bridge, each with its own host name.
 #
-#   netns.sh [-n HOSTS] [-r RATE] [--] COMMAND...
+#   netns.sh [-n HOSTS] [-r RATE] [-6] [--] COMMAND...
 #
 #   -n HOSTS   how many hosts (2 to 200, default 2); they are named bfhost1, bfhost2, ...
 #   -r RATE    limit what each host can send, in tc's words (400mbit); default: no limit
+#   -6         hosts and their names have addresses of IPv6 alone
 #
 # COMMAND runs on bfhost1. It finds the names of all hosts in BF_NETNS_HOSTS (separated by blanks),
 # and Open MPI finds its way to the other hosts through PRTE_MCA_plm_ssh_agent, so that this works:
@@ -14,17 +15,21 @@
 # The exit code is COMMAND's; 77 when the machine cannot do this (not root, no `ip`).
 # Everything lives in private network, mount and process namespaces: when this script ends, in
 # whatever way, interfaces, names and processes are gone. Addresses are of 198.18.0.0/24, a range
-# for benchmarks of network devices (RFC 2544), and never leave the private namespaces.
+# for benchmarks of network devices (RFC 2544), or of fd00::/64, which is for private networks
+# (RFC 4193), and never leave the private namespaces.
 set -euo pipefail
 
 readonly kSkipped=77
 
 hosts=2
 rate=""
+network=198.18.0.
+prefix=24
 while [[ $# -gt 0 ]]; do
   case "$1" in
     -n) hosts="${2:?-n wants a number}"; shift 2 ;;
     -r) rate="${2:?-r wants a rate such as 400mbit}"; shift 2 ;;
+    -6) network=fd00::; prefix=64; shift ;;
     --) shift; break ;;
     -*) echo "netns.sh: unknown option '$1'" >&2; exit 2 ;;
     *) break ;;
@@ -50,6 +55,8 @@ if [[ -z "${BF_NETNS_INSIDE:-}" ]]; then
       { echo "SKIPPED: $tool is not installed (Debian: iproute2, util-linux, procps)"
         exit "$kSkipped"; }
   done
+  [[ "$network" != fd00:: || -e /proc/net/if_inet6 ]] ||
+    { echo "SKIPPED: this machine has no IPv6"; exit "$kSkipped"; }
   private=(unshare --net --mount --uts --pid --fork --kill-child --mount-proc)
   "${private[@]}" true 2>/dev/null ||
     { echo "SKIPPED: this machine allows no new namespaces"; exit "$kSkipped"; }
@@ -57,8 +64,9 @@ if [[ -z "${BF_NETNS_INSIDE:-}" ]]; then
   trap 'rm -rf "$work"' EXIT
   # The script runs in the background, so that a signal reaches the trap at once and is passed on.
   # The redirection keeps standard input, which bash otherwise takes away from background commands.
-  BF_NETNS_INSIDE="$work" "${private[@]}" "$here/netns.sh" -n "$hosts" ${rate:+-r "$rate"} -- \
-    "$@" <&0 &
+  options=(-n "$hosts" ${rate:+-r "$rate"})
+  [[ "$network" != fd00:: ]] || options+=(-6)
+  BF_NETNS_INSIDE="$work" "${private[@]}" "$here/netns.sh" "${options[@]}" -- "$@" <&0 &
   inside=$!
   # COMMAND may end by itself first; unshare hears no other signal, and takes everything with it.
   stop() {
@@ -84,10 +92,12 @@ names=()
 for ((i = 1; i <= hosts; ++i)); do names+=("bfhost$i"); done
 {
   echo "127.0.0.1 localhost"
-  for ((i = 1; i <= hosts; ++i)); do echo "198.18.0.$i bfhost$i"; done
+  for ((i = 1; i <= hosts; ++i)); do echo "$network$i bfhost$i"; done
 } >"$work/hosts"
 mount --bind "$work/hosts" /etc/hosts
 
+nodad=""
+[[ "$network" != fd00:: ]] || nodad=nodad
 ip link set lo up
 ip link add bfbridge type bridge
 ip link set bfbridge up
@@ -95,7 +105,8 @@ for ((i = 1; i <= hosts; ++i)); do
   ip netns add "bfhost$i"
   ip link add "bfport$i" type veth peer name eth0 netns "bfhost$i"
   ip link set "bfport$i" master bfbridge up
-  ip -n "bfhost$i" address add "198.18.0.$i/24" dev eth0
+  # An address of IPv6 otherwise waits until nobody else is found to have it.
+  ip -n "bfhost$i" address add "$network$i/$prefix" dev eth0 $nodad
   ip -n "bfhost$i" link set lo up
   ip -n "bfhost$i" link set eth0 up
   if [[ -n "$rate" ]]; then
