@@ -3,6 +3,7 @@
 //
 //   exchange_rounds ROUNDS       so many
 //   exchange_rounds until FILE   until rank 0 finds the file; says "rank 0: under way" before
+//   exchange_rounds after FILE   three, from when the file is there on; says so before, too
 //   exchange_rounds rest SECONDS the last rank makes no call for so long, while the others wait for
 //                                it; then all make none
 #include <fmt/format.h>
@@ -85,33 +86,42 @@ class Rounds {
   bool is_right_ = true;
 };
 
+void say_under_way(const Context& context) {
+  if (context.rank() == 0) {
+    fmt::print("rank 0: under way\n");
+    std::fflush(stdout);
+  }
+}
+
 void run(Context& context, Rounds& rounds, std::string_view way, const char* argument) {
   constexpr std::size_t kCount = 10'000;
   // More than all buffers on the way hold.
   constexpr std::size_t kLarge = std::size_t{4} << 20U;
-  rounds.exchange(kCount);
   if (way == "until") {
-    if (context.rank() == 0) {
-      fmt::print("rank 0: under way\n");
-      std::fflush(stdout);
-    }
+    rounds.exchange(kCount);
+    say_under_way(context);
     while (!rounds.ask_rank_zero(std::filesystem::exists(argument))) {
       rounds.exchange(kCount);
     }
-    return;
-  }
-  if (way == "rest") {
+  } else if (way == "after") {
+    say_under_way(context);
+    while (!std::filesystem::exists(argument)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    rounds.exchange(kCount);
+  } else if (way == "rest") {
     const std::chrono::seconds rest(std::atoi(argument));
+    rounds.exchange(kCount);
     if (context.rank() == context.size() - 1) {
       std::this_thread::sleep_for(rest);
     }
     rounds.exchange(kLarge);
     std::this_thread::sleep_for(rest);
     rounds.exchange(kCount);
-    return;
-  }
-  for (int left = std::atoi(argument); left > 0; --left) {
-    rounds.exchange(kCount);
+  } else {
+    for (int left = std::atoi(argument); left > 0; --left) {
+      rounds.exchange(kCount);
+    }
   }
 }
 

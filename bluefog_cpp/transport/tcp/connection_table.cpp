@@ -1,13 +1,15 @@
 #include "bluefog_cpp/transport/tcp/connection_table.hpp"
 
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cerrno>
 #include <utility>
 
+#include "bluefog_cpp/base/system_limits.hpp"
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::tcp {
@@ -68,11 +70,10 @@ void ConnectionTable::set_options(const Connection& connection) const noexcept {
     ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &options_.socket_bytes, sizeof(int));
   }
   // Control frames are always read. A lane's reader may rest for long, which Linux would take for
-  // silence.
-  if (connection.channel == kControlChannel) {
-    const auto silence = static_cast<unsigned>(options_.silence.count());
-    ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence, sizeof silence);
-  }
+  // silence; 0 takes back what stood until the greeting was answered.
+  const bool is_control = connection.channel == kControlChannel;
+  const unsigned silence = is_control ? static_cast<unsigned>(options_.silence.count()) : 0;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence, sizeof silence);
 }
 
 bool ConnectionTable::open(int rank, std::size_t channel, shm::UniqueFd socket) {
@@ -103,6 +104,18 @@ bool ConnectionTable::open(int rank, std::size_t channel, shm::UniqueFd socket) 
 
 // ---- ends
 
+std::string ConnectionTable::words_of(const Connection& connection, int error) const {
+  if (error == 0) {
+    return "it ended";
+  }
+  const bool is_silence = error == ETIMEDOUT || error == EHOSTUNREACH;
+  return connection.channel == kControlChannel && is_silence
+             ? fmt::format("{}: its host has answered nothing for {:.3g} s (BLUEFOG_TCP_SILENCE)",
+                           reason_of(error),
+                           std::chrono::duration<double>(options_.silence).count())
+             : reason_of(error);
+}
+
 void ConnectionTable::end(Connection& connection, int error) {
   if (connection.state != Connection::State::Open) {
     return;
@@ -113,7 +126,7 @@ void ConnectionTable::end(Connection& connection, int error) {
   connection.out.clear();
   connection.closed_in_forks = ForkClosed();
   connection.socket.reset();
-  connection.failure = error == 0 ? std::string("it ended") : std::strerror(error);
+  connection.failure = words_of(connection, error);
   peer(connection.rank).note_end(connection, error);
 }
 

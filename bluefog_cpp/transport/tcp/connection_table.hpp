@@ -83,6 +83,7 @@ class ConnectionTable {
 
  private:
   void set_options(const Connection& connection) const noexcept;
+  [[nodiscard]] std::string words_of(const Connection& connection, int error) const;
 
   int rank_;
   TcpTransportOptions options_;

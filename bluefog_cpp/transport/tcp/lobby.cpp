@@ -8,12 +8,14 @@
 #include <boost/asio.hpp>
 #include <cerrno>
 #include <deque>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "bluefog_cpp/base/files/spare_descriptor.hpp"
 #include "bluefog_cpp/base/signals_elsewhere.hpp"
 #include "bluefog_cpp/base/system_limits.hpp"
+#include "bluefog_cpp/transport/tcp/caller.hpp"
 #include "bluefog_cpp/transport/tcp/fork_closed.hpp"
 #include "bluefog_cpp/transport/tcp/listening.hpp"
 
@@ -26,27 +28,6 @@ using boost::system::error_code;
 
 /// How long a descriptor may be missing for those who call: others are given back, mostly.
 constexpr std::chrono::seconds kToFindRoom{2};
-
-/// One of several addresses gets no more time: a firewall may answer nothing.
-constexpr std::chrono::seconds kAddressLimit{3};
-
-shm::UniqueFd take_socket(tcp::socket& socket) {
-  error_code error;
-  (void)socket.set_option(tcp::no_delay(true), error);
-  keep_from_children(socket.native_handle());
-  shm::UniqueFd fd(socket.release(error));
-  const int flags = ::fcntl(fd.get(), F_GETFL);
-  ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK);
-  return fd;
-}
-
-std::string in_words(const Answer& full) {
-  return fmt::format(
-      "no descriptor is left there for a connection: {}",
-      full.descriptors == 0
-          ? std::string("its machine's processes have too many (fs.file-max)")
-          : fmt::format("its process may have {} (RLIMIT_NOFILE, ulimit -n)", full.descriptors));
-}
 
 }  // namespace
 
@@ -71,6 +52,7 @@ class Lobby::Hall {
   void open(Options options, LobbyGuest& guest) {
     options_ = std::move(options);
     guest_ = &guest;
+    caller_.emplace(io_, options_, guest);
     spare_.keep();
     for (tcp::acceptor& acceptor : acceptors_) {
       accept(acceptor);
@@ -85,13 +67,7 @@ class Lobby::Hall {
   }
 
   void call(int rank, std::size_t channel) {
-    asio::post(io_, [this, rank, channel] {
-      auto call = std::make_shared<Call>(io_);
-      call->rank = rank;
-      call->channel = channel;
-      call->until = Deadline::after(options_.patience);
-      try_next(call);
-    });
+    asio::post(io_, [this, rank, channel] { caller_->call(rank, channel); });
   }
 
   void stop_listening() {
@@ -120,22 +96,6 @@ class Lobby::Hall {
     Greeting greeting{};
     /// The error for which it cannot stay, or 0.
     int shortage = 0;
-  };
-
-  /// A call of this rank to another one.
-  struct Call {
-    explicit Call(asio::io_context& io) : socket(io), timer(io) {}
-    tcp::socket socket;
-    asio::steady_timer timer;
-    int rank = 0;
-    std::size_t channel = 0;
-    Deadline until;
-    std::size_t next = 0;
-    Greeting greeting{};
-    Answer answer{};
-    /// Whether the timer ended the try under way.
-    bool is_late = false;
-    std::string failures;
   };
 
   // ---- listening
@@ -259,96 +219,6 @@ class Lobby::Hall {
                       reason_of(stranger.shortage));
   }
 
-  // ---- calling
-
-  void try_next(const std::shared_ptr<Call>& call) {
-    const auto& endpoints = options_.endpoints[static_cast<std::size_t>(call->rank)];
-    error_code error;
-    (void)call->socket.close(error);
-    if (call->next >= endpoints.size() || call->until.expired()) {
-      guest_->on_failed(call->rank, call->channel,
-                        endpoints.empty() ? std::string("it has no address that this host reaches")
-                                          : fmt::format("it cannot be reached: {}",
-                                                        call->failures.substr(0, 1000)));
-      return;
-    }
-    const Endpoint endpoint = endpoints[call->next++];
-    call->is_late = false;
-    limit(call, call->next == endpoints.size() ? call->until : Deadline::after(kAddressLimit));
-    call->socket.async_connect(endpoint, [this, call, endpoint](const error_code& failed) {
-      if (failed) {
-        fail(call, endpoint, reason_of(failed.value()));
-      } else {
-        greet(call, endpoint);
-      }
-    });
-  }
-
-  static void limit(const std::shared_ptr<Call>& call, Deadline until) {
-    if (!until.is_set()) {
-      return;
-    }
-    call->timer.expires_at(until.when());
-    call->timer.async_wait([call](const error_code& cancelled) {
-      if (!cancelled) {
-        call->is_late = true;
-        error_code ignored;
-        (void)call->socket.close(ignored);
-      }
-    });
-  }
-
-  void fail(const std::shared_ptr<Call>& call, const Endpoint& endpoint, const std::string& why) {
-    call->timer.cancel();
-    call->failures += fmt::format("{}{}: {}", call->failures.empty() ? "" : "; ", to_text(endpoint),
-                                  call->is_late ? "no answer in time" : why);
-    try_next(call);
-  }
-
-  void greet(const std::shared_ptr<Call>& call, const Endpoint& endpoint) {
-    keep_from_children(call->socket.native_handle());
-    call->greeting = Greeting::make(options_.secret, options_.rank, call->channel);
-    error_code error;
-    asio::write(call->socket, asio::buffer(&call->greeting, sizeof(Greeting)), error);
-    if (error) {
-      fail(call, endpoint, error.message());
-      return;
-    }
-    asio::async_read(call->socket, asio::buffer(&call->answer, sizeof(Answer)),
-                     [this, call, endpoint](const error_code& failed, std::size_t) {
-                       if (failed) {
-                         fail(call, endpoint,
-                              fmt::format("it did not answer the greeting ({})", failed.message()));
-                       } else {
-                         on_answer(call, endpoint);
-                       }
-                     });
-  }
-
-  void on_answer(const std::shared_ptr<Call>& call, const Endpoint& endpoint) {
-    const Answer& answer = call->answer;
-    if (!is_of_network(answer, options_.secret)) {
-      fail(call, endpoint, "what answers there is no rank of this network");
-      return;
-    }
-    call->timer.cancel();
-    switch (answer.verdict) {
-      case Answer::Verdict::Welcome:
-        guest_->on_open(call->rank, call->channel, take_socket(call->socket));
-        break;
-      case Answer::Verdict::Crossed:
-        break;  // that rank's own call comes
-      case Answer::Verdict::Full:
-        guest_->on_failed(call->rank, call->channel, in_words(answer));
-        break;
-      default:
-        guest_->on_failed(
-            call->rank, call->channel,
-            fmt::format("it has version {} of this library, and rank {} has {}",
-                        version_in(answer.version), options_.rank, library_version()));
-    }
-  }
-
   // ---- for the guest
 
   void watch() {
@@ -380,6 +250,7 @@ class Lobby::Hall {
   Deadline full_until_;
   Options options_{};
   LobbyGuest* guest_ = nullptr;
+  std::optional<Caller> caller_;
   std::thread thread_;
 };
 

@@ -45,8 +45,10 @@ class Lobby {
     Secret secret{};
     /// The endpoints of each rank, best first.
     std::vector<std::vector<Endpoint>> endpoints{};
-    /// How long a call is tried.
+    /// How long a call is tried, and its answer waited for.
     Deadline::Clock::duration patience = std::chrono::seconds(30);
+    /// How long the host of a rank may answer nothing until it counts as gone.
+    std::chrono::milliseconds silence = std::chrono::seconds(20);
     /// How long a stranger may take to greet.
     std::chrono::milliseconds greeting_limit = std::chrono::seconds(5);
     std::chrono::milliseconds tick = std::chrono::seconds(1);

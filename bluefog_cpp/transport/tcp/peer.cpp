@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace bluefog::tcp {
 
@@ -34,7 +33,7 @@ void Peer::note_end(const Connection& connection, int error) {
     return;
   }
   failure_ = error == 0 ? "its process has ended without closing its context"
-                        : fmt::format("the connection to it broke: {}", std::strerror(error));
+                        : fmt::format("the connection to it broke: {}", connection.failure);
 }
 
 void Peer::fail(const std::string& why) {

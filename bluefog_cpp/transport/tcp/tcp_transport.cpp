@@ -14,6 +14,7 @@ TcpTransport::TcpTransport(std::unique_ptr<Lobby> lobby, Lobby::Options guests,
       publisher_(table_),
       receiver_(table_, publisher_),
       lobby_(std::move(lobby)) {
+  guests.silence = options.silence;
   guests.watched = table_.readiness().guard();
   guests.tick = std::clamp(options.silence / 4, std::chrono::milliseconds(50),
                            std::chrono::milliseconds(2000));

@@ -1,0 +1,169 @@
+#!/bin/bash
+# tcp_hosts.sh CASE ROUNDS [KILLED]: ranks on the hosts of netns.sh, which RANK and MASTER_ADDR start,
+# without MPI, and which talk over TCP. ROUNDS is exchange_rounds, with two ranks on a host; KILLED
+# is killed_rank of tests/mpi, with one.
+set -uo pipefail
+
+case_name="$1"
+rounds="$2"
+killed="${3:-}"
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+read -ra hosts <<<"${BF_NETNS_HOSTS:?}"
+per_host=$((${#killed} > 0 ? 1 : 2))
+ranks=$((per_host * ${#hosts[@]}))
+work="$BF_NETNS_WORK"
+export WORLD_SIZE="$ranks" BLUEFOG_TIMEOUT=60
+pids=()
+codes=()
+
+fail() {
+  echo "FAILED: $case_name: $*; exit codes ${codes[*]}"
+  tail -n +1 "$work"/out.* "$work"/err.*
+  exit 1
+}
+
+# start ENTRY... -- COMMAND...: COMMAND as every rank, with each ENTRY NAME=VALUE in its
+# environment; @ stands for the rank.
+start() {
+  local entries=(MASTER_PORT=$((20000 + RANDOM % 10000)))
+  while [[ "$1" != -- ]]; do entries+=("$1"); shift; done
+  shift
+  pids=()
+  codes=()
+  for ((rank = 0; rank < ranks; ++rank)); do
+    "$here/netns_agent.sh" --exec "${hosts[rank / per_host]}" env "MASTER_ADDR=${hosts[0]}" \
+      "${entries[@]//@/$rank}" "RANK=$rank" "$@" \
+      >"$work/out.$rank" 2>"$work/err.$rank" </dev/null &
+    pids+=("$!")
+  done
+}
+
+# Waits for all ranks, whose codes are then in `codes`. The limit is a bound alone: ranks that hang
+# are killed, and have the code 137.
+finish() {
+  (sleep 120; kill -KILL "${pids[@]}") 2>/dev/null &
+  local limit=$!
+  codes=()
+  for pid in "${pids[@]}"; do
+    local code=0
+    wait "$pid" || code=$?
+    codes+=("$code")
+  done
+  kill "$limit" 2>/dev/null
+}
+
+run() { start "$@"; finish; }
+
+# until_found FILE WORDS: waits until they are in the file.
+until_found() {
+  for ((tenths = 0; tenths < 300; ++tenths)); do
+    grep -qF "$2" "$1" 2>/dev/null && return
+    sleep 0.1
+  done
+  fail "no '$2' in $1"
+}
+
+# The link of a host, seen from outside: its own interface stays as it is. Process 1 is outside.
+set_link() { nsenter --target 1 --net ip link set "bfport${1#bfhost}" "$2"; }
+
+keep_neighbors() {
+  local first second
+  first="$(nsenter --target 1 --net ip -n bfhost1 -br link show eth0 | awk '{print $3}')"
+  second="$(nsenter --target 1 --net ip -n bfhost2 -br link show eth0 | awk '{print $3}')"
+  nsenter --target 1 --net ip -n bfhost1 neigh replace 198.18.0.2 lladdr "$second" dev eth0 nud permanent
+  nsenter --target 1 --net ip -n bfhost2 neigh replace 198.18.0.1 lladdr "$first" dev eth0 nud permanent
+}
+
+expect_codes() { [[ "${codes[*]}" == "$1" ]] || fail "expected exit codes $1"; }
+# expect RANK PATTERN: on the rank's standard output.
+expect() { grep -qE -- "$2" "$work/out.$1" || fail "expected '$2' of rank $1"; }
+expect_right() {
+  expect_codes "0 0 0 0"
+  for ((rank = 0; rank < ranks; ++rank)); do expect "$rank" "^rank $rank of $ranks: right$"; done
+}
+
+case "$case_name" in
+six)
+  # Hosts without an address of IPv4 (netns.sh -6).
+  own=fd00::1
+  for master in "$own" "${hosts[0]}"; do
+    run "MASTER_ADDR=$master" -- "$rounds" 3
+    expect_right
+  done
+  # A name with an address of each family, of which one leads nowhere; rank 0 comes last.
+  printf '%s bfboth\n' 198.18.0.1 "$own" >>"$work/hosts"
+  run MASTER_ADDR=bfboth -- sh -c '[ $RANK = 0 ] && sleep 1; exec "$@"' sh "$rounds" 3
+  expect_right
+  run BLUEFOG_TCP_INTERFACE=eth0 -- "$rounds" 3
+  expect_right
+  run -- sh -c 'export BLUEFOG_TCP_INTERFACE=fd00::$((RANK / 2 + 1)); exec "$@"' sh "$rounds" 3
+  expect_right
+  ;;
+silence_that_ends)
+  # A link that is down for a while is no loss.
+  start BLUEFOG_TCP_SILENCE=20 -- "$rounds" until "$work/end"
+  until_found "$work/out.0" "under way"
+  set_link bfhost2 down
+  sleep 3
+  set_link bfhost2 up
+  touch "$work/end"
+  finish
+  expect_right
+  ;;
+silence_for_good)
+  start BLUEFOG_TCP_SILENCE=3 BLUEFOG_TIMEOUT=600 -- "$rounds" until "$work/end"
+  until_found "$work/out.0" "under way"
+  set_link bfhost2 down
+  finish
+  expect_codes "3 3 3 3"
+  # Or in the words of the rank beside it, which has given up first.
+  broke="but the connection to it broke: .*its host has answered nothing for 3 s"
+  for rank in 0 1; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [23], $broke"; done
+  for rank in 2 3; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [01], $broke"; done
+  ;;
+silence_at_first)
+  # The ranks have met, and no connection between the hosts is there yet: addresses of the other
+  # host's interface stay known, as those behind a router are.
+  start BLUEFOG_TCP_SILENCE=3 BLUEFOG_TIMEOUT=600 -- "$rounds" after "$work/go"
+  until_found "$work/out.0" "under way"
+  set_link bfhost2 down
+  [[ "${BEHIND:-}" ]] && keep_neighbors
+  touch "$work/go"
+  finish
+  expect_codes "3 3 3 3"
+  ;;
+silence_at_first_that_ends)
+  start BLUEFOG_TCP_SILENCE=20 BLUEFOG_TIMEOUT=600 -- "$rounds" after "$work/go"
+  until_found "$work/out.0" "under way"
+  set_link bfhost2 down
+  [[ "${BEHIND:-}" ]] && keep_neighbors
+  touch "$work/go"
+  sleep 6
+  set_link bfhost2 up
+  finish
+  expect_right
+  ;;
+rest)
+  # Messages that fill all buffers before the rank that rests have no answer for long.
+  run BLUEFOG_TCP_SILENCE=1 -- "$rounds" rest 4
+  expect_right
+  ;;
+killed | orphan | stopped)
+  # The last rank is killed, also while a child of it lives, or it is stopped, and its host answers
+  # for it.
+  declare -A ways=([killed]=kill [orphan]=orphan [stopped]=stop)
+  declare -A expected=([killed]="0 0" [orphan]="0 0" [stopped]="7 7")
+  reason="waited for rank 2, but its process has ended"
+  [[ "$case_name" == stopped ]] && reason="\(BLUEFOG_TIMEOUT\): no message from rank 2"
+  start BLUEFOG_TCP_SILENCE=1 -- "$killed" "${ways[$case_name]}"
+  disown "${pids[2]}"
+  unset 'pids[2]'
+  finish
+  expect_codes "${expected[$case_name]}"
+  for rank in 0 1; do expect "$rank" "^survivor $rank heard of rank [0-2]: .*$reason"; done
+  ;;
+*)
+  fail "unknown case"
+  ;;
+esac
+[[ -z "${SHOW:-}" ]] || tail -n +1 "$work"/out.* "$work"/err.*; echo "passed"
