@@ -66,17 +66,27 @@ until_found() {
 # The link of a host, seen from outside: its own interface stays as it is. Process 1 is outside.
 set_link() { nsenter --target 1 --net ip link set "bfport${1#bfhost}" "$2"; }
 
+# on_host HOST WORDS...: `ip` for a host.
+on_host() { nsenter --target 1 --net ip -n "$@"; }
+# Addresses of interfaces stay known, as those behind a router do, so that silence is all there is.
 keep_neighbors() {
-  local first second
-  first="$(nsenter --target 1 --net ip -n bfhost1 -br link show eth0 | awk '{print $3}')"
-  second="$(nsenter --target 1 --net ip -n bfhost2 -br link show eth0 | awk '{print $3}')"
-  nsenter --target 1 --net ip -n bfhost1 neigh replace 198.18.0.2 lladdr "$second" dev eth0 nud permanent
-  nsenter --target 1 --net ip -n bfhost2 neigh replace 198.18.0.1 lladdr "$first" dev eth0 nud permanent
+  local i link
+  for i in 1 2; do
+    link="$(on_host "bfhost$((3 - i))" -br link show eth0)"
+    on_host "bfhost$i" neigh replace "198.18.0.$((3 - i))" dev eth0 nud permanent \
+      lladdr "$(awk '{print $3}' <<<"$link")"
+  done
 }
 
 expect_codes() { [[ "${codes[*]}" == "$1" ]] || fail "expected exit codes $1"; }
 # expect RANK PATTERN: on the rank's standard output.
 expect() { grep -qE -- "$2" "$work/out.$1" || fail "expected '$2' of rank $1"; }
+expect_all() {  # PATTERN: of every rank, which has failed
+  for ((rank = 0; rank < ranks; ++rank)); do
+    [[ "${codes[rank]}" == [34] ]] || fail "expected exit code 3 or 4 of rank $rank"
+    expect "$rank" "$1"
+  done
+}
 expect_right() {
   expect_codes "0 0 0 0"
   for ((rank = 0; rank < ranks; ++rank)); do expect "$rank" "^rank $rank of $ranks: right$"; done
@@ -84,7 +94,7 @@ expect_right() {
 
 case "$case_name" in
 six)
-  # Hosts without an address of IPv4 (netns.sh -6).
+  # Hosts without an address of IPv4 (netns.sh -6), by rank 0's address and by name.
   own=fd00::1
   for master in "$own" "${hosts[0]}"; do
     run "MASTER_ADDR=$master" -- "$rounds" 3
@@ -98,6 +108,15 @@ six)
   expect_right
   run -- sh -c 'export BLUEFOG_TCP_INTERFACE=fd00::$((RANK / 2 + 1)); exec "$@"' sh "$rounds" 3
   expect_right
+  # Addresses of one link (fe80::) mean something else on another interface: nobody uses them.
+  start -- "$rounds" until "$work/end"
+  until_found "$work/out.0" "under way"
+  connections="$(cat "/proc/${pids[0]}/net/tcp6")"
+  touch "$work/end"
+  finish
+  expect_right
+  grep -q "000000FD.* 000000FD" <<<"$connections" || fail "no connection of fd00:: in $connections"
+  ! grep -q 000080FE <<<"$connections" || fail "a connection of fe80:: in $connections"
   ;;
 silence_that_ends)
   # A link that is down for a while is no loss.
@@ -121,31 +140,44 @@ silence_for_good)
   for rank in 0 1; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [23], $broke"; done
   for rank in 2 3; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [01], $broke"; done
   ;;
-silence_at_first)
-  # The ranks have met, and no connection between the hosts is there yet: addresses of the other
-  # host's interface stay known, as those behind a router are.
+silence_at_first_that_ends)
+  # The ranks have met, and no connection between the hosts is there yet.
+  start BLUEFOG_TCP_SILENCE=20 -- "$rounds" after "$work/go"
+  until_found "$work/out.0" "under way"
+  set_link bfhost2 down
+  touch "$work/go"
+  sleep 5
+  set_link bfhost2 up
+  finish
+  expect_right
+  ;;
+silence_at_first_for_good)
   start BLUEFOG_TCP_SILENCE=3 BLUEFOG_TIMEOUT=600 -- "$rounds" after "$work/go"
   until_found "$work/out.0" "under way"
   set_link bfhost2 down
-  [[ "${BEHIND:-}" ]] && keep_neighbors
+  keep_neighbors
   touch "$work/go"
   finish
   expect_codes "3 3 3 3"
+  gone="but it cannot be reached: .*: no answer in time"
+  for rank in 0 1; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [23], $gone"; done
+  for rank in 2 3; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [01], $gone"; done
   ;;
-silence_at_first_that_ends)
-  start BLUEFOG_TCP_SILENCE=20 BLUEFOG_TIMEOUT=600 -- "$rounds" after "$work/go"
+slow_at_first)
+  # Ranks that take connections and do not come to answer, on hosts with two addresses each.
+  for i in 1 2; do on_host "bfhost$i" address add "198.18.1.$i/24" dev eth0; done
+  start -- "$rounds" after "$work/go"
   until_found "$work/out.0" "under way"
-  set_link bfhost2 down
-  [[ "${BEHIND:-}" ]] && keep_neighbors
+  kill -STOP "${pids[2]}" "${pids[3]}"
   touch "$work/go"
-  sleep 6
-  set_link bfhost2 up
+  sleep 5
+  kill -CONT "${pids[2]}" "${pids[3]}"
   finish
   expect_right
   ;;
 rest)
   # Messages that fill all buffers before the rank that rests have no answer for long.
-  run BLUEFOG_TCP_SILENCE=1 -- "$rounds" rest 4
+  run BLUEFOG_TCP_SILENCE=1 -- "$rounds" rest 3
   expect_right
   ;;
 killed | orphan | stopped)
@@ -154,7 +186,7 @@ killed | orphan | stopped)
   declare -A ways=([killed]=kill [orphan]=orphan [stopped]=stop)
   declare -A expected=([killed]="0 0" [orphan]="0 0" [stopped]="7 7")
   reason="waited for rank 2, but its process has ended"
-  [[ "$case_name" == stopped ]] && reason="\(BLUEFOG_TIMEOUT\): no message from rank 2"
+  [[ "$case_name" == stopped ]] && reason="\\(BLUEFOG_TIMEOUT\\): no message from rank 2"
   start BLUEFOG_TCP_SILENCE=1 -- "$killed" "${ways[$case_name]}"
   disown "${pids[2]}"
   unset 'pids[2]'
@@ -162,8 +194,42 @@ killed | orphan | stopped)
   expect_codes "${expected[$case_name]}"
   for rank in 0 1; do expect "$rank" "^survivor $rank heard of rank [0-2]: .*$reason"; done
   ;;
+refused)
+  # Settings that do not fit one rank, or one of a host.
+  run -- sh -c '[ $RANK = 3 ] && export BLUEFOG_TCP_INTERFACE=eth9; exec "$@"' sh "$rounds" 1
+  expect_codes "3 3 3 4"
+  expect 3 "BLUEFOG_TCP_INTERFACE=eth9: expected an interface of this host .* eth0 \(198.18.0.2\)"
+  for rank in 0 1 2; do expect "$rank" "^rank -1 lost rank 3: rank $rank, .*=eth9: expected"; done
+  run BLUEFOG_TCP_PORTS=21000 -- "$rounds" 1
+  expect_all "^rank -1.* expected a free port from 21000 to 21000 \(BLUEFOG_TCP_PORTS\)"
+  # Places at which rank 0 is not: nowhere, no host, one out of reach, and another rank's.
+  export BLUEFOG_TIMEOUT=2
+  for place in nowhere.invalid=Host.not.found 198.18.0.9=No.route.to.host \
+    203.0.113.7=Network.is.unreachable bfhost2=Connection.refused; do
+    run "MASTER_ADDR=${place%=*}" -- "$rounds" 1
+    expect_all "over the store of rank 0 at ${place%=*}:.*cannot connect: .*${place#*=}"
+  done
+  ;;
+strangers)
+  # One that writes what is no greeting, one a part of it, and one nothing, at every port of the
+  # ranks of a host, which then call each other.
+  start BLUEFOG_TCP_PORTS=21000-21001 MASTER_PORT=29500 -- "$rounds" after "$work/go"
+  until_found "$work/out.0" "under way"
+  "$here/netns_agent.sh" --exec bfhost2 bash -c '
+    for port in 29500 21000 21001; do
+      for words in "$(printf "GET / HTTP/1.1 %0200d" 1)" half ""; do
+        exec {stranger}<>"/dev/tcp/bfhost1/$port" && printf "%s" "$words" >&"$stranger"
+      done
+    done
+    echo "in the way"
+    exec sleep 100' >"$work/strangers" 2>&1 &
+  until_found "$work/strangers" "in the way"
+  touch "$work/go"
+  finish
+  expect_right
+  ;;
 *)
   fail "unknown case"
   ;;
 esac
-[[ -z "${SHOW:-}" ]] || tail -n +1 "$work"/out.* "$work"/err.*; echo "passed"
+echo "passed"

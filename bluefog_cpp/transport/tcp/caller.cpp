@@ -74,6 +74,8 @@ struct Caller::Call {
   bool is_late = false;
   /// Whether an endpoint of this round has answered nothing.
   bool was_silent = false;
+  /// Whether a rank has dropped this one before: its greeting may have come too late.
+  bool was_dropped = false;
   /// Those of this round.
   std::string failures;
 };
@@ -171,6 +173,8 @@ void Caller::greet(const Shared& call, const Endpoint& endpoint) {
   asio::async_read(call->socket, asio::buffer(&call->answer, sizeof(Answer)),
                    [this, call, endpoint](const error_code& failed, std::size_t) {
                      if (failed) {
+                       call->was_silent =
+                           call->was_silent || !std::exchange(call->was_dropped, true);
                        fail(call, endpoint,
                             fmt::format("it did not answer the greeting ({})", failed.message()));
                      } else {
