@@ -43,8 +43,7 @@ class Rounds {
  public:
   explicit Rounds(Context& context)
       : context_(context),
-        plan_(std::make_shared<NeighborPlan>(
-            NeighborPlan::alone(context.rank(), context.size()))) {
+        plan_(std::make_shared<NeighborPlan>(NeighborPlan::alone(context.rank(), context.size()))) {
     for (int other = 0; other < context.size(); ++other) {
       if (other != context.rank()) {
         plan_->sources.push_back({other, 1.0});

@@ -154,10 +154,10 @@ void Caller::end_round(const Shared& call) {
     return;
   }
   const bool has_endpoints = !options_.endpoints[static_cast<std::size_t>(call->rank)].empty();
-  guest_.on_failed(
-      call->rank, call->channel,
-      has_endpoints ? fmt::format("it cannot be reached: {}", call->failures.substr(0, 1000))
-                    : std::string("it has no address that this host reaches"));
+  guest_.on_failed(call->rank, call->channel,
+                   has_endpoints
+                       ? fmt::format("it cannot be reached: {}", call->failures.substr(0, 1000))
+                       : std::string("it has no address that this host reaches"));
 }
 
 void Caller::greet(const Shared& call, const Endpoint& endpoint) {
@@ -200,10 +200,9 @@ void Caller::on_answer(const Shared& call, const Endpoint& endpoint) {
       guest_.on_failed(call->rank, call->channel, in_words(answer));
       break;
     default:
-      guest_.on_failed(
-          call->rank, call->channel,
-          fmt::format("it has version {} of this library, and rank {} has {}",
-                      version_in(answer.version), options_.rank, library_version()));
+      guest_.on_failed(call->rank, call->channel,
+                       fmt::format("it has version {} of this library, and rank {} has {}",
+                                   version_in(answer.version), options_.rank, library_version()));
   }
 }
 

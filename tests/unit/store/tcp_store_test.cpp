@@ -343,6 +343,22 @@ TEST_F(TcpStoreOverIpv6, Serves) {
   EXPECT_EQ(store->get("key", soon()), bytes_of("v6"));
 }
 
+TEST_F(TcpStoreOverIpv6, ServesBothFamiliesOnAllAddresses) {
+  std::unique_ptr<StoreServer> server;
+  try {
+    server = std::make_unique<StoreServer>(StoreAddress{.host = "::"});
+    (void)StoreServer({.host = "::1"});
+  } catch (const TransportError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  server->start();
+  for (const char* const host : {"127.0.0.1", "::1"}) {
+    const auto store = make_tcp_store({.host = host, .port = server->address().port});
+    store->set("key", bytes_of(host), soon());
+    EXPECT_EQ(store->get("key", soon()), bytes_of(host));
+  }
+}
+
 TEST(StoreAddress, ReadsWhatItWrites) {
   for (const char* text : {"127.0.0.1:1", "[::1]:65535", "host.example:4711"}) {
     EXPECT_EQ(parse_store_address("BFRUN_STORE", text).text(), text);

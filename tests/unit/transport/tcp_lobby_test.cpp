@@ -12,6 +12,7 @@
 
 #include <array>
 #include <atomic>
+#include <boost/asio.hpp>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/tcp/listening.hpp"
 #include "bluefog_cpp/transport/tcp/lobby.hpp"
 
 namespace bluefog::tcp {
@@ -211,6 +213,29 @@ TEST(TcpLobbyWithoutDescriptors, TheLimitIsNamedOnBothSides) {
   ::close(ready[1]);
 }
 #endif
+
+// A greeting may come so late that its sender was taken for a stranger.
+TEST_F(TcpLobby, ARankThatWasDroppedCallsOnceMore) {
+  lobbies_[0].reset();
+  boost::asio::io_context io;
+  auto acceptors = listen(
+      io, {kHere}, {.first = endpoints_[0].front().port(), .last = endpoints_[0].front().port()});
+  lobbies_[1]->call(0, 0);
+  acceptors.front().accept().close();
+  auto second = acceptors.front().accept();
+  Greeting greeting;
+  boost::asio::read(second, boost::asio::buffer(&greeting, sizeof greeting));
+  EXPECT_TRUE(is_of_network(greeting, secret_, 2));
+  const Answer answer = Answer::make(secret_, Answer::Verdict::Welcome);
+  boost::asio::write(second, boost::asio::buffer(&answer, sizeof answer));
+  until([&] { return guests_[1].opened == 1; });
+  lobbies_[1]->call(0, 1);
+  for (int drops = 0; drops < 2; ++drops) {
+    acceptors.front().accept().close();
+  }
+  until([&] { return guests_[1].failed == 1; });
+  EXPECT_THAT(guests_[1].failure(), HasSubstr("it did not answer the greeting"));
+}
 
 TEST_F(TcpLobby, ARankThatIsGoneIsAFailure) {
   lobbies_[0].reset();
