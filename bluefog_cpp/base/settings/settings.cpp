@@ -116,7 +116,9 @@ constexpr std::array kRows{
           s.tcp_socket_bytes = parse_integer(name, value, 0, 1 << 30);
         }},
     Row{{"BLUEFOG_TCP_SILENCE", "number", "s", "20",
-         "A host that answers nothing for so long counts as gone. Ranks that only rest answer."},
+         "A host that answers nothing for so long counts as gone. What was lost is sent again in "
+         "growing intervals: an outage of up to half as long does no harm. Ranks that only rest "
+         "answer."},
         [](Settings& s, std::string_view name, std::string_view value) {
           s.tcp_silence = parse_duration(name, value, kSecond, "seconds", 0.1);
         }},
