@@ -26,6 +26,8 @@ using boost::system::error_code;
 constexpr std::chrono::seconds kAddressLimit{3};
 /// Between two rounds through the addresses of a rank.
 constexpr std::chrono::milliseconds kPause{200};
+/// How long the call of another rank is waited for that has crossed this one.
+constexpr std::chrono::milliseconds kCrossedPause{1000};
 
 bool is_silence(const error_code& error) {
   return error == asio::error::host_unreachable || error == asio::error::timed_out;
@@ -84,6 +86,10 @@ void Caller::call(int rank, std::size_t channel) {
   auto call = std::make_shared<Call>(io_);
   call->rank = rank;
   call->channel = channel;
+  begin(call);
+}
+
+void Caller::begin(const Shared& call) {
   call->until = Deadline::after(options_.patience);
   call->silent_until = Deadline::after(options_.silence);
   begin_round(call);
@@ -195,7 +201,8 @@ void Caller::on_answer(const Shared& call, const Endpoint& endpoint) {
       guest_.on_open(call->rank, call->channel, take_socket(call->socket));
       break;
     case Answer::Verdict::Crossed:
-      break;  // that rank's own call comes
+      await_other_call(call);
+      break;
     case Answer::Verdict::Full:
       guest_.on_failed(call->rank, call->channel, in_words(answer));
       break;
@@ -204,6 +211,18 @@ void Caller::on_answer(const Shared& call, const Endpoint& endpoint) {
                        fmt::format("it has version {} of this library, and rank {} has {}",
                                    version_in(answer.version), options_.rank, library_version()));
   }
+}
+
+// That rank's own call comes, unless it ends before: then the next call here finds it out.
+void Caller::await_other_call(const Shared& call) {
+  error_code ignored;
+  (void)call->socket.close(ignored);
+  call->timer.expires_after(kCrossedPause);
+  call->timer.async_wait([this, call](const error_code&) {
+    if (guest_.is_awaited(call->rank, call->channel)) {
+      begin(call);
+    }
+  });
 }
 
 }  // namespace bluefog::tcp

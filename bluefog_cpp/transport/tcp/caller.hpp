@@ -33,6 +33,7 @@ class Caller {
   struct Call;
   using Shared = std::shared_ptr<Call>;
 
+  void begin(const Shared& call);
   void begin_round(const Shared& call);
   void try_next(const Shared& call);
   static void limit(const Shared& call, Deadline until);
@@ -40,6 +41,7 @@ class Caller {
   void end_round(const Shared& call);
   void greet(const Shared& call, const Endpoint& endpoint);
   void on_answer(const Shared& call, const Endpoint& endpoint);
+  void await_other_call(const Shared& call);
 
   boost::asio::io_context& io_;
   const Lobby::Options& options_;

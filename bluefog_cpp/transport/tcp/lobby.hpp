@@ -20,6 +20,8 @@ class LobbyGuest {
  public:
   /// Another rank calls. @return the answer that it gets, or nothing: it is dropped as a stranger.
   [[nodiscard]] virtual std::optional<Answer::Verdict> on_call(int rank, std::size_t channel) = 0;
+  /// Whether a connection that was called for is neither there nor given up.
+  [[nodiscard]] virtual bool is_awaited(int rank, std::size_t channel) = 0;
   /// A connection is there, greeted on both sides.
   virtual void on_open(int rank, std::size_t channel, shm::UniqueFd socket) = 0;
   /// A call of this rank came to nothing.

@@ -214,6 +214,12 @@ std::optional<Answer::Verdict> TcpTransport::on_call(int rank, std::size_t chann
   return table_.on_call(rank, channel);
 }
 
+bool TcpTransport::is_awaited(int rank, std::size_t channel) {
+  const Lock lock(mutex_);
+  const Connection* const connection = table_.find(rank, channel);
+  return connection != nullptr && connection->state == Connection::State::Asked;
+}
+
 void TcpTransport::on_open(int rank, std::size_t channel, shm::UniqueFd socket) {
   const Lock lock(mutex_);
   if (!table_.open(rank, channel, std::move(socket))) {

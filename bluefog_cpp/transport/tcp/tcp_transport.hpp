@@ -72,6 +72,7 @@ class TcpTransport final : public Transport, private LobbyGuest {
   void send_control_frame(int rank, const FrameFront& front, std::string_view text = {});
   void ring_bell() noexcept;
   std::optional<Answer::Verdict> on_call(int rank, std::size_t channel) override;
+  bool is_awaited(int rank, std::size_t channel) override;
   void on_open(int rank, std::size_t channel, shm::UniqueFd socket) override;
   void on_failed(int rank, std::size_t channel, const std::string& why) override;
   void on_ready() override;

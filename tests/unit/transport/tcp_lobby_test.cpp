@@ -15,6 +15,7 @@
 #include <boost/asio.hpp>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -39,6 +40,7 @@ class Guest final : public LobbyGuest {
     ++calls;
     return Answer::Verdict::Welcome;
   }
+  bool is_awaited(int, std::size_t) override { return opened == 0; }
   void on_open(int, std::size_t, shm::UniqueFd socket) override {
     const std::lock_guard lock(mutex_);
     sockets_.push_back(std::move(socket));
@@ -214,30 +216,43 @@ TEST(TcpLobbyWithoutDescriptors, TheLimitIsNamedOnBothSides) {
 }
 #endif
 
-// A greeting may come so late that its sender was taken for a stranger.
-TEST_F(TcpLobby, ARankThatWasDroppedCallsOnceMore) {
-  lobbies_[0].reset();
-  boost::asio::io_context io;
-  auto acceptors = listen(
-      io, {kHere}, {.first = endpoints_[0].front().port(), .last = endpoints_[0].front().port()});
-  acceptors.front().non_blocking(true);
-  const auto next_caller = [&] {
-    boost::asio::ip::tcp::socket socket(io);
+/// Stands in for the lobby of rank 0, which says what the test wants.
+class TcpLobbyAlone : public TcpLobby {
+ protected:
+  void SetUp() override {
+    TcpLobby::SetUp();
+    lobbies_[0].reset();
+    const std::uint16_t port = endpoints_[0].front().port();
+    acceptors_ = listen(io_, {kHere}, {.first = port, .last = port});
+    acceptors_.front().non_blocking(true);
+  }
+  boost::asio::ip::tcp::socket next_caller() {
+    boost::asio::ip::tcp::socket socket(io_);
     until([&] {
       boost::system::error_code error;
-      (void)acceptors.front().accept(socket, error);
+      (void)acceptors_.front().accept(socket, error);
       return !error;
     });
     return socket;
-  };
+  }
+  void answer_next_caller(Answer::Verdict verdict) {
+    auto caller = next_caller();
+    Greeting greeting;
+    boost::asio::read(caller, boost::asio::buffer(&greeting, sizeof greeting));
+    EXPECT_TRUE(is_of_network(greeting, secret_, 2));
+    const Answer answer = Answer::make(secret_, verdict);
+    boost::asio::write(caller, boost::asio::buffer(&answer, sizeof answer));
+  }
+
+  boost::asio::io_context io_;
+  std::deque<boost::asio::ip::tcp::acceptor> acceptors_;
+};
+
+// A greeting may come so late that its sender was taken for a stranger.
+TEST_F(TcpLobbyAlone, ARankThatWasDroppedCallsOnceMore) {
   lobbies_[1]->call(0, 0);
   next_caller().close();
-  auto second = next_caller();
-  Greeting greeting;
-  boost::asio::read(second, boost::asio::buffer(&greeting, sizeof greeting));
-  EXPECT_TRUE(is_of_network(greeting, secret_, 2));
-  const Answer answer = Answer::make(secret_, Answer::Verdict::Welcome);
-  boost::asio::write(second, boost::asio::buffer(&answer, sizeof answer));
+  answer_next_caller(Answer::Verdict::Welcome);
   until([&] { return guests_[1].opened == 1; });
   lobbies_[1]->call(0, 1);
   for (int drops = 0; drops < 2; ++drops) {
@@ -245,6 +260,15 @@ TEST_F(TcpLobby, ARankThatWasDroppedCallsOnceMore) {
   }
   until([&] { return guests_[1].failed == 1; });
   EXPECT_THAT(guests_[1].failure(), HasSubstr("it did not answer the greeting"));
+}
+
+TEST_F(TcpLobbyAlone, ARankWhoseOwnCallDoesNotComeIsCalledAgain) {
+  lobbies_[1]->call(0, 0);
+  answer_next_caller(Answer::Verdict::Crossed);
+  answer_next_caller(Answer::Verdict::Crossed);
+  acceptors_.front().close();  // its process ends
+  until([&] { return guests_[1].failed == 1; });
+  EXPECT_THAT(guests_[1].failure(), HasSubstr("cannot be reached: 127.0.0.1:"));
 }
 
 TEST_F(TcpLobby, ARankThatIsGoneIsAFailure) {
