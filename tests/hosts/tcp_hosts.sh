@@ -1,7 +1,7 @@
 #!/bin/bash
-# tcp_hosts.sh CASE ROUNDS [KILLED]: ranks on the hosts of netns.sh, which RANK and MASTER_ADDR start,
-# without MPI, and which talk over TCP. ROUNDS is exchange_rounds, with two ranks on a host; KILLED
-# is killed_rank of tests/mpi, with one.
+# tcp_hosts.sh CASE ROUNDS [KILLED]: ranks on the hosts of netns.sh, started by RANK and MASTER_ADDR
+# without MPI, so that they talk over TCP. ROUNDS is exchange_rounds, with two ranks on a host;
+# KILLED is killed_rank of tests/mpi, with one.
 set -uo pipefail
 
 case_name="$1"
@@ -22,8 +22,7 @@ fail() {
   exit 1
 }
 
-# start ENTRY... -- COMMAND...: COMMAND as every rank, with each ENTRY NAME=VALUE in its
-# environment; @ stands for the rank.
+# start NAME=VALUE... -- COMMAND...: COMMAND as every rank, with these in its environment.
 start() {
   local entries=(MASTER_PORT=$((20000 + RANDOM % 10000)))
   while [[ "$1" != -- ]]; do entries+=("$1"); shift; done
@@ -32,7 +31,7 @@ start() {
   codes=()
   for ((rank = 0; rank < ranks; ++rank)); do
     "$here/netns_agent.sh" --exec "${hosts[rank / per_host]}" env "MASTER_ADDR=${hosts[0]}" \
-      "${entries[@]//@/$rank}" "RANK=$rank" "$@" \
+      "${entries[@]}" "RANK=$rank" "$@" \
       >"$work/out.$rank" 2>"$work/err.$rank" </dev/null &
     pids+=("$!")
   done
@@ -68,6 +67,7 @@ set_link() { nsenter --target 1 --net ip link set "bfport${1#bfhost}" "$2"; }
 
 # on_host HOST WORDS...: `ip` for a host.
 on_host() { nsenter --target 1 --net ip -n "$@"; }
+
 # Addresses of interfaces stay known, as those behind a router do, so that silence is all there is.
 keep_neighbors() {
   local i link
@@ -93,7 +93,7 @@ expect_right() {
 }
 
 case "$case_name" in
-six)
+ipv6)
   # Hosts without an address of IPv4 (netns.sh -6), by rank 0's address and by name.
   own=fd00::1
   for master in "$own" "${hosts[0]}"; do
@@ -195,7 +195,7 @@ refused)
   expect_codes "3 3 3 4"
   expect 3 "BLUEFOG_TCP_INTERFACE=eth9: expected an interface of this host .* eth0 \(198.18.0.2\)"
   for rank in 0 1 2; do expect "$rank" "^rank -1 lost rank 3: rank $rank, .*=eth9: expected"; done
-  run BLUEFOG_TCP_PORTS=21000 -- "$rounds" 1
+  run MASTER_PORT=29500 BLUEFOG_TCP_PORTS=21000 -- "$rounds" 1
   expect_all "^rank -1.* expected a free port from 21000 to 21000 \(BLUEFOG_TCP_PORTS\)"
   # Places at which rank 0 is not: nowhere, no host, one out of reach, and another rank's.
   export BLUEFOG_TIMEOUT=2
