@@ -12,6 +12,8 @@ LIMITS = ("memcpy", "link")
 LEAST_LINK_BYTES = 1 << 20
 # Ends the names of torch.distributed's calls over its backends.
 BY_TORCH = " by torch"
+# Calls on memory that the backend gave, beside the same on any other.
+OF_BACKENDS_MEMORY = " of the backend's memory"
 FIGURES = ("median_us", "p95_us", "algbw_gbps", "busbw_gbps", "limit_ratio")
 
 
@@ -61,9 +63,9 @@ def merge_not_run(starts):
 
 def kind(record):
     """The result of an operation of any peer: the mean of all ranks, or one of neighbours. A
-    call of torch is compared with itself alone, over another backend."""
+    call of torch is compared with itself alone, over another backend, whatever memory it is of."""
     if record["op"].endswith(BY_TORCH):
-        return record["op"]
+        return record["op"].replace(OF_BACKENDS_MEMORY, "")
     name = record["op"].lower().replace("neighbor_allreduce", "")
     return "allreduce" if "allreduce" in name else "average"
 

@@ -4,14 +4,15 @@ the same tensors, in turns, and a memcpy that all ranks do at the same time.
 Prints one JSON object per line on rank 0, as operations_benchmark does.
 """
 
+import itertools
 import json
 
 import torch
 import torch.distributed as dist
 
 import bluefog_cpp.torch  # noqa: F401  registers the backend
-from bfbench.records import BY_TORCH
-from bfbench.workers.gloo_worker import SHORT_BATCH, SHORT_BYTES, rewritten
+from bfbench.records import BY_TORCH, OF_BACKENDS_MEMORY
+from bfbench.workers.gloo_worker import SHORT_BATCH, SHORT_BYTES, many_of, rewritten
 from bfbench.workers.rounds import figures_of, join_ranks, parser_of_operations, take_turns
 
 
@@ -38,6 +39,17 @@ def calls_of(group, size, like):
             ("reduce_scatter_tensor" + BY_TORCH, share, reduce_scatter)]
 
 
+def call_on_own_memory(group, size, like):
+    """An all_reduce of tensors of the backend's, as DDP's buckets are: several in turn, of zeros,
+    which sums leave as they are."""
+    cpu = torch.device("cpu")
+    backend = group._get_backend(cpu)
+    tensors = itertools.cycle([backend.allocate_tensor(like.numel(), dtype=like.dtype, device=cpu)
+                               for _ in range(many_of(like.nbytes))])
+    return ("all_reduce" + OF_BACKENDS_MEMORY + BY_TORCH, 2 * (size - 1) / size,
+            lambda _: dist.all_reduce(next(tensors), group=group))
+
+
 def main():
     args = parse_arguments()
     rank, size = join_ranks(args.store)
@@ -47,6 +59,7 @@ def main():
         like = torch.ones(nbytes // dtype.itemsize, dtype=dtype)
         calls = [(peer, *call) for peer, group in groups.items()
                  for call in calls_of(group, size, like)]
+        calls.append(("bluefog_cpp", *call_on_own_memory(groups["bluefog_cpp"], size, like)))
         calls.append(("memcpy", "memcpy", 1.0, torch.empty_like(like).copy_))
         times = take_turns([call for *_, call in calls], args.seconds, rewritten(like),
                            SHORT_BATCH if nbytes <= SHORT_BYTES else 1)
