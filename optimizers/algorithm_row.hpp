@@ -186,7 +186,8 @@ struct AlgorithmLayout {
   int torch_major = TORCH_VERSION_MAJOR;                      ///< 2 of torch 2.11
   int torch_minor = TORCH_VERSION_MINOR;                      ///< 11 of torch 2.11
 
-  bool operator==(const AlgorithmLayout&) const = default;
+  /// Whether the two files were compiled alike.
+  friend bool operator==(const AlgorithmLayout&, const AlgorithmLayout&) = default;
 };
 
 /// Makes an algorithm known under its names: options, Python and the examples accept them from now

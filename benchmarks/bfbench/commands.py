@@ -33,7 +33,8 @@ def sigterm_as_ctrl_c():
 
 def with_command(words):
     """The words with their command: `ops` where they name none."""
-    names_one = words and (not words[0].startswith("-") or words[0] in ("-h", "--help"))
+    names_one = words and (not words[0].startswith("-")
+                           or words[0] in ("-h", "--help", "--version"))
     return words if names_one else [DEFAULT_COMMAND, *words]
 
 
@@ -54,9 +55,23 @@ def end_output():
     sys.stdout.flush()
 
 
+class Version(argparse.Action):
+    """The version of the package that is measured, as the project's other commands say theirs."""
+
+    def __init__(self, option_strings, dest):
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS,
+                         help="print the version of bluefog_cpp and end")
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        from bluefog_cpp import __version__
+        print(f"bfbench {__version__}")
+        parser.exit()
+
+
 def main(words=None):
     parser = argparse.ArgumentParser(prog="bfbench", description=__doc__,
                                      epilog=f"Without a command: {DEFAULT_COMMAND}.")
+    parser.add_argument("--version", action=Version)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, module in COMMANDS.items():
         about = module.__doc__.split(": ", 1)[1]

@@ -136,7 +136,7 @@ class DeviceCall final : public Operation,
   bool is_held_back_ = false;
   /// The terms for neighbours are whole; payloads are on their way to where neighbours find them.
   bool is_offered_ = false;
-  /// And nobody watches that.
+  /// Payloads are on their way, and nobody watches until they have arrived.
   bool has_offer_ = false;
   /// The operation's exchange that is agreed on or launched.
   ExchangeSpec exchange_{};

@@ -47,7 +47,7 @@ class Exchange {
 
   /// Ranks whose message is still missing, in whole or in part.
   [[nodiscard]] AwaitedRanks awaited_sources() const;
-  /// Those of them of which nothing is here, nor a message before it that has to be taken first.
+  /// Awaited ranks of which nothing is here, nor a message before it that has to be taken first.
   [[nodiscard]] AwaitedRanks lacking_sources() const;
   /// Whether nothing of the message of `source` is here, nor a message before it that has to be
   /// taken first.

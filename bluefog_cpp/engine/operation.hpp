@@ -96,8 +96,8 @@ class Operation : public Receiver {
     return const_cast<Operation*>(this)->letter();
   }
 
-  /// A staged call says whether the values that its first exchange needs are on the host. Asked
-  /// until they are.
+  /// Whether a staged call has on the host the values that its first exchange needs: the engine
+  /// asks until it has.
   [[nodiscard]] virtual bool may_begin() { return true; }
   /// A staged call has all of its result on the host. An exception ends the call with it.
   virtual void finish() {}

@@ -2,7 +2,9 @@
 
 import argparse
 import pathlib
+import sys
 
+import bluefog_cpp
 import bluefog_cpp.torch as bf
 from bluefog_cpp import topology_util
 
@@ -88,5 +90,13 @@ def one_peer_steps(arguments):
     """Who sends to this rank and hears from it, step by step."""
     if arguments.topology in INNER_OUTER:
         local_size = bf.local_size() if arguments.local_size < 1 else arguments.local_size
-        return INNER_OUTER[arguments.topology](bf.size(), local_size, bf.rank())
+        try:
+            return INNER_OUTER[arguments.topology](bf.size(), local_size, bf.rank())
+        except bluefog_cpp.InvalidArgument as error:
+            if bf.rank() == 0:
+                sys.stderr.write(
+                    f"--virtual-topology {arguments.topology}: {error}; --local-size makes machines of "
+                    f"{bf.size()} ranks\n"
+                )
+            raise SystemExit(2) from None
     return topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(), bf.rank())

@@ -27,7 +27,8 @@ SUFFIXES = (*CPP, *PYTHON, ".cmake", ".txt", ".sh")
 HASH = re.compile(r"""((?:[^#"']|"[^"]*"|'[^']*'|(?<=\S)#)*)#""")
 PARAMETER = re.compile(r"/\*\S+\*/")
 MARKS = re.compile(r"^\s*(?:/{2,}[!<]*|\*+|#+)")
-FOR_TOOLS = re.compile(r"NOLINT|noqa\b|type: |clang-format o|!")
+# Words for tools, and the names of what an end brace ends.
+FOR_TOOLS = re.compile(r"NOLINT|noqa\b|type: |clang-format o|!|namespace(?: [\w:]+)?$")
 DANGLING = ("As", "By", "Of", "That", "Those", "What", "Where", "Which", "Whose")
 # A command of Doxygen with its argument, a list's mark, `name:` of a field.
 LEAD = re.compile(r"^(?:[@\\](?:param|tparam)(?:\[\w+\])?\s+\S+\s*|[@\\]\w+\s*|[-*]\s+|<\s*)?")

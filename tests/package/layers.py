@@ -174,11 +174,11 @@ DOORS = {
 MPI_FOLDERS = ("bluefog_cpp/bootstrap/mpi/", "bluefog_cpp/transport/mpi/")
 # Headers of others, and the only folders that may include them.
 CONFINED = {
-    r"(mpi|mpi-ext)\.h": ("bluefog_cpp/bootstrap/mpi", "bluefog_cpp/transport/mpi", "tests/mpi",
-                          "tests/hosts", "benchmarks"),
-    r"nccl\.h": ("bluefog_cpp/device/nccl", "tests"),
-    r"(cuda|cuda_runtime(_api)?)\.h": ("bluefog_cpp/device/cuda", "bluefog_cpp/device/nccl",
-                                       "tests"),
+    r"(\S*/)?(mpi|mpi-ext)\.h": ("bluefog_cpp/bootstrap/mpi", "bluefog_cpp/transport/mpi",
+                                 "tests/mpi", "tests/hosts", "benchmarks"),
+    r"(\S*/)?nccl\.h": ("bluefog_cpp/device/nccl", "tests"),
+    r"(\S*/)?cu(da|blas|dnn|fft|rand|solver|sparse)\w*\.h": (
+        "bluefog_cpp/device/cuda", "bluefog_cpp/device/nccl", "ops/sums/cuda", "tests"),
     r"(torch|ATen|c10)/.*": ("optimizers", "nn", "examples", "python", "tests", "benchmarks"),
     r"boost/graph/.*": ("topology", "tests"),
     r"(Eigen|Spectra)/.*": ("topology/analysis", "examples/least_squares", "tests"),

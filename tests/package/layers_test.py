@@ -53,6 +53,8 @@ WRONG = {
     "bluefog_cpp/transport/shm/a.cpp": ("#include <mpi.h>", "mpi.h belongs in"),
     "bluefog_cpp/device/a.cpp": ("#include <nccl.h>", "nccl.h belongs in"),
     "bluefog_cpp/device/b.cpp": ("#include <cuda_runtime_api.h>", "cuda_runtime_api.h belongs in"),
+    "bluefog_cpp/transport/shm/halves.cpp": ("#include <cuda_fp16.h>", "cuda_fp16.h belongs in"),
+    "bluefog_cpp/base/by_path.cpp": ("#include </usr/include/mpi.h>", "mpi.h belongs in"),
     "bluefog_cpp/device/c.cpp": ("#include <boost/graph/copy.hpp>", "belongs in topology"),
     "bluefog_cpp/context.hpp": ('#include "engine/engine.hpp"',
                                 "a public header includes a private one"),

@@ -78,7 +78,7 @@ struct Caller::Call {
   bool was_silent = false;
   /// Whether a rank has dropped this one before: its greeting may have come too late.
   bool was_dropped = false;
-  /// Those of this round.
+  /// What went wrong in this round, address by address.
   std::string failures;
 };
 

@@ -1,5 +1,6 @@
 """Every algorithm of the core, around any optimizer of `torch.optim`."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -109,7 +110,11 @@ def _one_of_both(maker: str, schedule: Any, graphs: Any) -> tuple[str, Any]:
     if schedule is not None and graphs is not None:
         raise InvalidArgument(f"{_arguments.place(maker)}: schedule: expected it without graphs, "
                               "which is its old name, found both")
-    return ("schedule", schedule) if graphs is None else ("graphs", graphs)
+    if graphs is None:
+        return "schedule", schedule
+    warnings.warn(f"{maker}: the argument 'graphs' is now called 'schedule'", DeprecationWarning,
+                  stacklevel=5)
+    return "graphs", graphs
 
 
 def _check_without_momentum(maker: str, optimizer: torch.optim.Optimizer,

@@ -27,7 +27,7 @@ def train():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     if "ddp" in WAYS:
         model = torch.nn.parallel.DistributedDataParallel(model)
-        optimizer = bf.decentralize(model, optimizer, graphs="ring")
+        optimizer = bf.decentralize(model, optimizer, schedule="ring")
     else:
         bf.broadcast_parameters(model.state_dict(), root_rank=0)
         optimizer = bf.DistributedAdaptThenCombineOptimizer(optimizer, model)

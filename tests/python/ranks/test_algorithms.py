@@ -80,7 +80,7 @@ def test_the_topology_that_was_set_counts(rank, size):
     for make in (lambda plain, model: bf.DistributedAdaptThenCombineOptimizer(plain, model),
                  lambda plain, model: bf.DecentralizedOptimizer(plain, model),
                  lambda plain, model: bf.DecentralizedOptimizer(
-                     plain, model, graphs=[topology_util.RingGraph(size, connect_style=1)])):
+                     plain, model, schedule=[topology_util.RingGraph(size, connect_style=1)])):
         bf.set_topology(topology_util.RingGraph(size, connect_style=1))
         model = model_of(0)
         train(model, make(torch.optim.SGD(model.parameters(), lr=0.1), model), rank, 3)
@@ -100,7 +100,7 @@ def test_graphs_by_turns(rank, size):
     model = model_of(rank)
     values = [flat(model_of(r)) for r in range(size)]
     optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.0), model,
-                                          graphs=graphs)
+                                          schedule=graphs)
     for step in range(4):
         loss_of(model, rank).backward()
         optimizer.step()
@@ -118,7 +118,8 @@ def test_an_algorithm_with_a_schedule_of_its_own(rank, size):
 
 
 def test_names_of_families(rank, size):
-    near = distance("adapt_then_combine", rank, size, 200, lr=0.01, graphs="one-peer-exponential")
+    near = distance("adapt_then_combine", rank, size, 200, lr=0.01,
+                    schedule="one-peer-exponential")
     assert near < 0.1
 
 
@@ -173,7 +174,7 @@ def test_what_cannot_converge_is_refused(size):
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(ValueError, match="symmetric"):
         bf.DecentralizedOptimizer(sgd, model, "exact_diffusion",
-                                  graphs=topology_util.RingGraph(size, connect_style=1))
+                                  schedule=topology_util.RingGraph(size, connect_style=1))
     bf.barrier()
 
 
@@ -182,12 +183,16 @@ def test_wrong_arguments(size):
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(ValueError, match="expected one of adapt_then_combine, .*found 'exat'"):
         bf.DecentralizedOptimizer(sgd, model, "exat")
-    with pytest.raises(ValueError, match="graphs: expected"):
+    with pytest.raises(ValueError, match="schedule: expected"):
+        bf.DecentralizedOptimizer(sgd, model, schedule=[3])
+    with pytest.warns(DeprecationWarning, match="'graphs' is now called 'schedule'") as warned, \
+            pytest.raises(ValueError, match="graphs: expected"):
         bf.DecentralizedOptimizer(sgd, model, graphs=[3])
+    assert warned[0].filename == __file__
     with pytest.raises(ValueError, match="none-such"):
-        bf.DecentralizedOptimizer(sgd, model, graphs="none-such")
+        bf.DecentralizedOptimizer(sgd, model, schedule="none-such")
     with pytest.raises(ValueError, match=f"{size + 1}"):
-        bf.DecentralizedOptimizer(sgd, model, graphs=topology_util.RingGraph(size + 1))
+        bf.DecentralizedOptimizer(sgd, model, schedule=topology_util.RingGraph(size + 1))
     with pytest.raises(ValueError, match="momentum: expected"):
         bf.DecentralizedOptimizer(sgd, model, "decent_lam", momentum=1.5)
     for plain in (torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),

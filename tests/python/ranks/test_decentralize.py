@@ -38,8 +38,8 @@ def decentralized(model, optimizer=None, ddp=UNUSED, **options):
 def test_as_without_ddp(algorithm, ddp, rank):
     graphs = bf.SymmetricExponentialGraph(bf.size())
     model, plain = model_of(0), model_of(0)
-    wrapped, optimizer = decentralized(model, ddp=ddp, algorithm=algorithm, graphs=graphs)
-    reference = bf.DecentralizedOptimizer(sgd(plain), plain, algorithm, graphs=graphs)
+    wrapped, optimizer = decentralized(model, ddp=ddp, algorithm=algorithm, schedule=graphs)
+    reference = bf.DecentralizedOptimizer(sgd(plain), plain, algorithm, schedule=graphs)
     for module, its in ((wrapped, optimizer), (plain, reference)):
         train(module, its, rank, 4)
         its.finish()

@@ -266,7 +266,7 @@ def test_a_step_that_one_rank_leaves_out(algorithm, graphs, rank, size):
     model = model_of(0)
     optimizer = bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
                                           algorithm,
-                                          graphs=graphs)
+                                          schedule=graphs)
     said = {}
     for step in range(6):
         optimizer.zero_grad()

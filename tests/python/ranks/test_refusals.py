@@ -380,9 +380,9 @@ def _create_again():
 def test_graphs_without_an_end(size):
     model = model_of(0)
     endless = topology_util.GetDynamicOnePeerSendRecvRanks(topology_util.ExponentialGraph(size), 0)
-    with pytest.raises(ValueError, match="graphs: expected"):
+    with pytest.raises(ValueError, match="schedule: expected"):
         bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
-                                  graphs=endless)
+                                  schedule=endless)
     with pytest.raises(ValueError, match="step_in_backward: expected True or False, found 'no'"):
         bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model,
                                   step_in_backward="no")

@@ -102,7 +102,7 @@ def test_choices_of_wrapping_are_read_and_not_set(wrap, rank):
 
 
 def test_choices_of_a_decentralized_optimizer(rank):
-    optimizer = wrapped(bf.DecentralizedOptimizer, algorithm="gossip_pga", graphs="exponential",
+    optimizer = wrapped(bf.DecentralizedOptimizer, algorithm="gossip_pga", schedule="exponential",
                         global_period_rounds=4, bucket_bytes=64)
     found = [getattr(optimizer, name) for name in (
         "algorithm", "graphs", "global_period_rounds", "momentum", "bucket_bytes")]
