@@ -113,7 +113,7 @@ def _one_of_both(maker: str, schedule: Any, graphs: Any) -> tuple[str, Any]:
     if graphs is None:
         return "schedule", schedule
     warnings.warn(f"{maker}: the argument 'graphs' is now called 'schedule'", DeprecationWarning,
-                  stacklevel=5)
+                  stacklevel=6)
     return "graphs", graphs
 
 
