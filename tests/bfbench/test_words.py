@@ -38,7 +38,7 @@ def test_lists():
     ("ops --report /etc/passwd/x", "expected a folder that can be written, found '/etc/passwd/x'"),
     ("ops --report /proc/x/y", "expected a folder that can be written, found '/proc/x/y'"),
     ("train --models cnn,vgg", "found 'vgg'"),
-    ("train --algorithms sgd", "out of none, ddp, decent_dp"),
+    ("train --algorithms sgd", "out of none, ddp, ddp_bluefog"),
     ("train --batch-size 0", "argument --batch-size: expected a whole number of at least 1"),
     ("train --starts 1.5", "argument --starts: expected a whole number"),
     ("fly", "invalid choice: 'fly'"),
