@@ -17,7 +17,10 @@ namespace bluefog {
 
 /// The messages about windows between this rank and one other: each a head, then its payload.
 ///
-/// Payloads are sent from where they lie and received where they belong. Not thread-safe.
+/// Payloads are sent from where they lie and received where they belong. Requests for values or a
+/// mutex have a lane of their own, on which no payload goes before them: two ranks that read each
+/// other's windows would take turns. All else is taken in the order in which it was posted, the end
+/// of a mutex behind what was written under it. Not thread-safe.
 class WindowLink {
  public:
   /// One message on its way out.
@@ -50,9 +53,9 @@ class WindowLink {
   /// Receives and serves. @return whether anything moved. @throws PeerFailure; InternalError.
   bool receive();
 
-  [[nodiscard]] bool has_posted() const noexcept { return !out_.empty(); }
+  [[nodiscard]] bool has_posted() const noexcept;
   /// Whether nothing is under way in either direction.
-  [[nodiscard]] bool is_quiet() const noexcept { return out_.empty() && !message_; }
+  [[nodiscard]] bool is_quiet() const noexcept;
 
   /// Copies the payloads that `target` keeps: it goes.
   void copy_payloads_of(const std::shared_ptr<WindowTarget>& target);
@@ -60,7 +63,7 @@ class WindowLink {
   /// which the peer waits for.
   void let_go_of(const void* request);
   /// Sends nothing of what waits.
-  void drop_posted() noexcept { out_.clear(); }
+  void drop_posted() noexcept;
 
  private:
   struct Outgoing {
@@ -69,24 +72,32 @@ class WindowLink {
     bool head_is_out = false;
   };
 
+  /// The messages of a lane, in both directions.
+  struct Stream {
+    Lane lane;
+    std::deque<Outgoing> out{};
+    std::uint64_t next_message = 1;
+    /// The message that comes in, as soon as its head is there.
+    std::optional<WindowMessage> message{};
+    std::array<std::byte, sizeof(WindowMessage)> head{};
+    std::size_t used = 0;
+  };
+
   static void copy_payload(Outgoing& out);
-  bool send_part(Outgoing& out, std::span<const std::byte> bytes);
+  bool send(Stream& stream);
+  bool send_part(Stream& stream, Outgoing& out, std::span<const std::byte> bytes);
+  bool receive(Stream& stream);
   /// @return whether all of a message has come into `room`.
-  bool take(std::span<std::byte> room);
+  bool take(Stream& stream, std::span<std::byte> room);
 
   Transport& network_;
   int own_;
   int peer_;
   Ends ends_;
   std::array<WeightedRank, 1> reader_;
-  std::deque<Outgoing> out_;
-  std::uint64_t next_message_ = 1;
-
-  // The message that comes in, as soon as its head is there.
-  std::optional<WindowMessage> message_{};
-  std::vector<std::byte> head_;
+  /// Those that ask go first.
+  std::array<Stream, 2> streams_{{{.lane = Lane::Deep}, {.lane = Lane::Ordinary}}};
   std::vector<std::byte> payload_;
-  std::size_t used_ = 0;
 };
 
 }  // namespace bluefog

@@ -52,12 +52,14 @@ bool ScriptedTransport::publish(Departure& departure) {
     }
     Sent& sent = outbox_->messages.emplace_back();
     sent.header = departure.header;
+    sent.lane = departure.lane;
     for (const WeightedRank& reader : departure.readers) {
       sent.readers.push_back(reader.rank);
     }
     outbox_->order.push_back("publish " + call_text(departure.header.id.call()));
   }
-  Sent& sent = outbox_->messages.back();
+  Sent& sent = *std::ranges::find(outbox_->messages.rbegin(), outbox_->messages.rend(),
+                                  departure.lane, &Sent::lane);
   if (departure.announced && sent.header.id != departure.header.id) {
     throw std::logic_error("a message begins before the one before it has ended");
   }

@@ -29,6 +29,7 @@ class ScriptedTransport final : public Transport {
   /// A message of this rank.
   struct Sent {
     MessageHeader header{};
+    Lane lane = Lane::Ordinary;
     std::vector<int> readers{};
     std::vector<std::byte> data{};
     std::optional<std::string> aborted{};

@@ -69,7 +69,7 @@ TEST_F(WindowLinks, SendAHeadThenItsPayloadAsThereIsRoom) {
   const Bytes payload = rising_bytes(100, 1);
   network_.set_room(sizeof(WindowMessage) + 60);
   link_.post({.head = {.kind = Kind::Put, .bytes = payload.size()}, .payload = payload});
-  link_.post({.head = {.kind = Kind::Get}});
+  link_.post({.head = {.kind = Kind::Unlock}});
   EXPECT_TRUE(link_.send());
   EXPECT_TRUE(link_.has_posted());
   ASSERT_EQ(sent().size(), 2U);
@@ -81,6 +81,47 @@ TEST_F(WindowLinks, SendAHeadThenItsPayloadAsThereIsRoom) {
   ASSERT_EQ(sent().size(), 3U);
   EXPECT_EQ(sent()[1].data, payload);
   EXPECT_THAT(sent()[1].readers, ElementsAre(kPeer));
+}
+
+// Two ranks that read each other's windows would take turns: each one's request behind the values
+// that it sends.
+TEST_F(WindowLinks, AskBesideAPayloadThatIsUnderWay) {
+  const Bytes payload = rising_bytes(100, 1);
+  network_.set_room(sizeof(WindowMessage) + 60);
+  link_.post({.head = {.kind = Kind::Done, .bytes = payload.size()}, .payload = payload});
+  EXPECT_TRUE(link_.send());
+  link_.post({.head = {.kind = Kind::Unlock}});
+  link_.post({.head = {.kind = Kind::Get}});
+  link_.post({.head = {.kind = Kind::Lock}});
+  network_.set_room(2 * sizeof(WindowMessage));
+  EXPECT_TRUE(link_.send());
+  ASSERT_EQ(sent().size(), 4U);
+  EXPECT_EQ(sent()[1].data.size(), 60U);
+  EXPECT_NE(sent()[2].lane, sent()[1].lane);
+  EXPECT_EQ(sent()[3].data.size(), sizeof(WindowMessage));
+  network_.set_room(1U << 20U);
+  EXPECT_TRUE(link_.send());
+  ASSERT_EQ(sent().size(), 5U);
+  EXPECT_EQ(sent()[1].data, payload);
+  EXPECT_EQ(sent()[4].lane, sent()[1].lane) << "the end of a mutex goes behind what was written";
+}
+
+TEST_F(WindowLinks, ServeARequestBesideAPayloadThatComes) {
+  const Bytes payload = rising_bytes(200, 3);
+  const WindowMessage put{.kind = Kind::Put, .bytes = payload.size()};
+  network_.send_message(kPeer, {}, std::as_bytes(std::span(&put, 1)));
+  MessageHeader header;
+  header.bytes = payload.size();
+  network_.begin_message(kPeer, header);
+  network_.deliver(kPeer, std::span(payload).first(150));
+  const WindowMessage get{.kind = Kind::Get};
+  network_.send_message(kPeer, {}, std::as_bytes(std::span(&get, 1)), Lane::Deep);
+  EXPECT_TRUE(link_.receive());
+  EXPECT_THAT(served_, ElementsAre(std::pair(Kind::Get, Bytes{})));
+  network_.deliver(kPeer, std::span(payload).subspan(150));
+  EXPECT_TRUE(link_.receive());
+  ASSERT_EQ(served_.size(), 2U);
+  EXPECT_EQ(served_.back(), std::pair(Kind::Put, payload));
 }
 
 TEST_F(WindowLinks, CopyAPayloadThatHasBegunAndTakeBackOneThatHasNot) {
