@@ -107,10 +107,19 @@ std::vector<std::string> agree_on_settings(Bootstrap& bootstrap, const Settings&
   std::vector<std::string> ids;
   std::vector<std::string> problems;
   std::string_view expected;
-  const auto blobs = bootstrap.allgather(std::as_bytes(std::span(text)), deadline);
-  if (!problem.empty()) {
-    throw InvalidArgument(fmt::format("rank {}, Context::create: {}", bootstrap.rank(), problem));
+  const auto refuse_own = [&] {
+    if (!problem.empty()) {
+      throw InvalidArgument(fmt::format("rank {}, Context::create: {}", bootstrap.rank(), problem));
+    }
+  };
+  std::vector<Bootstrap::Blob> blobs;
+  try {
+    blobs = bootstrap.allgather(std::as_bytes(std::span(text)), deadline);
+  } catch (const Error&) {
+    refuse_own();  // others that have heard of it may have gone, and the store with them
+    throw;
   }
+  refuse_own();
   for (const auto& blob : blobs) {
     const std::string_view theirs(reinterpret_cast<const char*>(blob.data()), blob.size());
     const std::size_t id_at = theirs.rfind('\n');

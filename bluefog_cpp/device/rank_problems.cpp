@@ -22,7 +22,15 @@ RankProblem first_problem(Bootstrap& bootstrap, const std::exception_ptr& own, D
 
 void agree_on_problem(Bootstrap& bootstrap, std::string_view call, const std::exception_ptr& own,
                       Deadline deadline) {
-  const RankProblem problem = first_problem(bootstrap, own, deadline);
+  RankProblem problem;
+  try {
+    problem = first_problem(bootstrap, own, deadline);
+  } catch (const Error&) {
+    // Others that have heard of this rank's problem may have gone, and the store with them.
+    if (!own) {
+      throw;
+    }
+  }
   if (own) {
     std::rethrow_exception(own);
   }

@@ -45,6 +45,11 @@ std::string in_words(const error_code& error) {
                                                               : error.message();
 }
 
+/// Whether a connection has not come about, of which the first write may be the first to hear.
+bool is_unreachable(const error_code& error) {
+  return error == asio::error::host_unreachable || error == asio::error::network_unreachable;
+}
+
 /// One connection. Not to be used any more after an exception.
 class Connection {
  public:
@@ -132,9 +137,14 @@ class Connection {
   void greet(const StoreAddress& address, Clock::time_point until) {
     const Greeting greeting{.secret = padded(address.secret)};
     Welcome welcome{0};
-    run("turned this process away", until, [&](auto done) {
+    error_code problem;
+    const bool is_in_time = try_run(until, problem, [&](auto done) {
       asio::async_write(socket_, asio::buffer(&greeting, sizeof greeting), done);
     });
+    if (is_in_time && is_unreachable(problem)) {
+      throw TransportError(fmt::format("{}: cannot connect: {}", what_, in_words(problem)));
+    }
+    throw_if_failed("turned this process away", is_in_time, problem);
     run("turned this process away: it serves others, or is no store of bluefog_cpp", until,
         [&](auto done) {
           asio::async_read(socket_, asio::buffer(&welcome, sizeof welcome), done);
@@ -184,7 +194,12 @@ class Connection {
   template <typename Begin>
   void run(const char* failure, Clock::time_point until, const Begin& begin) {
     error_code error;
-    if (!try_run(until, error, begin)) {
+    const bool is_in_time = try_run(until, error, begin);
+    throw_if_failed(failure, is_in_time, error);
+  }
+
+  void throw_if_failed(const char* failure, bool is_in_time, const error_code& error) const {
+    if (!is_in_time) {
       throw TransportError(fmt::format("{} does not answer", what_));
     }
     if (error) {

@@ -144,8 +144,16 @@ std::unique_ptr<Transport> make_network(Bootstrap& bootstrap, const Settings& se
   }
   const std::string text = text_of(mine);
   std::vector<Card> cards;
-  for (const auto& blob : bootstrap.allgather(std::as_bytes(std::span(text)), deadline)) {
-    cards.push_back(card_of(blob));
+  try {
+    for (const auto& blob : bootstrap.allgather(std::as_bytes(std::span(text)), deadline)) {
+      cards.push_back(card_of(blob));
+    }
+  } catch (const Error&) {
+    // Others that have heard of this rank's problem may have gone, and the store with them.
+    if (problem) {
+      std::rethrow_exception(problem);
+    }
+    throw;
   }
   check(cards, rank, problem);
 
