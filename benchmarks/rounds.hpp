@@ -12,7 +12,8 @@ namespace bluefog::benchmarks {
 /// of two is their mean.
 [[nodiscard]] double quantile(std::vector<double> values, double q);
 
-/// The largest of the ranks' values in each round: of times, the slowest rank's. Every rank calls it with as many rounds.
+/// The largest of the ranks' values in each round: of times, the slowest rank's. Every rank calls
+/// it with as many rounds.
 [[nodiscard]] std::vector<double> slowest(Context& context, const std::vector<double>& own);
 
 template <typename Call>

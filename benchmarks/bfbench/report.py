@@ -61,11 +61,11 @@ def cpu_text(record):
     return f"{record['cpu_us'] * 1e-6 * (1 << 30) / record['bytes']:.2f}"
 
 
-def row(record, are_of_one_host):
+def row(record, is_one_host):
     return (record["peer"], record["op"], time_text(record["median_us"]),
             time_text(record["p95_us"]), f"{record['algbw_gbps']:.2f}",
             f"{record['busbw_gbps']:.2f}", f"{2 * record['algbw_gbps']:.2f}",
-            *(() if are_of_one_host else (cpu_text(record),)),
+            *(() if is_one_host else (cpu_text(record),)),
             ratio_text(record, "limit_ratio", ".2f"), ratio_text(record, "peer_ratio"),
             ratio_text(record, "gloo_ratio"))
 
@@ -105,8 +105,9 @@ def dtypes_text(records):
 
 
 def titled_rows(records):
-    one_host = are_of_one_host(records)
-    return [(title_of(group[0]), [row(r, one_host) for r in group]) for group in groups(records)]
+    is_one_host = are_of_one_host(records)
+    return [(title_of(group[0]), [row(r, is_one_host) for r in group])
+            for group in groups(records)]
 
 
 def tables(records):

@@ -17,33 +17,21 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <optional>
-#include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "benchmarks/operations/buffers.hpp"
 #include "benchmarks/operations/contestant.hpp"
-#include "benchmarks/rounds.hpp"
+#include "benchmarks/operations/measurement.hpp"
 #include "ops/collectives.hpp"
 
 namespace {
 
 using namespace bluefog::benchmarks;  // NOLINT: a program, not a header
-using bluefog::BufferView;
 using bluefog::Context;
 using bluefog::Dtype;
 using bluefog::MachineLayout;
-
-/// Messages of up to so many bytes are timed in batches of so many calls.
-constexpr std::int64_t kShortBytes = 4096;
-constexpr int kShortBatch = 32;
-/// Buffers take turns until so many bytes have been touched.
-constexpr std::int64_t kRotatedBytes = std::int64_t{64} << 20;
-constexpr std::int64_t kMostBuffers = 16;
 
 struct Options {
   std::vector<std::int64_t> sizes{4, 65536, 1048576, 16777216, 104857600};
@@ -53,93 +41,6 @@ struct Options {
   double pause_ms = 0;
   std::string without_mpi;
   bool as_json = false;
-};
-
-struct Measurement {
-  const Contestant* contestant = nullptr;
-  double median_us = 0;
-  double p95_us = 0;
-  double cpu_us = 0;  ///< of all threads of the rank with most
-};
-
-/// A call's time, and what the process computed meanwhile.
-struct Sample {
-  double us = 0;
-  double cpu_us = 0;
-
-  Sample& operator+=(const Sample& other) {
-    us += other.us;
-    cpu_us += other.cpu_us;
-    return *this;
-  }
-  friend Sample operator/(const Sample& sum, int count) {
-    return {.us = sum.us / count, .cpu_us = sum.cpu_us / count};
-  }
-};
-
-template <typename T>
-void fill(const BufferView& buffer, T value) {
-  std::fill_n(static_cast<T*>(buffer.data), buffer.count, value);
-}
-
-/// Numbers between 1 and 2, which no average of theirs makes subnormal.
-void rewrite(const BufferView& buffer, unsigned turn) {
-  const auto step = static_cast<std::uint16_t>(turn % 8);
-  switch (buffer.dtype) {
-    case Dtype::Float16:
-      fill(buffer, static_cast<std::uint16_t>(0x3c00U + step));
-      break;
-    case Dtype::BFloat16:
-      fill(buffer, static_cast<std::uint16_t>(0x3f80U + step));
-      break;
-    case Dtype::Float32:
-      fill(buffer, 1.0F + static_cast<float>(step) / 8);
-      break;
-    default:
-      fill(buffer, 1.0 + static_cast<double>(step) / 8);
-  }
-}
-
-class Buffers {
- public:
-  Buffers(const Setting& setting, bool are_shared) : count_(setting.count), dtype_(setting.dtype) {
-    const std::size_t bytes = static_cast<std::size_t>(count_) * bluefog::size_of(dtype_);
-    memory_.resize(many_of(bytes));
-    for (auto& memory : memory_) {
-      if (are_shared) {
-        memory = setting.context.allocate_shared(bytes);
-      } else {
-        const auto own = std::make_shared<std::vector<std::byte>>(bytes);
-        memory = {own, own->data()};
-      }
-    }
-  }
-
-  /// Bytes of all buffers together.
-  static double bytes_of(const Setting& setting) {
-    const std::size_t bytes =
-        static_cast<std::size_t>(setting.count) * bluefog::size_of(setting.dtype);
-    return static_cast<double>(bytes * many_of(bytes));
-  }
-
-  /// The next buffer, rewritten.
-  BufferView next() {
-    BufferView buffer{
-        .data = memory_[turn_++ % memory_.size()].get(), .count = count_, .dtype = dtype_};
-    rewrite(buffer, turn_);
-    return buffer;
-  }
-
- private:
-  static std::size_t many_of(std::size_t bytes) {
-    const auto many = kRotatedBytes / static_cast<std::int64_t>(std::max<std::size_t>(bytes, 1));
-    return static_cast<std::size_t>(std::clamp(many, std::int64_t{1}, kMostBuffers));
-  }
-
-  std::int64_t count_;
-  Dtype dtype_;
-  std::vector<std::shared_ptr<std::byte>> memory_;
-  unsigned turn_ = 0;
 };
 
 std::vector<Contestant> contestants_of(const Setting& setting,
@@ -206,86 +107,6 @@ std::vector<Contestant> take_out_too_large(const Setting& setting,
     return true;
   });
   return too_large;
-}
-
-std::vector<Measurement> measure(const Setting& setting, const std::vector<Contestant>& contestants,
-                                 double seconds, std::chrono::duration<double> pause) {
-  Context& context = setting.context;
-  Buffers own_buffers(setting, false);
-  std::optional<Buffers> shared_buffers;
-  if (std::ranges::any_of(contestants, &Contestant::takes_shared_buffers)) {
-    shared_buffers.emplace(setting, true);
-  }
-  const std::int64_t bytes =
-      setting.count * static_cast<std::int64_t>(bluefog::size_of(setting.dtype));
-  const int batch = bytes <= kShortBytes ? kShortBatch : 1;
-  const auto time_batch = [&](const Contestant& contestant, int calls) {
-    Buffers& buffers = contestant.takes_shared_buffers ? *shared_buffers : own_buffers;
-    BufferView buffer = buffers.next();
-    if (contestant.prepare) {
-      contestant.prepare(buffer);
-    }
-    std::this_thread::sleep_for(pause);
-    bluefog::ops::barrier(context);
-    const double cpu_us = process_cpu_us();
-    const double us = time_us([&] {
-      contestant.call(buffer);
-      for (int i = 1; i < calls; ++i) {
-        contestant.call(buffers.next());
-      }
-    });
-    return Sample{.us = us, .cpu_us = process_cpu_us() - cpu_us};
-  };
-  // One call, the mean over a period of the contestant's.
-  const auto sample_of = [&](const Contestant& contestant) {
-    if (batch > 1) {
-      const int calls = (batch + contestant.period - 1) / contestant.period * contestant.period;
-      return time_batch(contestant, calls) / calls;
-    }
-    Sample sum;
-    for (int i = 0; i < contestant.period; ++i) {
-      sum += time_batch(contestant, 1);
-    }
-    return sum / contestant.period;
-  };
-  std::vector<std::vector<double>> times(contestants.size());
-  std::vector<std::vector<double>> cpu_times(contestants.size());
-  // Every round has an order of its own, the same on all ranks: a call finds in the caches what the
-  // one before it left.
-  std::vector<std::size_t> order(contestants.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::mt19937 shuffler(1);
-  const auto round = [&] {
-    std::ranges::shuffle(order, shuffler);
-    for (const std::size_t i : order) {
-      const Sample sample = sample_of(contestants[i]);
-      times[i].push_back(sample.us);
-      cpu_times[i].push_back(sample.cpu_us);
-    }
-  };
-  constexpr int kWarmUp = 3;
-  for (int i = 0; i < kWarmUp; ++i) {
-    round();
-  }
-  // All ranks make as many rounds: rank 0 says how many fit into the time.
-  double rounds = std::clamp(seconds * 1e6 / std::max(time_us(round), 1.0), 7.0, 20000.0);
-  bluefog::ops::broadcast(context, {.data = &rounds, .count = 1, .dtype = Dtype::Float64}, 0);
-  for (std::size_t i = 0; i < contestants.size(); ++i) {
-    times[i].clear();
-    cpu_times[i].clear();
-  }
-  for (int i = 0; i < static_cast<int>(rounds); ++i) {
-    round();
-  }
-  std::vector<Measurement> measurements;
-  for (std::size_t i = 0; i < contestants.size(); ++i) {
-    const std::vector<double> worst = slowest(context, times[i]);
-    measurements.push_back({.contestant = &contestants[i],
-                            .median_us = quantile(worst, 0.5),
-                            .p95_us = quantile(worst, 0.95),
-                            .cpu_us = quantile(slowest(context, cpu_times[i]), 0.5)});
-  }
-  return measurements;
 }
 
 void print_left_out(const Setting& setting, const std::vector<Contestant>& too_large,

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "bluefog_cpp/bootstrap/own_problem.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/host_sharing.hpp"
 
@@ -107,19 +109,12 @@ std::vector<std::string> agree_on_settings(Bootstrap& bootstrap, const Settings&
   std::vector<std::string> ids;
   std::vector<std::string> problems;
   std::string_view expected;
-  const auto refuse_own = [&] {
-    if (!problem.empty()) {
-      throw InvalidArgument(fmt::format("rank {}, Context::create: {}", bootstrap.rank(), problem));
-    }
-  };
-  std::vector<Bootstrap::Blob> blobs;
-  try {
-    blobs = bootstrap.allgather(std::as_bytes(std::span(text)), deadline);
-  } catch (const Error&) {
-    refuse_own();  // others that have heard of it may have gone, and the store with them
-    throw;
+  std::exception_ptr own;
+  if (!problem.empty()) {
+    own = std::make_exception_ptr(
+        InvalidArgument(fmt::format("rank {}, Context::create: {}", bootstrap.rank(), problem)));
   }
-  refuse_own();
+  const auto blobs = allgather_unless(own, bootstrap, std::as_bytes(std::span(text)), deadline);
   for (const auto& blob : blobs) {
     const std::string_view theirs(reinterpret_cast<const char*>(blob.data()), blob.size());
     const std::size_t id_at = theirs.rfind('\n');

@@ -3,37 +3,38 @@
 #include <fmt/format.h>
 
 #include <span>
+#include <vector>
 
 #include "bluefog_cpp/base/message_of.hpp"
+#include "bluefog_cpp/bootstrap/own_problem.hpp"
 
 namespace bluefog {
+namespace {
 
-RankProblem first_problem(Bootstrap& bootstrap, const std::exception_ptr& own, Deadline deadline) {
-  const std::string text = own ? message_of(own) : std::string();
-  const auto blobs = bootstrap.allgather(std::as_bytes(std::span(text)), deadline);
-  for (std::size_t rank = 0; rank < blobs.size(); ++rank) {
-    if (!blobs[rank].empty()) {
+std::string text_of(const std::exception_ptr& own) { return own ? message_of(own) : std::string(); }
+
+RankProblem first_of(const std::vector<Bootstrap::Blob>& texts) {
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (!texts[rank].empty()) {
       return {.rank = static_cast<int>(rank),
-              .text = {reinterpret_cast<const char*>(blobs[rank].data()), blobs[rank].size()}};
+              .text = {reinterpret_cast<const char*>(texts[rank].data()), texts[rank].size()}};
     }
   }
   return {};
 }
 
+}  // namespace
+
+RankProblem first_problem(Bootstrap& bootstrap, const std::exception_ptr& own, Deadline deadline) {
+  const std::string text = text_of(own);
+  return first_of(bootstrap.allgather(std::as_bytes(std::span(text)), deadline));
+}
+
 void agree_on_problem(Bootstrap& bootstrap, std::string_view call, const std::exception_ptr& own,
                       Deadline deadline) {
-  RankProblem problem;
-  try {
-    problem = first_problem(bootstrap, own, deadline);
-  } catch (const Error&) {
-    // Others that have heard of this rank's problem may have gone, and the store with them.
-    if (!own) {
-      throw;
-    }
-  }
-  if (own) {
-    std::rethrow_exception(own);
-  }
+  const std::string text = text_of(own);
+  const RankProblem problem =
+      first_of(allgather_unless(own, bootstrap, std::as_bytes(std::span(text)), deadline));
   if (problem.rank >= 0) {
     throw PeerFailure(problem.rank,
                       fmt::format("rank {}, {}: rank {} could not: {}", bootstrap.rank(), call,

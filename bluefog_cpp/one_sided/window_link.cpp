@@ -9,14 +9,7 @@
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog {
-namespace {
-
-/// Whether the message asks for something that the peer has, and brings nothing.
-bool asks(WindowMessage::Kind kind) noexcept {
-  return kind == WindowMessage::Kind::Get || kind == WindowMessage::Kind::Lock;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 WindowLink::WindowLink(Transport& network, int own, int peer, Ends ends)
     : network_(network),
@@ -37,7 +30,8 @@ bool WindowLink::is_quiet() const noexcept {
 // ---- sending
 
 void WindowLink::post(Parcel parcel) {
-  Stream& stream = asks(parcel.head.kind) ? streams_.front() : streams_.back();
+  const bool is_request_for_values = parcel.head.kind == WindowMessage::Kind::Get;
+  Stream& stream = is_request_for_values ? streams_.front() : streams_.back();
   stream.out.push_back({.parcel = std::move(parcel)});
 }
 

@@ -17,10 +17,10 @@ namespace bluefog {
 
 /// The messages about windows between this rank and one other: each a head, then its payload.
 ///
-/// Payloads are sent from where they lie and received where they belong. Requests for values or a
-/// mutex have a lane of their own, on which no payload goes before them: two ranks that read each
-/// other's windows would take turns. All else is taken in the order in which it was posted, the end
-/// of a mutex behind what was written under it. Not thread-safe.
+/// Payloads are sent from where they lie and received where they belong. Requests for values have a
+/// lane of their own, on which no payload goes before them: two ranks that read each other's windows
+/// would take turns. All else is taken in the order in which it was posted: an `Unlock` behind what
+/// was written under the mutex, and behind its `Lock`, which it may take back. Not thread-safe.
 class WindowLink {
  public:
   /// One message on its way out.
@@ -95,7 +95,7 @@ class WindowLink {
   int peer_;
   Ends ends_;
   std::array<WeightedRank, 1> reader_;
-  /// Those that ask go first.
+  /// Requests for values go first.
   std::array<Stream, 2> streams_{{{.lane = Lane::Deep}, {.lane = Lane::Ordinary}}};
   std::vector<std::byte> payload_;
 };

@@ -87,6 +87,17 @@ expect_all() {  # PATTERN: of every rank, which has failed
     expect "$rank" "$1"
   done
 }
+# expect_lost_hosts WORDS: every rank has lost those of the other host, for this reason, which it may
+# have of the rank beside it.
+expect_lost_hosts() {
+  local rank other
+  expect_codes "3 3 3 3"
+  for rank in 0 1 2 3; do
+    other="[23]"
+    ((rank < 2)) || other="[01]"
+    expect "$rank" "^rank $rank lost rank [0-3]: .*for rank $other, but $1"
+  done
+}
 expect_right() {
   expect_codes "0 0 0 0"
   for ((rank = 0; rank < ranks; ++rank)); do expect "$rank" "^rank $rank of $ranks: right$"; done
@@ -129,11 +140,7 @@ silence_for_good)
   until_found "$work/out.0" "under way"
   set_link bfhost2 down
   finish
-  expect_codes "3 3 3 3"
-  # Or in the words of the rank beside it, which has given up first.
-  broke="but the connection to it broke: .*its host has answered nothing for 3 s"
-  for rank in 0 1; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [23], $broke"; done
-  for rank in 2 3; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [01], $broke"; done
+  expect_lost_hosts "the connection to it broke: .*its host has answered nothing for 3 s"
   ;;
 silence_at_first_that_ends)
   # The ranks have met, and no connection between the hosts is there yet.
@@ -153,10 +160,7 @@ silence_at_first_for_good)
   keep_neighbors
   touch "$work/go"
   finish
-  expect_codes "3 3 3 3"
-  gone="but it cannot be reached: .*: no answer in time"
-  for rank in 0 1; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [23], $gone"; done
-  for rank in 2 3; do expect "$rank" "^rank $rank lost rank [0-3]: .*for rank [01], $gone"; done
+  expect_lost_hosts "it cannot be reached: .*: no answer in time"
   ;;
 slow_at_first)
   # Ranks that take connections and do not come to answer, on hosts with two addresses each.

@@ -47,10 +47,10 @@ def join_ranks(store, threads_are_bound=False, backend="gloo"):
 
 def take_turns(calls, seconds, prepare, batch=1, pause_sec=0):
     """Samples of each call, a list for each, of its time and what the process computed meanwhile,
-    all threads together, in µs: all make a round, in an order shuffled alike on
-    all ranks, until `seconds` are over. Each call gets what `prepare` returns before its time
-    begins; of a batch of more the time is the mean, what `prepare` takes for the later ones
-    included. Ranks rest for `pause_sec` before each batch."""
+    all threads together, in µs. All calls make a round, in an order shuffled alike on all ranks,
+    until `seconds` are over. Each call gets what `prepare` returns before its time begins; of a
+    batch of more the time is the mean, what `prepare` takes for the later ones included. Ranks rest
+    for `pause_sec` before each batch."""
     order = list(range(len(calls)))
     shuffler = random.Random(1)
     samples = [[] for _ in calls]

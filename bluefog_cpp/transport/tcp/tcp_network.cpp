@@ -15,6 +15,7 @@
 
 #include "bluefog_cpp/base/files/take_line.hpp"
 #include "bluefog_cpp/base/system_limits.hpp"
+#include "bluefog_cpp/bootstrap/own_problem.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "bluefog_cpp/transport/host_sharing.hpp"
 #include "bluefog_cpp/transport/tcp/addresses.hpp"
@@ -99,10 +100,7 @@ std::vector<std::string> endpoints_of(const Lobby& lobby, const std::vector<Loca
   return endpoints;
 }
 
-void check(const std::vector<Card>& cards, int rank, const std::exception_ptr& problem) {
-  if (problem) {
-    std::rethrow_exception(problem);
-  }
+void check(const std::vector<Card>& cards, int rank) {
   for (std::size_t other = 0; other < cards.size(); ++other) {
     if (cards[other].version != cards.front().version) {
       throw UnsupportedError(fmt::format(
@@ -144,18 +142,11 @@ std::unique_ptr<Transport> make_network(Bootstrap& bootstrap, const Settings& se
   }
   const std::string text = text_of(mine);
   std::vector<Card> cards;
-  try {
-    for (const auto& blob : bootstrap.allgather(std::as_bytes(std::span(text)), deadline)) {
-      cards.push_back(card_of(blob));
-    }
-  } catch (const Error&) {
-    // Others that have heard of this rank's problem may have gone, and the store with them.
-    if (problem) {
-      std::rethrow_exception(problem);
-    }
-    throw;
+  for (const auto& blob :
+       allgather_unless(problem, bootstrap, std::as_bytes(std::span(text)), deadline)) {
+    cards.push_back(card_of(blob));
   }
-  check(cards, rank, problem);
+  check(cards, rank);
 
   Lobby::Options guests{
       .rank = rank, .secret = secret_of(cards.front().secret), .patience = settings.timeout};
