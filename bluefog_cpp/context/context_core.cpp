@@ -279,11 +279,11 @@ void ContextCore::close() noexcept {
     }
     engine_->close();
   }
-  if (one_sided_) {
-    one_sided_->leave_devices();
-  }
   if (device_) {
     device_->close();
+  }
+  if (one_sided_) {
+    one_sided_->leave_devices();  // CUDA waits for the device's calls where memory is given back
   }
 }
 

@@ -196,6 +196,7 @@ void DeviceChannel::close() noexcept {
                                : [](DeviceLink& link) { link.close(false); });
     }
     launched_.wait(linger::kAbortedWork);
+    launched_.give_up();
     const gpu::StreamHandle stream = std::exchange(stream_, nullptr);
     if (launched_.is_empty() &&
         lost_.empty()) {  // else it may be in use: better lost than used again

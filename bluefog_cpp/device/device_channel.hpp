@@ -133,6 +133,11 @@ class DeviceChannel final : public ProgressHook {
   /// Exchanges with other ranks that were launched, where the link does not offer payloads.
   [[nodiscard]] LaunchCounts& launches() noexcept { return launches_; }
 
+  /// Whether the device still does calls that were cut short. From any thread, also after `close`.
+  [[nodiscard]] const std::shared_ptr<std::atomic<bool>>& is_stuck() const noexcept {
+    return launched_.is_stuck();
+  }
+
   /// Keeps `used` for good: nobody knows how long the device uses it.
   void lose(std::shared_ptr<const void> used) { lost_.push_back(std::move(used)); }
 

@@ -28,6 +28,9 @@ MemoryBlock::~MemoryBlock() {
 }
 
 MemoryPool::~MemoryPool() {
+  if (may_free_ && !may_free_->load()) {
+    return;  // CUDA would wait for work that may never end
+  }
   try {
     const DeviceScope scope(*cuda_, device_);
     free_idle();

@@ -62,7 +62,8 @@ class MemoryBlock {
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
   /// @param may_free when it holds, memory may be given back to CUDA, which may wait for all work
-  ///   of the device; null: at the pool's end, or where memory is short.
+  ///   of the device: what is left at the pool's end, when it does not, is lost. Null: at the
+  ///   pool's end, or where memory is short.
   MemoryPool(std::shared_ptr<CudaApi> cuda, int device, MemoryKind kind,
              std::shared_ptr<const std::atomic<bool>> may_free = nullptr)
       : cuda_(std::move(cuda)), device_(device), kind_(kind), may_free_(std::move(may_free)) {}

@@ -20,10 +20,11 @@ constexpr std::size_t kLongestShared = kDevicePage / 2;
 }  // namespace
 
 PeerMemory::PeerMemory(std::shared_ptr<gpu::CudaApi> cuda, int device, shm::HostMemory& host,
-                       int rank)
+                       int rank, std::shared_ptr<const std::atomic<bool>> is_stuck)
     : cuda_(std::move(cuda)),
       device_(device),
       host_(host),
+      is_stuck_(std::move(is_stuck)),
       board_place_(host.allocate(sizeof(Board))),
       board_(new(host.at(rank, board_place_, sizeof(Board))) Board()),
       events_(std::make_shared<gpu::EventPool>(cuda_, device)) {
@@ -127,6 +128,9 @@ void PeerMemory::note_stuck(gpu::Event event) {
 }
 
 bool PeerMemory::is_idle() {
+  if (is_stuck_->load()) {
+    return false;
+  }
   const std::scoped_lock lock(stuck_mutex_);
   if (stuck_.empty()) {
     return true;

@@ -42,8 +42,11 @@ struct ShownBlock {
 /// the stream and the events are for any thread.
 class PeerMemory {
  public:
-  /// @param host the memory that all ranks of the host reach. @throws CudaError, TransportError.
-  PeerMemory(std::shared_ptr<gpu::CudaApi> cuda, int device, shm::HostMemory& host, int rank);
+  /// @param host the memory that all ranks of the host reach.
+  /// @param is_stuck whether the device does other work that may never end.
+  /// @throws CudaError, TransportError.
+  PeerMemory(std::shared_ptr<gpu::CudaApi> cuda, int device, shm::HostMemory& host, int rank,
+             std::shared_ptr<const std::atomic<bool>> is_stuck);
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
   ~PeerMemory();
@@ -75,7 +78,8 @@ class PeerMemory {
 
   /// Keeps the event of work that nobody waits for any more, and that may go on.
   void note_stuck(gpu::Event event);
-  /// Whether none of the work of `note_stuck` is under way.
+  /// Whether neither work of `note_stuck` nor other work that may never end is under way: CUDA
+  /// would wait for it wherever memory is given back.
   [[nodiscard]] bool is_idle();
 
   /// At the context's end, when this rank makes no calls any more: gives back what it has opened,
@@ -112,6 +116,7 @@ class PeerMemory {
   std::shared_ptr<gpu::CudaApi> cuda_;
   int device_;
   shm::HostMemory& host_;
+  std::shared_ptr<const std::atomic<bool>> is_stuck_;
   std::uint64_t board_place_ = 0;
   Board* board_ = nullptr;
   std::shared_ptr<gpu::EventPool> events_;

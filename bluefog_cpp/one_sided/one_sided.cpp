@@ -137,8 +137,8 @@ void OneSided::close() noexcept {
 
 PeerMemory& OneSided::make_peer_memory(DeviceChannel& channel) {
   if (!peer_memory_) {
-    peer_memory_ =
-        std::make_unique<PeerMemory>(channel.shared_cuda(), channel.device(), *memory_, rank_);
+    peer_memory_ = std::make_unique<PeerMemory>(channel.shared_cuda(), channel.device(), *memory_,
+                                                rank_, channel.is_stuck());
   }
   return *peer_memory_;
 }

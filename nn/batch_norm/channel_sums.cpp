@@ -114,9 +114,11 @@ GradientSums gradient_sums(const at::Tensor& grad_output, const at::Tensor& inpu
   if (input.numel() == 0) {
     return {.dy = at::zeros_like(moments.mean), .dy_normalized = at::zeros_like(moments.mean)};
   }
+  // On CUDA the statistics of a forward pass must be there; empty ones are not looked at.
+  const at::Tensor none = at::empty({0}, moments.mean.options());
   const auto gradients = at::native_batch_norm_backward(
       in_order_of(input, grad_output), in_order_of(input, input), std::nullopt, moments.mean,
-      moments.variance, std::nullopt, std::nullopt, /*train=*/false, eps, {false, true, true});
+      moments.variance, none, none, /*train=*/false, eps, {false, true, true});
   return {.dy = std::get<2>(gradients), .dy_normalized = std::get<1>(gradients)};
 }
 

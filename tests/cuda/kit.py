@@ -21,9 +21,10 @@ PROGRAMS = {
 }
 """Files of the build tree, by their places in it."""
 SCRIPTS = ("tests/cuda/extension.py", "tests/cuda/kit.py", "tests/cuda/rung.py",
-           "tests/cuda/training.py",
-           "examples/*.py", "examples/helpers/*.py")
-"""Files of the source tree. The examples import each other, so all of them."""
+           "tests/cuda/calls.py", "tests/cuda/training.py",
+           "examples/*.py", "examples/helpers/*.py",
+           "benchmarks/bfbench/*.py", "benchmarks/bfbench/workers/*.py")
+"""Files of the source tree. Examples and workers import each other, so all of them."""
 NOT_PACKED = re.compile(
     r"/(lib(c|m|mvec|dl|rt|pthread|util|resolv|anl|z|gcc_s|stdc\+\+|cuda|nccl)"
     r"|ld-linux-x86-64)\.so")

@@ -18,7 +18,8 @@ import rung
 
 STUBS = """
 import runpy, sys, unittest.mock
-for name in ("torch", "torch.nn", "numpy", "torchvision", "bluefog_cpp", "bluefog_cpp.torch"):
+for name in ("torch", "torch.distributed", "torch.nn", "numpy", "torchvision", "bluefog_cpp",
+             "bluefog_cpp.torch"):
     sys.modules[name] = unittest.mock.MagicMock()
 runpy.run_path(sys.argv[1], run_name="imported")
 """
@@ -47,13 +48,15 @@ class KitTest(unittest.TestCase):
     def test_scripts_find_what_they_import(self):
         self.assertIn("an extension for Python 3.11", self.pack())
         for place in ("examples/pytorch_benchmark.py", "tests/cuda/training.py",
-                      "tests/cuda/rung.py"):
+                      "tests/cuda/rung.py", "benchmarks/bfbench/workers/device_worker.py"):
             script = self.folder / "kit" / place
+            benchmarks = self.folder / "kit/benchmarks"
             ended = subprocess.run([sys.executable, "-c", STUBS, str(script)], check=False,
                                    capture_output=True,
                                    text=True,
-                                   env={**os.environ, "PYTHONPATH": str(script.parent)},
-                                   cwd=self.folder)
+                                   cwd=self.folder,
+                                   env={**os.environ,
+                                        "PYTHONPATH": f"{script.parent}:{benchmarks}"})
             self.assertEqual((ended.returncode, ended.stderr), (0, ""), place)
 
     def test_a_kit_is_not_packed_over_another(self):

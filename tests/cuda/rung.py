@@ -6,11 +6,11 @@
     FOLDER/run.sh --out results.json
 
 Runs the kernels' tests, calls on devices by ranks that are threads and processes, the bandwidth of
-sums beside a copy, the cost of a launch beside ncclAllReduce and by copies between devices,
-trainings on a GPU beside the same on the CPU, and pytorch_benchmark.py with communication on and
-off. Writes one JSON file, anew at the beginning and end of each part: one that was cut off says
-which part was "running". Exit code 77, with a line that begins with "SKIPPED: ", where there is no
-GPU; 1 where something failed.
+sums beside a copy, the cost of a launch beside ncclAllReduce and by copies between devices, calls
+on whole buffers beside NCCL's, trainings on a GPU beside the same on the CPU, and
+pytorch_benchmark.py with communication on and off. Writes one JSON file, anew at the beginning and
+end of each part: one that was cut off says which part was "running". Exit code 77, with a line that
+begins with "SKIPPED: ", where there is no GPU; 1 where something failed.
 
 `pack` gathers programs, the libraries that they are linked with, Open MPI and the sources of the
 scripts in a folder, for a machine that has a GPU, Python and torch and can fetch nothing: `run.sh`
@@ -35,6 +35,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 
 import extension
 import kit
@@ -42,6 +43,9 @@ import kit
 HERE = pathlib.Path(__file__).resolve().parent
 KEPT = 4000
 """Characters of the end of what a part printed, on either stream."""
+OPERATION_BYTES = (4096, 1 << 20, 16 << 20, 100 << 20)
+WAYS = ("auto", "peer", "host")
+"""Of BLUEFOG_DEVICE_WAY."""
 MOST_THREAD_RANKS = 4
 """Of cuda_device."""
 
@@ -111,6 +115,8 @@ def read_cases(out):
     ended = {word: re.findall(rf"\[ +{mark} +\] ([^\s,]+\.[^\s,]+).*\(\d+ ms\)", out)
              for word, mark in (("passed", "OK"), ("skipped", "SKIPPED"), ("failed", "FAILED"))}
     read = {word: len(set(cases)) for word, cases in ended.items()}
+    if ended["skipped"]:
+        read["why_skipped"] = sorted(set(re.findall(r": Skipped\n(.+)", out)))
     # Cases are counted by number, since each of several ranks prints them.
     begun = collections.Counter(re.findall(r"\[ +RUN +\] (\S+\.\S+)", out))
     if unfinished := begun - collections.Counter(itertools.chain(*ended.values())):
@@ -133,6 +139,18 @@ def read_figures(out):
             with contextlib.suppress(ValueError):
                 return {"figures": json.loads(line)}
     raise ValueError(f"expected JSON, found {out[-500:]!r}")
+
+
+def read_records(out):
+    """Lines of JSON objects, one for each figure."""
+    records = []
+    for line in out.splitlines():
+        if line.startswith("{"):
+            with contextlib.suppress(ValueError):
+                records.append(json.loads(line))
+    if not records:
+        raise ValueError(f"expected lines of JSON, found {out[-500:]!r}")
+    return {"records": records}
 
 
 def read_rate(out):
@@ -176,6 +194,10 @@ def run_for(seconds, command, environment):
 def before(name, *places):
     """Places in front of those that a variable holds already."""
     return os.pathsep.join(str(place) for place in (*places, os.environ.get(name)) if place)
+
+
+def suffix_of(way):
+    return "" if way == "auto" else f".{way}"
 
 
 class Rung:
@@ -279,9 +301,10 @@ class Rung:
                                   self.arguments.libraries.resolve(), self.arguments.python)
         return f"{found}; it could not be compiled here: {obstacle}" if obstacle else ""
 
-    def script(self, part, ranks, place, options, read):
+    def script(self, part, ranks, place, options, read, more=()):
         """A script with the package. torch finds its own NCCL whatever LD_LIBRARY_PATH says."""
-        environment = {"PYTHONPATH": before("PYTHONPATH", self.arguments.build / "python")}
+        places = (self.arguments.build / "python", self.arguments.sources / "benchmarks")
+        environment = {**dict(more), "PYTHONPATH": before("PYTHONPATH", *places)}
         if self.arguments.nccl:
             environment["LD_PRELOAD"] = before("LD_PRELOAD", self.arguments.nccl / "libnccl.so.2")
         command = self.launched(ranks, self.arguments.python, str(self.arguments.sources / place),
@@ -291,6 +314,20 @@ class Rung:
     def compare_trainings(self, ranks):
         """How many elements differ between trainings on a GPU and on the CPU."""
         self.script(f"training.np{ranks}.bits", ranks, "tests/cuda/training.py", (), read_figures)
+
+    def compare_calls(self, ranks, way="auto"):
+        """How many elements differ between calls from Python on a GPU and on the CPU."""
+        self.script(f"calls.np{ranks}{suffix_of(way)}", ranks, "tests/cuda/calls.py", (),
+                    read_figures, {"BLUEFOG_DEVICE_WAY": way})
+
+    def operations(self, ranks, way="auto"):
+        """Calls on whole buffers beside NCCL's own, and a copy on the device."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.script(f"operations.np{ranks}{suffix_of(way)}", ranks,
+                        "benchmarks/bfbench/workers/device_worker.py",
+                        ("--store", f"{folder}/store", "--device", "cuda", "--dtype", "float32",
+                         "--sizes", ",".join(str(size) for size in OPERATION_BYTES),
+                         "--seconds", "1"), read_records, {"BLUEFOG_DEVICE_WAY": way})
 
     def training(self, ranks, optimizer, *options):
         part = f"training.np{ranks}.{optimizer}{'.'.join(('', *options)).replace('--', '')}"
@@ -303,23 +340,26 @@ class Rung:
 def run_parts(rung):
     arguments = rung.arguments
     rung.tests("kernels", "cuda_kernels", 1)
-    # The ranks of one process have their streams in one context. With its default of 8 queues a
-    # kernel of NCCL that waits for another rank may stand before that rank's own in the same queue.
+    # The ranks of one process have their streams in one context. With its default of 8 queues work
+    # that waits for another rank may stand before that rank's own in the same queue.
     rung.tests("device.threads", "cuda_device", MOST_THREAD_RANKS,
                environment={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})
     for ranks in arguments.ranks:
         rung.tests(f"device.np{ranks}", "cuda_ranks", ranks, launched=ranks)
-        for way in ("auto", "peer", "host"):
-            rung.killed(f"killed.np{ranks}{'' if way == 'auto' else '.' + way}", ranks,
-                        {"BLUEFOG_DEVICE_WAY": way})
+        for way in WAYS:
+            rung.killed(f"killed.np{ranks}{suffix_of(way)}", ranks, {"BLUEFOG_DEVICE_WAY": way})
     rung.figures("bandwidth", 1)
     for ranks in arguments.ranks:
-        for way in ("auto", "peer", "host"):
-            rung.figures(f"launch.np{ranks}{'' if way == 'auto' else '.' + way}", ranks,
-                         {"BLUEFOG_DEVICE_WAY": way})
+        for way in WAYS:
+            rung.figures(f"launch.np{ranks}{suffix_of(way)}", ranks, {"BLUEFOG_DEVICE_WAY": way})
     if arguments.training:
         for ranks in (1, *arguments.ranks):
+            rung.compare_calls(ranks)
             rung.compare_trainings(ranks)
+        for way in ("peer", "host"):
+            rung.compare_calls(arguments.ranks[0], way)
+        for ranks, way in itertools.product(arguments.ranks, ("auto", "peer")):
+            rung.operations(ranks, way)
         for ranks in (1, *arguments.ranks[:1]):
             rung.training(ranks, "empty")
             rung.training(ranks, "neighbor_allreduce", "--atc-style")

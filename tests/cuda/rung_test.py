@@ -21,6 +21,9 @@ CASES = """[ RUN      ] Sums.Whole
 [ RUN      ] Sums.Half
 [       OK ] Sums.Half (1 ms)
 [ RUN      ] Sums.Nccl
+sums_test.cpp:7: Skipped
+there is one GPU
+
 [  SKIPPED ] Sums.Nccl (0 ms)
 """
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "NCCL_DEBUG", "NCCL_NVLS_ENABLE", "NCCL_MAX_CTAS",
@@ -98,7 +101,8 @@ class RungTest(unittest.TestCase):
         code, parts, said = self.run_rung()
         self.assertEqual(code, 0)
         self.assertEqual(parts["device.np2"],
-                         {"state": "passed", "passed": 2, "skipped": 1, "failed": 0})
+                         {"state": "passed", "passed": 2, "skipped": 1, "failed": 0,
+                          "why_skipped": ["there is one GPU"]})
         self.assertEqual(parts["bandwidth"], {"state": "passed", "figures": {"combine": 1}})
         self.assertEqual(parts["killed.np2"],
                          {"state": "passed", "survivors": ["survivor 0 heard of it"]})
@@ -152,6 +156,20 @@ class RungTest(unittest.TestCase):
         self.assertEqual(self.results_of(lambda made: made.compare_trainings(1)),
                          {"training.np1.bits": {"state": "passed",
                                                 "figures": {"different": {"win_put": 0}}}})
+
+    def test_operations_are_read(self):
+        self.file("benchmarks/bfbench/workers/device_worker.py",
+                  "import json, sys\nfor peer in ('NCCL', 'memcpy'):\n"
+                  "    print('a word'); print(json.dumps({'peer': peer, 'args': sys.argv[3:]}))")
+        found = self.results_of(lambda made: made.operations(2))["operations.np2"]
+        self.assertEqual([record["peer"] for record in found["records"]], ["NCCL", "memcpy"])
+        self.assertIn("4096,1048576,16777216,104857600", found["records"][0]["args"])
+
+    def test_operations_without_figures(self):
+        self.file("benchmarks/bfbench/workers/device_worker.py", "print('no figures')")
+        found = self.results_of(lambda made: made.operations(2))["operations.np2"]
+        self.assertEqual(found["state"], "failed")
+        self.assertIn("expected lines of JSON, found 'no figures", found["text"])
 
     # ---- what is cut off
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "ops/window.hpp"
 #include "tests/fabric/device_bodies.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/gpu/cuda_process.hpp"
@@ -298,6 +300,42 @@ TEST_P(DevicePeer, WhatARankHasSentOutlastsIt) {
   });
 }
 
+/// CUDA waits for the device where memory is given back: a rank whose stream waits for one that
+/// never comes gives none back, and ends.
+TEST_P(DevicePeer, NoMemoryIsGivenBackWhileADeviceIsStuck) {
+  std::barrier all_have_closed(2);  // the end of a rank's body opens its stream
+  on_peers({.at_least = 2,
+            .at_most = 2,
+            .settings = [](Settings& settings) { settings.timeout = 300ms; },
+            .expect_usable = false},
+           [&](DeviceRank& rank) {
+             const BufferView own = rank.upload(thirds(Dtype::Float32, 5, rank.context.rank()));
+             ops::allreduce(rank.context, own);
+             (void)rank.download(own);
+             const NeighborPlan plan = topology::ring(2).plan_for(rank.context.rank());
+             const auto window = ops::Window::create(rank.context, own, plan);
+             meet(rank.context);
+             if (rank.context.rank() == 1) {
+               rank.shut(rank.stream);
+             }
+             const Work work = ops::allreduce_nonblocking(rank.context, own);
+             work.wait();
+             EXPECT_THAT(error_of<TimeoutError>([&] { work.synchronize(); }),
+                         HasSubstr("launched, and not done on the device after 0.3 s"));
+             EXPECT_THROW(window->free(), Error);
+             meet(rank.context);
+             const auto before = rank.cuda.counts();
+             meet(rank.context);
+             rank.context.close();
+             all_have_closed.arrive_and_wait();
+             auto after = rank.cuda.counts();
+             for (const char* const call : {"cuMemFree", "cuMemFreeHost", "cuIpcCloseMemHandle"}) {
+               EXPECT_EQ(after[call], before.contains(call) ? before.at(call) : 0) << call;
+             }
+             all_have_closed.arrive_and_wait();
+           });
+}
+
 /// How a context of two ranks comes to its way, and what rank 0 says.
 class DeviceWays : public ::testing::Test {
  protected:
@@ -306,7 +344,11 @@ class DeviceWays : public ::testing::Test {
     std::string log{};
   };
 
-  Outcome choose(DeviceWayChoice choice, bool has_nccl = false, Layout layout = Layout::OneHost) {
+  /// The ranks are processes with a device each, or threads that share one.
+  enum class RanksAre { Processes, ThreadsOnOneDevice };
+
+  Outcome choose(DeviceWayChoice choice, bool has_nccl = false, Layout layout = Layout::OneHost,
+                 RanksAre are = RanksAre::Processes) {
     Outcome outcome;
     ::testing::internal::CaptureStderr();
     const Ranks ranks{.at_least = 2,
@@ -317,10 +359,11 @@ class DeviceWays : public ::testing::Test {
                         settings.log_level = LogLevel::Info;
                       }};
     on_ranks(ranks, [&](Context& context) {
-      const gpu::Libraries libraries{
-          .cuda = std::make_shared<CudaProcess>(cuda_, context.rank() + 1),
-          .nccl = has_nccl ? nccl_ : nullptr};
-      context.core().use_device(context.rank(), &libraries);
+      gpu::Libraries libraries{.cuda = cuda_, .nccl = has_nccl ? nccl_ : nullptr};
+      if (are == RanksAre::Processes) {
+        libraries.cuda = std::make_shared<CudaProcess>(cuda_, context.rank() + 1);
+      }
+      context.core().use_device(are == RanksAre::Processes ? context.rank() : 0, &libraries);
       if (context.rank() == 0) {
         outcome.way = context.core().device()->way_of(OpKind::Allreduce);
       }
@@ -366,6 +409,16 @@ TEST_F(DeviceWays, AsTheSettingSays) {
   EXPECT_EQ(host.way, DeviceWay::Host);
   EXPECT_THAT(host.log, HasSubstr("[info] calls on CUDA devices go through the host's memory: "
                                   "BLUEFOG_DEVICE_WAY is host\n"));
+}
+
+/// What NCCL puts on the device for one of them may wait for what the other has not put there yet.
+TEST_F(DeviceWays, NoNcclForThreadsOnOneDevice) {
+  const Outcome peer =
+      choose(DeviceWayChoice::Auto, true, Layout::OneHost, RanksAre::ThreadsOnOneDevice);
+  EXPECT_EQ(peer.way, DeviceWay::Peer);
+  EXPECT_EQ(cuda_->counts()["ncclCommInitRank"], 0);
+  EXPECT_THAT(peer.log, HasSubstr("not by NCCL: ranks 0 and 1 are threads of one process on one "
+                                  "device, where"));
 }
 
 /// If one rank's device does not reach another's, no rank goes that way, and nothing stays open.

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
 from bfbench.workers.gloo_worker import NeighbourAverage, rewritten
-from bfbench.workers.rounds import figures_of, join_ranks, parser_of_operations, take_turns
+from bfbench.workers.rounds import figures_of, join_gloo, parser_of_operations, take_turns
 
 PEERS = {"cuda": "NCCL", "cpu": "gloo"}
 
@@ -50,14 +50,15 @@ def until_there(call, device):
 
 def main():
     args = parse_arguments()
-    rank, size = join_ranks(args.store,
-                            backend="gloo" if args.device == "cpu" else "cpu:gloo,cuda:nccl")
     bf.init()
+    rank, size = bf.rank(), bf.size()
+    join_gloo(args.store, rank, size,
+              backend="gloo" if args.device == "cpu" else "cpu:gloo,cuda:nccl")
+    device = torch.device(args.device)
     if args.device == "cuda":
-        torch.cuda.set_device(bf.local_rank())
+        device = torch.device("cuda", bf.local_rank() % torch.cuda.device_count())
+        torch.cuda.set_device(device)
         bf.use_device()
-    place = (args.device, bf.local_rank()) if args.device == "cuda" else (args.device,)
-    device = torch.device(*place)
     dtype = getattr(torch, args.dtype)
     for wanted in map(int, args.sizes.split(",")):
         like = torch.empty(-(-wanted // dtype.itemsize), dtype=dtype, device=device)

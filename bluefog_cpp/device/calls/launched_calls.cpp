@@ -24,12 +24,18 @@ void LaunchedCalls::add(LaunchedCall call) {
     moved_ = Clock::now();
   }
   calls_.push_back(std::move(call));
-  note_quiet();
+  note_state();
 }
 
-void LaunchedCalls::note_quiet() {
-  is_quiet_->store(std::ranges::none_of(
-      calls_, [](const LaunchedCall& call) { return call.cut_short != nullptr; }));
+void LaunchedCalls::note_state() {
+  bool is_quiet = true;
+  bool is_stuck = false;
+  for (const LaunchedCall& call : calls_) {
+    is_quiet = is_quiet && call.cut_short == nullptr;
+    is_stuck = is_stuck || (call.cut_short != nullptr && call.cut_short->load());
+  }
+  is_quiet_->store(is_quiet);
+  is_stuck_->store(is_stuck);
 }
 
 bool LaunchedCalls::take_finished() {
@@ -41,7 +47,7 @@ bool LaunchedCalls::take_finished() {
   }
   if (moved) {
     moved_ = Clock::now();
-    note_quiet();
+    note_state();
   }
   return moved;
 }
@@ -122,6 +128,14 @@ void LaunchedCalls::cut_short(const std::string& cause, Notify notify) {
     if (notify == Notify::OtherRanks && !is_reported && news_.size() < kMostReported) {
       news_.push_back({call.call, cause});
     }
+  }
+  note_state();
+}
+
+void LaunchedCalls::give_up() noexcept {
+  if (!calls_.empty()) {
+    is_quiet_->store(false);
+    is_stuck_->store(true);
   }
 }
 

@@ -53,6 +53,12 @@ class LaunchedCalls {
     return is_quiet_;
   }
 
+  /// Whether calls that were cut short are still under way: CUDA would wait for them wherever
+  /// memory is given back. From any thread.
+  [[nodiscard]] const std::shared_ptr<std::atomic<bool>>& is_stuck() const noexcept {
+    return is_stuck_;
+  }
+
   /// Lets go of the calls that are done; the device has been entered.
   /// @return whether there were any. @throws CudaError.
   bool take_finished();
@@ -85,17 +91,20 @@ class LaunchedCalls {
     return std::exchange(news_, {});
   }
 
+  /// Nobody looks after the calls any more: those that are not done are stuck for good.
+  void give_up() noexcept;
   /// Lets go of all calls: of a device that tells nothing any more, or at the end.
   void clear() noexcept { calls_.clear(); }
 
  private:
-  void note_quiet();
+  void note_state();
 
   std::shared_ptr<gpu::CudaApi> cuda_;
   int rank_;
   std::chrono::nanoseconds timeout_;
   std::deque<LaunchedCall> calls_;
   std::shared_ptr<std::atomic<bool>> is_quiet_ = std::make_shared<std::atomic<bool>>(true);
+  std::shared_ptr<std::atomic<bool>> is_stuck_ = std::make_shared<std::atomic<bool>>(false);
   std::vector<ProgressHook::EndedCall> news_;
   Clock::time_point last_look_{};
   /// When a call last came to its end, or the first one began.

@@ -37,7 +37,7 @@ std::shared_ptr<DeviceLink> LinkSearch::find() {
   }
   const bool has_kernels =
       choice == DeviceWayChoice::Host || note("its kernels cannot be used", load_kernels());
-  if (tries_nccl && has_kernels) {
+  if (tries_nccl && has_kernels && note("not by NCCL", threads_that_share_a_device())) {
     note("not by NCCL", join_by_nccl());
   }
   if (tries_peers && has_kernels && !link_) {
@@ -71,6 +71,21 @@ std::string LinkSearch::load_kernels() {
                     }),
                     deadline_);
   return problem.rank < 0 ? std::string() : problem.describe();
+}
+
+std::string LinkSearch::threads_that_share_a_device() {
+  const std::uint64_t own[] = {parts_.libraries.cuda->process(),
+                               static_cast<std::uint64_t>(parts_.device)};
+  const auto places = bootstrap_.allgather(std::as_bytes(std::span(own)), deadline_);
+  for (auto place = places.begin(); place != places.end(); ++place) {
+    if (const auto first = std::find(places.begin(), place, *place); first != place) {
+      return fmt::format(
+          "ranks {} and {} are threads of one process on one device, where CUDA may let the host "
+          "of the one wait for the kernel of the other, which waits for it",
+          first - places.begin(), place - places.begin());
+    }
+  }
+  return {};
 }
 
 std::string LinkSearch::join_by_nccl() {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "tests/support/device_sums.hpp"
 
@@ -16,6 +18,8 @@ thread_local std::vector<int> entered_devices;
 
 /// CUDA_ERROR_INVALID_HANDLE.
 constexpr int kInvalidHandle = 400;
+/// Longer than any work of a test takes.
+constexpr std::chrono::seconds kLongestWait{5};
 
 }  // namespace
 
@@ -88,6 +92,7 @@ gpu::StreamHandle CudaStandIn::make_stream() {
   Stream* const raw = stream.get();
   const std::scoped_lock lock(mutex_);
   raw->number = static_cast<int>(streams_.size());
+  raw->device = current_device();
   raw->thread = std::jthread([raw] { run(*raw); });
   streams_.push_back(std::move(stream));
   live_streams_.insert(raw);
@@ -122,11 +127,39 @@ void CudaStandIn::run(Stream& stream) {
     stream.changed.wait(lock, [&] { return !stream.tasks.empty(); });
     const Task task = std::move(stream.tasks.front());
     stream.tasks.pop_front();
+    stream.is_at_work = true;
     lock.unlock();
     if (!task) {
       return;
     }
     task();
+    lock.lock();
+    stream.is_at_work = false;
+  }
+}
+
+void CudaStandIn::wait_for_device(const std::string& call) {
+  const int device = current_device();
+  std::vector<Stream*> streams;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& stream : streams_) {
+      if (stream->device == device) {
+        streams.push_back(stream.get());
+      }
+    }
+  }
+  const auto is_idle = [](Stream* stream) {
+    const std::scoped_lock lock(stream->mutex);
+    return stream->tasks.empty() && !stream->is_at_work;
+  };
+  const Deadline deadline = Deadline::after(kLongestWait);
+  while (!std::ranges::all_of(streams, is_idle)) {
+    if (deadline.expired()) {
+      report(fmt::format("{}: waits for ever for work of device {}", call, device));
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
@@ -284,6 +317,13 @@ void CudaStandIn::free(void* memory) {
   check_capture_mode("cuMemFree");
   ipc_.forget(memory, "cuMemFree");
   book_.free(memory);
+  wait_for_device("cuMemFree");
+}
+
+void CudaStandIn::keep_freed(void* memory) {
+  check_entered("cuMemFree");
+  ipc_.forget(memory, "cuMemFree");
+  book_.free(memory);
 }
 
 void* CudaStandIn::allocate_host(std::size_t bytes) {
@@ -296,6 +336,7 @@ void CudaStandIn::free_host(void* memory) {
   check_entered("cuMemFreeHost");
   check_capture_mode("cuMemFreeHost");
   book_.free(memory);
+  wait_for_device("cuMemFreeHost");
 }
 
 void CudaStandIn::copy(void* to, const void* from, std::size_t bytes, gpu::StreamHandle stream) {

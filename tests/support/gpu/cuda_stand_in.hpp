@@ -28,6 +28,9 @@ namespace bluefog::testing {
 /// `CudaProcess`.
 /// Kernels are the sums of tests/support/device_sums.hpp.
 ///
+/// Memory is given back, as by CUDA, when all work of its device is done: who would wait for ever
+/// makes a mistake.
+///
 /// A capturing stream puts its operations into a graph, whose replays are checked like everything
 /// else. Mistakes that spoil a capture on a GPU spoil it here, and are recorded: streams of other
 /// captures or none, queries and waits of the host, calls that a thread's mode prohibits, streams
@@ -100,6 +103,9 @@ class CudaStandIn final : public gpu::CudaApi {
   /// hosts order each other by locks that the stand-in does not see. Lucky orders count too.
   void let_hosts_order();
 
+  /// Frees memory as an allocator does that keeps it for later: nobody waits for the device.
+  void keep_freed(void* memory);
+
   /// The next calls of that name by threads that have entered `device` fail with that code.
   void fail_next(const std::string& call, int device, int code, int times = 1);
   /// Throws the error that `fail_next` has asked for. @throws CudaError.
@@ -120,10 +126,11 @@ class CudaStandIn final : public gpu::CudaApi {
   };
   struct Stream {
     int number = 0;
+    int device = 0;
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<Task> tasks;
-    bool ends = false;
+    bool is_at_work = false;
     /// Operations so far, and those before the next one. Under the stand-in's mutex.
     std::uint64_t enqueued = 0;
     Clock clock;
@@ -147,6 +154,8 @@ class CudaStandIn final : public gpu::CudaApi {
 
   [[nodiscard]] Stream& stream_of(gpu::StreamHandle handle);
   void check_entered(const std::string& call);
+  /// Returns when all work that is on the current device by now is done.
+  void wait_for_device(const std::string& call);
   /// The real place of `memory`, of a call on the current device.
   [[nodiscard]] const void* reached(const void* memory, const std::string& call);
   static void run(Stream& stream);

@@ -45,6 +45,7 @@ void* CudaStandIn::open_memory(const gpu::IpcHandle& handle, std::uint64_t proce
 
 void CudaStandIn::close_memory(void* memory) {
   check_entered("cuIpcCloseMemHandle");
+  wait_for_device("cuIpcCloseMemHandle");
   if (!ipc_.close(memory, "cuIpcCloseMemHandle")) {
     report("cuIpcCloseMemHandle of what was not opened");
   }

@@ -63,7 +63,7 @@ void free_allocation(void* context) {
                 {{.memory = own->memory, .bytes = own->bytes, .writes = true}}, [] {});
   cuda->enqueue(own->place->stream, "torch's free", {}, [cuda, index, memory = own->memory] {
     const gpu::DeviceScope inner(*cuda, index);
-    cuda->free(memory);
+    cuda->keep_freed(memory);
   });
 }
 

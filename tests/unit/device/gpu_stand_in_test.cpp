@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -67,6 +69,24 @@ TEST_F(Device, TheHostOrdersWhatItHasSeenHappen) {
   EXPECT_THAT(cuda_->mistakes(), IsEmpty());
 }
 
+TEST_F(Device, MemoryIsGivenBackWhenTheDeviceIsDone) {
+  auto* const stream = cuda_->make_stream();
+  auto* const memory = cuda_->allocate(64);
+  auto* const of_the_host = cuda_->allocate_host(64);
+  std::atomic<int> done = 0;
+  const auto take_a_while = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    ++done;
+  };
+  cuda_->enqueue(stream, "work", {}, take_a_while);
+  cuda_->free(memory);
+  EXPECT_EQ(done, 1);
+  cuda_->enqueue(stream, "work", {}, take_a_while);
+  cuda_->free_host(of_the_host);
+  EXPECT_EQ(done, 2);
+  EXPECT_THAT(cuda_->mistakes(), IsEmpty());
+}
+
 TEST_F(Device, MemoryOutsideOfItsBoundsAndItsLife) {
   auto* const stream = cuda_->make_stream();
   auto* const memory = cuda_->allocate(64);
@@ -89,8 +109,11 @@ TEST_F(Device, MemoryFreedWhileInUse) {
   std::promise<void> gate;
   cuda_->enqueue(stream, "a write", {{memory, 64, true}},
                  [opened = gate.get_future().share()] { opened.wait(); });
+  const std::jthread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.set_value();
+  });
   cuda_->free(memory);
-  gate.set_value();
   EXPECT_THAT(cuda_->mistakes(), ElementsAre(HasSubstr("free of memory that a write still uses")));
 }
 
