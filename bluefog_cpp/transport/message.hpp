@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -78,6 +79,13 @@ enum class Lane : std::uint8_t {
 inline constexpr std::size_t kLaneCount = 4;
 
 [[nodiscard]] constexpr bool is_deep(Lane lane) noexcept { return lane != Lane::Ordinary; }
+
+/// The other lane of calls that all ranks make; none for the lanes of two ranks.
+[[nodiscard]] constexpr std::optional<Lane> lane_beside(Lane lane) noexcept {
+  return lane == Lane::Ordinary ? std::optional(Lane::Deep)
+         : lane == Lane::Deep   ? std::optional(Lane::Ordinary)
+                                : std::nullopt;
+}
 
 /// The longest name that travels with a message. Longer ones are cut; their hash is of the whole.
 inline constexpr std::size_t kMaxNameBytes = 63;

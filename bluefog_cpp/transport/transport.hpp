@@ -70,6 +70,9 @@ class Transport {
   /// Header of the oldest message of `source` on `lane` that is not finished, or null when none
   /// has arrived. Stays valid until `finish`.
   [[nodiscard]] virtual const MessageHeader* arrived(int source, Lane lane) = 0;
+  /// Whether all that `source` had sent on the lanes `Ordinary` and `Deep` before the message that
+  /// has arrived on `lane`, one of these, has arrived too: lanes may overtake each other.
+  [[nodiscard]] virtual bool has_all_before(int /*source*/, Lane /*lane*/) { return true; }
 
   /// Bytes of that message, from the reading position on, that are here in one piece. Empty when
   /// none are here yet, or the message is at its end.

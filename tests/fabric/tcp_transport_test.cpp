@@ -126,6 +126,36 @@ TEST(TcpTransport, MessagesOfEverySizeGoBothWays) {
   });
 }
 
+// Lanes are connections of their own, of which one may be made late or lose packets.
+TEST(TcpTransport, AMessageSaysWhatWasSentBeforeItOnTheOtherLane) {
+  on_two(tcp_settings(), [](Rank& rank) {
+    const int own = rank.bootstrap->rank();
+    std::uint64_t call = 0;
+    for (const Lane lane : {Lane::Deep, Lane::Ordinary, Lane::Deep, Lane::Deep, Lane::Ordinary}) {
+      ++call;
+      rank.send(pattern(100, own, call), call, lane);
+    }
+    Transport& transport = *rank.transport;
+    for (const std::uint64_t ordinary : {2, 5}) {
+      rank.until("all before", [&] {
+        return transport.arrived(rank.other, Lane::Ordinary) != nullptr &&
+               transport.has_all_before(rank.other, Lane::Ordinary);
+      });
+      EXPECT_EQ(transport.arrived(rank.other, Lane::Ordinary)->id.call(), ordinary);
+      for (std::uint64_t deep = ordinary == 2 ? 1 : 3; deep < ordinary; ++deep) {
+        const MessageHeader* const header = transport.arrived(rank.other, Lane::Deep);
+        ASSERT_NE(header, nullptr);
+        EXPECT_EQ(header->id.call(), deep);
+        EXPECT_TRUE(transport.has_all_before(rank.other, Lane::Deep));
+        (void)rank.receive(Lane::Deep);
+      }
+      (void)rank.receive(Lane::Ordinary);
+    }
+    EXPECT_TRUE(transport.has_all_before(rank.other, Lane::Pair));
+    rank.meet();
+  });
+}
+
 // A deep message of 64 MiB that nobody takes holds up neither ordinary calls nor control messages.
 TEST(TcpTransport, NoLaneWaitsForAnother) {
   Settings settings = tcp_settings();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "bluefog_cpp/error.hpp"
@@ -71,19 +72,14 @@ const MessageHeader* Source::find_later(const MessageHeader* header, const Excha
   if (++vain_looks_ % kLooks != 0) {
     return nullptr;
   }
-  if (call.spec.lane == Lane::Pair) {
+  const std::optional<Lane> lane = lane_beside(call.spec.lane);
+  if (!lane) {
     return nullptr;  // in no order with other calls
   }
-  for (const Lane lane : {Lane::Ordinary, Lane::Deep}) {
-    if (lane == call.spec.lane) {
-      continue;
-    }
-    const auto* const other = transport_->arrived(rank_, lane);
-    if (other != nullptr && other->id >= call.id) {
-      return other;
-    }
-  }
-  return nullptr;
+  const auto* const other = transport_->arrived(rank_, *lane);
+  const bool is_later =
+      other != nullptr && other->id >= call.id && transport_->has_all_before(rank_, *lane);
+  return is_later ? other : nullptr;
 }
 
 bool Source::is_left_out(CallId later) {

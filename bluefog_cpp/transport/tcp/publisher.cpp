@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 namespace bluefog::tcp {
 namespace {
@@ -14,6 +15,13 @@ constexpr std::size_t kStepBytes = std::size_t{32} << 10U;
 constexpr std::size_t kWholeBytes = std::size_t{128} << 10U;
 
 constexpr std::size_t channel_of(Lane lane) noexcept { return static_cast<std::size_t>(lane); }
+
+/// Messages that have begun to the rank on the other one of the lanes `Ordinary` and `Deep`.
+std::uint64_t begun_on_other_lane(const ConnectionTable& table, int rank, Lane lane) {
+  const std::optional<Lane> other = lane_beside(lane);
+  const Connection* const beside = other ? table.find(rank, channel_of(*other)) : nullptr;
+  return beside == nullptr ? 0 : beside->out.begun();
+}
 
 // The first short message does not wait for its connection.
 bool may_wait(const Departure& departure, const Connection& connection) {
@@ -60,7 +68,8 @@ void Publisher::begin(Departure& departure) {
     }
     MessageHeader header = departure.header;
     header.weight = to.weight;
-    table_.use(to.rank, channel_of(departure.lane)).out.begin(header);
+    table_.use(to.rank, channel_of(departure.lane))
+        .out.begin(header, begun_on_other_lane(table_, to.rank, departure.lane));
     if (departure.lane == Lane::Deep) {
       reader(to.rank).untaken.push_back({header.id, header.envelope.name_hash});
     }

@@ -48,6 +48,15 @@ const MessageHeader* TcpTransport::arrived(int source, Lane lane) {
   return header;
 }
 
+bool TcpTransport::has_all_before(int source, Lane lane) {
+  const std::optional<Lane> other = lane_beside(lane);
+  const Lock lock(mutex_);
+  const Connection* const connection = find(source, lane);
+  const Connection* const beside = other ? find(source, *other) : nullptr;
+  const std::uint64_t come = beside == nullptr ? 0 : beside->in.come();
+  return connection == nullptr || connection->in.on_other_lane() <= come;
+}
+
 std::span<const std::byte> TcpTransport::readable(int source, Lane lane) {
   const Lock lock(mutex_);
   const Connection* const connection = find(source, lane);

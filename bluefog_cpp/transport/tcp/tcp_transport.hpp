@@ -43,6 +43,7 @@ class TcpTransport final : public Transport, private LobbyGuest {
   bool publish(Departure& departure) override;
   bool abort(Departure& departure, std::string_view reason) override;
   [[nodiscard]] const MessageHeader* arrived(int source, Lane lane) override;
+  [[nodiscard]] bool has_all_before(int source, Lane lane) override;
   [[nodiscard]] std::span<const std::byte> readable(int source, Lane lane) override;
   void consume(int source, Lane lane, std::size_t bytes) override;
   [[nodiscard]] bool at_end(int source, Lane lane) const override;

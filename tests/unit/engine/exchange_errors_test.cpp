@@ -1,6 +1,7 @@
 // Errors of an exchange: aborts, mismatches, refusals and calls that overtake it.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -124,6 +125,21 @@ TEST_F(ExchangeErrors, ALaterCallInTheMessagesPlaceSaysThatNoneWasSent) {
     transport_.consume(1, lane, kBytes);
     transport_.finish(1, lane);
   }
+}
+
+TEST_F(ExchangeErrors, AMessageThatALaterOneOfAnotherLaneHasOvertakenIsWaitedFor) {
+  expect_from({{.rank = 1, .weight = 1.0}});
+  spec();
+  start();
+  transport_.set_lanes_overtake(true);
+  transport_.send_message(1, header(kCall + 2), rising_bytes(kBytes, 5), Lane::Deep);
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(60)) {
+    ASSERT_FALSE(step());
+  }
+  transport_.send_message(1, header(), rising_bytes(kBytes, 5));
+  EXPECT_TRUE(step());
+  EXPECT_TRUE(exchange_.finished());
 }
 
 TEST_F(ExchangeErrors, ALaterCallWaitsForTheReportAboutThisOne) {

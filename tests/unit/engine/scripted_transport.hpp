@@ -65,6 +65,8 @@ class ScriptedTransport final : public Transport {
   void set_open(bool open) { open_ = open; }
   /// Whether the end marks of aborted messages find room.
   void set_open_for_end_marks(bool open) { open_for_end_marks_ = open; }
+  /// Whether messages of one lane may be here before earlier ones of another.
+  void set_lanes_overtake(bool lanes_overtake) { lanes_overtake_ = lanes_overtake; }
   /// `rank` is known to have begun `call`.
   void show_call(int rank, SeenCall call) { seen_[rank] = call; }
   /// `rank` shows what it does, as a rank of this host does.
@@ -80,6 +82,9 @@ class ScriptedTransport final : public Transport {
   bool publish(Departure& departure) override;
   bool abort(Departure& departure, std::string_view reason) override;
   [[nodiscard]] const MessageHeader* arrived(int source, Lane lane) override;
+  [[nodiscard]] bool has_all_before(int /*source*/, Lane /*lane*/) override {
+    return !lanes_overtake_;
+  }
   [[nodiscard]] std::span<const std::byte> readable(int source, Lane lane) override;
   void consume(int source, Lane lane, std::size_t bytes) override;
   [[nodiscard]] bool at_end(int source, Lane lane) const override;
@@ -117,6 +122,7 @@ class ScriptedTransport final : public Transport {
   std::map<int, SeenCall> seen_;
   std::map<int, Standing> standings_;
   std::size_t room_ = std::numeric_limits<std::size_t>::max();
+  bool lanes_overtake_ = false;
   bool open_ = true;
   bool open_for_end_marks_ = true;
   std::shared_ptr<Outbox> outbox_ = std::make_shared<Outbox>();

@@ -85,7 +85,8 @@ TEST_F(TcpStreams, MessagesOfEverySizeComeAsTheyWere) {
     std::uint64_t call = 0;
     for (const std::size_t size : {0, 1, 63, 64, 5000, 70'000, cut == 1 ? 100'000 : 3'000'001}) {
       const Bytes bytes = pattern(size);
-      out_.begin(header_of(++call, size));
+      ++call;
+      out_.begin(header_of(call, size), 3 * call);
       Bytes theirs;
       while (in_.arrived() == nullptr || !in_.at_end()) {
         out_.send(bytes, 100'000);
@@ -94,6 +95,8 @@ TEST_F(TcpStreams, MessagesOfEverySizeComeAsTheyWere) {
         theirs.insert(theirs.end(), some.begin(), some.end());
       }
       EXPECT_EQ(in_.arrived()->id.call(), call);
+      EXPECT_EQ(in_.on_other_lane(), 3 * call);
+      EXPECT_EQ(in_.come(), out_.begun());
       EXPECT_EQ(in_.arrived()->weight, 0.25);
       EXPECT_EQ(in_.arrived()->envelope.name, "a name");
       EXPECT_FALSE(out_.is_under_way(CallId::make(call, 0)));

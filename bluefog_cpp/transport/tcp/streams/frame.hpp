@@ -42,6 +42,8 @@ struct HeadRest {
   std::uint64_t id = 0;
   std::uint64_t bytes = 0;
   double weight = 1.0;
+  /// Messages that were begun before on the other one of the lanes `Ordinary` and `Deep`.
+  std::uint64_t on_other_lane = 0;
   std::int64_t count = 0;
   std::uint32_t name_hash = 0;
   std::uint8_t op = 0;
@@ -50,7 +52,7 @@ struct HeadRest {
 };
 
 static_assert(sizeof(FrameStart) == 8 && std::is_trivially_copyable_v<FrameStart>);
-static_assert(sizeof(HeadRest) == 40 && std::is_trivially_copyable_v<HeadRest>);
+static_assert(sizeof(HeadRest) == 48 && std::is_trivially_copyable_v<HeadRest>);
 
 /// The longest run of bytes before a payload.
 inline constexpr std::size_t kMostFrontBytes =
@@ -59,8 +61,9 @@ inline constexpr std::size_t kMostFrontBytes =
 /// The bytes before the payload of a frame.
 class FrameFront {
  public:
-  /// @param payload_bytes of the first piece.
-  [[nodiscard]] static FrameFront head(const MessageHeader& header, std::size_t payload_bytes) {
+  /// @param payload_bytes of the first piece. @param on_other_lane as in `HeadRest`.
+  [[nodiscard]] static FrameFront head(const MessageHeader& header, std::size_t payload_bytes,
+                                       std::uint64_t on_other_lane = 0) {
     const std::string_view name = header.envelope.name.substr(0, kMaxNameBytes);
     FrameFront front;
     front.add(FrameStart{.kind = FrameKind::Head,
@@ -69,6 +72,7 @@ class FrameFront {
     front.add(HeadRest{.id = header.id.value,
                        .bytes = header.bytes,
                        .weight = header.weight,
+                       .on_other_lane = on_other_lane,
                        .count = header.envelope.count,
                        .name_hash = header.envelope.name_hash,
                        .op = static_cast<std::uint8_t>(header.envelope.kind),

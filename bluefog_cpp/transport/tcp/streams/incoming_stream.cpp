@@ -87,6 +87,7 @@ void IncomingStream::begin_message(const HeadRest& rest, std::span<const std::by
   message.header.id = {rest.id};
   message.header.bytes = rest.bytes;
   message.header.weight = rest.weight;
+  message.on_other_lane = rest.on_other_lane;
   message.header.envelope = {.count = rest.count,
                              .name_hash = rest.name_hash,
                              .kind = static_cast<OpKind>(rest.op),

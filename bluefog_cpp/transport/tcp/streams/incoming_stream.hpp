@@ -40,6 +40,12 @@ class IncomingStream {
   [[nodiscard]] bool has_goodbye() const noexcept { return has_goodbye_; }
   /// Messages that were taken so far.
   [[nodiscard]] std::uint64_t taken() const noexcept { return taken_; }
+  /// Messages whose beginning has come so far.
+  [[nodiscard]] std::uint64_t come() const noexcept { return taken_ + messages_.size(); }
+  /// That of the arrived message's head, as in `HeadRest`.
+  [[nodiscard]] std::uint64_t on_other_lane() const noexcept {
+    return messages_.empty() ? 0 : messages_.front().on_other_lane;
+  }
 
   // These do the work of the functions of `Transport` with the same names.
   [[nodiscard]] const MessageHeader* arrived() const noexcept {
@@ -56,6 +62,7 @@ class IncomingStream {
  private:
   struct Message {
     MessageHeader header{};
+    std::uint64_t on_other_lane = 0;
     std::array<char, kMaxNameBytes> name{};
     /// Blocks that still have bytes to be read; all but the last are full.
     std::deque<BlockPool::Block> blocks{};

@@ -12,7 +12,9 @@
 
 namespace bluefog::tcp {
 
-void OutgoingStream::begin(const MessageHeader& header) {
+void OutgoingStream::begin(const MessageHeader& header, std::uint64_t on_other_lane) {
+  ++begun_;
+  on_other_lane_ = on_other_lane;
   header_ = header;
   name_ = CallName(header.envelope.name);
   header_.envelope.name = name_.text();
@@ -24,7 +26,7 @@ void OutgoingStream::begin(const MessageHeader& header) {
 
 FrameFront OutgoingStream::next_front(std::size_t piece_bytes) const {
   return has_head_ ? FrameFront::part(FrameKind::Piece, piece_bytes)
-                   : FrameFront::head(header_, piece_bytes);
+                   : FrameFront::head(header_, piece_bytes, on_other_lane_);
 }
 
 void OutgoingStream::end_if_whole() noexcept {

@@ -45,8 +45,11 @@ class OutgoingStream {
   /// The `errno` that broke the connection, or 0.
   [[nodiscard]] int error() const noexcept { return error_; }
 
-  /// Begins a message: its head goes with the first bytes of `send`.
-  void begin(const MessageHeader& header);
+  /// Begins a message: its head goes with the first bytes of `send`. @param on_other_lane as in
+  /// `HeadRest`.
+  void begin(const MessageHeader& header, std::uint64_t on_other_lane = 0);
+  /// Messages that were begun so far.
+  [[nodiscard]] std::uint64_t begun() const noexcept { return begun_; }
   /// Whether the message `id` has begun and is not at its end.
   [[nodiscard]] bool is_under_way(CallId id) const noexcept {
     return is_under_way_ && header_.id == id;
@@ -90,8 +93,10 @@ class OutgoingStream {
   int error_ = 0;
   std::deque<Waiting> outbox_;
 
+  std::uint64_t begun_ = 0;
   MessageHeader header_{};
   CallName name_{""};
+  std::uint64_t on_other_lane_ = 0;
   bool is_under_way_ = false;
   bool has_head_ = false;
   std::size_t position_ = 0;
