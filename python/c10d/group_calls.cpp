@@ -10,8 +10,8 @@ void GroupCalls::refuse(const std::exception& error) {
   context_.core().engine().refuse(error.what());
 }
 
-WorkHandle GroupCalls::started(const Manner& manner, Tensors result,
-                               c10::function_ref<void(Calls&)> start, int source) {
+WorkHandle GroupCalls::started(const Manner& manner, std::string_view call, Tensors result,
+                               Start start, int source) {
   ++count_;
   const auto own = timeout_.load();
   const auto timeout = manner.timeout.count() > 0 ? manner.timeout : own;
@@ -21,9 +21,11 @@ WorkHandle GroupCalls::started(const Manner& manner, Tensors result,
       presence.emplace(context_.core().engine());
     }
     Calls calls;
-    start(calls);
-    auto work = c10::make_intrusive<GroupWork>(parts_, manner.type, std::move(calls),
-                                               std::move(result), timeout, source);
+    HostCopies copies;
+    start({.rank = parts_->rank, .call = call, .copies = &copies}, calls);
+    auto work =
+        c10::make_intrusive<GroupWork>(parts_, manner.type, std::move(calls), std::move(result),
+                                       std::move(copies), timeout, source);
     if (manner.is_blocking) {
       work->wait({});
     }

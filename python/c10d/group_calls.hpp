@@ -53,9 +53,6 @@ class GroupCalls {
   GroupCalls(Context& context, std::shared_ptr<const GroupParts> parts)
       : context_(context), parts_(std::move(parts)) {}
 
-  /// This rank in `call`, for messages.
-  [[nodiscard]] CallPlace at(std::string_view call) const noexcept { return {parts_->rank, call}; }
-
   /// The arguments that `make` gives, or their refusal, which the other ranks hear of.
   template <typename Make>
   auto arguments(const Make& make) {
@@ -67,8 +64,10 @@ class GroupCalls {
     }
   }
 
-  /// The work of what `start` starts. @param source as `GroupWork`'s.
-  WorkHandle started(const Manner& manner, Tensors result, c10::function_ref<void(Calls&)> start,
+  using Start = c10::function_ref<void(const CallPlace& place, Calls& calls)>;
+  /// The work of what `start` starts. @param call its name, for messages. @param source as
+  /// `GroupWork`'s.
+  WorkHandle started(const Manner& manner, std::string_view call, Tensors result, Start start,
                      int source = -1);
 
   /// Calls that were begun, also those that were refused.

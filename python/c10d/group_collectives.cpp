@@ -13,8 +13,7 @@ namespace bluefog::c10d_backend {
 
 WorkHandle GroupBackend::allreduce(Tensors& tensors, const AllreduceOptions& options) {
   const Manner manner = manner_of(OpType::ALLREDUCE, options);
-  return calls_.started(manner, tensors, [&](Calls& calls) {
-    const CallPlace place = calls_.at("all_reduce");
+  return calls_.started(manner, "all_reduce", tensors, [&](const CallPlace& place, Calls& calls) {
     ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
     BufferView view = calls_.arguments([&] {
       how.reduction = reduction_of(place, options.reduceOp);
@@ -27,27 +26,26 @@ WorkHandle GroupBackend::allreduce(Tensors& tensors, const AllreduceOptions& opt
 WorkHandle GroupBackend::allreduce_coalesced(Tensors& tensors,
                                              const AllreduceCoalescedOptions& options) {
   const Manner manner = manner_of(OpType::ALLREDUCE_COALESCED, options);
-  return calls_.started(manner, tensors, [&](Calls& calls) {
-    const CallPlace place = calls_.at("all_reduce_coalesced");
-    ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
-    auto views = calls_.arguments([&] {
-      how.reduction = reduction_of(place, options.reduceOp);
-      std::vector<BufferView> all;
-      for (const at::Tensor& tensor : tensors) {
-        all.push_back(operand_of(place, tensor, options.reduceOp, keeps(manner)));
-      }
-      return all;
-    });
-    for (BufferView& view : views) {
-      calls.push_back(ops::allreduce_nonblocking(*context_, std::move(view), how));
-    }
-  });
+  return calls_.started(
+      manner, "all_reduce_coalesced", tensors, [&](const CallPlace& place, Calls& calls) {
+        ops::AllreduceOptions how{.buffer = ops::BufferUse::Copy};
+        auto views = calls_.arguments([&] {
+          how.reduction = reduction_of(place, options.reduceOp);
+          std::vector<BufferView> all;
+          for (const at::Tensor& tensor : tensors) {
+            all.push_back(operand_of(place, tensor, options.reduceOp, keeps(manner)));
+          }
+          return all;
+        });
+        for (BufferView& view : views) {
+          calls.push_back(ops::allreduce_nonblocking(*context_, std::move(view), how));
+        }
+      });
 }
 
 WorkHandle GroupBackend::broadcast(Tensors& tensors, const BroadcastOptions& options) {
   const Manner manner = manner_of(OpType::BROADCAST, options);
-  return calls_.started(manner, tensors, [&](Calls& calls) {
-    const CallPlace place = calls_.at("broadcast");
+  return calls_.started(manner, "broadcast", tensors, [&](const CallPlace& place, Calls& calls) {
     BufferView view = calls_.arguments(
         [&] { return bytes_of(place, only(place, "tensors", tensors), keeps(manner)); });
     calls.push_back(
@@ -57,8 +55,7 @@ WorkHandle GroupBackend::broadcast(Tensors& tensors, const BroadcastOptions& opt
 
 WorkHandle GroupBackend::reduce(Tensors& tensors, const ReduceOptions& options) {
   const Manner manner = manner_of(OpType::REDUCE, options);
-  return calls_.started(manner, tensors, [&](Calls& calls) {
-    const CallPlace place = calls_.at("reduce");
+  return calls_.started(manner, "reduce", tensors, [&](const CallPlace& place, Calls& calls) {
     ops::ReduceOptions how;
     BufferView view = calls_.arguments([&] {
       how.reduction = reduction_of(place, options.reduceOp);
@@ -96,8 +93,7 @@ WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& input
                                    const AllgatherOptions& options) {
   const Manner manner = manner_of(OpType::ALLGATHER, options);
   const Tensors result = outputs.empty() ? Tensors() : outputs.front();
-  return calls_.started(manner, result, [&](Calls& calls) {
-    const CallPlace place = calls_.at("all_gather");
+  return calls_.started(manner, "all_gather", result, [&](const CallPlace& place, Calls& calls) {
     calls_.arguments([&] {
       (void)only(place, "inputs", inputs);
       check_count(place, "lists of outputs", 1, outputs.size());
@@ -109,10 +105,10 @@ WorkHandle GroupBackend::allgather(std::vector<Tensors>& outputs, Tensors& input
 WorkHandle GroupBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                          const AllgatherOptions& options) {
   const Manner manner = manner_of(OpType::_ALLGATHER_BASE, options);
-  return calls_.started(manner, {output}, [&](Calls& calls) {
-    calls.push_back(
-        allgather_flat(calls_.at("all_gather_into_tensor"), input, output, keeps(manner)));
-  });
+  return calls_.started(manner, "all_gather_into_tensor", {output},
+                        [&](const CallPlace& place, Calls& calls) {
+                          calls.push_back(allgather_flat(place, input, output, keeps(manner)));
+                        });
 }
 
 // torch gives the lists by rank, with a tensor for each input.
@@ -123,42 +119,43 @@ WorkHandle GroupBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tens
   for (const Tensors& of_rank : outputs) {
     result.insert(result.end(), of_rank.begin(), of_rank.end());
   }
-  return calls_.started(manner, std::move(result), [&](Calls& calls) {
-    const CallPlace place = calls_.at("all_gather_coalesced");
-    calls_.arguments([&] {
-      check_count(place, "lists of outputs", static_cast<std::size_t>(getSize()), outputs.size());
-      for (const Tensors& of_rank : outputs) {
-        check_count(place, "outputs", inputs.size(), of_rank.size());
-      }
-    });
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      Tensors places;
-      for (const Tensors& of_rank : outputs) {
-        places.push_back(of_rank[i]);
-      }
-      calls.push_back(allgather_lists(place, inputs[i], places, keeps(manner)));
-    }
-  });
+  return calls_.started(
+      manner, "all_gather_coalesced", std::move(result), [&](const CallPlace& place, Calls& calls) {
+        calls_.arguments([&] {
+          check_count(place, "lists of outputs", static_cast<std::size_t>(getSize()),
+                      outputs.size());
+          for (const Tensors& of_rank : outputs) {
+            check_count(place, "outputs", inputs.size(), of_rank.size());
+          }
+        });
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          Tensors places;
+          for (const Tensors& of_rank : outputs) {
+            places.push_back(of_rank[i]);
+          }
+          calls.push_back(allgather_lists(place, inputs[i], places, keeps(manner)));
+        }
+      });
 }
 
 WorkHandle GroupBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                          const AllgatherOptions& options) {
   const Manner manner = manner_of(OpType::COALESCED, options);
-  return calls_.started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = calls_.at("all_gather_into_tensor_coalesced");
-    calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      calls.push_back(allgather_flat(place, inputs[i], outputs[i], keeps(manner)));
-    }
-  });
+  return calls_.started(
+      manner, "all_gather_into_tensor_coalesced", outputs,
+      [&](const CallPlace& place, Calls& calls) {
+        calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          calls.push_back(allgather_flat(place, inputs[i], outputs[i], keeps(manner)));
+        }
+      });
 }
 
 WorkHandle GroupBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                 const GatherOptions& options) {
   const Manner manner = manner_of(OpType::GATHER, options);
   const Tensors result = outputs.empty() ? Tensors() : outputs.front();
-  return calls_.started(manner, result, [&](Calls& calls) {
-    const CallPlace place = calls_.at("gather");
+  return calls_.started(manner, "gather", result, [&](const CallPlace& place, Calls& calls) {
     ConstBufferView own;
     auto places = calls_.arguments([&] {
       const at::Tensor& input = only(place, "inputs", inputs);
@@ -176,8 +173,7 @@ WorkHandle GroupBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
 WorkHandle GroupBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                  const ScatterOptions& options) {
   const Manner manner = manner_of(OpType::SCATTER, options);
-  return calls_.started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = calls_.at("scatter");
+  return calls_.started(manner, "scatter", outputs, [&](const CallPlace& place, Calls& calls) {
     BufferView own;
     auto parts = calls_.arguments([&] {
       const at::Tensor& output = only(place, "outputs", outputs);
@@ -195,27 +191,27 @@ WorkHandle GroupBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
 WorkHandle GroupBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                         const ReduceScatterOptions& options) {
   const Manner manner = manner_of(OpType::REDUCE_SCATTER, options);
-  return calls_.started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = calls_.at("reduce_scatter");
-    ops::ReduceOptions how;
-    BufferView own;
-    auto parts = calls_.arguments([&] {
-      how.reduction = reduction_of(place, options.reduceOp);
-      const at::Tensor& output = only(place, "outputs", outputs);
-      check_contiguous(place, "output", output);
-      own = operand_of(place, output, options.reduceOp, keeps(manner));
-      check_count(place, "lists of inputs", 1, inputs.size());
-      std::vector<ConstBufferView> views;
-      for (const at::Tensor& input : inputs.front()) {
-        check_contiguous(place, "input", input);
-        views.emplace_back(operand_of(place, input, options.reduceOp, keeps(manner)));
-        check_same_dtype(place, input, output);
-      }
-      return views;
-    });
-    calls.push_back(
-        ops::reduce_scatter_nonblocking(*context_, std::move(parts), std::move(own), how));
-  });
+  return calls_.started(
+      manner, "reduce_scatter", outputs, [&](const CallPlace& place, Calls& calls) {
+        ops::ReduceOptions how;
+        BufferView own;
+        auto parts = calls_.arguments([&] {
+          how.reduction = reduction_of(place, options.reduceOp);
+          const at::Tensor& output = only(place, "outputs", outputs);
+          check_contiguous(place, "output", output);
+          own = operand_of(place, output, options.reduceOp, keeps(manner));
+          check_count(place, "lists of inputs", 1, inputs.size());
+          std::vector<ConstBufferView> views;
+          for (const at::Tensor& input : inputs.front()) {
+            check_contiguous(place, "input", input);
+            views.emplace_back(operand_of(place, input, options.reduceOp, keeps(manner)));
+            check_same_dtype(place, input, output);
+          }
+          return views;
+        });
+        calls.push_back(
+            ops::reduce_scatter_nonblocking(*context_, std::move(parts), std::move(own), how));
+      });
 }
 
 Work GroupBackend::reduce_scatter_flat(CallPlace place, const at::Tensor& input,
@@ -238,30 +234,30 @@ Work GroupBackend::reduce_scatter_flat(CallPlace place, const at::Tensor& input,
 WorkHandle GroupBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                               const ReduceScatterOptions& options) {
   const Manner manner = manner_of(OpType::_REDUCE_SCATTER_BASE, options);
-  return calls_.started(manner, {output}, [&](Calls& calls) {
-    calls.push_back(reduce_scatter_flat(calls_.at("reduce_scatter_tensor"), input, output,
-                                        options.reduceOp, keeps(manner)));
-  });
+  return calls_.started(
+      manner, "reduce_scatter_tensor", {output}, [&](const CallPlace& place, Calls& calls) {
+        calls.push_back(reduce_scatter_flat(place, input, output, options.reduceOp, keeps(manner)));
+      });
 }
 
 WorkHandle GroupBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                          const ReduceScatterOptions& options) {
   const Manner manner = manner_of(OpType::COALESCED, options);
-  return calls_.started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = calls_.at("reduce_scatter_tensor_coalesced");
-    calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      calls.push_back(
-          reduce_scatter_flat(place, inputs[i], outputs[i], options.reduceOp, keeps(manner)));
-    }
-  });
+  return calls_.started(
+      manner, "reduce_scatter_tensor_coalesced", outputs,
+      [&](const CallPlace& place, Calls& calls) {
+        calls_.arguments([&] { check_count(place, "outputs", inputs.size(), outputs.size()); });
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          calls.push_back(
+              reduce_scatter_flat(place, inputs[i], outputs[i], options.reduceOp, keeps(manner)));
+        }
+      });
 }
 
 WorkHandle GroupBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                   const AllToAllOptions& options) {
   const Manner manner = manner_of(OpType::ALLTOALL, options);
-  return calls_.started(manner, outputs, [&](Calls& calls) {
-    const CallPlace place = calls_.at("all_to_all");
+  return calls_.started(manner, "all_to_all", outputs, [&](const CallPlace& place, Calls& calls) {
     std::vector<ConstBufferView> sent;
     auto taken = calls_.arguments([&] {
       check_count(place, "inputs", static_cast<std::size_t>(getSize()), inputs.size());
@@ -278,23 +274,24 @@ WorkHandle GroupBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                        std::vector<std::int64_t>& input_rows,
                                        const AllToAllOptions& options) {
   const Manner manner = manner_of(OpType::ALLTOALL_BASE, options);
-  return calls_.started(manner, {output}, [&](Calls& calls) {
-    const CallPlace place = calls_.at("all_to_all_single");
-    std::vector<ConstBufferView> sent;
-    auto taken = calls_.arguments([&] {
-      const BufferView from = part_of(place, "input", input, input, keeps(manner));
-      const BufferView to = part_of(place, "output", output, input, keeps(manner));
-      sent = as_inputs(parts_by_rows(place, "input", from, input, input_rows, getSize()));
-      return parts_by_rows(place, "output", to, output, output_rows, getSize());
-    });
-    calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken)));
-  });
+  return calls_.started(
+      manner, "all_to_all_single", {output}, [&](const CallPlace& place, Calls& calls) {
+        std::vector<ConstBufferView> sent;
+        auto taken = calls_.arguments([&] {
+          const BufferView from = part_of(place, "input", input, input, keeps(manner));
+          const BufferView to = part_of(place, "output", output, input, keeps(manner));
+          sent = as_inputs(parts_by_rows(place, "input", from, input, input_rows, getSize()));
+          return parts_by_rows(place, "output", to, output, output_rows, getSize());
+        });
+        calls.push_back(ops::alltoall_nonblocking(*context_, std::move(sent), std::move(taken)));
+      });
 }
 
 WorkHandle GroupBackend::barrier(const BarrierOptions& options) {
-  return calls_.started(manner_of(OpType::BARRIER, options), {}, [&](Calls& calls) {
-    calls.push_back(ops::barrier_nonblocking(*context_));
-  });
+  return calls_.started(manner_of(OpType::BARRIER, options), "barrier", {},
+                        [&](const CallPlace& /*place*/, Calls& calls) {
+                          calls.push_back(ops::barrier_nonblocking(*context_));
+                        });
 }
 
 }  // namespace bluefog::c10d_backend

@@ -9,18 +9,18 @@ namespace bluefog::c10d_backend {
 
 // Calls of two ranks are in no order with others: their refusals count nowhere.
 WorkHandle GroupBackend::send(Tensors& tensors, int target, int tag) {
-  return calls_.started({.type = OpType::SEND}, tensors, [&](Calls& calls) {
-    const CallPlace place = calls_.at("send");
-    calls.push_back(ops::send_nonblocking(
-        *context_, bytes_of(place, only(place, "tensors", tensors), Keeps::Memory), target, tag));
-  });
+  return calls_.started(
+      {.type = OpType::SEND}, "send", tensors, [&](const CallPlace& place, Calls& calls) {
+        calls.push_back(ops::send_nonblocking(
+            *context_, bytes_of(place, only(place, "tensors", tensors), Keeps::Memory), target,
+            tag));
+      });
 }
 
 WorkHandle GroupBackend::recv(Tensors& tensors, int source, int tag) {
   return calls_.started(
-      {.type = OpType::RECV}, tensors,
-      [&](Calls& calls) {
-        const CallPlace place = calls_.at("recv");
+      {.type = OpType::RECV}, "recv", tensors,
+      [&](const CallPlace& place, Calls& calls) {
         calls.push_back(ops::receive_nonblocking(
             *context_, bytes_of(place, only(place, "tensors", tensors), Keeps::Memory), source,
             tag));
@@ -29,12 +29,13 @@ WorkHandle GroupBackend::recv(Tensors& tensors, int source, int tag) {
 }
 
 WorkHandle GroupBackend::recvAnysource(Tensors& /*tensors*/, int /*tag*/) {
-  return calls_.started({.type = OpType::RECVANYSOURCE}, {}, [&](Calls& /*calls*/) {
-    throw UnsupportedError(
-        fmt::format("{}: expected the rank that sends (src=...), found none: this backend matches "
-                    "messages by source, tag and number",
-                    where(calls_.at("recv"))));
-  });
+  return calls_.started(
+      {.type = OpType::RECVANYSOURCE}, "recv", {}, [&](const CallPlace& place, Calls& /*calls*/) {
+        throw UnsupportedError(fmt::format(
+            "{}: expected the rank that sends (src=...), found none: this backend matches messages "
+            "by source, tag and number",
+            where(place)));
+      });
 }
 
 }  // namespace bluefog::c10d_backend

@@ -7,13 +7,29 @@
 #include "python/c10d/interpreter_lock.hpp"
 
 namespace bluefog::c10d_backend {
+namespace {
+
+/// Those that a future of these tensors orders by their streams.
+std::vector<c10::Device> devices_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<c10::Device> devices;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.is_cuda() && std::ranges::find(devices, tensor.device()) == devices.end()) {
+      devices.push_back(tensor.device());
+    }
+  }
+  return devices;
+}
+
+}  // namespace
 
 GroupWork::GroupWork(std::shared_ptr<const GroupParts> group, ::c10d::OpType type, Calls calls,
-                     std::vector<at::Tensor> result, std::chrono::milliseconds timeout, int source)
+                     std::vector<at::Tensor> result, HostCopies copies,
+                     std::chrono::milliseconds timeout, int source)
     : ::c10d::Work(group->rank, type),
       group_(std::move(group)),
       calls_(std::move(calls)),
       result_(std::move(result)),
+      copies_(std::move(copies)),
       timeout_(timeout),
       source_(source) {}
 
@@ -38,6 +54,15 @@ void GroupWork::wait_for_all(std::chrono::milliseconds timeout) {
   }
   if (first_error) {
     std::rethrow_exception(first_error);
+  }
+  bring_back();
+}
+
+// Waiters wait for each other: whoever returns finds the results there.
+void GroupWork::bring_back() {
+  if (!result_.empty() && result_.front().is_cuda() && retrieveOpType() != ::c10d::OpType::SEND) {
+    const std::lock_guard lock(copies_mutex_);
+    copies_.bring_back(result_);
   }
 }
 
@@ -101,8 +126,8 @@ c10::intrusive_ptr<c10::ivalue::Future> GroupWork::getFuture() {
     if (future_) {
       return future_;
     }
-    future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future_ = c10::make_intrusive<c10::ivalue::Future>(
+        c10::ListType::create(c10::TensorType::get()), devices_of(result_));
   }
   if (all_done() || !group_->completions->add(c10::intrusive_ptr<GroupWork>::reclaim_copy(this))) {
     complete_future();

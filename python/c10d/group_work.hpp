@@ -10,6 +10,7 @@
 
 #include "bluefog_cpp/work.hpp"
 #include "python/c10d/group_errors.hpp"
+#include "python/c10d/host_copies.hpp"
 
 namespace bluefog::c10d_backend {
 
@@ -31,10 +32,12 @@ struct GroupParts {
 /// thread for that (`Completions`), as torch has no way to wait for one but to sleep.
 class GroupWork final : public ::c10d::Work {
  public:
-  /// @param result the tensors that the future gives. @param timeout of this call's waits; zero: as
-  /// the group has it. @param source of a receipt; −1: none.
+  /// @param result the tensors that the future gives. @param copies of the call's tensors on
+  /// devices. @param timeout of this call's waits; zero: as the group has it. @param source of a
+  /// receipt; −1: none.
   GroupWork(std::shared_ptr<const GroupParts> group, ::c10d::OpType type, Calls calls,
-            std::vector<at::Tensor> result, std::chrono::milliseconds timeout, int source = -1);
+            std::vector<at::Tensor> result, HostCopies copies, std::chrono::milliseconds timeout,
+            int source = -1);
   ~GroupWork() override;
 
   bool isCompleted() override;
@@ -52,14 +55,18 @@ class GroupWork final : public ::c10d::Work {
   void complete_future();
 
  private:
-  /// Waits for all calls, each to its end. @throws the first error.
+  /// Waits for all calls, each to its end, and has their results on their devices. @throws the
+  /// first error.
   void wait_for_all(std::chrono::milliseconds timeout);
+  void bring_back();
   [[nodiscard]] bool all_done() const noexcept;
   void note_end(std::exception_ptr error);
 
   std::shared_ptr<const GroupParts> group_;
   Calls calls_;
   std::vector<at::Tensor> result_;
+  std::mutex copies_mutex_;
+  HostCopies copies_;
   std::chrono::milliseconds timeout_;
   int source_;
   /// Made when somebody asks for it.

@@ -10,6 +10,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/buckets/torch_dtype.hpp"
+#include "python/c10d/host_copies.hpp"
 
 namespace bluefog::c10d_backend {
 namespace {
@@ -25,11 +26,11 @@ void check_dense(const CallPlace& place, const at::Tensor& tensor) {
     throw InvalidArgument(
         fmt::format("{}: expected a dense tensor, found {}", where(place), text_of(tensor)));
   }
-  if (!tensor.is_cpu()) {
-    throw UnsupportedError(fmt::format(
-        "{}: expected a tensor on the CPU, found {}; name another backend for that device, as in "
-        "\"cpu:bluefog,cuda:nccl\"",
-        where(place), text_of(tensor)));
+  if (!tensor.is_cpu() && !tensor.is_cuda()) {
+    throw UnsupportedError(
+        fmt::format("{}: expected a tensor on the CPU or a CUDA device, found {}; name another "
+                    "backend for that device, as in \"cpu:bluefog,xpu:xccl\"",
+                    where(place), text_of(tensor)));
   }
   if (!tensor.is_non_overlapping_and_dense()) {
     throw InvalidArgument(fmt::format(
@@ -39,10 +40,12 @@ void check_dense(const CallPlace& place, const at::Tensor& tensor) {
   }
 }
 
-BufferView view_of(const at::Tensor& tensor, Dtype dtype, std::int64_t count, Keeps keeps) {
-  BufferView view{.data = tensor.mutable_data_ptr(), .count = count, .dtype = dtype};
-  if (keeps == Keeps::Memory) {
-    view.owner = std::make_shared<const c10::Storage>(tensor.storage());
+BufferView view_of(const CallPlace& place, const at::Tensor& tensor, Dtype dtype,
+                   std::int64_t count, Keeps keeps) {
+  const at::Tensor& here = tensor.is_cpu() ? tensor : place.copies->of(tensor);
+  BufferView view{.data = here.mutable_data_ptr(), .count = count, .dtype = dtype};
+  if (keeps == Keeps::Memory || !tensor.is_cpu()) {
+    view.owner = std::make_shared<const c10::Storage>(here.storage());
   }
   return view;
 }
@@ -73,7 +76,7 @@ BufferView values_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
   if (tensor.is_complex()) {
     const at::Tensor pairs = at::view_as_real(tensor);
     if (const auto dtype = dtype_named(pairs.scalar_type())) {
-      return view_of(pairs, *dtype, pairs.numel(), keeps);
+      return view_of(place, tensor, *dtype, pairs.numel(), keeps);
     }
   }
   const auto dtype = dtype_named(tensor.scalar_type());
@@ -83,14 +86,15 @@ BufferView values_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
                     "of up to 64 bits with a sign or of 8 bits without, found {}",
                     where(place), text_of(tensor)));
   }
-  return view_of(tensor, *dtype, tensor.numel(), keeps);
+  return view_of(place, tensor, *dtype, tensor.numel(), keeps);
 }
 
 BufferView bytes_of(CallPlace place, const at::Tensor& tensor, Keeps keeps) {
   check_dense(place, tensor);
   const auto dtype = dtype_named(tensor.scalar_type());
-  return dtype ? view_of(tensor, *dtype, tensor.numel(), keeps)
-               : view_of(tensor, Dtype::UInt8, static_cast<std::int64_t>(tensor.nbytes()), keeps);
+  return dtype ? view_of(place, tensor, *dtype, tensor.numel(), keeps)
+               : view_of(place, tensor, Dtype::UInt8, static_cast<std::int64_t>(tensor.nbytes()),
+                         keeps);
 }
 
 std::vector<BufferView> equal_parts(CallPlace place, std::string_view what, const BufferView& whole,

@@ -10,10 +10,14 @@
 
 namespace bluefog::c10d_backend {
 
+class HostCopies;
+
 /// The call that a tensor is for, in messages: "rank 1, all_gather".
 struct CallPlace {
   int rank = 0;
   std::string_view call{};
+  /// Takes tensors on CUDA devices; outlives the views of them.
+  HostCopies* copies = nullptr;
 };
 
 [[nodiscard]] std::string where(const CallPlace& place);
@@ -24,8 +28,9 @@ enum class Keeps : std::uint8_t { Memory, Nothing };
 
 /// The elements of a tensor that is contiguous in some order of its dimensions, as they lie in
 /// memory; complex ones as pairs of real ones. For reductions.
+/// Of a tensor on a CUDA device these are those of its copy on the host.
 /// @throws InvalidArgument for a tensor that is sparse or has gaps, UnsupportedError for dtypes
-///   that cannot be added and tensors off the CPU.
+///   that cannot be added and tensors on other devices.
 [[nodiscard]] BufferView values_of(CallPlace place, const at::Tensor& tensor, Keeps keeps);
 
 /// The same for calls that move bytes, which take any dtype.

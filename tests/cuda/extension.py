@@ -1,5 +1,5 @@
-"""The Python extension in a kit, as sources: a Python of another version than the one that the
-build was for has it compiled where it runs, with the headers and libraries of its own torch."""
+"""The Python extensions in a kit, as sources: a Python of another version than the one that the
+build was for has them compiled where they run, with the headers and libraries of its own torch."""
 
 import json
 import pathlib
@@ -8,9 +8,8 @@ import shlex
 import shutil
 import subprocess
 
-RECIPE = "extension/recipe.json"
-"""In a kit's build folder; libraries lie beside it, sources and headers under the kit's
-`sources`."""
+TARGETS = {"_core": "bluefog_core", "_c10d": "bluefog_c10d"}
+"""Of the build, by the module."""
 OTHER_HEADERS = re.compile(
     r"/usr(?:/local)?/include/((?!c\+\+/|linux/|asm|x86_64-linux-gnu/)\w+/.+)")
 """Of Debian's packages. Those of the compiler and the C library are there, torch and Python bring
@@ -32,17 +31,23 @@ print(json.dumps({
 """
 
 
-def commands_of(build):
-    """How a build tree compiles and links the extension, each as a list of words; nothing where it
-    does not."""
+def recipe_of(module):
+    """A file of a kit's build folder; libraries lie beside it, sources and headers under the kit's
+    `sources`."""
+    return f"extension/{module}.json"
+
+
+def commands_of(build, module):
+    """How a build tree compiles and links a module, each as a list of words; nothing where it does
+    not."""
     listed = build / "compile_commands.json"
     compiled = json.loads(listed.read_text()) if listed.exists() else []
-    sources = [entry for entry in compiled if "bluefog_core.dir" in entry["command"]]
-    cores = [core.relative_to(build)
-             for core in (build / "python" / "bluefog_cpp").glob("_core.*so")]
-    if len(sources) != 1 or not cores:
+    sources = [entry for entry in compiled if f"{TARGETS[module]}.dir" in entry["command"]]
+    built = [path.relative_to(build)
+             for path in (build / "python" / "bluefog_cpp").glob(f"{module}.*so")]
+    if len(sources) != 1 or not built:
         return [], []
-    said = subprocess.run(["ninja", "-C", str(build), "-t", "commands", str(cores[0])],
+    said = subprocess.run(["ninja", "-C", str(build), "-t", "commands", str(built[0])],
                           capture_output=True,
                           text=True, check=True).stdout
     return shlex.split(sources[0]["command"]), shlex.split(said.splitlines()[-1])
@@ -57,9 +62,9 @@ def headers_of(command):
     return [pathlib.Path(path) for path in said.replace("\\\n", " ").split()[1:]]
 
 
-def pack(build, sources, folder):
-    """Into a kit. @return whether the build has an extension."""
-    compiled, linked = commands_of(build)
+def pack(build, sources, folder, module):
+    """Into a kit. @return whether the build has the module."""
+    compiled, linked = commands_of(build, module)
     if not compiled:
         return False
     for path in headers_of(compiled):
@@ -70,7 +75,7 @@ def pack(build, sources, folder):
             target = folder / "include" / other[1] if other else folder / path.relative_to(sources)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
-    place = folder / "build" / RECIPE
+    place = folder / "build" / recipe_of(module)
     place.parent.mkdir(parents=True, exist_ok=True)
     parts = re.findall(r'#include "(\S+\.cpp)"', unity.read_text())
     archives = [build / word for word in linked if word.endswith(".a")]
@@ -92,9 +97,9 @@ def pack(build, sources, folder):
     return True
 
 
-def make(build, sources, libraries, python):
+def make(build, sources, libraries, python, module):
     """Compiles and links it for `python`. @return what is in the way; nothing where it is done."""
-    place = build / RECIPE
+    place = build / recipe_of(module)
     recipe = json.loads(place.read_text())
     try:
         said = subprocess.run([python, "-c", ABOUT_TORCH], check=False, capture_output=True,
@@ -109,11 +114,11 @@ def make(build, sources, libraries, python):
     compiler = next(filter(None, map(shutil.which, ("g++", "c++"))), None)
     if compiler is None:
         return "found no C++ compiler"
-    unity = place.with_name("unity.cpp")
+    unity = place.with_suffix(".cpp")
     unity.write_text("".join(f'#include "{sources / part}"\n' for part in recipe["sources"]))
     shared = [next(iter(sorted(libraries.glob(f"{name}.so*"))), None)
               for name in recipe["libraries"]]
-    target = build / "python" / "bluefog_cpp" / f"_core{torch['suffix']}"
+    target = build / "python" / "bluefog_cpp" / f"{module}{torch['suffix']}"
     command = [
         compiler, *recipe["flags"], "-fPIC", "-shared", "-pthread", f"-I{sources}",
         f"-isystem{sources / 'include'}",

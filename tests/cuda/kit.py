@@ -21,7 +21,7 @@ PROGRAMS = {
 }
 """Files of the build tree, by their places in it."""
 SCRIPTS = ("tests/cuda/extension.py", "tests/cuda/kit.py", "tests/cuda/rung.py",
-           "tests/cuda/calls.py", "tests/cuda/training.py",
+           "tests/cuda/backend.py", "tests/cuda/calls.py", "tests/cuda/training.py",
            "examples/*.py", "examples/helpers/*.py",
            "benchmarks/bfbench/*.py", "benchmarks/bfbench/workers/*.py")
 """Files of the source tree. Examples and workers import each other, so all of them."""
@@ -41,13 +41,13 @@ exec python3 "$here/tests/cuda/rung.py" --build "$here/build" --sources "$here" 
 """
 
 
-def cores_of(build):
-    """The Python extensions of a build tree or kit, each with the version of Python that it is
-    for."""
+def extensions_of(build, module="_core"):
+    """The files of a module of Python in a build tree or kit, each with the version of Python that
+    it is for."""
     versions = {}
-    for core in sorted((build / "python" / "bluefog_cpp").glob("_core.*so")):
-        found = re.search(r"\.cpython-(\d)(\d+)", core.name)
-        versions[core.name] = f"Python {found[1]}.{found[2]}" if found else "any Python"
+    for path in sorted((build / "python" / "bluefog_cpp").glob(f"{module}.*so")):
+        found = re.search(r"\.cpython-(\d)(\d+)", path.name)
+        versions[path.name] = f"Python {found[1]}.{found[2]}" if found else "any Python"
     return versions
 
 
@@ -95,14 +95,15 @@ def pack(arguments):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(script, place)
     shutil.copytree(arguments.build / "python", kit / "build" / "python", dirs_exist_ok=True)
-    has_sources = extension.pack(arguments.build, arguments.sources, kit)
+    packed = [extension.pack(arguments.build, arguments.sources, kit, module)
+              for module in extension.TARGETS]
     if arguments.mpi:
         pack_mpi(arguments.mpi.resolve(), kit / "mpi")
     script = kit / "run.sh"
     script.write_text(RUN)
     script.chmod(0o755)
     total = sum(path.stat().st_size for path in kit.rglob("*") if path.is_file())
-    fits = ", ".join(cores_of(arguments.build).values()) or "no Python"
+    fits = ", ".join(extensions_of(arguments.build).values()) or "no Python"
     print(f"packed {total / 2**20:.0f} MiB into {kit}, with an extension for {fits}"
-          f"{', and its sources for others' if has_sources else ''}")
+          f"{', and its sources for others' if all(packed) else ''}")
     return 0

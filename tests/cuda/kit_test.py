@@ -101,11 +101,12 @@ class ExtensionTest(unittest.TestCase):
         self.file("sources/build/ops/libops.a")
         self.kit = self.folder / "kit"
         self.libraries = self.kit / "lib"
-        with mock.patch.object(extension, "commands_of", lambda build: (compiled, linked)), \
+        with mock.patch.object(extension, "commands_of",
+                               lambda build, module: (compiled, linked)), \
                 mock.patch.object(extension, "headers_of", lambda command: headers), \
                 mock.patch.object(extension.shutil, "copy2", lambda source,
                                   target: self.file(target)):
-            self.assertTrue(extension.pack(build, sources, self.kit))
+            self.assertTrue(extension.pack(build, sources, self.kit, "_core"))
         (self.kit / "build/python/bluefog_cpp").mkdir(parents=True)
         for name in ("libfmt.so.9", "libmpi.so.40"):
             self.file(self.libraries / name)
@@ -124,14 +125,15 @@ class ExtensionTest(unittest.TestCase):
         self.file("bin/g++", f"#!/bin/sh\n{compiler}\n").chmod(0o755)
         python.chmod(0o755)
         with mock.patch.dict(os.environ, {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}):
-            return extension.make(self.kit / "build", self.kit, self.libraries, str(python))
+            return extension.make(self.kit / "build", self.kit, self.libraries, str(python),
+                                  "_core")
 
     def test_what_is_packed(self):
         packed = {str(path.relative_to(self.kit)) for path in self.kit.rglob("*") if path.is_file()}
         self.assertEqual(packed,
                          {"python/one.cpp", "ops/one.hpp", "include/fmt/core.h", "lib/libfmt.so.9",
                           "lib/libmpi.so.40", "build/extension/libops.a",
-                          "build/extension/recipe.json"})
+                          "build/extension/_core.json"})
 
     def test_it_is_compiled_for_the_python_in_use(self):
         self.assertEqual(self.make(f'echo "$@" > "{self.folder}/said"'), "")
@@ -146,7 +148,7 @@ class ExtensionTest(unittest.TestCase):
         for word in ("-I/x", "-Werror", "x.o"):
             self.assertNotIn(word, said)
         self.assertIn(f'#include "{self.kit}/python/one.cpp"',
-                      (self.kit / "build/extension/unity.cpp").read_text())
+                      (self.kit / "build/extension/_core.cpp").read_text())
 
     def test_what_is_in_the_way_is_said(self):
         self.assertIn("no such thing", self.make("echo no such thing >&2; exit 1"))

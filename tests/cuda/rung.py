@@ -212,6 +212,8 @@ class Rung:
                         "nccl": nccl and str(nccl)}
         self.known = []
         self.results = {}
+        self.obstacles = {}
+        """By module of Python."""
         self.environment = {
             "NCCL_DEBUG": "WARN", **os.environ, "BLUEFOG_TIMEOUT": "60",
             "NCCL_MULTI_RANK_GPU_ENABLE": "1", "OMP_NUM_THREADS": "1",
@@ -283,25 +285,29 @@ class Rung:
         self.run(part, self.launched(ranks, self.program("cuda_benchmark")), read_figures, ranks,
                  environment)
 
-    @functools.cached_property
-    def why_no_core(self):
+    def why_no(self, module):
+        """As `find_obstacle`, once."""
+        if module not in self.obstacles:
+            self.obstacles[module] = self.find_obstacle(module)
+        return self.obstacles[module]
+
+    def find_obstacle(self, module):
         """Empty unless the package's extensions are for other Pythons than the one in use, and none
         could be made for it."""
-        cores = kit.cores_of(self.arguments.build)
-        if not cores or any(f"_core{suffix}" in cores for suffix in self.python["suffixes"]):
+        files = kit.extensions_of(self.arguments.build, module)
+        if not files or any(f"{module}{suffix}" in files for suffix in self.python["suffixes"]):
             return ""
-        found = (f"the package in {self.arguments.build} has an extension for "
-                 f"{', '.join(cores.values())} ({', '.join(cores)}), found {self.python['name']}: "
+        found = (f"the package in {self.arguments.build} has {module} for "
+                 f"{', '.join(files.values())} ({', '.join(files)}), found {self.python['name']}: "
                  "--python names another one")
-        if not (self.arguments.build / extension.RECIPE).exists():
+        if not (self.arguments.build / extension.recipe_of(module)).exists():
             return found
-        print(f"+ compiling the package's extension for {self.python['name']}: a minute or two",
-              flush=True)
+        print(f"+ compiling {module} for {self.python['name']}: a minute or two", flush=True)
         obstacle = extension.make(self.arguments.build, self.arguments.sources.resolve(),
-                                  self.arguments.libraries.resolve(), self.arguments.python)
+                                  self.arguments.libraries.resolve(), self.arguments.python, module)
         return f"{found}; it could not be compiled here: {obstacle}" if obstacle else ""
 
-    def script(self, part, ranks, place, options, read, more=()):
+    def script(self, part, ranks, place, options, read, more=(), module="_core"):
         """A script with the package. torch finds its own NCCL whatever LD_LIBRARY_PATH says."""
         places = (self.arguments.build / "python", self.arguments.sources / "benchmarks")
         environment = {**dict(more), "PYTHONPATH": before("PYTHONPATH", *places)}
@@ -309,7 +315,8 @@ class Rung:
             environment["LD_PRELOAD"] = before("LD_PRELOAD", self.arguments.nccl / "libnccl.so.2")
         command = self.launched(ranks, self.arguments.python, str(self.arguments.sources / place),
                                 *options)
-        self.run(part, command, read, ranks, environment, self.why_no_core)
+        self.run(part, command, read, ranks, environment,
+                 self.why_no(module) if self.arguments.parts.search(part) else "")
 
     def compare_trainings(self, ranks):
         """How many elements differ between trainings on a GPU and on the CPU."""
@@ -319,6 +326,11 @@ class Rung:
         """How many elements differ between calls from Python on a GPU and on the CPU."""
         self.script(f"calls.np{ranks}{suffix_of(way)}", ranks, "tests/cuda/calls.py", (),
                     read_figures, {"BLUEFOG_DEVICE_WAY": way})
+
+    def compare_backend(self, ranks):
+        """How many elements differ between torch.distributed's calls on a GPU and on the CPU."""
+        self.script(f"backend.np{ranks}", ranks, "tests/cuda/backend.py", (), read_figures,
+                    module="_c10d")
 
     def operations(self, ranks, way="auto"):
         """Calls on whole buffers beside NCCL's own, and a copy on the device."""
@@ -356,6 +368,7 @@ def run_parts(rung):
         for ranks in (1, *arguments.ranks):
             rung.compare_calls(ranks)
             rung.compare_trainings(ranks)
+            rung.compare_backend(ranks)
         for way in ("peer", "host"):
             rung.compare_calls(arguments.ranks[0], way)
         for ranks, way in itertools.product(arguments.ranks, ("auto", "peer")):

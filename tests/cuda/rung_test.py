@@ -157,6 +157,21 @@ class RungTest(unittest.TestCase):
                          {"training.np1.bits": {"state": "passed",
                                                 "figures": {"different": {"win_put": 0}}}})
 
+    def test_calls_and_the_backend_are_compared(self):
+        say = "import json, os; print(json.dumps({'different': {str(os.environ.get('NAME')): 0}}))"
+        self.file("tests/cuda/calls.py", say.replace("NAME", "BLUEFOG_DEVICE_WAY"))
+        self.file("tests/cuda/backend.py", say)
+        self.assertEqual(self.results_of(lambda made: made.compare_calls(2, "peer")),
+                         {"calls.np2.peer": {"state": "passed",
+                                             "figures": {"different": {"peer": 0}}}})
+        self.assertEqual(self.results_of(lambda made: made.compare_backend(2)),
+                         {"backend.np2": {"state": "passed",
+                                          "figures": {"different": {"None": 0}}}})
+        self.file("python/bluefog_cpp/_c10d.cpython-399-x86_64-linux-gnu.so")
+        backend = self.results_of(lambda made: made.compare_backend(2))["backend.np2"]
+        self.assertEqual(backend["state"], "failed")
+        self.assertIn("has _c10d for Python 3.99", backend["text"])
+
     def test_operations_are_read(self):
         self.file("benchmarks/bfbench/workers/device_worker.py",
                   "import json, sys\nfor peer in ('NCCL', 'memcpy'):\n"

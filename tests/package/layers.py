@@ -92,7 +92,7 @@ ROOMS = {
                                        "nn.stores")),
     "examples": ("examples", (), LIBRARIES + TOOLS[:1]),
     "benchmarks": ("benchmarks", (), (*LIBRARIES, "examples")),
-    "tests": ("tests", (), LIBRARIES + TOOLS + ("python", "examples", "benchmarks")),
+    "tests": ("tests", (), LIBRARIES + TOOLS + ("python", "python.c10d", "examples", "benchmarks")),
 }
 FLOOR = {room: floor for floor, room in enumerate(ROOMS)}
 HOME = {header: room for room, (_, headers, _) in ROOMS.items() for header in headers}
