@@ -29,9 +29,16 @@ enum class Stepping : std::uint8_t {
   Whole,
 };
 
-/// True if the optimizer evaluates the gradients several times in one step: LBFGS, or one for which
-/// the caller says so.
-[[nodiscard]] bool reevaluates(const torch::optim::Optimizer& optimizer, bool said_so);
+/// How often the wrapped optimizer evaluates the gradients in one step.
+enum class Evaluation : std::uint8_t {
+  /// As its class does: LBFGS several times, torch's others once.
+  ByClass,
+  /// Several times, as optimizers of callers may.
+  Repeated,
+};
+
+/// True if the optimizer evaluates the gradients several times in one step.
+[[nodiscard]] bool reevaluates(const torch::optim::Optimizer& optimizer, Evaluation evaluation);
 
 /// Steps a torch optimizer for the parameters of one bucket at a time.
 ///
@@ -40,9 +47,8 @@ enum class Stepping : std::uint8_t {
 class LocalStep {
  public:
   /// @param optimizer outlives this object.
-  /// @param reevaluates as in the options of the distributed optimizer.
   LocalStep(torch::optim::Optimizer& optimizer, const std::vector<Bucket>& buckets,
-            Stepping stepping, bool reevaluates);
+            Stepping stepping, Evaluation evaluation);
 
   /// True if the optimizer evaluates the closure itself, several times a step (LBFGS).
   [[nodiscard]] bool needs_closure() const noexcept { return needs_closure_; }

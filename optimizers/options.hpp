@@ -67,6 +67,10 @@ struct DistributedOptimizerOptions {
   /// The wrapped optimizer evaluates the gradients several times in one step, by the closure that
   /// `step` is given. LBFGS is known to.
   bool reevaluates = false;
+  /// The same as `LocalStep` takes it.
+  [[nodiscard]] Evaluation evaluation() const noexcept {
+    return reevaluates ? Evaluation::Repeated : Evaluation::ByClass;
+  }
 
   /// Adapt-then-combine only: rounds begin in the backward pass (`AdaptInBackward`), which hides
   /// most of their time. Gradients can then not be clipped or scaled before they are used, and each

@@ -10,14 +10,15 @@
 
 namespace bluefog::optimizers {
 
-bool reevaluates(const torch::optim::Optimizer& optimizer, bool said_so) {
-  return said_so || dynamic_cast<const torch::optim::LBFGS*>(&optimizer) != nullptr;
+bool reevaluates(const torch::optim::Optimizer& optimizer, Evaluation evaluation) {
+  return evaluation == Evaluation::Repeated ||
+         dynamic_cast<const torch::optim::LBFGS*>(&optimizer) != nullptr;
 }
 
 LocalStep::LocalStep(torch::optim::Optimizer& optimizer, const std::vector<Bucket>& buckets,
-                     Stepping stepping, bool reevaluates)
+                     Stepping stepping, Evaluation evaluation)
     : optimizer_(&optimizer),
-      needs_closure_(optimizers::reevaluates(optimizer, reevaluates)),
+      needs_closure_(reevaluates(optimizer, evaluation)),
       whole_(stepping == Stepping::Whole || (stepping == Stepping::Auto && needs_closure_)) {
   std::unordered_map<const void*, std::size_t> bucket_of;
   for (std::size_t b = 0; b < buckets.size(); ++b) {

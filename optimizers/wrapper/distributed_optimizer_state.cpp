@@ -45,7 +45,7 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
                                    model.bucket_bytes.first, bucket_memory(*context_)),
                       std::move(model.parameters.frozen));
   std::vector<Bucket>& buckets = parameters_->buckets();
-  local_step_.emplace(optimizer, buckets, options.stepping, options.reevaluates);
+  local_step_.emplace(optimizer, buckets, options.stepping, options.evaluation());
   step_bucket_ = [this](const Bucket& bucket) {
     (*local_step_)(bucket);
     parameters_->take_back_stepped(bucket);

@@ -119,7 +119,19 @@ void bind_schedules(py::module_& module) {
           [](const Schedule& schedule, int rank, std::int64_t step) {
             return *schedule.plan_for(rank, step);
           },
-          py::arg("rank"), py::arg("step"));
+          py::arg("rank"), py::arg("step"))
+      .def(
+          "without",
+          [](const Schedule& schedule, const std::vector<int>& ranks) {
+            return schedule.without(ranks);
+          },
+          py::arg("ranks"), "The schedule after these ranks are lost; they stand alone.")
+      .def(
+          "among",
+          [](const Schedule& schedule, const std::vector<int>& ranks) {
+            return schedule.among(ranks);
+          },
+          py::arg("ranks"), "The schedule of these ranks, numbered anew by rising rank.");
   module.def(
       "load_edge_list",
       [](const std::string& path, int size) {
@@ -174,7 +186,20 @@ void bind_topology(py::module_& module) {
       .def_property_readonly("edges", &edges_of)
       .def("plan_for", &MixingMatrix::plan_for, py::arg("rank"))
       .def("in_neighbors", &MixingMatrix::in_neighbors, py::arg("rank"))
-      .def("out_neighbors", &MixingMatrix::out_neighbors, py::arg("rank"));
+      .def("out_neighbors", &MixingMatrix::out_neighbors, py::arg("rank"))
+      .def(
+          "without",
+          [](const MixingMatrix& matrix, const std::vector<int>& ranks) {
+            return matrix.without(ranks);
+          },
+          py::arg("ranks"), "W after these ranks are lost; they stand alone.")
+      .def(
+          "among",
+          [](const MixingMatrix& matrix, const std::vector<int>& ranks) {
+            return matrix.among(ranks);
+          },
+          py::arg("ranks"), "Rows and columns of these ranks, numbered anew by rising rank.")
+      .def("keeps_mean", &MixingMatrix::keeps_mean, py::arg("tolerance") = 1e-9);
   bind_graphs(module);
   bind_lazy_mixing(module);
   bind_schedules(module);

@@ -11,7 +11,7 @@ names, where it has them.
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import networkx as nx
@@ -120,6 +120,30 @@ def LazyGraph(topo: nx.DiGraph, self_share: float = 0.5) -> nx.DiGraph:
             f"{_arguments.place(call)}: self_share: expected a number from 0 to below "
             f"1, found {share}")
     return from_mixing_matrix(core.lazy(_matrix_of(call, "topo", topo), share))
+
+
+def WithoutRanksGraph(topo: nx.DiGraph, ranks: Iterable[int],
+                      renumber: bool = False) -> nx.DiGraph:
+    """The graph after `ranks` are lost: what others heard through them they hear from each other.
+    With S the ranks that are left and D the lost ones, W becomes the stochastic complement
+    W_SS + W_SD (I - W_DD)^-1 W_DS: rows keep their sums, in a doubly stochastic W columns too.
+
+    ranks: distinct; not all. renumber: whether those that are left get the numbers 0 … by rising
+    rank; else all keep theirs, and a lost one stands alone with the self weight 1. Raises
+    InvalidArgument where W has no such complement, as where neither row nor column of a lost rank
+    sums to 1. Cost: p q new edges for each lost rank that hears p and is heard by q. Source: C. D.
+    Meyer, Stochastic complementation, SIAM Review 31 (1989).
+    """
+    call = "WithoutRanksGraph"
+    matrix = _matrix_of(call, "topo", topo)
+    lost = _checked(call, "ranks", _arguments.ranks(-1, matrix.size), ranks)
+    if len(lost) == matrix.size:
+        raise InvalidArgument(f"{_arguments.place(call)}: ranks: expected fewer than all "
+                              f"{matrix.size}, found all")
+    left = matrix.without(lost)
+    if _checked(call, "renumber", _arguments.switch, renumber):
+        left = left.among(sorted(set(range(matrix.size)) - set(lost)))
+    return from_mixing_matrix(left)
 
 
 def EdgeListGraph(path: str | os.PathLike[str], size: int | None = None) -> nx.DiGraph:

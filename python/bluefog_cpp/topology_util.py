@@ -24,6 +24,7 @@ from bluefog_cpp._graphs import (
     RingGraph,
     StarGraph,
     SymmetricExponentialGraph,
+    WithoutRanksGraph,
     draw,
     from_mixing_matrix,
     to_mixing_matrix,
@@ -38,8 +39,8 @@ __all__ = [
     "GetInnerOuterExpo2DynamicSendRecvRanks", "GetInnerOuterRingDynamicSendRecvRanks",
     "GetRecvWeights", "GetSendWeights", "InferDestinationFromSourceRanks",
     "InferSourceFromDestinationRanks", "IsRegularGraph", "IsTopologyEquivalent", "LazyGraph",
-    "MeshGrid2DGraph", "RingGraph", "StarGraph", "SymmetricExponentialGraph", "draw",
-    "from_mixing_matrix", "to_mixing_matrix",
+    "MeshGrid2DGraph", "RingGraph", "StarGraph", "SymmetricExponentialGraph", "WithoutRanksGraph",
+    "draw", "from_mixing_matrix", "to_mixing_matrix",
 ]
 
 

@@ -246,7 +246,7 @@ bool has_gradient_hooks(const DistributedOptimizerOptions& options) {
 
 std::string why_not_stepped(const DistributedOptimizerOptions& options,
                             const torch::optim::Optimizer& optimizer) {
-  const bool evaluates = reevaluates(optimizer, options.reevaluates);
+  const bool evaluates = reevaluates(optimizer, options.evaluation());
   if (options.step_in_backward && (options.stepping == Stepping::Whole || evaluates)) {
     return "step_in_backward: expected an optimizer that is stepped by bucket, found one that is "
            "stepped as a whole";

@@ -49,6 +49,39 @@ def test_a_file_of_edges_is_a_graph(tmp_path):
         topology_util.EdgeListGraph(tmp_path / "absent")
 
 
+@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("lost", ([3], [0, 5], (4, 1, 2)))
+def test_ranks_that_are_lost(build, lost):
+    graph = build(7)
+    w = dense(graph).T
+    left = [rank for rank in range(7) if rank not in lost]
+    lost = list(lost)
+    within, out, back = (w[numpy.ix_(rows, columns)]
+                         for rows, columns in ((lost, lost), (left, lost), (lost, left)))
+    expected = w[numpy.ix_(left, left)] + out @ numpy.linalg.solve(numpy.eye(len(lost)) - within,
+                                                                   back)
+    found = topology_util.WithoutRanksGraph(graph, iter(lost), renumber=True)
+    assert isinstance(found, nx.DiGraph) and set(found.nodes) == set(range(len(left)))
+    assert numpy.allclose(dense(found).T, expected, rtol=0, atol=1e-12)
+    stays = topology_util.WithoutRanksGraph(graph, lost)
+    assert numpy.allclose(dense(stays).T[numpy.ix_(left, left)], expected, rtol=0, atol=1e-12)
+    for rank in lost:
+        assert list(stays.in_edges(rank, data="weight")) == [(rank, rank, 1.0)]
+        assert list(stays.successors(rank)) == [rank]
+
+
+def test_nobody_is_lost():
+    ring = topology_util.RingGraph(4)
+    assert topology_util.IsTopologyEquivalent(topology_util.WithoutRanksGraph(ring, []), ring)
+
+
+def test_a_rank_whose_weights_sum_to_nothing_cannot_be_left_out():
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(0, 0, 0.5), (1, 1, 0.3), (0, 1, 0.3), (1, 0, 0.2)])
+    with pytest.raises(ValueError, match="1"):
+        topology_util.WithoutRanksGraph(graph, [1])
+
+
 def test_wrong_arguments():
     for call in (lambda: topology_util.RingGraph(0), lambda: topology_util.RingGraph(3, 7),
                  lambda: topology_util.StarGraph(3, 5),

@@ -199,6 +199,8 @@ GRAPH_ROWS = {
     "EdgeListGraph": names(path=(3, None, b"x", "", "a\0b"),
                            size=[wrong for wrong in COUNT if wrong is not None]),
     "LazyGraph": names(topo=(None, *GRAPH), self_share=(-0.1, 1.0, *NUMBER)),
+    "WithoutRanksGraph": names(topo=(None, *GRAPH), ranks=(None, [0, 1, 2, 3], [1, 1], *RANKS),
+                               renumber=SWITCH),
     "IsTopologyEquivalent": names(topo1=(3, nx.Graph()), topo2=("ring", nx.Graph())),
     "IsRegularGraph": names(topo=(None, 3, nx.Graph())),
     "GetRecvWeights": names(topo=(None, *GRAPH), rank=RANK),
@@ -217,7 +219,7 @@ GRAPH_ROWS = {
 GRAPH_VALID = {"size": 4, "topo": topology_util.RingGraph(4), "topo1": topology_util.RingGraph(4),
                "topo2": topology_util.RingGraph(4), "graph": topology_util.RingGraph(4),
                "path": "graph.txt",
-               "matrix": None,
+               "matrix": None, "ranks": [1],
                "rank": 0, "world_size": 4, "local_size": 2, "self_rank": 0, "local_rank": 0}
 
 
