@@ -162,6 +162,43 @@ TEST_F(MpiTransportTest, LanesDoNotWaitForEachOther) {
   EXPECT_EQ(receive(previous(), Lane::Deep), pattern(large.size(), previous(), 1));
 }
 
+// A long frame of one lane comes after a short one that was sent later on the other, where its
+// sender has to help.
+TEST_F(MpiTransportTest, AMessageSaysWhatWasSentBeforeItOnTheOtherLane) {
+  const std::vector<WeightedRank> one{{next(), 1.0}};
+  std::vector<WeightedRank> all;
+  for (int reader = 0; reader < size(); ++reader) {
+    if (reader != rank()) {
+      all.push_back({reader, 1.0});
+    }
+  }
+  send(pattern(3 * kChunk, rank(), 1), 1, one, Lane::Deep);
+  send(pattern(100, rank(), 2), 2, all, Lane::Ordinary);
+  send(pattern(100, rank(), 3), 3, one, Lane::Deep);
+  send(pattern(100, rank(), 4), 4, one, Lane::Ordinary);
+  for (const std::uint64_t ordinary : {2, 4}) {
+    until("all before", [&] {
+      (void)transport_->arrived(previous(), Lane::Deep);
+      return transport_->arrived(previous(), Lane::Ordinary) != nullptr &&
+             transport_->has_all_before(previous(), Lane::Ordinary);
+    });
+    EXPECT_EQ(transport_->arrived(previous(), Lane::Ordinary)->id.call(), ordinary);
+    ASSERT_NE(transport_->arrived(previous(), Lane::Deep), nullptr);
+    EXPECT_EQ(transport_->arrived(previous(), Lane::Deep)->id.call(), ordinary - 1);
+    EXPECT_TRUE(transport_->has_all_before(previous(), Lane::Deep));
+    (void)receive(previous(), Lane::Deep);
+    (void)receive(previous(), Lane::Ordinary);
+  }
+  for (const WeightedRank& other : all) {
+    if (other.rank != previous()) {
+      until("the message to all",
+            [&] { return transport_->arrived(other.rank, Lane::Ordinary) != nullptr; });
+      EXPECT_TRUE(transport_->has_all_before(other.rank, Lane::Ordinary));
+      (void)receive(other.rank, Lane::Ordinary);
+    }
+  }
+}
+
 TEST_F(MpiTransportTest, ADeepMessageComesAsAWholeBeforeItsReaderLooks) {
   const std::vector<WeightedRank> readers{{next(), 1.0}};
   for (std::uint64_t call = 1; call <= 3; ++call) {

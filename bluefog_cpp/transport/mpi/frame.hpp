@@ -20,6 +20,9 @@ enum class FrameKind : std::uint32_t {
 struct FrameHead {
   FrameKind kind = FrameKind::Head;
   std::uint32_t payload_bytes = 0;
+  /// Frames that were sent before on the other one of the lanes `Ordinary` and `Deep`; set in a
+  /// `Head`.
+  std::uint64_t on_other_lane = 0;
   /// Set in a `Head`; others leave it at its default. The name of its envelope lies in `name`.
   MessageHeader header{};
   /// Zero-terminated.

@@ -125,6 +125,7 @@ bool IncomingStream::open_next_frame() {
   }
   if (is_first) {
     header_ = head.header;
+    on_other_lane_ = head.on_other_lane;
     name_.assign(head.name.data(), ::strnlen(head.name.data(), head.name.size()));
     header_.envelope.name = name_;
     has_message_ = true;

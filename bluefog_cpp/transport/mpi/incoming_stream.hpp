@@ -35,6 +35,8 @@ class IncomingStream final : private RequestOwner {
   }
   void finish();
 
+  /// That of the arrived message, as in `FrameHead`.
+  [[nodiscard]] std::uint64_t on_other_lane() const noexcept { return on_other_lane_; }
   /// Frames that have come so far.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
   /// Messages that were taken so far.
@@ -83,6 +85,7 @@ class IncomingStream final : private RequestOwner {
   CallId whole_{};
 
   MessageHeader header_{};
+  std::uint64_t on_other_lane_ = 0;
   std::string name_;
   bool has_message_ = false;
   bool frame_open_ = false;

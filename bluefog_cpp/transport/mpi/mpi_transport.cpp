@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -135,6 +136,13 @@ bool MpiTransport::is_held_back(const Departure& departure) {
   });
 }
 
+std::uint64_t MpiTransport::begun_on_other_lane(int rank, Lane lane) const {
+  const std::optional<Lane> other = lane_beside(lane);
+  const auto* const stream =
+      other ? peer(rank).outgoing[static_cast<std::size_t>(*other)].get() : nullptr;
+  return stream == nullptr ? 0 : stream->begun();
+}
+
 std::size_t MpiTransport::next_chunk_bytes(const Departure& departure) const noexcept {
   // Several chunks let the reader begin before the writer has ended.
   const std::size_t quarter = round_up<std::size_t>(departure.header.bytes / 4, kPage);
@@ -143,23 +151,28 @@ std::size_t MpiTransport::next_chunk_bytes(const Departure& departure) const noe
   return std::min(chunk, std::min(departure.header.bytes, departure.here) - departure.published);
 }
 
-// Readers with the same weight share one copy; only the first frame carries a weight.
+// Readers with the same weight share one copy; only the first frame carries a weight, and what it
+// says of the other lane.
 void MpiTransport::send_to_readers(const Departure& departure, FrameKind kind,
                                    std::span<const std::byte> payload) {
   StagedFrame* frame = nullptr;
   double weight = 0.0;
+  std::uint64_t on_other_lane = 0;
   for (const WeightedRank& reader : departure.readers) {
     if (is_gone(reader.rank)) {
       continue;
     }
-    if (frame != nullptr && kind == FrameKind::Head && reader.weight != weight) {
+    const std::uint64_t beside = begun_on_other_lane(reader.rank, departure.lane);
+    const bool differs = reader.weight != weight || beside != on_other_lane;
+    if (frame != nullptr && kind == FrameKind::Head && differs) {
       state_->pool.release(*frame);
       frame = nullptr;
     }
     if (frame == nullptr) {
       MessageHeader header = departure.header;
       header.weight = weight = reader.weight;
-      frame = &state_->pool.stage(kind, header, payload);
+      on_other_lane = beside;
+      frame = &state_->pool.stage(kind, header, payload, on_other_lane);
     }
     OutgoingStream& stream = outgoing(reader.rank, departure.lane);
     if (departure.lane == Lane::Deep && kind == FrameKind::Head) {
@@ -213,6 +226,13 @@ const MessageHeader* MpiTransport::arrived(int source, Lane lane) {
   PeerState& state = peer(source);
   state.seen = {.call = header->id.call(), .kind = header->envelope.kind};
   return header;
+}
+
+bool MpiTransport::has_all_before(int source, Lane lane) {
+  const std::optional<Lane> other = lane_beside(lane);
+  const auto* const beside =
+      other ? peer(source).incoming[static_cast<std::size_t>(*other)].get() : nullptr;
+  return incoming(source, lane).on_other_lane() <= (beside == nullptr ? 0 : beside->received());
 }
 
 std::span<const std::byte> MpiTransport::readable(int source, Lane lane) {

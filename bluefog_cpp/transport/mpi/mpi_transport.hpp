@@ -44,6 +44,7 @@ class MpiTransport final : public Transport, private FailureSink {
   bool publish(Departure& departure) override;
   bool abort(Departure& departure, std::string_view reason) override;
   [[nodiscard]] const MessageHeader* arrived(int source, Lane lane) override;
+  [[nodiscard]] bool has_all_before(int source, Lane lane) override;
   [[nodiscard]] std::span<const std::byte> readable(int source, Lane lane) override;
   void consume(int source, Lane lane, std::size_t bytes) override;
   [[nodiscard]] bool at_end(int source, Lane lane) const override;
@@ -99,6 +100,8 @@ class MpiTransport final : public Transport, private FailureSink {
   [[nodiscard]] bool is_held_back(const Departure& departure);
   void send_receipt(int rank);
   [[nodiscard]] std::size_t next_chunk_bytes(const Departure& departure) const noexcept;
+  /// Frames to the rank so far on the other one of the lanes `Ordinary` and `Deep`.
+  [[nodiscard]] std::uint64_t begun_on_other_lane(int rank, Lane lane) const;
   void send_to_readers(const Departure& departure, FrameKind kind,
                        std::span<const std::byte> payload);
 

@@ -57,6 +57,8 @@ class OutgoingStream final : private RequestOwner {
   [[nodiscard]] bool is_busy() const noexcept { return running_ > 0 || !waiting_.empty(); }
   /// Frames given to MPI so far.
   [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
+  /// Those, and the frames that wait.
+  [[nodiscard]] std::uint64_t begun() const noexcept { return sent_ + waiting_.size(); }
 
  private:
   struct Sending {

@@ -6,7 +6,7 @@
 namespace bluefog::mpi {
 
 StagedFrame& StagingPool::stage(FrameKind kind, const MessageHeader& header,
-                                std::span<const std::byte> payload) {
+                                std::span<const std::byte> payload, std::uint64_t on_other_lane) {
   if (free_.empty()) {
     free_.reserve(frames_.size() + 1);  // so that release never allocates
     auto frame = std::make_unique<StagedFrame>();
@@ -16,8 +16,10 @@ StagedFrame& StagingPool::stage(FrameKind kind, const MessageHeader& header,
   }
   StagedFrame& frame = *free_.back();
   free_.pop_back();
-  FrameHead head{
-      .kind = kind, .payload_bytes = static_cast<std::uint32_t>(payload.size()), .header = header};
+  FrameHead head{.kind = kind,
+                 .payload_bytes = static_cast<std::uint32_t>(payload.size()),
+                 .on_other_lane = on_other_lane,
+                 .header = header};
   const std::string_view name = header.envelope.name;
   name.copy(head.name.data(), head.name.size() - 1);
   head.header.envelope.name = {};  // an address means nothing to the reader

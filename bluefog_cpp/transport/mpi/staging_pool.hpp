@@ -26,8 +26,9 @@ class StagingPool {
 
   /// A frame with a copy of `payload`, at most the pool's payload size. The
   /// caller releases it when it has been given to all readers.
+  /// @param on_other_lane as in `FrameHead`.
   [[nodiscard]] StagedFrame& stage(FrameKind kind, const MessageHeader& header,
-                                   std::span<const std::byte> payload);
+                                   std::span<const std::byte> payload, std::uint64_t on_other_lane);
 
   /// One use less; the last one gives the frame back.
   void release(StagedFrame& frame) noexcept;
