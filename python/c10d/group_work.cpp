@@ -60,7 +60,9 @@ void GroupWork::wait_for_all(std::chrono::milliseconds timeout) {
 
 // Waiters wait for each other: whoever returns finds the results there.
 void GroupWork::bring_back() {
-  if (!result_.empty() && result_.front().is_cuda() && retrieveOpType() != ::c10d::OpType::SEND) {
+  const bool any_on_device =
+      std::ranges::any_of(result_, [](const at::Tensor& tensor) { return tensor.is_cuda(); });
+  if (any_on_device && retrieveOpType() != ::c10d::OpType::SEND) {
     const std::lock_guard lock(copies_mutex_);
     copies_.bring_back(result_);
   }
