@@ -109,9 +109,21 @@ void bind_lazy_mixing(py::module_& module) {
              "self_share I + (1 - self_share) W.");
 }
 
+/// @tparam Mixing `MixingMatrix` or `Schedule`.
+template <typename Mixing>
+void bind_lost_ranks(py::class_<Mixing>& type) {
+  using Ranks = std::vector<int>;
+  type.def(
+          "without", [](const Mixing& all, const Ranks& ranks) { return all.without(ranks); },
+          py::arg("ranks"), "The same after these ranks are lost; they stand alone.")
+      .def(
+          "among", [](const Mixing& all, const Ranks& ranks) { return all.among(ranks); },
+          py::arg("ranks"), "The part of these ranks, numbered anew by rising rank.");
+}
+
 void bind_schedules(py::module_& module) {
-  py::class_<Schedule>(module, "Schedule", "The mixing matrix of each step, by turns.")
-      .def_property_readonly("size", &Schedule::size)
+  py::class_<Schedule> type(module, "Schedule", "The mixing matrix of each step, by turns.");
+  type.def_property_readonly("size", &Schedule::size)
       .def_property_readonly("period_steps", &Schedule::period_steps)
       .def("mixing_matrix", &Schedule::mixing_matrix, py::arg("step"))
       .def(
@@ -119,19 +131,8 @@ void bind_schedules(py::module_& module) {
           [](const Schedule& schedule, int rank, std::int64_t step) {
             return *schedule.plan_for(rank, step);
           },
-          py::arg("rank"), py::arg("step"))
-      .def(
-          "without",
-          [](const Schedule& schedule, const std::vector<int>& ranks) {
-            return schedule.without(ranks);
-          },
-          py::arg("ranks"), "The schedule after these ranks are lost; they stand alone.")
-      .def(
-          "among",
-          [](const Schedule& schedule, const std::vector<int>& ranks) {
-            return schedule.among(ranks);
-          },
-          py::arg("ranks"), "The schedule of these ranks, numbered anew by rising rank.");
+          py::arg("rank"), py::arg("step"));
+  bind_lost_ranks(type);
   module.def(
       "load_edge_list",
       [](const std::string& path, int size) {
@@ -170,8 +171,8 @@ void bind_topology(py::module_& module) {
       .def_property_readonly("dst_ranks",
                              [](const NeighborPlan& plan) { return ranks_of(plan.destinations); });
 
-  py::class_<MixingMatrix>(module, "MixingMatrix", "W of one averaging step x <- W x.")
-      .def(py::init([](int size, const std::vector<Edge>& edges) {
+  py::class_<MixingMatrix> type(module, "MixingMatrix", "W of one averaging step x <- W x.");
+  type.def(py::init([](int size, const std::vector<Edge>& edges) {
              return MixingMatrix::from_edges(size, weighted_edges(edges));
            }),
            py::arg("size"), py::arg("edges"), "edges: (source, destination, weight).")
@@ -187,19 +188,8 @@ void bind_topology(py::module_& module) {
       .def("plan_for", &MixingMatrix::plan_for, py::arg("rank"))
       .def("in_neighbors", &MixingMatrix::in_neighbors, py::arg("rank"))
       .def("out_neighbors", &MixingMatrix::out_neighbors, py::arg("rank"))
-      .def(
-          "without",
-          [](const MixingMatrix& matrix, const std::vector<int>& ranks) {
-            return matrix.without(ranks);
-          },
-          py::arg("ranks"), "W after these ranks are lost; they stand alone.")
-      .def(
-          "among",
-          [](const MixingMatrix& matrix, const std::vector<int>& ranks) {
-            return matrix.among(ranks);
-          },
-          py::arg("ranks"), "Rows and columns of these ranks, numbered anew by rising rank.")
       .def("keeps_mean", &MixingMatrix::keeps_mean, py::arg("tolerance") = 1e-9);
+  bind_lost_ranks(type);
   bind_graphs(module);
   bind_lazy_mixing(module);
   bind_schedules(module);

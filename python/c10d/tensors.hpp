@@ -16,7 +16,7 @@ class HostCopies;
 struct CallPlace {
   int rank = 0;
   std::string_view call{};
-  /// Takes tensors on CUDA devices; outlives the views of them.
+  /// Those of its tensors on CUDA devices.
   HostCopies* copies = nullptr;
 };
 

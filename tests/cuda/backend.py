@@ -7,8 +7,6 @@ The last line is a JSON object: by call, how many elements differ, on any rank. 
 one differs.
 """
 
-import argparse
-import json
 import os
 import sys
 
@@ -16,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 import bluefog_cpp.torch  # noqa: F401  # registers the backend, in a build tree too
+import compared
 
 COUNT = 10_007
 STEPS = 3
@@ -119,37 +118,22 @@ CALLS = (all_reduce, to_one_and_from_one, all_to_all, messages, started_and_wait
          data_parallel)
 
 
-def differences(call, device):
-    expected, found = call(torch.device("cpu")), call(device)
-    if len(found) != len(expected) or any(tensor.device != device for tensor in found):
-        raise AssertionError(f"{call.__name__}: expected {len(expected)} tensors on {device}, "
-                             f"found {[str(tensor.device) for tensor in found]}")
-    return sum(int((a.cpu() != b).sum()) for a, b in zip(found, expected))
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
-                        help="cpu compares the CPU with itself: what this script says without a "
-                             "GPU")
-    device = torch.device(parser.parse_args().device)
+    device = compared.device_asked_for(__doc__)
     if "RANK" in os.environ:
         dist.init_process_group("bluefog")
     else:
         dist.init_process_group("bluefog", store=dist.HashStore(), rank=0, world_size=1)
     if device.type == "cuda":
-        device = torch.device("cuda", dist.get_rank() % torch.cuda.device_count())
-        torch.cuda.set_device(device)
+        device = compared.take_gpu(dist.get_rank())
     different = {}
     for call in CALLS:
-        count = torch.tensor([differences(call, device)])
+        count = torch.tensor([compared.differences(call, device)])
         dist.all_reduce(count)
         different[call.__name__] = int(count)
-    if dist.get_rank() == 0:
-        print(json.dumps({"different": different}), flush=True)
+    code = compared.report(dist.get_rank(), different)
     dist.destroy_process_group()
-    return 1 if any(different.values()) else 0
+    return code
 
 
 if __name__ == "__main__":

@@ -20,8 +20,10 @@ PROGRAMS = {
     "bfrun": "tools/bfrun/bfrun",
 }
 """Files of the build tree, by their places in it."""
-SCRIPTS = ("tests/cuda/extension.py", "tests/cuda/kit.py", "tests/cuda/rung.py",
-           "tests/cuda/backend.py", "tests/cuda/calls.py", "tests/cuda/training.py",
+SCRIPTS = ("tests/cuda/extension.py", "tests/cuda/kit.py", "tests/cuda/readings.py",
+           "tests/cuda/rung.py",
+           "tests/cuda/backend.py", "tests/cuda/calls.py", "tests/cuda/compared.py",
+           "tests/cuda/training.py",
            "examples/*.py", "examples/helpers/*.py",
            "benchmarks/bfbench/*.py", "benchmarks/bfbench/workers/*.py")
 """Files of the source tree. Examples and workers import each other, so all of them."""

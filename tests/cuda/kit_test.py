@@ -47,7 +47,8 @@ class KitTest(unittest.TestCase):
 
     def test_scripts_find_what_they_import(self):
         self.assertIn("an extension for Python 3.11", self.pack())
-        for place in ("examples/pytorch_benchmark.py", "tests/cuda/training.py",
+        for place in ("examples/pytorch_benchmark.py", "tests/cuda/backend.py",
+                      "tests/cuda/calls.py", "tests/cuda/training.py",
                       "tests/cuda/rung.py", "benchmarks/bfbench/workers/device_worker.py"):
             script = self.folder / "kit" / place
             benchmarks = self.folder / "kit/benchmarks"

@@ -22,7 +22,6 @@ with an older one calls of several ranks go by copies between devices.
 """
 
 import argparse
-import collections
 import contextlib
 import ctypes
 import datetime
@@ -39,10 +38,9 @@ import tempfile
 
 import extension
 import kit
+import readings
 
 HERE = pathlib.Path(__file__).resolve().parent
-KEPT = 4000
-"""Characters of the end of what a part printed, on either stream."""
 OPERATION_BYTES = (4096, 1 << 20, 16 << 20, 100 << 20)
 WAYS = ("auto", "peer", "host")
 """Of BLUEFOG_DEVICE_WAY."""
@@ -104,60 +102,6 @@ def describe_machine(python):
             "cpus": os.cpu_count(), "system": platform.platform(),
             "torch": output_of(python, "-c",
                                "import torch; print(torch.__version__, torch.version.cuda)")}
-
-
-# ---- what its programs say
-
-
-def read_cases(out):
-    """Cases of a GoogleTest program are counted; those that began and did not end are
-    named."""
-    ended = {word: re.findall(rf"\[ +{mark} +\] ([^\s,]+\.[^\s,]+).*\(\d+ ms\)", out)
-             for word, mark in (("passed", "OK"), ("skipped", "SKIPPED"), ("failed", "FAILED"))}
-    read = {word: len(set(cases)) for word, cases in ended.items()}
-    if ended["skipped"]:
-        read["why_skipped"] = sorted(set(re.findall(r": Skipped\n(.+)", out)))
-    # Cases are counted by number, since each of several ranks prints them.
-    begun = collections.Counter(re.findall(r"\[ +RUN +\] (\S+\.\S+)", out))
-    if unfinished := begun - collections.Counter(itertools.chain(*ended.values())):
-        read["unfinished"] = sorted(unfinished)
-    return read
-
-
-def read_survivors(wanted, out):
-    """The lines of ranks that went on when another was killed."""
-    survivors = re.findall(r"^survivor \d+ .*", out, re.MULTILINE)
-    if len(survivors) != wanted:
-        raise ValueError(f"expected {wanted} lines of survivors, found {survivors}")
-    return {"survivors": survivors}
-
-
-def read_figures(out):
-    """The last line that is a JSON object: NCCL prints its warnings there too."""
-    for line in reversed(out.splitlines()):
-        if line.startswith("{"):
-            with contextlib.suppress(ValueError):
-                return {"figures": json.loads(line)}
-    raise ValueError(f"expected JSON, found {out[-500:]!r}")
-
-
-def read_records(out):
-    """Lines of JSON objects, one for each figure."""
-    records = []
-    for line in out.splitlines():
-        if line.startswith("{"):
-            with contextlib.suppress(ValueError):
-                records.append(json.loads(line))
-    if not records:
-        raise ValueError(f"expected lines of JSON, found {out[-500:]!r}")
-    return {"records": records}
-
-
-def read_rate(out):
-    """Images per second of pytorch_benchmark.py."""
-    if found := re.search(r"Total img/sec on \d+ GPU\(s\): ([\d.]+) \+- ([\d.]+)", out):
-        return {"images_per_second": [float(value) for value in found.groups()]}
-    raise ValueError(f"expected a total of images, found {out[-KEPT:]!r}")
 
 
 # ---- what is run
@@ -256,7 +200,7 @@ class Rung:
         code, out, err = (None, "", obstacle) if obstacle else run_for(
             self.arguments.part_timeout, command, self.environment_of(ranks, dict(environment)))
         state = "passed" if code == expected else "skipped" if code == 77 else "failed"
-        text = out[-KEPT:] + err[-KEPT:]
+        text = out[-readings.KEPT:] + err[-readings.KEPT:]
         result = {}
         try:
             result = read(out)
@@ -271,19 +215,19 @@ class Rung:
             print(f"{state.upper()}: {part}\n{text}", flush=True)
 
     def tests(self, part, program, ranks, launched=1, environment=()):
-        self.run(part, self.launched(launched, self.program(program)), read_cases, ranks,
+        self.run(part, self.launched(launched, self.program(program)), readings.read_cases, ranks,
                  environment)
 
     def killed(self, part, ranks, environment=()):
         """One rank is killed: the launcher says so by its exit code."""
         command = [self.program("bfrun"), "-np", str(ranks), "--fault-tolerant",
                    self.program("cuda_killed_rank")]
-        self.run(part, command, functools.partial(read_survivors, ranks - 1), ranks, environment,
-                 expected=137)
+        self.run(part, command, functools.partial(readings.read_survivors, ranks - 1), ranks,
+                 environment, expected=137)
 
     def figures(self, part, ranks, environment=()):
-        self.run(part, self.launched(ranks, self.program("cuda_benchmark")), read_figures, ranks,
-                 environment)
+        self.run(part, self.launched(ranks, self.program("cuda_benchmark")),
+                 readings.read_figures, ranks, environment)
 
     def why_no(self, module):
         """As `find_obstacle`, once."""
@@ -320,16 +264,17 @@ class Rung:
 
     def compare_trainings(self, ranks):
         """How many elements differ between trainings on a GPU and on the CPU."""
-        self.script(f"training.np{ranks}.bits", ranks, "tests/cuda/training.py", (), read_figures)
+        self.script(f"training.np{ranks}.bits", ranks, "tests/cuda/training.py", (),
+                    readings.read_figures)
 
     def compare_calls(self, ranks, way="auto"):
         """How many elements differ between calls from Python on a GPU and on the CPU."""
         self.script(f"calls.np{ranks}{suffix_of(way)}", ranks, "tests/cuda/calls.py", (),
-                    read_figures, {"BLUEFOG_DEVICE_WAY": way})
+                    readings.read_figures, {"BLUEFOG_DEVICE_WAY": way})
 
     def compare_backend(self, ranks):
         """How many elements differ between torch.distributed's calls on a GPU and on the CPU."""
-        self.script(f"backend.np{ranks}", ranks, "tests/cuda/backend.py", (), read_figures,
+        self.script(f"backend.np{ranks}", ranks, "tests/cuda/backend.py", (), readings.read_figures,
                     module="_c10d")
 
     def operations(self, ranks, way="auto"):
@@ -339,14 +284,14 @@ class Rung:
                         "benchmarks/bfbench/workers/device_worker.py",
                         ("--store", f"{folder}/store", "--device", "cuda", "--dtype", "float32",
                          "--sizes", ",".join(str(size) for size in OPERATION_BYTES),
-                         "--seconds", "1"), read_records, {"BLUEFOG_DEVICE_WAY": way})
+                         "--seconds", "1"), readings.read_records, {"BLUEFOG_DEVICE_WAY": way})
 
     def training(self, ranks, optimizer, *options):
         part = f"training.np{ranks}.{optimizer}{'.'.join(('', *options)).replace('--', '')}"
         options = ("--device", "cuda", "--model", "resnet50", "--batch-size",
                    str(self.arguments.batch_size), "--num-iters", "5", "--dist-optimizer",
                    optimizer, *options)
-        self.script(part, ranks, "examples/pytorch_benchmark.py", options, read_rate)
+        self.script(part, ranks, "examples/pytorch_benchmark.py", options, readings.read_rate)
 
 
 def run_parts(rung):
@@ -417,9 +362,10 @@ def parse_arguments():
     parser.add_argument("--sources", type=pathlib.Path, default=HERE.parent.parent)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("cuda-rung.json"))
     parser.add_argument("--python", default=sys.executable,
-                        help="with torch for CUDA, for training")
+                        help="with torch for CUDA, for what runs in Python")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="of launches")
-    parser.add_argument("--no-training", dest="training", action="store_false")
+    parser.add_argument("--no-training", dest="training", action="store_false",
+                        help="without trainings and all else that runs in Python")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--parts", type=pattern, default=pattern(""), metavar="REGEX",
                         help="only parts whose name holds it, such as '^launch'")

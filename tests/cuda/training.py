@@ -8,13 +8,12 @@ so that what each reads is known. The last line is a JSON object: by algorithm, 
 differ, on any rank. Exit code 1 where one does.
 """
 
-import argparse
-import json
 import sys
 
 import torch
 
 import bluefog_cpp.torch as bf
+import compared
 
 STEPS = 6
 IN_TURNS = ("win_put", "pull_get", "async_push_sum")
@@ -74,27 +73,19 @@ def trained(algorithm, device):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
-                        help="cpu compares the CPU with itself: what this script says without a "
-                             "GPU")
-    device = torch.device(parser.parse_args().device)
+    device = compared.device_asked_for(__doc__)
     bf.init()
     if device.type == "cuda":
-        torch.cuda.set_device(bf.local_rank() % torch.cuda.device_count())
+        device = compared.take_gpu(bf.local_rank())
         bf.use_device()
-        device = torch.device("cuda", torch.cuda.current_device())
     different = {}
     for algorithm in ALGORITHMS:
         expected = trained(algorithm, torch.device("cpu"))
-        found = trained(algorithm, device)
-        count = sum(int((a != b).sum()) for a, b in zip(found, expected))
+        count = compared.differing(trained(algorithm, device), expected)
         different[algorithm] = int(bf.allreduce(torch.tensor([float(count)]), average=False))
-    if bf.rank() == 0:
-        print(json.dumps({"different": different}), flush=True)
+    code = compared.report(bf.rank(), different)
     bf.shutdown()
-    return 1 if any(different.values()) else 0
+    return code
 
 
 if __name__ == "__main__":

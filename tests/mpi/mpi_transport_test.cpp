@@ -176,6 +176,9 @@ TEST_F(MpiTransportTest, AMessageSaysWhatWasSentBeforeItOnTheOtherLane) {
   send(pattern(100, rank(), 2), 2, all, Lane::Ordinary);
   send(pattern(100, rank(), 3), 3, one, Lane::Deep);
   send(pattern(100, rank(), 4), 4, one, Lane::Ordinary);
+  until("the message behind the first deep one",
+        [&] { return transport_->arrived(previous(), Lane::Ordinary) != nullptr; });
+  EXPECT_FALSE(transport_->has_all_before(previous(), Lane::Ordinary)) << "nobody has asked for it";
   for (const std::uint64_t ordinary : {2, 4}) {
     until("all before", [&] {
       (void)transport_->arrived(previous(), Lane::Deep);

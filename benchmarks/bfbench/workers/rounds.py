@@ -37,11 +37,11 @@ def join_gloo(store, rank, size, threads_are_bound=False, backend="gloo"):
         os.sched_setaffinity(0, bound)
 
 
-def join_ranks(store, threads_are_bound=False, backend="gloo"):
+def join_ranks(store, threads_are_bound=False):
     """(rank, number of ranks) of this launch, whose ranks meet in the file `store`."""
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     size = int(os.environ["OMPI_COMM_WORLD_SIZE"])
-    join_gloo(store, rank, size, threads_are_bound, backend)
+    join_gloo(store, rank, size, threads_are_bound)
     return rank, size
 
 

@@ -74,6 +74,9 @@ std::string LinkSearch::load_kernels() {
 }
 
 std::string LinkSearch::threads_that_share_a_device() {
+  if (!bootstrap_.in_process()) {
+    return {};
+  }
   const std::uint64_t own[] = {parts_.libraries.cuda->process(),
                                static_cast<std::uint64_t>(parts_.device)};
   const auto places = bootstrap_.allgather(std::as_bytes(std::span(own)), deadline_);

@@ -54,7 +54,7 @@ class LinkSearch {
   bool note(const char* what, const std::string& obstacle);
   /// Collective. @return why the kernels that calls need cannot be used; empty where they can.
   [[nodiscard]] std::string load_kernels();
-  /// Collective. @return which ranks are threads of one process on one device; empty where none
+  /// Collective where ranks are threads. @return which of them are on one device; empty where none
   /// are.
   [[nodiscard]] std::string threads_that_share_a_device();
   /// Collective. @return why NCCL is not used; empty where it is.

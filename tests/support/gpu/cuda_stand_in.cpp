@@ -7,7 +7,6 @@
 #include <cstring>
 #include <utility>
 
-#include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "tests/support/device_sums.hpp"
 
@@ -18,8 +17,6 @@ thread_local std::vector<int> entered_devices;
 
 /// CUDA_ERROR_INVALID_HANDLE.
 constexpr int kInvalidHandle = 400;
-/// Longer than any work of a test takes.
-constexpr std::chrono::seconds kLongestWait{5};
 
 }  // namespace
 
@@ -135,31 +132,6 @@ void CudaStandIn::run(Stream& stream) {
     task();
     lock.lock();
     stream.is_at_work = false;
-  }
-}
-
-void CudaStandIn::wait_for_device(const std::string& call) {
-  const int device = current_device();
-  std::vector<Stream*> streams;
-  {
-    const std::scoped_lock lock(mutex_);
-    for (const auto& stream : streams_) {
-      if (stream->device == device) {
-        streams.push_back(stream.get());
-      }
-    }
-  }
-  const auto is_idle = [](Stream* stream) {
-    const std::scoped_lock lock(stream->mutex);
-    return stream->tasks.empty() && !stream->is_at_work;
-  };
-  const Deadline deadline = Deadline::after(kLongestWait);
-  while (!std::ranges::all_of(streams, is_idle)) {
-    if (deadline.expired()) {
-      report(fmt::format("{}: waits for ever for work of device {}", call, device));
-      return;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
@@ -301,42 +273,6 @@ void CudaStandIn::synchronize(gpu::StreamHandle handle) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   free_event(event);
-}
-
-void* CudaStandIn::allocate(std::size_t bytes) {
-  check_entered("cuMemAlloc");
-  check_capture_mode("cuMemAlloc");
-  void* const memory = book_.allocate(bytes);
-  const std::scoped_lock lock(mutex_);
-  blocks_[static_cast<const std::byte*>(memory)] = {.bytes = bytes, .device = current_device()};
-  return memory;
-}
-
-void CudaStandIn::free(void* memory) {
-  check_entered("cuMemFree");
-  check_capture_mode("cuMemFree");
-  ipc_.forget(memory, "cuMemFree");
-  book_.free(memory);
-  wait_for_device("cuMemFree");
-}
-
-void CudaStandIn::keep_freed(void* memory) {
-  check_entered("cuMemFree");
-  ipc_.forget(memory, "cuMemFree");
-  book_.free(memory);
-}
-
-void* CudaStandIn::allocate_host(std::size_t bytes) {
-  check_entered("cuMemHostAlloc");
-  check_capture_mode("cuMemHostAlloc");
-  return book_.allocate(bytes);
-}
-
-void CudaStandIn::free_host(void* memory) {
-  check_entered("cuMemFreeHost");
-  check_capture_mode("cuMemFreeHost");
-  book_.free(memory);
-  wait_for_device("cuMemFreeHost");
 }
 
 void CudaStandIn::copy(void* to, const void* from, std::size_t bytes, gpu::StreamHandle stream) {
