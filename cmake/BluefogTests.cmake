@@ -22,7 +22,12 @@ if(BLUEFOG_SANITIZE)
 elseif(BLUEFOG_COUNTS_LINES)
   set(BLUEFOG_LAUNCH_TIMEOUT 900)  # counting takes time too
 endif()
-set(BLUEFOG_TEST_PATH "PATH=path_list_prepend:${BLUEFOG_VENV}/bin")
+set(BLUEFOG_TEST_PATHS "PATH=path_list_prepend:${BLUEFOG_VENV}/bin")
+if(NOT BLUEFOG_LONG_TESTS)
+  # Python begins without torch's compiler where nothing is compiled.
+  list(APPEND BLUEFOG_TEST_PATHS
+       "PYTHONPATH=path_list_append:${PROJECT_SOURCE_DIR}/tests/support/python")
+endif()
 
 # Properties of all test targets. They run for moments: a quarter of their compile time is worth
 # more.
@@ -146,7 +151,7 @@ function(bluefog_add_script_test name)
   set_tests_properties(
     ${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
                        SKIP_RETURN_CODE 77 ENVIRONMENT "${BLUEFOG_TEST_ENVIRONMENT};${arg_ENV}"
-                       ENVIRONMENT_MODIFICATION "${BLUEFOG_TEST_PATH}")
+                       ENVIRONMENT_MODIFICATION "${BLUEFOG_TEST_PATHS}")
   if(arg_COST)
     set_tests_properties(${name} PROPERTIES COST ${arg_COST})
   endif()
