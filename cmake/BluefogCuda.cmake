@@ -81,8 +81,8 @@ ${left_out}. Toolkit ${CUDAToolkit_VERSION} knows ${names}")
   set(${problem_out} "${problem}" PARENT_SCOPE)
 endfunction()
 
-# Whether nvcc compiles the kernels with this host compiler, for the lowest and the highest of these
-# architectures; found out once, in a few seconds.
+# Whether nvcc compiles the kernels' headers with this host compiler, for the lowest and the highest
+# of these architectures; found out once, in a few seconds.
 function(bluefog_check_nvcc out architectures)
   list(GET architectures 0 -1 ends)
   list(REMOVE_DUPLICATES ends)
@@ -94,7 +94,7 @@ function(bluefog_check_nvcc out architectures)
     file(MAKE_DIRECTORY "${folder}")
     execute_process(
       COMMAND ${command} -I "${PROJECT_SOURCE_DIR}" -fatbin -o check.fatbin
-              "${PROJECT_SOURCE_DIR}/ops/sums/cuda/sum_kernels.cu"
+              "${PROJECT_SOURCE_DIR}/cmake/nvcc_check.cu"
       WORKING_DIRECTORY "${folder}" RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
     if(NOT code EQUAL 0)
       string(REGEX MATCH "[^\n]*([Ee]rror|fatal)[^\n]*" line "${text}")
