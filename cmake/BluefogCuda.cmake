@@ -94,7 +94,7 @@ function(bluefog_check_nvcc out architectures)
     file(MAKE_DIRECTORY "${folder}")
     execute_process(
       COMMAND ${command} -I "${PROJECT_SOURCE_DIR}" -fatbin -o check.fatbin
-              "${PROJECT_SOURCE_DIR}/cmake/nvcc_check.cu"
+              "${PROJECT_SOURCE_DIR}/ops/sums/cuda/nvcc_check.cu"
       WORKING_DIRECTORY "${folder}" RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
     if(NOT code EQUAL 0)
       string(REGEX MATCH "[^\n]*([Ee]rror|fatal)[^\n]*" line "${text}")

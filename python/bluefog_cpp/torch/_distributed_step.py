@@ -216,9 +216,8 @@ class DistributedStep:
         """Whether torch.distributed.checkpoint calls: it steps an optimizer that has no state yet,
         with zeros, to see what state it will have. Such a step is local."""
         frame = sys._getframe(1)
-        for _ in range(4):  # torch's hooks of `step`, and a scheduler's, lie between
-            frame = frame and frame.f_back
-            if frame and frame.f_code.co_name == "_init_optim_state":
+        while frame := frame.f_back:  # any number of others' wrappers of `step` lies between
+            if frame.f_code.co_name == "_init_optim_state":
                 return True
         return False
 

@@ -1,6 +1,7 @@
 """Beside torch's own means: process groups, samplers, compilers, checkpoints, profiler; and
 mpi4py."""
 
+import functools
 import os
 import warnings
 
@@ -225,6 +226,25 @@ def test_distributed_checkpoint(gloo, name, wrap, tmp_path, rank, size):
     train(again, resumed, rank, 2)
     assert flat(again).equal(flat(model))
     bf.barrier()
+
+
+def test_a_checkpoint_finds_a_step_behind_any_number_of_wrappers(rank):
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    model = used_model(0)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model)
+    train(model, optimizer, rank, 1)
+    optimizer.zero_grad()
+    with torch.no_grad():
+        model[0].weight += rank  # an average that nobody asked for would show
+    values = flat(model).clone()
+    for _ in range(8):
+        optimizer.step = functools.wraps(optimizer.step)(
+            lambda *arguments, call=optimizer.step, **named: call(*arguments, **named))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, about itself
+        get_state_dict(model, optimizer)
+    assert flat(model).equal(values)
 
 
 # ---- profiler

@@ -32,14 +32,16 @@ class _PlaceHolder(types.ModuleType):
     def disable(fn, recursive=True, *, reason=None, wrapping=True):
         """`fn`, which asks the module itself from when that is there."""
 
+        known = {}
+
         @functools.wraps(fn)
         def call(*arguments, **named):
             module = sys.modules[NAME]
             if isinstance(module, _PlaceHolder):
                 return fn(*arguments, **named)
-            if not hasattr(fn, "__disabled"):
-                fn.__disabled = module.disable(fn, recursive, reason=reason, wrapping=wrapping)
-            return fn.__disabled(*arguments, **named)
+            if "disabled" not in known:
+                known["disabled"] = module.disable(fn, recursive, reason=reason, wrapping=wrapping)
+            return known["disabled"](*arguments, **named)
 
         return call
 
