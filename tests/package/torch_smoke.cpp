@@ -1,6 +1,6 @@
 // The smallest LibTorch program: it compiles, links and runs only where
 // bluefog::torch names the right headers, libraries and C++ ABI.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdio>
 #include <string>
