@@ -4,7 +4,7 @@ import argparse
 import json
 import statistics
 
-from bfbench import images, output, report
+from bfbench import images, output
 from bfbench.algorithms import algorithm_list, registered, row_named
 from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
@@ -17,6 +17,7 @@ from bfbench.options import (
     whole_list,
 )
 from bfbench.records import count_text, merge_not_run
+from bfbench.reports import report
 from bfbench.shards import IID
 from bfbench.versions import versions
 

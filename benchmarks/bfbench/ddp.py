@@ -1,14 +1,14 @@
 """bfbench ddp: our gradient all-reduce as a DDP beside torch's, in time, memory and accuracy."""
 
-from bfbench import images, output, training_report
+from bfbench import images, output
+from bfbench.contestants import with_all_buckets
 from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
-from bfbench.options import add_output, add_rank_list, positive, whole
+from bfbench.options import add_ddp_buckets, add_output, add_rank_list, positive, whole
 from bfbench.records import add_shares, count_text, merge_train_starts
+from bfbench.reports import training_report
 from bfbench.train import MODELS
 from bfbench.versions import versions
-
-WAYS = ("ddp", "gradient_allreduce")
 
 
 def add_arguments(parser):
@@ -21,14 +21,13 @@ def add_arguments(parser):
                         help="backward passes of a step")
     parser.add_argument("--batch-size", type=whole(2), default=32, metavar="N",
                         help="images of a rank in a backward pass")
-    parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB",
-                        help="size of buckets, torch's; this project's have at most 4")
+    add_ddp_buckets(parser)
     parser.add_argument("--epochs", type=whole(), default=1, metavar="N")
     parser.add_argument("--lr", type=positive, default=0.02)
     parser.add_argument("--train-images", type=whole(), default=10_000, metavar="N",
                         help="of all ranks, in an epoch")
     parser.add_argument("--test-images", type=whole(), default=2_000, metavar="N")
-    add_output(parser, starts=3)
+    add_output(parser)
 
 
 def check(args):
@@ -43,13 +42,13 @@ def check(args):
 
 
 def measure(args, launcher, jobs):
-    starts = []
-    with jobs.progress(args.starts * len(args.ranks) * len(WAYS)) as (tell, advance):
+    starts, ways = [], with_all_buckets(("ddp", "gradient_allreduce"), args.ddp_buckets)
+    with jobs.progress(args.starts * len(args.ranks) * len(ways)) as (tell, advance):
         for _ in range(args.starts):
             for ranks in args.ranks:
                 start = []
                 starts.append(start)
-                for way in WAYS:
+                for way in ways:
                     tell(f"{way}, {count_text(ranks, 'rank')}")
                     start += jobs.gather({"algorithm": way, "ranks": ranks}, launcher.worker,
                                              "ddp_worker", ranks, "--algorithm", way,
@@ -59,7 +58,7 @@ def measure(args, launcher, jobs):
 
 
 def options_of_worker(args):
-    names = ("model", "data", "accumulation", "batch_size", "bucket_mb", "epochs", "lr",
+    names = ("model", "data", "accumulation", "batch_size", "epochs", "lr",
              "train_images", "test_images")
     return [word for name in names
             for word in (f"--{name.replace('_', '-')}", getattr(args, name))]

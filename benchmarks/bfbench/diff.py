@@ -8,6 +8,7 @@ import statistics
 from rich import box
 from rich.table import Table
 
+from bfbench.contestants import PLAIN, WRAPPED, ddp_of
 from bfbench.output import console
 from bfbench.records import SCALE_KEY, TRAIN_KEY, key_of_operation
 from bfbench.versions import text_of
@@ -19,9 +20,10 @@ HOW_LONG = ("json", "report", "starts", "rounds", "steps", "seconds", "build",
 # Options that choose what is measured, as records themselves say.
 WHICH = ("preset", "ranks", "hosts", "sizes", "dtype", "transports", "without", "with_peers",
          "models",
-         "algorithms", "graphs", "compute", "batches", "hidden")
+         "algorithms", "graphs", "compute", "batches", "hidden", "ddp_buckets", "many")
 CONDITIONS = ("processor", "cores", "gpus", "kernel", "topology", "environment", "commit",
-              "bluefog_cpp", "torch", "mpi", "python", "decent-dp", "date")
+              "bluefog_cpp", "torch", "mpi", "mpi_settings", "mpi_single_copy", "python",
+              "decent-dp", "date")
 # A search that ends within 1 % of a share of 66 % leaves the rate of links open by 4.5 %.
 RATES_ALIKE = 0.05
 
@@ -47,16 +49,26 @@ def load(path):
             raise NothingToCompare(
                 f"{path}: records of bfbench converge are not compared: they have "
                 "no times")
-        records = [record for record in found["records"] if not record.get("simulated")]
-        for record in records:
-            check(record)
         about = found.get("versions", {})
         if not isinstance(about, dict) or not isinstance(about.get("options", {}), dict):
             raise ValueError("versions that are no object")
+        records = [in_words_of_today(record, about.get("options", {}))
+                   for record in found["records"] if not record.get("simulated")]
+        for record in records:
+            check(record)
         return {key_of(record): record for record in records}, about
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NothingToCompare(f"{path}: expected a file that bfbench --json has written, found "
                                f"{type(error).__name__}: {error}") from error
+
+
+def in_words_of_today(record, options):
+    """A record of training, in whose earlier versions DDP had buckets as large as everybody's, and
+    training without communication this project's optimizer."""
+    if "algorithm" not in record or "ddp_buckets" in options or "bucket_mb" not in options:
+        return record
+    names = {"ddp": ddp_of(options["bucket_mb"]), PLAIN: WRAPPED}
+    return {**record, "algorithm": names.get(record["algorithm"], record["algorithm"])}
 
 
 def check(record):

@@ -167,7 +167,15 @@ class Launcher:
 
     def own_and_mpi(self, ranks, sizes, dtype, seconds):
         self.require(self.operations)
-        return self.run(ranks, self.operations, *self.operations_words, "--json", "--sizes",
+        return self.operations_of(ranks, sizes, dtype, seconds, *self.operations_words)
+
+    def mpi_alone(self, ranks, sizes, dtype, seconds):
+        """Open MPI's own all-reduce, under settings of the launcher's environment."""
+        return self.operations_of(ranks, sizes, dtype, seconds, "--ops", "MPI_Allreduce",
+                                  "--without-gloo", "measured beside Open MPI's defaults")
+
+    def operations_of(self, ranks, sizes, dtype, seconds, *words):
+        return self.run(ranks, self.operations, *words, "--json", "--sizes",
                         ",".join(map(str, sizes)), "--dtype", dtype, "--seconds", seconds,
                         "--pause-ms", self.pause_ms)
 

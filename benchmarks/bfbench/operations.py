@@ -1,5 +1,5 @@
 """bfbench ops: operations of this project, of gloo and of Open MPI beside a concurrent memcpy, or,
-between hosts, beside what their links carry."""
+between hosts, beside what their links carry; from C++ and from Python, each for itself."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ import torch.distributed as dist
 from rich.console import Console
 from rich.progress import Progress
 
-from bfbench import hosts, output, report
+from bfbench import hosts, open_mpi, output
 from bfbench.jobs import Jobs
 from bfbench.launch import Launcher, LaunchFailed
 from bfbench.options import (
@@ -29,6 +29,7 @@ from bfbench.records import (
     with_link_as_limit,
     with_one_memcpy,
 )
+from bfbench.reports import report
 from bfbench.versions import versions
 
 PRESETS = {
@@ -36,6 +37,7 @@ PRESETS = {
     "quick": {"ranks": [2], "sizes": [4, 1 << 20]},
     "grid": {"ranks": [2, 4, 6], "sizes": [10**6, 10**7, 10**8, 10**9]},
 }
+MANY_RANKS = [8, 16]
 BACKEND_PRESET = {"ranks": [2, 4], "sizes": [4, 4096, 1 << 16, 1 << 20, 1 << 24]}
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 TRANSPORTS = ("auto", "mpi", "tcp")
@@ -54,12 +56,16 @@ class Side(NamedTuple):
     """Peers whose records another side has."""
     transport: str = ""
     """BLUEFOG_TRANSPORT of the ranks; empty: the environment's."""
+    way: open_mpi.Way | None = None
+    """The settings of Open MPI."""
 
 
 def add_arguments(parser):
     parser.add_argument("--preset", choices=PRESETS, default="default",
                         help="ranks and sizes, where they are not given")
     add_rank_list(parser, None)
+    parser.add_argument("--many", action="store_true",
+                        help=f"{' and '.join(map(str, MANY_RANKS))} ranks too")
     parser.add_argument("--hosts", type=whole_list(2, 16), metavar="N,…",
                         help="network namespaces of this machine (root), in place of --ranks")
     parser.add_argument("--local-ranks", type=whole(1, 16), metavar="N",
@@ -84,7 +90,7 @@ def add_arguments(parser):
     parser.add_argument("--backend", action="store_true",
                         help="torch.distributed's calls over the backend bluefog and over gloo, in "
                         "turns in the same processes, and nothing else")
-    add_output(parser, starts=7)
+    add_output(parser)
 
 
 def check(args):
@@ -94,6 +100,7 @@ def check(args):
             raise LaunchFailed(f"expected --hosts beside {name}, which is of hosts; found none",
                                f"{name} without --hosts")
     for first, second, both in (("--ranks", "--hosts", args.ranks and args.hosts),
+                                ("--many", "--hosts", args.many and args.hosts),
                                 ("--with mpi", "--without mpi",
                                  "mpi" in args.with_peers and "mpi" in args.without)):
         if both:
@@ -112,12 +119,18 @@ def places_of(args, preset):
         found: list = [(hosts.HostLauncher(args.build, count, args.local_ranks, args.rate),
                         count * args.local_ranks) for count in args.hosts]
     else:
-        found = [(Launcher(args.build), ranks) for ranks in args.ranks or preset["ranks"]]
+        found = [(Launcher(args.build), ranks) for ranks in numbers_of_ranks(args, preset)]
     for launcher, ranks in found:
         launcher.longest_sec = args.job_timeout or generous_sec(args, launcher, ranks)
         if why_no_mpi(args):
-            launcher.operations_words = ("--without-mpi", why_no_mpi(args))
+            launcher.operations_words += ("--without-mpi", why_no_mpi(args))
+        if "gloo" in args.without:
+            launcher.operations_words += ("--without-gloo", "left out by --without gloo")
     return found
+
+
+def numbers_of_ranks(args, preset):
+    return list(dict.fromkeys((args.ranks or preset["ranks"]) + (MANY_RANKS if args.many else [])))
 
 
 def generous_sec(args, launcher, ranks):
@@ -146,16 +159,18 @@ def sides_of(args):
     if args.backend:
         yield Side("torch.distributed's backends", "backends")
         return
-    yield Side("bluefog_cpp and Open MPI", "own_and_mpi",
+    yield Side("bluefog_cpp, Open MPI and gloo from C++", "own_and_mpi",
                transport=args.transports[0] if args.transports else "")
     for transport in args.transports[1:]:
-        yield Side(f"bluefog_cpp over {transport}", "own_and_mpi", ("Open MPI", "memcpy"),
+        yield Side(f"bluefog_cpp over {transport}", "own_and_mpi", ("Open MPI", "gloo", "memcpy"),
                    transport)
-    # Both sides time the memcpy of one host; the own side's stands in the table. Streams between
-    # hosts are those beside gloo as its users run it.
+    if "mpi" not in args.without and not args.hosts:
+        for way in open_mpi.ways():
+            yield Side(f"Open MPI with {way.name}", "mpi_alone", ("memcpy",), way=way)
+    # Streams between hosts are those beside gloo as its users run it.
     if "gloo" not in args.without:
-        yield Side("gloo", "gloo", ("memcpy",))
-        yield Side("gloo bound", "gloo_bound", ("memcpy", "link"))
+        yield Side("bluefog_cpp and gloo from Python", "gloo")
+        yield Side("gloo bound from Python", "gloo_bound", ("link",))
     if "nccl" not in args.without:
         yield Side("NCCL", "gpus")
 
@@ -188,6 +203,8 @@ def measure_side(args, launcher, side, ranks, dtype, jobs):
     reason = why_not_here(launcher, side, ranks)
     if reason:
         return [{**what, "not_run": reason}]
+    if side.way:
+        launcher = launcher.with_environment(**side.way.environment)
     if side.transport:
         # tcp: TCP wherever "mpi" has MPI.
         network = "tcp" if side.transport == "tcp" else "auto"
@@ -199,11 +216,16 @@ def measure_side(args, launcher, side, ranks, dtype, jobs):
     for record in records:
         if record["peer"] == "bluefog_cpp" and side.transport:
             record["op"] += f", transport {side.transport}"
+        if record["peer"] == "Open MPI" and side.way and "op" in record:
+            record["op"] += f", {side.way.name}"
+            record["settings"] = side.way.environment
     return [record for record in records if record["peer"] not in side.left_out]
 
 
 def why_not_here(launcher, side, ranks):
     """Why a side cannot run on this machine; empty if it can."""
+    if side.way:
+        return side.way.why_not
     if side.measured_by == "gpus":
         return why_no_gpus(launcher, ranks)
     if side.measured_by == "own_and_mpi" or (dist.is_available() and dist.is_gloo_available()):
@@ -223,8 +245,8 @@ def never_run(args, records):
     """Contestants that these options or this machine leave out."""
     if args.backend:
         return
-    if "gloo" in args.without:  # Open MPI's calls say it themselves
-        yield {"peer": "gloo", "not_run": "left out by --without gloo"}
+    if "gloo" in args.without:  # calls from C++ say it themselves
+        yield {"peer": "gloo from Python", "not_run": "left out by --without gloo"}
     if "nccl" in args.without:
         yield {"peer": "NCCL", "not_run": "left out by --without nccl"}
     reason = why_no_link(args)

@@ -7,10 +7,13 @@ import math
 import os
 import pathlib
 
+from bfbench.contestants import DDP_BUCKETS, TORCHS_OWN
 from bfbench.launch import ROOT
 
 MOST_RANKS = 64
 DEFAULT_BUILD = ROOT / "build" / "release"
+# A machine of few cores is fast in some starts and slow in others.
+STARTS = 7
 
 
 def _number(word, kind, text, least, most):
@@ -69,6 +72,13 @@ def choice_list(choices):
     return parse
 
 
+def bucket_list(text):
+    """Sizes of DDP's buckets in MiB, or torch's own, by commas; each counts once."""
+    return list(dict.fromkeys(
+        word if word == TORCHS_OWN else str(_number(word, int, text, 1, 1 << 20))
+        for word in text.split(",")))
+
+
 def new_file(text):
     """A file that can be written: tried before measuring, which may take hours."""
     path = pathlib.Path(text)
@@ -119,7 +129,14 @@ def add_rank_list(parser, default):
                         help="numbers of ranks")
 
 
-def add_output(parser, starts):
+def add_ddp_buckets(parser):
+    parser.add_argument("--ddp-buckets", type=bucket_list, default=list(DDP_BUCKETS),
+                        metavar="MIB,…", help=f"sizes of DDP's buckets, each measured; "
+                        f"{TORCHS_OWN}: as torch has them where a program says nothing. Ratios are "
+                        f"to the fastest. Default: {','.join(DDP_BUCKETS)}")
+
+
+def add_output(parser, starts=STARTS):
     parser.add_argument("--starts", type=whole(), default=starts, metavar="N",
                         help="fresh starts of everything, of which medians count")
     add_output_files(parser)

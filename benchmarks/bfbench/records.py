@@ -2,9 +2,13 @@
 
 import statistics
 
-KEY = ("peer", "op", "ranks", "hosts", "device", "dtype", "bytes")
-# The fields that measurements share which are compared with one another.
-PLACE = ("ranks", "hosts", "device", "dtype", "bytes")
+from bfbench.contestants import PLAIN, fastest_ddp
+
+KEY = ("peer", "op", "language", "ranks", "hosts", "device", "dtype", "bytes")
+# The fields that measurements share which have the same limit.
+LIMIT_PLACE = ("ranks", "hosts", "device", "dtype", "bytes")
+# Measurements that are compared with one another share their language too.
+PLACE = ("language", *LIMIT_PLACE)
 # Peers that are limits, of one host and between hosts.
 LIMITS = ("memcpy", "link")
 # Streams between hosts are measured from so many bytes on: a smaller one tells more about the burst
@@ -23,8 +27,12 @@ def count_text(count, what):
 
 
 def key_of_operation(record):
-    """The subject of a record; files of earlier versions know of no device but the CPU."""
-    return tuple({"device": "cpu", **record}[name] for name in KEY)
+    """The subject of a record; files of earlier versions know of no device but the CPU, and
+    measured gloo and NCCL from Python."""
+    is_of_python = (record["peer"] in ("gloo", "NCCL", "link") or record["op"].endswith(BY_TORCH)
+                    or record.get("device", "cpu") != "cpu")
+    usual = {"device": "cpu", "language": "Python" if is_of_python else "C++"}
+    return tuple({**usual, **record}[name] for name in KEY)
 
 
 def merge_starts(starts):
@@ -40,6 +48,7 @@ def merge_starts(starts):
     merged = []
     for key, records in by_key.items():
         entry = dict(zip(KEY, key))
+        entry.update({name: records[0][name] for name in ("settings",) if name in records[0]})
         entry.update({name: statistics.median(record[name] for record in records)
                       for name in (*FIGURES, "cpu_us", "peak_bytes") if name in records[0]})
         if "algbw_gbps" in entry:  # as the medians of the table have it
@@ -81,17 +90,27 @@ def neighbours_of(record):
     return ranks - 1 if kind(record) == "allreduce" else 0
 
 
-def place_of(record):
-    return tuple(record[name] for name in PLACE)
+def place_of(record, names=PLACE):
+    return tuple(record[name] for name in names)
+
+
+def limits_of(records, peer):
+    """The fastest of a limit's times at each place, whatever language it was called from."""
+    found = {}
+    for record in records:
+        if record["peer"] == peer:
+            place = place_of(record, LIMIT_PLACE)
+            found[place] = min(record["median_us"], found.get(place, record["median_us"]))
+    return found
 
 
 def with_one_memcpy(records):
-    """Adds, on one host, `limit_ratio` against the memcpy that stands in the table, whoever
-    timed another one beside theirs."""
-    memcpys = {place_of(r): r["median_us"] for r in records if r["peer"] == "memcpy"}
+    """Adds, on one host, `limit_ratio` against the fastest memcpy of the table to records of
+    programs that timed none beside theirs."""
+    memcpys = limits_of(records, "memcpy")
     for record in records:
-        limit_us = memcpys.get(place_of(record))
-        if limit_us and record["peer"] == "gloo":
+        limit_us = memcpys.get(place_of(record, LIMIT_PLACE))
+        if limit_us and record.get("limit_ratio") is None:
             record["limit_ratio"] = record["median_us"] / limit_us
     return records
 
@@ -128,9 +147,10 @@ def with_link_as_limit(records):
     memcpy, which is left out. There is no ratio without such a stream, nor with several ranks on a
     host: of theirs the links carry other shares than of the streams, by the operation's graph."""
     kept = [record for record in records if record["peer"] != "memcpy"]
-    links = {place_of(r): r["median_us"] for r in kept if r["peer"] == "link"}
+    links = limits_of(kept, "link")
     for record in kept:
-        limit_us = links.get(place_of(record)) if record["ranks"] == record["hosts"] else None
+        is_alone = record["ranks"] == record["hosts"]
+        limit_us = links.get(place_of(record, LIMIT_PLACE)) if is_alone else None
         record["limit_ratio"] = record["median_us"] / limit_us if limit_us else None
     return kept
 
@@ -174,13 +194,15 @@ def merge_train_starts(starts, key_names=TRAIN_KEY, figures=TRAIN_FIGURES):
 
 
 def add_shares(records):
-    """Adds to each record of training its rate as a multiple of that without communication and of
-    DDP's: of the medians that the table shows, as ratios to peers are."""
+    """Adds to each record of training its rate as a multiple of that without communication, in a
+    plain loop, and of DDP's over gloo with the buckets that it is fastest with: of the medians that
+    the table shows, as ratios to peers are."""
     def place(record):
         return tuple(record[name] for name in TRAIN_PLACE)
-    rates = {(record["algorithm"], place(record)): record["img_per_sec"] for record in records}
     for record in records:
-        for name in ("none", "ddp"):
-            if (name, place(record)) in rates:
-                record[f"share_of_{name}"] = record["img_per_sec"] / rates[name, place(record)]
+        beside = [other for other in records if place(other) == place(record)]
+        alone = next((other for other in beside if other["algorithm"] == PLAIN), None)
+        for name, other in (("none", alone), ("ddp", fastest_ddp(beside))):
+            if other:
+                record[f"share_of_{name}"] = record["img_per_sec"] / other["img_per_sec"]
     return records

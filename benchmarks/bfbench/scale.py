@@ -5,12 +5,22 @@ import pathlib
 import tempfile
 from typing import NamedTuple
 
-from bfbench import hosts, output, scale_model, scale_report
+from bfbench import hosts, output, scale_model
 from bfbench.algorithms import algorithm_list
+from bfbench.contestants import with_all_buckets
 from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
-from bfbench.options import add_output, choice_list, rate_or_auto, share, whole, whole_list
+from bfbench.options import (
+    add_ddp_buckets,
+    add_output,
+    choice_list,
+    rate_or_auto,
+    share,
+    whole,
+    whole_list,
+)
 from bfbench.records import SCALE_FIGURES, SCALE_KEY, merge_train_starts
+from bfbench.reports import scale_report
 from bfbench.train import MODELS
 from bfbench.versions import versions
 
@@ -27,8 +37,9 @@ def add_arguments(parser):
     parser.add_argument("--local-ranks", type=whole(1, 16), default=1, metavar="N",
                         help="ranks of each host")
     parser.add_argument("--rate", type=rate_or_auto, default="auto", metavar="auto|MBIT",
-                        help="what a host can send; auto: such that DDP has --share of its speed "
-                        "without communication at --rate-hosts")
+                        help="what a host can send; auto: such that DDP, with the buckets that it "
+                        "is fastest with, has --share of its speed without communication at "
+                        "--rate-hosts")
     parser.add_argument("--share", type=share, default=0.66)
     parser.add_argument("--rate-hosts", type=whole(2, 16), metavar="N",
                         help="default: 4 if that is among the hosts, else the middle one")
@@ -39,7 +50,8 @@ def add_arguments(parser):
     parser.add_argument("--algorithms", type=algorithm_list(ALGORITHMS, has_others=False),
                         default=list(ALGORITHMS),
                         metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)}; training without "
-                        "communication is always measured")
+                        "communication is always measured, in a plain loop of torch's and with "
+                        "this project's optimizer around torch's")
     parser.add_argument("--graphs", type=choice_list(GRAPHS), default=list(GRAPHS),
                         metavar="NAME,…",
                         help=f"of atc, atc_in_backward and awc, out of {', '.join(GRAPHS)}")
@@ -52,9 +64,10 @@ def add_arguments(parser):
                         help="turns of each algorithm in a start")
     parser.add_argument("--steps", type=whole(), default=4, metavar="N", help="steps of a turn")
     parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB",
-                        help="size of buckets, everybody's; this project's have at most 4 where "
-                        "they leave in the backward pass")
-    add_output(parser, starts=1)
+                        help="size of this project's buckets, at most 4 where they leave in the "
+                        "backward pass")
+    add_ddp_buckets(parser)
+    add_output(parser)
 
 
 class Measured(NamedTuple):
@@ -105,7 +118,8 @@ class Measurement:
         count = rate_hosts(self.args)
         self.tell(f"rate of links at which DDP has {self.args.share:.0%} at {count} hosts, "
                   f"compute: {compute}")
-        found, = self.job(count, compute, FIRST_RATE_MBIT, ["ddp"], "--search-share",
+        found, = self.job(count, compute, FIRST_RATE_MBIT,
+                          with_all_buckets(["ddp"], self.args.ddp_buckets), "--search-share",
                           self.args.share, "--rounds", 1)
         return found
 
@@ -117,7 +131,9 @@ def rate_hosts(args):
 
 
 def algorithms_of(args):
-    return [name for name in args.algorithms if name != "hierarchical" or args.local_ranks > 1]
+    """The ways of training that are measured, of DDP one for each size of its buckets."""
+    return with_all_buckets([name for name in args.algorithms
+                             if name != "hierarchical" or args.local_ranks > 1], args.ddp_buckets)
 
 
 def measure(args, folder, jobs):
@@ -166,8 +182,8 @@ def run(args):
     launcher = Launcher(args.build)
     launcher.require(scale_model.bftopo_of(args.build))
     about = versions(launcher, args)
-    not_run = [{"algorithm": name, "not_run": FLAT_HERE}
-               for name in args.algorithms if name not in algorithms_of(args)]
+    not_run = [{"algorithm": name, "not_run": FLAT_HERE} for name in args.algorithms
+               if name == "hierarchical" and name not in algorithms_of(args)]
     if not algorithms_of(args):
         output.show(args, about, [], not_run, [], scale_report.write)
         return 1  # none of what was asked for

@@ -6,13 +6,15 @@ import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
+from bfbench.contestants import WITHOUT_COMMUNICATION, bucket_mib_of, is_ddp
 from bfbench.launch import output_of, program_at
 
 MOST_RANKS = 1024
 MIB = 1 << 20
-# Sizes of first buckets in a backward pass: torch._C._distributed_c10d._DEFAULT_FIRST_BUCKET_BYTES,
-# and ours.
+# The first bucket in a backward pass: torch's own where a program says nothing
+# (torch._C._distributed_c10d._DEFAULT_FIRST_BUCKET_BYTES), and ours.
 FIRST_BUCKET = MIB
+TORCHS_BUCKET = 25 * MIB
 BUCKET_IN_BACKWARD = 4 * MIB  # ours, at most
 FAMILIES = {"one_peer": "one-peer-exponential", "exponential": "exponential",
             "machines": "exponential"}
@@ -27,6 +29,7 @@ class Costs(NamedTuple):
     profile: dict
     """When in a step gradients come (`sleeping_model.measure`), and the bytes of each."""
     bucket_bytes: int
+    """The size of this project's buckets."""
 
     @property
     def bytes(self):
@@ -74,24 +77,30 @@ def step_sec_beside_backward(compute_sec, profile, ready_buckets, allreduce_sec)
     return max(compute_sec, end)
 
 
+def buckets_of_ddp(algorithm):
+    """(first, later) in bytes."""
+    mib = bucket_mib_of(algorithm)
+    return (FIRST_BUCKET, TORCHS_BUCKET) if mib is None else (mib * MIB, mib * MIB)
+
+
 def step_sec(algorithm, graph, ranks, hosts, costs: Costs, simulate: Callable):
     """Of `ranks` ranks on `hosts` hosts. Ranks of one host take no time to hear each other."""
     def simulated(family, size, message_bytes):
         return simulate(family, size, message_bytes, costs.alpha_us, costs.beta_ns_per_byte)
 
-    def beside_backward(largest_bucket, seconds_of):
+    def beside_backward(sizes, seconds_of):
         return step_sec_beside_backward(
-            costs.compute_sec, costs.profile,
-            buckets(costs.profile, min(FIRST_BUCKET, largest_bucket), largest_bucket), seconds_of)
+            costs.compute_sec, costs.profile, buckets(costs.profile, *sizes), seconds_of)
 
-    own_bucket = min(BUCKET_IN_BACKWARD, costs.bucket_bytes)
-    if algorithm in ("ddp", "gradient_allreduce"):
+    largest = min(BUCKET_IN_BACKWARD, costs.bucket_bytes)
+    own_buckets = (min(FIRST_BUCKET, largest), largest)
+    if is_ddp(algorithm) or algorithm == "gradient_allreduce":
         return beside_backward(
-            costs.bucket_bytes if algorithm == "ddp" else own_bucket,
+            buckets_of_ddp(algorithm) if is_ddp(algorithm) else own_buckets,
             lambda size: simulated("ring", ranks, size)["allreduce_sec"])
     if algorithm == "atc_in_backward":
         return beside_backward(
-            own_bucket, lambda size: simulated(FAMILIES[graph], ranks, size)["step_sec"])
+            own_buckets, lambda size: simulated(FAMILIES[graph], ranks, size)["step_sec"])
     if algorithm == "hierarchical":
         ranks = hosts
     exchange = simulated(FAMILIES[graph], ranks, costs.bytes)["step_sec"]
@@ -129,7 +138,7 @@ def simulated_records(records, costs, simulate):
     made = []
     by_way = {}
     for record in records:
-        if record["algorithm"] not in ("none", "ddp_alone"):
+        if record["algorithm"] not in WITHOUT_COMMUNICATION:
             by_way.setdefault((record["algorithm"], record["graph"]), []).append(record)
     for (algorithm, graph), measured in by_way.items():
         by_ranks = {record["ranks"]: record for record in measured}

@@ -1,10 +1,11 @@
 """bfbench syncbn: batch normalisation over all ranks, beside torch's formulas over gloo."""
 
-from bfbench import output, report
+from bfbench import output
 from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, add_rank_list, seconds, whole_list
 from bfbench.records import count_text, merge_starts
+from bfbench.reports import report
 from bfbench.versions import versions
 
 PEER = "torch's formulas (gloo)"
@@ -18,7 +19,7 @@ def add_arguments(parser):
                         help="channels")
     parser.add_argument("--seconds", type=seconds, default=1.0,
                         help="time per shape and start, about")
-    add_output(parser, starts=7)
+    add_output(parser)
 
 
 def measure(args, launcher, jobs):

@@ -7,19 +7,21 @@ import importlib.util
 import os
 import sys
 
-from bfbench import output, training_report
+from bfbench import output
 from bfbench.algorithms import algorithm_list
+from bfbench.contestants import is_peer, with_all_buckets
 from bfbench.jobs import Jobs
 from bfbench.launch import LONGEST_JOB_SEC, Launcher, LaunchFailed, output_of
-from bfbench.options import add_output, add_rank_list, choice_list, whole
+from bfbench.options import add_ddp_buckets, add_output, add_rank_list, choice_list, whole
 from bfbench.records import add_shares, count_text, merge_not_run, merge_train_starts
-from bfbench.training import DDP_FLAGS, PEERS
+from bfbench.reports import training_report
+from bfbench.training import DDP_FLAGS
 from bfbench.turns import Side
 from bfbench.versions import versions
 
 MODELS = ("cnn", "vit", "resnet18", "resnet50", "resnet101", "resnext50_32x4d", "resnext101_32x8d")
-ALGORITHMS = ("none", "ddp", "ddp_bluefog", "decent_dp", "gradient_allreduce", "atc", "awc",
-              "hierarchical")
+ALGORITHMS = ("none", "none_wrapped", "ddp", "ddp_bluefog", "decent_dp", "gradient_allreduce",
+              "atc", "awc", "hierarchical")
 # Variables that bfrun sets for ranks and torchrun does not.
 MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 
@@ -31,7 +33,8 @@ def add_arguments(parser):
     parser.add_argument("--algorithms", type=algorithm_list(ALGORITHMS), default=list(ALGORITHMS),
                         metavar="NAME,…", help=f"out of {', '.join(ALGORITHMS)} (the default), and "
                         "what python -m bluefog_cpp.algorithms lists; none trains each rank for "
-                        "itself")
+                        "itself in a plain loop of torch's, none_wrapped with this project's "
+                        "optimizer around torch's")
     add_rank_list(parser, [2])
     parser.add_argument("--threads", type=whole(), default=1, metavar="N",
                         help="of a rank, for the model")
@@ -42,14 +45,15 @@ def add_arguments(parser):
                         help="turns of each algorithm in a start")
     parser.add_argument("--steps", type=whole(), default=5, metavar="N", help="steps of a turn")
     parser.add_argument("--bucket-mb", type=whole(), default=25, metavar="MIB",
-                        help="size of buckets, everybody's; this project's have at most 4 where "
-                        "they leave in the backward pass")
+                        help="size of buckets, this project's and Decent-DP's; this project's "
+                        "have at most 4 where they leave in the backward pass")
+    add_ddp_buckets(parser)
     for flag, text in DDP_FLAGS.items():
         parser.add_argument(flag, action="store_true", help=text)
     parser.add_argument("--peers-as-torchrun", action="store_true",
                         help="DDP and Decent-DP run without the settings of malloc that bfrun "
                         "gives its ranks; default: all sides have the same environment")
-    add_output(parser, starts=3)
+    add_output(parser)
 
 
 def options_of_worker(args, model, algorithm):
@@ -75,7 +79,7 @@ def refused(algorithm):
 def start_side(args, launcher, ranks, model, algorithm):
     """A job that trains, in bfrun's environment."""
     unset = [word for name in MALLOC_VARIABLES if name not in os.environ for word in ("-u", name)]
-    prefix = ["env", *unset] if args.peers_as_torchrun and algorithm in PEERS else []
+    prefix = ["env", *unset] if args.peers_as_torchrun and is_peer(algorithm) else []
     return Side(launcher, ranks, "train_worker", *options_of_worker(args, model, algorithm),
                 prefix=prefix)
 
@@ -107,7 +111,8 @@ def one_start(args, launcher, jobs, ranks, model, algorithms):
 
 def measure(args, launcher, jobs):
     starts = []
-    runnable = [name for name in args.algorithms if not refused(name)]
+    runnable = with_all_buckets([name for name in args.algorithms if not refused(name)],
+                                args.ddp_buckets)
     if not runnable:
         raise LaunchFailed(f"none of {', '.join(args.algorithms)} can run: "
                            f"{refused(args.algorithms[0])}", "nothing can run")

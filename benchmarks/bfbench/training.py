@@ -1,13 +1,9 @@
-"""The part that workers that train have in common: who they measure, torch's optimizer and DDP,
-percentiles."""
+"""The part that workers that train have in common: torch's optimizer and DDP, percentiles."""
 
 import torch
 
-TORCH_DDP = "torch DDP (gloo)"
-PEERS = {"ddp": TORCH_DDP, "ddp_alone": TORCH_DDP, "ddp_bluefog": "torch DDP (bluefog)",
-         "decent_dp": "Decent-DP (gloo)"}
-BACKENDS = {"ddp_bluefog": "bluefog"}
-"""Of torch.distributed, by peer; gloo elsewhere."""
+from bfbench.contestants import bucket_mib_of
+
 DDP_FLAGS = {
     "--no-gradient-as-bucket-view": "DDP: gradients are copied into its buckets",
     "--static-graph": "DDP: the graph of the loss never changes",
@@ -18,18 +14,16 @@ MOMENTUM = 0.9
 QUANTILES = (50, 75, 90, 95)
 
 
-def peer_of(algorithm):
-    return PEERS.get(algorithm, "bluefog_cpp")
-
-
 def make_optimizer(parameters, lr=0.01, momentum=MOMENTUM):
     return torch.optim.SGD(parameters, lr, momentum=momentum)
 
 
-def with_ddp(model, bucket_mb, gradient_as_bucket_view=True, broadcast_buffers=False, **options):
-    """Wrapped as bfbench has DDP everywhere; `train` may be told otherwise."""
+def with_ddp(model, algorithm, gradient_as_bucket_view=True, broadcast_buffers=False, **options):
+    """Wrapped as bfbench has DDP everywhere, with the buckets that the algorithm's name says;
+    `train` may be told otherwise."""
     return torch.nn.parallel.DistributedDataParallel(
-        model, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=gradient_as_bucket_view,
+        model, bucket_cap_mb=bucket_mib_of(algorithm),
+        gradient_as_bucket_view=gradient_as_bucket_view,
         broadcast_buffers=broadcast_buffers, **options)
 
 

@@ -8,25 +8,14 @@ import pathlib
 import platform
 import re
 import shlex
-import subprocess
 
 import torch
 
+from bfbench import open_mpi
 from bfbench.launch import IS_CLONE, ROOT
+from bfbench.programs import first_line, words_of
 
 LSCPU_LINES = ("Socket", "Core(s) per", "Thread(s) per", "L1d", "L2", "L3", "NUMA node")
-
-
-def words_of(*command):
-    """The output of a command, or nothing where there is no such command."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    except FileNotFoundError:
-        return ""
-
-
-def first_line(*command):
-    return (words_of(*command).splitlines() or ["not found"])[0]
 
 
 def processor():
@@ -106,6 +95,9 @@ def versions(launcher, args):
         "torchvision": version_of("torchvision"),
         "decent-dp": version_of("decent-dp"),
         "mpi": first_line("mpirun", "--version"),
+        "mpi_components": open_mpi.components(),
+        "mpi_settings": open_mpi.settings(launcher.environment),
+        "mpi_single_copy": open_mpi.single_copy(),
         "python": platform.python_version(),
         "kernel": platform.release(),
         "processor": processor(),

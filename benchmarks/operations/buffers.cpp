@@ -1,6 +1,8 @@
 #include "benchmarks/operations/buffers.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 
 namespace bluefog::benchmarks {
 namespace {
@@ -8,6 +10,7 @@ namespace {
 /// Buffers take turns until so many bytes have been touched.
 constexpr std::int64_t kRotatedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kMostBuffers = 16;
+constexpr std::size_t kPage = 4096;
 
 template <typename T>
 void fill(const BufferView& buffer, T value) {
@@ -40,17 +43,28 @@ std::size_t many_of(std::size_t bytes) {
 }  // namespace
 
 Buffers::Buffers(const Setting& setting, bool are_shared)
-    : count_(setting.count), dtype_(setting.dtype) {
-  const std::size_t bytes = static_cast<std::size_t>(count_) * size_of(dtype_);
-  memory_.resize(many_of(bytes));
+    : context_(&setting.context),
+      are_shared_(are_shared),
+      count_(setting.count),
+      dtype_(setting.dtype),
+      memory_(many_of(static_cast<std::size_t>(count_) * size_of(dtype_))) {
   for (auto& memory : memory_) {
-    if (are_shared) {
-      memory = setting.context.allocate_shared(bytes);
-    } else {
-      const auto own = std::make_shared<std::vector<std::byte>>(bytes);
-      memory = {own, own->data()};
-    }
+    memory = allocate();
   }
+}
+
+std::shared_ptr<std::byte> Buffers::allocate() const {
+  const std::size_t bytes = static_cast<std::size_t>(count_) * size_of(dtype_);
+  if (are_shared_) {
+    return context_->allocate_shared(bytes);
+  }
+  const std::size_t whole_pages = (bytes + kPage - 1) / kPage * kPage;
+  const std::shared_ptr<std::byte> memory(
+      static_cast<std::byte*>(std::aligned_alloc(kPage, whole_pages)), std::free);
+  if (!memory) {
+    throw std::bad_alloc();
+  }
+  return memory;
 }
 
 double Buffers::bytes_of(const Setting& setting) {
@@ -63,6 +77,14 @@ BufferView Buffers::next() {
       .data = memory_[turn_++ % memory_.size()].get(), .count = count_, .dtype = dtype_};
   rewrite(buffer, turn_);
   return buffer;
+}
+
+BufferView Buffers::other() {
+  if (memory_.size() == 1 && !spare_) {
+    spare_ = allocate();
+  }
+  const auto& memory = memory_.size() == 1 ? spare_ : memory_[turn_ % memory_.size()];
+  return {.data = memory.get(), .count = count_, .dtype = dtype_};
 }
 
 }  // namespace bluefog::benchmarks

@@ -10,7 +10,7 @@
 namespace bluefog::benchmarks {
 
 /// The buffers of a size that calls take in turn, each rewritten before, as a training step does:
-/// 16 of them, or fewer of together 64 MiB.
+/// 16 of them, or fewer of together 64 MiB. Each begins on a page.
 class Buffers {
  public:
   Buffers(const Setting& setting, bool are_shared);
@@ -21,10 +21,18 @@ class Buffers {
   /// The next buffer, rewritten.
   [[nodiscard]] BufferView next();
 
+  /// One that `next` has not given last: the one that was rewritten longest ago.
+  [[nodiscard]] BufferView other();
+
  private:
+  [[nodiscard]] std::shared_ptr<std::byte> allocate() const;
+
+  Context* context_;
+  bool are_shared_;
   std::int64_t count_;
   Dtype dtype_;
   std::vector<std::shared_ptr<std::byte>> memory_;
+  std::shared_ptr<std::byte> spare_;  ///< of buffers so large that there is but one
   unsigned turn_ = 0;
 };
 

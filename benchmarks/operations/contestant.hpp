@@ -20,12 +20,16 @@ struct Contestant {
   double memory = 0;
   /// The buffers lie in memory that the ranks of a host share.
   bool takes_shared_buffers = false;
+  /// A copy, of which the fastest is the limit that others are multiples of.
+  bool is_limit = false;
   /// Does the operation on this rank's buffer, in place. Every rank calls it.
   std::function<void(const BufferView&)> call;
   /// Calls after which the contestant does the same again: a timing spans a multiple of them.
   int period = 1;
   /// Untimed work of every rank before each timed batch of calls, if given.
   std::function<void(const BufferView&)> prepare{};
+  /// In place of `call`, where it writes to another buffer, which is as large and lies as far back.
+  std::function<void(const BufferView& to, const BufferView& from)> copy{};
 };
 
 /// The setting that contestants are made for.
@@ -36,6 +40,8 @@ struct Setting {
   std::int64_t count = 0;
   /// Why Open MPI's own calls are left out; empty: they are not.
   std::string without_mpi;
+  /// Why gloo's own calls are left out; empty: they are not.
+  std::string without_gloo;
 };
 
 /// This project's operations.
@@ -48,7 +54,16 @@ struct Setting {
 /// MPI_Neighbor_alltoallv with averaging. None where `why_no_mpi` has a reason.
 [[nodiscard]] std::vector<Contestant> mpi_contestants(const Setting& setting);
 
-/// The limit on one host: a copy of the buffer, which all ranks do at the same time.
-[[nodiscard]] Contestant memcpy_contestant(const Setting& setting);
+/// Why gloo's calls from C++ cannot run in this setting; empty if they can.
+[[nodiscard]] std::string why_no_gloo(const Setting& setting);
+
+/// Collective. gloo's own calls from C++, as its users write them without torch: all-reduce, and
+/// send/receive with averaging; each with threads that are free, and bound to the rank's cores. None
+/// where `why_no_gloo` has a reason.
+[[nodiscard]] std::vector<Contestant> gloo_contestants(const Setting& setting);
+
+/// The limits on one host: copies of the buffer, which all ranks do at the same time, to another one
+/// of those that calls take in turn. The C library's, and this project's two.
+[[nodiscard]] std::vector<Contestant> memcpy_contestants();
 
 }  // namespace bluefog::benchmarks

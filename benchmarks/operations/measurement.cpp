@@ -55,10 +55,18 @@ std::vector<Measurement> measure(const Setting& setting, const std::vector<Conte
     std::this_thread::sleep_for(pause);
     ops::barrier(context);
     const double cpu_us = process_cpu_us();
+    const auto call = [&] {
+      if (contestant.copy) {
+        contestant.copy(buffers.other(), buffer);
+      } else {
+        contestant.call(buffer);
+      }
+    };
     const double us = time_us([&] {
-      contestant.call(buffer);
+      call();
       for (int i = 1; i < calls; ++i) {
-        contestant.call(buffers.next());
+        buffer = buffers.next();
+        call();
       }
     });
     return Sample{.us = us, .cpu_us = process_cpu_us() - cpu_us};

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include <algorithm>
 #include <limits>
 #include <memory>
 #include <stdexcept>
 
+#include "benchmarks/operations/average.hpp"
 #include "bluefog_cpp/context/context_core.hpp"
 #include "topology/static_graphs.hpp"
 
@@ -31,36 +31,6 @@ struct Communicator {
 
   MPI_Comm comm;
 };
-
-/// x ← (x + received) · share. The pointers are known to be apart, so the loop becomes vector code.
-template <typename T>
-void add_and_scale(T* __restrict x, const T* __restrict received, std::size_t count, T share) {
-  for (std::size_t k = 0; k < count; ++k) {
-    x[k] = (x[k] + received[k]) * share;
-  }
-}
-
-template <typename T>
-void add(T* __restrict x, const T* __restrict received, std::size_t count) {
-  for (std::size_t k = 0; k < count; ++k) {
-    x[k] += received[k];
-  }
-}
-
-/// The averages that MPI leaves to its user: x ← (x + Σ_j received_j) / (1 + d). A block of x stays
-/// in the first cache while all sources are added to it.
-template <typename T>
-void average(T* x, const T* received, std::size_t count, std::size_t sources) {
-  constexpr std::size_t kBlock = 16384 / sizeof(T);
-  const T share = T{1} / static_cast<T>(sources + 1);
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    const std::size_t block = std::min(kBlock, count - begin);
-    for (std::size_t j = 0; j + 1 < sources; ++j) {
-      add(x + begin, received + j * count + begin, block);
-    }
-    add_and_scale(x + begin, received + (sources - 1) * count + begin, block, share);
-  }
-}
 
 template <typename T>
 class Exchanges {

@@ -105,10 +105,10 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
        .bus_factor = 2 * (n - 1) / n,
        .call = [&context](const BufferView& buffer) { ops::allreduce(context, buffer); }});
   if (context.core().shared_memory() && context.hosts().machine_count() == 1) {
-    // Calls that find their buffers where all ranks reach them: all-reduce, and averages of pairs.
-    std::vector<Contestant> shared{all.back()};
+    // The same calls, which find their buffers where all ranks reach them.
+    std::vector<Contestant> shared = all;
     if (size == 2) {
-      shared.push_back(all.front());
+      std::erase_if(shared, [](const Contestant& one) { return one.op.ends_with("(one-peer)"); });
     }
     for (Contestant& contestant : shared) {
       contestant.op += ", shared buffers";
@@ -136,19 +136,6 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
     all.push_back(window_get(setting));
   }
   return all;
-}
-
-Contestant memcpy_contestant(const Setting& setting) {
-  auto target = std::make_shared<std::vector<std::byte>>();
-  const std::size_t bytes = static_cast<std::size_t>(setting.count) * size_of(setting.dtype);
-  return {.peer = "memcpy",
-          .op = "memcpy",
-          .memory = 1,
-          .call = [target, bytes](const BufferView& buffer) {
-            target->resize(bytes);
-            std::memcpy(target->data(), buffer.data, buffer.bytes());
-            asm volatile("" : : "r"(target->data()) : "memory");  // it counts although nobody reads
-          }};
 }
 
 }  // namespace bluefog::benchmarks

@@ -2,7 +2,7 @@
 
 
 def operation(peer="bluefog_cpp", op="allreduce", median=10.0, **others):
-    return {"peer": peer, "op": op, "ranks": 2, "hosts": 1, "device": "cpu",
+    return {"peer": peer, "op": op, "language": "C++", "ranks": 2, "hosts": 1, "device": "cpu",
             "dtype": "float32", "bytes": 1024, "median_us": median, "p95_us": 2 * median,
             "algbw_gbps": 1.0, "busbw_gbps": 1.0, "limit_ratio": 4.0, **others}
 

@@ -1,12 +1,19 @@
 """Two runs, percentile by percentile."""
 
 import json
+import pathlib
 
 import pytest
 
 from bfbench import diff
 from bfbench.__main__ import main
-from bfbench.records import SCALE_FIGURES, SCALE_KEY, merge_starts, merge_train_starts
+from bfbench.records import (
+    SCALE_FIGURES,
+    SCALE_KEY,
+    key_of_operation,
+    merge_starts,
+    merge_train_starts,
+)
 from records_of import on_hosts, operation, training
 
 
@@ -24,9 +31,9 @@ def test_percentiles_of_operations():
     new = merge_starts([[operation(median=m)] for m in (32000.0, 16000.0, 16000.0)])
     found = list(diff.compare(by_key(old), by_key(new)))
     # The noise is that of the noisier run.
-    assert found == [("bluefog_cpp allreduce 2 1 cpu float32 1024", "p50 µs", 8000.0, 16000.0, 0.5),
-                     ("bluefog_cpp allreduce 2 1 cpu float32 1024", "p95 µs", 16000.0, 32000.0,
-                      0.5)]
+    what = "bluefog_cpp allreduce C++ 2 1 cpu float32 1024"
+    assert found == [(what, "p50 µs", 8000.0, 16000.0, 0.5),
+                     (what, "p95 µs", 16000.0, 32000.0, 0.5)]
     assert diff.row(*found[0])[2:] == ("8000", "16000", "+100.0% *", "±50.0%")
     assert diff.time_text(0.2876) == "0.2876"
 
@@ -128,6 +135,29 @@ def test_other_rates_of_links_are_refused(tmp_path, capsys):
         assert main(["diff", first, second]) == 1
         assert (f"expected two runs of the same, found links of 100.0 and {rate} Mbit/s in {first} "
                 f"and {second}") in capsys.readouterr().err
+
+
+def test_training_of_earlier_files_is_compared_with_what_it_was(tmp_path):
+    """DDP with buckets that the program gave, and no communication by this project's optimizer."""
+    def keys_of(options):
+        records = merge_train_starts([[training(name) for name in ("ddp", "none", "atc")]])
+        found, _ = diff.load(pathlib.Path(file_of(tmp_path / "file", records, options=options)))
+        return [key[1] for key in found]
+
+    assert keys_of({"bucket_mb": 25}) == ["ddp_25_mib", "none_wrapped", "atc"]
+    assert keys_of({"bucket_mb": 25, "ddp_buckets": ["default"]}) == ["ddp", "none", "atc"]
+    assert keys_of({}) == ["ddp", "none", "atc"]
+
+
+def test_operations_of_earlier_files_have_the_language_that_they_had():
+    def language(**record):
+        record = operation(**record)
+        del record["language"]
+        return key_of_operation(record)[2]
+
+    assert language() == language(peer="Open MPI") == language(peer="memcpy") == "C++"
+    assert language(peer="gloo") == language(peer="link") == "Python"
+    assert language(op="all_reduce by torch") == language(device="cuda") == "Python"
 
 
 def without(name):

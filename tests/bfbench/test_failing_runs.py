@@ -44,7 +44,7 @@ def operations_arguments(*words):
 def test_what_memory_does_not_suffice_for_is_left_out(tmp_path):
     found, *_ = run(tmp_path, "ops", "--sizes", "4,1000000000000", "--seconds", "0.01")
     assert {record["bytes"] for record in found["records"]} == {4}
-    for op in ("allreduce", "win_put", "memcpy", "isend/irecv and average (exponential)"):
+    for op in ("allreduce", "win_put", "memcpy, own", "isend/irecv and average (exponential)"):
         reasons = {item["not_run"] for item in found["not_run"] if item.get("op") == op}
         assert "1000000000000 bytes" in str(reasons) and "more than is free" in str(reasons)
     assert "by int" in not_run(found, peer="Open MPI")
@@ -59,10 +59,11 @@ def test_peers_that_fail_or_are_left_out_are_listed(tmp_path, monkeypatch, capsy
     found = left_behind(tmp_path, 1, "ops", "--ranks", "1", "--sizes", "4", "--seconds", "0.01",
                         "--starts", "1")
     page = (tmp_path / "left" / "report.html").read_text()
-    assert not_run(found, peer="gloo") == "RuntimeError: no network"
+    assert not_run(found, peer="bluefog_cpp and gloo from Python") == "RuntimeError: no network"
     assert not_run(found, peer="Open MPI") == "needs at least 2 ranks that MPI started"
-    assert "Not run: gloo at 1 rank: RuntimeError: no network" in page
-    assert "not run: gloo at 1 rank: RuntimeError: no network" in capsys.readouterr().out
+    side = "bluefog_cpp and gloo from Python at 1 rank"
+    assert f"Not run: {side}: RuntimeError: no network" in page
+    assert f"not run: {side}: RuntimeError: no network" in capsys.readouterr().out
     assert {item["not_run"] for item in operations.never_run(
         operations_arguments("--without", "gloo"), [])} >= {"left out by --without gloo"}
 
@@ -172,11 +173,12 @@ def test_later_starts_that_fail_or_are_interrupted_leave_the_first(tmp_path, mon
 
 @pytest.mark.long
 def test_a_side_that_fails_leaves_the_other(tmp_path, monkeypatch):
-    failing_where(monkeypatch, "worker", lambda _, words: FAILED if "ddp" in words else None)
+    failing_where(monkeypatch, "worker", lambda _, words: FAILED if "ddp_1_mib" in words else None)
     found = left_behind(tmp_path, 1, "ddp", "--ranks", "1", "--data", str(idx_files(tmp_path)),
-                        "--batch-size", "2", "--accumulation", "2", "--starts", "1")
+                        "--batch-size", "2", "--accumulation", "2", "--starts", "1",
+                        "--ddp-buckets", "1")
     assert [record["algorithm"] for record in found["records"]] == ["gradient_allreduce"]
-    assert not_run(found, algorithm="ddp", ranks=1) == "RuntimeError: why"
+    assert not_run(found, algorithm="ddp_1_mib", ranks=1) == "RuntimeError: why"
 
 
 def test_operations_of_one_number_of_ranks_may_fail(tmp_path, monkeypatch):
@@ -184,7 +186,8 @@ def test_operations_of_one_number_of_ranks_may_fail(tmp_path, monkeypatch):
     found = left_behind(tmp_path, 1, "ops", "--ranks", "2,1", "--sizes", "4", "--seconds", "0.01",
                         "--starts", "1", "--without", "gloo")
     assert {record["ranks"] for record in found["records"]} == {1}
-    assert not_run(found, peer="bluefog_cpp and Open MPI", ranks=2) == "RuntimeError: why"
+    side = "bluefog_cpp, Open MPI and gloo from C++"
+    assert not_run(found, peer=side, ranks=2) == "RuntimeError: why"
 
 
 def test_a_peer_that_cannot_be_imported_is_refused(tmp_path, monkeypatch):

@@ -43,11 +43,10 @@ esac
 def left_behind(tmp_path, build, code, *words):
     file = tmp_path / "left.json"
     assert main(["ops", "--build", str(build), "--json", str(file), "--without", "gloo",
-                 "--without", "nccl",
-                 "--starts", "3", *words]) == code
+                 "--without", "nccl", "--without", "mpi", "--starts", "3", *words]) == code
     found = json.loads(file.read_text())
     return found["records"], [item["not_run"] for item in found["not_run"]
-                              if item.get("peer") == "bluefog_cpp and Open MPI"
+                              if item.get("peer") == "bluefog_cpp, Open MPI and gloo from C++"
                               or item.get("op") == "the rest"]
 
 
@@ -193,10 +192,12 @@ def test_mpi_is_left_out_between_hosts_of_several_ranks():
     assert said(*hosts) == ("--without-mpi", operations.NO_MPI_HERE)
     assert said(*hosts, "--with", "mpi") == ()
     assert said(*hosts, "--without", "mpi") == ("--without-mpi", "left out by --without mpi")
+    assert said("--without", "gloo") == ("--without-gloo", "left out by --without gloo")
 
 
 @pytest.mark.parametrize("words, expected", (
     ("--ranks 2 --hosts 2", "expected --ranks or --hosts, found both"),
+    ("--many --hosts 2", "expected --many or --hosts, found both"),
     ("--rate 100", "expected --hosts beside --rate"),
     ("--local-ranks 2", "expected --hosts beside --local-ranks"),
     ("--with mpi --without mpi", "expected --with mpi or --without mpi, found both"),
@@ -209,8 +210,9 @@ def test_options_that_do_not_fit_are_refused(words, expected, capsys):
 def test_a_torch_without_gloo_is_no_failure(monkeypatch):
     monkeypatch.setattr(operations.dist, "is_gloo_available", lambda: False)
     sides = {side.who: side for side in operations.sides_of(operations_arguments())}
-    assert operations.why_not_here(None, sides["gloo"], 2) == "this torch is built without gloo"
-    assert operations.why_not_here(None, sides["bluefog_cpp and Open MPI"], 2) == ""
+    python, cpp = "bluefog_cpp and gloo from Python", "bluefog_cpp, Open MPI and gloo from C++"
+    assert operations.why_not_here(None, sides[python], 2) == "this torch is built without gloo"
+    assert operations.why_not_here(None, sides[cpp], 2) == ""
 
 
 def test_short_calls_are_timed_in_batches(monkeypatch):
@@ -227,3 +229,13 @@ def test_short_calls_are_timed_in_batches(monkeypatch):
     # The expected calls include the warm-up and the round that tells how many fit into the time.
     assert called == prepared == list(
         range(32 * (rounds.FEWEST_ROUNDS + rounds.WARM_UP_ROUNDS + 1)))
+
+
+@pytest.mark.parametrize("words, expected", (
+    ("", [2]), ("--many", [2, 8, 16]), ("--many --ranks 4,8", [4, 8, 16]),
+    ("--many --preset grid", [2, 4, 6, 8, 16])))
+def test_many_ranks_come_when_they_are_asked_for(words, expected):
+    args = operations_arguments(*words.split())
+    operations.check(args)
+    places = operations.places_of(args, operations.preset_of(args))
+    assert [ranks for _, ranks in places] == expected

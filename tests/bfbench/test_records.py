@@ -82,13 +82,23 @@ def test_streams_are_the_limit_of_one_rank_a_host():
 def test_short_messages_are_not_compared_with_streams():
     like = torch.empty(1).expand(LEAST_LINK_BYTES // 4 - 1)
     assert gloo_worker.limits(0, 2, 2, like) == []
-    assert [peer for peer, *_ in gloo_worker.limits(0, 2, 1, like)] == ["memcpy"]
 
 
-def test_one_memcpy_is_the_limit_of_all():
-    own, gloo = operation(limit_ratio=5.0), operation("gloo", "allreduce", 40.0, limit_ratio=9.0)
-    with_one_memcpy([own, gloo, operation("memcpy", "memcpy", 2.0)])
-    assert own["limit_ratio"] == 5.0 and gloo["limit_ratio"] == 20.0
+def test_the_fastest_memcpy_is_the_limit_of_all_whatever_they_are_called_from():
+    own = operation(limit_ratio=5.0)
+    python = operation("gloo", "allreduce", 40.0, language="Python", limit_ratio=None)
+    with_one_memcpy([own, python, operation("memcpy", "memcpy, C library", 2.0),
+                     operation("memcpy", "memcpy, own", 4.0),
+                     operation("memcpy", "memcpy, own", 0.1, bytes=4)])
+    assert own["limit_ratio"] == 5.0 and python["limit_ratio"] == 20.0
+
+
+def test_languages_are_compared_for_themselves():
+    records = add_peer_ratios([
+        operation(median=1.0), operation(median=4.0, language="Python"),
+        operation("gloo", "allreduce", 20.0),
+        operation("gloo", "allreduce", 160.0, language="Python")])
+    assert [record["gloo_ratio"] for record in records[:2]] == [20.0, 40.0]
 
 
 def test_bandwidths_are_those_of_the_median():
@@ -120,6 +130,14 @@ def test_shares_are_those_of_the_medians():
     assert atc["share_of_none"] == 0.95 and atc["share_of_ddp"] == pytest.approx(1.9)
     assert atc["img_per_sec"] == 95.0 and atc["starts_img_per_sec"] == [90.0, 160.0, 95.0]
     assert atc["sec_per_iter"]["p50"] == 16 / 95.0
+
+
+def test_ddp_counts_with_the_buckets_that_it_is_fastest_with():
+    merged = add_shares(merge_train_starts([[
+        training("ddp", 40.0), training("ddp_4_mib", 50.0), training("ddp_25_mib", 45.0),
+        training("ddp_bluefog", 70.0), training("atc", 100.0),
+        training("ddp_1_mib", 90.0, ranks=4)]]))
+    assert [record["share_of_ddp"] for record in merged] == [0.8, 1.0, 0.9, 1.4, 2.0, 1.0]
 
 
 def test_training_without_none_has_no_share():

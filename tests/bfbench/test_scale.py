@@ -1,5 +1,6 @@
 """Training on hosts with limited links: the search for a rate, the model, and a short run."""
 
+import argparse
 import json
 import os
 import signal
@@ -10,12 +11,14 @@ import time
 import pytest
 import torch
 
-from bfbench import hosts, scale, scale_model, scale_report
+from bfbench import hosts, scale, scale_model
 from bfbench.__main__ import main
 from bfbench.launch import LaunchFailed
 from bfbench.link_rate import find_rate
+from bfbench.reports import scale_report
 from bfbench.scale_model import Costs
-from bfbench.workers.scale_ways import ways_of
+from bfbench.workers import scale_worker
+from bfbench.workers.scale_ways import baseline_of, ways_of
 from bfbench.workers.scale_worker import add_shares
 from bfbench.workers.sleeping_model import SleepingModel, grouped
 from records_of import on_hosts
@@ -30,6 +33,34 @@ def test_rates_are_searched_from_below_and_from_above():
         found = find_rate(share, 0.66, first)
         assert abs(found.share - 0.66) <= 0.01 and found.share == share(found.rate)
         assert found.probes[0] == (first, share(first))
+
+
+def test_the_rate_is_sought_for_ddp_at_its_best(monkeypatch, capsys):
+    """Larger buckets are better on slow links here, and smaller ones on fast links."""
+    rate = [0.0]
+    speeds = {"ddp_alone": lambda: 100.0, "ddp": lambda: rate[0] / 2,
+              "ddp_4_mib": lambda: 60 + rate[0] / 50}
+
+    class Turns:
+        def __init__(self, name):
+            self.way = argparse.Namespace(algorithm=name)
+
+        def forget(self):
+            pass
+
+        def take(self, steps):
+            pass
+
+    monkeypatch.setattr(scale_worker, "img_per_sec",
+                        lambda turns, _: (speeds[turns.way.algorithm](), []))
+    monkeypatch.setattr(scale_worker.hosts, "set_rate", lambda mbit: rate.__setitem__(0, mbit))
+    for name, value in (("local_rank", 0), ("rank", 0), ("machine_size", 4), ("barrier", None)):
+        monkeypatch.setattr(scale_worker.bf, name, lambda value=value: value)
+    scale_worker.search([Turns(name) for name in speeds],
+                        argparse.Namespace(rounds=1, steps=1, search_share=0.61, rate=40.0))
+    found = json.loads(capsys.readouterr().out)
+    assert found["rate_mbit"] == 40.0 and found["fastest_ddp"] == "ddp_4_mib"
+    assert found["share_of_ddp_alone"] == pytest.approx(0.608)
 
 
 def test_a_search_that_never_meets_ends_with_the_nearest():
@@ -75,7 +106,27 @@ def test_what_the_model_says_of_a_step():
     assert seconds("atc_in_backward", "one_peer") == seconds("atc", "one_peer")
     assert seconds("hierarchical", "machines", 8) == pytest.approx(0.4 + 2 * 0.6)
     # All gradients in one bucket, which waits for the last.
-    assert seconds("ddp") == seconds("gradient_allreduce") == pytest.approx(0.4 + 1.2)
+    assert seconds("ddp") == seconds("ddp_4_mib") == pytest.approx(0.4 + 1.2)
+    assert seconds("gradient_allreduce") == seconds("ddp")
+
+
+def test_the_model_gives_ddp_the_buckets_that_it_has():
+    """Gradients of 1 MiB each, one every 0.1 s of the backward pass, reduced at 5 MiB a second."""
+    profile = {"forward_sec": 0.0, "backward_sec": 0.8,
+               "ready": [(0.1 * (8 - place), place) for place in reversed(range(8))],
+               "bytes": [scale_model.MIB] * 8}
+    costs = Costs(5.0, 2.0, 0.8, profile, 25 * scale_model.MIB)
+
+    def seconds(algorithm):
+        return scale_model.step_sec(
+            algorithm, "", 4, 4, costs,
+            lambda family, ranks, size, *_: {"allreduce_sec": size / (5 * scale_model.MIB)})
+
+    # Where a program says 25, all waits for the last gradient; torch sends the first one early.
+    assert seconds("ddp_25_mib") == pytest.approx(0.8 + 1.6)
+    assert seconds("ddp") == pytest.approx(0.8 + 1.4)
+    assert seconds("ddp_4_mib") == pytest.approx(0.4 + 0.8 + 0.8)
+    assert seconds("ddp_1_mib") == pytest.approx(0.1 + 1.6)
 
 
 def test_buckets_are_reduced_one_after_the_other_once_they_are_full():
@@ -130,7 +181,6 @@ def test_the_rate_is_sought_at_the_middle():
 
 
 def scale_parser():
-    import argparse
     parser = argparse.ArgumentParser()
     scale.add_arguments(parser)
     return parser
@@ -149,7 +199,10 @@ def test_refused_words(words, expected, capsys):
 
 
 def test_training_without_communication_is_always_measured():
-    assert ways_of(["ddp"], ["one_peer"]) == [("ddp_alone", ""), ("none", ""), ("ddp", "all ranks")]
+    assert ways_of(["ddp", "ddp_4_mib"], ["one_peer"]) == [
+        ("ddp_alone", ""), ("none", ""), ("none_wrapped", ""), ("ddp", "all ranks"),
+        ("ddp_4_mib", "all ranks")]
+    assert baseline_of("ddp_4_mib") == "ddp_alone" and baseline_of("none_wrapped") == "none"
     records = add_shares([on_hosts("ddp_alone", rate=8.0, cpu_sec_per_step=1.0),
                           on_hosts("none", rate=20.0, cpu_sec_per_step=1.0),
                           on_hosts("ddp", rate=6.0, cpu_sec_per_step=1.5)])
@@ -216,22 +269,25 @@ def test_a_run(tmp_path, capsys):
     file, folder = tmp_path / "records.json", tmp_path / "report"
     assert main(["scale", "--build", BUILD, "--json", str(file), "--report", str(folder), "--hosts",
                  "2", "--model", "cnn", "--batch-size", "2", "--rate", "200", "--rounds", "1",
-                 "--steps", "2", "--graphs", "one_peer"]) == 0
+                 "--steps", "2", "--graphs", "one_peer", "--starts", "1", "--ddp-buckets",
+                 "default,4"]) == 0
     said = capsys.readouterr().out
     found = json.loads(file.read_text())
     measured = [r for r in found["records"] if not r["simulated"]]
     assert [(r["algorithm"], r["graph"]) for r in measured] == [
-        ("ddp_alone", ""), ("none", ""), ("ddp", "all ranks"), ("gradient_allreduce", "all ranks"),
+        ("ddp_alone", ""), ("none", ""), ("none_wrapped", ""), ("ddp", "all ranks"),
+        ("ddp_4_mib", "all ranks"), ("gradient_allreduce", "all ranks"),
         ("atc", "one_peer"), ("atc_in_backward", "one_peer"), ("awc", "one_peer")]
     for record in measured:
         assert record["hosts"] == record["ranks"] == 2 and record["emulated"]
         assert record["rate_mbit"] == 200 and record["algorithm"] in said
         assert record["efficiency"] > 0 and record["sec_per_iter"]["p50"] > 0
     assert {r["ranks"] for r in found["records"] if r["simulated"]} >= {2, 1024}
-    assert all("simulated_difference" in r for r in measured[2:])
+    assert all("simulated_difference" in r for r in measured[3:])
     assert "emulated compute (slept)" in said and "simulated" in said
     assert [r["not_run"] for r in found["not_run"]] == [scale.FLAT_HERE]
-    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "scale_0.png"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "report.html", "scale_0_measured.png", "scale_0_model.png"]
     assert main(["diff", str(file), str(file)]) == 0
 
 

@@ -13,8 +13,9 @@ import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
 from bfbench import images
+from bfbench.contestants import is_ddp, peer_of
 from bfbench.memory import Growth
-from bfbench.training import make_optimizer, peer_of, quantiles_of, with_ddp
+from bfbench.training import make_optimizer, quantiles_of, with_ddp
 from bfbench.workers.rounds import join_gloo
 from bfbench.workers.train_models import make_model
 
@@ -26,7 +27,7 @@ class TorchDdp:
 
     def __init__(self, model, optimizer, args):
         join_gloo(args.store, bf.rank(), bf.size())
-        self.model = with_ddp(model, args.bucket_mb)
+        self.model = with_ddp(model, args.algorithm)
         self.optimizer = optimizer
 
     def backward_of(self, is_last):
@@ -44,17 +45,14 @@ class GradientAllreduce:
         return contextlib.nullcontext()
 
 
-WAYS = {"ddp": TorchDdp, "gradient_allreduce": GradientAllreduce}
-
-
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True, help="file where ranks of gloo meet")
-    parser.add_argument("--algorithm", choices=WAYS, required=True)
+    parser.add_argument("--algorithm", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--lr", type=float, required=True)
-    for name in ("accumulation", "batch-size", "bucket-mb", "epochs", "train-images",
+    for name in ("accumulation", "batch-size", "epochs", "train-images",
                  "test-images"):
         parser.add_argument(f"--{name}", type=int, required=True)
     return parser.parse_args()
@@ -105,7 +103,8 @@ def main():
     growth = Growth()
     torch.manual_seed(SEED)
     model = make_model(args.model, images.SIDE, dataset.classes)
-    way = WAYS[args.algorithm](model, make_optimizer(model.parameters(), args.lr), args)
+    make_way = TorchDdp if is_ddp(args.algorithm) else GradientAllreduce
+    way = make_way(model, make_optimizer(model.parameters(), args.lr), args)
     train, test = dataset.train.part(0, args.train_images), dataset.test.part(0, args.test_images)
     epochs, steps = [], []
     for epoch in range(args.epochs):

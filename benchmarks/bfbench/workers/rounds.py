@@ -45,12 +45,15 @@ def join_ranks(store, threads_are_bound=False):
     return rank, size
 
 
-def take_turns(calls, seconds, prepare, batch=1, pause_sec=0):
+def take_turns(calls, seconds, prepares, batch=1, pause_sec=0, barrier=None):
     """Samples of each call, a list for each, of its time and what the process computed meanwhile,
     all threads together, in µs. All calls make a round, in an order shuffled alike on all ranks,
-    until `seconds` are over. Each call gets what `prepare` returns before its time begins; of a
-    batch of more the time is the mean, what `prepare` takes for the later ones included. Ranks rest
-    for `pause_sec` before each batch."""
+    until `seconds` are over. Each call gets what its own of `prepares`, or the one of all, returns
+    before its time begins; of a batch of more the time is the mean, what that takes for the later
+    ones included. Ranks rest for `pause_sec` before each batch, which
+    `barrier` begins, by default gloo's."""
+    if callable(prepares):
+        prepares = [prepares] * len(calls)
     order = list(range(len(calls)))
     shuffler = random.Random(1)
     samples = [[] for _ in calls]
@@ -58,14 +61,14 @@ def take_turns(calls, seconds, prepare, batch=1, pause_sec=0):
     def one_round():
         shuffler.shuffle(order)
         for place in order:
-            given = prepare()
+            given = prepares[place]()
             if pause_sec:
                 time.sleep(pause_sec)
-            dist.barrier()
+            (barrier or dist.barrier)()
             start, cpu = time.perf_counter(), time.process_time()
             calls[place](given)
             for _ in range(1, batch):
-                calls[place](prepare())
+                calls[place](prepares[place]())
             samples[place].append(((time.perf_counter() - start) * 1e6 / batch,
                                    (time.process_time() - cpu) * 1e6 / batch))
 
@@ -88,5 +91,6 @@ def figures_of(samples, bytes_, bus_factor=1.0):
     dist.all_reduce(worst, dist.ReduceOp.MAX)
     times, cpu_times = worst.unbind(1)
     median, p95 = times.quantile(torch.tensor([0.5, 0.95], dtype=torch.float64)).tolist()
-    return {"median_us": median, "p95_us": p95, "cpu_us": cpu_times.median().item(),
+    return {"language": "Python", "median_us": median, "p95_us": p95,
+            "cpu_us": cpu_times.median().item(),
             "algbw_gbps": bytes_ / median * 1e-3, "busbw_gbps": bytes_ / median * 1e-3 * bus_factor}

@@ -7,6 +7,7 @@ import pathlib
 import torch
 
 import bluefog_cpp.torch as bf
+from bfbench.contestants import DDP_ALONE, PLAIN, WRAPPED, is_ddp
 from bfbench.training import make_optimizer, with_ddp
 from bfbench.workers.sleeping_model import SleepingModel
 from bfbench.workers.train_models import make_model
@@ -18,20 +19,19 @@ AVERAGES: dict[str, tuple[str, dict]] = {
     "atc": ("atc", {}), "atc_in_backward": ("atc", {"step_in_backward": True}),
     "awc": ("awc", {})}
 ALL_RANKS = "all ranks"
-DDP_ALONE = "ddp_alone"
-# The training without communication that each speed is a share of; "none" for the others.
-BASELINES = {"ddp": DDP_ALONE, DDP_ALONE: DDP_ALONE}
 
 
 def baseline_of(algorithm):
-    return BASELINES.get(algorithm, "none")
+    """The training without communication that its speed is a share of: DDP's own, or the plain
+    loop."""
+    return DDP_ALONE if is_ddp(algorithm) or algorithm == DDP_ALONE else PLAIN
 
 
 def ways_of(algorithms, graphs):
     """(algorithm, graph) of each, those that others are shares of first; training without
     communication is always among them: the model takes compute from it."""
     found = {(baseline_of(algorithm), ""): None for algorithm in algorithms}
-    found["none", ""] = None
+    found.update({(PLAIN, ""): None, (WRAPPED, ""): None})
     for algorithm in algorithms:
         if algorithm in AVERAGES:
             found.update({(algorithm, graph): None for graph in graphs})
@@ -40,18 +40,20 @@ def ways_of(algorithms, graphs):
     return list(found)
 
 
-def wrap(algorithm, graph, model, bucket_mb):
+def wrap(algorithm, graph, model):
     """(model, optimizer) as the algorithm has them."""
     optimizer = make_optimizer(model.parameters())
-    if algorithm in ("ddp", DDP_ALONE):
-        return with_ddp(model, bucket_mb), optimizer
+    if algorithm == PLAIN:
+        return model, optimizer
+    if is_ddp(algorithm) or algorithm == DDP_ALONE:
+        return with_ddp(model, algorithm), optimizer
     if algorithm == "gradient_allreduce":
         return model, bf.DistributedGradientAllreduceOptimizer(optimizer, model)
     if algorithm == "hierarchical":
         bf.set_machine_topology(topology_util.ExponentialGraph(bf.machine_size()))
         return model, bf.DistributedAdaptThenCombineOptimizer(
             optimizer, model, bf.CommunicationType.hierarchical_neighbor_allreduce)
-    if algorithm == "none":
+    if algorithm == WRAPPED:
         return model, bf.DecentralizedOptimizer(optimizer, model, "none")
     name, options = AVERAGES[algorithm]
     return model, bf.DecentralizedOptimizer(optimizer, model, name, schedule=GRAPHS[graph],
@@ -70,7 +72,7 @@ class Way:
         if self.is_slept:
             model = SleepingModel(model, json.loads(pathlib.Path(args.profile).read_text()))
         self.algorithm, self.graph = algorithm, graph
-        self.model, self.optimizer = wrap(algorithm, graph, model, args.bucket_mb)
+        self.model, self.optimizer = wrap(algorithm, graph, model)
         self.images = torch.randn(args.batch_size, 3, args.image_size, args.image_size)
         self.labels = torch.randint(args.classes, (args.batch_size,))
 

@@ -1,6 +1,7 @@
 """One rank of bfbench scale: ways to train the same model, which take turns, on hosts with limited
 links. Prints JSON objects on rank 0: one for each way, and one for the network; with --search-share
-the rate of links at which DDP has that share of its speed without communication.
+the rate of links at which DDP, with the buckets that it is fastest with there, has that share of
+its speed without communication.
 """
 
 import argparse
@@ -13,10 +14,11 @@ import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
 from bfbench import hosts
+from bfbench.contestants import DDP_ALONE, is_ddp, peer_of
 from bfbench.link_rate import find_rate
-from bfbench.training import peer_of, quantiles_of
+from bfbench.training import quantiles_of
 from bfbench.workers.rounds import join_gloo
-from bfbench.workers.scale_ways import DDP_ALONE, Way, baseline_of, ways_of
+from bfbench.workers.scale_ways import Way, baseline_of, ways_of
 
 WARM_UP_STEPS = 1
 SMALL_CALLS, LARGE_CALLS = 100, 3
@@ -139,8 +141,9 @@ def measure(all_turns, args):
 
 
 def search(all_turns, args):
-    """DDP alone once, then DDP at one rate after the other."""
+    """DDP alone once, then DDP at one rate after the other, with buckets of each size."""
     by_name = {turns.way.algorithm: turns for turns in all_turns}
+    fastest_at = {}
 
     def speed(name):
         by_name[name].forget()
@@ -154,11 +157,13 @@ def search(all_turns, args):
         if bf.local_rank() == 0:
             hosts.set_rate(mbit)
         bf.barrier()
-        return speed("ddp") / alone
+        speeds = {name: speed(name) for name in by_name if is_ddp(name)}
+        fastest_at[mbit] = max(speeds, key=lambda name: speeds[name])
+        return speeds[fastest_at[mbit]] / alone
 
     found = find_rate(probe, args.search_share, args.rate)
     say({"rate_mbit": found.rate, "share_of_ddp_alone": found.share, "probes": found.probes,
-         "hosts": bf.machine_size()})
+         "fastest_ddp": fastest_at[found.rate], "hosts": bf.machine_size()})
 
 
 def main():

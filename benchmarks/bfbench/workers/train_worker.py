@@ -17,13 +17,11 @@ import torch.distributed as dist
 
 import bluefog_cpp.torch as bf
 from bfbench.algorithms import row_named
+from bfbench.contestants import backend_of, is_ddp, is_peer, peer_of
 from bfbench.training import (
-    BACKENDS,
     DDP_FLAGS,
     MOMENTUM,
-    PEERS,
     make_optimizer,
-    peer_of,
     quantiles_of,
     with_ddp,
 )
@@ -37,7 +35,7 @@ MACHINES = bf.CommunicationType.hierarchical_neighbor_allreduce
 
 
 def with_flags_of_ddp(model, optimizer, args):
-    return with_ddp(model, args.bucket_mb, not args.no_gradient_as_bucket_view,
+    return with_ddp(model, args.algorithm, not args.no_gradient_as_bucket_view,
                     args.broadcast_buffers, static_graph=args.static_graph,
                     find_unused_parameters=args.find_unused_parameters), optimizer
 
@@ -75,7 +73,9 @@ def decentralized(make, kind):
 
 
 CONTESTANTS = {
-    "none": decentralized(bf.DistributedAdaptThenCombineOptimizer, bf.CommunicationType.empty),
+    "none": lambda model, optimizer, _: (model, optimizer),
+    "none_wrapped": decentralized(bf.DistributedAdaptThenCombineOptimizer,
+                                  bf.CommunicationType.empty),
     "ddp": with_flags_of_ddp,
     "ddp_bluefog": with_flags_of_ddp,
     "decent_dp": with_decent_dp,
@@ -89,6 +89,8 @@ CONTESTANTS = {
 
 def make_contestant(name, model, args):
     """(model, optimizer) of a contestant above or of a registered algorithm."""
+    if is_ddp(name):
+        name = "ddp"
     has_momentum = name not in CONTESTANTS and row_named(name).reads("momentum")
     optimizer = make_optimizer(model.parameters(), momentum=0.0 if has_momentum else MOMENTUM)
     if name in CONTESTANTS:
@@ -199,9 +201,8 @@ def main():
         say({"peer": peer_of(args.algorithm), "algorithm": args.algorithm, "ranks": bf.size(),
              "not_run": why_not(args.algorithm)})
         return
-    if args.algorithm in PEERS:
-        join_gloo(args.store, bf.rank(), bf.size(),
-                  backend=BACKENDS.get(args.algorithm, "gloo"))
+    if is_peer(args.algorithm):
+        join_gloo(args.store, bf.rank(), bf.size(), backend=backend_of(args.algorithm))
     contestant = Contestant(args.algorithm, args)
     time_steps(contestant, WARM_UP_STEPS)
     say({"ready": True})

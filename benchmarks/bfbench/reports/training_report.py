@@ -1,9 +1,10 @@
 """Tables and charts of training (bfbench train and ddp)."""
 
-from matplotlib import pyplot
-
+from bfbench.contestants import PLAIN, WRAPPED, bucket_mib_of, fastest_ddp, is_ddp
 from bfbench.records import count_text
-from bfbench.report import make_table, ratio_text, write_files
+from bfbench.reports import charts
+from bfbench.reports.charts import Bar
+from bfbench.reports.report import make_table, ratio_text, write_files
 
 TRAIN_COLUMNS = ("peer", "algorithm", "img/sec", "of none", "of DDP", "p50 ms", "p75 ms", "p90 ms",
                  "p95 ms", "page faults")
@@ -32,15 +33,29 @@ def train_tables(records):
         yield make_table(title, TRAIN_COLUMNS, [train_row(record) for record in group])
 
 
-def bars(axes, group, figure, label):
-    """One for each algorithm, with the least and the most of the starts."""
-    values = [record[figure] for record in group]
-    starts = [record[f"starts_{figure}"] for record in group]
-    axes.bar([record["algorithm"] for record in group], values, capsize=4, yerr=[
-        [value - min(found) for value, found in zip(values, starts)],
-        [max(found) - value for value, found in zip(values, starts)]])
-    axes.set(ylabel=label)
-    axes.grid(True, axis="y", alpha=0.3)
+def name_of(record):
+    """In charts."""
+    if record["algorithm"] == PLAIN:
+        return "no communication (plain torch)"
+    if record["algorithm"] == WRAPPED:
+        return "no communication (bluefog_cpp around torch)"
+    if record["peer"] == "bluefog_cpp":
+        return record["algorithm"]
+    mib = bucket_mib_of(record["algorithm"])
+    return record["peer"] + (f", buckets of {mib} MiB" if mib else "")
+
+
+def bar_of(record, figure, form):
+    starts = record[f"starts_{figure}"]
+    colour = charts.colour_of(charts.NO_COMMUNICATION if record["algorithm"] == PLAIN
+                              else record["peer"])
+    return Bar(name_of(record), record[figure], form(record), colour, min(starts), max(starts))
+
+
+def rate_text(record):
+    shares = [f", {record[name]:.2f} × {of}" for name, of in (
+        ("share_of_none", "none"), ("share_of_ddp", "DDP")) if name in record]
+    return f"{record['img_per_sec']:.1f}" + "".join(shares)
 
 
 def title_of_chart(title, group):
@@ -48,11 +63,17 @@ def title_of_chart(title, group):
     return f"{title}; medians, least and most of {count_text(starts, 'start')}"
 
 
+def with_fastest_ddp_alone(group):
+    fastest = fastest_ddp(group)
+    return [record for record in group if not is_ddp(record["algorithm"]) or record is fastest]
+
+
 def chart_of_training(title, group):
-    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
-    bars(axes, group, "img_per_sec", "img/sec, all ranks")
-    axes.set(title=title_of_chart(title, group))
-    return figure
+    return charts.panels_of_bars(title_of_chart(title, group), [
+        ("img/sec", [bar_of(record, "img_per_sec", rate_text)
+                     for record in with_fastest_ddp_alone(group)])],
+        "img/sec, all ranks; none: no communication (plain torch); of DDP (gloo) the buckets that "
+        "it is fastest with")
 
 
 def write_training(folder, versions, records, not_run):
@@ -82,25 +103,25 @@ def ddp_tables(records):
         yield make_table(title, DDP_COLUMNS, [ddp_row(record) for record in group])
 
 
-def chart_of_ddp(title, group):
-    figure, all_axes = pyplot.subplots(2, 2, figsize=(9, 8), layout="constrained")
-    for axes, (name, label) in zip(all_axes.flat, (
-            ("img_per_sec", "img/sec, all ranks"), ("peak_mib", "peak memory of a rank in MiB"),
-            ("loss", "loss of the last epoch"), ("accuracy", "test accuracy"))):
-        bars(axes, group, name, label)
-    grown = [record["grown_mib"] for record in group]
-    all_axes[0, 1].bar([record["algorithm"] for record in group], grown, width=0.4,
-                       color="tab:orange",
-                       label="in training")
-    all_axes[0, 1].legend(loc="center")
-    figure.suptitle(title_of_chart(title, group))
-    return figure
+DDP_FIGURES = (("img_per_sec", "img/sec, all ranks", rate_text, False),
+               ("peak_mib", "peak memory of a rank in MiB",
+                lambda r: f"{r['peak_mib']:.0f}, of which training {r['grown_mib']:.0f}", True),
+               ("loss", "loss of the last epoch", lambda r: f"{r['loss']:.4f}", True),
+               ("accuracy", "test accuracy", lambda r: f"{r['accuracy']:.4f}", False))
+
+
+def charts_of_ddp(title, group):
+    """(figure's name, chart) of each: every one is sorted by its own figure."""
+    for name, label, form, is_less_better in DDP_FIGURES:
+        yield name, charts.panels_of_bars(title_of_chart(title, group), [
+            (label, [bar_of(record, name, form) for record in group])], label, is_less_better)
 
 
 def write_ddp(folder, versions, records, not_run):
     by_group = train_groups(records)
     write_files(folder, "Data-parallel training", versions, not_run,
-                [(f"ddp_{index}", chart_of_ddp(title, group))
-                 for index, (title, group) in enumerate(by_group.items())],
+                [(f"ddp_{index}_{name}", chart)
+                 for index, (title, group) in enumerate(by_group.items())
+                 for name, chart in charts_of_ddp(title, group)],
                 [(title, [ddp_row(record) for record in group])
                  for title, group in by_group.items()], DDP_COLUMNS)

@@ -1,11 +1,9 @@
 """Tables and charts of training on hosts: measured points, and the model past them."""
 
-import textwrap
-
-from matplotlib import pyplot
-
+from bfbench.contestants import WITHOUT_COMMUNICATION, fastest_ddp, is_ddp
 from bfbench.records import count_text
-from bfbench.report import add_legend, colours_of, make_table, write_files
+from bfbench.reports import charts
+from bfbench.reports.report import make_table, write_files
 
 COLUMNS = ("peer", "algorithm", "graph", "hosts", "ranks", "img/sec", "efficiency", "step p50 ms",
            "p95 ms", "communication's CPU ms", "compute ÷ CPU", "model says")
@@ -17,7 +15,8 @@ def links_text(rates):
     """Of what was found by kind of compute."""
     return "; ".join(
         f"{compute}: {found['rate_mbit']:.1f} Mbit/s" + (
-            f", at which DDP has {found['share_of_ddp_alone']:.1%} at {found['hosts']} hosts "
+            f", at which DDP has {found['share_of_ddp_alone']:.1%} at {found['hosts']} hosts, "
+            f"fastest there as {found['fastest_ddp']} "
             "(tried " +
             ", ".join(f"{rate:.0f}: {share:.1%}" for rate, share in found["probes"]) + ")"
             if "probes" in found else ", given") for compute, found in rates.items())
@@ -102,55 +101,79 @@ def tables(records):
 
 
 def name_of(record):
-    """The name of a way, in charts."""
+    """The name of a way."""
     graph = record["graph"]
     return record["algorithm"] + (f", {graph}" if graph in ("one_peer", "exponential") else "")
 
 
-def lines_of(group):
-    """Measured and simulated records of each way, each by rising number of ranks."""
-    lines = {}
-    for record in sorted(group, key=lambda r: r["ranks"]):
-        if record["algorithm"] in ("none", "ddp_alone"):
-            continue
-        lines.setdefault(name_of(record), ([], []))[record["simulated"]].append(record)
-    return lines
+def shown_ways(group):
+    """Names of the ways that charts have room for, as they were on most ranks: of DDP the fastest,
+    of the others the most efficient; none of those that communicate nothing."""
+    measured = [r for r in group if not r["simulated"]
+                and r["algorithm"] not in WITHOUT_COMMUNICATION]
+    most = [r for r in measured if r["ranks"] == max(r["ranks"] for r in measured)]
+    fastest = fastest_ddp(most)
+    rest = sorted((r for r in most if not is_ddp(r["algorithm"])), key=lambda r: -r["efficiency"])
+    return [name_of(r) for r in ([fastest] if fastest else []) + rest][:charts.MOST_BARS]
 
 
-def draw(axes, group, figure):
-    lines = lines_of(group)
-    for colour, (name, (measured, simulated)) in zip(colours_of(len(lines)), lines.items()):
-        axes.plot([r["ranks"] for r in measured], [r[figure] for r in measured], "o-", color=colour,
-                  label=name)
-        axes.plot([r["ranks"] for r in simulated], [r[figure] for r in simulated], "--",
-                  color=colour, linewidth=1)
+def label_of(record):
+    """The name of a way in charts, which have one of DDP alone."""
+    return record["peer"] if is_ddp(record["algorithm"]) else name_of(record)
 
 
-def chart(title, group):
-    """img/sec beside the ideal, and efficiency."""
-    figure, (speed, efficiency) = pyplot.subplots(1, 2, figsize=(14, 5.5),
-                                                  layout="constrained")
-    draw(speed, group, "img_per_sec")
-    draw(efficiency, group, "efficiency")
+def bar_of(record):
+    starts = record.get("starts_efficiency", [record["efficiency"]])
+    return charts.Bar(label_of(record), record["efficiency"],
+                      f"{record['efficiency']:.1%}, {record['img_per_sec']:.1f} img/sec",
+                      charts.colour_of(record["peer"]), min(starts), max(starts))
+
+
+def chart_of_measured(title, group):
+    """Efficiency by number of hosts."""
+    ways = shown_ways(group)
+    by_hosts = {}
+    for record in sorted(group, key=lambda r: r["hosts"]):
+        if not record["simulated"] and name_of(record) in ways:
+            by_hosts.setdefault(record["hosts"], []).append(record)
+    return charts.panels_of_bars(title, [
+        (f"{hosts} hosts", [bar_of(record) for record in records])
+        for hosts, records in by_hosts.items()],
+        "share of the speed without communication; line: least and most of the starts")
+
+
+def chart_of_model(title, group):
+    """Efficiency on to more ranks than were measured: circles are measured, lines simulated."""
+    figure, axes = charts.subplots(figsize=(10, 6))
+    axes.set_xscale("log", base=2)
+    axes.set(ylim=(0, 1.05), ylabel="share of the speed without communication",
+             xlabel="ranks; circles: measured, lines: simulated")
+    ends, drawn = [], {}
+    for name in shown_ways(group):
+        records = sorted((r for r in group if name_of(r) == name), key=lambda r: r["ranks"])
+        measured = [r for r in records if not r["simulated"]]
+        simulated = [r for r in records if r["simulated"]]
+        colour = charts.colour_of(records[0]["peer"])
+        style = charts.STYLES[drawn.setdefault(colour, 0) % len(charts.STYLES)]
+        drawn[colour] += 1
+        axes.plot([r["ranks"] for r in measured], [r["efficiency"] for r in measured], "o",
+                  color=colour)
+        axes.plot([r["ranks"] for r in simulated], [r["efficiency"] for r in simulated],
+                  linestyle=style, color=colour)
+        last = (simulated or measured)[-1]["efficiency"]
+        ends.append((last, f"{label_of(records[0])} {last:.0%}", colour, style))
+    charts.name_lines(axes, ends)
     ranks = sorted({record["ranks"] for record in group})
-    alone = [r["img_per_sec"] / r["ranks"] for r in group if r["algorithm"] == "none"]
-    if alone:
-        speed.plot(ranks, [n * alone[0] for n in ranks], "k:", label="ideal")
-    for axes in (speed, efficiency):
-        axes.set_xscale("log", base=2)
-        axes.set(xlabel="ranks; dashed: simulated")
-        axes.grid(True, alpha=0.3)
-    speed.set(yscale="log", ylabel="img/sec, all ranks")
-    efficiency.set(ylim=(0, 1.1), ylabel="share of the speed without communication")
-    add_legend(figure, handles=speed.get_legend_handles_labels()[0])
-    figure.suptitle("\n".join(textwrap.fill(line, 140)
-                              for line in title_of(title, group).splitlines()),
-                    fontsize=10)
+    axes.set_xticks(ranks, map(str, ranks))
+    axes.minorticks_off()
+    axes.grid(True, alpha=0.3)
+    figure.suptitle(charts.wrapped(title), fontsize=10)
     return figure
 
 
 def write(folder, versions, records, not_run):
     write_files(folder, "Training on several hosts", versions, not_run,
-                [(f"scale_{index}", chart(title, group))
-                 for index, (title, group) in enumerate(groups(records).items())],
+                [(f"scale_{index}_{name}", chart(title_of(title, group), group))
+                 for index, (title, group) in enumerate(groups(records).items())
+                 for name, chart in (("measured", chart_of_measured), ("model", chart_of_model))],
                 titled_rows(records), COLUMNS)

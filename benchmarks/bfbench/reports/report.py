@@ -1,18 +1,14 @@
 """Tables, charts and a report of one file."""
 
 import base64
-import io
-import math
 
 import jinja2
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 from rich import box
 from rich.table import Table
 
-from bfbench.records import LEAST_LINK_BYTES, LIMITS, count_text, place_of
+from bfbench.records import LEAST_LINK_BYTES, count_text, place_of
+from bfbench.reports import charts, operation_charts
+from bfbench.reports.units import device_text, size_text, time_text
 
 
 def columns_of(records):
@@ -24,22 +20,6 @@ def columns_of(records):
 
 def are_of_one_host(records):
     return all(record["hosts"] == 1 for record in records)
-
-
-def time_text(microseconds):
-    if microseconds < 1000:
-        return f"{microseconds:.2f} us"
-    return f"{microseconds / 1000:.2f} ms"
-
-
-def size_text(bytes_):
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if bytes_ >= factor and bytes_ % factor == 0:
-            return f"{bytes_ // factor} {unit}"
-    for unit, factor in (("GB", 10**9), ("MB", 10**6)):
-        if bytes_ >= factor and bytes_ % (factor // 1000) == 0:
-            return f"{bytes_ / factor:g} {unit}"
-    return f"{bytes_} B"
 
 
 def groups(records):
@@ -87,21 +67,7 @@ def ranks_text(record):
 
 def title_of(record):
     return (f"{ranks_text(record)}, {size_text(record['bytes'])} of {record['dtype']}"
-            f"{device_text(record)}")
-
-
-def device_text(record):
-    return "" if record["device"] == "cpu" else " on GPUs"
-
-
-def label_of(record):
-    """In charts."""
-    peer = "" if record["peer"] in LIMITS else f"{record['peer']}: "
-    return f"{peer}{record['op']}{device_text(record)}"
-
-
-def dtypes_text(records):
-    return ", ".join(dict.fromkeys(record["dtype"] for record in records))
+            f"{device_text(record)}, from {record['language']}")
 
 
 def titled_rows(records):
@@ -113,75 +79,6 @@ def titled_rows(records):
 def tables(records):
     for title, rows in titled_rows(records):
         yield make_table(title, columns_of(records), rows)
-
-
-def colours_of(count):
-    """So many colours, no two alike."""
-    for name in ("tab10", "tab20"):
-        if count <= matplotlib.colormaps[name].N:
-            listed = matplotlib.colormaps[name]
-            return listed.colors[:count]  # type: ignore[attr-defined]  # a list of colours
-    return [matplotlib.colormaps["turbo"](index / (count - 1)) for index in range(count)]
-
-
-def add_legend(figure, **options):
-    """Beside the axes, where it covers nothing."""
-    figure.legend(loc="outside right upper", fontsize=7, **options)
-
-
-def chart_by_size(records, ranks):
-    """Time against size, one line for each operation."""
-    figure, axes = pyplot.subplots(figsize=(11, 6), layout="constrained")
-    lines = {}
-    for record in records:
-        if record["ranks"] == ranks:
-            lines.setdefault((record["peer"], label_of(record)), []).append(
-                (record["bytes"], record["median_us"]))
-    for colour, ((peer, label), points) in zip(colours_of(len(lines)), lines.items()):
-        style = "--" if peer in LIMITS else "-" if peer == "bluefog_cpp" else ":"
-        axes.plot(*zip(*sorted(points)), style, marker="o", markersize=3,
-                  color="black" if peer in LIMITS else colour, label=label)
-    axes.set(xscale="log", yscale="log", xlabel="bytes per rank", ylabel="time in µs",
-             title=f"{count_text(ranks, 'rank')}, {dtypes_text(records)}: median time of a call, "
-             "slowest rank")
-    axes.grid(True, which="major", alpha=0.3)
-    add_legend(figure)
-    return figure
-
-
-def chart_of_bars(records, bytes_):
-    """Effective bandwidth 2 · bytes / time of one size, by number of ranks: logarithmic, for what
-    takes a hundredth of another one's time is to be seen too."""
-    figure, axes = pyplot.subplots(figsize=(11, 6), layout="constrained")
-    chosen = [r for r in records if r["bytes"] == bytes_ and r["peer"] not in LIMITS]
-    names = list(dict.fromkeys(map(label_of, chosen)))
-    ranks = sorted({r["ranks"] for r in chosen})
-    width = 0.8 / max(len(names), 1)
-    for index, (name, colour) in enumerate(zip(names, colours_of(len(names)))):
-        points = {r["ranks"]: 2 * r["algbw_gbps"] for r in chosen if label_of(r) == name}
-        axes.bar([place + index * width for place in range(len(ranks))],
-                 [points.get(n, math.nan) for n in ranks], width, label=name,
-                 color=colour)
-    axes.set_xticks([place + 0.4 - width / 2 for place in range(len(ranks))],
-                    [count_text(n, "rank") for n in ranks])
-    axes.set(yscale="log", ylabel="effective bandwidth 2 · size / time in GB/s",
-             title=f"{size_text(bytes_)} of {dtypes_text(chosen)}: effective bandwidth")
-    axes.grid(True, axis="y", alpha=0.3)
-    add_legend(figure)
-    return figure
-
-
-def charts(records):
-    """(name, figure) of every chart that the records give: of each dtype by itself."""
-    dtypes = list(dict.fromkeys(record["dtype"] for record in records))
-    for dtype in dtypes:
-        of_dtype = [record for record in records if record["dtype"] == dtype]
-        suffix = f"_{dtype}" if len(dtypes) > 1 else ""
-        for ranks in sorted({record["ranks"] for record in of_dtype}):
-            if len({r["bytes"] for r in of_dtype if r["ranks"] == ranks}) > 1:
-                yield f"time_{ranks}_ranks{suffix}", chart_by_size(of_dtype, ranks)
-        for bytes_ in sorted({record["bytes"] for record in of_dtype}):
-            yield f"bandwidth_{bytes_}_bytes{suffix}", chart_of_bars(of_dtype, bytes_)
 
 
 PAGE = jinja2.Template("""<!doctype html>
@@ -212,18 +109,17 @@ def write_files(folder, title, versions, not_run, named_charts, rows_by_title, c
     folder.mkdir(parents=True, exist_ok=True)
     images = []
     for name, figure in named_charts:
-        png = io.BytesIO()
-        figure.savefig(png, format="png", dpi=120)
-        pyplot.close(figure)
-        (folder / f"{name}.png").write_bytes(png.getvalue())
-        images.append(base64.b64encode(png.getvalue()).decode())
+        png = charts.as_png(figure)
+        (folder / f"{name}.png").write_bytes(png)
+        images.append(base64.b64encode(png).decode())
     (folder / "report.html").write_text(
         PAGE.render(title=title, versions=versions, not_run=not_run, images=images,
                     tables=rows_by_title, columns=columns, count_text=count_text), encoding="utf-8")
 
 
 def write_operations(folder, versions, records, not_run):
-    write_files(folder, "Operations", versions, not_run, charts(records), titled_rows(records),
+    write_files(folder, "Operations", versions, not_run, operation_charts.charts_of(records),
+                titled_rows(records),
                 columns_of(records))
 
 
@@ -251,18 +147,21 @@ def norm_tables(records):
 
 
 def chart_of_norms(records, ranks):
-    figure, axes = pyplot.subplots(figsize=(10, 5), layout="constrained")
+    """Lines, for the shapes have an order."""
     lines = {}
     for record in (r for r in records if r["ranks"] == ranks):
         lines.setdefault(record["peer"], []).append((record["op"].removeprefix("batch norm "),
                                                      record["median_us"]))
+    figure, axes = charts.subplots(figsize=(10, 5))
+    axes.set(yscale="log")
     for peer, points in lines.items():
-        axes.plot(*zip(*points), marker="o", label=peer)
-    axes.set(xlabel="batch × channels", ylabel="time in µs", yscale="log",
+        axes.plot(*zip(*points), marker="o", color=charts.colour_of(peer))
+    charts.name_lines(axes, [(points[-1][1], peer, charts.colour_of(peer), "-")
+                             for peer, points in lines.items()])
+    axes.set(xlabel="batch × channels", ylabel="time in µs",
              title=f"{count_text(ranks, 'rank')}: batch normalisation, forward and backward")
     axes.tick_params(axis="x", rotation=30)
     axes.grid(True, axis="y", alpha=0.3)
-    add_legend(figure)
     return figure
 
 
@@ -310,15 +209,17 @@ def converge_tables(records):
 
 
 def chart_of_accuracy(title, group):
-    figure, axes = pyplot.subplots(figsize=(9, 5))
-    axes.barh([f"{r['algorithm']}, {r['topology']}" for r in group], [r["accuracy"] for r in group],
-              xerr=[r["accuracy_deviation"] or 0 for r in group])
-    axes.invert_yaxis()
-    axes.set(xlabel="test accuracy, mean of the ranks' models", title=title)
-    axes.title.set_fontsize(9)
-    axes.grid(True, axis="x", alpha=0.3)
-    figure.tight_layout()
-    return figure
+    """A panel for each graph, and one for what takes none."""
+    by_topology = {}
+    for record in group:
+        by_topology.setdefault(record["topology"], []).append(record)
+    return charts.panels_of_bars(title, [
+        (topology, [charts.Bar(r["algorithm"], r["accuracy"], f"{r['accuracy']:.3f}",
+                               charts.colour_of(r["peer"]),
+                               r["accuracy"] - (r["accuracy_deviation"] or 0),
+                               r["accuracy"] + (r["accuracy_deviation"] or 0)) for r in records])
+        for topology, records in by_topology.items()],
+        "test accuracy, mean of the ranks' models; line: deviation of the seeds")
 
 
 def write_converge(folder, versions, records, not_run):

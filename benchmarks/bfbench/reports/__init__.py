@@ -1,0 +1,1 @@
+"""Tables and charts, and pages that have both."""
