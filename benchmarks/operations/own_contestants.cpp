@@ -105,10 +105,10 @@ std::vector<Contestant> own_contestants(const Setting& setting) {
        .bus_factor = 2 * (n - 1) / n,
        .call = [&context](const BufferView& buffer) { ops::allreduce(context, buffer); }});
   if (context.core().shared_memory() && context.hosts().machine_count() == 1) {
-    // Calls that find their buffers where all ranks reach them: all-reduce, and averages of pairs.
-    std::vector<Contestant> shared{all.back()};
+    // The same calls, which find their buffers where all ranks reach them.
+    std::vector<Contestant> shared = all;
     if (size == 2) {
-      shared.push_back(all.front());
+      std::erase_if(shared, [](const Contestant& one) { return one.op.ends_with("(one-peer)"); });
     }
     for (Contestant& contestant : shared) {
       contestant.op += ", shared buffers";

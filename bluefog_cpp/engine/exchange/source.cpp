@@ -120,6 +120,13 @@ void Source::reject(const MessageHeader& header, const ExchangeCall& call) const
         "call asks for it), and rank {} does not",
         sender_compares ? rank_ : call.rank, sender_compares ? call.rank : rank_);
   }
+  const bool sender_offers = is_offering(header.envelope.kind);
+  if (sender_offers != is_offering(own.kind)) {
+    both += fmt::format(
+        "; rank {} knows the whole step's graph (as from a schedule, or where the call compares "
+        "plans) and forms sums where buffers lie, and rank {} does not",
+        sender_offers ? rank_ : call.rank, sender_offers ? call.rank : rank_);
+  }
   transport_->send_control(
       rank_, {.kind = ControlMessage::Kind::Rejection, .call = header.id.call(), .text = both});
   throw MismatchError(fmt::format("{}: mismatched calls: {}", call.describe(), both));
@@ -158,7 +165,11 @@ bool drop_message(Transport& transport, int source, Lane lane, PeerReports& repo
     transport.consume(source, lane, here);
   }
   if (transport.at_end(source, lane)) {
-    reports.report_unexpected(source, header.id.call(), header.envelope.describe());
+    const bool is_needless =
+        is_offering(header.envelope.kind) && reports.needs_no_offer(source, header.id.call());
+    if (!is_needless) {
+      reports.report_unexpected(source, header.id.call(), header.envelope.describe());
+    }
   } else if (!transport.aborted(source, lane).has_value()) {
     return false;
   }
