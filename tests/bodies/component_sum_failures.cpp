@@ -67,12 +67,16 @@ TEST(ComponentSumFailures, OfPlansSomeOfWhichNameNoGraphAreErrorsThatSaySo) {
              if (context.rank() == 0) {
                own.step = nullptr;
              }
-             SharedValues shared(
-                 context, thirds(Dtype::Float32, counts(Dtype::Float32).back(), context.rank()));
-             const auto found =
-                 failure_of([&] { ops::neighbor_allreduce(context, shared.view(), kept(own)); });
-             EXPECT_THAT(found.second, HasSubstr("knows the whole step's graph"));
-             (void)failure_of([&] { ops::barrier(context); });
+             const Values values =
+                 thirds(Dtype::Float32, counts(Dtype::Float32).back(), context.rank());
+             SharedValues shared(context, values);
+             Values apart = values;
+             for (const BufferView& buffer : {shared.view(), apart.view()}) {
+               const auto found =
+                   failure_of([&] { ops::neighbor_allreduce(context, buffer, kept(own)); });
+               EXPECT_THAT(found.second, HasSubstr("knows the whole step's graph"));
+               (void)failure_of([&] { ops::barrier(context); });
+             }
              meet(context);
            });
 }

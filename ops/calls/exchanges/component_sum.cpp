@@ -16,10 +16,11 @@
 namespace bluefog::ops {
 namespace {
 
-/// The bytes of all sources and results of a block: they stay in the nearest cache.
+/// The bytes of all sources and results of a block: they stay in the nearest cache. Shorter blocks
+/// than the least are over before their sums are set up, longer ones than the most gain nothing.
 constexpr std::size_t kCachedBytes = std::size_t{32} << 10U;
-constexpr std::size_t kLeastBlock = 1024;
-constexpr std::size_t kMostBlock = std::size_t{16} << 10U;
+constexpr std::size_t kLeastBlock = 2048;
+constexpr std::size_t kMostBlock = 4096;
 
 std::size_t block_bytes(std::size_t sources, std::size_t results) {
   const std::size_t bytes = kCachedBytes / (sources + results) / 64 * 64;

@@ -96,5 +96,27 @@ TEST_F(ExchangeOffers, MeetNoPayload) {
             "and forms sums where buffers lie, and rank 0 does not");
 }
 
+TEST_F(ExchangeOffers, ThatWereDeclinedMeetNoPayloadEither) {
+  for (const bool is_other_call : {false, true}) {
+    expect_from({{.rank = 1, .weight = 1.0}});
+    MessageHeader payload = header();
+    if (is_other_call) {
+      payload.envelope = envelope(4);
+    }
+    transport_.send_message(1, payload, rising_bytes(kBytes, 5));
+    start_second(true);
+    const std::string found = error_of_steps<MismatchError>();
+    const bool names_graph = found.find("rank 0 knows the whole step's graph") != std::string::npos;
+    EXPECT_EQ(names_graph, !is_other_call) << found;
+    EXPECT_NE(found.find(is_other_call ? "rank 1 called neighbor_allreduce(uint8[4]), rank 0 called"
+                                       : "rank 1 called neighbor_allreduce(uint8[100])"),
+              std::string::npos)
+        << found;
+    transport_.consume(1, Lane::Ordinary, kBytes);
+    transport_.finish(1, Lane::Ordinary);
+    incoming_.clear();
+  }
+}
+
 }  // namespace
 }  // namespace bluefog::testing
