@@ -33,6 +33,15 @@ enum class DeviceWayChoice {
   Host,  ///< through the host's memory, as the calls on the CPU
 };
 
+/// Whom a neighbour all-reduce in place waits for (`BLUEFOG_SYNCHRONISATION`).
+enum class SynchronisationChoice {
+  Auto,  ///< `Component`, unless the ranks' own times show that waiting costs more than it saves
+  /// All ranks that the step ties together, where each forms its share of all results in the
+  /// buffers, as far as these lie in memory that all of them reach.
+  Component,
+  Neighbors,  ///< the ranks it hears alone, by messages
+};
+
 /// The way in which payload is written to shared memory (`BLUEFOG_SHM_COPY`).
 enum class ShmCopy {
   Auto,    ///< whichever is measured to be faster
@@ -77,6 +86,7 @@ struct Settings {
   /// The time between looks of the thread that serves windows at a quiet network.
   std::chrono::nanoseconds poll_period = std::chrono::milliseconds(1);
   bool shared_buckets = true;  ///< optimizers' buckets lie in memory that a host's ranks share
+  SynchronisationChoice synchronisation = SynchronisationChoice::Auto;  ///< this rank's own
   std::int64_t result_cache_bytes = 256 << 20;  ///< most that Python keeps of unused results
   bool ops_on_cpu = false;  ///< calls on a device go through the host; equal on all ranks
   DeviceWayChoice device_way = DeviceWayChoice::Auto;  ///< equal on all ranks

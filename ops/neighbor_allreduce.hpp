@@ -5,6 +5,7 @@
 
 #include "bluefog_cpp/buffer_view.hpp"
 #include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/settings.hpp"
 #include "bluefog_cpp/work.hpp"
 #include "topology/neighbor_plan.hpp"
 
@@ -33,6 +34,8 @@ struct NeighborAllreduceOptions {
   std::string name{};                               ///< as `OpOptions::name`
   PlanCheck check = PlanCheck::Trusted;             ///< the same on all ranks
   Completion completion = Completion::AsItArrives;  ///< this rank's own
+  /// Whom a call in place waits for. This rank's own; `Auto`: what `BLUEFOG_SYNCHRONISATION` says.
+  SynchronisationChoice synchronisation = SynchronisationChoice::Auto;
 };
 
 /// Weighted average with neighbours, in place:

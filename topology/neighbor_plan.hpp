@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "bluefog_cpp/weighted_rank.hpp"
 
 namespace bluefog {
 
-/// One rank's part of one averaging step. A value; nothing in it is shared.
+class StepGraph;
+
+/// One rank's part of one averaging step. A value.
 ///
 /// With d_j(i) the weight with which rank j sends to rank i, the step computes
 ///
@@ -30,6 +33,10 @@ struct NeighborPlan {
   /// Digest of the whole graph that the plan is taken from, or 0: checked steps compare it, since
   /// graphs may differ between ranks in what their plans do not show.
   std::uint64_t graph = 0;
+  /// Who hears whom in the whole step, where that is known: in plans of a `MixingMatrix` or a
+  /// `Schedule`. It says nothing of weights, and stays right where these are changed; where sources
+  /// or destinations are, it has to be reset.
+  std::shared_ptr<const StepGraph> step{};
 
   /// The plan of a rank that keeps its own value and talks to nobody.
   static NeighborPlan alone(int rank, int size);
@@ -41,8 +48,11 @@ struct NeighborPlan {
   ///   itself, or a weight is not finite.
   void validate() const;
 
-  /// Memberwise.
-  friend bool operator==(const NeighborPlan&, const NeighborPlan&) = default;
+  /// Memberwise, without `step`.
+  friend bool operator==(const NeighborPlan& a, const NeighborPlan& b) {
+    return a.rank == b.rank && a.size == b.size && a.self_weight == b.self_weight &&
+           a.sources == b.sources && a.destinations == b.destinations && a.graph == b.graph;
+  }
 };
 
 }  // namespace bluefog

@@ -8,13 +8,13 @@ import pathlib
 import signal
 import sys
 
-from bfbench import INTERRUPTED, converge, ddp, diff, operations, scale, syncbn, train
+from bfbench import INTERRUPTED, converge, ddp, diff, operations, scale, syncbn, train, uneven
 from bfbench.diff import NothingToCompare
 from bfbench.launch import LaunchFailed
 from bfbench.options import DEFAULT_BUILD
 
 COMMANDS = {"ops": operations, "train": train, "ddp": ddp, "syncbn": syncbn, "converge": converge,
-            "scale": scale, "diff": diff}
+            "scale": scale, "uneven": uneven, "diff": diff}
 
 DEFAULT_COMMAND = "ops"
 # Reasons for which standard output takes no more, of errors that name no file.

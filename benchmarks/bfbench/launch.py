@@ -128,11 +128,16 @@ class Launcher:
         self.longest_sec = longest_sec
         """After which a job is ended."""
         self.bfrun = program_at(build, "tools/bfrun", "bfrun")
-        self.operations = build / "benchmarks" / "operations_benchmark"
+        self.build = build
+        self.operations = self.program("operations_benchmark")
         self.operations_words: tuple = ()
         # The Python package of the same build, and this one.
         paths = [str(build / "python"), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]
         self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    def program(self, name):
+        """A benchmark of the build."""
+        return self.build / "benchmarks" / name
 
     @staticmethod
     def require(program):

@@ -6,6 +6,7 @@
 
 #include "bluefog_cpp/bootstrap.hpp"
 #include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/context/component_waits.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/engine/engine.hpp"
 #include "bluefog_cpp/log.hpp"
@@ -52,6 +53,8 @@ class ContextCore {
   [[nodiscard]] const std::shared_ptr<shm::HostMemory>& shared_memory() const noexcept {
     return shared_memory_;
   }
+  /// What decides whether calls in place wait for all ranks that a step ties together.
+  [[nodiscard]] ComponentWaits& component_waits() noexcept { return component_waits_; }
   /// Null before `use_device`.
   [[nodiscard]] const std::shared_ptr<DeviceChannel>& device() const noexcept { return device_; }
 
@@ -100,6 +103,7 @@ class ContextCore {
   /// Shared with all copies; null where the ranks of this host share no memory.
   std::shared_ptr<shm::HostArena> arena_;
   std::shared_ptr<shm::HostMemory> shared_memory_;
+  ComponentWaits component_waits_{};
   std::shared_ptr<OneSided> one_sided_;
   std::shared_ptr<DeviceChannel> device_;
 };

@@ -125,7 +125,12 @@ bool CallDriver::start_next(Operation& operation) {
   } catch (const MismatchError&) {
     call.peers_know = true;
     throw;
+  } catch (...) {
+    call.has_changed = call.step > 0;
+    throw;
   }
+  call.has_changed |= call.changes_now;
+  call.changes_now = !spec.keeps_buffers;
   call.step = std::max(call.step, spec.least_step);
   call.exchange.start(parts_.peers.rank(), CallId::make(call.index, call.step),
                       parts_.peers.routes(), operation, call.row.is_open() ? &call.row : nullptr);
@@ -185,7 +190,8 @@ void CallDriver::fail(Operation& operation, std::exception_ptr error, ControlMes
     parts_.peers.report(key, reason, report);
   }
   operation.give_up();
-  if (call.is_in_place && operation.partner() < 0 && (has_used || call.step > 1)) {
+  const bool has_changed = call.has_changed || (has_used && call.changes_now);
+  if (call.is_in_place && operation.partner() < 0 && has_changed) {
     parts_.ledger.note_change(call.index, operation.envelope());
   }
   call.owners.clear();

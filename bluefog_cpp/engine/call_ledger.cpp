@@ -13,7 +13,8 @@ CallLedger::CallLedger(Peers& peers, const CallQueue& queue)
       letters_(peers.rank(), peers.size()),
       pair_calls_(static_cast<std::size_t>(peers.size())),
       first_common_pair_calls_(pair_calls_.size()),
-      refusals_(static_cast<std::size_t>(peers.size())) {}
+      refusals_(pair_calls_.size()),
+      unneeded_offers_(pair_calls_.size()) {}
 
 std::uint64_t CallLedger::take_number(int partner) {
   return partner < 0 ? next_call_++

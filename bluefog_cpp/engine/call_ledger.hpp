@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -105,6 +106,13 @@ class CallLedger final : public PeerReports {
   [[nodiscard]] const std::string* abandonment(int rank, std::uint64_t call) const override;
   [[nodiscard]] bool is_under_way(int rank, std::uint64_t call) const override;
   [[nodiscard]] Letters& letters() noexcept override { return letters_; }
+  void note_unneeded_offers(int rank, std::uint64_t call) override {
+    auto& last = unneeded_offers_[static_cast<std::size_t>(rank)];
+    last = std::max(last, call);
+  }
+  [[nodiscard]] bool needs_no_offer(int rank, std::uint64_t call) const override {
+    return call <= unneeded_offers_[static_cast<std::size_t>(rank)];
+  }
   /// Reports it to that rank too.
   void report_unexpected(int rank, std::uint64_t call, const std::string& text) override;
 
@@ -128,6 +136,8 @@ class CallLedger final : public PeerReports {
 
   /// The refusals of each peer whose calls are not over here.
   std::vector<std::vector<Refusal>> refusals_;
+  /// The last call in which this rank needed no offer of each peer; 0: none.
+  std::vector<std::uint64_t> unneeded_offers_;
   /// Some of them have given up a call.
   bool knows_of_abandonment_ = false;
   bool has_abandoned_ = false;

@@ -64,12 +64,16 @@ class Exchange {
   }
   bool publish(const StepRights& rights) { return sendings_.publish(call_.spec.supply, rights); }
   bool consume(PeerReports& reports) {
+    if (!call_.spec.unneeded_offers.empty()) [[unlikely]] {
+      drop_unneeded_offers(reports);
+    }
     if (reports.knows_of_abandonment()) [[unlikely]] {
       throw_if_abandoned(reports);
     }
     return call_.spec.pace == Pace::Together ? consume_together(reports) : consume_each(reports);
   }
   bool step_traced(const StepRights& rights, PeerReports& reports);
+  void drop_unneeded_offers(PeerReports& reports);
   [[nodiscard]] ExchangeTrace::Pause pause_now(const StepRights& rights) const;
 
   bool accept_all(PeerReports& reports);
@@ -83,6 +87,7 @@ class Exchange {
   ExchangeCall call_{};
   Receiver* receiver_ = nullptr;
   Sendings sendings_;
+  const Routes* routes_ = nullptr;
   boost::container::small_vector<Source, kInlineNeighbors> sources_;
   boost::container::small_vector<Piece, kInlineNeighbors> pieces_;
   std::size_t missing_headers_ = 0;

@@ -85,6 +85,11 @@ struct ExchangeSpec {
   /// Not null while outgoing payloads are still to come. With `Pace::Together`, on ordinary lanes
   /// and those of pairs, for a single payload, at whose offsets pieces are combined.
   Supply* supply = nullptr;
+  /// Nothing that arrives changes a buffer of the caller's.
+  bool keeps_buffers = false;
+  /// Ranks whose offers (`offering`) in this call, and in earlier ones that have ended, nobody here
+  /// needs: they are dropped, whenever they come.
+  std::span<const WeightedRank> unneeded_offers{};
   /// Not null on the lane of mail: the address under which the message is sent or looked for.
   const Letter* letter = nullptr;
   /// Its number in the call is no lower. For exchanges before which ranks have made different

@@ -48,6 +48,9 @@ struct CallState {
   bool peers_know = false;
   /// Its result takes the place of its caller's values in a buffer.
   bool is_in_place = false;
+  /// It may have, by an exchange that is over; and the one under way would, with what it brings.
+  bool has_changed = false;
+  bool changes_now = false;
   /// Its buffers are copied from and to a device beside it.
   bool is_staged = false;
   int waiters = 0;

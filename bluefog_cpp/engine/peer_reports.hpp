@@ -26,6 +26,10 @@ class PeerReports {
   [[nodiscard]] virtual bool is_under_way(int rank, std::uint64_t call) const = 0;
   /// What has come by mail, and is to be taken.
   [[nodiscard]] virtual Letters& letters() noexcept = 0;
+  /// Offers of `rank` in calls up to this one need no taker from now on.
+  virtual void note_unneeded_offers(int rank, std::uint64_t call) = 0;
+  /// Whether an offer of `rank` in `call` may go without one.
+  [[nodiscard]] virtual bool needs_no_offer(int rank, std::uint64_t call) const = 0;
   /// `rank` sent a message in `call`, described by `text`, that no exchange here took.
   virtual void report_unexpected(int rank, std::uint64_t call, const std::string& text) = 0;
 };

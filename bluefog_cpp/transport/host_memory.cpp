@@ -103,4 +103,17 @@ void HostMemory::retire(std::uint64_t place) {
   }
 }
 
+std::byte* HostMemory::log(std::size_t bytes) {
+  if (!log_place_ || log_bytes_ < bytes) {
+    const std::uint64_t place = allocate(bytes);
+    std::memset(own().at(place, bytes), 0, bytes);
+    if (log_place_) {
+      release(*log_place_);
+    }
+    log_place_ = place;
+    log_bytes_ = bytes;
+  }
+  return own().at(*log_place_, log_bytes_);
+}
+
 }  // namespace bluefog::shm

@@ -63,6 +63,12 @@ class HostMemory {
   /// write: they are not given out again.
   void retire(std::uint64_t place);
 
+  /// Memory of this rank, on a page, where it writes down what it is about to write into others'
+  /// memory: `bytes` or more, the same block until somebody needs a larger one, zeroed when new.
+  /// Not for two threads at once.
+  /// @throws TransportError, StateError as `allocate`.
+  [[nodiscard]] std::byte* log(std::size_t bytes);
+
  private:
   explicit HostMemory(std::shared_ptr<HostGroup> group);
   [[nodiscard]] SharedRegion& own() const noexcept { return group_->region(group_->own()); }
@@ -77,6 +83,8 @@ class HostMemory {
   std::map<std::uint64_t, std::size_t> free_;
   /// The retired blocks that are not released yet.
   std::map<std::uint64_t, std::size_t> retired_;
+  std::optional<std::uint64_t> log_place_{};
+  std::size_t log_bytes_ = 0;
 };
 
 }  // namespace bluefog::shm

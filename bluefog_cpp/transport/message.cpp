@@ -18,7 +18,7 @@ std::string printable(std::string_view name) {
 }  // namespace
 
 std::string_view name_of(OpKind kind) noexcept {
-  switch (static_cast<OpKind>(static_cast<std::uint8_t>(kind) & 0x3fU)) {
+  switch (static_cast<OpKind>(static_cast<std::uint8_t>(kind) & 0x1fU)) {
     case OpKind::NeighborAllreduce:
       return "neighbor_allreduce";
     case OpKind::Allreduce:

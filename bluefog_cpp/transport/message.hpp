@@ -60,7 +60,17 @@ enum class OpKind : std::uint8_t {
   return (static_cast<std::uint8_t>(kind) & 0x40U) != 0;
 }
 
-/// "neighbor_allreduce", "allreduce", …: the same on every device, and in a capture.
+/// The kind of the messages by which the ranks of such a call offer each other their buffers,
+/// before they know whether all do. A rank whose buffer cannot be used says so, and goes on without
+/// the others' offers.
+[[nodiscard]] constexpr OpKind offering(OpKind kind) noexcept {
+  return static_cast<OpKind>(static_cast<std::uint8_t>(kind) | 0x20U);
+}
+[[nodiscard]] constexpr bool is_offering(OpKind kind) noexcept {
+  return (static_cast<std::uint8_t>(kind) & 0x20U) != 0;
+}
+
+/// "neighbor_allreduce", "allreduce", …: the same on every device, in a capture, and in offers.
 [[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
 /// "neighbor_allreduce", "allreduce on CUDA", "allreduce on CUDA, in a capture".
 [[nodiscard]] std::string text_of(OpKind kind);

@@ -44,8 +44,7 @@ class Allreduce final : public Operation {
       mark_in_place();
     }
     if (SharedSum::is_worth_asking(context, reduction_.group(), buffer)) {
-      shared_.emplace(context, reduction_.group(), buffer, buffer,
-                      SharedSumRule{.fold = reduction_.rule()});
+      shared_.emplace(context, reduction_.group(), buffer, buffer, reduction_.rule());
     }
   }
 

@@ -4,16 +4,16 @@
 
 #include <boost/container/small_vector.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
+#include "ops/calls/exchanges/component_sum.hpp"
 #include "ops/calls/exchanges/plan_exchange.hpp"
-#include "ops/calls/exchanges/shared_sum.hpp"
 #include "ops/calls/row_operands.hpp"
 #include "ops/calls/start_call.hpp"
 #include "ops/calls/validation.hpp"
 #include "ops/sums/arithmetic.hpp"
+#include "topology/mixing/step_graph.hpp"
 
 namespace bluefog::ops {
 namespace {
@@ -22,11 +22,6 @@ constexpr OpKind kKind = OpKind::NeighborAllreduce;
 
 Consumption consumption_of(const NeighborAllreduceOptions& options) {
   return options.completion == Completion::OnWait ? Consumption::OnWait : Consumption::AsItArrives;
-}
-
-/// Whether there are two ranks, each the other's only neighbour; both then know that.
-bool is_of_a_pair(const Context& context, const NeighborPlan& plan) {
-  return context.size() == 2 && plan.sources.size() == 1 && plan.destinations.size() == 1;
 }
 
 /// The exchange of one neighbour all-reduce; combines piece by piece as they arrive.
@@ -52,15 +47,12 @@ class NeighborAllreduce final : public Operation {
     if (options.check == PlanCheck::Checked) {
       check_ = std::make_unique<PlanExchange>(context, *plan_, envelope_);
     }
-    if (SharedSum::is_long_enough(context, output_) && is_of_a_pair(context, *plan_) &&
+    if (ComponentSum::is_long_enough(context, output_) &&
         consumption_ == Consumption::AsItArrives) {
-      pair_ = Group::everyone(context);
-      if (SharedSum::is_worth_asking(context, pair_, output_)) {
-        shared_.emplace(context, pair_, input_, output_,
-                        SharedSumRule{.kind = SharedSumRule::Kind::Weighted,
-                                      .self_weight = plan_->self_weight,
-                                      .source_weight = plan_->sources[0].weight,
-                                      .destination_weight = plan_->destinations[0].weight});
+      synchronisation_ = options.synchronisation;
+      context_ = &context;
+      if (check_ == nullptr) {
+        prepare_in_place(plan_->step.get());
       }
     }
   }
@@ -68,16 +60,23 @@ class NeighborAllreduce final : public Operation {
   [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
 
   bool next(ExchangeSpec& spec) override {
-    if (PlanExchange::comes_next(check_, spec)) {
-      return true;
+    if (check_ != nullptr) {
+      if (check_->describe(spec)) {
+        return true;
+      }
+      if (context_ != nullptr) {
+        const StepGraph compared([this](int rank) { return check_->links_of(rank); });
+        prepare_in_place(&compared);
+      }
+      check_.reset();
     }
     spec.envelope = envelope_;
-    if (shared_) {
-      const SharedSum::Step step = shared_->next(spec);
-      if (step != SharedSum::Step::Declined) {
-        return step == SharedSum::Step::Exchange;
+    if (in_place_ && !is_declined_) {
+      const ComponentSum::Step step = in_place_->next(spec, call_index());
+      if (step != ComponentSum::Step::Declined) {
+        return step == ComponentSum::Step::Exchange;
       }
-      shared_.reset();
+      is_declined_ = true;
     }
     const auto* const in = static_cast<const std::byte*>(input_.data);
     outgoing_ = {.data = in, .bytes = output_.bytes(), .readers = plan_->destinations};
@@ -92,6 +91,9 @@ class NeighborAllreduce final : public Operation {
     spec.overwrites_payload = input_.data == output_.data;
     spec.consumption = consumption_;
     spec.lane = consumption_ == Consumption::OnWait ? Lane::Deep : Lane::Ordinary;
+    if (is_declined_) {
+      spec.unneeded_offers = in_place_->unneeded_offers();
+    }
     return true;
   }
 
@@ -100,8 +102,8 @@ class NeighborAllreduce final : public Operation {
       check_->receive(offset, bytes, pieces[0]);
       return;
     }
-    if (shared_) {
-      shared_->receive(offset, bytes, pieces);
+    if (in_place_ && !is_declined_) {
+      in_place_->receive(offset, bytes, pieces);
       return;
     }
     list_row(
@@ -113,6 +115,14 @@ class NeighborAllreduce final : public Operation {
   }
 
  private:
+  /// @param graph what is known of the step's graph, or null.
+  void prepare_in_place(const StepGraph* graph) {
+    if (auto component = ComponentSum::component_of(*context_, *plan_, graph)) {
+      in_place_ = std::make_unique<ComponentSum>(*context_, std::move(component), *plan_, input_,
+                                                 output_, synchronisation_);
+    }
+  }
+
   ConstBufferView input_;
   BufferView output_;
   const NeighborPlan* plan_;
@@ -124,9 +134,13 @@ class NeighborAllreduce final : public Operation {
   Envelope envelope_;
   /// Null once the plans are known to agree.
   std::unique_ptr<PlanExchange> check_{};
-  Group pair_{};
-  /// The sum in shared memory; empty where messages do it.
-  std::optional<SharedSum> shared_{};
+  /// Not null where the call may be one in place among a component of ranks.
+  const Context* context_ = nullptr;
+  SynchronisationChoice synchronisation_ = SynchronisationChoice::Auto;
+  /// The sum in shared memory; null where messages do it from the beginning.
+  std::unique_ptr<ComponentSum> in_place_{};
+  /// Messages do it in the end.
+  bool is_declined_ = false;
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
   boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands_;

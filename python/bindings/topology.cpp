@@ -162,6 +162,13 @@ void bind_topology(py::module_& module) {
       .def_readonly("size", &NeighborPlan::size)
       .def_readonly("self_weight", &NeighborPlan::self_weight)
       .def_readwrite("graph", &NeighborPlan::graph)
+      .def(
+          "take_graph",
+          [](NeighborPlan& plan, const NeighborPlan& from) {
+            plan.graph = from.graph;
+            plan.step = from.step;
+          },
+          py::arg("of"), "Makes it a plan of the same graph, whose edges it has.")
       .def_property_readonly("src_weights",
                              [](const NeighborPlan& plan) { return to_map(plan.sources); })
       .def_property_readonly("dst_weights",

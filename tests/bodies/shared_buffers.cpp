@@ -13,6 +13,7 @@
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/bodies/failure_of.hpp"
+#include "tests/bodies/shared_values.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"
 
@@ -20,50 +21,6 @@ namespace bluefog::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// The least bytes for which ranks ask each other where their buffers are.
-constexpr std::size_t kLeastBytes = 131'072;
-
-/// `values` in shared memory, `shift` bytes after a block's beginning, with marks around them.
-class SharedValues {
- public:
-  SharedValues(Context& context, const Values& values, std::size_t shift = 0)
-      : values_(values), shift_(kMark + shift) {
-    const auto& bytes = values_.bytes();
-    memory_ = context.allocate_shared(bytes.size() + shift_ + kMark);
-    std::memset(memory_.get(), 0x5a, bytes.size() + shift_ + kMark);
-    std::memcpy(data(), bytes.data(), bytes.size());
-  }
-
-  [[nodiscard]] BufferView view() const {
-    return {.data = data(),
-            .count = static_cast<std::int64_t>(values_.count()),
-            .dtype = values_.dtype(),
-            .owner = memory_};
-  }
-  [[nodiscard]] Values values() {
-    std::memcpy(values_.bytes().data(), data(), values_.bytes().size());
-    return values_;
-  }
-  [[nodiscard]] bool has_its_marks() {
-    const auto is_mark = [](std::byte byte) { return byte == std::byte{0x5a}; };
-    const std::byte* const end = data() + values_.bytes().size();
-    return std::all_of(memory_.get(), data(), is_mark) && std::all_of(end, end + kMark, is_mark);
-  }
-
- private:
-  static constexpr std::size_t kMark = 64;
-  [[nodiscard]] std::byte* data() const { return memory_.get() + shift_; }
-
-  Values values_;
-  std::size_t shift_;
-  std::shared_ptr<std::byte> memory_;
-};
-
-std::vector<std::size_t> counts(Dtype dtype) {
-  const std::size_t element = size_of(dtype);
-  return {kLeastBytes / element - 1, kLeastBytes / element, 3 * kLeastBytes / element + 7};
-}
 
 /// Two ranks, each with weights of its own.
 std::shared_ptr<const NeighborPlan> pair_plan(const Context& context, bool is_even) {

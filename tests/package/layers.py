@@ -169,6 +169,8 @@ DOORS = {
     "topology/graphs/seeded_draws.hpp": ("topology/analysis/",),
     "topology/mixing/plan_agreement.hpp": ("ops/",),
     "topology/mixing/sender_weights.hpp": ("optimizers/",),
+    "topology/mixing/step_component.hpp": ("ops/",),
+    "topology/mixing/step_graph.hpp": ("ops/",),
 }
 # MPI's own part of a room may use that of a room below.
 MPI_FOLDERS = ("bluefog_cpp/bootstrap/mpi/", "bluefog_cpp/transport/mpi/")

@@ -27,7 +27,9 @@ class DerivedSource final : public Schedule::Source {
   }
 
   [[nodiscard]] NeighborPlan plan_for(int rank, std::int64_t phase) const override {
-    return mixing_matrix(phase).plan_for(rank);
+    NeighborPlan plan = mixing_matrix(phase).plan_for(rank);
+    plan.step = nullptr;  // it would keep the whole step
+    return plan;
   }
 
  private:

@@ -26,7 +26,7 @@ std::vector<WeightedRank> shifted(const TranslationPattern& pattern, int rank) {
   return list;
 }
 
-std::vector<int> ranks_without(const std::vector<WeightedRank>& list, int self) {
+std::vector<int> ranks_without(std::span<const WeightedRank> list, int self) {
   std::vector<int> ranks;
   ranks.reserve(list.size());
   for (const WeightedRank& entry : list) {
@@ -115,6 +115,15 @@ std::vector<int> MixingMatrix::out_neighbors(int rank) const {
   return ranks_without(column(rank), rank);
 }
 
+StepLinks MixingMatrix::Storage::links_of(int rank) const {
+  if (pattern) {
+    return {.sources = ranks_without(shifted(*pattern, rank), rank),
+            .destinations = ranks_without(shifted(*pattern_transposed, rank), rank)};
+  }
+  return {.sources = ranks_without(rows[rank], rank),
+          .destinations = ranks_without(columns[rank], rank)};
+}
+
 NeighborPlan MixingMatrix::plan_for(int rank) const {
   NeighborPlan plan{
       .rank = rank, .size = size(), .self_weight = 0.0, .sources = {}, .destinations = {}};
@@ -128,6 +137,7 @@ NeighborPlan MixingMatrix::plan_for(int rank) const {
   for (const int destination : out_neighbors(rank)) {
     plan.destinations.push_back({destination, 1.0});
   }
+  plan.step = {storage_, &storage_->step};
   return plan;
 }
 

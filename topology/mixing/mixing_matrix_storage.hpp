@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "topology/mixing/sparse_rows.hpp"
+#include "topology/mixing/step_graph.hpp"
 #include "topology/mixing_matrix.hpp"
 
 namespace bluefog {
@@ -15,6 +16,11 @@ struct MixingMatrix::Storage {
   std::optional<TranslationPattern> pattern_transposed;
   SparseRows rows;
   SparseRows columns;
+  /// Of all plans.
+  StepGraph step{[this](int rank) { return links_of(rank); }};
+
+  /// The ranks that `rank` hears and those that hear it.
+  [[nodiscard]] StepLinks links_of(int rank) const;
 };
 
 }  // namespace bluefog

@@ -93,6 +93,14 @@ std::vector<std::byte> edge_bitmaps(const NeighborPlan& plan) {
   return bits;
 }
 
+StepLinks links_in(std::span<const std::byte> bitmaps) {
+  StepLinks links;
+  const auto half = bitmaps.size() / 2;
+  for_each_bit(bitmaps.first(half), [&](int rank) { links.destinations.push_back(rank); });
+  for_each_bit(bitmaps.last(half), [&](int rank) { links.sources.push_back(rank); });
+  return links;
+}
+
 std::vector<EdgeMismatch> find_edge_mismatches(int size, std::span<const std::byte> gathered) {
   const std::size_t expected = edge_bitmap_bytes(size) * static_cast<std::size_t>(size);
   if (gathered.size() != expected) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "topology/mixing/step_component.hpp"
 #include "topology/neighbor_plan.hpp"
 
 namespace bluefog {
@@ -43,6 +44,9 @@ void check_plans_agree(std::span<const NeighborPlan> plans);
 /// @param out exactly `edge_bitmap_bytes(plan.size)` bytes.
 /// @throws InvalidArgument if `out` has another size.
 void write_edge_bitmaps(const NeighborPlan& plan, std::span<std::byte> out);
+
+/// The neighbours of the rank whose `edge_bitmaps` these are.
+[[nodiscard]] StepLinks links_in(std::span<const std::byte> bitmaps);
 
 /// Every edge that only one end knows of, by rising sender, then receiver.
 ///

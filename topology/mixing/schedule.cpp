@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
+#include "topology/mixing/step_graph.hpp"
 
 namespace bluefog {
 namespace {
@@ -37,10 +38,32 @@ class CycleSource final : public Schedule::Source {
 struct Schedule::State {
   using Key = std::pair<int, std::int64_t>;
 
-  std::unique_ptr<const Source> source;
+  /// The plans' graphs keep it.
+  std::shared_ptr<const Source> source;
   std::mutex mutex;
   std::map<Key, std::shared_ptr<const NeighborPlan>> plans;
+  /// The graphs of steps that the source says nothing of.
+  std::map<std::int64_t, std::shared_ptr<const StepGraph>> graphs;
+
+  /// Makes a plan. Under the mutex.
+  [[nodiscard]] std::shared_ptr<const NeighborPlan> make_plan(int rank, std::int64_t phase);
 };
+
+std::shared_ptr<const NeighborPlan> Schedule::State::make_plan(int rank, std::int64_t phase) {
+  NeighborPlan plan = source->plan_for(rank, phase);
+  if (!plan.step) {
+    auto& graph = graphs[phase];
+    if (!graph) {
+      graph = std::make_shared<const StepGraph>(
+          [from = source, phase](int other) { return links_of(from->plan_for(other, phase)); });
+    }
+    plan.step = graph;
+    if (graphs.size() > kMaxPlansKept) {
+      graphs.clear();
+    }
+  }
+  return std::make_shared<const NeighborPlan>(std::move(plan));
+}
 
 Schedule::Schedule(std::unique_ptr<const Source> source) : state_(std::make_shared<State>()) {
   state_->source = std::move(source);
@@ -72,7 +95,7 @@ std::shared_ptr<const NeighborPlan> Schedule::plan_for(int rank, std::int64_t st
   if (found != state_->plans.end()) {
     return found->second;
   }
-  auto plan = std::make_shared<const NeighborPlan>(state_->source->plan_for(rank, phase));
+  auto plan = state_->make_plan(rank, phase);
   if (state_->plans.size() < kMaxPlansKept) {
     state_->plans.emplace(State::Key{rank, phase}, plan);
   }

@@ -89,6 +89,14 @@ DeviceWayChoice parse_device_way(std::string_view name, std::string_view value) 
   return parse_word(name, value, kWords, "auto, nccl, peer or host");
 }
 
+SynchronisationChoice parse_synchronisation(std::string_view name, std::string_view value) {
+  constexpr std::array<std::pair<std::string_view, SynchronisationChoice>, 3> kWords{
+      {{"auto", SynchronisationChoice::Auto},
+       {"component", SynchronisationChoice::Component},
+       {"neighbours", SynchronisationChoice::Neighbors}}};
+  return parse_word(name, value, kWords, "auto, component or neighbours");
+}
+
 ShmCopy parse_shm_copy(std::string_view name, std::string_view value) {
   constexpr std::array<std::pair<std::string_view, ShmCopy>, 3> kWords{
       {{"auto", ShmCopy::Auto}, {"cache", ShmCopy::Cache}, {"stream", ShmCopy::Stream}}};

@@ -159,6 +159,14 @@ constexpr std::array kRows{
          "sums take no copies. 0 keeps them in memory of the rank alone: a fork of the process then "
          "has parameters of its own."},
         read_flag<&Settings::shared_buckets>},
+    Row{{"BLUEFOG_SYNCHRONISATION", "auto, component, neighbours", "", "auto",
+         "Whom `neighbor_allreduce` in place waits for, from 128 KiB on. component: all ranks of a host "
+         "that the step ties together, each of which forms its share of all results where the buffers "
+         "lie, if these are in shared memory; neighbours: those it hears alone, by messages; auto: as "
+         "component, unless these waits cost more than messages. One rank with neighbours suffices."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.synchronisation = parse_synchronisation(name, value);
+        }},
     Row{{"BLUEFOG_RESULT_CACHE", "integer", "bytes", "268435456",
          "Memory of large results that are no longer in use which the Python package keeps for "
          "results to come, at most. 0 gives it back at once."},

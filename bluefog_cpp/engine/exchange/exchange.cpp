@@ -10,6 +10,7 @@ void Exchange::start(int rank, CallId id, const Routes& routes, Receiver& receiv
   call_.id = id;
   call_.rank = rank;
   receiver_ = &receiver;
+  routes_ = &routes;
   used_ = 0;
   sendings_.start(call_, routes);
   sources_.clear();
@@ -76,6 +77,25 @@ ExchangeTrace::Pause Exchange::pause_now(const StepRights& rights) const {
   }
   const int reader = sendings_.next_reader();
   return reader < 0 ? ExchangeTrace::Pause{} : ExchangeTrace::Pause{Reason::Reader, reader};
+}
+
+// Streams have room for a number of messages: those that nobody will ever read go on the way.
+void Exchange::drop_unneeded_offers(PeerReports& reports) {
+  const Lane lane = call_.spec.lane;
+  for (const WeightedRank& peer : call_.spec.unneeded_offers) {
+    Transport& transport = *(*routes_)[static_cast<std::size_t>(peer.rank)];
+    const auto is_unneeded = [&](const MessageHeader* header) {
+      if (header == nullptr || !is_offering(header->envelope.kind) || header->id >= call_.id) {
+        return false;
+      }
+      const std::uint64_t call = header->id.call();
+      return call == call_.id.call() || !reports.is_under_way(peer.rank, call);
+    };
+    reports.note_unneeded_offers(peer.rank, call_.id.call());
+    while (is_unneeded(transport.arrived(peer.rank, lane)) &&
+           drop_message(transport, peer.rank, lane, reports)) {
+    }
+  }
 }
 
 bool Exchange::accept_all(PeerReports& reports) {

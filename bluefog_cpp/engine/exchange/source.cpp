@@ -40,6 +40,7 @@ bool Source::accept_past(const MessageHeader* header, const ExchangeCall& call,
                          PeerReports& reports) {
   const Lane lane = call.spec.lane;
   for (; header != nullptr && header->id < call.id; header = transport_->arrived(rank_, lane)) {
+    throw_if_it_makes_no_offers(*header, call);
     const bool has_taker =
         header->id.call() != call.id.call() && reports.is_under_way(rank_, header->id.call());
     if (has_taker || !drop_message(*transport_, rank_, lane, reports)) {
@@ -82,6 +83,16 @@ const MessageHeader* Source::find_later(const MessageHeader* header, const Excha
   return is_later ? other : nullptr;
 }
 
+void Source::throw_if_it_makes_no_offers(const MessageHeader& header,
+                                         const ExchangeCall& call) const {
+  const bool had_offers = !call.spec.unneeded_offers.empty();
+  if (had_offers && header.id.call() == call.id.call() && !is_offering(header.envelope.kind)) {
+    ExchangeCall before = call;
+    before.spec.envelope.kind = offering(before.spec.envelope.kind);
+    reject(header, before);
+  }
+}
+
 bool Source::is_left_out(CallId later) {
   // The peer's report of this call says more, and may still be on its way beside the data.
   constexpr std::chrono::milliseconds kGrace{20};
@@ -119,6 +130,15 @@ void Source::reject(const MessageHeader& header, const ExchangeCall& call) const
         "; rank {} compares the ranks' topologies first (as after a set_topology, or where the "
         "call asks for it), and rank {} does not",
         sender_compares ? rank_ : call.rank, sender_compares ? call.rank : rank_);
+  }
+  const bool sender_offers = is_offering(header.envelope.kind);
+  Envelope as_own = header.envelope;
+  as_own.kind = own.kind;
+  if (sender_offers != is_offering(own.kind) && as_own.matches(own)) {
+    both += fmt::format(
+        "; rank {} knows the whole step's graph (as from a schedule, or where the call compares "
+        "plans) and forms sums where buffers lie, and rank {} does not",
+        sender_offers ? rank_ : call.rank, sender_offers ? call.rank : rank_);
   }
   transport_->send_control(
       rank_, {.kind = ControlMessage::Kind::Rejection, .call = header.id.call(), .text = both});
@@ -158,7 +178,11 @@ bool drop_message(Transport& transport, int source, Lane lane, PeerReports& repo
     transport.consume(source, lane, here);
   }
   if (transport.at_end(source, lane)) {
-    reports.report_unexpected(source, header.id.call(), header.envelope.describe());
+    const bool is_needless =
+        is_offering(header.envelope.kind) && reports.needs_no_offer(source, header.id.call());
+    if (!is_needless) {
+      reports.report_unexpected(source, header.id.call(), header.envelope.describe());
+    }
   } else if (!transport.aborted(source, lane).has_value()) {
     return false;
   }

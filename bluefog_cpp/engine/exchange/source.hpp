@@ -106,6 +106,8 @@ class Source {
   /// the next one of this lane, if there is one, else one that came on another lane.
   [[nodiscard]] const MessageHeader* find_later(const MessageHeader* header,
                                                 const ExchangeCall& call);
+  /// @throws MismatchError where the source sends in the place of an offer, which this rank has made.
+  void throw_if_it_makes_no_offers(const MessageHeader& header, const ExchangeCall& call) const;
   [[nodiscard]] bool is_left_out(CallId later);
   /// The message is of this call and does not fit it. @throws MismatchError.
   [[noreturn]] void reject(const MessageHeader& header, const ExchangeCall& call) const;

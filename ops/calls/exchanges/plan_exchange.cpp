@@ -70,6 +70,7 @@ bool PlanExchange::describe(ExchangeSpec& spec) {
   spec.outgoing = {&outgoing_, 1};
   spec.incoming = incoming_;
   spec.pace = Pace::Each;
+  spec.keeps_buffers = true;
   spec.last = false;
   return true;
 }
@@ -77,6 +78,11 @@ bool PlanExchange::describe(ExchangeSpec& spec) {
 void PlanExchange::receive(std::size_t offset, std::size_t bytes, const Piece& piece) {
   const int source = group_.peers[piece.source_index].rank;
   std::memcpy(words_of(source) + offset, piece.data, bytes);
+}
+
+StepLinks PlanExchange::links_of(int rank) const {
+  const std::span all(words_);
+  return links_in(all.subspan(bytes_per_rank_ * static_cast<std::size_t>(rank), bitmap_bytes_));
 }
 
 void PlanExchange::check_edges() const {

@@ -9,6 +9,7 @@
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/engine/exchange.hpp"
 #include "ops/calls/group.hpp"
+#include "topology/mixing/step_component.hpp"
 #include "topology/neighbor_plan.hpp"
 
 namespace bluefog::ops {
@@ -33,6 +34,9 @@ class PlanExchange {
   bool describe(ExchangeSpec& spec);
 
   void receive(std::size_t offset, std::size_t bytes, const Piece& piece);
+
+  /// The neighbours of a rank, after the exchange.
+  [[nodiscard]] StepLinks links_of(int rank) const;
 
   /// Describes the comparison as an operation's next exchange, while there is one; ends it when the
   /// plans agree. @return whether `spec` was filled.

@@ -1,7 +1,6 @@
 #include "ops/calls/exchanges/shared_sum.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "bluefog_cpp/base/copy.hpp"
@@ -19,7 +18,8 @@ constexpr std::size_t kBlockBytes = std::size_t{16} << 10U;
 
 bool SharedSum::is_worth_asking(const Context& context, const Group& group,
                                 const BufferView& output) {
-  if (!is_long_enough(context, output) || group.peers.empty()) {
+  if (output.bytes() < kLeastBytes || output.device.kind != DeviceKind::Cpu ||
+      context.core().shared_memory() == nullptr || group.peers.empty()) {
     return false;
   }
   const MachineLayout& hosts = context.hosts();
@@ -29,7 +29,7 @@ bool SharedSum::is_worth_asking(const Context& context, const Group& group,
 }
 
 SharedSum::SharedSum(const Context& context, const Group& group, const ConstBufferView& input,
-                     const BufferView& output, const SharedSumRule& rule)
+                     const BufferView& output, Fold rule)
     : memory_(context.core().shared_memory()),
       group_(group),
       output_(output),
@@ -41,9 +41,6 @@ SharedSum::SharedSum(const Context& context, const Group& group, const ConstBuff
   if (input.data == output.data) {
     own.place = memory_->place_of(output.data, output.bytes()).value_or(kNowhere);
   }
-  own.self_weight = rule.self_weight;
-  own.source_weight = rule.source_weight;
-  own.destination_weight = rule.destination_weight;
 }
 
 // Retires the buffer's place: ranks that heard of it may write to it, whatever became of the call.
@@ -107,50 +104,20 @@ void SharedSum::sum_shard() {
   const Shards shards{.bytes = output_.bytes(), .owners = group_.size()};
   const std::size_t end = shards.begin(group_.own + 1);
   for (std::size_t offset = shards.begin(group_.own); offset < end; offset += kBlockBytes) {
-    const std::size_t bytes = std::min(kBlockBytes, end - offset);
-    if (rule_.kind == SharedSumRule::Kind::Weighted) {
-      sum_weighted(offset, bytes);
-    } else {
-      sum_alike(offset, bytes);
-    }
+    sum_block(offset, std::min(kBlockBytes, end - offset));
   }
 }
 
-void SharedSum::sum_alike(std::size_t offset, std::size_t bytes) {
+void SharedSum::sum_block(std::size_t offset, std::size_t bytes) {
   for (std::size_t place = 0; place < buffers_.size(); ++place) {
     operands_[place] = buffers_[place] + offset;
   }
   std::byte* const own = buffers_[group_.own] + offset;
   const std::span<const std::byte* const> operands(operands_.data(), operands_.size());
-  sums_->fold(rule_.fold, output_.dtype, own, operands, bytes);
+  sums_->fold(rule_, output_.dtype, own, operands, bytes);
   for (std::size_t i = 0; i < group_.peers.size(); ++i) {
     copy_bytes(buffers_[group_.place_of_peer(i)] + offset, own, bytes);
   }
-}
-
-void SharedSum::sum_weighted(std::size_t offset, std::size_t bytes) {
-  // The weight that the rank at place `to` gives to the value of the one at `from`.
-  const auto weight = [&](std::size_t to, std::size_t from) {
-    return to == from ? offers_[to].self_weight
-                      : offers_[to].source_weight * offers_[from].destination_weight;
-  };
-  const auto sum = [&](std::size_t place, const std::byte* first, const std::byte* second) {
-    const std::array operands{Operand{.data = first, .weight = weight(place, 0)},
-                              Operand{.data = second, .weight = weight(place, 1)}};
-    sums_->weighted_sum(output_.dtype, buffers_[place] + offset, operands, bytes);
-  };
-  std::byte* const first = buffers_[0] + offset;
-  std::byte* const second = buffers_[1] + offset;
-  if (weight(0, 0) == weight(1, 0) && weight(0, 1) == weight(1, 1)) {
-    // Ranks with the same row get the same bits.
-    sum(group_.own, first, second);
-    copy_bytes(group_.own == 0 ? second : first, buffers_[group_.own] + offset, bytes);
-    return;
-  }
-  alignas(64) std::array<std::byte, kBlockBytes> before;
-  copy_bytes(before.data(), first, bytes);
-  sum(0, first, second);
-  sum(1, before.data(), second);
 }
 
 }  // namespace bluefog::ops

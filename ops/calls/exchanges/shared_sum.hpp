@@ -20,43 +20,22 @@ class HostMemory;
 
 namespace bluefog::ops {
 
-/// The rule by which the results of a sum over a group are formed.
-struct SharedSumRule {
-  enum class Kind : std::uint8_t {
-    /// Σ buffers by rising rank, or another fold of them: the same on all ranks.
-    Alike,
-    /// Between two ranks: self_weight · own + source weight · destination weight · the other's, by
-    /// each rank's own weights.
-    Weighted,
-  };
-  Kind kind = Kind::Alike;
-  Fold fold = Fold::Sum;
-  double self_weight = 1.0;
-  double source_weight = 1.0;
-  double destination_weight = 1.0;
-};
-
-/// A sum over ranks of one host, in place, of buffers in memory that these ranks share
-/// (`Context::allocate_shared`): each rank forms one shard of every rank's result, where it lies.
-/// No payload is copied on its way.
+/// A sum over ranks of one host by rising rank, or another fold, in place, of buffers in memory that
+/// these ranks share (`Context::allocate_shared`): each rank forms one shard of every rank's result,
+/// where it lies. No payload is copied on its way.
 ///
 /// Three steps. Each rank tells the others where its buffer is; where one has none in shared memory
 /// the call is declined, and goes as messages. Then each rank sums. Then each hears that all have.
 /// Cost per rank, n ranks and N bytes: reads N, writes N, and 2(n − 1) short messages each way.
 class SharedSum {
  public:
-  /// Whether the call is long enough for any group: a quick look, for short calls.
-  [[nodiscard]] static bool is_long_enough(const Context& context, const BufferView& output) {
-    return output.bytes() >= kLeastBytes && output.device.kind == DeviceKind::Cpu &&
-           context.core().shared_memory() != nullptr;
-  }
   /// Whether ranks ask each other: the same on all ranks of the group.
   [[nodiscard]] static bool is_worth_asking(const Context& context, const Group& group,
                                             const BufferView& output);
 
   /// @param group stays where it is, as `input` and `output` do.
   SharedSum(const Context& context, const Group& group, const ConstBufferView& input,
-            const BufferView& output, const SharedSumRule& rule);
+            const BufferView& output, Fold rule);
   SharedSum(const SharedSum&) = delete;
   SharedSum& operator=(const SharedSum&) = delete;
   ~SharedSum();
@@ -80,21 +59,17 @@ class SharedSum {
   struct Offer {
     /// The place of its buffer in its region, or `kNowhere`.
     std::uint64_t place = kNowhere;
-    double self_weight = 1.0;
-    double source_weight = 1.0;
-    double destination_weight = 1.0;
   };
 
   void describe(ExchangeSpec& spec, const void* message, std::size_t bytes);
   [[nodiscard]] bool all_are_shared() const noexcept;
   void sum_shard();
-  void sum_alike(std::size_t offset, std::size_t bytes);
-  void sum_weighted(std::size_t offset, std::size_t bytes);
+  void sum_block(std::size_t offset, std::size_t bytes);
 
   std::shared_ptr<shm::HostMemory> memory_;
   const Group& group_;
   BufferView output_;
-  SharedSumRule rule_;
+  Fold rule_;
   ArithmeticHandle sums_;
   Stage stage_ = Stage::Begin;
   Outgoing outgoing_{};

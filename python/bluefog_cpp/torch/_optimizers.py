@@ -238,7 +238,7 @@ class PushSumOptimizer(WrappedOptimizer):
                 f"leave of 1, found {self.self_weight}")
         pushes = core.NeighborPlan(runtime.rank, runtime.size, share,
                                    dict.fromkeys(plan.src_ranks, 1.0), shares)
-        pushes.graph = plan.graph
+        pushes.take_graph(plan)
         return _plans.static_plan(runtime.topology)._replace(plan=pushes)
 
 

@@ -98,7 +98,7 @@ def neighbor_plan(runtime: Runtime, self_weight: float | None,
     # Neighbours that are left out send all the same.
     src = {rank: src.get(rank, 0.0) for rank in static.src_ranks}
     plan = core.NeighborPlan(runtime.rank, runtime.size, self_weight, src, static.dst_weights)
-    plan.graph = static.graph
+    plan.take_graph(static)
     return static_plan(runtime.topology)._replace(plan=plan)
 
 

@@ -45,6 +45,7 @@ TEST(Settings, DefaultsWithoutVariables) {
   EXPECT_EQ(settings.shm_chunk_bytes, 131072);
   EXPECT_EQ(settings.shm_slots, 16);
   EXPECT_EQ(settings.shm_copy, ShmCopy::Auto);
+  EXPECT_EQ(settings.synchronisation, SynchronisationChoice::Auto);
   EXPECT_EQ(settings.mpi_chunk_bytes, 61440);
   EXPECT_EQ(settings.mpi_depth, 32);
   EXPECT_EQ(settings.poll_period, 1ms);
@@ -65,6 +66,7 @@ TEST(Settings, ReadsEveryVariable) {
                                   {"BLUEFOG_SHM_CHUNK_BYTES", "65536"},
                                   {"BLUEFOG_SHM_SLOTS", "4"},
                                   {"BLUEFOG_SHM_COPY", "Stream"},
+                                  {"BLUEFOG_SYNCHRONISATION", "Neighbours"},
                                   {"BLUEFOG_MPI_CHUNK_BYTES", "4096"},
                                   {"BLUEFOG_MPI_DEPTH", "2"},
                                   {"BLUEFOG_POLL_PERIOD", "0.5"},
@@ -81,6 +83,7 @@ TEST(Settings, ReadsEveryVariable) {
   EXPECT_EQ(settings.shm_chunk_bytes, 65536);
   EXPECT_EQ(settings.shm_slots, 4);
   EXPECT_EQ(settings.shm_copy, ShmCopy::Stream);
+  EXPECT_EQ(settings.synchronisation, SynchronisationChoice::Neighbors);
   EXPECT_EQ(settings.mpi_chunk_bytes, 4096);
   EXPECT_EQ(settings.mpi_depth, 2);
   EXPECT_EQ(settings.poll_period, 500us);
@@ -100,6 +103,7 @@ TEST(Settings, RefusesMalformedValuesByName) {
       {"BLUEFOG_SHM_CHUNK_BYTES", {"0", "100", "4097", "4294967296"}},
       {"BLUEFOG_SHM_SLOTS", {"1", "0"}},
       {"BLUEFOG_SHM_COPY", {"nt", "1"}},
+      {"BLUEFOG_SYNCHRONISATION", {"neighbors", "all"}},
       {"BLUEFOG_MPI_CHUNK_BYTES", {"1", "-4096"}},
       {"BLUEFOG_MPI_DEPTH", {"0", "1025"}},
       {"BLUEFOG_POLL_PERIOD", {"0", "-1", "fast"}},

@@ -34,6 +34,11 @@ class ScriptedReports final : public PeerReports {
     return under_way.contains(call);
   }
   [[nodiscard]] Letters& letters() noexcept override { return mail; }
+  void note_unneeded_offers(int rank, std::uint64_t call) override { unneeded[rank] = call; }
+  [[nodiscard]] bool needs_no_offer(int rank, std::uint64_t call) const override {
+    const auto it = unneeded.find(rank);
+    return it != unneeded.end() && call <= it->second;
+  }
   void report_unexpected(int rank, std::uint64_t call, const std::string& text) override {
     unexpected.push_back(std::to_string(rank) + ", " + call_text(call) + ", " + text);
   }
@@ -42,6 +47,7 @@ class ScriptedReports final : public PeerReports {
   Texts refusals;
   Texts abandoned;
   std::set<std::uint64_t> under_way;
+  std::map<int, std::uint64_t> unneeded;
   std::vector<std::string> unexpected;
   Letters mail{0, 3};
 

@@ -1,0 +1,83 @@
+"""bfbench uneven: neighbour averages of ranks that compute for uneven times, by messages and in
+place."""
+
+import statistics
+
+from bfbench import output
+from bfbench.jobs import Jobs
+from bfbench.launch import LONGEST_JOB_SEC, Launcher
+from bfbench.options import add_output, add_rank_list, positive, whole
+from bfbench.records import count_text
+from bfbench.reports import report
+from bfbench.versions import versions
+
+GRAPHS = ("one-peer-exponential", "ring", "exponential")
+# (spread of the logarithm of the times, how many times as long rank 0 takes)
+CASES = ((0.0, 1.0), (0.1, 1.0), (0.3, 1.0), (0.6, 1.0), (0.1, 2.0))
+KEY = ("ranks", "bytes", "graph", "spread", "slow", "way")
+COLUMNS = ("graph", "way", "spread", "slow rank", "ms an iteration", "of messages", "by start")
+
+
+def add_arguments(parser):
+    add_rank_list(parser, [4, 8])
+    parser.add_argument("--bytes", type=whole(4), default=16 << 20, metavar="BYTES",
+                        help="bytes per rank")
+    parser.add_argument("--compute-ms", type=positive, default=50.0, metavar="MS",
+                        help="mean time that a rank sleeps in place of computing")
+    parser.add_argument("--iterations", type=whole(), default=40, metavar="N",
+                        help="of each block, of which each way has five")
+    add_output(parser, starts=3)
+
+
+def measure(args, launcher, jobs):
+    records = []
+    with jobs.progress(args.starts * len(args.ranks) * len(GRAPHS) * len(CASES)) as (tell, advance):
+        for _ in range(args.starts):
+            for ranks in args.ranks:
+                for graph in GRAPHS:
+                    for spread, slow in CASES:
+                        tell(f"{count_text(ranks, 'rank')}, {graph}")
+                        records += jobs.gather(
+                            {"op": f"uneven ranks, {graph}", "ranks": ranks}, launcher.run, ranks,
+                            launcher.program("uneven_benchmark"), "--json", "--graph", graph,
+                            "--bytes", args.bytes // 4 * 4, "--compute-ms", args.compute_ms,
+                            "--iterations", args.iterations, "--spread", spread, "--slow", slow)
+                        advance()
+    return records
+
+
+def merge(records):
+    """One record for each way: medians over the starts, and the shares of each."""
+    by_key = {}
+    for record in records:
+        by_key.setdefault(tuple(record[name] for name in KEY), []).append(record)
+    return [{**dict(zip(KEY, key)), "compute_ms": found[0]["compute_ms"],
+             "iteration_ms": statistics.median(r["iteration_ms"] for r in found),
+             "share_of_messages": statistics.median(r["share_of_messages"] for r in found),
+             "starts_share": [r["share_of_messages"] for r in found]}
+            for key, found in by_key.items()]
+
+
+def titled_rows(records):
+    for ranks, size in sorted({(record["ranks"], record["bytes"]) for record in records}):
+        yield (f"{count_text(ranks, 'rank')}, {report.size_text(size)}",
+               [(r["graph"], r["way"], f"{r['spread']:.1f}", f"{r['slow']:.0f}",
+                 f"{r['iteration_ms']:.1f}", f"{r['share_of_messages']:.3f}",
+                 " ".join(f"{share:.3f}" for share in r["starts_share"]))
+                for r in records if (r["ranks"], r["bytes"]) == (ranks, size)])
+
+
+def write_report(folder, about, records, not_run):
+    report.write_files(folder, "Uneven ranks", about, not_run, [], list(titled_rows(records)),
+                       COLUMNS)
+
+
+def run(args):
+    launcher = Launcher(args.build, args.job_timeout or LONGEST_JOB_SEC)
+    launcher.require(launcher.program("uneven_benchmark"))
+    about = versions(launcher, args)
+    jobs = Jobs()
+    records = merge(measure(args, launcher, jobs))
+    tables = (report.make_table(title, COLUMNS, rows) for title, rows in titled_rows(records))
+    output.show(args, about, tables, jobs.not_run(), records, write_report)
+    return jobs.code

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "topology/mixing/step_component.hpp"
+
+namespace bluefog::ops {
+
+/// The weights that one rank gives in a step: to its own value, to those it hears by rising sender,
+/// and to its value by rising reader.
+struct RankStepWeights {
+  double self = 1.0;
+  std::span<const double> sources{};
+  std::span<const double> destinations{};
+};
+
+/// A sum over values of ranks of a component, and all ranks whose result it is.
+struct ResultRow {
+  struct Term {
+    std::size_t place = 0;
+    double weight = 1.0;
+
+    friend bool operator==(const Term&, const Term&) = default;
+  };
+  /// By rising place, as messages are combined.
+  std::vector<Term> terms{};
+  /// The places of the ranks that get it, rising.
+  std::vector<std::size_t> results{};
+};
+
+/// The rows of a component, each once: ranks with equal rows share one.
+/// @param weights by place.
+[[nodiscard]] std::vector<ResultRow> result_rows(const StepComponent& component,
+                                                 std::span<const RankStepWeights> weights);
+
+}  // namespace bluefog::ops

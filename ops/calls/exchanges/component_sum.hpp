@@ -1,0 +1,141 @@
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/engine/exchange.hpp"
+#include "ops/calls/exchanges/component_rows.hpp"
+#include "ops/calls/group.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "ops/sums/arithmetic.hpp"
+#include "topology/mixing/step_component.hpp"
+#include "topology/neighbor_plan.hpp"
+
+namespace bluefog::shm {
+class HostMemory;
+}
+
+namespace bluefog {
+class StepGraph;
+}
+
+namespace bluefog::ops {
+
+/// A neighbour all-reduce in place of buffers in memory that the ranks of a host share: the ranks
+/// that the step ties together each form a share of the index range of all their results, in the
+/// buffers. No payload is copied on its way, and no buffer is read or written twice.
+///
+/// Three steps. Each rank offers its buffer to the others, with its weights. If all can, each forms
+/// its share, block by block: first all results of a block, in its `ResultLog`, then into the
+/// buffers. Then each hears that all have. A rank whose buffer does not serve says so in its offer
+/// and goes on by messages at once; the others do when they hear it.
+/// Cost per rank, m ranks and N bytes: reads N, writes N, and 2 (m − 1) short messages each way.
+class ComponentSum {
+ public:
+  /// Whether a call is long enough for any component: a quick look, for short calls.
+  [[nodiscard]] static bool is_long_enough(const Context& context, const BufferView& output) {
+    return output.bytes() >= kLeastBytes && output.device.kind == DeviceKind::Cpu &&
+           context.core().shared_memory() != nullptr;
+  }
+  /// The component in which such a call may be made: the same on all of its ranks, on which the plans
+  /// say who hears whom in the same words. Null where messages do it.
+  /// @param graph what is known of the step's graph; null: nothing but the plan.
+  [[nodiscard]] static std::shared_ptr<const StepComponent> component_of(const Context& context,
+                                                                         const NeighborPlan& plan,
+                                                                         const StepGraph* graph);
+
+  /// @param plan is read now alone.
+  ComponentSum(const Context& context, std::shared_ptr<const StepComponent> component,
+               const NeighborPlan& plan, const ConstBufferView& input, const BufferView& output,
+               SynchronisationChoice synchronisation);
+  ComponentSum(const ComponentSum&) = delete;
+  ComponentSum& operator=(const ComponentSum&) = delete;
+  ~ComponentSum();
+
+  enum class Step : std::uint8_t {
+    Exchange,  ///< the spec was filled
+    Declined,  ///< messages have to do it
+    Over,      ///< the result is there
+  };
+  /// @param spec has the call's envelope. @param call its number.
+  [[nodiscard]] Step next(ExchangeSpec& spec, std::uint64_t call);
+  void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces);
+
+  /// After `Declined`: the ranks whose offers the call's messages are not held up by.
+  [[nodiscard]] std::span<const WeightedRank> unneeded_offers() const noexcept {
+    return takes_part_ ? std::span<const WeightedRank>() : group_.others();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Shorter calls are over before the ranks would have asked each other.
+  static constexpr std::size_t kLeastBytes = std::size_t{128} << 10U;
+
+  enum class Stage : std::uint8_t { Begin, Offers, Receipts, Over };
+  static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
+
+  /// The beginning of the message by which a rank offers its buffer; its weights follow.
+  struct Offer {
+    /// The place of its buffer, or `kNowhere`.
+    std::uint64_t place = kNowhere;
+    /// The component as it knows it.
+    std::uint32_t graph = 0;
+    /// Calls to come in which it does not take part.
+    std::uint32_t resting = 0;
+    double self_weight = 1.0;
+  };
+
+  [[nodiscard]] std::size_t offer_bytes(std::size_t place) const;
+  [[nodiscard]] Offer offer_of(std::size_t place) const;
+  [[nodiscard]] RankStepWeights weights_of(std::size_t place) const;
+  /// Writes this rank's weights beside its offer, if its plan is one of the component.
+  void write_weights(const NeighborPlan& plan);
+  void make_offer();
+  /// Whether this rank has memory for a block's results, which it takes.
+  [[nodiscard]] bool has_log();
+  void describe_offers(ExchangeSpec& spec);
+  void describe_receipts(ExchangeSpec& spec);
+  [[nodiscard]] bool all_take_part() const;
+  void form_share(std::uint64_t call);
+  void form(const std::vector<ResultRow>& rows, std::byte* results, std::size_t offset,
+            std::size_t bytes);
+  void write(const std::vector<ResultRow>& rows, const std::byte* results, std::size_t offset,
+             std::size_t bytes) const;
+
+  ContextCore& core_;
+  std::shared_ptr<shm::HostMemory> memory_;
+  std::shared_ptr<const StepComponent> component_;
+  Group group_;
+  BufferView output_;
+  /// `kNowhere` where the buffer is not in shared memory, or the call not in place.
+  std::uint64_t place_ = kNowhere;
+  double self_weight_ = 1.0;
+  SynchronisationChoice synchronisation_;
+  ArithmeticHandle sums_;
+  Stage stage_ = Stage::Begin;
+  bool takes_part_ = false;
+  Outgoing outgoing_{};
+  boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
+  /// The offers by place in the group, one after the other from `begins_` on.
+  boost::container::small_vector<double, 64> words_;
+  boost::container::small_vector<std::size_t, 2 + kInlineNeighbors> begins_;
+  boost::container::small_vector<std::byte*, 1 + kInlineNeighbors> buffers_;
+  std::byte* log_ = nullptr;
+  boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands_;
+  /// When the offers of all that this rank hears had come, and its own was made.
+  Clock::time_point heard_{};
+  /// When all offers had.
+  Clock::time_point begun_{};
+};
+
+}  // namespace bluefog::ops
