@@ -9,6 +9,7 @@ from bfbench.launch import LONGEST_JOB_SEC, Launcher
 from bfbench.options import add_output, add_rank_list, positive, whole
 from bfbench.records import count_text
 from bfbench.reports import report
+from bfbench.reports.units import size_text
 from bfbench.versions import versions
 
 GRAPHS = ("one-peer-exponential", "ring", "exponential")
@@ -60,7 +61,7 @@ def merge(records):
 
 def titled_rows(records):
     for ranks, size in sorted({(record["ranks"], record["bytes"]) for record in records}):
-        yield (f"{count_text(ranks, 'rank')}, {report.size_text(size)}",
+        yield (f"{count_text(ranks, 'rank')}, {size_text(size)}",
                [(r["graph"], r["way"], f"{r['spread']:.1f}", f"{r['slow']:.0f}",
                  f"{r['iteration_ms']:.1f}", f"{r['share_of_messages']:.3f}",
                  " ".join(f"{share:.3f}" for share in r["starts_share"]))
