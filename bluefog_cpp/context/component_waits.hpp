@@ -9,10 +9,10 @@ namespace bluefog {
 /// This rank's experience with calls that wait for all ranks that a step ties together, and what it
 /// concludes: whether its next calls wait so, or for the ranks alone that they hear.
 ///
-/// Such a call costs what the rank waits for others after all that it hears are there, and saves
-/// about as much as it takes to form the results, since messages take twice as long. Sums over a
-/// window of calls are compared, and a rank that loses rests from such calls for a while, each time
-/// longer. Other ranks of the component hear of it in the next call, and rest with it.
+/// Such a call costs a part of what the rank waits for others after all that it hears are there,
+/// since those who are late once are not the next time, and saves a multiple of what it takes to form
+/// the results (docs/decisions/0031). Sums over a window of calls are compared, and a rank that loses
+/// rests from such calls for a while, each time longer. Other ranks of the component hear of it in the next call, and rest with it.
 /// Used under the engine's mutex.
 class ComponentWaits {
  public:
@@ -39,7 +39,7 @@ class ComponentWaits {
     if (++calls_ < kWindow) {
       return;
     }
-    if (waited_ > formed_) {
+    if (waited_ > kWorth * formed_) {
       rest(kWindow * kLeastRest << losses_);
       losses_ = std::min(losses_ + 1, kMostDoublings);
     } else {
@@ -58,6 +58,8 @@ class ComponentWaits {
 
  private:
   static constexpr std::uint32_t kWindow = 16;
+  /// Times the forming of results: waits up to here cost less than messages.
+  static constexpr int kWorth = 6;
   /// Windows of rest after the first loss: trying again costs a ninth of the calls at most.
   static constexpr std::uint32_t kLeastRest = 8;
   static constexpr std::uint32_t kMostDoublings = 6;

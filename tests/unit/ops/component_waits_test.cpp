@@ -25,30 +25,30 @@ std::uint32_t rests(ComponentWaits& waits) {
 
 TEST(ComponentWaits, GoOnWhereTheyCostLessThanTheySave) {
   ComponentWaits waits;
-  sum(waits, 1000, 99, 100);
+  sum(waits, 1000, 599, 100);
   EXPECT_EQ(waits.sums(), 1000U);
   EXPECT_EQ(waits.resting(), 0U);
 }
 
 TEST(ComponentWaits, AreLeftOutWhereTheyCostMore) {
   ComponentWaits waits;
-  sum(waits, 15, 110, 100);
+  sum(waits, 15, 610, 100);
   EXPECT_EQ(waits.resting(), 0U);
-  sum(waits, 1, 110, 100);
+  sum(waits, 1, 610, 100);
   const std::uint32_t first = rests(waits);
   EXPECT_GE(first, 8U * 16U);
-  waits.note_sum(microseconds(110), microseconds(100));  // the call that `rests` has begun
-  sum(waits, 15, 110, 100);
+  waits.note_sum(microseconds(610), microseconds(100));  // the call that `rests` has begun
+  sum(waits, 15, 610, 100);
   EXPECT_EQ(rests(waits), 2 * first);
 }
 
 TEST(ComponentWaits, AreTriedSoonerAgainWhereTheyWereWorthIt) {
   ComponentWaits waits;
-  sum(waits, 16, 110, 100);
+  sum(waits, 16, 610, 100);
   const std::uint32_t first = rests(waits);
   waits.note_sum(microseconds(0), microseconds(100));
   sum(waits, 15, 0, 100);
-  sum(waits, 16, 110, 100);
+  sum(waits, 16, 610, 100);
   EXPECT_EQ(rests(waits), first);
 }
 
