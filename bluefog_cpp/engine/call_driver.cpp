@@ -126,10 +126,10 @@ bool CallDriver::start_next(Operation& operation) {
     call.peers_know = true;
     throw;
   } catch (...) {
-    call.has_changed = call.step > 0;
+    call.has_changed |= call.step > 0;
     throw;
   }
-  call.has_changed |= call.changes_now;
+  call.has_changed |= call.changes_now || spec.follows_change;
   call.changes_now = !spec.keeps_buffers;
   call.step = std::max(call.step, spec.least_step);
   call.exchange.start(parts_.peers.rank(), CallId::make(call.index, call.step),

@@ -87,6 +87,8 @@ struct ExchangeSpec {
   Supply* supply = nullptr;
   /// Nothing that arrives changes a buffer of the caller's.
   bool keeps_buffers = false;
+  /// The call has changed buffers by itself before this exchange, this rank's or others'.
+  bool follows_change = false;
   /// Ranks whose offers (`offering`) in this call, and in earlier ones that have ended, nobody here
   /// needs: they are dropped, whenever they come.
   std::span<const WeightedRank> unneeded_offers{};

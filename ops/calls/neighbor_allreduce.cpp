@@ -117,7 +117,7 @@ class NeighborAllreduce final : public Operation {
  private:
   /// @param graph what is known of the step's graph, or null.
   void prepare_in_place(const StepGraph* graph) {
-    if (auto component = ComponentSum::component_of(*context_, *plan_, graph)) {
+    if (auto component = ComponentSum::component_of(*context_, *plan_, graph, output_.bytes())) {
       in_place_ = std::make_unique<ComponentSum>(*context_, std::move(component), *plan_, input_,
                                                  output_, synchronisation_);
     }

@@ -6,11 +6,10 @@ namespace bluefog::optimizers {
 
 const ops::NeighborAllreduceOptions& NeighborAverages::options_for(const Round& round,
                                                                    std::size_t b) {
-  // All buckets have the same plan: one check serves the round. But by a check of their own large
-  // ones go in place, since ranks of a host then know who hears whom in the whole step.
-  constexpr std::size_t kLarge = std::size_t{1} << 20U;
-  const bool gains = round.averaging == Averaging::Neighbors && buffers_[b].bytes() >= kLarge &&
-                     buffers_[b].device.kind == DeviceKind::Cpu &&
+  // All buckets have the same plan: one check serves the round. But by a check of their own those go
+  // in place that are long enough, since ranks of a host then know who hears whom in the whole step.
+  constexpr std::size_t kLong = std::size_t{128} << 10U;
+  const bool gains = round.averaging == Averaging::Neighbors && buffers_[b].bytes() >= kLong &&
                      context_.hosts().machine_count() == 1;
   options_[b].check = b == 0 || gains ? round.check : ops::PlanCheck::Trusted;
   return options_[b];

@@ -14,11 +14,13 @@
 #include "tests/bodies/failure_of.hpp"
 #include "tests/bodies/shared_values.hpp"
 #include "tests/support/ranks.hpp"
+#include "topology/schedule.hpp"
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 TEST(ComponentSumFailures, StayAsTheyWereInCallsThatDiffer) {
@@ -34,6 +36,51 @@ TEST(ComponentSumFailures, StayAsTheyWereInCallsThatDiffer) {
     EXPECT_THAT(found, HasSubstr("called neighbor_allreduce(float32["));
     EXPECT_EQ(shared.values(), before);
   });
+}
+
+// Rank 0 is a step ahead: its component is another one, whose ranks it tells.
+TEST(ComponentSumFailures, OfRanksAtOtherStepsEndAtOnce) {
+  on_ranks({.at_least = 4,
+            .at_most = 4,
+            .layouts = {Layout::OneHost},
+            .settings = [](Settings& settings, int) { settings.synchronisation = kComponent; }},
+           [](Context& context) {
+             const Schedule schedule = topology::one_peer_exponential(context.size());
+             const Plan plan = schedule.plan_for(context.rank(), context.rank() == 0 ? 1 : 0);
+             SharedValues shared(
+                 context, thirds(Dtype::Float32, counts(Dtype::Float32).back(), context.rank()));
+             const auto found =
+                 failure_of([&] { ops::neighbor_allreduce(context, shared.view(), plan); });
+             EXPECT_THAT(found.second, AnyOf(HasSubstr("are all ranks at the same step"),
+                                             HasSubstr("mismatched calls")));
+             meet(context);
+           });
+}
+
+// Rank 0 sends to another rank than the graph of its plan says.
+TEST(ComponentSumFailures, OfOtherReadersThanTheGraphsAreErrors) {
+  on_ranks(
+      {.at_least = 4,
+       .at_most = 4,
+       .layouts = {Layout::OneHost},
+       .settings = [](Settings& settings, int) { settings.synchronisation = kComponent; }},
+      [](Context& context) {
+        NeighborPlan own =
+            topology::ring(context.size(), topology::RingStyle::Right).plan_for(context.rank());
+        if (context.rank() == 0) {
+          own.destinations.front().rank = 2;
+        }
+        SharedValues shared(context,
+                            thirds(Dtype::Float32, counts(Dtype::Float32).back(), context.rank()));
+        const auto found =
+            failure_of([&] { ops::neighbor_allreduce(context, shared.view(), kept(own)); });
+        if (context.rank() == 1) {
+          EXPECT_NE(found.second, "no error");
+        }
+        (void)failure_of([&] { ops::barrier(context); });  // others may hear of it only now
+        (void)failure_of([&] { ops::barrier(context); });
+        meet(context);
+      });
 }
 
 // One rank knows nobody; those that know it hear that it does not come.
@@ -88,7 +135,7 @@ TEST(ComponentSumFailures, AreNotGivenOutAgainAfterAFailedCall) {
        .settings = [](Settings& settings, int) { settings.synchronisation = kComponent; }},
       [](Context& context) {
         const Plan plan = kept(topology::fully_connected(context.size()).plan_for(context.rank()));
-        const std::size_t count = counts(Dtype::Float32)[1];
+        const std::size_t count = counts(Dtype::Float32).back();
         const auto allocate = [&] { return context.allocate_shared(count * sizeof(float)); };
         auto memory = allocate();
         const void* const first = memory.get();

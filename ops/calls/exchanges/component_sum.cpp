@@ -1,5 +1,8 @@
 #include "ops/calls/exchanges/component_sum.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -56,7 +59,8 @@ Group group_of(const StepComponent& component, int rank) {
 
 std::shared_ptr<const StepComponent> ComponentSum::component_of(const Context& context,
                                                                 const NeighborPlan& plan,
-                                                                const StepGraph* graph) {
+                                                                const StepGraph* graph,
+                                                                std::size_t bytes) {
   const MachineLayout& hosts = context.hosts();
   const int host = hosts.machine_of(plan.rank);
   const std::size_t most = hosts.ranks_of(host).size();
@@ -67,9 +71,9 @@ std::shared_ptr<const StepComponent> ComponentSum::component_of(const Context& c
     component = graph->component_of(plan.rank, most);
   }
   const bool is_here =
-      component && component->size() > 1 && std::ranges::all_of(component->ranks(), [&](int rank) {
-        return hosts.machine_of(rank) == host;
-      });
+      component && component->size() > 1 && bytes >= least_bytes(component->size()) &&
+      std::ranges::all_of(component->ranks(),
+                          [&](int rank) { return hosts.machine_of(rank) == host; });
   return is_here ? component : nullptr;
 }
 
@@ -152,13 +156,26 @@ RankStepWeights ComponentSum::weights_of(std::size_t place) const {
           .destinations = {weights + heard, component_->sent_count(place)}};
 }
 
+bool ComponentSum::sends_to_its_readers(const NeighborPlan& plan) const {
+  for (std::size_t place = 0; place < group_.size(); ++place) {
+    for (const auto& edge : component_->heard(place)) {
+      if (edge.from == group_.own && plan.destinations[edge.number].rank != group_.ranks[place]) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 void ComponentSum::write_weights(const NeighborPlan& plan) {
   const auto heard = component_->heard(group_.own);
   takes_part_ = plan.sources.size() == heard.size() &&
                 plan.destinations.size() == component_->sent_count(group_.own) &&
-                std::ranges::equal(plan.sources, heard, [&](const auto& source, const auto& edge) {
-                  return source.rank == group_.ranks[edge.from];
-                });
+                std::ranges::equal(plan.sources, heard,
+                                   [&](const auto& source, const auto& edge) {
+                                     return source.rank == group_.ranks[edge.from];
+                                   }) &&
+                sends_to_its_readers(plan);
   if (!takes_part_) {
     return;
   }
@@ -186,9 +203,14 @@ void ComponentSum::make_offer() {
   std::memcpy(&words_[begins_[group_.own]], &offer, sizeof offer);
 }
 
-bool ComponentSum::has_log() {
+std::size_t ComponentSum::log_bytes() const {
+  return ResultLog::bytes_for(most_results(group_.size()));
+}
+
+// Another call may take a larger log, in another place, before this one forms its results.
+bool ComponentSum::has_log() const {
   try {
-    log_ = memory_->log(ResultLog::bytes_for(most_results(group_.size())));
+    (void)memory_->log(log_bytes());
     return true;
   } catch (const TransportError&) {
     return false;
@@ -224,6 +246,7 @@ void ComponentSum::describe_receipts(ExchangeSpec& spec) {
   spec.outgoing = {&outgoing_, 1};
   spec.incoming = {incoming_.data(), incoming_.size()};
   spec.pace = Pace::Each;
+  spec.follows_change = true;
   spec.last = false;
 }
 
@@ -236,16 +259,33 @@ void ComponentSum::receive(std::size_t offset, std::size_t bytes, std::span<cons
   if (is_heard) {
     heard_ = Clock::now();
   }
+  if (offset + bytes == offer_bytes(place)) {
+    check_graph(place);
+  }
+}
+
+// Ranks of another component would wait for offers that this rank does not send, and it for theirs.
+void ComponentSum::check_graph(std::size_t place) const {
+  if (offer_of(place).graph == offer_of(group_.own).graph) {
+    return;
+  }
+  constexpr std::size_t kNamed = 16;
+  const std::span<const int> ranks(group_.ranks.data(), std::min(group_.ranks.size(), kNamed));
+  throw MismatchError(fmt::format(
+      "rank {}, neighbor_allreduce: expected rank {} to see the step's graph as this rank does, in "
+      "which messages tie ranks {}{} together, found that it sees another one; are all ranks at the "
+      "same step of the same schedule?",
+      group_.ranks[group_.own], group_.ranks[place], fmt::join(ranks, ", "),
+      group_.ranks.size() > kNamed ? ", ..." : ""));
 }
 
 // Whoever takes part has the same offers before it, and comes to the same answer.
 bool ComponentSum::all_take_part() const {
-  const std::uint32_t graph = offer_of(group_.own).graph;
   bool all = true;
   std::uint32_t resting = 0;
   for (std::size_t place = 0; place < group_.size(); ++place) {
     const Offer offer = offer_of(place);
-    all = all && offer.place != kNowhere && offer.graph == graph;
+    all = all && offer.place != kNowhere;
     resting = std::max(resting, offer.resting);
   }
   if (!all) {
@@ -262,7 +302,7 @@ void ComponentSum::form_share(std::uint64_t call) {
   }
   const auto rows = result_rows(*component_, {weights.data(), weights.size()});
   const std::size_t most = block_bytes(group_.size(), rows.size());
-  ResultLog log(log_);
+  ResultLog log(memory_->log(log_bytes()));
   const Shards shards{.bytes = output_.bytes(), .owners = group_.size()};
   const std::size_t end = shards.begin(group_.own + 1);
   log.begin(call);

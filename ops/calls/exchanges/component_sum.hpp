@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <chrono>
 #include <cstddef>
@@ -40,6 +41,9 @@ namespace bluefog::ops {
 /// and goes on by messages at once; the others do when they hear it.
 /// Cost per rank, m ranks and N bytes: reads N, writes N, and 2 (m − 1) short messages each way.
 class ComponentSum {
+  /// Shorter calls are over before the ranks would have asked each other.
+  static constexpr std::size_t kLeastBytes = std::size_t{128} << 10U;
+
  public:
   /// Whether a call is long enough for any component: a quick look, for short calls.
   [[nodiscard]] static bool is_long_enough(const Context& context, const BufferView& output) {
@@ -49,9 +53,17 @@ class ComponentSum {
   /// The component in which such a call may be made: the same on all of its ranks, on which the plans
   /// say who hears whom in the same words. Null where messages do it.
   /// @param graph what is known of the step's graph; null: nothing but the plan.
+  /// @param bytes of the call.
   [[nodiscard]] static std::shared_ptr<const StepComponent> component_of(const Context& context,
                                                                          const NeighborPlan& plan,
-                                                                         const StepGraph* graph);
+                                                                         const StepGraph* graph,
+                                                                         std::size_t bytes);
+  /// The least bytes for which the ranks of a component offer: what an offer to each of them costs
+  /// beside messages to neighbours grows with their number.
+  [[nodiscard]] static constexpr std::size_t least_bytes(std::size_t ranks) noexcept {
+    constexpr std::size_t kFew = 4;
+    return kLeastBytes / kFew * std::max(ranks, kFew);
+  }
 
   /// @param plan is read now alone.
   ComponentSum(const Context& context, std::shared_ptr<const StepComponent> component,
@@ -78,9 +90,6 @@ class ComponentSum {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Shorter calls are over before the ranks would have asked each other.
-  static constexpr std::size_t kLeastBytes = std::size_t{128} << 10U;
-
   enum class Stage : std::uint8_t { Begin, Offers, Receipts, Over };
   static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
 
@@ -100,9 +109,15 @@ class ComponentSum {
   [[nodiscard]] RankStepWeights weights_of(std::size_t place) const;
   /// Writes this rank's weights beside its offer, if its plan is one of the component.
   void write_weights(const NeighborPlan& plan);
+  /// Whether the readers are those of the component, as many as they are.
+  [[nodiscard]] bool sends_to_its_readers(const NeighborPlan& plan) const;
+  /// @throws MismatchError if the rank at `place` offers by another graph.
+  void check_graph(std::size_t place) const;
   void make_offer();
-  /// Whether this rank has memory for a block's results, which it takes.
-  [[nodiscard]] bool has_log();
+  /// The bytes of this rank's `ResultLog`.
+  [[nodiscard]] std::size_t log_bytes() const;
+  /// Whether this rank has memory for it, which it takes.
+  [[nodiscard]] bool has_log() const;
   void describe_offers(ExchangeSpec& spec);
   void describe_receipts(ExchangeSpec& spec);
   [[nodiscard]] bool all_take_part() const;
@@ -130,7 +145,6 @@ class ComponentSum {
   boost::container::small_vector<double, 64> words_;
   boost::container::small_vector<std::size_t, 2 + kInlineNeighbors> begins_;
   boost::container::small_vector<std::byte*, 1 + kInlineNeighbors> buffers_;
-  std::byte* log_ = nullptr;
   boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands_;
   /// When the offers of all that this rank hears had come, and its own was made.
   Clock::time_point heard_{};

@@ -15,6 +15,34 @@ namespace {
 
 using EngineReports = ScriptedEngine;
 
+/// A call in place of two exchanges: after the first one, which keeps its buffer, it has changed it
+/// by itself or not.
+class ChangingCall final : public Operation {
+ public:
+  explicit ChangingCall(bool changes) : changes_(changes) { mark_in_place(); }
+  [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
+  bool next(ExchangeSpec& spec) override {
+    spec.envelope = envelope_;
+    spec.pace = Pace::Each;
+    spec.last = false;
+    spec.keeps_buffers = is_first_;
+    spec.follows_change = !is_first_ && changes_;
+    if (!is_first_) {
+      spec.incoming = {&incoming_, 1};
+    }
+    is_first_ = false;
+    return true;
+  }
+  void receive(std::size_t /*offset*/, std::size_t /*bytes*/,
+               std::span<const Piece> /*pieces*/) override {}
+
+ private:
+  bool changes_;
+  bool is_first_ = true;
+  Envelope envelope_ = ScriptedCall::envelope_of(4);
+  Incoming incoming_{.source = {.rank = 1}, .bytes = 4};
+};
+
 constexpr auto kRejection = ControlMessage::Kind::Rejection;
 constexpr auto kAbandoned = ControlMessage::Kind::Abandoned;
 
@@ -188,6 +216,19 @@ TEST_F(EngineReports, CallsOfPairsAreCountedApart) {
   const auto with_two = make_call({.sources = {2}, .partner = 2});
   engine_->submit(with_two).wait();
   EXPECT_EQ(with_two->received[0], rising_bytes(4, 40));
+}
+
+TEST_F(EngineReports, ACallThatHasChangedBuffersByItselfCountsAsChangedWhenItFails) {
+  for (const bool changes : {false, true}) {
+    connect({});
+    const Work work = engine_->submit(engine_->make_operation<ChangingCall>(changes));
+    script([](ScriptedTransport& t) { t.send_report(1, refusal(1, "no receipt")); });
+    EXPECT_THROW(work.wait(), PeerFailure);
+    const Engine::CallCounts counts = engine_->begin_resync();
+    EXPECT_EQ(std::ranges::any_of(counts.changes, [](const auto& one) { return one.call == 1; }),
+              changes);
+    engine_->end_resync(counts.next_call, counts.pair_calls);
+  }
 }
 
 }  // namespace
