@@ -302,8 +302,8 @@ TEST(ComponentSums, RestTogether) {
   on_ranks({.at_least = 3, .at_most = few(8, 4), .layouts = {Layout::OneHost}},
            [](Context& context) {
              const Plan plan = kept(topology::ring(context.size()).plan_for(context.rank()));
-             SharedValues shared(context,
-                                 thirds(Dtype::Float32, counts(Dtype::Float32)[1], context.rank()));
+             SharedValues shared(
+                 context, thirds(Dtype::Float32, counts(Dtype::Float32).back(), context.rank()));
              const auto call = [&] { ops::neighbor_allreduce(context, shared.view(), plan); };
              call();
              EXPECT_EQ(sums(context), 1U);
