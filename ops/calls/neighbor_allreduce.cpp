@@ -4,6 +4,7 @@
 
 #include <boost/container/small_vector.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -118,8 +119,7 @@ class NeighborAllreduce final : public Operation {
   /// @param graph what is known of the step's graph, or null.
   void prepare_in_place(const StepGraph* graph) {
     if (auto component = ComponentSum::component_of(*context_, *plan_, graph, output_.bytes())) {
-      in_place_ = std::make_unique<ComponentSum>(*context_, std::move(component), *plan_, input_,
-                                                 output_, synchronisation_);
+      in_place_.emplace(*context_, std::move(component), *plan_, input_, output_, synchronisation_);
     }
   }
 
@@ -137,8 +137,8 @@ class NeighborAllreduce final : public Operation {
   /// Not null where the call may be one in place among a component of ranks.
   const Context* context_ = nullptr;
   SynchronisationChoice synchronisation_ = SynchronisationChoice::Auto;
-  /// The sum in shared memory; null where messages do it from the beginning.
-  std::unique_ptr<ComponentSum> in_place_{};
+  /// The sum in shared memory; empty where messages do it from the beginning.
+  std::optional<ComponentSum> in_place_{};
   /// Messages do it in the end.
   bool is_declined_ = false;
   Outgoing outgoing_{};

@@ -1,16 +1,14 @@
 #include "ops/calls/exchanges/component_rows.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace bluefog::ops {
 
-std::vector<ResultRow> result_rows(const StepComponent& component,
-                                   std::span<const RankStepWeights> weights) {
-  std::vector<ResultRow> rows;
+ResultRows result_rows(const StepComponent& component, std::span<const RankStepWeights> weights) {
+  ResultRows rows;
   rows.reserve(component.size());
   for (std::size_t place = 0; place < component.size(); ++place) {
-    ResultRow row;
+    ResultRow& row = rows.emplace_back();  // if it is a new one, it stays
     const auto heard = component.heard(place);
     bool has_own = false;
     const auto add_own = [&] {
@@ -29,13 +27,12 @@ std::vector<ResultRow> result_rows(const StepComponent& component,
     if (!has_own) {
       add_own();
     }
-    const auto equal =
-        std::ranges::find_if(rows, [&](const ResultRow& one) { return one.terms == row.terms; });
-    if (equal == rows.end()) {
-      row.results.push_back(place);
-      rows.push_back(std::move(row));
-    } else {
-      equal->results.push_back(place);
+    const auto last = rows.end() - 1;
+    const auto equal = std::find_if(rows.begin(), last,
+                                    [&](const ResultRow& one) { return one.terms == row.terms; });
+    equal->results.push_back(place);
+    if (equal != last) {
+      rows.pop_back();
     }
   }
   return rows;

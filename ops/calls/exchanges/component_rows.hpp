@@ -1,9 +1,10 @@
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "bluefog_cpp/engine/exchange_spec.hpp"
 #include "topology/mixing/step_component.hpp"
 
 namespace bluefog::ops {
@@ -25,14 +26,15 @@ struct ResultRow {
     friend bool operator==(const Term&, const Term&) = default;
   };
   /// By rising place, as messages are combined.
-  std::vector<Term> terms{};
+  boost::container::small_vector<Term, 1 + kInlineNeighbors> terms{};
   /// The places of the ranks that get it, rising.
-  std::vector<std::size_t> results{};
+  boost::container::small_vector<std::size_t, 1 + kInlineNeighbors> results{};
 };
+using ResultRows = boost::container::small_vector<ResultRow, kInlineNeighbors>;
 
 /// The rows of a component, each once: ranks with equal rows share one.
 /// @param weights by place.
-[[nodiscard]] std::vector<ResultRow> result_rows(const StepComponent& component,
-                                                 std::span<const RankStepWeights> weights);
+[[nodiscard]] ResultRows result_rows(const StepComponent& component,
+                                     std::span<const RankStepWeights> weights);
 
 }  // namespace bluefog::ops

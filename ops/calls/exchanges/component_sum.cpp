@@ -315,7 +315,7 @@ void ComponentSum::form_share(std::uint64_t call) {
   }
 }
 
-void ComponentSum::form(const std::vector<ResultRow>& rows, std::byte* results, std::size_t offset,
+void ComponentSum::form(const ResultRows& rows, std::byte* results, std::size_t offset,
                         std::size_t bytes) {
   for (const ResultRow& row : rows) {
     operands_.clear();
@@ -327,8 +327,8 @@ void ComponentSum::form(const std::vector<ResultRow>& rows, std::byte* results, 
   }
 }
 
-void ComponentSum::write(const std::vector<ResultRow>& rows, const std::byte* results,
-                         std::size_t offset, std::size_t bytes) const {
+void ComponentSum::write(const ResultRows& rows, const std::byte* results, std::size_t offset,
+                         std::size_t bytes) const {
   for (const ResultRow& row : rows) {
     for (const std::size_t place : row.results) {
       copy_bytes(buffers_[place] + offset, results, bytes);

@@ -8,7 +8,6 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "bluefog_cpp/buffer_view.hpp"
 #include "bluefog_cpp/context.hpp"
@@ -122,9 +121,8 @@ class ComponentSum {
   void describe_receipts(ExchangeSpec& spec);
   [[nodiscard]] bool all_take_part() const;
   void form_share(std::uint64_t call);
-  void form(const std::vector<ResultRow>& rows, std::byte* results, std::size_t offset,
-            std::size_t bytes);
-  void write(const std::vector<ResultRow>& rows, const std::byte* results, std::size_t offset,
+  void form(const ResultRows& rows, std::byte* results, std::size_t offset, std::size_t bytes);
+  void write(const ResultRows& rows, const std::byte* results, std::size_t offset,
              std::size_t bytes) const;
 
   ContextCore& core_;
@@ -142,7 +140,7 @@ class ComponentSum {
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
   /// The offers by place in the group, one after the other from `begins_` on.
-  boost::container::small_vector<double, 64> words_;
+  boost::container::small_vector<double, 160> words_;
   boost::container::small_vector<std::size_t, 2 + kInlineNeighbors> begins_;
   boost::container::small_vector<std::byte*, 1 + kInlineNeighbors> buffers_;
   boost::container::small_vector<Operand, 1 + kInlineNeighbors> operands_;
