@@ -27,7 +27,7 @@ class Schedule {
   [[nodiscard]] MixingMatrix mixing_matrix(std::int64_t step) const;
 
   /// The part of `rank` in `step`. The first request makes the plan, later ones (also a period
-  /// later) return the same object without an allocation. Up to 65,536 plans are kept.
+  /// later) return the same object without an allocation. Up to 8,192 plans are kept.
   /// @throws InvalidArgument if `rank` is out of range or `step` negative.
   [[nodiscard]] std::shared_ptr<const NeighborPlan> plan_for(int rank, std::int64_t step) const;
 

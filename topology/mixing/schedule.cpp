@@ -12,7 +12,7 @@
 namespace bluefog {
 namespace {
 
-constexpr std::size_t kMaxPlansKept = 65'536;
+constexpr std::size_t kMaxPlansKept = 8'192;
 
 class CycleSource final : public Schedule::Source {
  public:
