@@ -236,10 +236,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "hierarchical_benchmark: {}\n", e.what());
-    return 1;
-  }
+  return bluefog::benchmarks::run_program("hierarchical_benchmark", run, argc, argv);
 }

@@ -1,10 +1,13 @@
 #include "benchmarks/rounds.hpp"
 
+#include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
+#include <exception>
 
 #include "ops/calls/allgather_parts.hpp"
 
@@ -32,6 +35,15 @@ double process_cpu_us() {
   timespec now{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
+}
+
+int run_program(const char* name, int (*run)(int, char**), int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return 1;
+  }
 }
 
 }  // namespace bluefog::benchmarks

@@ -5,7 +5,7 @@
 
 #include "bluefog_cpp/context.hpp"
 
-// Statistics of benchmarks that take turns in rounds.
+// Statistics of benchmarks that take turns in rounds, and how their programs end.
 namespace bluefog::benchmarks {
 
 /// The value below which a share `q` of `values` lies, interpolated between neighbours: the median
@@ -23,6 +23,10 @@ template <typename Call>
   call();
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
+
+/// `run(argc, argv)`; an exception is a line on standard error, after the program's name, and exit
+/// code 1.
+[[nodiscard]] int run_program(const char* name, int (*run)(int, char**), int argc, char** argv);
 
 /// The time that processor cores have spent in this process, all threads together.
 [[nodiscard]] double process_cpu_us();

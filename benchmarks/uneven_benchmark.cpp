@@ -169,10 +169,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "uneven_benchmark: {}\n", e.what());
-    return 1;
-  }
+  return bluefog::benchmarks::run_program("uneven_benchmark", run, argc, argv);
 }

@@ -19,12 +19,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "benchmarks/operations/buffers.hpp"
 #include "benchmarks/operations/contestant.hpp"
 #include "benchmarks/operations/measurement.hpp"
+#include "benchmarks/rounds.hpp"
 #include "ops/collectives.hpp"
 
 namespace {
@@ -112,6 +114,16 @@ std::vector<Contestant> take_out_too_large(const Setting& setting,
   return too_large;
 }
 
+/// What did not run, of a peer as a whole where no operation is added.
+nlohmann::json not_run(const Setting& setting, std::string_view peer, std::string_view reason) {
+  return {{"peer", peer},
+          {"ranks", setting.context.size()},
+          {"device", "cpu"},
+          {"dtype", bluefog::name_of(setting.dtype)},
+          {"bytes", setting.count * static_cast<std::int64_t>(bluefog::size_of(setting.dtype))},
+          {"not_run", reason}};
+}
+
 void print_left_out(const Setting& setting, const std::vector<Contestant>& too_large,
                     bool as_json) {
   const auto bytes = setting.count * static_cast<std::int64_t>(bluefog::size_of(setting.dtype));
@@ -119,13 +131,7 @@ void print_left_out(const Setting& setting, const std::vector<Contestant>& too_l
                                                        {"gloo from C++", why_no_gloo(setting)}};
   for (const auto& [peer, reason] : peers) {
     if (!reason.empty() && as_json) {
-      fmt::print("{}\n", nlohmann::json{{"peer", peer},
-                                        {"ranks", setting.context.size()},
-                                        {"device", "cpu"},
-                                        {"dtype", bluefog::name_of(setting.dtype)},
-                                        {"bytes", bytes},
-                                        {"not_run", reason}}
-                             .dump());
+      fmt::print("{}\n", not_run(setting, peer, reason).dump());
     }
   }
   for (const Contestant& contestant : too_large) {
@@ -133,14 +139,9 @@ void print_left_out(const Setting& setting, const std::vector<Contestant>& too_l
         "its memory at {} bytes, beside that of the operations before it, is more than is free",
         bytes);
     if (as_json) {
-      fmt::print("{}\n", nlohmann::json{{"peer", contestant.peer},
-                                        {"op", contestant.op},
-                                        {"ranks", setting.context.size()},
-                                        {"device", "cpu"},
-                                        {"dtype", bluefog::name_of(setting.dtype)},
-                                        {"bytes", bytes},
-                                        {"not_run", reason}}
-                             .dump());
+      nlohmann::json record = not_run(setting, contestant.peer, reason);
+      record["op"] = contestant.op;
+      fmt::print("{}\n", record.dump());
     } else {
       fmt::print("{:>11} B  {:<12} {:<50} not run: {}\n", bytes, contestant.peer, contestant.op,
                  reason);
@@ -239,10 +240,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "operations_benchmark: {}\n", e.what());
-    return 1;
-  }
+  return bluefog::benchmarks::run_program("operations_benchmark", run, argc, argv);
 }

@@ -56,9 +56,9 @@ class Allreduce final : public Operation {
     }
     spec.envelope = envelope_;
     if (shared_) {
-      const SharedSum::Step step = shared_->next(spec);
-      if (step != SharedSum::Step::Declined) {
-        return step == SharedSum::Step::Exchange;
+      const InPlaceStep step = shared_->next(spec);
+      if (step != InPlaceStep::Declined) {
+        return step == InPlaceStep::Exchange;
       }
       shared_.reset();
     }

@@ -6,31 +6,30 @@
 
 namespace bluefog::ops {
 
-Group Group::everyone(const Context& context) {
-  const auto size = static_cast<std::size_t>(context.size());
+Group Group::of(std::span<const int> ranks, int rank) {
   Group group;
-  group.own = static_cast<std::size_t>(context.rank());
-  group.ranks.resize(size, boost::container::default_init);
-  std::iota(group.ranks.begin(), group.ranks.end(), 0);
-  group.peers.resize(size - 1);
-  for (std::size_t i = 0; i < group.peers.size(); ++i) {
-    group.peers[i].rank = group.ranks[group.place_of_peer(i)];
+  group.ranks.assign(ranks.begin(), ranks.end());
+  group.peers.reserve(ranks.size() - 1);
+  for (const int one : ranks) {
+    if (one == rank) {
+      group.own = group.peers.size();
+    } else {
+      group.peers.push_back({.rank = one});
+    }
   }
   return group;
 }
 
+Group Group::everyone(const Context& context) {
+  boost::container::small_vector<int, 1 + kInlineNeighbors> ranks(
+      static_cast<std::size_t>(context.size()), boost::container::default_init);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return of({ranks.data(), ranks.size()}, context.rank());
+}
+
 Group Group::machine(const Context& context) {
   const MachineLayout& machines = context.machines();
-  Group group;
-  for (const int rank : machines.ranks_of(machines.machine_of(context.rank()))) {
-    if (rank == context.rank()) {
-      group.own = group.ranks.size();
-    } else {
-      group.peers.push_back({.rank = rank});
-    }
-    group.ranks.push_back(rank);
-  }
-  return group;
+  return of(machines.ranks_of(machines.machine_of(context.rank())), context.rank());
 }
 
 std::string fingerprint_name(std::string_view name, std::string_view detail) {

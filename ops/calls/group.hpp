@@ -31,6 +31,8 @@ struct Group {
     return i < own ? i : i + 1;
   }
 
+  /// @param ranks rising. @param rank one of them, this one.
+  static Group of(std::span<const int> ranks, int rank);
   static Group everyone(const Context& context);
   /// The ranks of this rank's machine.
   static Group machine(const Context& context);

@@ -48,8 +48,7 @@ class NeighborAllreduce final : public Operation {
     if (options.check == PlanCheck::Checked) {
       check_ = std::make_unique<PlanExchange>(context, *plan_, envelope_);
     }
-    if (ComponentSum::is_long_enough(context, output_) &&
-        consumption_ == Consumption::AsItArrives) {
+    if (is_long_enough_in_place(context, output_) && consumption_ == Consumption::AsItArrives) {
       synchronisation_ = options.synchronisation;
       context_ = &context;
       if (check_ == nullptr) {
@@ -73,9 +72,9 @@ class NeighborAllreduce final : public Operation {
     }
     spec.envelope = envelope_;
     if (in_place_ && !is_declined_) {
-      const ComponentSum::Step step = in_place_->next(spec, call_index());
-      if (step != ComponentSum::Step::Declined) {
-        return step == ComponentSum::Step::Exchange;
+      const InPlaceStep step = in_place_->next(spec, call_index());
+      if (step != InPlaceStep::Declined) {
+        return step == InPlaceStep::Exchange;
       }
       is_declined_ = true;
     }

@@ -14,9 +14,11 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/transport/host_memory.hpp"
 #include "ops/calls/exchanges/component_sum.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "ops/pair_gossip.hpp"
 #include "tests/bodies/component_plans.hpp"
 #include "tests/bodies/shared_values.hpp"
 #include "tests/support/ranks.hpp"
@@ -75,13 +77,19 @@ std::vector<Plan> plans_of_graphs(const Context& context) {
   return plans;
 }
 
+/// What the call makes of these values by messages.
+Values by_messages(Context& context, Values values, const Plan& plan,
+                   ops::PlanCheck check = ops::PlanCheck::Trusted) {
+  ops::neighbor_allreduce(context, values.view(), plan,
+                          {.check = check, .synchronisation = kNeighbors});
+  return values;
+}
+
 /// The call in shared memory gives the bits of the one by messages, and was in place or not.
 void expect_the_bits_of_messages(Context& context, const Values& before, const Plan& plan,
                                  ops::PlanCheck check, bool is_in_place) {
-  Values apart = before;
+  const Values apart = by_messages(context, before, plan, check);
   SharedValues shared(context, before);
-  ops::neighbor_allreduce(context, apart.view(), plan,
-                          {.check = check, .synchronisation = kNeighbors});
   const std::uint64_t sums_before = sums(context);
   ops::neighbor_allreduce(context, shared.view(), plan, {.check = check});
   ASSERT_EQ(shared.values(), apart) << name_of(before.dtype()) << "[" << before.count() << "]";
@@ -114,8 +122,7 @@ TEST(ComponentSums, GiveTheBitsOfMessagesInComparedSteps) {
     for (unsigned seed = 0; seed < 12; ++seed) {
       const Plan plan = random_plan(context, seed);
       const Values before = thirds(Dtype::Float32, count, context.rank());
-      Values apart = before;
-      ops::neighbor_allreduce(context, apart.view(), plan, {.synchronisation = kNeighbors});
+      const Values apart = by_messages(context, before, plan);
       SharedValues compared(context, before);
       const std::uint64_t sums_before = sums(context);
       ops::neighbor_allreduce(context, compared.view(), plan, {.check = ops::PlanCheck::Checked});
@@ -195,8 +202,7 @@ TEST(ComponentSums, MeetBuffersThatAreNotShared) {
   on_ranks(everywhere(2), [](Context& context) {
     const Plan plan = kept(topology::exponential(context.size()).plan_for(context.rank()));
     const Values before = thirds(Dtype::Float32, counts(Dtype::Float32).back(), context.rank());
-    Values expected = before;
-    ops::neighbor_allreduce(context, expected.view(), plan, {.synchronisation = kNeighbors});
+    const Values expected = by_messages(context, before, plan);
     for (int alone = 0; alone < context.size(); ++alone) {
       for (const bool is_checked : {false, true}) {
         Values apart = before;
@@ -215,8 +221,7 @@ TEST(ComponentSums, MeetCallsThatAreNotInPlaceAndRanksThatChooseMessages) {
   on_ranks(everywhere(2), [](Context& context) {
     const Plan plan = kept(topology::ring(context.size()).plan_for(context.rank()));
     const Values before = thirds(Dtype::Float32, counts(Dtype::Float32).back(), context.rank());
-    Values expected = before;
-    ops::neighbor_allreduce(context, expected.view(), plan, {.synchronisation = kNeighbors});
+    const Values expected = by_messages(context, before, plan);
     SharedValues input(context, before);
     SharedValues output(context, Values(before.dtype(), before.count()));
     if (context.rank() == 0) {
@@ -285,8 +290,7 @@ TEST(ComponentSums, AreNotForResultsThatWaitForSomebody) {
   on_ranks(everywhere(2), [](Context& context) {
     const Plan plan = kept(topology::ring(context.size()).plan_for(context.rank()));
     const Values before = thirds(Dtype::Float32, counts(Dtype::Float32).back(), context.rank());
-    Values expected = before;
-    ops::neighbor_allreduce(context, expected.view(), plan, {.synchronisation = kNeighbors});
+    const Values expected = by_messages(context, before, plan);
     SharedValues shared(context, before);
     const std::uint64_t sums_before = sums(context);
     ops::neighbor_allreduce_nonblocking(context, shared.view(), plan,
@@ -295,6 +299,43 @@ TEST(ComponentSums, AreNotForResultsThatWaitForSomebody) {
     EXPECT_EQ(shared.values(), expected);
     EXPECT_EQ(sums(context), sums_before);
   });
+}
+
+// Rank 0 takes a larger log for something else while its call waits for rank 1's offer; what had
+// been the log is somebody's buffer then.
+TEST(ComponentSums, WriteIntoTheLogThatThereIsWhenTheyAreFormed) {
+  on_ranks({.at_least = 2,
+            .at_most = 2,
+            .layouts = {Layout::OneHost},
+            .settings = [](Settings& settings, int) { settings.synchronisation = kComponent; }},
+           [](Context& context) {
+             const Plan plan = kept(topology::ring(2).plan_for(context.rank()));
+             const Values before =
+                 thirds(Dtype::Float32, counts(Dtype::Float32).back(), context.rank());
+             const Values expected = by_messages(context, before, plan);
+             SharedValues shared(context, before);
+             float token = 0;
+             const BufferView met{.data = &token, .count = 1};
+             if (context.rank() == 1) {
+               ops::pair_gossip(context, met, 0);
+               ops::neighbor_allreduce(context, shared.view(), plan);
+             } else {
+               const Work work = ops::neighbor_allreduce_nonblocking(context, shared.view(), plan);
+               std::byte* log = nullptr;
+               std::byte* larger = nullptr;
+               context.core().engine().run_exclusively([&] {
+                 log = context.core().shared_memory()->log(1);
+                 larger = context.core().shared_memory()->log(std::size_t{1} << 20U);
+               });
+               EXPECT_NE(larger, log);
+               SharedValues mine(context, small_integers(Dtype::UInt8, 30'000, 0));
+               const Values kept_values = mine.values();
+               ops::pair_gossip(context, met, 1);
+               work.wait();
+               EXPECT_EQ(mine.values(), kept_values);
+             }
+             EXPECT_EQ(shared.values(), expected);
+           });
 }
 
 // A rank that waits in vain rests, and the others hear of it in their next call.

@@ -44,17 +44,6 @@ std::shared_ptr<const StepComponent> pair_component() {
   return kPair;
 }
 
-Group group_of(const StepComponent& component, int rank) {
-  Group group;
-  group.own = component.place_of(rank);
-  group.ranks.assign(component.ranks().begin(), component.ranks().end());
-  group.peers.resize(component.size() - 1);
-  for (std::size_t i = 0; i < group.peers.size(); ++i) {
-    group.peers[i].rank = group.ranks[group.place_of_peer(i)];
-  }
-  return group;
-}
-
 }  // namespace
 
 std::shared_ptr<const StepComponent> ComponentSum::component_of(const Context& context,
@@ -83,7 +72,7 @@ ComponentSum::ComponentSum(const Context& context, std::shared_ptr<const StepCom
     : core_(context.core()),
       memory_(core_.shared_memory()),
       component_(std::move(component)),
-      group_(group_of(*component_, plan.rank)),
+      group_(Group::of(component_->ranks(), plan.rank)),
       output_(output),
       synchronisation_(synchronisation == SynchronisationChoice::Auto
                            ? core_.settings().synchronisation
@@ -104,37 +93,37 @@ ComponentSum::ComponentSum(const Context& context, std::shared_ptr<const StepCom
 
 // Retires the buffer's place: ranks that heard of it may write to it, whatever became of the call.
 ComponentSum::~ComponentSum() {
-  const bool is_known = stage_ == Stage::Offers || stage_ == Stage::Receipts;
+  const bool is_known = stage_ == InPlaceStage::Offers || stage_ == InPlaceStage::Receipts;
   if (is_known && takes_part_) {
     memory_->retire(place_);
   }
 }
 
-ComponentSum::Step ComponentSum::next(ExchangeSpec& spec, std::uint64_t call) {
+InPlaceStep ComponentSum::next(ExchangeSpec& spec, std::uint64_t call) {
   switch (stage_) {
-    case Stage::Begin:
-      stage_ = Stage::Offers;
+    case InPlaceStage::Begin:
+      stage_ = InPlaceStage::Offers;
       make_offer();
       describe_offers(spec);
-      return Step::Exchange;
-    case Stage::Offers:
+      return InPlaceStep::Exchange;
+    case InPlaceStage::Offers:
       if (!takes_part_ || !all_take_part()) {
-        stage_ = Stage::Over;
-        return Step::Declined;
+        stage_ = InPlaceStage::Over;
+        return InPlaceStep::Declined;
       }
       begun_ = Clock::now();
       form_share(call);
-      stage_ = Stage::Receipts;
+      stage_ = InPlaceStage::Receipts;
       describe_receipts(spec);
-      return Step::Exchange;
-    case Stage::Receipts:
+      return InPlaceStep::Exchange;
+    case InPlaceStage::Receipts:
       core_.component_waits().note_sum(begun_ - heard_, Clock::now() - begun_);
       break;
-    case Stage::Over:
+    case InPlaceStage::Over:
       break;
   }
-  stage_ = Stage::Over;
-  return Step::Over;
+  stage_ = InPlaceStage::Over;
+  return InPlaceStep::Over;
 }
 
 std::size_t ComponentSum::offer_bytes(std::size_t place) const {

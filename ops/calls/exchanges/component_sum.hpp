@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 
@@ -14,6 +13,7 @@
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/engine/exchange.hpp"
 #include "ops/calls/exchanges/component_rows.hpp"
+#include "ops/calls/exchanges/in_place.hpp"
 #include "ops/calls/group.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "ops/sums/arithmetic.hpp"
@@ -40,15 +40,7 @@ namespace bluefog::ops {
 /// and goes on by messages at once; the others do when they hear it.
 /// Cost per rank, m ranks and N bytes: reads N, writes N, and 2 (m − 1) short messages each way.
 class ComponentSum {
-  /// Shorter calls are over before the ranks would have asked each other.
-  static constexpr std::size_t kLeastBytes = std::size_t{128} << 10U;
-
  public:
-  /// Whether a call is long enough for any component: a quick look, for short calls.
-  [[nodiscard]] static bool is_long_enough(const Context& context, const BufferView& output) {
-    return output.bytes() >= kLeastBytes && output.device.kind == DeviceKind::Cpu &&
-           context.core().shared_memory() != nullptr;
-  }
   /// The component in which such a call may be made: the same on all of its ranks, on which the plans
   /// say who hears whom in the same words. Null where messages do it.
   /// @param graph what is known of the step's graph; null: nothing but the plan.
@@ -61,7 +53,7 @@ class ComponentSum {
   /// beside messages to neighbours grows with their number.
   [[nodiscard]] static constexpr std::size_t least_bytes(std::size_t ranks) noexcept {
     constexpr std::size_t kFew = 4;
-    return kLeastBytes / kFew * std::max(ranks, kFew);
+    return kLeastInPlace / kFew * std::max(ranks, kFew);
   }
 
   /// @param plan is read now alone.
@@ -72,13 +64,8 @@ class ComponentSum {
   ComponentSum& operator=(const ComponentSum&) = delete;
   ~ComponentSum();
 
-  enum class Step : std::uint8_t {
-    Exchange,  ///< the spec was filled
-    Declined,  ///< messages have to do it
-    Over,      ///< the result is there
-  };
   /// @param spec has the call's envelope. @param call its number.
-  [[nodiscard]] Step next(ExchangeSpec& spec, std::uint64_t call);
+  [[nodiscard]] InPlaceStep next(ExchangeSpec& spec, std::uint64_t call);
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces);
 
   /// After `Declined`: the ranks whose offers the call's messages are not held up by.
@@ -88,9 +75,6 @@ class ComponentSum {
 
  private:
   using Clock = std::chrono::steady_clock;
-
-  enum class Stage : std::uint8_t { Begin, Offers, Receipts, Over };
-  static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
 
   /// The beginning of the message by which a rank offers its buffer; its weights follow.
   struct Offer {
@@ -135,7 +119,7 @@ class ComponentSum {
   double self_weight_ = 1.0;
   SynchronisationChoice synchronisation_;
   ArithmeticHandle sums_;
-  Stage stage_ = Stage::Begin;
+  InPlaceStage stage_ = InPlaceStage::Begin;
   bool takes_part_ = false;
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;

@@ -18,8 +18,7 @@ constexpr std::size_t kBlockBytes = std::size_t{16} << 10U;
 
 bool SharedSum::is_worth_asking(const Context& context, const Group& group,
                                 const BufferView& output) {
-  if (output.bytes() < kLeastBytes || output.device.kind != DeviceKind::Cpu ||
-      context.core().shared_memory() == nullptr || group.peers.empty()) {
+  if (!is_long_enough_in_place(context, output) || group.peers.empty()) {
     return false;
   }
   const MachineLayout& hosts = context.hosts();
@@ -45,33 +44,33 @@ SharedSum::SharedSum(const Context& context, const Group& group, const ConstBuff
 
 // Retires the buffer's place: ranks that heard of it may write to it, whatever became of the call.
 SharedSum::~SharedSum() {
-  const bool is_known = stage_ == Stage::Offers || stage_ == Stage::Receipts;
+  const bool is_known = stage_ == InPlaceStage::Offers || stage_ == InPlaceStage::Receipts;
   if (is_known && offers_[group_.own].place != kNowhere) {
     memory_->retire(offers_[group_.own].place);
   }
 }
 
-SharedSum::Step SharedSum::next(ExchangeSpec& spec) {
+InPlaceStep SharedSum::next(ExchangeSpec& spec) {
   switch (stage_) {
-    case Stage::Begin:
-      stage_ = Stage::Offers;
+    case InPlaceStage::Begin:
+      stage_ = InPlaceStage::Offers;
       describe(spec, &offers_[group_.own], sizeof(Offer));
-      return Step::Exchange;
-    case Stage::Offers:
+      return InPlaceStep::Exchange;
+    case InPlaceStage::Offers:
       if (!all_are_shared()) {
-        stage_ = Stage::Over;
-        return Step::Declined;
+        stage_ = InPlaceStage::Over;
+        return InPlaceStep::Declined;
       }
       sum_shard();
-      stage_ = Stage::Receipts;
+      stage_ = InPlaceStage::Receipts;
       describe(spec, nullptr, 0);
-      return Step::Exchange;
-    case Stage::Receipts:
-    case Stage::Over:
+      return InPlaceStep::Exchange;
+    case InPlaceStage::Receipts:
+    case InPlaceStage::Over:
       break;
   }
-  stage_ = Stage::Over;
-  return Step::Over;
+  stage_ = InPlaceStage::Over;
+  return InPlaceStep::Over;
 }
 
 void SharedSum::describe(ExchangeSpec& spec, const void* message, std::size_t bytes) {

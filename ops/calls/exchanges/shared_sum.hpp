@@ -3,14 +3,13 @@
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 
 #include "bluefog_cpp/buffer_view.hpp"
 #include "bluefog_cpp/context.hpp"
-#include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/engine/exchange.hpp"
+#include "ops/calls/exchanges/in_place.hpp"
 #include "ops/calls/group.hpp"
 #include "ops/sums/arithmetic.hpp"
 
@@ -40,21 +39,10 @@ class SharedSum {
   SharedSum& operator=(const SharedSum&) = delete;
   ~SharedSum();
 
-  enum class Step : std::uint8_t {
-    Exchange,  ///< the spec was filled
-    Declined,  ///< messages have to do it
-    Over,      ///< the result is there
-  };
-  [[nodiscard]] Step next(ExchangeSpec& spec);
+  [[nodiscard]] InPlaceStep next(ExchangeSpec& spec);
   void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces);
 
  private:
-  /// Shorter calls are over before the ranks would have asked each other.
-  static constexpr std::size_t kLeastBytes = std::size_t{128} << 10U;
-
-  enum class Stage : std::uint8_t { Begin, Offers, Receipts, Over };
-  static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
-
   /// The message by which a rank shows the others its buffer.
   struct Offer {
     /// The place of its buffer in its region, or `kNowhere`.
@@ -71,7 +59,7 @@ class SharedSum {
   BufferView output_;
   Fold rule_;
   ArithmeticHandle sums_;
-  Stage stage_ = Stage::Begin;
+  InPlaceStage stage_ = InPlaceStage::Begin;
   Outgoing outgoing_{};
   boost::container::small_vector<Incoming, kInlineNeighbors> incoming_;
   /// The offers by place in the group; the next two are ordered alike.
