@@ -217,7 +217,8 @@ class DistributedStep:
         with zeros, to see what state it will have. Such a step is local."""
         frame = sys._getframe(1)
         while frame := frame.f_back:  # any number of others' wrappers of `step` lies between
-            if frame.f_code.co_name == "_init_optim_state":
+            if (frame.f_code.co_name == "_init_optim_state"
+                    and frame.f_globals.get("__name__", "").startswith("torch.distributed.")):
                 return True
         return False
 

@@ -228,7 +228,7 @@ def test_distributed_checkpoint(gloo, name, wrap, tmp_path, rank, size):
     bf.barrier()
 
 
-def test_a_checkpoint_finds_a_step_behind_any_number_of_wrappers(rank):
+def test_a_checkpoint_finds_a_step_behind_any_number_of_wrappers(rank, size):
     from torch.distributed.checkpoint.state_dict import get_state_dict
     model = used_model(0)
     optimizer = bf.DistributedAdaptThenCombineOptimizer(
@@ -245,6 +245,17 @@ def test_a_checkpoint_finds_a_step_behind_any_number_of_wrappers(rank):
         warnings.simplefilter("ignore")  # of torch, about itself
         get_state_dict(model, optimizer)
     assert flat(model).equal(values)
+
+    def _init_optim_state():  # a program's own function of that name
+        train(model, optimizer, rank, 1)
+
+    def spread():
+        weight = model[0].weight.detach()
+        return bf.allreduce((weight - bf.allreduce(weight)).abs().max()).item()
+
+    before = spread()
+    _init_optim_state()
+    assert size == 1 or spread() < before / 2
 
 
 # ---- profiler
