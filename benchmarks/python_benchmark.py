@@ -3,8 +3,9 @@
     bfrun -np 2 python benchmarks/python_benchmark.py
 
 Rank 0 prints, for each case, the median over rounds of the slowest rank, and the ratio to what it
-is compared with: a blocking call of 4 B; 100 MiB out of place and in place; the parameters of
-resnet18 (62 tensors, 44.6 MiB) through an optimizer and as single non-blocking calls.
+is compared with: a blocking call of 4 B, also prepared; 100 MiB out of place and in place; the
+parameters of resnet18 (62 tensors, 44.6 MiB) through an optimizer, as single non-blocking calls, as
+one call, and as one bucket.
 """
 
 import argparse
@@ -64,9 +65,11 @@ def report(title, seconds, reference):
 
 def small(arguments):
     x, y = torch.ones(1), torch.ones(1)
+    prepared = bf.neighbor_allreduce_.prepare(x)
     report("4 B, blocking", median_seconds({
         "neighbor_allreduce": lambda: bf.neighbor_allreduce(x),
         "neighbor_allreduce_ (in place)": lambda: bf.neighbor_allreduce_(x),
+        "neighbor_allreduce_.prepare": prepared,
         "gloo all_reduce": lambda: dist.all_reduce(y)}, arguments.rounds, arguments.calls),
            "gloo all_reduce")
 
@@ -96,6 +99,8 @@ def parameters(arguments):
         torch.optim.SGD(wrapped.parameters(), lr=0.0), wrapped)
     local = torch.optim.SGD(plain.parameters(), lr=0.0)
     tensors = [torch.randn(shape) for shape in SHAPES]
+    count = sum(tensor.numel() for tensor in tensors)
+    bucket, shared_bucket = torch.randn(count), bf.shared_zeros(count)
 
     def single_calls():
         for handle in [bf.neighbor_allreduce_nonblocking_(tensor) for tensor in tensors]:
@@ -108,6 +113,9 @@ def parameters(arguments):
     seconds = median_seconds({
         "optimizer.step with averages": optimizer.step, "plain optimizer.step": local.step,
         f"{len(SHAPES)} calls in place": single_calls,
+        "neighbor_allreduce_multi_": lambda: bf.neighbor_allreduce_multi_(tensors),
+        "one bucket in place": lambda: bf.neighbor_allreduce_(bucket),
+        "one bucket of shared_zeros": lambda: bf.neighbor_allreduce_(shared_bucket),
         f"{len(SHAPES)} calls of gloo": single_gloo_calls}, arguments.rounds)
     seconds["what the averages add to a step"] = max(
         0.0, seconds["optimizer.step with averages"] - seconds["plain optimizer.step"])

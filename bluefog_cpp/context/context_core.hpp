@@ -7,6 +7,7 @@
 #include "bluefog_cpp/bootstrap.hpp"
 #include "bluefog_cpp/context.hpp"
 #include "bluefog_cpp/context/component_waits.hpp"
+#include "bluefog_cpp/context/shared_scratch.hpp"
 #include "bluefog_cpp/deadline.hpp"
 #include "bluefog_cpp/engine/engine.hpp"
 #include "bluefog_cpp/log.hpp"
@@ -55,6 +56,8 @@ class ContextCore {
   }
   /// What decides whether calls in place wait for all ranks that a step ties together.
   [[nodiscard]] ComponentWaits& component_waits() noexcept { return component_waits_; }
+  /// Where calls of several buffers put them together.
+  [[nodiscard]] SharedScratch& scratch() noexcept { return scratch_; }
   /// Null before `use_device`.
   [[nodiscard]] const std::shared_ptr<DeviceChannel>& device() const noexcept { return device_; }
 
@@ -104,6 +107,7 @@ class ContextCore {
   std::shared_ptr<shm::HostArena> arena_;
   std::shared_ptr<shm::HostMemory> shared_memory_;
   ComponentWaits component_waits_{};
+  SharedScratch scratch_{};
   std::shared_ptr<OneSided> one_sided_;
   std::shared_ptr<DeviceChannel> device_;
 };

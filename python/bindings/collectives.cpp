@@ -8,6 +8,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,9 +19,11 @@
 #include "ops/hierarchical_neighbor_allreduce.hpp"
 #include "ops/neighbor_allgather.hpp"
 #include "ops/neighbor_allreduce.hpp"
+#include "ops/neighbor_allreduce_multi.hpp"
 #include "ops/pair_gossip.hpp"
 #include "optimizers/parameter.hpp"
 #include "python/bindings/bindings.hpp"
+#include "python/bindings/prepared_average.hpp"
 #include "python/bindings/result_memory.hpp"
 #include "python/bindings/tensor_view.hpp"
 
@@ -44,17 +47,6 @@ std::vector<BufferView> views_of(Context& context, const Tensors&... tensors) {
   std::vector<BufferView> views;
   ops::validate(context, [&] { (views.push_back(view_of(tensors)), ...); });
   return views;
-}
-
-// Shapes are compared as part of the name: the core knows flat buffers. `first` is 1 where the
-// first dimension may differ.
-std::string named(const std::string& name, const at::Tensor& tensor, std::int64_t first = 0) {
-  if (tensor.dim() <= 1) {
-    return name;
-  }
-  const std::string shape = optimizers::shape_text(tensor.sizes().slice(first));
-  return fmt::format("{}{}{}{}", name, name.empty() ? "" : " ", first == 0 ? "" : "rows of ",
-                     shape);
 }
 
 at::Tensor shared_zeros(Context& context, const std::vector<std::int64_t>& sizes,
@@ -99,6 +91,20 @@ void neighbor_allreduce(Context& context, const at::Tensor& input, const at::Ten
           ops::neighbor_allreduce(context, in, out, p, options);
         }
       });
+}
+
+void neighbor_allreduce_multi(Context& context, const std::vector<at::Tensor>& tensors,
+                              const Plan& plan, bool checked, const std::string& name) {
+  std::vector<BufferView> views;
+  ops::validate(context, [&] {
+    for (const at::Tensor& tensor : tensors) {
+      views.push_back(view_of(tensor));
+    }
+  });
+  ops::neighbor_allreduce_multi(context, views, plan, {.name = name, .check = check_of(checked)});
+  for (const at::Tensor& tensor : tensors) {
+    note_change(tensor);
+  }
 }
 
 Work start_hierarchical(Context& context, const at::Tensor& buffer, const Plan& machine_plan,
@@ -258,6 +264,13 @@ void bind_collectives(py::module_& module) {
              py::arg("output"), py::arg("plan"), py::arg("checked"), name, WithoutGil());
   module.def("start_neighbor_allreduce", &start_neighbor_allreduce, context, py::arg("input"),
              py::arg("output"), py::arg("plan"), py::arg("checked"), name, WithoutGil());
+  module.def("neighbor_allreduce_multi", &neighbor_allreduce_multi, context, py::arg("tensors"),
+             py::arg("plan"), py::arg("checked"), name, WithoutGil());
+  py::class_<PreparedAverage>(module, "PreparedAverage", py::release_gil_before_calling_cpp_dtor(),
+                              "Calls of `neighbor_allreduce` in place on one tensor.")
+      .def(py::init<std::shared_ptr<Context>, at::Tensor, const std::string&>(), context,
+           py::arg("tensor"), name)
+      .def("run", &PreparedAverage::run, py::arg("plan"), py::arg("checked"), WithoutGil());
   module.def("start_hierarchical_neighbor_allreduce", &start_hierarchical, context,
              py::arg("buffer"), py::arg("machine_plan"), py::arg("checked"), name, WithoutGil());
   module.def("start_pair_gossip", &start_pair_gossip, context, py::arg("input"), py::arg("output"),
@@ -270,14 +283,13 @@ void bind_collectives(py::module_& module) {
   module.def("shared_zeros", &shared_zeros, context, py::arg("sizes"), py::arg("like"),
              WithoutGil());
   module.def("fresh_like", &fresh_like, py::arg("tensor"), WithoutGil());
+  module.def("is_plain", &is_plain, py::arg("tensor"), "Whether calls take the tensor as it is.");
   module.def(
-      "note_change",
-      [](const at::Tensor& tensor) {
-        if (!tensor.is_inference()) {
-          tensor.unsafeGetTensorImpl()->bump_version();
-        }
-      },
-      py::arg("tensor"), "Tells autograd that the tensor's values have changed.");
+      "are_plain",
+      [](const std::vector<at::Tensor>& tensors) { return std::ranges::all_of(tensors, is_plain); },
+      py::arg("tensors"));
+  module.def("note_change", &note_change, py::arg("tensor"),
+             "Tells autograd that the tensor's values have changed.");
 
   py::class_<GatherWork>(module, "GatherWork", "A gather in flight.")
       .def("wait", &GatherWork::wait, WithoutGil(), "The gathered rows.")

@@ -29,4 +29,42 @@ BufferView view_of(const at::Tensor& tensor) {
        .owner = std::make_shared<const c10::Storage>(tensor.storage())});
 }
 
+bool is_plain(const at::Tensor& tensor) {
+  if (!tensor.is_cpu() || tensor.layout() != at::kStrided || !tensor.is_contiguous() ||
+      tensor.is_neg() || tensor.is_conj() || tensor.is_nested() || tensor.is_quantized() ||
+      tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
+    return false;
+  }
+  switch (tensor.scalar_type()) {
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kFloat:
+    case at::kDouble:
+    case at::kByte:
+    case at::kChar:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+    case at::kBool:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string named(const std::string& name, const at::Tensor& tensor, std::int64_t first) {
+  if (tensor.dim() <= 1) {
+    return name;
+  }
+  const std::string shape = optimizers::shape_text(tensor.sizes().slice(first));
+  return fmt::format("{}{}{}{}", name, name.empty() ? "" : " ", first == 0 ? "" : "rows of ",
+                     shape);
+}
+
+void note_change(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) {
+    tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 }  // namespace bluefog::python

@@ -137,6 +137,18 @@ def instance_of(kind: type, what: str) -> Check:
     return check
 
 
+def list_of_tensors(value: Any) -> list[torch.Tensor]:
+    """Of anything that lists them, but a tensor, which would list its rows, or a mapping."""
+    if isinstance(value, torch.Tensor | Mapping) or not isinstance(value, Iterable):
+        raise ArgumentTypeError(f"expected a list of torch.Tensor, found {shown(value)}")
+    tensors = list(value)
+    for place_in_list, tensor in enumerate(tensors):
+        if not isinstance(tensor, torch.Tensor):
+            raise ArgumentTypeError(f"expected a list of torch.Tensor, found {shown(tensor)} at "
+                                    f"place {place_in_list}")
+    return tensors
+
+
 def numbers(value: Any) -> dict[str, float]:
     """A dict of numbers by name, or None for none."""
     if value is None:

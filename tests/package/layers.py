@@ -59,8 +59,8 @@ ROOMS = {
     "ops.calls": ("ops/calls",
                   public("ops", "allgather allreduce barrier broadcast collectives "
                                 "hierarchical_neighbor_allreduce neighbor_allgather "
-                                "neighbor_allreduce neighbor_inference options pair_gossip "
-                                "message parts reduce"),
+                                "neighbor_allreduce neighbor_allreduce_multi neighbor_inference "
+                                "options pair_gossip message parts reduce"),
                   RUNTIME + TOPOLOGY + OPS[:1]),
     "ops.window": ("ops/window", public("ops", "window"), RUNTIME + TOPOLOGY + OPS[:2]),
     "optimizers.buckets": ("optimizers/buckets",

@@ -2,7 +2,8 @@
 operations in `_collectives` holds for them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +16,12 @@ from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._collectives import wait
 from bluefog_cpp.torch._deprecation import renamed
 from bluefog_cpp.torch._plans import DstWeights
+from bluefog_cpp.torch._prepared import PreparedCall, prepared_by
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._tensors import (
+    all_to_write,
+    check_writable,
     copied,
     elements,
     elements_to_write,
@@ -65,13 +69,41 @@ def neighbor_allreduce(tensor: torch.Tensor, *, self_weight: float | None = None
     return _run(runtime, source, result, step, name, lambda: to_device_of(tensor)(result))
 
 
+def _prepare_neighbor_allreduce_(
+        tensor: torch.Tensor, *, self_weight: float | None = None,
+        src_weights: Mapping[int, float] | None = None, dst_weights: DstWeights | None = None,
+        enable_topo_check: bool = True, name: str | None = None) -> PreparedCall:
+    """The call with these arguments, to be made many times."""
+    call = "neighbor_allreduce_.prepare"
+    runtime = current()
+    if name is not None:
+        checked(call, "name", _arguments.name, name)
+    try:
+        check_writable(tensor)
+    except Exception as error:
+        raise runtime.placed(call, error) from None
+    src, dst = copy.copy(src_weights), copy.copy(dst_weights)
+    return PreparedCall(
+        tensor, name,
+        lambda: _plans.neighbor_plan(runtime, self_weight, src, dst, enable_topo_check),
+        is_dynamic=dst_weights is not None)
+
+
+@prepared_by(_prepare_neighbor_allreduce_)
 @renamed(**_NEW_NAMES)
 @ranged
 def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: float | None = None,
                         src_weights: Mapping[int, float] | None = None,
                         dst_weights: DstWeights | None = None, enable_topo_check: bool = True,
                         name: str | None = None) -> torch.Tensor:
-    """`neighbor_allreduce` in place: no memory is needed for the result."""
+    """`neighbor_allreduce` in place: no memory is needed for the result.
+
+    For a tensor that is averaged many times `neighbor_allreduce_.prepare` takes the same arguments
+    and returns the call: after `call = bf.neighbor_allreduce_.prepare(x)` each `call()` averages x
+    as it is then, and returns it, without the time that Python takes for the arguments. It follows
+    `set_topology` and new memory of the tensor (`x.data = …`). To prepare is no call of ranks: it
+    communicates nothing, and what is wrong with the arguments it raises on this rank alone.
+    """
     runtime = current()
     source = runtime.source("neighbor_allreduce", tensor, name, elements_to_write)
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
@@ -128,6 +160,65 @@ def _run(runtime: Runtime, source: torch.Tensor, result: torch.Tensor, step: _pl
         error.result = finish()
         raise
     return finish()
+
+
+@renamed(**_NEW_NAMES)
+@ranged
+def neighbor_allreduce_multi_(tensors: Iterable[torch.Tensor], *, self_weight: float | None = None,
+                              src_weights: Mapping[int, float] | None = None,
+                              dst_weights: DstWeights | None = None,
+                              enable_topo_check: bool = True,
+                              name: str | None = None) -> list[torch.Tensor]:
+    """`neighbor_allreduce_` of many tensors at once, with the same bits as one by one: those of a
+    dtype are averaged as if they lay one after the other, in pieces of 512 KiB.
+
+    tensors: their number, shapes and dtypes, in this order, the same on all ranks, which is
+        compared; apart from each other. Those on a device are averaged one by one.
+    Returns the tensors.
+    Cost: that of `neighbor_allreduce_` of all elements, and two copies of tensors that do not lie
+    one after the other.
+    Raises as `neighbor_allreduce_`, and InvalidArgument for tensors that overlap. Of tensors that
+    the ranks list in different ways none is changed; other failures may leave some averaged.
+    """
+    call = "neighbor_allreduce_multi_"
+    runtime = current()
+    given = runtime.argument(call, "tensors", _arguments.list_of_tensors, tensors)
+    sources = _sources(runtime, call, given, name)
+    step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
+    shapes = hash(tuple(tensor.shape for tensor in given)) & 0xffffffff
+    label = f"{name or ''} shapes {shapes:08x}".lstrip()
+    on_device = [source for source in sources if not source.is_cpu] if sources is not given else []
+    on_cpu = [source for source in sources if source.is_cpu] if on_device else sources
+
+    def run() -> None:
+        core.neighbor_allreduce_multi(runtime.context, on_cpu, step.plan, step.checked, label)
+        for source in on_device:
+            core.neighbor_allreduce(runtime.context, source, source, step.plan, step.checked,
+                                    name or "")
+
+    def finish() -> list[torch.Tensor]:
+        for source, tensor in zip(sources, given) if sources is not given else ():
+            if source is not tensor:
+                store(source, tensor)
+        return given
+
+    try:
+        step.run(run)
+    except LateMismatchError as error:  # the call itself has done its work
+        error.result = finish()
+        raise
+    return finish()
+
+
+def _sources(runtime: Runtime, call: str, tensors: list[torch.Tensor],
+             name: str | None) -> list[torch.Tensor]:
+    """`Runtime.source` of each; an error says which it is."""
+    if name is not None:
+        runtime.argument(call, "name", _arguments.name, name)
+    plain = runtime.or_refuse(lambda: all_to_write(tensors))
+    return plain if plain is not None else [
+        runtime.source(f"{call}, tensors[{place}]", tensor, name, elements_to_write)
+        for place, tensor in enumerate(tensors)]
 
 
 # ---- hierarchical_neighbor_allreduce

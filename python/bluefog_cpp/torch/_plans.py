@@ -24,7 +24,12 @@ class Step(NamedTuple):
     def failed(self, error: BaseException) -> None:
         """A call that compares fails on all ranks or on none: the next one compares again.
         A late error is of an earlier call."""
-        if self.topology is not None and not isinstance(error, LateMismatchError):
+        if not isinstance(error, LateMismatchError):
+            self.take_back()
+
+    def take_back(self) -> None:
+        """The call is not made."""
+        if self.topology is not None:
             self.topology.comparison.graph = self.compared_before
 
     def run(self, call: Callable[[], Any]) -> Any:

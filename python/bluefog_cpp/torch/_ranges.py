@@ -16,17 +16,25 @@ _is_recording = torch.autograd._profiler_enabled  # type: ignore[attr-defined]  
 def ranged(function: Function) -> Function:
     """Calls appear in `torch.profiler` as `bluefog::` and the function's name, and `torch.compile`
     leaves them out of its graphs."""
-    label = f"bluefog::{function.__name__}"
+    return ranged_as(function.__name__)(function)
 
-    @uncompiled
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not _is_recording():
-            return function(*args, **kwargs)
-        with torch.profiler.record_function(label):
-            return function(*args, **kwargs)
 
-    return call  # type: ignore[return-value]  # it has the function's signature
+def ranged_as(name: str) -> Callable[[Function], Function]:
+    """`ranged`, with another name."""
+    label = f"bluefog::{name}"
+
+    def decorate(function: Function) -> Function:
+        @uncompiled
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not _is_recording():
+                return function(*args, **kwargs)
+            with torch.profiler.record_function(label):
+                return function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]  # it has the function's signature
+
+    return decorate
 
 
 def uncompiled(function: Function) -> Function:

@@ -45,6 +45,9 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where the core can take it, else a copy that it can take. Raises as
     `check_sendable`, and UnsupportedError where torch captures a CUDA graph of which a call with it
     cannot be part."""
+    if isinstance(tensor, torch.Tensor) and core.is_plain(tensor):  # what is checked below, at once
+        _check_no_capture(tensor)
+        return tensor
     check_sendable(tensor)
     if tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
@@ -98,6 +101,15 @@ def _has_shared_elements(tensor: torch.Tensor) -> bool:
     for stride, size in steps:
         places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
     return bool(places.unique().numel() < places.numel())
+
+
+def all_to_write(tensors: list[torch.Tensor]) -> list[torch.Tensor] | None:
+    """`elements_to_write` of each, where they are all what it would return."""
+    if not core.are_plain(tensors):
+        return None
+    if tensors:
+        _check_no_capture(tensors[0])
+    return tensors
 
 
 def elements_to_write(tensor: torch.Tensor) -> torch.Tensor:

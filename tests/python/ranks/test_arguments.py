@@ -69,6 +69,8 @@ TABLE = {
     **dict.fromkeys(("allgather", "allgather_nonblocking"), names(name=NAME)),
     **dict.fromkeys(("neighbor_allreduce", "neighbor_allreduce_", "neighbor_allreduce_nonblocking",
                      "neighbor_allreduce_nonblocking_"), AVERAGE),
+    "neighbor_allreduce_multi_": names(
+        tensors=(None, 3, "x", ONE, [3], [ONE, 1.0], {"w": ONE}), **AVERAGE),
     **dict.fromkeys(("hierarchical_neighbor_allreduce",
                      "hierarchical_neighbor_allreduce_nonblocking"),
                     BETWEEN_MACHINES),
@@ -128,7 +130,7 @@ for _function, _row in TABLE.items():
 VALID = {
     "root_rank": lambda: 0, "target_rank": lambda: (bf.rank() + 1) % max(bf.size(), 2),
     "name": lambda: "w",
-    "tensor": lambda: ONE.clone(), "tensor_name": lambda: "row",
+    "tensor": lambda: ONE.clone(), "tensors": lambda: [ONE.clone()], "tensor_name": lambda: "row",
     "activity_name": lambda: "activity",
     "topology": lambda: topology_util.RingGraph(bf.size()), "value": lambda: True,
     "num_features": lambda: 2, "params": lambda: {"w": ONE.clone()}, "dst_ranks": list,

@@ -90,7 +90,10 @@ def test_loaded_state_reaches_the_plain_optimizer_and_its_scheduler(rank):
 @pytest.mark.up_to_ranks(2)
 # A warning of the compiler about code that it cannot read is an error.
 @pytest.mark.filterwarnings("error:.*bluefog_cpp")
-@pytest.mark.parametrize("wrap", (*WRAPPERS, bf.DistributedWinPutOptimizer))
+@pytest.mark.parametrize("wrap", (
+    bf.DistributedAdaptThenCombineOptimizer, bf.DistributedWinPutOptimizer,
+    *(pytest.param(wrap, marks=pytest.mark.long) for wrap in WRAPPERS
+      if wrap is not bf.DistributedAdaptThenCombineOptimizer)))
 def test_a_compiled_training_step(wrap, rank):
     """Graphs break at our calls; what is computed is what an uncompiled step computes."""
     data = torch.randn(3, 8, 4, generator=torch.Generator().manual_seed(rank), dtype=torch.float64)

@@ -91,7 +91,8 @@ def test_torchrun(ranks):
         assert f"{ranks} ranks, started by {by}" in found[2]
 
 
-@pytest.mark.parametrize("ways", [["group_first", "ddp"], ["group_after", "twice"]])
+@pytest.mark.parametrize("ways", [
+    ["group_first", "ddp"], pytest.param(["group_after", "twice"], marks=pytest.mark.long)])
 def test_torchrun_beside_torchs_group(ways):
     expect_success(torchrun(2, *ways), 2)
 

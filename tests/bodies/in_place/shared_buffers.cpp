@@ -13,7 +13,7 @@
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "tests/bodies/failure_of.hpp"
-#include "tests/bodies/shared_values.hpp"
+#include "tests/bodies/in_place/shared_values.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,9 +11,9 @@
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
 #include "ops/neighbor_allreduce.hpp"
-#include "tests/bodies/component_plans.hpp"
 #include "tests/bodies/failure_of.hpp"
-#include "tests/bodies/shared_values.hpp"
+#include "tests/bodies/in_place/component_plans.hpp"
+#include "tests/bodies/in_place/shared_values.hpp"
 #include "tests/support/ranks.hpp"
 #include "topology/schedule.hpp"
 #include "topology/static_graphs.hpp"
@@ -63,7 +64,11 @@ TEST(ComponentSumFailures, OfOtherReadersThanTheGraphsAreErrors) {
       {.at_least = 4,
        .at_most = 4,
        .layouts = {Layout::OneHost},
-       .settings = [](Settings& settings, int) { settings.synchronisation = kComponent; }},
+       .settings =
+           [](Settings& settings, int) {
+             settings.synchronisation = kComponent;
+             settings.timeout = std::chrono::seconds(3);  // in short chunks nothing else tells
+           }},
       [](Context& context) {
         NeighborPlan own =
             topology::ring(context.size(), topology::RingStyle::Right).plan_for(context.rank());

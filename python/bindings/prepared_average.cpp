@@ -1,0 +1,42 @@
+#include "python/bindings/prepared_average.hpp"
+
+#include <utility>
+
+#include "ops/calls/validation.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "python/bindings/tensor_view.hpp"
+
+namespace bluefog::python {
+
+PreparedAverage::PreparedAverage(std::shared_ptr<Context> context, at::Tensor tensor,
+                                 const std::string& name)
+    : context_(std::move(context)), tensor_(std::move(tensor)), given_name_(name) {
+  look();
+  ops::check_in_and_out(*context_, OpKind::NeighborAllreduce, view_, view_,
+                        ops::Residence::Anywhere);
+}
+
+void PreparedAverage::run(const std::shared_ptr<NeighborPlan>& plan, bool checked) {
+  if (!is_as_it_was()) {
+    ops::validate(*context_, [this] { look(); });
+  }
+  ops::neighbor_allreduce(
+      *context_, view_, plan,
+      {.name = name_, .check = checked ? ops::PlanCheck::Checked : ops::PlanCheck::Trusted});
+  note_change(tensor_);
+}
+
+bool PreparedAverage::is_as_it_was() const {
+  return view_.device.kind == DeviceKind::Cpu && tensor_.is_cpu() &&
+         tensor_.const_data_ptr() == view_.data && tensor_.sizes() == at::IntArrayRef(sizes_) &&
+         tensor_.is_contiguous() && tensor_.scalar_type() == scalar_type_;
+}
+
+void PreparedAverage::look() {
+  view_ = view_of(tensor_);
+  name_ = named(given_name_, tensor_);
+  sizes_ = tensor_.sizes().vec();
+  scalar_type_ = tensor_.scalar_type();
+}
+
+}  // namespace bluefog::python

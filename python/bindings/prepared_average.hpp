@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/buffer_view.hpp"
+#include "bluefog_cpp/context.hpp"
+#include "topology/neighbor_plan.hpp"
+
+namespace bluefog::python {
+
+/// Calls of `neighbor_allreduce` in place on one tensor, which is looked at once: again only where
+/// its memory has changed, or it lies on a device.
+class PreparedAverage {
+ public:
+  /// @throws UnsupportedError, InvalidArgument as `view_of`, and where it cannot be averaged.
+  PreparedAverage(std::shared_ptr<Context> context, at::Tensor tensor, const std::string& name);
+
+  void run(const std::shared_ptr<NeighborPlan>& plan, bool checked);
+
+ private:
+  [[nodiscard]] bool is_as_it_was() const;
+  void look();
+
+  std::shared_ptr<Context> context_;
+  at::Tensor tensor_;
+  std::string given_name_;
+  std::string name_{};
+  BufferView view_{};
+  std::vector<std::int64_t> sizes_{};
+  at::ScalarType scalar_type_{};
+};
+
+}  // namespace bluefog::python

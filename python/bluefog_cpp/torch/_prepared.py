@@ -1,0 +1,96 @@
+"""Calls that are made ready once and made many times: what does not change is looked at once."""
+
+from collections.abc import Callable
+from typing import ParamSpec, Protocol, TypeVar, cast
+
+import torch
+
+from bluefog_cpp._arguments import place
+from bluefog_cpp._extension import core
+from bluefog_cpp.errors import LateMismatchError, StateError
+from bluefog_cpp.torch._plans import Step
+from bluefog_cpp.torch._ranges import ranged_as
+from bluefog_cpp.torch._runtime import Runtime, current
+from bluefog_cpp.torch._tensors import elements_to_write, store
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class PreparedCall:
+    """A call of `neighbor_allreduce_` with its arguments, as its `prepare` returns it. Calling the
+    object makes the call."""
+
+    def __init__(self, tensor: torch.Tensor, name: str | None, make_step: Callable[[], Step],
+                 is_dynamic: bool):
+        self._runtime = current()
+        self._tensor = tensor
+        self._name = name or ""
+        self._make_step = make_step
+        self._step = make_step()
+        self._step.take_back()
+        self._is_dynamic = is_dynamic
+        self._topology = None if is_dynamic else self._runtime.topology
+        self._graph = self._step.plan.graph
+        """Of the topology; it is compared with the other ranks' before the plan is trusted."""
+        self._average = (core.PreparedAverage(self._runtime.context, tensor, self._name)
+                         if elements_to_write(tensor) is tensor else None)
+
+    @ranged_as("neighbor_allreduce_")
+    def __call__(self) -> torch.Tensor:
+        """Averages the tensor, in place, and returns it: as `neighbor_allreduce_` with the same
+        arguments, also where the topology has changed since. Raises what that raises, and
+        StateError where the ranks for which it was prepared have left."""
+        runtime = current()
+        if runtime is not self._runtime:
+            raise StateError(f"{place('neighbor_allreduce_')}: expected the ranks for which the "
+                             "call was prepared, found those of a later init; prepare it again")
+        step = self._step
+        try:
+            if self._is_dynamic:
+                self._run(step, step.checked)
+            elif runtime.topology is self._topology and self._is_compared():
+                self._run(step, False)
+            else:
+                self._run_anew(runtime)
+        except LateMismatchError as error:  # the call itself has done its work
+            error.result = self._tensor
+            raise
+        return self._tensor
+
+    def _is_compared(self) -> bool:
+        return self._topology is not None and self._topology.comparison.graph == self._graph
+
+    def _run_anew(self, runtime: Runtime) -> None:
+        step = runtime.or_refuse(self._make_step)
+        step.run(lambda: self._run(step, step.checked))
+        self._topology, self._step, self._graph = runtime.topology, step, step.plan.graph
+
+    def _run(self, step: Step, checked: bool) -> None:
+        if self._average is not None:
+            self._average.run(step.plan, checked)
+            return
+        runtime, tensor = self._runtime, self._tensor
+        source = runtime.source("neighbor_allreduce_", tensor, self._name, elements_to_write)
+        core.neighbor_allreduce(runtime.context, source, source, step.plan, checked, self._name)
+        store(source, tensor)
+
+
+class Preparable(Protocol[P, R_co]):
+    """A function with a `prepare`, which takes the same arguments."""
+
+    prepare: Callable[P, PreparedCall]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+def prepared_by(prepare: Callable[P, PreparedCall]) -> Callable[[Callable[P, R_co]],
+                                                                Preparable[P, R_co]]:
+    """The function gets `prepare` as its own."""
+
+    def decorate(function: Callable[P, R_co]) -> Preparable[P, R_co]:
+        preparable = cast(Preparable[P, R_co], function)
+        preparable.prepare = prepare
+        return preparable
+
+    return decorate

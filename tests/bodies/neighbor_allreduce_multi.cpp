@@ -1,0 +1,165 @@
+#include "ops/neighbor_allreduce_multi.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/error.hpp"
+#include "ops/collectives.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/values.hpp"
+#include "topology/static_graphs.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Plan = std::shared_ptr<const NeighborPlan>;
+
+Plan plan_of(const MixingMatrix& graph, const Context& context) {
+  return std::make_shared<const NeighborPlan>(graph.plan_for(context.rank()));
+}
+
+/// Buffers of several dtypes and lengths, of which one is longer than a piece.
+std::vector<Values> values_of(int rank) {
+  std::vector<Values> values;
+  for (const std::size_t count :
+       {std::size_t{3}, std::size_t{0}, large(1'200'000), std::size_t{70'001}, std::size_t{1}}) {
+    for (const Dtype dtype : kFloatingDtypes) {
+      if (dtype == Dtype::Float32 || count < 1000) {
+        values.push_back(thirds(dtype, count, rank));
+      }
+    }
+  }
+  return values;
+}
+
+std::vector<BufferView> views_of(std::vector<Values>& values) {
+  std::vector<BufferView> views;
+  for (Values& each : values) {
+    views.push_back(each.view());
+  }
+  return views;
+}
+
+TEST(NeighborAllreduceMulti, GivesTheBitsOfSingleCalls) {
+  on_ranks([](Context& context) {
+    for (const MixingMatrix& graph :
+         {topology::exponential(context.size()), topology::ring(context.size())}) {
+      const Plan plan = plan_of(graph, context);
+      for (const auto check : {ops::PlanCheck::Trusted, ops::PlanCheck::Checked}) {
+        std::vector<Values> single = values_of(context.rank());
+        std::vector<Values> together = single;
+        for (Values& each : single) {
+          ops::neighbor_allreduce(context, each.view(), plan);
+        }
+        ops::neighbor_allreduce_multi(context, views_of(together), plan, {.check = check});
+        for (std::size_t k = 0; k < single.size(); ++k) {
+          ASSERT_EQ(together[k], single[k]) << "buffer " << k;
+        }
+      }
+    }
+  });
+}
+
+/// Rank 0's buffers lie one after the other, which the others' do not.
+TEST(NeighborAllreduceMulti, BuffersInARowAreAveragedWhereTheyAre) {
+  on_ranks([](Context& context) {
+    const Plan plan = plan_of(topology::ring(context.size()), context);
+    constexpr std::size_t kCount = 5000;
+    Values whole = thirds(Dtype::Float32, 3 * kCount, context.rank());
+    std::vector<Values> apart;
+    std::vector<BufferView> parts;
+    for (std::size_t k = 0; k < 3; ++k) {
+      apart.push_back(Values(Dtype::Float32, kCount));
+      std::memcpy(apart[k].bytes().data(), whole.bytes().data() + k * kCount * sizeof(float),
+                  kCount * sizeof(float));
+      BufferView part = whole.view();
+      part.data = static_cast<float*>(part.data) + k * kCount;
+      part.count = kCount;
+      parts.push_back(part);
+    }
+    ops::neighbor_allreduce_multi(context, context.rank() == 0 ? parts : views_of(apart), plan);
+    Values expected = thirds(Dtype::Float32, 3 * kCount, context.rank());
+    ops::neighbor_allreduce(context, expected.view(), plan);
+    if (context.rank() != 0) {
+      for (std::size_t k = 0; k < 3; ++k) {
+        std::memcpy(whole.bytes().data() + k * kCount * sizeof(float), apart[k].bytes().data(),
+                    kCount * sizeof(float));
+      }
+    }
+    EXPECT_EQ(whole, expected);
+  });
+}
+
+TEST(NeighborAllreduceMulti, ListsThatDifferAreAMismatchAndChangeNothing) {
+  on_ranks({.at_least = 2}, [](Context& context) {
+    const Plan plan = plan_of(topology::fully_connected(context.size()), context);
+    const bool is_first = context.rank() == 0;
+    // As many elements in all.
+    std::vector<Values> values{thirds(Dtype::Float32, is_first ? 10 : 30, context.rank()),
+                               thirds(Dtype::Float32, is_first ? 30 : 10, context.rank())};
+    const std::vector<Values> before = values;
+    EXPECT_THAT(error_of<Error>([&] {
+                  ops::neighbor_allreduce_multi(context, views_of(values), plan, {.name = "w"});
+                }),
+                HasSubstr("w 2 buffers, list "));
+    EXPECT_EQ(values, before);
+    EXPECT_THAT(error_of<Error>([&] {
+                  const std::vector<BufferView> some{values[0].view()};
+                  ops::neighbor_allreduce_multi(context,
+                                                is_first ? std::vector<BufferView>{} : some, plan);
+                }),
+                HasSubstr("0 buffers"));
+    EXPECT_EQ(values, before);
+    // Nobody has lost a step.
+    std::vector<Values> same{thirds(Dtype::Float32, 10, 0), thirds(Dtype::Float32, 30, 0)};
+    const std::vector<Values> equal = same;
+    ops::neighbor_allreduce_multi(context, views_of(same), plan);
+    EXPECT_EQ(same, equal);
+  });
+}
+
+TEST(NeighborAllreduceMulti, NoBuffersAreACallToo) {
+  on_ranks([](Context& context) {
+    const Plan plan = plan_of(topology::ring(context.size()), context);
+    ops::neighbor_allreduce_multi(context, {}, plan);
+    const std::vector<BufferView> empty{{.data = nullptr, .count = 0}};
+    ops::neighbor_allreduce_multi(context, empty, plan);
+    ops::barrier(context);
+  });
+}
+
+TEST(NeighborAllreduceMulti, RefusesWrongArguments) {
+  on_ranks([](Context& context) {
+    std::vector<float> memory(8);
+    const Plan plan = plan_of(topology::ring(context.size()), context);
+    const BufferView good{.data = memory.data(), .count = 4};
+    const auto error = [&](const BufferView& second, const Plan& with) {
+      const std::vector<BufferView> buffers{good, second};
+      return error_of<InvalidArgument>(
+          [&] { ops::neighbor_allreduce_multi(context, buffers, with); });
+    };
+    EXPECT_THAT(error({.data = memory.data() + 4, .count = 4}, nullptr),
+                HasSubstr("expected a plan, found a null pointer"));
+    EXPECT_THAT(error({.data = nullptr, .count = 4}, plan),
+                HasSubstr("found a null pointer; it is buffer 1 of the 2"));
+    EXPECT_THAT(error({.data = memory.data() + 4, .count = 2, .dtype = Dtype::Int32}, plan),
+                AllOf(HasSubstr("found int32"), HasSubstr("; it is buffer 1 of the 2")));
+    EXPECT_THAT(error({.data = memory.data() + 3, .count = 4}, plan),
+                HasSubstr("neighbor_allreduce_multi: expected buffers that are apart, found that "
+                          "buffers 0 and 1 of 2 overlap"));
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
