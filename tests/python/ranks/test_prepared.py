@@ -39,8 +39,8 @@ def test_a_prepared_call_follows_the_topology(rank, size):
         bf.set_topology(make(size), is_weighted=True)
         for _ in range(2):
             x.fill_(rank)
-            expected = bf.neighbor_allreduce(x)
-            assert call().equal(expected)
+            result = call().clone()
+            assert result.equal(bf.neighbor_allreduce(torch.full((4,), float(rank))))
 
 
 def test_a_prepared_call_compares_the_topologies(rank, size):
@@ -50,9 +50,10 @@ def test_a_prepared_call_compares_the_topologies(rank, size):
     call()
     bf.set_topology((topology_util.RingGraph if rank == 0 else topology_util.StarGraph)(size))
     x.fill_(rank)
-    for _ in range(2):
+    prepared_now = bf.neighbor_allreduce_.prepare(x)
+    for wrong in (lambda: bf.neighbor_allreduce_(x), call, prepared_now, call):
         with pytest.raises(bluefog_cpp.Error):
-            call()
+            wrong()
         assert x.equal(torch.full((4,), float(rank)))
     bf.set_topology(topology_util.RingGraph(size))
     expected = bf.neighbor_allreduce(x)
@@ -94,10 +95,13 @@ def test_prepared_weights(rank, size):
                                    dst_weights=[right])
             assert x.equal(y)
         weights[left] = 0.25
-    sources = bf.in_neighbor_ranks()
-    call = bf.neighbor_allreduce_.prepare(x, self_weight=0.5, src_weights={sources[0]: 0.5})
-    bf.neighbor_allreduce_(y, self_weight=0.5, src_weights={sources[0]: 0.5})
-    assert call().equal(y)
+    weights = {left: 0.5}
+    call = bf.neighbor_allreduce_.prepare(x, self_weight=0.5, src_weights=weights)
+    weights[left] = 1.0
+    for make in (topology_util.ExponentialGraph, topology_util.RingGraph):
+        bf.set_topology(make(size))
+        bf.neighbor_allreduce_(y, self_weight=0.5, src_weights={left: 0.5})
+        assert call().equal(y)
 
 
 @pytest.mark.parametrize("make", (lambda x: x.t(), lambda x: x[:, ::2]))
