@@ -66,9 +66,14 @@ function(bluefog_run_cases label name processors)
   bluefog_add_ranks_test(${label}.${name} LABELS ${labels} PROCESSORS ${processors} RANKS 1
                          COMMAND $<TARGET_FILE:${target}>)
   # On 2 and 4 threads a sanitizer finds what it finds on more, and so does the stand-in; lines are
-  # reached on these.
-  if(NOT BLUEFOG_LONG_TESTS AND (BLUEFOG_SANITIZE OR BLUEFOG_COUNTS_LINES OR arg_STAND_IN))
-    set_property(TEST ${label}.${name} APPEND PROPERTY ENVIRONMENT FEW_THREAD_RANKS=1)
+  # reached on these. On 8 the bodies run as processes.
+  if(NOT BLUEFOG_LONG_TESTS)
+    if(BLUEFOG_SANITIZE OR BLUEFOG_COUNTS_LINES OR arg_STAND_IN)
+      set(thread_ranks 2,4)
+    else()
+      set(thread_ranks 1,2,3,4)
+    endif()
+    set_property(TEST ${label}.${name} APPEND PROPERTY ENVIRONMENT THREAD_RANKS=${thread_ranks})
   endif()
 endfunction()
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -13,14 +14,19 @@
 namespace bluefog::testing {
 namespace {
 
-/// The numbers of threads that `ranks` runs on. FEW_THREAD_RANKS leaves 2 and 4 of them.
+/// The numbers of threads that `ranks` runs on: of them those in THREAD_RANKS ("2,4") alone, or the
+/// first one where none is.
 std::vector<int> sizes_of(const Ranks& ranks) {
   std::vector<int> sizes = ranks.thread_counts;
   std::erase_if(sizes, [&](int size) { return size < ranks.at_least || size > ranks.at_most; });
-  if (std::getenv("FEW_THREAD_RANKS") == nullptr) {
+  const char* const wanted = std::getenv("THREAD_RANKS");
+  if (wanted == nullptr) {
     return sizes;
   }
-  const auto is_spared = [](int size) { return size != 2 && size != 4; };
+  const std::string list = std::string(",") + wanted + ",";
+  const auto is_spared = [&](int size) {
+    return list.find("," + std::to_string(size) + ",") == std::string::npos;
+  };
   if (!sizes.empty() && std::ranges::all_of(sizes, is_spared)) {
     sizes.resize(1);
   } else {
