@@ -13,7 +13,7 @@ namespace bluefog::ops {
 ///
 ///     x_i[k] ← w_ii x_i[k] + Σ_j w_ij · d_j(i) · x_j[k]    for each buffer k
 ///
-/// with the same bits as a call for each of them. Buffers of a dtype are taken as if they lay one
+/// with the same bits as a call for each of them, and one call in the order of calls. Buffers of a dtype are taken as if they lay one
 /// after the other, in pieces of 512 KiB: many short ones take one exchange. A piece whose buffers lie
 /// apart is put together in memory that the ranks of a host share, and its results are copied back;
 /// buffers that do lie one after the other are averaged where they are.
@@ -27,8 +27,8 @@ namespace bluefog::ops {
 /// Cost per rank: that of `neighbor_allreduce` of all bytes, two copies of what lies apart, and at
 /// most 512 KiB of shared memory, kept for the next call.
 /// @throws InvalidArgument as `neighbor_allreduce`, and for buffers that overlap; UnsupportedError
-///   for one off the CPU; MismatchError, which leaves all buffers as they were where the ranks'
-///   lists differ; PeerFailure, TimeoutError, TransportError, which may leave some averaged.
+///   for one off the CPU; MismatchError, PeerFailure, TimeoutError, TransportError, which may leave
+///   some buffers averaged. A rank whose list differs from that of one it hears changes none.
 /// Source: Horovod's grouped all-reduce.
 void neighbor_allreduce_multi(Context& context, std::span<const BufferView> buffers,
                               const std::shared_ptr<const NeighborPlan>& plan,

@@ -9,12 +9,14 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "bluefog_cpp/context/context_core.hpp"
+#include "bluefog_cpp/engine/operation.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "ops/calls/exchanges/neighbor_average.hpp"
 #include "ops/calls/validation.hpp"
 
 namespace bluefog::ops {
@@ -23,7 +25,12 @@ namespace {
 constexpr OpKind kKind = OpKind::NeighborAllreduce;
 /// A piece that is put together stays in the caches from one copy to the other.
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10U;
+/// The exchanges of a piece are numbered from a multiple of this on: ranks that a step does not tie
+/// together may need different numbers of them, and compare their plans all the same.
+constexpr std::uint32_t kStepsOfPiece = 8;
 constexpr std::array kDtypes{Dtype::Float16, Dtype::BFloat16, Dtype::Float32, Dtype::Float64};
+/// As many as the numbers of a call's exchanges suffice for.
+constexpr std::size_t kMostPieces = (std::size_t{1} << 16U) / kStepsOfPiece - kDtypes.size();
 
 /// A part of the callers' memory.
 struct Stretch {
@@ -31,85 +38,157 @@ struct Stretch {
   std::size_t bytes;
 };
 
-/// Averages of the stretches that are added, piece by piece.
-class Pieces {
- public:
-  Pieces(Context& context, const std::shared_ptr<const NeighborPlan>& plan,
-         const NeighborAllreduceOptions& options)
-      : context_(context), plan_(plan), options_(options) {}
+using Stretches = boost::container::small_vector<Stretch, 128>;
 
-  void add(const BufferView& buffer) {
-    auto* data = static_cast<std::byte*>(buffer.data);
-    for (std::size_t left = buffer.bytes(); left > 0;) {
-      const std::size_t taken = std::min(left, kPieceBytes - bytes_);
-      append({data, taken});
-      data += taken;
-      left -= taken;
-      if (bytes_ == kPieceBytes) {
-        average(buffer.dtype);
+std::size_t piece_bytes_of(std::span<const BufferView> buffers) {
+  std::size_t total = 0;
+  for (const BufferView& buffer : buffers) {
+    total += buffer.bytes();
+  }
+  const std::size_t least = total / kMostPieces + 1;
+  return std::max(kPieceBytes, (least + 63) / 64 * 64);
+}
+
+/// The buffers' memory, dtype by dtype and piece by piece.
+class PieceReader {
+ public:
+  PieceReader(std::span<const BufferView> buffers, std::size_t piece_bytes)
+      : buffers_(buffers), piece_bytes_(piece_bytes) {}
+
+  /// Fills `stretches` with the next piece. @return false after the last one.
+  bool next(Stretches& stretches) {
+    stretches.clear();
+    bytes_ = 0;
+    for (; dtype_ < kDtypes.size(); ++dtype_, buffer_ = 0) {
+      for (; buffer_ < buffers_.size(); ++buffer_, offset_ = 0) {
+        if (buffers_[buffer_].dtype == kDtypes[dtype_] && !take(stretches)) {
+          return true;
+        }
+      }
+      if (bytes_ > 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  [[nodiscard]] Dtype dtype() const noexcept { return kDtypes[dtype_]; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  /// Adds what is left of the buffer. @return false where the piece is full.
+  bool take(Stretches& stretches) {
+    const BufferView& buffer = buffers_[buffer_];
+    const std::size_t taken = std::min(buffer.bytes() - offset_, piece_bytes_ - bytes_);
+    if (taken > 0) {
+      std::byte* const data = static_cast<std::byte*>(buffer.data) + offset_;
+      if (!stretches.empty() && stretches.back().data + stretches.back().bytes == data) {
+        stretches.back().bytes += taken;
+      } else {
+        stretches.push_back({data, taken});
+      }
+      offset_ += taken;
+      bytes_ += taken;
+    }
+    return bytes_ < piece_bytes_;
+  }
+
+  std::span<const BufferView> buffers_;
+  std::size_t piece_bytes_;
+  std::size_t dtype_ = 0;
+  std::size_t buffer_ = 0;
+  std::size_t offset_ = 0;
+  /// Of the piece.
+  std::size_t bytes_ = 0;
+};
+
+/// One call whose exchanges are those of one average after the other.
+class NeighborAllreduceMulti final : public Operation {
+ public:
+  /// @param block for pieces that are put together, of `piece_bytes`.
+  NeighborAllreduceMulti(const Context& context, std::span<const BufferView> buffers,
+                         const NeighborPlan& plan, const NeighborAllreduceOptions& options,
+                         std::size_t piece_bytes, std::byte* block)
+      : context_(context),
+        plan_(plan),
+        options_(options),
+        reader_(buffers, piece_bytes),
+        block_(block),
+        name_(options.name),
+        envelope_(Envelope::make(kKind, Dtype::Float32, 0, options.name)) {
+    envelope_.name = name_.text();
+    mark_in_place();
+    begin_piece();  // without buffers too: ranks whose buffers have elements are to hear of it
+  }
+
+  [[nodiscard]] const Envelope& envelope() const noexcept override { return envelope_; }
+
+  bool next(ExchangeSpec& spec) override {
+    while (!average_->next(spec, call_index())) {
+      end_piece();
+      if (!begin_piece()) {
+        return false;
+      }
+    }
+    spec.last = false;
+    spec.least_step = pieces_ * kStepsOfPiece;
+    return true;
+  }
+
+  void receive(std::size_t offset, std::size_t bytes, std::span<const Piece> pieces) override {
+    average_->receive(offset, bytes, pieces);
+  }
+
+ private:
+  bool begin_piece() {
+    const bool is_first = !average_;
+    const bool has_more = reader_.next(stretches_);
+    if (!has_more && !is_first) {
+      return false;
+    }
+    pieces_ += is_first ? 0 : 1;
+    BufferView view;
+    if (has_more) {
+      envelope_.dtype = view.dtype = reader_.dtype();
+      envelope_.count = view.count =
+          static_cast<std::int64_t>(reader_.bytes() / size_of(view.dtype));
+      view.data = is_put_together() ? block_ : stretches_[0].data;
+    }
+    if (is_put_together()) {
+      std::byte* to = block_;
+      for (const Stretch& stretch : stretches_) {
+        std::memcpy(to, stretch.data, stretch.bytes);
+        to += stretch.bytes;
+      }
+    }
+    average_.reset();
+    average_.emplace(context_, ConstBufferView(view), view, plan_, options_, envelope_);
+    return true;
+  }
+
+  void end_piece() {
+    if (is_put_together()) {
+      const std::byte* from = block_;
+      for (const Stretch& stretch : stretches_) {
+        std::memcpy(stretch.data, from, stretch.bytes);
+        from += stretch.bytes;
       }
     }
   }
 
-  /// Averages what was added since the last whole piece.
-  void finish(Dtype dtype) {
-    if (bytes_ > 0) {
-      average(dtype);
-    }
-  }
+  [[nodiscard]] bool is_put_together() const noexcept { return stretches_.size() > 1; }
 
-  /// Takes part in the call of ranks whose buffers have no elements.
-  void average_nothing() { neighbor_allreduce(context_, BufferView{}, plan_, options_); }
-
-  [[nodiscard]] bool has_averaged() const noexcept { return has_averaged_; }
-
- private:
-  void append(Stretch stretch) {
-    if (!stretches_.empty() && stretches_.back().data + stretches_.back().bytes == stretch.data) {
-      stretches_.back().bytes += stretch.bytes;
-    } else {
-      stretches_.push_back(stretch);
-    }
-    bytes_ += stretch.bytes;
-  }
-
-  void average(Dtype dtype) {
-    if (stretches_.size() == 1) {
-      average(stretches_[0].data, dtype);
-    } else {
-      ContextCore& core = context_.core();
-      core.scratch().with(
-          bytes_, [&](std::size_t bytes) { return core.allocate_shared(bytes); },
-          [&](std::byte* block) {
-            std::byte* to = block;
-            for (const Stretch& stretch : stretches_) {
-              std::memcpy(to, stretch.data, stretch.bytes);
-              to += stretch.bytes;
-            }
-            average(block, dtype);
-            const std::byte* from = block;
-            for (const Stretch& stretch : stretches_) {
-              std::memcpy(stretch.data, from, stretch.bytes);
-              from += stretch.bytes;
-            }
-          });
-    }
-    has_averaged_ = true;
-    stretches_.clear();
-    bytes_ = 0;
-  }
-
-  void average(std::byte* data, Dtype dtype) {
-    const auto count = static_cast<std::int64_t>(bytes_ / size_of(dtype));
-    neighbor_allreduce(context_, {.data = data, .count = count, .dtype = dtype}, plan_, options_);
-  }
-
-  Context& context_;
-  const std::shared_ptr<const NeighborPlan>& plan_;
+  const Context& context_;
+  const NeighborPlan& plan_;
   const NeighborAllreduceOptions& options_;
-  boost::container::small_vector<Stretch, 128> stretches_;
-  std::size_t bytes_ = 0;
-  bool has_averaged_ = false;
+  PieceReader reader_;
+  std::byte* block_;
+  CallName name_;
+  /// Of the piece that is under way.
+  Envelope envelope_;
+  Stretches stretches_;
+  std::uint32_t pieces_ = 0;
+  std::optional<NeighborAverage> average_{};
 };
 
 void check_apart(const Context& context, std::span<const BufferView> buffers) {
@@ -174,18 +253,16 @@ void neighbor_allreduce_multi(Context& context, std::span<const BufferView> buff
   validate(context, [&] { check_arguments(context, buffers, plan.get()); });
   NeighborAllreduceOptions named = options;
   named.name = name_of_list(options.name, buffers);
-  Pieces pieces(context, plan, named);
-  for (const Dtype dtype : kDtypes) {
-    for (const BufferView& buffer : buffers) {
-      if (buffer.dtype == dtype) {
-        pieces.add(buffer);
-      }
-    }
-    pieces.finish(dtype);
-  }
-  if (!pieces.has_averaged()) {
-    pieces.average_nothing();
-  }
+  named.completion = Completion::AsItArrives;  // it is waited for here
+  const std::size_t piece_bytes = piece_bytes_of(buffers);
+  ContextCore& core = context.core();
+  core.scratch().with(
+      buffers.size() > 1 ? piece_bytes : 0,
+      [&](std::size_t bytes) { return core.allocate_shared(bytes); },
+      [&](std::byte* block) {
+        NeighborAllreduceMulti operation(context, buffers, *plan, named, piece_bytes, block);
+        core.engine().run(operation);
+      });
 }
 
 }  // namespace bluefog::ops

@@ -12,11 +12,13 @@ PreparedAverage::PreparedAverage(std::shared_ptr<Context> context, at::Tensor te
                                  const std::string& name)
     : context_(std::move(context)), tensor_(std::move(tensor)), given_name_(name) {
   look();
-  ops::check_in_and_out(*context_, OpKind::NeighborAllreduce, view_, view_,
-                        ops::Residence::Anywhere);
+  ops::check_in_and_out(*context_, OpKind::NeighborAllreduce, view_, view_);
 }
 
-void PreparedAverage::run(const std::shared_ptr<NeighborPlan>& plan, bool checked) {
+bool PreparedAverage::run(const std::shared_ptr<NeighborPlan>& plan, bool checked) {
+  if (!is_plain(tensor_)) {
+    return false;
+  }
   if (!is_as_it_was()) {
     ops::validate(*context_, [this] { look(); });
   }
@@ -24,12 +26,13 @@ void PreparedAverage::run(const std::shared_ptr<NeighborPlan>& plan, bool checke
       *context_, view_, plan,
       {.name = name_, .check = checked ? ops::PlanCheck::Checked : ops::PlanCheck::Trusted});
   note_change(tensor_);
+  return true;
 }
 
+// A copy that is made when it is written comes about here, as in `look`.
 bool PreparedAverage::is_as_it_was() const {
-  return view_.device.kind == DeviceKind::Cpu && tensor_.is_cpu() &&
-         tensor_.const_data_ptr() == view_.data && tensor_.sizes() == at::IntArrayRef(sizes_) &&
-         tensor_.is_contiguous() && tensor_.scalar_type() == scalar_type_;
+  return tensor_.mutable_data_ptr() == view_.data && tensor_.sizes() == at::IntArrayRef(sizes_) &&
+         tensor_.scalar_type() == scalar_type_;
 }
 
 void PreparedAverage::look() {

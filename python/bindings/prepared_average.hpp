@@ -13,14 +13,15 @@
 
 namespace bluefog::python {
 
-/// Calls of `neighbor_allreduce` in place on one tensor, which is looked at once: again only where
-/// its memory has changed, or it lies on a device.
+/// Calls of `neighbor_allreduce` in place on one plain tensor, which is looked at once: again only
+/// where its memory has changed.
 class PreparedAverage {
  public:
   /// @throws UnsupportedError, InvalidArgument as `view_of`, and where it cannot be averaged.
   PreparedAverage(std::shared_ptr<Context> context, at::Tensor tensor, const std::string& name);
 
-  void run(const std::shared_ptr<NeighborPlan>& plan, bool checked);
+  /// @return false where the tensor is not plain any more: nothing was done.
+  bool run(const std::shared_ptr<NeighborPlan>& plan, bool checked);
 
  private:
   [[nodiscard]] bool is_as_it_was() const;

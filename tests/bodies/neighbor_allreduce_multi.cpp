@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -127,6 +128,51 @@ TEST(NeighborAllreduceMulti, ListsThatDifferAreAMismatchAndChangeNothing) {
     ops::neighbor_allreduce_multi(context, views_of(same), plan);
     EXPECT_EQ(same, equal);
   });
+}
+
+/// A one-way ring: most ranks hear of rank 0's error over others alone, some not at all. `wrong`
+/// makes its buffers such that it fails, in a call of several pieces.
+void expect_that_a_failed_call_is_one_call(
+    const std::function<void(std::vector<BufferView>&)>& wrong) {
+  on_ranks({.at_least = 3}, [&](Context& context) {
+    const Plan plan = plan_of(topology::ring(context.size(), topology::RingStyle::Right), context);
+    const auto value = [&](std::size_t k, int rank) {
+      return 100.0 * static_cast<double>(k) + (rank + context.size()) % context.size();
+    };
+    const auto make = [&] {
+      std::vector<Values> values;
+      for (std::size_t k = 0; k < 3; ++k) {
+        values.emplace_back(Dtype::Float32, std::vector<double>(140'000, value(k, context.rank())));
+      }
+      return values;
+    };
+    for (int turn = 0; turn < 3; ++turn) {
+      std::vector<Values> first = make();
+      std::vector<BufferView> views = views_of(first);
+      if (context.rank() == 0) {
+        wrong(views);
+      }
+      try {
+        ops::neighbor_allreduce_multi(context, views, plan);
+        EXPECT_NE(context.rank(), 0);
+      } catch (const Error&) {
+      }
+      std::vector<Values> second = make();
+      ops::neighbor_allreduce_multi(context, views_of(second), plan);
+      for (std::size_t k = 0; k < 3; ++k) {
+        ASSERT_EQ(second[k][139'999],
+                  (value(k, context.rank()) + value(k, context.rank() - 1)) / 2);
+      }
+    }
+  });
+}
+
+TEST(NeighborAllreduceMulti, ARefusedCallOfManyPiecesIsOneCall) {
+  expect_that_a_failed_call_is_one_call([](auto& views) { views[1] = views[0]; });
+}
+
+TEST(NeighborAllreduceMulti, AMismatchedCallOfManyPiecesIsOneCall) {
+  expect_that_a_failed_call_is_one_call([](auto& views) { views.pop_back(); });
 }
 
 TEST(NeighborAllreduceMulti, NoBuffersAreACallToo) {

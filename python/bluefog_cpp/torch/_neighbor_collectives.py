@@ -21,6 +21,7 @@ from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._tensors import (
     all_to_write,
+    check_apart,
     check_writable,
     copied,
     elements,
@@ -85,11 +86,12 @@ def _prepare_neighbor_allreduce_(
     src, dst = copy.copy(src_weights), copy.copy(dst_weights)
     return PreparedCall(
         tensor, name,
-        lambda: _plans.neighbor_plan(runtime, self_weight, src, dst, enable_topo_check),
+        lambda is_of_call: _plans.neighbor_plan(runtime, self_weight, src, dst, enable_topo_check,
+                                                is_of_call),
         is_dynamic=dst_weights is not None)
 
 
-@prepared_by(_prepare_neighbor_allreduce_)
+@prepared_by(_prepare_neighbor_allreduce_, **_NEW_NAMES)
 @renamed(**_NEW_NAMES)
 @ranged
 def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: float | None = None,
@@ -101,7 +103,8 @@ def neighbor_allreduce_(tensor: torch.Tensor, *, self_weight: float | None = Non
     For a tensor that is averaged many times `neighbor_allreduce_.prepare` takes the same arguments
     and returns the call: after `call = bf.neighbor_allreduce_.prepare(x)` each `call()` averages x
     as it is then, and returns it, without the time that Python takes for the arguments. It follows
-    `set_topology` and new memory of the tensor (`x.data = …`). To prepare is no call of ranks: it
+    `set_topology` and new memory of the tensor (`x.data = …`; what it had before is let go at the
+    next call). To prepare is no call of ranks: it
     communicates nothing, and what is wrong with the arguments it raises on this rank alone.
     """
     runtime = current()
@@ -177,15 +180,15 @@ def neighbor_allreduce_multi_(tensors: Iterable[torch.Tensor], *, self_weight: f
     Returns the tensors.
     Cost: that of `neighbor_allreduce_` of all elements, and two copies of tensors that do not lie
     one after the other.
-    Raises as `neighbor_allreduce_`, and InvalidArgument for tensors that overlap. Of tensors that
-    the ranks list in different ways none is changed; other failures may leave some averaged.
+    Raises as `neighbor_allreduce_`, and InvalidArgument for tensors that overlap. A failure may
+    leave some averaged; a rank whose list differs from that of one it hears changes none.
     """
     call = "neighbor_allreduce_multi_"
     runtime = current()
     given = runtime.argument(call, "tensors", _arguments.list_of_tensors, tensors)
     sources = _sources(runtime, call, given, name)
+    shapes = hash(tuple(source.shape for source in sources)) & 0xffffffff
     step = _neighbor_step(runtime, self_weight, src_weights, dst_weights, enable_topo_check)
-    shapes = hash(tuple(tensor.shape for tensor in given)) & 0xffffffff
     label = f"{name or ''} shapes {shapes:08x}".lstrip()
     on_device = [source for source in sources if not source.is_cpu] if sources is not given else []
     on_cpu = [source for source in sources if source.is_cpu] if on_device else sources
@@ -216,9 +219,12 @@ def _sources(runtime: Runtime, call: str, tensors: list[torch.Tensor],
     if name is not None:
         runtime.argument(call, "name", _arguments.name, name)
     plain = runtime.or_refuse(lambda: all_to_write(tensors))
-    return plain if plain is not None else [
-        runtime.source(f"{call}, tensors[{place}]", tensor, name, elements_to_write)
-        for place, tensor in enumerate(tensors)]
+    if plain is not None:
+        return plain
+    sources = [runtime.source(f"{call}, tensors[{place}]", tensor, name, elements_to_write)
+               for place, tensor in enumerate(tensors)]
+    runtime.argument(call, "tensors", check_apart, tensors)
+    return sources
 
 
 # ---- hierarchical_neighbor_allreduce

@@ -24,12 +24,7 @@ class Step(NamedTuple):
     def failed(self, error: BaseException) -> None:
         """A call that compares fails on all ranks or on none: the next one compares again.
         A late error is of an earlier call."""
-        if not isinstance(error, LateMismatchError):
-            self.take_back()
-
-    def take_back(self) -> None:
-        """The call is not made."""
-        if self.topology is not None:
+        if self.topology is not None and not isinstance(error, LateMismatchError):
             self.topology.comparison.graph = self.compared_before
 
     def run(self, call: Callable[[], Any]) -> Any:
@@ -41,9 +36,9 @@ class Step(NamedTuple):
             raise
 
 
-def static_plan(topology: Topology) -> Step:
+def static_plan(topology: Topology, is_of_call: bool = True) -> Step:
     """The topology's part; to be compared with the other ranks' in the first call on it."""
-    if topology.comparison.graph == topology.plan.graph:
+    if not is_of_call or topology.comparison.graph == topology.plan.graph:
         return Step(topology.plan, False)
     before, topology.comparison.graph = topology.comparison.graph, topology.plan.graph
     return Step(topology.plan, True, topology, before)
@@ -74,13 +69,16 @@ def _take_in_own(call: str, own: int, what: str, self_weight: float, src: dict[i
 
 def neighbor_plan(runtime: Runtime, self_weight: float | None,
                   src_weights: Mapping[int, float] | None, dst_weights: DstWeights | None,
-                  enable_topo_check: bool) -> Step:
+                  enable_topo_check: bool, is_of_call: bool = True) -> Step:
     """For `neighbor_allreduce`: static without arguments, dynamic with `dst_weights`, else the
-    topology's edges with weights of the call."""
+    topology's edges with weights of the call.
+
+    is_of_call: else it is to be looked at alone, and nothing counts as compared.
+    """
     call = "neighbor_allreduce"
     enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
     if self_weight is None and src_weights is None and dst_weights is None:
-        return static_plan(runtime.topology)
+        return static_plan(runtime.topology, is_of_call)
     self_weight = checked(call, "self_weight", _steering.weight, self_weight)
     src = checked(call, "src_weights", _steering.sources_of_average, src_weights)
     dst = checked(call, "dst_weights", _steering.receivers_of_average, dst_weights)
@@ -104,7 +102,7 @@ def neighbor_plan(runtime: Runtime, self_weight: float | None,
     src = {rank: src.get(rank, 0.0) for rank in static.src_ranks}
     plan = core.NeighborPlan(runtime.rank, runtime.size, self_weight, src, static.dst_weights)
     plan.take_graph(static)
-    return static_plan(runtime.topology)._replace(plan=plan)
+    return static_plan(runtime.topology, is_of_call)._replace(plan=plan)
 
 
 def machine_plan(runtime: Runtime, self_weight: float | None,

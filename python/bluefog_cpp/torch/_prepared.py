@@ -1,17 +1,18 @@
 """Calls that are made ready once and made many times: what does not change is looked at once."""
 
 from collections.abc import Callable
-from typing import ParamSpec, Protocol, TypeVar, cast
+from typing import NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 import torch
 
 from bluefog_cpp._arguments import place
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import LateMismatchError, StateError
+from bluefog_cpp.torch._deprecation import renamed
 from bluefog_cpp.torch._plans import Step
-from bluefog_cpp.torch._ranges import ranged_as
+from bluefog_cpp.torch._ranges import ranged_as, uncompiled
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._tensors import elements_to_write, store
+from bluefog_cpp.torch._tensors import elements_to_write, is_plain, store
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -21,20 +22,20 @@ class PreparedCall:
     """A call of `neighbor_allreduce_` with its arguments, as its `prepare` returns it. Calling the
     object makes the call."""
 
-    def __init__(self, tensor: torch.Tensor, name: str | None, make_step: Callable[[], Step],
+    def __init__(self, tensor: torch.Tensor, name: str | None, make_step: Callable[[bool], Step],
                  is_dynamic: bool):
+        """make_step: with whether the step is one of a call."""
         self._runtime = current()
         self._tensor = tensor
         self._name = name or ""
         self._make_step = make_step
-        self._step = make_step()
-        self._step.take_back()
+        self._step = make_step(False)
         self._is_dynamic = is_dynamic
         self._topology = None if is_dynamic else self._runtime.topology
         self._graph = self._step.plan.graph
         """Of the topology; it is compared with the other ranks' before the plan is trusted."""
         self._average = (core.PreparedAverage(self._runtime.context, tensor, self._name)
-                         if elements_to_write(tensor) is tensor else None)
+                         if is_plain(tensor) else None)
 
     @ranged_as("neighbor_allreduce_")
     def __call__(self) -> torch.Tensor:
@@ -58,17 +59,20 @@ class PreparedCall:
             raise
         return self._tensor
 
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError(f"{place('neighbor_allreduce_')}: a prepared call is for its own tensor and "
+                        "ranks, and cannot be copied or pickled; prepare another one")
+
     def _is_compared(self) -> bool:
         return self._topology is not None and self._topology.comparison.graph == self._graph
 
     def _run_anew(self, runtime: Runtime) -> None:
-        step = runtime.or_refuse(self._make_step)
+        step = runtime.or_refuse(lambda: self._make_step(True))
         step.run(lambda: self._run(step, step.checked))
         self._topology, self._step, self._graph = runtime.topology, step, step.plan.graph
 
     def _run(self, step: Step, checked: bool) -> None:
-        if self._average is not None:
-            self._average.run(step.plan, checked)
+        if self._average is not None and self._average.run(step.plan, checked):
             return
         runtime, tensor = self._runtime, self._tensor
         source = runtime.source("neighbor_allreduce_", tensor, self._name, elements_to_write)
@@ -84,13 +88,14 @@ class Preparable(Protocol[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
-def prepared_by(prepare: Callable[P, PreparedCall]) -> Callable[[Callable[P, R_co]],
-                                                                Preparable[P, R_co]]:
-    """The function gets `prepare` as its own."""
+def prepared_by(prepare: Callable[P, PreparedCall],
+                **new_names: str) -> Callable[[Callable[P, R_co]], Preparable[P, R_co]]:
+    """The function gets `prepare` as its own; it takes its arguments by old names too (`renamed`)."""
 
     def decorate(function: Callable[P, R_co]) -> Preparable[P, R_co]:
+        prepare.__name__ = prepare.__qualname__ = f"{function.__name__}.prepare"
         preparable = cast(Preparable[P, R_co], function)
-        preparable.prepare = prepare
+        preparable.prepare = uncompiled(renamed(**new_names)(prepare))
         return preparable
 
     return decorate

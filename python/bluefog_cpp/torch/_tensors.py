@@ -12,6 +12,7 @@ from bluefog_cpp.torch._runtime import current
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8,
                      torch.int8, torch.int16, torch.int32, torch.int64, torch.bool))
+_OWN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
 _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
@@ -45,7 +46,7 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where the core can take it, else a copy that it can take. Raises as
     `check_sendable`, and UnsupportedError where torch captures a CUDA graph of which a call with it
     cannot be part."""
-    if isinstance(tensor, torch.Tensor) and core.is_plain(tensor):  # what is checked below, at once
+    if is_plain(tensor):  # what is checked below, at once
         _check_no_capture(tensor)
         return tensor
     check_sendable(tensor)
@@ -103,9 +104,15 @@ def _has_shared_elements(tensor: torch.Tensor) -> bool:
     return bool(places.unique().numel() < places.numel())
 
 
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether calls take the tensor as it is, a quick look: one of torch's own types, dense,
+    contiguous, on the CPU."""
+    return type(tensor) in _OWN_TYPES and core.is_plain(tensor)
+
+
 def all_to_write(tensors: list[torch.Tensor]) -> list[torch.Tensor] | None:
     """`elements_to_write` of each, where they are all what it would return."""
-    if not core.are_plain(tensors):
+    if not all(type(tensor) in _OWN_TYPES for tensor in tensors) or not core.are_plain(tensors):
         return None
     if tensors:
         _check_no_capture(tensors[0])
@@ -162,6 +169,30 @@ def written_back(source: torch.Tensor, tensor: torch.Tensor) -> Callable[[], Non
             core.note_change(found)
 
     return note
+
+
+def check_apart(tensors: list[torch.Tensor]) -> None:
+    """Raises InvalidArgument for two that have an element in common: each would get a result."""
+    ranges = sorted((*place, number) for number, tensor in enumerate(tensors)
+                    for place in range_of(tensor))
+    reach: list[tuple[int, int]] = []  # the ends of those that may go on
+    for begin, end, number in ranges:
+        reach = [(last, other) for last, other in reach if last > begin]
+        for _, other in reach:
+            if torch.isin(_addresses(tensors[number]), _addresses(tensors[other])).any():
+                first, second = sorted((other, number))
+                raise InvalidArgument(
+                    f"expected tensors that are apart, found that tensors {first} and {second} of "
+                    f"{len(tensors)} have elements in common")
+        reach.append((end, number))
+
+
+def _addresses(tensor: torch.Tensor) -> torch.Tensor:
+    places = torch.tensor([tensor.data_ptr()])
+    for stride, size in zip(tensor.stride(), tensor.shape):
+        step = stride * tensor.element_size()
+        places = (places[:, None] + step * torch.arange(size)).reshape(-1)
+    return places
 
 
 def range_of(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:

@@ -1,5 +1,8 @@
 """`neighbor_allreduce_.prepare` and `neighbor_allreduce_multi_`: the bits of the plain calls."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -113,6 +116,42 @@ def test_a_prepared_tensor_may_have_gaps(make, rank):
         assert call().equal(bf.neighbor_allreduce_(expected))
 
 
+@pytest.mark.parametrize("change", (lambda x: x.t(), lambda x: torch._neg_view(-x),
+                                    lambda x: torch.zeros(2, 6)[:, ::2] + x.t()))
+def test_a_prepared_tensor_may_become_another_kind_of_view(change, rank):
+    x = values(rank, 3, 2)
+    expected = x.clone()
+    call = bf.neighbor_allreduce_.prepare(x)
+    call()
+    bf.neighbor_allreduce_(expected)
+    x.data = change(x.data) if rank == 0 else change(x.data).clone()
+    assert call().equal(bf.neighbor_allreduce_(change(expected).clone()))
+
+
+def test_a_prepared_call_leaves_lazy_copies_alone(rank):
+    x = torch.full((4,), float(rank))
+    call = bf.neighbor_allreduce_.prepare(x)
+    copy_of_x = torch._lazy_clone(x)
+    call()
+    assert copy_of_x.equal(torch.full((4,), float(rank)))
+
+
+def test_a_prepared_call_is_not_copied(rank):
+    call = bf.neighbor_allreduce_.prepare(torch.ones(2))
+    for duplicate in (copy.deepcopy, copy.copy, pickle.dumps):
+        with pytest.raises(TypeError, match=f"rank {rank}, neighbor_allreduce_: a prepared call"):
+            duplicate(call)
+
+
+def test_old_names_of_prepared_arguments(rank):
+    x = torch.full((3,), float(rank))
+    weights = {source: 0.5 / len(bf.in_neighbor_ranks()) for source in bf.in_neighbor_ranks()}
+    expected = bf.neighbor_allreduce(x, self_weight=0.5, src_weights=weights)
+    with pytest.warns(DeprecationWarning, match="prepare: the argument 'neighbor_weights'"):
+        call = bf.neighbor_allreduce_.prepare(x, self_weight=0.5, neighbor_weights=weights)
+    assert call().equal(expected)
+
+
 def test_prepared_parameters(rank):
     parameter = torch.nn.Parameter(values(rank, 4))
     expected = parameter.detach().clone()
@@ -192,6 +231,12 @@ def test_many_tensors_get_the_bits_of_single_calls(is_dynamic, rank, size):
         assert result is tensor and tensor.equal(expected) and tensor._version > version
 
 
+def test_views_that_lie_between_each_other_are_apart(rank):
+    x, y = values(rank, 12), values(rank, 12)
+    bf.neighbor_allreduce_multi_([x[::2], x[1::2]])
+    assert x.equal(bf.neighbor_allreduce_(y))
+
+
 def test_lists_that_differ_are_a_mismatch(rank):
     needs(2)
     tensors = [torch.ones(2, 3) if rank == 0 else torch.ones(3, 2), torch.full((4,), float(rank))]
@@ -209,7 +254,10 @@ def test_lists_that_differ_are_a_mismatch(rank):
     (lambda x: [x, 1.0], TypeError, "tensors: .*found 1.0 at place 1"),
     (lambda x: [x, x.to_sparse()], bluefog_cpp.UnsupportedError, r"tensors\[1\]: .*sparse"),
     (lambda x: [x, x.long()], bluefog_cpp.InvalidArgument, "found int64.*it is buffer 1"),
-    (lambda x: [x, torch.ones(1), x], bluefog_cpp.InvalidArgument, "buffers 0 and 2 of 3 overlap")))
+    (lambda x: [x, torch.ones(1), x], bluefog_cpp.InvalidArgument, "buffers 0 and 2 of 3 overlap"),
+    (lambda x: [x[::2], torch.ones(1), x], bluefog_cpp.InvalidArgument,
+     "tensors: .*tensors 0 and 2 of 3 have elements in common"),
+    (lambda x: [x, torch.nn.LazyLinear(2).weight], RuntimeError, r"rank \d, .*tensors\[1\]")))
 def test_lists_that_cannot_be_averaged(wrong, kind, said, rank):
     x = torch.ones(4)
     peers_hear = bf.size() > 1 and rank > 0
