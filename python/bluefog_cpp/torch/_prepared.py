@@ -10,7 +10,7 @@ from bluefog_cpp._extension import core
 from bluefog_cpp.errors import LateMismatchError, StateError
 from bluefog_cpp.torch._deprecation import renamed
 from bluefog_cpp.torch._plans import Step
-from bluefog_cpp.torch._ranges import ranged_as, uncompiled
+from bluefog_cpp.torch._ranges import is_in_sight, ranged_as, uncompiled
 from bluefog_cpp.torch._runtime import Runtime, current
 from bluefog_cpp.torch._tensors import elements_to_write, is_plain, store
 
@@ -37,11 +37,17 @@ class PreparedCall:
         self._average = (core.PreparedAverage(self._runtime.context, tensor, self._name)
                          if is_plain(tensor) else None)
 
-    @ranged_as("neighbor_allreduce_")
     def __call__(self) -> torch.Tensor:
         """Averages the tensor, in place, and returns it: as `neighbor_allreduce_` with the same
         arguments, also where the topology has changed since. Raises what that raises, and
         StateError where the ranks for which it was prepared have left."""
+        return self._make_in_sight() if is_in_sight() else self._make()
+
+    @ranged_as("neighbor_allreduce_")
+    def _make_in_sight(self) -> torch.Tensor:
+        return self._make()
+
+    def _make(self) -> torch.Tensor:
         runtime = current()
         if runtime is not self._runtime:
             raise StateError(f"{place('neighbor_allreduce_')}: expected the ranks for which the "
@@ -60,8 +66,8 @@ class PreparedCall:
         return self._tensor
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError(f"{place('neighbor_allreduce_')}: a prepared call is for its own tensor and "
-                        "ranks, and cannot be copied or pickled; prepare another one")
+        raise TypeError(f"{place('neighbor_allreduce_')}: a prepared call is for its own tensor "
+                        "and ranks, and cannot be copied or pickled; prepare another one")
 
     def _is_compared(self) -> bool:
         return self._topology is not None and self._topology.comparison.graph == self._graph
@@ -90,7 +96,7 @@ class Preparable(Protocol[P, R_co]):
 
 def prepared_by(prepare: Callable[P, PreparedCall],
                 **new_names: str) -> Callable[[Callable[P, R_co]], Preparable[P, R_co]]:
-    """The function gets `prepare` as its own; it takes its arguments by old names too (`renamed`)."""
+    """The function gets `prepare` as its own, which takes arguments by old names too."""
 
     def decorate(function: Callable[P, R_co]) -> Preparable[P, R_co]:
         prepare.__name__ = prepare.__qualname__ = f"{function.__name__}.prepare"

@@ -13,6 +13,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _is_recording = torch.autograd._profiler_enabled  # type: ignore[attr-defined]  # has no stub
 
 
+def is_in_sight() -> bool:
+    """Whether one of these tools may look at calls: others need no wrapper."""
+    return "torch._dynamo" in sys.modules or _is_recording()
+
+
 def ranged(function: Function) -> Function:
     """Calls appear in `torch.profiler` as `bluefog::` and the function's name, and `torch.compile`
     leaves them out of its graphs."""
