@@ -261,9 +261,23 @@ def test_a_mismatch_that_is_heard_of_in_a_later_call(rank):
         assert said.result is None if before is None else said.result.equal(before)
 
 
+def of_several(x):
+    """All results of a call of three pieces, in one tensor; the ranks' values differ."""
+    tensors = [x * k + (bf.rank() if k > 1 else 0) for k in (1, 2, 3)]
+    tensors = [torch.cat((tensor, tensor[:1].expand(140_000))) for tensor in tensors]
+    mean = sum(range(bf.size())) / bf.size()
+    try:
+        results = bf.neighbor_allreduce_multi_(tensors)
+    except bluefog_cpp.LateMismatchError as error:
+        results = error.result
+        error.result = torch.cat([results[0], results[1] - mean - 1, results[2] - mean - 2])
+        raise
+    return torch.cat([results[0], results[1] - mean - 1, results[2] - mean - 2])
+
+
 @pytest.mark.parametrize("later", (
     lambda x: bf.neighbor_allreduce(x), lambda x: bf.neighbor_allreduce_(x),
-    lambda x: bf.allgather(x)[:2],
+    lambda x: bf.neighbor_allreduce_.prepare(x)(), of_several, lambda x: bf.allgather(x)[:2],
     lambda x: bf.wait(bf.allreduce_nonblocking(x)), lambda x: bf.neighbor_allgather(x)))
 def test_the_result_of_a_call_that_hears_of_an_earlier_one(later, rank, size):
     """Rank 0 sends what rank 1 expects in no call; rank 1 tells it so when its own next call
