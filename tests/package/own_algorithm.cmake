@@ -24,8 +24,11 @@ foreach(index 0 1)
   list(APPEND sources "${source}")
 endforeach()
 add_executable(own_algorithm ${sources})
-bluefog_set_common_properties(own_algorithm)
+bluefog_set_test_properties(own_algorithm)
 target_link_libraries(own_algorithm PRIVATE bluefog::optimizers)
+if(NOT BLUEFOG_LONG_TESTS)
+  bluefog_use_torch_pch(own_algorithm)
+endif()
 bluefog_add_script_test(package.own_algorithm LABELS package PROCESSORS 2
                         COMMAND bfrun -np 2 $<TARGET_FILE:own_algorithm>)
 

@@ -26,8 +26,11 @@ function(bluefog_add_page_test name page count)
     endif()
     if(TARGET ${library} AND TARGET bfrun)
       add_executable(${program} "${source}")
-      bluefog_set_common_properties(${program})
+      bluefog_set_test_properties(${program})
       target_link_libraries(${program} PRIVATE ${library})
+      if(NOT library STREQUAL "bluefog::ops" AND NOT BLUEFOG_LONG_TESTS)
+        bluefog_use_torch_pch(${program})  # LEVEL=long sees whether they include what they use
+      endif()
       # In a folder of its own, which is empty: programs write files.
       bluefog_add_script_test(
         package.${program} LABELS package PROCESSORS 2
