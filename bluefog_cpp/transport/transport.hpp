@@ -29,7 +29,7 @@ struct Departure {
   /// Calls of all ranks before this one have ended at their writer.
   std::uint64_t first_under_way = 0;
 
-  /// Bytes that have been copied out, so that the caller may overwrite them.
+  /// Bytes that have been copied out, so that the caller may overwrite them: any number of them.
   std::size_t published = 0;
   /// True once every reader has been (or will be, without further help) sent the header.
   bool announced = false;

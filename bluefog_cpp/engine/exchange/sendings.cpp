@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "bluefog_cpp/base/alignment.hpp"
+
 namespace bluefog {
 
 void Sendings::start(const ExchangeCall& call, const Routes& routes) {
@@ -85,7 +87,7 @@ std::size_t Sendings::copied_out(std::size_t most) const noexcept {
   for (const Sending& sending : sendings_) {
     bytes = std::min(bytes, sending.departure.published);
   }
-  return bytes;
+  return bytes == most ? bytes : bytes / kCacheLine * kCacheLine;
 }
 
 std::vector<Retraction> Sendings::retract() {

@@ -25,7 +25,8 @@ class Sendings {
   /// Every reader has been sent everything.
   [[nodiscard]] bool published() const noexcept { return published_; }
 
-  /// Bytes of every payload that have been copied out, `most` where there is none.
+  /// Bytes of every payload that have been copied out, in whole cache lines but at the end: sockets
+  /// stop in the middle of an element. @param most all of them, and what comes where there is none.
   [[nodiscard]] std::size_t copied_out(std::size_t most) const noexcept;
 
   /// Ends early. @return the messages that readers were notified of but have not got in full: they

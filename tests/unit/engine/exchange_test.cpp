@@ -150,6 +150,23 @@ TEST_F(ExchangeTest, WhatOverwritesThePayloadWaitsUntilItWasCopiedOut) {
   EXPECT_EQ(sum_.calls, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 64}, {64, 36}}));
 }
 
+TEST_F(ExchangeTest, WhatOverwritesThePayloadTakesNoPartOfAnElement) {
+  expect_from({{.rank = 1, .weight = 1.0}});
+  send_to({{.rank = 2, .weight = 1.0}}, kBytes);
+  spec().overwrites_payload = true;
+  start();
+  transport_.send_message(1, header(), rising_bytes(kBytes, 5));
+  for (const std::size_t room : {63, 5, 31}) {
+    transport_.set_room(room);
+    step();
+  }
+  EXPECT_FALSE(exchange_.finished());
+  transport_.set_room(1);
+  step();
+  EXPECT_TRUE(exchange_.finished());
+  EXPECT_EQ(sum_.calls, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 64}, {64, 36}}));
+}
+
 TEST_F(ExchangeTest, WithoutOverwritingNothingWaitsForTheReaders) {
   expect_from({{.rank = 1, .weight = 1.0}});
   send_to({{.rank = 2, .weight = 1.0}}, kBytes);
