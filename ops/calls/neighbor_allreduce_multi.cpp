@@ -25,12 +25,11 @@ namespace {
 constexpr OpKind kKind = OpKind::NeighborAllreduce;
 /// A piece that is put together stays in the caches from one copy to the other.
 constexpr std::size_t kPieceBytes = std::size_t{512} << 10U;
-/// The exchanges of a piece are numbered from a multiple of this on: ranks that a step does not tie
-/// together may need different numbers of them, and compare their plans all the same.
-constexpr std::uint32_t kStepsOfPiece = 8;
+/// No piece has more exchanges. Ranks whose messages meet have as many of them in each.
+constexpr std::size_t kMostExchanges = 3;
 constexpr std::array kDtypes{Dtype::Float16, Dtype::BFloat16, Dtype::Float32, Dtype::Float64};
 /// As many as the numbers of a call's exchanges suffice for.
-constexpr std::size_t kMostPieces = (std::size_t{1} << 16U) / kStepsOfPiece - kDtypes.size();
+constexpr std::size_t kMostPieces = (std::size_t{1} << 16U) / kMostExchanges - kDtypes.size();
 
 /// A part of the callers' memory.
 struct Stretch {
@@ -131,7 +130,6 @@ class NeighborAllreduceMulti final : public Operation {
       }
     }
     spec.last = false;
-    spec.least_step = pieces_ * kStepsOfPiece;
     return true;
   }
 
@@ -146,7 +144,6 @@ class NeighborAllreduceMulti final : public Operation {
     if (!has_more && !is_first) {
       return false;
     }
-    pieces_ += is_first ? 0 : 1;
     BufferView view;
     if (has_more) {
       envelope_.dtype = view.dtype = reader_.dtype();
@@ -161,12 +158,16 @@ class NeighborAllreduceMulti final : public Operation {
         to += stretch.bytes;
       }
     }
-    average_.reset();
-    average_.emplace(context_, ConstBufferView(view), view, plan_, options_, envelope_);
+    average_.emplace(context_, ConstBufferView(view), view, plan_, options_, envelope_,
+                     compared_ ? &*compared_ : nullptr);
     return true;
   }
 
   void end_piece() {
+    if (auto comparison = average_->take_comparison()) {
+      comparison_ = std::move(comparison);
+      compared_.emplace([this](int rank) { return comparison_->links_of(rank); });
+    }
     if (is_put_together()) {
       const std::byte* from = block_;
       for (const Stretch& stretch : stretches_) {
@@ -187,7 +188,9 @@ class NeighborAllreduceMulti final : public Operation {
   /// Of the piece that is under way.
   Envelope envelope_;
   Stretches stretches_;
-  std::uint32_t pieces_ = 0;
+  /// Where the plans are compared: once, with the first piece.
+  std::unique_ptr<PlanExchange> comparison_{};
+  std::optional<StepGraph> compared_{};
   std::optional<NeighborAverage> average_{};
 };
 

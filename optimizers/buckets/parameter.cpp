@@ -59,21 +59,8 @@ std::string describe(const at::Tensor& tensor) {
     return "nested";  // has no shape
   }
   std::string dtype = c10::toString(tensor.scalar_type());
-  switch (tensor.scalar_type()) {
-    case at::kHalf:
-    case at::kBFloat16:
-    case at::kFloat:
-    case at::kDouble:
-    case at::kByte:
-    case at::kChar:
-    case at::kShort:
-    case at::kInt:
-    case at::kLong:
-    case at::kBool:
-      dtype = name_of(dtype_of(tensor));
-      break;
-    default:
-      break;
+  if (const auto known = dtype_named(tensor.scalar_type())) {
+    dtype = name_of(*known);
   }
   return fmt::format("{}{}{}{}", tensor.layout() == at::kStrided ? "" : "sparse ", dtype,
                      shape_text(tensor.sizes()),

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/buckets/torch_dtype.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace bluefog::python {
@@ -30,26 +31,10 @@ BufferView view_of(const at::Tensor& tensor) {
 }
 
 bool is_plain(const at::Tensor& tensor) {
-  if (!tensor.is_cpu() || tensor.layout() != at::kStrided || !tensor.is_contiguous() ||
-      tensor.is_neg() || tensor.is_conj() || tensor.is_nested() || tensor.is_quantized() ||
-      tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
-    return false;
-  }
-  switch (tensor.scalar_type()) {
-    case at::kHalf:
-    case at::kBFloat16:
-    case at::kFloat:
-    case at::kDouble:
-    case at::kByte:
-    case at::kChar:
-    case at::kShort:
-    case at::kInt:
-    case at::kLong:
-    case at::kBool:
-      return true;
-    default:
-      return false;
-  }
+  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous() &&
+         !tensor.is_neg() && !tensor.is_conj() && !tensor.is_nested() && !tensor.is_quantized() &&
+         !tensor.unsafeGetTensorImpl()->is_python_dispatch() &&
+         optimizers::dtype_named(tensor.scalar_type()).has_value();
 }
 
 std::string named(const std::string& name, const at::Tensor& tensor, std::int64_t first) {

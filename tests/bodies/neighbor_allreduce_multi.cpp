@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "ops/collectives.hpp"
+#include "tests/bodies/in_place/component_plans.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/values.hpp"
@@ -24,10 +26,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-using Plan = std::shared_ptr<const NeighborPlan>;
-
 Plan plan_of(const MixingMatrix& graph, const Context& context) {
-  return std::make_shared<const NeighborPlan>(graph.plan_for(context.rank()));
+  return kept(graph.plan_for(context.rank()));
 }
 
 /// Buffers of several dtypes and lengths, of which one is longer than a piece.
@@ -127,6 +127,27 @@ TEST(NeighborAllreduceMulti, ListsThatDifferAreAMismatchAndChangeNothing) {
     const std::vector<Values> equal = same;
     ops::neighbor_allreduce_multi(context, views_of(same), plan);
     EXPECT_EQ(same, equal);
+  });
+}
+
+/// Nobody knows a step that is made by hand but by the comparison, which comes once.
+TEST(NeighborAllreduceMulti, AllPiecesOfAComparedStepAreInPlace) {
+  on_ranks(everywhere(2), [](Context& context) {
+    NeighborPlan own = topology::ring(context.size()).plan_for(context.rank());
+    own.step = nullptr;
+    std::vector<Values> values(3, thirds(Dtype::Float32, 140'000, context.rank()));
+    Values single = values[0];
+    ops::neighbor_allreduce(context, single.view(), kept(own), {.check = ops::PlanCheck::Checked});
+    const std::uint64_t sums_before = sums(context);
+    ops::neighbor_allreduce_multi(context, views_of(values), kept(own),
+                                  {.check = ops::PlanCheck::Checked});
+    for (const Values& each : values) {
+      EXPECT_EQ(each, single);
+    }
+    if (context.core().shared_memory() && context.hosts().machine_count() == 1 &&
+        context.size() <= 4) {
+      EXPECT_EQ(sums(context) - sums_before, 2U);  // the first and the last one lie in one buffer
+    }
   });
 }
 

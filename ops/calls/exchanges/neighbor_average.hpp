@@ -26,11 +26,12 @@ namespace bluefog::ops {
 /// are combined piece by piece as they arrive.
 class NeighborAverage {
  public:
-  /// @param plan stays where it is until the last exchange is over. @param envelope the call's, of
-  /// as many elements as the buffers.
+  /// @param plan, envelope stay where they are until the last exchange is over; the envelope is the
+  /// call's, of as many elements as the buffers. @param compared the step's graph, where the plans
+  /// have been compared already; null: `options` says whether they are to be.
   NeighborAverage(const Context& context, ConstBufferView input, BufferView output,
                   const NeighborPlan& plan, const NeighborAllreduceOptions& options,
-                  const Envelope& envelope)
+                  const Envelope& envelope, const StepGraph* compared = nullptr)
       : input_(std::move(input)),
         output_(std::move(output)),
         plan_(plan),
@@ -38,14 +39,14 @@ class NeighborAverage {
         sums_(arithmetic_on(context, output_.device)),
         consumption_(consumption_of(options)),
         envelope_(envelope) {
-    if (options.check == PlanCheck::Checked) {
+    if (options.check == PlanCheck::Checked && compared == nullptr) {
       check_ = std::make_unique<PlanExchange>(context, plan_, envelope_);
     }
     if (is_long_enough_in_place(context, output_) && consumption_ == Consumption::AsItArrives) {
       synchronisation_ = options.synchronisation;
       context_ = &context;
       if (check_ == nullptr) {
-        prepare_in_place(plan_.step.get());
+        prepare_in_place(compared != nullptr ? compared : plan_.step.get());
       }
     }
   }
@@ -57,6 +58,11 @@ class NeighborAverage {
 
   [[nodiscard]] bool is_in_place() const noexcept { return input_.data == output_.data; }
 
+  /// The comparison of the plans, after the last exchange; null where there was none.
+  [[nodiscard]] std::unique_ptr<PlanExchange> take_comparison() noexcept {
+    return std::move(comparison_);
+  }
+
   /// As `Operation::next`. @param call its number.
   bool next(ExchangeSpec& spec, std::uint64_t call) {
     if (check_ != nullptr) {
@@ -67,7 +73,7 @@ class NeighborAverage {
         const StepGraph compared([this](int rank) { return check_->links_of(rank); });
         prepare_in_place(&compared);
       }
-      check_.reset();
+      comparison_ = std::move(check_);
     }
     spec.envelope = envelope_;
     if (in_place_ && !is_declined_) {
@@ -134,9 +140,10 @@ class NeighborAverage {
   std::size_t own_place_;
   ArithmeticHandle sums_;
   Consumption consumption_;
-  Envelope envelope_;
+  const Envelope& envelope_;
   /// Null once the plans are known to agree.
   std::unique_ptr<PlanExchange> check_{};
+  std::unique_ptr<PlanExchange> comparison_{};
   /// Not null where the call may be one in place among a component of ranks.
   const Context* context_ = nullptr;
   SynchronisationChoice synchronisation_ = SynchronisationChoice::Auto;

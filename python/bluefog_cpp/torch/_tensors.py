@@ -2,7 +2,7 @@
 that is used."""
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
@@ -98,10 +98,16 @@ def _has_shared_elements(tensor: torch.Tensor) -> bool:
         return False
     if tensor.numel() == 0 or stride == 0:
         return stride == 0 and tensor.numel() > 0
+    places = _places(steps)
+    return bool(places.unique().numel() < places.numel())
+
+
+def _places(steps: Iterable[tuple[int, int]]) -> torch.Tensor:
+    """Of all elements, counted from the first one. steps: (stride, size) of each dimension."""
     places = torch.zeros(1, dtype=torch.int64)
     for stride, size in steps:
         places = (places[:, None] + stride * torch.arange(size)).reshape(-1)
-    return bool(places.unique().numel() < places.numel())
+    return places
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -188,11 +194,7 @@ def check_apart(tensors: list[torch.Tensor]) -> None:
 
 
 def _addresses(tensor: torch.Tensor) -> torch.Tensor:
-    places = torch.tensor([tensor.data_ptr()])
-    for stride, size in zip(tensor.stride(), tensor.shape):
-        step = stride * tensor.element_size()
-        places = (places[:, None] + step * torch.arange(size)).reshape(-1)
-    return places
+    return tensor.data_ptr() + tensor.element_size() * _places(zip(tensor.stride(), tensor.shape))
 
 
 def range_of(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
