@@ -32,6 +32,11 @@ function(bluefog_add_header_check name)
   target_link_libraries(headers_${name} PRIVATE ${arg_LIBS})
   # Only whether it compiles matters here: the cheapest way to find out.
   target_compile_options(headers_${name} PRIVATE -O0 -g0)
+  # In a unity build the first of eight alone would be alone. Torch's headers are read once for
+  # eight all the same, but for LEVEL=long.
+  if(NOT arg_TORCH OR BLUEFOG_LONG_TESTS)
+    set_target_properties(headers_${name} PROPERTIES UNITY_BUILD OFF)
+  endif()
   if(arg_TORCH)
     set_target_properties(headers_${name} PROPERTIES JOB_POOL_COMPILE bluefog_torch)
   endif()
