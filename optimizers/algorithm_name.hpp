@@ -36,6 +36,7 @@ class AlgorithmName {
   static const AlgorithmName PushSum;
   static const AlgorithmName GossipPga;
   static const AlgorithmName Ceca;
+  static const AlgorithmName Choco;
   static const AlgorithmName LocalSgd;
   static const AlgorithmName DecentLam;
   static const AlgorithmName QuasiGlobalMomentum;
@@ -68,6 +69,7 @@ inline constexpr AlgorithmName AlgorithmName::GradientTracking{BuiltIn{"gradient
 inline constexpr AlgorithmName AlgorithmName::PushSum{BuiltIn{"push_sum"}};
 inline constexpr AlgorithmName AlgorithmName::GossipPga{BuiltIn{"gossip_pga"}};
 inline constexpr AlgorithmName AlgorithmName::Ceca{BuiltIn{"ceca"}};
+inline constexpr AlgorithmName AlgorithmName::Choco{BuiltIn{"choco"}};
 inline constexpr AlgorithmName AlgorithmName::LocalSgd{BuiltIn{"local_sgd"}};
 inline constexpr AlgorithmName AlgorithmName::DecentLam{BuiltIn{"decent_lam"}};
 inline constexpr AlgorithmName AlgorithmName::QuasiGlobalMomentum{BuiltIn{"quasi_global_momentum"}};

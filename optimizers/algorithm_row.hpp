@@ -30,17 +30,20 @@ struct AlgorithmOption {
   /// A field of `DistributedOptimizerOptions`, or a key of its `numbers`, which is then no field's
   /// name.
   std::string name;
-  /// The value of an option that is left out.
-  std::variant<bool, std::int64_t, double> default_value;
+  /// The value of an option that is left out. A text: that of a field.
+  std::variant<bool, std::int64_t, double, std::string> default_value;
   /// A text for tables.
   std::string meaning;
   /// The least value of a number, its default among them.
   double least = -std::numeric_limits<double>::infinity();
   /// A number is below it, and so is its default.
   double below = std::numeric_limits<double>::infinity();
-  /// It is a field that some algorithms read (`global_period_rounds`, `momentum`,
+  /// It is a field that some algorithms read (`compression`, `global_period_rounds`, `momentum`,
   /// `step_in_backward`), and checked by itself.
   bool is_field = false;
+
+  /// The default as a number, false as 0; nothing where it is a text.
+  [[nodiscard]] std::optional<double> default_number() const;
 };
 
 /// The sums of W that are 1.

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "ops/compression.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/algorithm_name.hpp"
 #include "optimizers/buffer_policy.hpp"
@@ -76,6 +78,10 @@ struct DistributedOptimizerOptions {
   /// most of their time. Gradients can then not be clipped or scaled before they are used, and each
   /// step has one backward pass. Learning rates of a step are those that its backward pass finds.
   bool step_in_backward = false;
+
+  /// The code of what algorithms send that can take one (CHOCO); null: the one that their row lists.
+  /// Of the same name on all ranks.
+  std::shared_ptr<const ops::Compression> compression{};
 
   /// The treatment of tensors that the model keeps beside its parameters.
   BufferPolicy buffers = BufferPolicy::Local;

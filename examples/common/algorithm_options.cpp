@@ -15,6 +15,7 @@
 #include "bluefog_cpp/base/nearest_name.hpp"
 #include "bluefog_cpp/error.hpp"
 #include "examples/common/named_algorithm.hpp"
+#include "ops/compression.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/options.hpp"
 
@@ -36,8 +37,9 @@ std::vector<const AlgorithmOption*> options_listed_by(const std::vector<std::str
   return all;
 }
 
-double default_of(const AlgorithmOption& option) {
-  return std::visit([](auto value) { return static_cast<double>(value); }, option.default_value);
+std::string default_of(const AlgorithmOption& option) {
+  const std::optional<double> number = option.default_number();
+  return number ? fmt::format("{}", *number) : std::get<std::string>(option.default_value);
 }
 
 bool is_switch(const AlgorithmOption& option) {
@@ -49,6 +51,9 @@ bool is_whole(const AlgorithmOption& option) {
 }
 
 std::string bounds_of(const AlgorithmOption& option) {
+  if (!option.default_number()) {
+    return fmt::format("one of {}", fmt::join(ops::compression_names(), ", "));
+  }
   if (is_switch(option)) {
     return "0 or 1";
   }
@@ -87,7 +92,12 @@ std::string refusal(const std::vector<const AlgorithmOption*>& options,
                          : fmt::format("; did you mean {}?", nearest));
 }
 
-std::optional<double> value_of(const AlgorithmOption& option, std::string_view text) {
+std::optional<OptionValues::mapped_type> value_of(const AlgorithmOption& option,
+                                                  std::string_view text) {
+  if (!option.default_number()) {
+    (void)ops::compression_named(text);  // the one kind of text that rows have
+    return std::string(text);
+  }
   // Whole numbers beyond it are not all doubles.
   constexpr double kLargestWhole = 1LL << 53;
   double value = 0.0;
@@ -99,11 +109,16 @@ std::optional<double> value_of(const AlgorithmOption& option, std::string_view t
       is_switch(option)
           ? value == 0.0 || value == 1.0
           : !is_whole(option) || (value == std::trunc(value) && std::abs(value) <= kLargestWhole);
-  return is_one && is_of_kind ? std::optional(value) : std::nullopt;
+  return is_one && is_of_kind ? std::optional<OptionValues::mapped_type>(value) : std::nullopt;
 }
 
-void set_field(std::string_view name, double value,
+void set_field(std::string_view name, const OptionValues::mapped_type& given,
                optimizers::DistributedOptimizerOptions& options) {
+  if (name == "compression") {
+    options.compression = ops::compression_named(std::get<std::string>(given));
+    return;
+  }
+  const double value = std::get<double>(given);
   if (name == "momentum") {
     options.momentum = value;
   } else if (name == "global_period_rounds") {
@@ -130,7 +145,7 @@ OptionValues option_values(const std::vector<std::string>& words,
     if (found == options.end() || equals == word.size()) {
       throw InvalidArgument(refusal(options, algorithms, word, name));
     }
-    const std::optional<double> value = value_of(**found, word.substr(equals + 1));
+    const auto value = value_of(**found, word.substr(equals + 1));
     if (!value) {
       throw InvalidArgument(fmt::format("{}: expected {} (by default {}), found '{}'", name,
                                         bounds_of(**found), default_of(**found),
@@ -162,7 +177,7 @@ void set_values(const OptionValues& values, optimizers::DistributedOptimizerOpti
     if (option.is_field) {
       set_field(option.name, given->second, options);
     } else {
-      options.numbers[option.name] = given->second;
+      options.numbers[option.name] = std::get<double>(given->second);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace bluefog::optimizers {
@@ -12,8 +13,8 @@ struct DistributedOptimizerOptions;
 /// Options that algorithms have of their own, as command lines give them and rows check them.
 namespace bluefog::examples {
 
-/// Values by the options' names; a switch is 0 or 1.
-using OptionValues = std::map<std::string, double, std::less<>>;
+/// Values by the options' names; a switch is 0 or 1, and what is no number a text.
+using OptionValues = std::map<std::string, std::variant<double, std::string>, std::less<>>;
 
 /// The values of `words`, each `NAME=VALUE` with an option that at least one of `algorithms` lists
 /// in its row. Hyphens and underscores mean the same in names.

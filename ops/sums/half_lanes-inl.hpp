@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "bluefog_cpp/dtype.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace bluefog::ops::HWY_NAMESPACE {
 

@@ -11,6 +11,7 @@
 
 #include "bluefog_cpp/error.hpp"
 #include "ops/calls/allgather_parts.hpp"
+#include "ops/compression.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/algorithms/registry/algorithm_library.hpp"
 #include "optimizers/buckets/backward_passes.hpp"
@@ -150,7 +151,7 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
     std::int64_t num_steps_per_communication, bool by_bucket, bool reevaluates,
     const std::optional<Schedule>& schedule, std::int64_t global_period_rounds, double momentum,
     std::int64_t bucket_bytes, bool step_in_backward, const std::map<std::string, double>& numbers,
-    opt::RowSums row_sums) {
+    opt::RowSums row_sums, const std::optional<std::string>& compression) {
   opt::DistributedOptimizerOptions options;
   options.row_sums = row_sums;
   options.schedule = schedule;
@@ -160,6 +161,9 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
   options.step_in_backward = step_in_backward;
   options.algorithm = algorithm;
   options.numbers.insert(numbers.begin(), numbers.end());
+  if (compression) {
+    options.compression = ops::compression_named(*compression);
+  }
   options.num_steps_per_communication = num_steps_per_communication;
   options.reevaluates = reevaluates;
   options.rethrow_in_backward = rethrow_through_torch;
@@ -230,6 +234,11 @@ void bind_optimizers(py::module_& module) {
       .value("machines", opt::Averaging::Machines)
       .value("everybody", opt::Averaging::Everybody)
       .value("nobody", opt::Averaging::Nobody);
+  module.def(
+      "compression_named",
+      [](const std::string& name) { return ops::compression_named(name)->name(); }, py::arg("name"),
+      "The full name of a code, as ops/compression.hpp lists them.");
+  module.def("compression_names", &ops::compression_names);
   py::enum_<opt::RowSums>(module, "RowSums", "What rows of W sum to. See optimizers/row_sums.hpp.")
       .value("one", opt::RowSums::One)
       .value("any", opt::RowSums::Any);
@@ -245,7 +254,7 @@ void bind_optimizers(py::module_& module) {
           py::arg("momentum") = opt::DistributedOptimizerOptions{}.momentum,
           py::arg("bucket_bytes") = opt::DistributedOptimizerOptions{}.bucket_bytes,
           py::arg("step_in_backward") = false, py::arg("numbers") = std::map<std::string, double>(),
-          py::arg("row_sums") = opt::RowSums::One)
+          py::arg("row_sums") = opt::RowSums::One, py::arg("compression") = py::none())
       .def(
           "step", [](PythonOptimizer& o) { o.step(); }, WithoutGil())
       .def(

@@ -202,7 +202,7 @@ class Window:
 
 class AlgorithmOption:
     name: str
-    default: bool | int | float
+    default: bool | int | float | str
     meaning: str
 
 class AlgorithmRow:
@@ -246,6 +246,9 @@ class RowSums(enum.Enum):
     any = ...
 
 
+def compression_named(name: str) -> str: ...
+def compression_names() -> list[str]: ...
+
 class DistributedOptimizer:
     def __init__(self, context: Context, groups: list[list[Tensor]],
                  step: Callable[[list[list[Tensor]]], Any], parameters: list[tuple[str, Tensor]],
@@ -254,7 +257,7 @@ class DistributedOptimizer:
                  schedule: Schedule | None = None, global_period_rounds: int = 6,
                  momentum: float = 0.9, bucket_bytes: int = 0,
                  step_in_backward: bool = False, numbers: dict[str, float] = ...,
-                 row_sums: RowSums = ...) -> None: ...
+                 row_sums: RowSums = ..., compression: str | None = None) -> None: ...
     def step(self) -> None: ...
     def zero_grad(self, set_to_none: bool) -> None: ...
     def begins_pass(self, parameter: Tensor) -> bool: ...

@@ -21,7 +21,7 @@ from cpp_pieces import lines_of
 BASE = ("base",)
 RUNTIME = (*BASE, "store", "bootstrap", "transport", "engine", "device", "one_sided", "context")
 TOPOLOGY = ("topology.mixing", "topology.graphs", "topology.analysis")
-OPS = ("ops.sums", "ops.calls", "ops.window")
+OPS = ("ops.sums", "ops.codes", "ops.calls", "ops.window")
 OPTIMIZERS = ("optimizers.buckets", "optimizers.checks", "optimizers.algorithms",
               "optimizers.wrapper")
 LIBRARIES = RUNTIME + TOPOLOGY + OPS + OPTIMIZERS + ("nn.stores", "nn")
@@ -56,13 +56,14 @@ ROOMS = {
                           public("topology", "simulation spectral_gap step_cost "
                                              "step_traffic topology_report"), BASE + TOPOLOGY[:2]),
     "ops.sums": ("ops/sums", (), RUNTIME),
+    "ops.codes": ("ops/codes", public("ops", "compression"), BASE + OPS[:1]),
     "ops.calls": ("ops/calls",
                   public("ops", "allgather allreduce barrier broadcast collectives "
                                 "hierarchical_neighbor_allreduce neighbor_allgather "
                                 "neighbor_allreduce neighbor_allreduce_multi neighbor_inference "
                                 "options pair_gossip message parts reduce"),
                   RUNTIME + TOPOLOGY + OPS[:1]),
-    "ops.window": ("ops/window", public("ops", "window"), RUNTIME + TOPOLOGY + OPS[:2]),
+    "ops.window": ("ops/window", public("ops", "window"), RUNTIME + TOPOLOGY + OPS[:3]),
     "optimizers.buckets": ("optimizers/buckets",
                            public("optimizers", "algorithm averaging bucket bucket_averages "
                                                 "early_step "
@@ -145,6 +146,7 @@ DOORS = {
     "ops/sums/cuda/sum_kernels.hpp": ("benchmarks/",),
     "ops/sums/cuda/sum_loop.hpp": ("benchmarks/", "ops/calls/"),
     "ops/sums/fold.hpp": ("ops/calls/",),
+    "ops/sums/half_lanes-inl.hpp": ("ops/codes/",),
     "ops/sums/operand.hpp": ("ops/calls/",),
     "optimizers/algorithms/registry/algorithm_choice.hpp": ("optimizers/wrapper/",),
     "optimizers/algorithms/registry/algorithm_library.hpp": ("python/",),

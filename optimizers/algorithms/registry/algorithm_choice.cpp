@@ -65,6 +65,12 @@ std::string why_unread(const AlgorithmRow& row, std::string_view option, double 
 }
 
 std::string why_unread(const AlgorithmRow& row, const DistributedOptimizerOptions& options) {
+  if (options.compression && !row.reads("compression")) {
+    return fmt::format(
+        "compression: expected {}, found {}, which sends values as they are",
+        names_where([](const AlgorithmRow& other) { return other.reads("compression"); }),
+        row.name);
+  }
   const DistributedOptimizerOptions usual;
   const std::string problem = why_unread(row, "momentum", options.momentum, usual.momentum);
   return problem.empty() ? why_unread(row, "global_period_rounds",

@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
+#include <string>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "bluefog_cpp/base/nearest_name.hpp"
 #include "bluefog_cpp/error.hpp"
@@ -120,6 +124,18 @@ bool AlgorithmRow::reads(std::string_view option) const {
   return std::ranges::find(options, option, &AlgorithmOption::name) != options.end();
 }
 
+std::optional<double> AlgorithmOption::default_number() const {
+  return std::visit(
+      [](const auto& value) -> std::optional<double> {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+          return std::nullopt;
+        } else {
+          return static_cast<double>(value);
+        }
+      },
+      default_value);
+}
+
 double AlgorithmParts::number(std::string_view name) const {
   if (const auto given = options.numbers.find(name); given != options.numbers.end()) {
     return given->second;
@@ -132,7 +148,7 @@ double AlgorithmParts::number(std::string_view name) const {
                     "found '{}'",
                     row.name, name));
   }
-  return std::visit([](auto value) { return static_cast<double>(value); }, listed->default_value);
+  return listed->default_number().value();
 }
 
 void register_algorithm(AlgorithmRow row, const AlgorithmLayout& compiled) {

@@ -17,6 +17,7 @@ AlgorithmRow gradient_tracking_row();
 AlgorithmRow push_sum_row();
 AlgorithmRow gossip_pga_row();
 AlgorithmRow ceca_row();
+AlgorithmRow choco_row();
 AlgorithmRow local_sgd_row();
 AlgorithmRow decent_lam_row();
 AlgorithmRow quasi_global_momentum_row();
@@ -36,6 +37,7 @@ inline constexpr std::array kBuiltInRows{&adapt_then_combine_row,
                                          &push_sum_row,
                                          &gossip_pga_row,
                                          &ceca_row,
+                                         &choco_row,
                                          &local_sgd_row,
                                          &decent_lam_row,
                                          &quasi_global_momentum_row,

@@ -13,8 +13,8 @@ namespace bluefog::optimizers {
 namespace {
 
 /// Fields of `DistributedOptimizerOptions` that only some algorithms read, and their rows list.
-constexpr std::array<std::string_view, 3> kListedFields{"global_period_rounds", "momentum",
-                                                        "step_in_backward"};
+constexpr std::array<std::string_view, 4> kListedFields{"compression", "global_period_rounds",
+                                                        "momentum", "step_in_backward"};
 /// Fields that hold for every algorithm.
 constexpr std::array<std::string_view, 12> kCommonFields{
     "algorithm",   "schedule",     "plans",
@@ -76,8 +76,12 @@ std::string why_invalid_limits(const AlgorithmOption& option) {
     return fmt::format("option '{}': expected `least` below `below`, found {} and {}", option.name,
                        option.least, option.below);
   }
-  const double value =
-      std::visit([](auto number) { return static_cast<double>(number); }, option.default_value);
+  const std::optional<double> number = option.default_number();
+  if (!number) {
+    return fmt::format("option '{}': expected a number for a default, or `is_field`, found '{}'",
+                       option.name, std::get<std::string>(option.default_value));
+  }
+  const double value = *number;
   if (!(value >= option.least && value < option.below)) {
     return fmt::format("option '{}': expected a default from {} to below {}, found {}", option.name,
                        option.least, option.below, value);

@@ -33,6 +33,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                            num_steps_per_communication: int = 1, global_period_rounds: int = 6,
                            momentum: float = 0.9, bucket_bytes: int = 0,
                            step_in_backward: bool = False, row_sums: str = "one",
+                           compression: str | None = None,
                            numbers: dict[str, float] | None = None) -> Any:
     """Collective. Any registered algorithm by its name; `python -m bluefog_cpp.algorithms` lists
     them with their equations, as docs/optimizers.md does.
@@ -53,6 +54,8 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     cannot be clipped or scaled before they are used, and each step has one backward pass.
     row_sums: "any" where rows of the graphs may sum to something else than 1: each round multiplies
     a rank's parameters by the sum of its row. Push-sum asks for columns that sum to 1 instead.
+    compression: of `choco`: the code of what ranks send, "bfloat16", "float16", "int8", "int4",
+    "sign", "topk" or "topk:K"; None for "int4". docs/optimizers.md says what each keeps and costs.
     numbers: options that the algorithm's row lists and that have no argument here, by name.
     The choices are attributes of the result, to be read.
 
@@ -63,7 +66,18 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
                         num_steps_per_communication, row_sums,
                         global_period_rounds=global_period_rounds, momentum=momentum,
                         bucket_bytes=bucket_bytes, step_in_backward=step_in_backward,
-                        numbers=numbers)
+                        compression=compression, numbers=numbers)
+
+
+def _compression(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        return core.compression_named(_arguments.text(value))
+    except ArgumentTypeError:
+        raise
+    except InvalidArgument as error:
+        raise InvalidArgument(str(error).removeprefix("compression: ")) from None
 
 
 _CHECKS: dict[str, _arguments.Check] = {
@@ -71,6 +85,7 @@ _CHECKS: dict[str, _arguments.Check] = {
     "momentum": _arguments.number,
     "bucket_bytes": _arguments.at_least(0),
     "step_in_backward": _arguments.switch,
+    "compression": _compression,
     "numbers": _arguments.numbers,
 }
 

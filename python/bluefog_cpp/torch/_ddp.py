@@ -24,7 +24,8 @@ def decentralize(model: torch.nn.Module, optimizer: torch.optim.Optimizer,
                  algorithm: str = "adapt_then_combine", *, schedule: Graphs | None = None,
                  graphs: Graphs | None = None, num_steps_per_communication: int = 1,
                  global_period_rounds: int = 6, momentum: float = 0.9, bucket_bytes: int = 0,
-                 row_sums: str = "one", numbers: dict[str, float] | None = None,
+                 row_sums: str = "one", compression: str | None = None,
+                 numbers: dict[str, float] | None = None,
                  root_rank: int | None = 0) -> Any:
     """Collective. Makes a DDP program decentralized: from now on DDP leaves gradients to each rank
     and sends no buffers, and the optimizer that is returned averages parameters by `algorithm`. All
@@ -59,7 +60,8 @@ def decentralize(model: torch.nn.Module, optimizer: torch.optim.Optimizer,
     wrapped = wrap_by_name(_CALL, optimizer, module, algorithm, schedule, graphs,
                            num_steps_per_communication, row_sums,
                            global_period_rounds=global_period_rounds, momentum=momentum,
-                           bucket_bytes=bucket_bytes, numbers=numbers)
+                           bucket_bytes=bucket_bytes, compression=compression,
+                           numbers=numbers)
     if ddp is not None:
         _leave_alone(ddp)
     return wrapped

@@ -25,7 +25,8 @@ TEST(Checkpoint, AResumedRunHasTheSameBits) {
           AlgorithmName::AdaptWithCombine, AlgorithmName::None, AlgorithmName::Extra,
           AlgorithmName::ExactDiffusion, AlgorithmName::D2, AlgorithmName::GradientTracking,
           AlgorithmName::PushSum, AlgorithmName::GossipPga, AlgorithmName::Ceca,
-          AlgorithmName::LocalSgd, AlgorithmName::DecentLam, AlgorithmName::QuasiGlobalMomentum}) {
+          AlgorithmName::Choco, AlgorithmName::LocalSgd, AlgorithmName::DecentLam,
+          AlgorithmName::QuasiGlobalMomentum}) {
       const Folder folder(context);
       Training first(context, kind, 0);
       first.steps(3);

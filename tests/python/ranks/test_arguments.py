@@ -113,7 +113,7 @@ TABLE = {
         numbers=(3, "rho", {1: 2.0}, {"rho": 0.5}),
         global_period_rounds=COUNT, momentum=NUMBER,
         bucket_bytes=tuple(wrong for wrong in COUNT if not (wrong == 0 and wrong is not False)),
-        step_in_backward=SWITCH),
+        step_in_backward=SWITCH, compression=(3, True, "", "int3", "topk:0", ["int4"])),
     "SyncBatchNorm": names(num_features=COUNT, eps=NUMBER, momentum=NUMBER, affine=SWITCH,
                            track_running_stats=SWITCH, process_group=(1, "group")),
     "broadcast_parameters": names(params=TENSORS, root_rank=RANK),

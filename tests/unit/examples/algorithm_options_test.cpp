@@ -7,10 +7,12 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
 #include "examples/common/named_algorithm.hpp"
+#include "ops/compression.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/options.hpp"
 #include "tests/support/error_of.hpp"
@@ -66,7 +68,11 @@ TEST(AlgorithmOptionsTest, EveryFieldOfARowCanBeSet) {
   for (const optimizers::AlgorithmRow* row : optimizers::algorithms()) {
     for (const optimizers::AlgorithmOption& option : row->options) {
       optimizers::DistributedOptimizerOptions options{.algorithm = row->name};
-      EXPECT_NO_THROW(set_values({{option.name, 1.0}}, options)) << row->name << option.name;
+      const OptionValues values =
+          option.default_number()
+              ? OptionValues{{option.name, 1.0}}
+              : OptionValues{{option.name, std::get<std::string>(option.default_value)}};
+      EXPECT_NO_THROW(set_values(values, options)) << row->name << option.name;
     }
   }
 }
@@ -77,8 +83,20 @@ TEST(AlgorithmOptionsTest, NumbersOfARowAreGivenByName) {
       option_values({"mixing-share=0.5", "depth=3", "shrinks=1"}, {name, "qg-dsgdm"});
   EXPECT_THAT(values,
               ElementsAre(Pair("depth", 3.0), Pair("mixing_share", 0.5), Pair("shrinks", 1.0)));
-  EXPECT_EQ(options_of({.algorithm = name, .values = values}, 2).numbers, values);
+  EXPECT_THAT(options_of({.algorithm = name, .values = values}, 2).numbers,
+              ElementsAre(Pair("depth", 3.0), Pair("mixing_share", 0.5), Pair("shrinks", 1.0)));
   EXPECT_THAT(options_of({.algorithm = "qg-dsgdm", .values = values}, 2).numbers, IsEmpty());
+}
+
+TEST(AlgorithmOptionsTest, ACodeIsGivenByItsName) {
+  const OptionValues values = option_values({"compression=topk:8"}, {"choco"});
+  EXPECT_EQ(options_of({.algorithm = "choco", .values = values}, 2).compression->name(), "topk:8");
+  EXPECT_EQ(options_of({.algorithm = "choco"}, 2).compression, nullptr);
+  EXPECT_THAT(why_no_options({"compression=int3"}, {"choco"}),
+              HasSubstr("compression: expected one of bfloat16, float16, int8, int4, sign, topk"));
+  EXPECT_THAT(why_no_options({"compresion=int8"}, {"choco"}),
+              HasSubstr("compression (one of bfloat16, float16, int8, int4, sign, topk, by default "
+                        "int4)"));
 }
 
 TEST(AlgorithmOptionsTest, OptionsThatNoRowListsAreRefusedWithThoseThereAre) {

@@ -6,7 +6,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/bodies/optimizers/window_run.hpp"
+#include "tests/bodies/optimizers/windows/window_run.hpp"
 
 namespace bluefog::testing {
 namespace {

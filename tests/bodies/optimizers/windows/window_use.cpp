@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "bluefog_cpp/error.hpp"
-#include "tests/bodies/optimizers/window_run.hpp"
+#include "tests/bodies/optimizers/windows/window_run.hpp"
 
 namespace bluefog::testing {
 namespace {

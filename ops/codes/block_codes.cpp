@@ -1,0 +1,337 @@
+#include "ops/codes/block_codes.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+// Highway compiles this file once per instruction set and chooses at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/codes/block_codes.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target has to come first.
+#include <hwy/highway.h>
+
+#include "ops/sums/half_lanes-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bluefog::ops::HWY_NAMESPACE {
+
+constexpr std::uint32_t kInfinityBits = 0x7f800000U;
+constexpr std::size_t kMostLanes = 64;
+
+template <class D>
+using Integers = hn::Rebind<std::int32_t, D>;
+
+/// The magnitude whose bits are the largest: NaN above infinity above finite ones.
+template <class D>
+float largest_magnitude(D d, const float* values, std::size_t count) {
+  const Integers<D> d32;
+  const auto without_sign = hn::Set(d32, 0x7fffffff);
+  auto largest = hn::Zero(d32);
+  for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
+    largest = hn::Max(largest, hn::And(hn::BitCast(d32, hn::LoadU(d, values + k)), without_sign));
+  }
+  alignas(64) std::array<std::int32_t, kMostLanes> lanes{};
+  hn::StoreU(largest, d32, lanes.data());
+  return std::bit_cast<float>(*std::max_element(lanes.begin(), lanes.end()));
+}
+
+template <typename Scale>
+Scale scale_at(const std::byte* from) {
+  Scale scale;
+  std::memcpy(&scale, from, sizeof scale);
+  return scale;
+}
+
+void keep_scale(auto scale, std::byte* to) { std::memcpy(to, &scale, sizeof scale); }
+
+/// Rounds values to multiples of the largest magnitude's `levels`-th part.
+class Rounding {
+ public:
+  Rounding(float largest, float levels) {
+    // The reciprocal of a subnormal number may be infinite.
+    constexpr float kSmall = 0x1p-60F;
+    grow_ = largest < kSmall ? 0x1p80F : 1.0F;
+    factor_ = largest == 0.0F ? 0.0F : levels / (largest * grow_);
+  }
+  template <class D>
+  hn::Vec<Integers<D>> of(D d, const float* value) const {
+    return hn::NearestInt(
+        hn::Mul(hn::Mul(hn::LoadU(d, value), hn::Set(d, grow_)), hn::Set(d, factor_)));
+  }
+
+ private:
+  float grow_;
+  float factor_;
+};
+
+/// A multiple as a value again.
+template <class D>
+void store_multiple(D d, hn::Vec<Integers<D>> multiple, float levels, float largest, float* to) {
+  const auto part = hn::Div(hn::ConvertTo(d, multiple), hn::Set(d, levels));
+  hn::StoreU(hn::Mul(part, hn::Set(d, largest)), d, to);
+}
+
+struct Int8Block {
+  static constexpr float kLevels = 127;
+
+  template <class D>
+  static void encode(D d, const float* values, std::size_t count, std::byte* scale,
+                     std::byte* payload) {
+    const float largest = largest_magnitude(d, values, count);
+    keep_scale(largest, scale);
+    const Rounding rounding(largest, kLevels);
+    const hn::Rebind<std::int8_t, D> d8;
+    for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
+      hn::StoreU(hn::DemoteTo(d8, rounding.of(d, values + k)), d8,
+                 reinterpret_cast<std::int8_t*>(payload) + k);
+    }
+  }
+  template <class D>
+  static void decode(D d, const std::byte* scale, const std::byte* payload, float* values,
+                     std::size_t count) {
+    const auto largest = scale_at<float>(scale);
+    const hn::Rebind<std::int8_t, D> d8;
+    for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
+      const auto multiple = hn::PromoteTo(
+          Integers<D>(), hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(payload) + k));
+      store_multiple(d, multiple, kLevels, largest, values + k);
+    }
+  }
+};
+
+struct Int4Block {
+  static constexpr float kLevels = 7;
+  static constexpr int kZero = 8;
+
+  template <class D>
+  static void encode(D d, const float* values, std::size_t count, std::byte* scale,
+                     std::byte* payload) {
+    const float largest = largest_magnitude(d, values, count);
+    keep_scale(largest, scale);
+    const Rounding rounding(largest, kLevels);
+    const Integers<D> d32;
+    const hn::Rebind<std::uint8_t, D> d8;
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(payload);
+    // What is no number may be anything: the scale says so.
+    const auto nibble = [&](std::size_t k) {
+      return hn::And(hn::Add(rounding.of(d, values + k), hn::Set(d32, kZero)), hn::Set(d32, 15));
+    };
+    const std::size_t half = (count + 1) / 2;
+    const std::size_t pairs = count - half;
+    for (std::size_t k = 0; k < pairs; k += hn::Lanes(d)) {
+      const auto both = hn::Or(nibble(k), hn::ShiftLeft<4>(nibble(half + k)));
+      hn::StoreU(hn::DemoteTo(d8, both), d8, bytes + k);
+    }
+    if (pairs < half) {
+      hn::StoreU(hn::DemoteTo(d8, nibble(pairs)), d8, bytes + pairs);
+    }
+  }
+  template <class D>
+  static void decode(D d, const std::byte* scale, const std::byte* payload, float* values,
+                     std::size_t count) {
+    const auto largest = scale_at<float>(scale);
+    const Integers<D> d32;
+    const hn::Rebind<std::uint8_t, D> d8;
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(payload);
+    const std::size_t half = (count + 1) / 2;
+    const auto store = [&](hn::Vec<Integers<D>> nibble, std::size_t k) {
+      store_multiple(d, hn::Sub(nibble, hn::Set(d32, kZero)), kLevels, largest, values + k);
+    };
+    for (std::size_t k = 0; k < half; k += hn::Lanes(d)) {
+      const auto both = hn::PromoteTo(d32, hn::LoadU(d8, bytes + k));
+      store(hn::And(both, hn::Set(d32, 15)), k);
+      if (half + k < count) {
+        store(hn::ShiftRight<4>(both), half + k);
+      }
+    }
+  }
+};
+
+/// Two factors whose product is 2^exponent, each of them a normal number.
+struct PowerOfTwo {
+  explicit PowerOfTwo(int exponent) {
+    const int part = std::clamp(exponent, -126, 126);
+    first = std::ldexp(1.0F, part);
+    second = std::ldexp(1.0F, exponent - part);
+  }
+  template <class D>
+  hn::Vec<D> times(D d, hn::Vec<D> value) const {
+    return hn::Mul(hn::Mul(value, hn::Set(d, first)), hn::Set(d, second));
+  }
+  float first;
+  float second;
+};
+
+/// Finite values, none of them beyond `most`; others as they are.
+template <class D>
+hn::Vec<D> bounded(D d, hn::Vec<D> value, float most) {
+  const auto within = hn::Min(hn::Max(value, hn::Set(d, -most)), hn::Set(d, most));
+  return hn::IfThenElse(hn::IsFinite(value), within, value);
+}
+
+struct Float16Block {
+  /// The largest magnitude comes to lie from 2^14 to below 2^15.
+  static constexpr int kExponent = 14;
+  /// The largest float16 below 2^15: that power stands for infinity where the exponent is largest.
+  static constexpr float kMost = 32752;
+
+  template <class D>
+  static void encode(D d, const float* values, std::size_t count, std::byte* scale,
+                     std::byte* payload) {
+    const float largest = largest_magnitude(d, values, count);
+    const bool has_scale = largest > 0.0F && std::bit_cast<std::uint32_t>(largest) < kInfinityBits;
+    const int exponent = has_scale ? std::ilogb(largest) - kExponent : 0;
+    keep_scale(static_cast<std::int16_t>(exponent), scale);
+    const PowerOfTwo factor(-exponent);
+    for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
+      Float16Lanes::store(bounded(d, factor.times(d, hn::LoadU(d, values + k)), kMost), d,
+                          reinterpret_cast<std::uint16_t*>(payload) + k);
+    }
+  }
+  template <class D>
+  static void decode(D d, const std::byte* scale, const std::byte* payload, float* values,
+                     std::size_t count) {
+    constexpr int kMostExponent = 200;  // of any code that `encode` writes
+    const PowerOfTwo factor(
+        std::clamp<int>(scale_at<std::int16_t>(scale), -kMostExponent, kMostExponent));
+    for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
+      const auto value = Float16Lanes::load(d, reinterpret_cast<const std::uint16_t*>(payload) + k);
+      hn::StoreU(factor.times(d, value), d, values + k);
+    }
+  }
+};
+
+struct BFloat16Block {
+  template <class D>
+  static void encode(D d, const float* values, std::size_t count, std::byte* /*scale*/,
+                     std::byte* payload) {
+    const auto most = std::bit_cast<float>(0x7f7f0000U);
+    for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
+      BFloat16Lanes::store(bounded(d, hn::LoadU(d, values + k), most), d,
+                           reinterpret_cast<std::uint16_t*>(payload) + k);
+    }
+  }
+  template <class D>
+  static void decode(D d, const std::byte* /*scale*/, const std::byte* payload, float* values,
+                     std::size_t count) {
+    for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
+      hn::StoreU(BFloat16Lanes::load(d, reinterpret_cast<const std::uint16_t*>(payload) + k), d,
+                 values + k);
+    }
+  }
+};
+
+struct SignBlock {
+  template <class D>
+  static void encode(D /*d*/, const float* values, std::size_t count, std::byte* scale,
+                     std::byte* payload) {
+    double sum = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+      sum += std::abs(static_cast<double>(values[k]));
+    }
+    keep_scale(static_cast<float>(sum / static_cast<double>(count)), scale);
+    for (std::size_t k = 0; k < count; k += 8) {
+      unsigned bits = 0;
+      for (std::size_t i = 0; i < std::min<std::size_t>(8, count - k); ++i) {
+        bits |= static_cast<unsigned>(values[k + i] < 0.0F) << i;
+      }
+      payload[k / 8] = static_cast<std::byte>(bits);
+    }
+  }
+  template <class D>
+  static void decode(D /*d*/, const std::byte* scale, const std::byte* payload, float* values,
+                     std::size_t count) {
+    const auto mean = scale_at<std::uint32_t>(scale);
+    for (std::size_t k = 0; k < count; k += 8) {
+      const auto signs = std::to_integer<std::uint32_t>(payload[k / 8]);
+      for (std::uint32_t i = 0; i < std::min<std::size_t>(8, count - k); ++i) {
+        values[k + i] = std::bit_cast<float>(mean ^ (signs >> i & 1U) << 31U);
+      }
+    }
+  }
+};
+
+template <class Block>
+void encode_all(BlockForm form, std::span<const float> values, std::byte* code) {
+  std::byte* const payloads = code + code_blocks(values.size()) * scale_bytes(form);
+  for (std::size_t block = 0; block < code_blocks(values.size()); ++block) {
+    const std::size_t begin = block * kCodeBlock;
+    const std::size_t count = std::min(kCodeBlock, values.size() - begin);
+    std::byte* const scale = code + block * scale_bytes(form);
+    std::byte* const payload = payloads + payload_bytes(form, begin);
+    if (count == kCodeBlock) {
+      Block::encode(hn::CappedTag<float, kMostLanes>(), &values[begin], count, scale, payload);
+    } else {
+      Block::encode(hn::CappedTag<float, 1>(), &values[begin], count, scale, payload);
+    }
+  }
+}
+
+template <class Block>
+void decode_all(BlockForm form, const std::byte* code, std::span<float> values) {
+  const std::byte* const payloads = code + code_blocks(values.size()) * scale_bytes(form);
+  for (std::size_t block = 0; block < code_blocks(values.size()); ++block) {
+    const std::size_t begin = block * kCodeBlock;
+    const std::size_t count = std::min(kCodeBlock, values.size() - begin);
+    const std::byte* const scale = code + block * scale_bytes(form);
+    const std::byte* const payload = payloads + payload_bytes(form, begin);
+    if (count == kCodeBlock) {
+      Block::decode(hn::CappedTag<float, kMostLanes>(), scale, payload, &values[begin], count);
+    } else {
+      Block::decode(hn::CappedTag<float, 1>(), scale, payload, &values[begin], count);
+    }
+  }
+}
+
+void encode_any(BlockForm form, std::span<const float> values, std::byte* code) {
+  switch (form) {
+    case BlockForm::BFloat16:
+      return encode_all<BFloat16Block>(form, values, code);
+    case BlockForm::Float16:
+      return encode_all<Float16Block>(form, values, code);
+    case BlockForm::Int8:
+      return encode_all<Int8Block>(form, values, code);
+    case BlockForm::Int4:
+      return encode_all<Int4Block>(form, values, code);
+    case BlockForm::Sign:
+      return encode_all<SignBlock>(form, values, code);
+  }
+}
+
+void decode_any(BlockForm form, const std::byte* code, std::span<float> values) {
+  switch (form) {
+    case BlockForm::BFloat16:
+      return decode_all<BFloat16Block>(form, code, values);
+    case BlockForm::Float16:
+      return decode_all<Float16Block>(form, code, values);
+    case BlockForm::Int8:
+      return decode_all<Int8Block>(form, code, values);
+    case BlockForm::Int4:
+      return decode_all<Int4Block>(form, code, values);
+    case BlockForm::Sign:
+      return decode_all<SignBlock>(form, code, values);
+  }
+}
+
+}  // namespace bluefog::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bluefog::ops {
+
+HWY_EXPORT(encode_any);
+HWY_EXPORT(decode_any);
+
+void encode_blocks(BlockForm form, std::span<const float> values, std::byte* code) {
+  HWY_DYNAMIC_DISPATCH(encode_any)(form, values, code);
+}
+
+void decode_blocks(BlockForm form, const std::byte* code, std::span<float> values) {
+  HWY_DYNAMIC_DISPATCH(decode_any)(form, code, values);
+}
+
+}  // namespace bluefog::ops
+#endif

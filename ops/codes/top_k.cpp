@@ -1,0 +1,82 @@
+#include "ops/codes/top_k.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+namespace bluefog::ops {
+namespace {
+
+using Place = std::uint16_t;
+constexpr std::size_t kEntryBytes = sizeof(Place) + sizeof(float);
+
+/// A shorter chunk gives as large a share, rounded up.
+std::size_t kept_of(std::size_t kept_of_chunk, std::size_t count) noexcept {
+  return (kept_of_chunk * count + kTopKChunk - 1) / kTopKChunk;
+}
+
+/// Calls `use(first, count, kept, offset)` for each chunk, with the place of its code.
+template <typename Use>
+void for_each_chunk(std::size_t kept_of_chunk, std::size_t count, const Use& use) {
+  std::size_t offset = 0;
+  for (std::size_t first = 0; first < count; first += kTopKChunk) {
+    const std::size_t size = std::min(kTopKChunk, count - first);
+    const std::size_t kept = kept_of(kept_of_chunk, size);
+    use(first, size, kept, offset);
+    offset += kept * kEntryBytes;
+  }
+}
+
+}  // namespace
+
+std::size_t top_k_bytes(std::size_t kept_of_chunk, std::size_t count) noexcept {
+  return (count / kTopKChunk * kept_of_chunk + kept_of(kept_of_chunk, count % kTopKChunk)) *
+         kEntryBytes;
+}
+
+void encode_top_k(std::size_t kept_of_chunk, std::span<const float> values, std::byte* code) {
+  std::array<std::uint64_t, kTopKChunk> order;
+  std::array<Place, kTopKChunk> places;
+  for_each_chunk(kept_of_chunk, values.size(), [&](auto first, auto size, auto kept, auto offset) {
+    // Larger magnitudes first, NaN before all; of equal ones the first.
+    for (std::size_t k = 0; k < size; ++k) {
+      const std::uint64_t magnitude = std::bit_cast<std::uint32_t>(values[first + k]) & 0x7fffffffU;
+      order[k] = magnitude << 16U | (kTopKChunk - 1 - k);
+    }
+    const auto end = order.begin() + static_cast<std::ptrdiff_t>(size);
+    const auto last = order.begin() + static_cast<std::ptrdiff_t>(kept);
+    if (last != end) {
+      std::nth_element(order.begin(), last, end, std::greater<>{});
+    }
+    for (std::size_t i = 0; i < kept; ++i) {
+      places[i] = static_cast<Place>(kTopKChunk - 1 - (order[i] & 0xffffU));
+    }
+    std::sort(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(kept));
+    std::byte* const to = code + offset;
+    std::memcpy(to, places.data(), kept * sizeof(Place));
+    for (std::size_t i = 0; i < kept; ++i) {
+      std::memcpy(to + kept * sizeof(Place) + i * sizeof(float), &values[first + places[i]],
+                  sizeof(float));
+    }
+  });
+}
+
+void decode_top_k(std::size_t kept_of_chunk, const std::byte* code, std::span<float> values) {
+  std::ranges::fill(values, 0.0F);
+  for_each_chunk(kept_of_chunk, values.size(), [&](auto first, auto size, auto kept, auto offset) {
+    const std::byte* const from = code + offset;
+    for (std::size_t i = 0; i < kept; ++i) {
+      Place place = 0;
+      std::memcpy(&place, from + i * sizeof(Place), sizeof place);
+      if (place < size) {
+        std::memcpy(&values[first + place], from + kept * sizeof(Place) + i * sizeof(float),
+                    sizeof(float));
+      }
+    }
+  });
+}
+
+}  // namespace bluefog::ops

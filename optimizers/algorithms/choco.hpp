@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/work.hpp"
+#include "ops/compression.hpp"
+#include "optimizers/algorithm.hpp"
+#include "topology/schedule.hpp"
+
+namespace bluefog::optimizers {
+
+/// CHOCO-SGD: adapt-then-combine whose ranks send codes of what has changed. Each rank i keeps a
+/// copy x̂ᵢ of what it has told, and its listeners keep the same one:
+///
+///     ψ = x − γ d;   x̂ᵢ ← x̂ᵢ + C(ψᵢ − x̂ᵢ);   x ← ψ + κ Σⱼ W(i, j) (x̂ⱼ − x̂ᵢ)
+///
+/// with C the compression and κ the consensus step size. Copies have the same bits at both ends, so
+/// that with rows and columns that sum to 1 the mean over ranks stays where the local steps put it,
+/// however rough C is; as ranks come to agree the differences vanish, and with them C's error. κ = 1
+/// serves codes of large δ (`Compression::contraction`); `sign` and a `topk` of few diverge with it
+/// and want a smaller one.
+///
+/// A schedule of several matrices has copies for each of them: a copy is due to one link.
+///
+/// A message says how many codes it follows on. A rank whose round fails begins anew, from zeros,
+/// and its listeners with it. Where a listener's round alone has failed, the next one on that link
+/// is an error that names the ranks, until all of them restart.
+///
+/// Cost per rank and round: one neighbor_allgather of bytes for each bucket, of the code's length;
+/// a copy of the model for each matrix of the schedule and each of its sources.
+/// Source: arXiv 1902.00340, 1907.09356.
+class Choco final : public Algorithm {
+ public:
+  /// @param context, buckets outlive this object. @param schedule that rounds average with.
+  /// @throws UnsupportedError for parameters on a device.
+  Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& schedule,
+        std::shared_ptr<const ops::Compression> compression, double consensus_step_size);
+
+  void step(const Round& round, const StepBucket& step_bucket) override;
+  [[nodiscard]] NamedTensors state() const override;
+  void restart() override;
+
+ private:
+  /// The copies of one rank's parameters on one link, by bucket, and the number of codes that they
+  /// are made of.
+  struct Copies {
+    std::vector<at::Tensor> values;
+    at::Tensor codes;
+  };
+  /// The links of one matrix of the schedule: this rank's own copies, and those of its sources.
+  struct Links {
+    Copies own;
+    std::vector<Copies> sources;
+  };
+
+  [[nodiscard]] Links make_links(std::size_t source_count) const;
+  /// The number of codes that this one follows on, then the code.
+  [[nodiscard]] std::size_t message_bytes(std::size_t bucket) const;
+  [[nodiscard]] std::int64_t number_of(std::size_t bucket, std::size_t source) const;
+  void encode(const Copies& own, std::int64_t number, std::size_t bucket);
+  void exchange(const Links& links, const Round& round, const StepBucket& step_bucket);
+  void check_follows(const Links& links, const Round& round) const;
+  void take_in(const Links& links, const Round& round);
+  static void forget(const Copies& copies);
+
+  Context& context_;
+  std::shared_ptr<const ops::Compression> compression_;
+  double consensus_step_size_;
+  std::vector<Links> links_;
+  std::vector<std::string> names_;
+  /// Messages, by bucket: what is sent, and what comes, one source after the other.
+  std::vector<std::vector<std::byte>> outgoing_;
+  std::vector<std::vector<std::byte>> incoming_;
+  /// What is coded, and what was decoded.
+  std::vector<float> difference_;
+  std::vector<Work> works_;
+};
+
+}  // namespace bluefog::optimizers

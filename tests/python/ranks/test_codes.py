@@ -1,0 +1,61 @@
+"""CHOCO: codes in place of values, from Python."""
+
+import pytest
+import torch
+
+import bluefog_cpp
+import bluefog_cpp.torch as bf
+from bluefog_cpp import topology_util
+from bluefog_cpp._extension import core
+from conftest import needs
+from simulation import flat, model_of, train
+
+
+def choco(model, lr=0.0, **options):
+    return bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=lr), model, "choco",
+                                     **options)
+
+
+@pytest.mark.parametrize("code", ["bfloat16", "float16", "int8", "int4"])
+def test_ranks_come_to_agree_on_the_mean(code, rank, size):
+    model = model_of(rank)
+    mean = bf.allreduce(flat(model))
+    train(model, choco(model, compression=code), rank, 60)
+    assert (flat(model) - mean).abs().max() < 1e-5
+    torch.testing.assert_close(bf.allreduce(flat(model)), mean, rtol=1e-6, atol=1e-6)
+
+
+def test_rougher_codes_take_smaller_steps(rank, size):
+    model = model_of(rank)
+    mean = bf.allreduce(flat(model))
+    start = (flat(model) - mean).norm()
+    train(model, choco(model, compression="sign", numbers={"consensus_step_size": 0.1}), rank, 100)
+    assert bf.allreduce((flat(model) - mean).norm()) <= 0.2 * bf.allreduce(start)
+
+
+def test_int4_is_the_usual_code(rank, size):
+    models = [model_of(rank), model_of(rank)]
+    for model, options in zip(models, ({}, {"compression": "int4"}), strict=True):
+        train(model, choco(model, lr=0.1, **options), rank, 4)
+    assert flat(models[0]).equal(flat(models[1]))
+
+
+def test_what_cannot_be_coded_is_refused(rank, size):
+    model = model_of(0)
+    with pytest.raises(bluefog_cpp.InvalidArgument,
+                       match="compression: expected one of bfloat16, .* found 'int3'"):
+        choco(model, compression="int3")
+    with pytest.raises(bluefog_cpp.InvalidArgument, match="compression: expected choco"):
+        bf.DecentralizedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, "atc",
+                                  compression="int8")
+    with pytest.raises(bluefog_cpp.InvalidArgument, match="float32 or float64"):
+        choco(model_of(0).to(torch.bfloat16))
+    with pytest.raises(bluefog_cpp.InvalidArgument, match="at most 64 matrices"):
+        choco(model, schedule=[topology_util.RingGraph(size)] * 65)
+    assert core.compression_named("topk") == "topk:64" and "int8" in core.compression_names()
+
+
+def test_codes_that_differ_between_ranks_are_refused(rank, size):
+    needs(2)
+    with pytest.raises(bluefog_cpp.InvalidArgument, match="compression int"):
+        choco(model_of(0), compression="int4" if rank == 0 else "int8")
