@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 // Highway compiles this file once per instruction set and chooses at run time.
 #undef HWY_TARGET_INCLUDE
@@ -175,6 +176,8 @@ hn::Vec<D> bounded(D d, hn::Vec<D> value, float most) {
 struct Float16Block {
   /// The largest magnitude comes to lie from 2^14 to below 2^15.
   static constexpr int kExponent = 14;
+  /// The exponent of a block that is not finite.
+  static constexpr std::int16_t kNotFinite = std::numeric_limits<std::int16_t>::min();
   /// The largest float16 below 2^15: that power stands for infinity where the exponent is largest.
   static constexpr float kMost = 32752;
 
@@ -182,8 +185,12 @@ struct Float16Block {
   static void encode(D d, const float* values, std::size_t count, std::byte* scale,
                      std::byte* payload) {
     const float largest = largest_magnitude(d, values, count);
-    const bool has_scale = largest > 0.0F && std::bit_cast<std::uint32_t>(largest) < kInfinityBits;
-    const int exponent = has_scale ? std::ilogb(largest) - kExponent : 0;
+    if (std::bit_cast<std::uint32_t>(largest) >= kInfinityBits) {
+      keep_scale(kNotFinite, scale);
+      std::memset(payload, 0, count * sizeof(std::uint16_t));
+      return;
+    }
+    const int exponent = largest > 0.0F ? std::ilogb(largest) - kExponent : 0;
     keep_scale(static_cast<std::int16_t>(exponent), scale);
     const PowerOfTwo factor(-exponent);
     for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
@@ -195,8 +202,12 @@ struct Float16Block {
   static void decode(D d, const std::byte* scale, const std::byte* payload, float* values,
                      std::size_t count) {
     constexpr int kMostExponent = 200;  // of any code that `encode` writes
-    const PowerOfTwo factor(
-        std::clamp<int>(scale_at<std::int16_t>(scale), -kMostExponent, kMostExponent));
+    const auto exponent = scale_at<std::int16_t>(scale);
+    if (exponent == kNotFinite) {
+      std::fill_n(values, count, std::numeric_limits<float>::quiet_NaN());
+      return;
+    }
+    const PowerOfTwo factor(std::clamp<int>(exponent, -kMostExponent, kMostExponent));
     for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
       const auto value = Float16Lanes::load(d, reinterpret_cast<const std::uint16_t*>(payload) + k);
       hn::StoreU(factor.times(d, value), d, values + k);

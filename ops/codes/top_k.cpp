@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 namespace bluefog::ops {
 namespace {
 
 using Place = std::uint16_t;
+/// In the first place: more values are not finite than are kept, and all of the chunk is NaN.
+constexpr Place kNotFinite = 0xffff;
+constexpr std::uint32_t kInfinityBits = 0x7f800000U;
 constexpr std::size_t kEntryBytes = sizeof(Place) + sizeof(float);
 
 /// A shorter chunk gives as large a share, rounded up.
@@ -54,6 +58,11 @@ void encode_top_k(std::size_t kept_of_chunk, std::span<const float> values, std:
     for (std::size_t i = 0; i < kept; ++i) {
       places[i] = static_cast<Place>(kTopKChunk - 1 - (order[i] & 0xffffU));
     }
+    if (last != end && (*last >> 16U) >= kInfinityBits) {  // the largest that is left out
+      std::memset(code + offset, 0, kept * kEntryBytes);
+      std::memcpy(code + offset, &kNotFinite, sizeof kNotFinite);
+      return;
+    }
     std::sort(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(kept));
     std::byte* const to = code + offset;
     std::memcpy(to, places.data(), kept * sizeof(Place));
@@ -68,12 +77,16 @@ void decode_top_k(std::size_t kept_of_chunk, const std::byte* code, std::span<fl
   std::ranges::fill(values, 0.0F);
   for_each_chunk(kept_of_chunk, values.size(), [&](auto first, auto size, auto kept, auto offset) {
     const std::byte* const from = code + offset;
+    const auto chunk = values.subspan(first, size);
     for (std::size_t i = 0; i < kept; ++i) {
       Place place = 0;
       std::memcpy(&place, from + i * sizeof(Place), sizeof place);
+      if (i == 0 && place == kNotFinite) {
+        std::ranges::fill(chunk, std::numeric_limits<float>::quiet_NaN());
+        break;
+      }
       if (place < size) {
-        std::memcpy(&values[first + place], from + kept * sizeof(Place) + i * sizeof(float),
-                    sizeof(float));
+        std::memcpy(&chunk[place], from + kept * sizeof(Place) + i * sizeof(float), sizeof(float));
       }
     }
   });

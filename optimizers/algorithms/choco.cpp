@@ -4,7 +4,12 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <random>
+#include <span>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
@@ -20,46 +25,101 @@ namespace {
 constexpr std::int64_t kMostMatrices = 64;
 constexpr const char* kUsualCompression = "int4";
 
-/// Calls `body` with a value of the tensor's type.
-template <typename Body>
-void with_type_of(const at::Tensor& tensor, const Body& body) {
-  tensor.scalar_type() == at::kDouble ? body(double()) : body(float());
+using Bytes = std::shared_ptr<std::vector<std::byte>>;
+
+/// Precedes a code: the copy that it is added to, and what that is afterwards. 0: zeros.
+struct Head {
+  std::int64_t before = 0;
+  std::int64_t after = 0;
+
+  friend bool operator==(const Head&, const Head&) = default;
+};
+
+void make_room(Bytes& bytes, std::size_t size) {
+  if (bytes == nullptr || bytes->size() != size) {
+    bytes = std::make_shared<std::vector<std::byte>>(size);
+  }
 }
 
-/// to = x − copy, in float32.
-void subtract(const at::Tensor& x, const at::Tensor& copy, std::span<float> to) {
-  with_type_of(x, [&]<typename Element>(Element /*selects the type*/) {
-    const auto* const from = x.const_data_ptr<Element>();
+BufferView view_of(const Bytes& bytes) {
+  BufferView view;
+  view.data = bytes->data();
+  view.count = static_cast<std::int64_t>(bytes->size());
+  view.dtype = Dtype::UInt8;
+  view.owner = bytes;
+  return view;
+}
+
+/// Calls `body(value, first, count)` for each parameter's place, with a value of their type: between
+/// them lie zeros, which stay.
+template <typename Body>
+void for_each_parameter(const Bucket& bucket, const Body& body) {
+  for (const Segment& segment : bucket.segments()) {
+    const auto first = static_cast<std::size_t>(segment.offset);
+    const auto count = static_cast<std::size_t>(segment.count());
+    bucket.flat().scalar_type() == at::kDouble ? body(double(), first, count)
+                                               : body(float(), first, count);
+  }
+}
+
+/// The difference as a float32; of finite numbers a finite one.
+template <typename Element>
+float difference_of(Element value, Element copy) {
+  const double exact = static_cast<double>(value) - static_cast<double>(copy);
+  const auto rounded = static_cast<float>(exact);
+  return std::isinf(rounded) && std::isfinite(exact)
+             ? std::copysign(std::numeric_limits<float>::max(), rounded)
+             : rounded;
+}
+
+/// to = x − copy, and zeros between the parameters.
+void subtract(const Bucket& bucket, const at::Tensor& copy, std::span<float> to) {
+  std::ranges::fill(to, 0.0F);
+  for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
+    const auto* const x = bucket.flat().const_data_ptr<Element>();
     const auto* const told = copy.const_data_ptr<Element>();
-    for (std::size_t k = 0; k < to.size(); ++k) {
-      to[k] = static_cast<float>(from[k] - told[k]);
+    for (std::size_t k = first; k < first + count; ++k) {
+      to[k] = difference_of(x[k], told[k]);
     }
   });
 }
 
 /// copy += difference.
-void add(std::span<const float> difference, const at::Tensor& copy) {
-  with_type_of(copy, [&]<typename Element>(Element /*selects the type*/) {
+void add(const Bucket& bucket, std::span<const float> difference, const at::Tensor& copy) {
+  for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
     auto* const to = copy.data_ptr<Element>();
-    for (std::size_t k = 0; k < difference.size(); ++k) {
+    for (std::size_t k = first; k < first + count; ++k) {
       to[k] += difference[k];
     }
   });
 }
 
 /// heard += difference; x += share (heard − told).
-void add_and_approach(std::span<const float> difference, double share, const at::Tensor& told,
-                      const at::Tensor& heard, const at::Tensor& x) {
-  with_type_of(x, [&]<typename Element>(Element /*selects the type*/) {
+void add_and_approach(const Bucket& bucket, std::span<const float> difference, double share,
+                      const at::Tensor& told, const at::Tensor& heard) {
+  for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
     const auto* const own = told.const_data_ptr<Element>();
     auto* const theirs = heard.data_ptr<Element>();
-    auto* const to = x.data_ptr<Element>();
+    auto* const x = bucket.flat().data_ptr<Element>();
     const auto factor = static_cast<Element>(share);
-    for (std::size_t k = 0; k < difference.size(); ++k) {
+    for (std::size_t k = first; k < first + count; ++k) {
       theirs[k] += difference[k];
-      to[k] += factor * (theirs[k] - own[k]);
+      x[k] += factor * (theirs[k] - own[k]);
     }
   });
+}
+
+bool all_finite(std::span<const float> values) {
+  std::uint32_t largest = 0;
+  for (const float value : values) {
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
+  }
+  return largest < 0x7f800000U;
+}
+
+std::uint64_t seed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32U) | device();
 }
 
 std::string why_unfit_for_choco(const DistributedOptimizerOptions& /*options*/,
@@ -83,7 +143,8 @@ Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& sch
       consensus_step_size_(consensus_step_size),
       outgoing_(buckets.size()),
       incoming_(buckets.size()),
-      works_(buckets.size()) {
+      works_(buckets.size()),
+      random_(seed()) {
   std::int64_t longest = 0;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const BufferView values = buckets[b].values();
@@ -94,7 +155,6 @@ Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& sch
           context.rank(), buckets[b].name()));
     }
     names_.push_back(fmt::format("{} in {}", buckets[b].name(), compression_->name()));
-    outgoing_[b].resize(message_bytes(b));
     longest = std::max(longest, values.count);
   }
   difference_.resize(static_cast<std::size_t>(longest));
@@ -105,7 +165,7 @@ Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& sch
 
 Choco::Links Choco::make_links(std::size_t source_count) const {
   const auto make_copies = [this] {
-    return Copies{.values = make_states(buckets_), .codes = at::zeros({1}, at::kLong)};
+    return Copies{.values = make_states(buckets_), .identity = at::zeros({1}, at::kLong)};
   };
   Links links{.own = make_copies(), .sources = {}};
   for (std::size_t s = 0; s < source_count; ++s) {
@@ -115,97 +175,116 @@ Choco::Links Choco::make_links(std::size_t source_count) const {
 }
 
 std::size_t Choco::message_bytes(std::size_t bucket) const {
-  return sizeof(std::int64_t) +
+  return sizeof(Head) +
          compression_->bytes_of(static_cast<std::size_t>(buckets_[bucket].values().count));
 }
 
-// The message of a bucket, whose code is then a part of the own copy.
-void Choco::encode(const Copies& own, std::int64_t number, std::size_t bucket) {
-  const at::Tensor& copy = own.values[bucket];
-  const std::span difference(difference_.data(), static_cast<std::size_t>(copy.numel()));
-  const std::span message(outgoing_[bucket]);
-  const std::span code = message.subspan(sizeof number);
-  subtract(buckets_[bucket].flat(), copy, difference);
-  std::memcpy(message.data(), &number, sizeof number);
-  compression_->encode(difference, code);
-  compression_->decode(code, difference);
-  add(difference, copy);
+// No two codes of all ranks and runs have the same.
+std::int64_t Choco::new_identity() {
+  std::int64_t identity = 0;
+  while (identity == 0) {
+    identity = static_cast<std::int64_t>(random_());
+  }
+  return identity;
 }
 
-std::int64_t Choco::number_of(std::size_t bucket, std::size_t source) const {
-  std::int64_t number = 0;
-  std::memcpy(&number, incoming_[bucket].data() + source * message_bytes(bucket), sizeof number);
-  return number;
+// The message of a bucket, whose code is then a part of the own copy. Returns whether that is
+// finite.
+bool Choco::encode(const Copies& own, std::int64_t after, std::size_t bucket) {
+  const Head head{.before = own.identity.item<std::int64_t>(), .after = after};
+  const at::Tensor& copy = own.values[bucket];
+  const std::span difference(difference_.data(), static_cast<std::size_t>(copy.numel()));
+  make_room(outgoing_[bucket], message_bytes(bucket));
+  std::memcpy(outgoing_[bucket]->data(), &head, sizeof head);
+  const std::span code = std::span(*outgoing_[bucket]).subspan(sizeof head);
+  subtract(buckets_[bucket], copy, difference);
+  compression_->encode(difference, code);
+  compression_->decode(code, difference);
+  add(buckets_[bucket], difference, copy);
+  return all_finite(difference);
 }
 
 // A copy that lacks a code would be wrong from now on, without a word.
-void Choco::check_follows(const Links& links, const Round& round) const {
+std::vector<Choco::Following> Choco::followings(const Links& links, const Round& round) const {
+  std::vector<Following> followings;
   for (std::size_t s = 0; s < links.sources.size(); ++s) {
-    const auto known = links.sources[s].codes.item<std::int64_t>();
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      if (const std::int64_t number = number_of(b, s); number != known && number != 0) {
-        throw StateError(fmt::format(
-            "rank {}, choco: expected the code after {} of rank {}, found one after {}: a round "
-            "before has failed on this rank alone; `restart` on all ranks goes on from here",
-            context_.rank(), known, round.plan->sources[s].rank, number));
-      }
+    const auto head_in = [&](std::size_t b) {
+      Head head;
+      std::memcpy(&head, incoming_[b]->data() + s * message_bytes(b), sizeof head);
+      return head;
+    };
+    const Head head = head_in(0);
+    bool follows =
+        head.before == 0 || head.before == links.sources[s].identity.item<std::int64_t>();
+    for (std::size_t b = 1; b < buckets_.size(); ++b) {
+      follows = follows && head_in(b) == head;
     }
+    if (!follows) {
+      throw StateError(fmt::format(
+          "rank {}, choco, round {}: expected a code that follows on what is known of rank {}, "
+          "found one that follows on something else: a round before has failed on this rank alone, "
+          "or a rank alone has restarted or read other state; `restart` on all ranks goes on from "
+          "here",
+          context_.rank(), round.index, round.plan->sources[s].rank));
+    }
+    followings.push_back({.begins_anew = head.before == 0, .identity = head.after});
   }
+  return followings;
 }
 
 void Choco::take_in(const Links& links, const Round& round) {
-  check_follows(links, round);
+  const std::vector<Following> all = followings(links, round);
   for (std::size_t s = 0; s < links.sources.size(); ++s) {
     const Copies& theirs = links.sources[s];
-    if (!buckets_.empty() && number_of(0, s) == 0) {
-      forget(theirs);  // it has begun anew
+    if (all[s].begins_anew) {
+      forget(theirs);
     }
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      const at::Tensor& flat = buckets_[b].flat();
-      const std::span difference(difference_.data(), static_cast<std::size_t>(flat.numel()));
+      const std::span difference(difference_.data(),
+                                 static_cast<std::size_t>(buckets_[b].flat().numel()));
       const std::size_t bytes = message_bytes(b);
-      compression_->decode(
-          std::span(incoming_[b]).subspan(s * bytes, bytes).subspan(sizeof(std::int64_t)),
-          difference);
-      add_and_approach(difference, consensus_step_size_ * round.plan->sources[s].weight,
-                       links.own.values[b], theirs.values[b], flat);
+      compression_->decode(std::span(*incoming_[b]).subspan(s * bytes, bytes).subspan(sizeof(Head)),
+                           difference);
+      add_and_approach(buckets_[b], difference,
+                       consensus_step_size_ * round.plan->sources[s].weight, links.own.values[b],
+                       theirs.values[b]);
     }
-    theirs.codes.add_(1);
+    theirs.identity.fill_(all[s].identity);
   }
 }
 
-void Choco::exchange(const Links& links, const Round& round, const StepBucket& step_bucket) {
-  const auto number = links.own.codes.item<std::int64_t>();
+bool Choco::exchange(const Links& links, const Round& round, const StepBucket& step_bucket) {
+  const std::int64_t identity = new_identity();
+  bool is_finite = true;
   run_overlapped_round(context_, buckets_.size(), works_, [&](std::size_t& issued) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       step_bucket(buckets_[b]);
-      encode(links.own, number, b);
-      incoming_[b].resize(links.sources.size() * message_bytes(b));
-      const auto place = [this, b](const std::vector<std::int64_t>& /*counts*/) {
-        BufferView view;
-        view.data = incoming_[b].data();
-        view.count = static_cast<std::int64_t>(incoming_[b].size());
-        view.dtype = Dtype::UInt8;
-        return view;
-      };
+      is_finite &= encode(links.own, identity, b);
+      make_room(incoming_[b], links.sources.size() * message_bytes(b));
+      const auto place = [view = view_of(incoming_[b])](const auto& /*counts*/) { return view; };
       ++issued;
       works_[b] = ops::neighbor_allgather_nonblocking(
-          context_,
-          {outgoing_[b].data(), static_cast<std::int64_t>(outgoing_[b].size()), Dtype::UInt8},
-          place, round.plan,
+          context_, view_of(outgoing_[b]), place, round.plan,
           {.name = names_[b], .check = b == 0 ? round.check : ops::PlanCheck::Trusted});
     }
   });
-  links.own.codes.add_(1);
+  links.own.identity.fill_(identity);
+  return is_finite;
 }
 
 void Choco::step(const Round& round, const StepBucket& step_bucket) {
   const Links& links = links_[static_cast<std::size_t>(round.index) % links_.size()];
   try {
-    exchange(links, round, step_bucket);
+    const bool is_finite = exchange(links, round, step_bucket);
     take_in(links, round);
+    if (!is_finite) {
+      forget(links.own);  // other parameters may come, and find their copy
+    }
   } catch (...) {
     forget(links.own);  // nobody knows who has got the code: the next one begins anew
+    // Calls that have timed out go on with theirs.
+    std::ranges::fill(outgoing_, nullptr);
+    std::ranges::fill(incoming_, nullptr);
     throw;
   }
   note_changes(buckets_);
@@ -213,7 +292,7 @@ void Choco::step(const Round& round, const StepBucket& step_bucket) {
 
 void Choco::forget(const Copies& copies) {
   zero(copies.values);
-  copies.codes.zero_();
+  copies.identity.zero_();
 }
 
 NamedTensors Choco::state() const {
@@ -222,7 +301,7 @@ NamedTensors Choco::state() const {
     for (const auto& [name, tensor] : named(copies.values, "copy")) {
       all.push_back({whose + name, tensor});
     }
-    all.push_back({whose + "codes", copies.codes});
+    all.push_back({whose + "identity", copies.identity});
   };
   for (std::size_t m = 0; m < links_.size(); ++m) {
     add(links_[m].own, fmt::format("matrix {}, own ", m));
@@ -250,7 +329,7 @@ AlgorithmRow choco_row() {
       .overlap = "the local steps and the codes of the next buckets",
       .memory = {.copies = 1,
                  .copies_per_source = 1,
-                 .note = "for each matrix of the schedule",
+                 .note = "for each matrix of the schedule; 1 of float32 of the longest bucket",
                  .carried = "x̂ of this rank and of its sources"},
       .options = {{.name = "compression",
                    .default_value = kUsualCompression,

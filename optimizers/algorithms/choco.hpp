@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,10 @@ namespace bluefog::optimizers {
 ///
 /// A schedule of several matrices has copies for each of them: a copy is due to one link.
 ///
-/// A message says how many codes it follows on. A rank whose round fails begins anew, from zeros,
-/// and its listeners with it. Where a listener's round alone has failed, the next one on that link
-/// is an error that names the ranks, until all of them restart.
+/// A message says which copy its code is added to. A rank whose round fails, or whose copy is not
+/// finite, begins anew from zeros, and its listeners with it. A listener that lacks a code (its round
+/// alone has failed) has an error in each round on that link, after its local step, until all ranks
+/// restart.
 ///
 /// Cost per rank and round: one neighbor_allgather of bytes for each bucket, of the code's length;
 /// a copy of the model for each matrix of the schedule and each of its sources.
@@ -45,11 +47,11 @@ class Choco final : public Algorithm {
   void restart() override;
 
  private:
-  /// The copies of one rank's parameters on one link, by bucket, and the number of codes that they
-  /// are made of.
+  /// The copies of one rank's parameters on one link, by bucket, with a number that is the same at
+  /// both ends and nowhere else; 0 of zeros.
   struct Copies {
     std::vector<at::Tensor> values;
-    at::Tensor codes;
+    at::Tensor identity;
   };
   /// The links of one matrix of the schedule: this rank's own copies, and those of its sources.
   struct Links {
@@ -57,13 +59,19 @@ class Choco final : public Algorithm {
     std::vector<Copies> sources;
   };
 
+  /// What a source's message does to its copy.
+  struct Following {
+    bool begins_anew = false;
+    std::int64_t identity = 0;
+  };
+
   [[nodiscard]] Links make_links(std::size_t source_count) const;
-  /// The number of codes that this one follows on, then the code.
   [[nodiscard]] std::size_t message_bytes(std::size_t bucket) const;
-  [[nodiscard]] std::int64_t number_of(std::size_t bucket, std::size_t source) const;
-  void encode(const Copies& own, std::int64_t number, std::size_t bucket);
-  void exchange(const Links& links, const Round& round, const StepBucket& step_bucket);
-  void check_follows(const Links& links, const Round& round) const;
+  [[nodiscard]] std::int64_t new_identity();
+  bool encode(const Copies& own, std::int64_t after, std::size_t bucket);
+  /// @return whether all that was coded is finite.
+  bool exchange(const Links& links, const Round& round, const StepBucket& step_bucket);
+  [[nodiscard]] std::vector<Following> followings(const Links& links, const Round& round) const;
   void take_in(const Links& links, const Round& round);
   static void forget(const Copies& copies);
 
@@ -73,11 +81,12 @@ class Choco final : public Algorithm {
   std::vector<Links> links_;
   std::vector<std::string> names_;
   /// Messages, by bucket: what is sent, and what comes, one source after the other.
-  std::vector<std::vector<std::byte>> outgoing_;
-  std::vector<std::vector<std::byte>> incoming_;
+  std::vector<std::shared_ptr<std::vector<std::byte>>> outgoing_;
+  std::vector<std::shared_ptr<std::vector<std::byte>>> incoming_;
   /// What is coded, and what was decoded.
   std::vector<float> difference_;
   std::vector<Work> works_;
+  std::mt19937_64 random_;
 };
 
 }  // namespace bluefog::optimizers

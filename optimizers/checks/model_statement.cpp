@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "ops/compression.hpp"
+#include "optimizers/algorithm_row.hpp"
 #include "optimizers/parameter.hpp"
 
 namespace bluefog::optimizers {
@@ -54,6 +59,21 @@ std::string describe_on_any_device(const at::Tensor& tensor) {
   return text;
 }
 
+/// With a length, which tells codes of one name apart.
+std::string compression_line(const DistributedOptimizerOptions& options) {
+  constexpr std::size_t kSomeValues = 10'000;
+  std::shared_ptr<const ops::Compression> compression = options.compression;
+  const AlgorithmRow& row = row_of(options.algorithm);
+  const auto listed = std::ranges::find(row.options, "compression", &AlgorithmOption::name);
+  if (compression == nullptr && listed != row.options.end()) {
+    compression = ops::compression_named(std::get<std::string>(listed->default_value));
+  }
+  return compression == nullptr
+             ? std::string("no compression")
+             : fmt::format("compression {}, {} bytes for {} values", compression->name(),
+                           compression->bytes_of(kSomeValues), kSomeValues);
+}
+
 }  // namespace
 
 Statement statement_of(const ModelParameters& parameters,
@@ -64,8 +84,7 @@ Statement statement_of(const ModelParameters& parameters,
       fmt::format("num_steps_per_communication {}", options.num_steps_per_communication),
       fmt::format("global_period_rounds {}", options.global_period_rounds),
       fmt::format("momentum {}", options.momentum),
-      fmt::format("compression {}",
-                  options.compression ? options.compression->name() : "as the algorithm has it"),
+      compression_line(options),
       fmt::format("bucket_bytes {}", bucket_bytes),
       fmt::format("step_in_backward {}", options.step_in_backward),
       fmt::format("buffer policy {}", name_of(options.buffers)),

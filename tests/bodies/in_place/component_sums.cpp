@@ -101,7 +101,7 @@ TEST(ComponentSums, GiveTheBitsOfMessages) {
   on_ranks(everywhere(2), [](Context& context) {
     for (const Plan& plan : plans_of_graphs(context)) {
       const bool is_in_place = may_be_in_place(context, *plan);
-      for (const Dtype dtype : kFloatingDtypes) {
+      for (const Dtype dtype : looked_at(kFloatingDtypes)) {
         for (const std::size_t count : counts(dtype)) {
           if (dtype != Dtype::Float32 && count != counts(dtype).back()) {
             continue;
@@ -150,8 +150,9 @@ TEST(ComponentSums, GiveTheBitsOfMessagesWhereValuesAreNotFinite) {
     const double large = 3e38;
     const double infinite = std::numeric_limits<double>::infinity();
     const double odd[]{large, -large, infinite, -infinite, std::nan(""), -0.0, 1e-42, 1.0};
+    constexpr Dtype kDtypes[]{Dtype::Float32, Dtype::BFloat16, Dtype::Float16};
     for (const Plan& plan : plans_of_graphs(context)) {
-      for (const Dtype dtype : {Dtype::Float32, Dtype::BFloat16, Dtype::Float16}) {
+      for (const Dtype dtype : looked_at(kDtypes)) {
         Values before = thirds(dtype, counts(dtype).back(), context.rank());
         for (std::size_t k = 0; k < before.count(); k += 5) {
           before.set(k,

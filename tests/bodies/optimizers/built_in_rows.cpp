@@ -38,6 +38,7 @@ TEST(BuiltInRows, HaveAConstantEach) {
                                              AlgorithmName::PushSum,
                                              AlgorithmName::GossipPga,
                                              AlgorithmName::Ceca,
+                                             AlgorithmName::Choco,
                                              AlgorithmName::LocalSgd,
                                              AlgorithmName::DecentLam,
                                              AlgorithmName::QuasiGlobalMomentum,

@@ -259,6 +259,29 @@ TEST(Compression, WhatIsNotFiniteStaysSo) {
   });
 }
 
+TEST(Compression, NothingThatIsNotFiniteIsLeftOut) {
+  for (const std::string& name : names()) {
+    for (const float wrong : {kNan, kInfinity, -kInfinity}) {
+      for (const std::size_t count : {100U, 256U, 5000U}) {
+        auto values = random_values(count, 9);
+        for (std::size_t k = 0; k < count; k += 3) {
+          values[k] = wrong;
+        }
+        const auto result = coded(*compression_named(name), values);
+        for (std::size_t k = 0; k < count; k += 3) {
+          ASSERT_FALSE(std::isfinite(result[k])) << name << " of " << count << " at " << k;
+        }
+        // Others are what they were, or no numbers either.
+        for (std::size_t k = 1; k < count; k += 3) {
+          ASSERT_TRUE(!std::isfinite(result[k]) || std::abs(result[k] - values[k]) < 0.1F ||
+                      result[k] == 0.0F)
+              << name << " of " << count << " at " << k;
+        }
+      }
+    }
+  }
+}
+
 TEST(Compression, FiniteOnesStayFinite) {
   const float most = std::numeric_limits<float>::max();
   for (const std::string& name : names()) {
