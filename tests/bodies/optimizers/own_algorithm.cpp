@@ -267,9 +267,10 @@ TEST(AlgorithmRows, OfWrongOptionsAreRefused) {
     EXPECT_THAT(refused_option([&](AlgorithmOption& option) { option.least = wrong; }),
                 HasSubstr("option 'rho': expected `least` below `below`, found "));
   }
-  EXPECT_THAT(refused_option([](AlgorithmOption& option) { option.is_field = true; }),
-              HasSubstr("option 'rho': expected one of global_period_rounds, momentum, "
-                        "step_in_backward for a field"));
+  EXPECT_THAT(
+      refused_option([](AlgorithmOption& option) { option.is_field = true; }),
+      HasSubstr("option 'rho': expected one of compression, global_period_rounds, momentum, "
+                "step_in_backward for a field"));
   for (const char* wrong : {"momentum", "bucket_bytes"}) {
     EXPECT_THAT(refused_option([&](AlgorithmOption& option) { option.name = wrong; }),
                 HasSubstr("expected a name that no field of DistributedOptimizerOptions has"));
