@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bluefog_cpp/context.hpp"
+#include "ops/compression.hpp"
 #include "optimizers/algorithm.hpp"
 #include "optimizers/algorithm_name.hpp"
 #include "optimizers/bucket.hpp"
@@ -218,6 +219,11 @@ void register_algorithm(AlgorithmRow row, const AlgorithmLayout& compiled = {});
 /// The schedule that the algorithm's rounds average with, for `size` ranks: that of the options or
 /// the row's default, as the row transforms it.
 [[nodiscard]] Schedule mixing_of(const DistributedOptimizerOptions& options, int size);
+
+/// The code of what the algorithm sends: that of the options, or the row's default; null where it
+/// takes none. Any thread.
+[[nodiscard]] std::shared_ptr<const ops::Compression> compression_of(
+    const DistributedOptimizerOptions& options);
 
 /// The schedule that a program means by `name`: one of the algorithm's own, or a family of
 /// `topology::make_schedule`. Any thread.

@@ -265,66 +265,56 @@ struct SignBlock {
   }
 };
 
-template <class Block>
-void encode_all(BlockForm form, std::span<const float> values, std::byte* code) {
-  std::byte* const payloads = code + code_blocks(values.size()) * scale_bytes(form);
-  for (std::size_t block = 0; block < code_blocks(values.size()); ++block) {
-    const std::size_t begin = block * kCodeBlock;
-    const std::size_t count = std::min(kCodeBlock, values.size() - begin);
-    std::byte* const scale = code + block * scale_bytes(form);
-    std::byte* const payload = payloads + payload_bytes(form, begin);
-    if (count == kCodeBlock) {
-      Block::encode(hn::CappedTag<float, kMostLanes>(), &values[begin], count, scale, payload);
+/// Calls `body(d, first, count, scale, payload)` for each block of `count` values.
+/// @param code bytes that are written, or read alone.
+template <class Byte, class Body>
+void for_each_block(BlockForm form, std::size_t count, Byte* code, const Body& body) {
+  Byte* const payloads = code + code_blocks(count) * scale_bytes(form);
+  for (std::size_t first = 0; first < count; first += kCodeBlock) {
+    Byte* const scale = code + first / kCodeBlock * scale_bytes(form);
+    Byte* const payload = payloads + payload_bytes(form, first);
+    if (count - first >= kCodeBlock) {
+      body(hn::CappedTag<float, kMostLanes>(), first, kCodeBlock, scale, payload);
     } else {
-      Block::encode(hn::CappedTag<float, 1>(), &values[begin], count, scale, payload);
+      body(hn::CappedTag<float, 1>(), first, count - first, scale, payload);
     }
   }
 }
 
-template <class Block>
-void decode_all(BlockForm form, const std::byte* code, std::span<float> values) {
-  const std::byte* const payloads = code + code_blocks(values.size()) * scale_bytes(form);
-  for (std::size_t block = 0; block < code_blocks(values.size()); ++block) {
-    const std::size_t begin = block * kCodeBlock;
-    const std::size_t count = std::min(kCodeBlock, values.size() - begin);
-    const std::byte* const scale = code + block * scale_bytes(form);
-    const std::byte* const payload = payloads + payload_bytes(form, begin);
-    if (count == kCodeBlock) {
-      Block::decode(hn::CappedTag<float, kMostLanes>(), scale, payload, &values[begin], count);
-    } else {
-      Block::decode(hn::CappedTag<float, 1>(), scale, payload, &values[begin], count);
-    }
+/// Calls `use` with the class of the form's blocks.
+template <class Use>
+void with_blocks_of(BlockForm form, const Use& use) {
+  switch (form) {
+    case BlockForm::BFloat16:
+      return use(BFloat16Block());
+    case BlockForm::Float16:
+      return use(Float16Block());
+    case BlockForm::Int8:
+      return use(Int8Block());
+    case BlockForm::Int4:
+      return use(Int4Block());
+    case BlockForm::Sign:
+      return use(SignBlock());
   }
 }
 
 void encode_any(BlockForm form, std::span<const float> values, std::byte* code) {
-  switch (form) {
-    case BlockForm::BFloat16:
-      return encode_all<BFloat16Block>(form, values, code);
-    case BlockForm::Float16:
-      return encode_all<Float16Block>(form, values, code);
-    case BlockForm::Int8:
-      return encode_all<Int8Block>(form, values, code);
-    case BlockForm::Int4:
-      return encode_all<Int4Block>(form, values, code);
-    case BlockForm::Sign:
-      return encode_all<SignBlock>(form, values, code);
-  }
+  with_blocks_of(form, [&]<class Block>(Block) {
+    for_each_block(
+        form, values.size(), code,
+        [&](auto d, std::size_t first, std::size_t count, std::byte* scale, std::byte* payload) {
+          Block::encode(d, &values[first], count, scale, payload);
+        });
+  });
 }
 
 void decode_any(BlockForm form, const std::byte* code, std::span<float> values) {
-  switch (form) {
-    case BlockForm::BFloat16:
-      return decode_all<BFloat16Block>(form, code, values);
-    case BlockForm::Float16:
-      return decode_all<Float16Block>(form, code, values);
-    case BlockForm::Int8:
-      return decode_all<Int8Block>(form, code, values);
-    case BlockForm::Int4:
-      return decode_all<Int4Block>(form, code, values);
-    case BlockForm::Sign:
-      return decode_all<SignBlock>(form, code, values);
-  }
+  with_blocks_of(form, [&]<class Block>(Block) {
+    for_each_block(
+        form, values.size(), code,
+        [&](auto d, std::size_t first, std::size_t count, const std::byte* scale,
+            const std::byte* payload) { Block::decode(d, scale, payload, &values[first], count); });
+  });
 }
 
 }  // namespace bluefog::ops::HWY_NAMESPACE

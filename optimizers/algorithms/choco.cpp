@@ -23,7 +23,6 @@ namespace bluefog::optimizers {
 namespace {
 
 constexpr std::int64_t kMostMatrices = 64;
-constexpr const char* kUsualCompression = "int4";
 
 using Bytes = std::shared_ptr<std::vector<std::byte>>;
 
@@ -74,24 +73,30 @@ float difference_of(Element value, Element copy) {
 
 /// to = x − copy, and zeros between the parameters.
 void subtract(const Bucket& bucket, const at::Tensor& copy, std::span<float> to) {
-  std::ranges::fill(to, 0.0F);
+  std::size_t end = 0;
   for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
     const auto* const x = bucket.flat().const_data_ptr<Element>();
     const auto* const told = copy.const_data_ptr<Element>();
-    for (std::size_t k = first; k < first + count; ++k) {
+    std::ranges::fill(to.subspan(end, first - end), 0.0F);
+    end = first + count;
+    for (std::size_t k = first; k < end; ++k) {
       to[k] = difference_of(x[k], told[k]);
     }
   });
+  std::ranges::fill(to.subspan(end), 0.0F);
 }
 
-/// copy += difference.
-void add(const Bucket& bucket, std::span<const float> difference, const at::Tensor& copy) {
+/// copy += difference. @return whether all of that is finite.
+bool add(const Bucket& bucket, std::span<const float> difference, const at::Tensor& copy) {
+  std::uint32_t largest = 0;
   for_each_parameter(bucket, [&]<typename Element>(Element, std::size_t first, std::size_t count) {
     auto* const to = copy.data_ptr<Element>();
     for (std::size_t k = first; k < first + count; ++k) {
+      largest = std::max(largest, std::bit_cast<std::uint32_t>(difference[k]) & 0x7fffffffU);
       to[k] += difference[k];
     }
   });
+  return largest < 0x7f800000U;  // infinity's bits
 }
 
 /// heard += difference; x += share (heard − told).
@@ -107,14 +112,6 @@ void add_and_approach(const Bucket& bucket, std::span<const float> difference, d
       x[k] += factor * (theirs[k] - own[k]);
     }
   });
-}
-
-bool all_finite(std::span<const float> values) {
-  std::uint32_t largest = 0;
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
-  }
-  return largest < 0x7f800000U;
 }
 
 std::uint64_t seed() {
@@ -200,8 +197,7 @@ bool Choco::encode(const Copies& own, std::int64_t after, std::size_t bucket) {
   subtract(buckets_[bucket], copy, difference);
   compression_->encode(difference, code);
   compression_->decode(code, difference);
-  add(buckets_[bucket], difference, copy);
-  return all_finite(difference);
+  return add(buckets_[bucket], difference, copy);
 }
 
 // A copy that lacks a code would be wrong from now on, without a word.
@@ -332,7 +328,7 @@ AlgorithmRow choco_row() {
                  .note = "for each matrix of the schedule; 1 of float32 of the longest bucket",
                  .carried = "x̂ of this rank and of its sources"},
       .options = {{.name = "compression",
-                   .default_value = kUsualCompression,
+                   .default_value = "int4",
                    .meaning = "C, a name of `ops::compression_named`",
                    .is_field = true},
                   {.name = "consensus_step_size",
@@ -352,12 +348,9 @@ AlgorithmRow choco_row() {
           },
       .make =
           [](AlgorithmParts parts) {
-            auto compression = parts.options.compression
-                                   ? parts.options.compression
-                                   : ops::compression_named(kUsualCompression);
             return std::make_unique<Choco>(
                 parts.context, parts.buckets, mixing_of(parts.options, parts.context.size()),
-                std::move(compression), parts.number("consensus_step_size"));
+                compression_of(parts.options), parts.number("consensus_step_size"));
           }};
 }
 

@@ -6,12 +6,9 @@
 #include <cstddef>
 #include <exception>
 #include <iterator>
-#include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "ops/compression.hpp"
 #include "optimizers/algorithm_row.hpp"
 #include "optimizers/parameter.hpp"
 
@@ -62,12 +59,7 @@ std::string describe_on_any_device(const at::Tensor& tensor) {
 /// With a length, which tells codes of one name apart.
 std::string compression_line(const DistributedOptimizerOptions& options) {
   constexpr std::size_t kSomeValues = 10'000;
-  std::shared_ptr<const ops::Compression> compression = options.compression;
-  const AlgorithmRow& row = row_of(options.algorithm);
-  const auto listed = std::ranges::find(row.options, "compression", &AlgorithmOption::name);
-  if (compression == nullptr && listed != row.options.end()) {
-    compression = ops::compression_named(std::get<std::string>(listed->default_value));
-  }
+  const auto compression = compression_of(options);
   return compression == nullptr
              ? std::string("no compression")
              : fmt::format("compression {}, {} bytes for {} values", compression->name(),

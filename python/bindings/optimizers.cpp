@@ -238,7 +238,6 @@ void bind_optimizers(py::module_& module) {
       "compression_named",
       [](const std::string& name) { return ops::compression_named(name)->name(); }, py::arg("name"),
       "The full name of a code, as ops/compression.hpp lists them.");
-  module.def("compression_names", &ops::compression_names);
   py::enum_<opt::RowSums>(module, "RowSums", "What rows of W sum to. See optimizers/row_sums.hpp.")
       .value("one", opt::RowSums::One)
       .value("any", opt::RowSums::Any);

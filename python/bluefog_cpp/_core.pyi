@@ -247,7 +247,6 @@ class RowSums(enum.Enum):
 
 
 def compression_named(name: str) -> str: ...
-def compression_names() -> list[str]: ...
 
 class DistributedOptimizer:
     def __init__(self, context: Context, groups: list[list[Tensor]],

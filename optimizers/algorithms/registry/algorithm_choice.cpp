@@ -8,6 +8,7 @@
 #include <exception>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/device/device_channel.hpp"
@@ -169,6 +170,14 @@ Schedule mixing_of(const DistributedOptimizerOptions& options, int size) {
                           ? row.default_schedule(size)
                           : topology::static_schedule(topology::exponential(size));
   return row.transform ? row.transform(std::move(schedule)) : schedule;
+}
+
+std::shared_ptr<const ops::Compression> compression_of(const DistributedOptimizerOptions& options) {
+  const AlgorithmRow& row = row_of(options.algorithm);
+  const auto listed = std::ranges::find(row.options, "compression", &AlgorithmOption::name);
+  return options.compression != nullptr || listed == row.options.end()
+             ? options.compression
+             : ops::compression_named(std::get<std::string>(listed->default_value));
 }
 
 Schedule schedule_named(const AlgorithmName& algorithm, std::string_view name,

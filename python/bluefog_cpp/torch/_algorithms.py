@@ -1,8 +1,8 @@
 """Every algorithm of the core, around any optimizer of `torch.optim`."""
 
 import warnings
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import networkx as nx
 import torch
@@ -15,6 +15,7 @@ from bluefog_cpp.torch._distributed_step import Models
 from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
 from bluefog_cpp.torch._runtime import Runtime, current
 
+_Found = TypeVar("_Found")
 Graphs: TypeAlias = str | nx.DiGraph | Sequence[nx.DiGraph]
 
 
@@ -70,14 +71,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 
 
 def _compression(value: Any) -> str | None:
-    if value is None:
-        return None
-    try:
-        return core.compression_named(_arguments.text(value))
-    except ArgumentTypeError:
-        raise
-    except InvalidArgument as error:
-        raise InvalidArgument(str(error).removeprefix("compression: ")) from None
+    return None if value is None else _named("compression", core.compression_named, value)
 
 
 _CHECKS: dict[str, _arguments.Check] = {
@@ -112,12 +106,17 @@ def wrap_by_name(maker: str, optimizer: torch.optim.Optimizer, model: Models, al
 
 def row_named(name: Any) -> core.AlgorithmRow:
     """The algorithm of a name or an alias."""
+    return _named("algorithm", core.algorithm_named, name)
+
+
+def _named(argument: str, find: Callable[[str], _Found], name: Any) -> _Found:
+    """What the core finds by a name; its errors without the argument's, which others put first."""
     try:
-        return core.algorithm_named(_arguments.text(name))
+        return find(_arguments.text(name))
     except ArgumentTypeError:
         raise
     except InvalidArgument as error:
-        raise InvalidArgument(str(error).removeprefix("algorithm: ")) from None
+        raise InvalidArgument(str(error).removeprefix(f"{argument}: ")) from None
 
 
 def _one_of_both(maker: str, schedule: Any, graphs: Any) -> tuple[str, Any]:

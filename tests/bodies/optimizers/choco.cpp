@@ -69,6 +69,38 @@ std::vector<Schedule> choco_schedules(int size) {
           topology::static_schedule(topology::ring(size)), topology::one_peer_exponential(size)};
 }
 
+/// Rounds without local steps: ranks come to agree.
+struct Gossip {
+  Gossip(Context& context, const DistributedOptimizerOptions& options)
+      : mean(starting_points(context.size(), Start::Different).mean(0)),
+        problem(LeastSquares::of_rank(context.rank())),
+        point(static_cast<std::uint64_t>(context.rank())),
+        sgd(point.parameters(), 0.0),
+        optimizer(context.shared_from_this(), sgd, point, options) {}
+
+  void rounds(int count) {
+    for (int round = 0; round < count; ++round) {
+      train(optimizer, point, problem);
+    }
+  }
+  void fill(double value) {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : point.parameters()) {
+      parameter.fill_(value);
+    }
+  }
+  [[nodiscard]] double distance(const at::Tensor& from) const {
+    return (point.x() - from).abs().max().item<double>();
+  }
+
+  /// Of what ranks begin with.
+  at::Tensor mean;
+  LeastSquares problem;
+  Point point;
+  torch::optim::SGD sgd;
+  DistributedOptimizer optimizer;
+};
+
 at::Tensor coded(const Compression& compression, const at::Tensor& difference) {
   const at::Tensor values = difference.to(at::kFloat).contiguous();
   const std::span elements(values.data_ptr<float>(), static_cast<std::size_t>(values.numel()));
@@ -140,10 +172,8 @@ TEST(ChocoAveraging, ACodeThatLosesNothingIsAdaptThenCombine) {
   });
 }
 
-/// Without local steps: ranks come to agree on the mean they began with, by every code.
 TEST(ChocoAveraging, EveryCodeReachesTheMean) {
   on_ranks(few_ranks(), [](Context& context) {
-    const at::Tensor mean = starting_points(context.size(), Start::Different).mean(0);
     for (const Schedule& schedule :
          {topology::static_schedule(topology::exponential(context.size())),
           topology::one_peer_exponential(context.size())}) {
@@ -154,15 +184,9 @@ TEST(ChocoAveraging, EveryCodeReachesTheMean) {
                                                                 {"int4", 1.0, 1e-6},
                                                                 {"sign", 0.2, 0.1},
                                                                 {"topk:1024", 0.2, 1e-3}}) {
-        const LeastSquares problem = LeastSquares::of_rank(context.rank());
-        const Point point(static_cast<std::uint64_t>(context.rank()));
-        torch::optim::SGD sgd(point.parameters(), 0.0);
-        DistributedOptimizer optimizer(context.shared_from_this(), sgd, point,
-                                       choco_options(name, schedule, kappa));
-        for (int round = 0; round < 150; ++round) {
-          train(optimizer, point, problem);
-        }
-        EXPECT_LT((point.x() - mean).abs().max().item<double>(), distance) << name;
+        Gossip gossip(context, choco_options(name, schedule, kappa));
+        gossip.rounds(150);
+        EXPECT_LT(gossip.distance(gossip.mean), distance) << name;
       }
     }
   });
@@ -171,43 +195,24 @@ TEST(ChocoAveraging, EveryCodeReachesTheMean) {
 /// Far more rounds than ranks need to agree: the mean does not wander.
 TEST(ChocoAveraging, TheMeanStays) {
   on_ranks(few_ranks(), [](Context& context) {
-    const at::Tensor mean = starting_points(context.size(), Start::Different).mean(0);
-    const LeastSquares problem = LeastSquares::of_rank(context.rank());
-    const Point point(static_cast<std::uint64_t>(context.rank()));
-    torch::optim::SGD sgd(point.parameters(), 0.0);
-    DistributedOptimizer optimizer(
-        context.shared_from_this(), sgd, point,
-        choco_options("int4", topology::one_peer_exponential(context.size())));
-    for (int round = 0; round < 1'000; ++round) {
-      train(optimizer, point, problem);
-    }
-    EXPECT_LT((point.x() - mean).abs().max().item<double>(), 1e-13);
+    Gossip gossip(context, choco_options("int4", topology::one_peer_exponential(context.size())));
+    gossip.rounds(1'000);
+    EXPECT_LT(gossip.distance(gossip.mean), 1e-13);
   });
 }
 
 TEST(ChocoAveraging, ARoundThatFailsIsForgottenOnAllRanks) {
   on_ranks(some_ranks(2), [](Context& context) {
-    const at::Tensor mean = starting_points(context.size(), Start::Different).mean(0);
-    const LeastSquares problem = LeastSquares::of_rank(context.rank());
-    const Point point(static_cast<std::uint64_t>(context.rank()));
-    torch::optim::SGD sgd(point.parameters(), 0.0);
-    DistributedOptimizer optimizer(
-        context.shared_from_this(), sgd, point,
-        choco_options("int4",
-                      topology::static_schedule(topology::fully_connected(context.size()))));
-    const auto train_some = [&] {
-      for (int round = 0; round < 100; ++round) {
-        train(optimizer, point, problem);
-      }
-    };
-    train_some();
+    Gossip gossip(context, choco_options("int4", topology::static_schedule(
+                                                     topology::fully_connected(context.size()))));
+    gossip.rounds(3);
     if (context.rank() == 0) {
-      optimizer.refuse_step("as the test has it");
+      gossip.optimizer.refuse_step("as the test has it");
     } else {
-      EXPECT_ANY_THROW(train(optimizer, point, problem));
+      EXPECT_ANY_THROW(gossip.rounds(1));
     }
-    train_some();
-    EXPECT_LT((point.x() - mean).abs().max().item<double>(), 1e-6);
+    gossip.rounds(100);
+    EXPECT_LT(gossip.distance(gossip.mean), 1e-6);
   });
 }
 
@@ -251,26 +256,16 @@ TEST(ChocoAveraging, ACopyThatLacksACodeIsAnError) {
 TEST(ChocoAveraging, ValuesThatWereNotFiniteLeaveNoTrace) {
   on_ranks(some_ranks(2), [](Context& context) {
     for (const std::string name : {"int4", "float16", "bfloat16", "topk:4096"}) {
-      const LeastSquares problem = LeastSquares::of_rank(context.rank());
-      const Point point(static_cast<std::uint64_t>(context.rank()));
-      torch::optim::SGD sgd(point.parameters(), 0.0);
-      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, choco_options(name));
-      train(optimizer, point, problem);
-      const at::NoGradGuard no_grad;
-      point.first.fill_(std::nan(""));
+      Gossip gossip(context, choco_options(name));
+      gossip.rounds(1);
       {
-        const at::AutoGradMode with_gradients(true);
-        train(optimizer, point, problem);
-        train(optimizer, point, problem);
+        const at::NoGradGuard no_grad;
+        gossip.point.first.fill_(std::nan(""));
       }
-      for (at::Tensor& parameter : point.parameters()) {
-        parameter.fill_(static_cast<double>(context.rank()));
-      }
-      const at::AutoGradMode with_gradients(true);
-      for (int round = 0; round < 200; ++round) {
-        train(optimizer, point, problem);
-      }
-      EXPECT_LT((point.x() - mean_rank(context)).abs().max().item<double>(), 1e-6) << name;
+      gossip.rounds(2);
+      gossip.fill(context.rank());
+      gossip.rounds(100);
+      EXPECT_LT(gossip.distance(at::full({}, mean_rank(context), at::kDouble)), 1e-6) << name;
     }
   });
 }
@@ -278,20 +273,12 @@ TEST(ChocoAveraging, ValuesThatWereNotFiniteLeaveNoTrace) {
 /// Beyond float32 differences come in several codes.
 TEST(ChocoAveraging, LargeValuesOfFloat64ComeToo) {
   on_ranks(few_ranks(), [](Context& context) {
-    const LeastSquares problem = LeastSquares::of_rank(context.rank());
-    const Point point(0);
-    {
-      const at::NoGradGuard no_grad;
-      for (at::Tensor& parameter : point.parameters()) {
-        parameter.fill_(1e39 * (1 + context.rank()));
-      }
-    }
-    torch::optim::SGD sgd(point.parameters(), 0.0);
-    DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, choco_options("int4"));
-    for (int round = 0; round < 200; ++round) {
-      train(optimizer, point, problem);
-    }
-    EXPECT_LT((point.x() / (1e39 * (1 + mean_rank(context))) - 1).abs().max().item<double>(), 1e-6);
+    constexpr double kLarge = 1e39;
+    Gossip gossip(context, choco_options("int4"));
+    gossip.fill(kLarge * (1 + context.rank()));
+    gossip.rounds(200);
+    EXPECT_LT(gossip.distance(at::full({}, kLarge * (1 + mean_rank(context)), at::kDouble)),
+              1e-6 * kLarge);
   });
 }
 

@@ -131,12 +131,19 @@ TEST_F(ExchangeTest, APayloadIsPublishedInChunksAsThereIsRoom) {
   EXPECT_EQ(outbox->messages[0].readers, (std::vector{1, 2}));
 }
 
-TEST_F(ExchangeTest, WhatOverwritesThePayloadWaitsUntilItWasCopiedOut) {
-  expect_from({{.rank = 1, .weight = 1.0}});
-  send_to({{.rank = 2, .weight = 1.0}}, kBytes);
-  spec().overwrites_payload = true;
-  start();
-  transport_.send_message(1, header(), rising_bytes(kBytes, 5));
+/// What arrives is written over what is being sent.
+class OverwritingExchange : public ScriptedExchange {
+ protected:
+  OverwritingExchange() {
+    expect_from({{.rank = 1, .weight = 1.0}});
+    send_to({{.rank = 2, .weight = 1.0}}, kBytes);
+    spec().overwrites_payload = true;
+    start();
+    transport_.send_message(1, header(), rising_bytes(kBytes, 5));
+  }
+};
+
+TEST_F(OverwritingExchange, WaitsUntilThePayloadWasCopiedOut) {
   transport_.set_room(0);
   step();
   EXPECT_EQ(sum_.used_of[0], 0U);
@@ -150,12 +157,7 @@ TEST_F(ExchangeTest, WhatOverwritesThePayloadWaitsUntilItWasCopiedOut) {
   EXPECT_EQ(sum_.calls, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 64}, {64, 36}}));
 }
 
-TEST_F(ExchangeTest, WhatOverwritesThePayloadTakesNoPartOfAnElement) {
-  expect_from({{.rank = 1, .weight = 1.0}});
-  send_to({{.rank = 2, .weight = 1.0}}, kBytes);
-  spec().overwrites_payload = true;
-  start();
-  transport_.send_message(1, header(), rising_bytes(kBytes, 5));
+TEST_F(OverwritingExchange, TakesNoPartOfAnElement) {
   for (const std::size_t room : {63, 5, 31}) {
     transport_.set_room(room);
     step();
