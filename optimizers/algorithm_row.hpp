@@ -31,7 +31,7 @@ struct AlgorithmOption {
   /// A field of `DistributedOptimizerOptions`, or a key of its `numbers`, which is then no field's
   /// name.
   std::string name;
-  /// The value of an option that is left out. A text: that of a field.
+  /// The value of an option that is left out. A text: that of a field, "none" where it has none.
   std::variant<bool, std::int64_t, double, std::string> default_value;
   /// A text for tables.
   std::string meaning;
@@ -111,8 +111,7 @@ struct AlgorithmParts {
   const DistributedOptimizerOptions& options;  ///< checked; for use while it is made
   EarlyStep early;                             ///< for algorithms that begin in the backward pass
 
-  /// A number of `options.numbers`, or the default in the algorithm's row.
-  /// @throws InvalidArgument if the row has no such option, or if it is a field.
+  /// `number_of` these options.
   [[nodiscard]] double number(std::string_view name) const;
 };
 
@@ -219,6 +218,10 @@ void register_algorithm(AlgorithmRow row, const AlgorithmLayout& compiled = {});
 /// The schedule that the algorithm's rounds average with, for `size` ranks: that of the options or
 /// the row's default, as the row transforms it.
 [[nodiscard]] Schedule mixing_of(const DistributedOptimizerOptions& options, int size);
+
+/// An option's number: that of `options.numbers`, or the default in the algorithm's row. Any thread.
+/// @throws InvalidArgument if the row has no such option, or if it is a field.
+[[nodiscard]] double number_of(const DistributedOptimizerOptions& options, std::string_view name);
 
 /// The code of what the algorithm sends: that of the options, or the row's default; null where it
 /// takes none. Any thread.

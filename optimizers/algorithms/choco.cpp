@@ -119,18 +119,24 @@ std::uint64_t seed() {
   return (static_cast<std::uint64_t>(device()) << 32U) | device();
 }
 
-std::string why_unfit_for_choco(const DistributedOptimizerOptions& /*options*/,
-                                const Schedule& schedule) {
+}  // namespace
+
+std::string why_no_copies(const DistributedOptimizerOptions& options, const Schedule& schedule) {
   if (schedule.period_steps() <= kMostMatrices) {
     return {};
   }
   return fmt::format(
-      "choco expects a schedule of at most {} matrices, because ranks keep copies of the model for "
-      "each of them, found one that repeats after {} rounds",
-      kMostMatrices, schedule.period_steps());
+      "schedule: {} with a compression expects at most {} matrices, because ranks keep copies of "
+      "the model for each of them, found a schedule that repeats after {} rounds",
+      options.algorithm.text(), kMostMatrices, schedule.period_steps());
 }
 
-}  // namespace
+std::string why_no_copies_for_plans(const DistributedOptimizerOptions& options) {
+  return fmt::format(
+      "{} with a compression expects a schedule, because its copies are due to links that come "
+      "again, found a plan for one round",
+      options.algorithm.text());
+}
 
 Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& schedule,
              std::shared_ptr<const ops::Compression> compression, double consensus_step_size)
@@ -150,6 +156,12 @@ Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& sch
           "rank {}, choco: expected parameters on the CPU, where codes are made, found {} on a "
           "device",
           context.rank(), buckets[b].name()));
+    }
+    if (values.dtype != Dtype::Float32 && values.dtype != Dtype::Float64) {
+      throw UnsupportedError(fmt::format(
+          "rank {}, choco: expected parameters of float32 or float64, because small differences add "
+          "up in copies, found {} of {}",
+          context.rank(), buckets[b].name(), name_of(values.dtype)));
     }
     names_.push_back(fmt::format("{} in {}", buckets[b].name(), compression_->name()));
     longest = std::max(longest, values.count);
@@ -338,14 +350,10 @@ AlgorithmRow choco_row() {
                    .below = 2.0}},
       .mixing = {.stochastic = Stochastic::RowsAndColumns},
       .full_precision_because = "small differences add up in its copies",
-      .why_unfit_schedule = why_unfit_for_choco,
+      .why_unfit_schedule = why_no_copies,
       .why_unfit_plan =
-          [](const DistributedOptimizerOptions& /*options*/, const NeighborPlan& /*plan*/,
-             const NeighborPlan* /*before*/) {
-            return std::string(
-                "choco expects a schedule, because its copies are due to links that come again, "
-                "found a plan for one round");
-          },
+          [](const DistributedOptimizerOptions& options, const NeighborPlan& /*plan*/,
+             const NeighborPlan* /*before*/) { return why_no_copies_for_plans(options); },
       .make =
           [](AlgorithmParts parts) {
             return std::make_unique<Choco>(

@@ -10,6 +10,7 @@
 #include "bluefog_cpp/work.hpp"
 #include "ops/compression.hpp"
 #include "optimizers/algorithm.hpp"
+#include "optimizers/options.hpp"
 #include "topology/schedule.hpp"
 
 namespace bluefog::optimizers {
@@ -38,7 +39,7 @@ namespace bluefog::optimizers {
 class Choco final : public Algorithm {
  public:
   /// @param context, buckets outlive this object. @param schedule that rounds average with.
-  /// @throws UnsupportedError for parameters on a device.
+  /// @throws UnsupportedError for parameters on a device, or of 16 bits.
   Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& schedule,
         std::shared_ptr<const ops::Compression> compression, double consensus_step_size);
 
@@ -88,5 +89,11 @@ class Choco final : public Algorithm {
   std::vector<Work> works_;
   std::mt19937_64 random_;
 };
+
+/// Why ranks cannot keep copies for the schedule; empty if they can.
+[[nodiscard]] std::string why_no_copies(const DistributedOptimizerOptions& options,
+                                        const Schedule& schedule);
+/// Why they cannot for plans of one round: always.
+[[nodiscard]] std::string why_no_copies_for_plans(const DistributedOptimizerOptions& options);
 
 }  // namespace bluefog::optimizers

@@ -37,7 +37,7 @@ class RanksWithoutGradients {
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const double taken_back = values_[i] - averages_[i];
       moments_[i] = recursion_.momentum * moments_[i] + recursion_.of_taken * taken_back;
-      values_[i] -= recursion_.moves_by_momentum ? moments_[i] : taken_back;
+      values_[i] -= recursion_.by_taken * taken_back + recursion_.by_momentum * moments_[i];
     }
   }
 

@@ -6,13 +6,14 @@ namespace bluefog::optimizers {
 
 /// One round of an algorithm with momentum v where there are no gradients: with a = x − W s,
 ///
-///     s = x − `of_sent` v;   v ← `momentum` v + `of_taken` a;   x ← x − v or x − a.
+///     s = x − `of_sent` v;   v ← `momentum` v + `of_taken` a;
+///     x ← x − `by_taken` a − `by_momentum` v.
 struct MomentumRecursion {
   double momentum = 0.0;
   double of_sent = 0.0;
   double of_taken = 1.0;
-  /// x ← x − v; otherwise x ← x − a.
-  bool moves_by_momentum = false;
+  double by_taken = 0.0;
+  double by_momentum = 1.0;
 };
 
 /// The factor by which a round multiplies differences between ranks in the long run, where there

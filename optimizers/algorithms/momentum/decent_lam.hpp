@@ -22,7 +22,7 @@ class DecentLam final : public AveragedMomentum {
   using AveragedMomentum::AveragedMomentum;
 
   [[nodiscard]] static MomentumRecursion without_gradients(double momentum) {
-    return {.momentum = momentum, .moves_by_momentum = true};
+    return {.momentum = momentum};
   }
   void step(const Round& round, const StepBucket& step_bucket) override;
 };

@@ -22,7 +22,11 @@ class QuasiGlobalMomentum final : public AveragedMomentum {
   using AveragedMomentum::AveragedMomentum;
 
   [[nodiscard]] static MomentumRecursion without_gradients(double momentum) {
-    return {.momentum = momentum, .of_sent = momentum, .of_taken = 1.0 - momentum};
+    return {.momentum = momentum,
+            .of_sent = momentum,
+            .of_taken = 1.0 - momentum,
+            .by_taken = 1.0,
+            .by_momentum = 0.0};
   }
   void step(const Round& round, const StepBucket& step_bucket) override;
 };

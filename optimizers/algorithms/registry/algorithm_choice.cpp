@@ -45,6 +45,9 @@ std::string why_invalid_own_numbers(const AlgorithmRow& row,
           "numbers: expected options that {} lists and that have no field, found '{}'", row.name,
           name);
     }
+    if (std::holds_alternative<std::int64_t>(listed->default_value) && value != std::floor(value)) {
+      return fmt::format("{}: expected a whole number, found {}", name, value);
+    }
     if (!(value >= listed->least && value < listed->below)) {
       return fmt::format("{}: expected from {} to below {}, found {}", name, listed->least,
                          listed->below, value);
@@ -146,6 +149,14 @@ std::string why_not_shares(const AlgorithmRow& row, const NeighborPlan& plan) {
       is_split ? "" : ", or weights that are none of those");
 }
 
+/// Before the row transforms it.
+Schedule given_or_default(const DistributedOptimizerOptions& options, int size) {
+  const AlgorithmRow& row = row_of(options.algorithm);
+  return options.schedule       ? *options.schedule
+         : row.default_schedule ? row.default_schedule(size)
+                                : topology::static_schedule(topology::exponential(size));
+}
+
 }  // namespace
 
 std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& options,
@@ -165,19 +176,18 @@ std::unique_ptr<Algorithm> make_algorithm(const DistributedOptimizerOptions& opt
 
 Schedule mixing_of(const DistributedOptimizerOptions& options, int size) {
   const AlgorithmRow& row = row_of(options.algorithm);
-  Schedule schedule = options.schedule ? *options.schedule
-                      : row.default_schedule
-                          ? row.default_schedule(size)
-                          : topology::static_schedule(topology::exponential(size));
+  Schedule schedule = given_or_default(options, size);
   return row.transform ? row.transform(std::move(schedule)) : schedule;
 }
 
 std::shared_ptr<const ops::Compression> compression_of(const DistributedOptimizerOptions& options) {
   const AlgorithmRow& row = row_of(options.algorithm);
   const auto listed = std::ranges::find(row.options, "compression", &AlgorithmOption::name);
-  return options.compression != nullptr || listed == row.options.end()
-             ? options.compression
-             : ops::compression_named(std::get<std::string>(listed->default_value));
+  if (options.compression || listed == row.options.end()) {
+    return options.compression;
+  }
+  const auto& name = std::get<std::string>(listed->default_value);
+  return name == "none" ? nullptr : ops::compression_named(name);
 }
 
 Schedule schedule_named(const AlgorithmName& algorithm, std::string_view name,
@@ -202,17 +212,17 @@ std::string why_invalid(const DistributedOptimizerOptions& options, int size) {
         "use a static schedule",
         row.name, row.mixing.fixed_because);
   }
-  if (!options.schedule) {
-    return {};
-  }
-  if (options.schedule->size() != size) {
+  if (options.schedule && options.schedule->size() != size) {
     return fmt::format("schedule: expected one for {} ranks, found one for {}", size,
                        options.schedule->size());
   }
   try {
-    problem = why_unfit(row, *options.schedule, options.row_sums);
-    return problem.empty() && row.why_unfit_schedule
-               ? row.why_unfit_schedule(options, *options.schedule)
+    if (options.schedule) {
+      problem = why_unfit(row, *options.schedule, options.row_sums);
+    }
+    // Options may ask too much of the schedule that is there without one.
+    return problem.empty() && row.why_unfit_schedule && (options.schedule || !options.plans)
+               ? row.why_unfit_schedule(options, given_or_default(options, size))
                : problem;
   } catch (const std::exception& error) {  // the schedule cannot make all of its rounds
     return fmt::format("schedule: {}", error.what());

@@ -136,7 +136,9 @@ std::optional<double> AlgorithmOption::default_number() const {
       default_value);
 }
 
-double AlgorithmParts::number(std::string_view name) const {
+double AlgorithmParts::number(std::string_view name) const { return number_of(options, name); }
+
+double number_of(const DistributedOptimizerOptions& options, std::string_view name) {
   if (const auto given = options.numbers.find(name); given != options.numbers.end()) {
     return given->second;
   }

@@ -19,6 +19,12 @@ AlgorithmRow gossip_pga_row();
 AlgorithmRow ceca_row();
 AlgorithmRow choco_row();
 AlgorithmRow local_sgd_row();
+AlgorithmRow slowmo_row();
+AlgorithmRow diloco_row();
+AlgorithmRow streaming_diloco_row();
+AlgorithmRow gossip_diloco_row();
+AlgorithmRow noloco_row();
+AlgorithmRow accelerated_gossip_row();
 AlgorithmRow decent_lam_row();
 AlgorithmRow quasi_global_momentum_row();
 AlgorithmRow win_put_row();
@@ -39,6 +45,12 @@ inline constexpr std::array kBuiltInRows{&adapt_then_combine_row,
                                          &ceca_row,
                                          &choco_row,
                                          &local_sgd_row,
+                                         &slowmo_row,
+                                         &diloco_row,
+                                         &streaming_diloco_row,
+                                         &gossip_diloco_row,
+                                         &noloco_row,
+                                         &accelerated_gossip_row,
                                          &decent_lam_row,
                                          &quasi_global_momentum_row,
                                          &win_put_row,

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "bluefog_cpp/work.hpp"
+#include "optimizers/algorithm.hpp"
+#include "optimizers/algorithms/outer/outer_momentum.hpp"
+#include "optimizers/algorithms/outer/outer_start.hpp"
+#include "optimizers/parameter.hpp"
+
+namespace bluefog::optimizers {
+
+/// Streaming DiLoCo: the model in P fragments, of which each communicating step averages one while
+/// local steps go on. Where x is that fragment after a local step and θ what it was after its last
+/// outer one,
+///
+///     G = α (θ − J x);   v ← β v + G;   θ ← θ − (G + β v);   τ steps later x ← a x + (1 − a) θ.
+///
+/// A fragment is the same part of each bucket, its p-th of P. It is averaged once in P communicating
+/// steps: H = P times `num_steps_per_communication`. It takes effect after τ steps, at the latest in
+/// the next communicating one. P = 1, τ = 0 and a = 0 is DiLoCo.
+///
+/// An average that fails is an error of the step in which it would take effect, and lost.
+///
+/// Cost per rank and communicating step: one allreduce of 1/P of each bucket, which takes its time
+/// while τ steps are made; two copies of the model, and 1/P of one for what is under way. A
+/// checkpoint keeps θ and v; what is under way when it is written takes effect at once.
+/// Source: arXiv 2501.18512.
+class StreamingDiloco final : public Algorithm {
+ public:
+  struct Fragments {
+    std::int64_t count = 4;        ///< P, at least 1
+    std::int64_t delay_steps = 1;  ///< τ, at least 0
+    double local_share = 0.5;      ///< a, from 0 to below 1
+  };
+
+  /// @param context, buckets outlive this object.
+  StreamingDiloco(Context& context, std::vector<Bucket>& buckets, const OuterMomentum& rule,
+                  const Fragments& fragments);
+
+  [[nodiscard]] bool averages_with_neighbors() const noexcept override { return false; }
+  void step(const Round& round, const StepBucket& step_bucket) override;
+  void step_alone(const StepBucket& step_bucket) override;
+  void drain() override;
+  void discard() override;
+  [[nodiscard]] NamedTensors state() const override;
+  void restart() override;
+
+ private:
+  /// The elements of a bucket that belong to a fragment.
+  struct Part {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  [[nodiscard]] Part part(std::size_t b, std::int64_t fragment) const;
+  void step_locally(const StepBucket& step_bucket);
+  void take_effect();
+  void take_effect(std::size_t b);
+
+  Context& context_;
+  OuterMomentum rule_;
+  Fragments fragments_;
+  OuterStart start_;
+  std::vector<at::Tensor> moments_;
+  /// The fragment under way: x of it, and its averages.
+  std::vector<at::Tensor> sent_;
+  std::vector<Work> works_;
+  std::int64_t under_way_ = -1;
+  std::int64_t steps_since_ = 0;
+};
+
+}  // namespace bluefog::optimizers
