@@ -145,6 +145,16 @@ class DistributedOptimizer {
   ///   optimizer or other buckets, or is incomplete.
   void load(torch::serialize::InputArchive& archive);
 
+  /// What the algorithm carries from step to step, by name, where it lies (`Algorithm::state`): for
+  /// callers that save in a form of their own, after `drain`.
+  [[nodiscard]] NamedTensors carried() const;
+
+  /// Goes on from what `carried` and the counts were on the same rank of as many ranks. The wrapped
+  /// optimizer stays as it is; parameters must have been loaded.
+  /// @throws InvalidArgument naming the first tensor that is missing or has another shape or dtype,
+  ///   or a count below 0; nothing has changed then.
+  void resume(const NamedTensors& carried, std::int64_t step_count, std::int64_t round_count);
+
   /// Takes no part in the step that all ranks make next, for example without a batch for it: the
   /// others get `reason` as an error in theirs. The step counts as made. Local; nothing is stepped.
   /// Does nothing after a backward pass that has failed in its communication.

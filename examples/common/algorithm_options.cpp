@@ -95,7 +95,9 @@ std::string refusal(const std::vector<const AlgorithmOption*>& options,
 std::optional<OptionValues::mapped_type> value_of(const AlgorithmOption& option,
                                                   std::string_view text) {
   if (!option.default_number()) {
-    (void)ops::compression_named(text);  // the one kind of text that rows have
+    if (text != std::get<std::string>(option.default_value)) {
+      (void)ops::compression_named(text);  // the one kind of text that rows have
+    }
     return std::string(text);
   }
   // Whole numbers beyond it are not all doubles.
@@ -115,7 +117,8 @@ std::optional<OptionValues::mapped_type> value_of(const AlgorithmOption& option,
 void set_field(std::string_view name, const OptionValues::mapped_type& given,
                optimizers::DistributedOptimizerOptions& options) {
   if (name == "compression") {
-    options.compression = ops::compression_named(std::get<std::string>(given));
+    const auto& code = std::get<std::string>(given);
+    options.compression = code == "none" ? nullptr : ops::compression_named(code);
     return;
   }
   const double value = std::get<double>(given);

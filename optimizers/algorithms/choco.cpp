@@ -119,6 +119,12 @@ std::uint64_t seed() {
   return (static_cast<std::uint64_t>(device()) << 32U) | device();
 }
 
+std::string subject(const DistributedOptimizerOptions& options) {
+  return options.algorithm == AlgorithmName::Choco
+             ? std::string("choco")
+             : fmt::format("{} with a compression", options.algorithm.text());
+}
+
 }  // namespace
 
 std::string why_no_copies(const DistributedOptimizerOptions& options, const Schedule& schedule) {
@@ -126,16 +132,16 @@ std::string why_no_copies(const DistributedOptimizerOptions& options, const Sche
     return {};
   }
   return fmt::format(
-      "schedule: {} with a compression expects at most {} matrices, because ranks keep copies of "
-      "the model for each of them, found a schedule that repeats after {} rounds",
-      options.algorithm.text(), kMostMatrices, schedule.period_steps());
+      "schedule: {} expects at most {} matrices, because ranks keep copies of the model for each of "
+      "them, found a schedule that repeats after {} rounds",
+      subject(options), kMostMatrices, schedule.period_steps());
 }
 
 std::string why_no_copies_for_plans(const DistributedOptimizerOptions& options) {
   return fmt::format(
-      "{} with a compression expects a schedule, because its copies are due to links that come "
-      "again, found a plan for one round",
-      options.algorithm.text());
+      "{} expects a schedule, because its copies are due to links that come again, found a plan for "
+      "one round",
+      subject(options));
 }
 
 Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& schedule,
@@ -153,15 +159,15 @@ Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& sch
     const BufferView values = buckets[b].values();
     if (values.device.kind != DeviceKind::Cpu) {
       throw UnsupportedError(fmt::format(
-          "rank {}, choco: expected parameters on the CPU, where codes are made, found {} on a "
-          "device",
-          context.rank(), buckets[b].name()));
+          "rank {}, compression {}: expected parameters on the CPU, where codes are made, found {} "
+          "on a device",
+          context.rank(), compression_->name(), buckets[b].name()));
     }
     if (values.dtype != Dtype::Float32 && values.dtype != Dtype::Float64) {
       throw UnsupportedError(fmt::format(
-          "rank {}, choco: expected parameters of float32 or float64, because small differences add "
-          "up in copies, found {} of {}",
-          context.rank(), buckets[b].name(), name_of(values.dtype)));
+          "rank {}, compression {}: expected parameters of float32 or float64, because small "
+          "differences add up in copies, found {} of {}",
+          context.rank(), compression_->name(), buckets[b].name(), name_of(values.dtype)));
     }
     names_.push_back(fmt::format("{} in {}", buckets[b].name(), compression_->name()));
     longest = std::max(longest, values.count);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::optimizers {
@@ -51,24 +53,37 @@ void save_state(torch::serialize::OutputArchive& archive, const NamedTensors& st
   }
 }
 
-void load_state(torch::serialize::InputArchive& archive, const NamedTensors& state) {
-  std::vector<at::Tensor> values;
+NamedTensors read_state(torch::serialize::InputArchive& archive, const NamedTensors& state) {
+  NamedTensors read;
   for (const auto& [name, tensor] : state) {
     at::Tensor value;
-    if (!archive.try_read(name, value)) {
+    if (archive.try_read(name, value)) {
+      read.push_back({name, value});
+    }
+  }
+  return read;
+}
+
+void check_state(const NamedTensors& saved, const NamedTensors& state) {
+  for (const auto& [name, tensor] : state) {
+    const auto found = std::ranges::find(saved, name, &NamedTensor::name);
+    if (found == saved.end()) {
       throw InvalidArgument(fmt::format("saved state: expected '{}', found none", name));
     }
+    const at::Tensor& value = found->tensor;
     if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
       throw InvalidArgument(
           fmt::format("saved state: expected '{}', {}, found {}; load with the bucket_bytes of the "
                       "run that saved",
                       name, describe(tensor), describe(value)));
     }
-    values.push_back(value);
   }
+}
+
+void set_state(const NamedTensors& saved, const NamedTensors& state) {
   const torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < state.size(); ++i) {
-    state[i].tensor.copy_(values[i]);
+  for (const auto& [name, tensor] : state) {
+    tensor.copy_(std::ranges::find(saved, name, &NamedTensor::name)->tensor);
   }
 }
 

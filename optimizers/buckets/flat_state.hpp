@@ -31,9 +31,16 @@ void keep_values(const std::vector<Bucket>& buckets, const std::vector<at::Tenso
 /// Writes an algorithm's state.
 void save_state(torch::serialize::OutputArchive& archive, const NamedTensors& state);
 
-/// Reads the state that `save_state` wrote; nothing has changed if it throws.
-/// @throws InvalidArgument naming the first tensor that is missing, or has another size or dtype
-///   (as with another `bucket_bytes`).
-void load_state(torch::serialize::InputArchive& archive, const NamedTensors& state);
+/// Reads the tensors of the names of `state` that `save_state` wrote; those that are missing are
+/// left out.
+[[nodiscard]] NamedTensors read_state(torch::serialize::InputArchive& archive,
+                                      const NamedTensors& state);
+
+/// @throws InvalidArgument naming the first tensor of `state` that is missing among the saved ones,
+///   or has another size or dtype there (as with another `bucket_bytes`).
+void check_state(const NamedTensors& saved, const NamedTensors& state);
+
+/// Copies saved tensors, which `check_state` has passed, into those of the same names.
+void set_state(const NamedTensors& saved, const NamedTensors& state);
 
 }  // namespace bluefog::optimizers

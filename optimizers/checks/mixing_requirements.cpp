@@ -19,8 +19,6 @@ constexpr double kSumTolerance = 1e-9;
 constexpr double kAverageTolerance = 1e-6;
 /// An eigenvalue this near to a bound counts as on it.
 constexpr double kEigenvalueMargin = 1e-9;
-/// A factor per round that momentum may reach: what lies on the bound grows by rounding alone.
-constexpr double kMostGrowth = 1.001;
 
 /// "row 2 sums to 0.9" of the worst one; empty if all sum to 1.
 std::string worst_sum(const std::vector<double>& sums, const char* what,
@@ -231,15 +229,15 @@ std::string why_no_average(const AlgorithmRow& row, const NeighborPlan& plan) {
 
 std::string why_unfit_momentum(const AlgorithmName& algorithm, const MomentumRecursion& recursion,
                                const Schedule& schedule) {
-  const double growth = growth_per_round(recursion, schedule);
-  return growth <= kMostGrowth
-             ? std::string()
+  const std::string found = why_differences_stay(recursion, schedule);
+  return found.empty()
+             ? found
              : fmt::format(
                    "schedule: {} with momentum {} expects differences between ranks to die out "
-                   "where there are no gradients, found that they grow by a factor of {:.4g} a "
-                   "round; use another momentum, or one symmetric W in all rounds with self "
-                   "weights of at least 1/2 (topology::lazy; in Python topology_util.LazyGraph)",
-                   algorithm.text(), recursion.momentum, growth);
+                   "where there are no gradients, found that they {}; use another momentum, or one "
+                   "symmetric W in all rounds with self weights of at least 1/2 (topology::lazy; in "
+                   "Python topology_util.LazyGraph)",
+                   algorithm.text(), recursion.momentum, found);
 }
 
 }  // namespace bluefog::optimizers

@@ -82,8 +82,10 @@ Statement statement_of(const ModelParameters& parameters,
       fmt::format("buffer policy {}", name_of(options.buffers)),
       fmt::format("plans {}", options.plans ? "from a function" : "from a schedule"),
       fmt::format("row_sums {}", options.row_sums == RowSums::Any ? "any" : "one")};
-  for (const auto& [name, value] : options.numbers) {
-    statement.lines.push_back(fmt::format("{} {}", name, value));
+  for (const AlgorithmOption& option : row_of(options.algorithm).options) {
+    if (!option.is_field) {
+      statement.lines.push_back(fmt::format("{} {}", option.name, number_of(options, option.name)));
+    }
   }
   if (options.schedule) {
     try {

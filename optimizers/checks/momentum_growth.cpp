@@ -1,9 +1,12 @@
 #include "optimizers/checks/momentum_growth.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -13,6 +16,10 @@ namespace {
 constexpr std::int64_t kRoundsTried = 2000;
 /// A norm that has grown this far never comes back, and stays below the largest double.
 constexpr double kGrownForGood = 1e100;
+/// A factor per round that momentum may reach: what lies on the bound grows by rounding alone.
+constexpr double kMostGrowth = 1.001;
+/// A factor per round from which on differences do not die out, or by a graph that is as slow.
+constexpr double kDiesOut = 0.9995;
 
 /// One number per rank, as a model without gradients.
 class RanksWithoutGradients {
@@ -41,10 +48,13 @@ class RanksWithoutGradients {
     }
   }
 
+  /// Of the differences from the mean, and of the momentum.
   [[nodiscard]] double norm() const {
+    const double mean =
+        std::accumulate(values_.begin(), values_.end(), 0.0) / static_cast<double>(values_.size());
     double sum = 0.0;
     for (std::size_t i = 0; i < values_.size(); ++i) {
-      sum += values_[i] * values_[i] + moments_[i] * moments_[i];
+      sum += (values_[i] - mean) * (values_[i] - mean) + moments_[i] * moments_[i];
     }
     return std::sqrt(sum);
   }
@@ -59,6 +69,15 @@ class RanksWithoutGradients {
 
 }  // namespace
 
+double growth_of(const std::vector<double>& norms) {
+  // Largest norms, since differences swing on their way.
+  const auto middle = norms.begin() + static_cast<std::ptrdiff_t>(norms.size() / 2);
+  const double before = *std::max_element(norms.begin(), middle);
+  const double after = *std::max_element(middle, norms.end());
+  return before == 0.0 ? 0.0
+                       : std::pow(after / before, 1.0 / static_cast<double>(norms.end() - middle));
+}
+
 double growth_per_round(const MomentumRecursion& recursion, const Schedule& schedule) {
   RanksWithoutGradients ranks(recursion, schedule.size());
   std::vector<double> norms{ranks.norm()};
@@ -66,11 +85,18 @@ double growth_per_round(const MomentumRecursion& recursion, const Schedule& sche
     ranks.average(schedule.mixing_matrix(round));
     norms.push_back(ranks.norm());
   }
-  // Largest norms, since differences swing on their way.
-  const auto middle = norms.begin() + static_cast<std::ptrdiff_t>(norms.size() / 2);
-  const double before = *std::max_element(norms.begin(), middle);
-  const double after = *std::max_element(middle, norms.end());
-  return std::pow(after / before, 1.0 / static_cast<double>(norms.end() - middle));
+  return growth_of(norms);
+}
+
+std::string why_differences_stay(const MomentumRecursion& recursion, const Schedule& schedule) {
+  const double growth = growth_per_round(recursion, schedule);
+  if (growth > kMostGrowth || std::isnan(growth)) {
+    return fmt::format("grow by a factor of {:.4g} a round", growth);
+  }
+  const bool may_stay = growth > kDiesOut;
+  return may_stay && growth_per_round({.momentum = 0.0}, schedule) <= kDiesOut
+             ? std::string("stay as large as they are")
+             : std::string();
 }
 
 }  // namespace bluefog::optimizers

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "topology/schedule.hpp"
 
 namespace bluefog::optimizers {
@@ -17,8 +20,8 @@ struct MomentumRecursion {
 };
 
 /// The factor by which a round multiplies differences between ranks in the long run, where there
-/// are no gradients: the recursion, run for 2,000 rounds from one random number per rank. Around 1
-/// or below where they die out.
+/// are no gradients: the recursion, run for 2,000 rounds from one random number per rank. Below 1
+/// where they die out.
 ///
 /// One symmetric W in all rounds with eigenvalues above −1 never makes DecentLaM grow: v obeys
 /// z² − (β + λ) z + β = 0 for each eigenvalue λ. QG-DSGDm bears eigenvalues down to about −3/4. For
@@ -28,5 +31,13 @@ struct MomentumRecursion {
 ///
 /// The same on every rank. Cost: 2,000 products with W.
 [[nodiscard]] double growth_per_round(const MomentumRecursion& recursion, const Schedule& schedule);
+
+/// The same of norms that were measured, one a round.
+[[nodiscard]] double growth_of(const std::vector<double>& norms);
+
+/// "grow by a factor of 1.2 a round" or "stay as large as they are": what differences do under the
+/// recursion, where the schedule alone lets them die out. Empty where they die out.
+[[nodiscard]] std::string why_differences_stay(const MomentumRecursion& recursion,
+                                               const Schedule& schedule);
 
 }  // namespace bluefog::optimizers

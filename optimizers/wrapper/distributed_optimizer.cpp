@@ -52,6 +52,13 @@ void DistributedOptimizer::check_saved(torch::serialize::InputArchive& archive) 
 
 void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state_->load(archive); }
 
+NamedTensors DistributedOptimizer::carried() const { return state_->carried(); }
+
+void DistributedOptimizer::resume(const NamedTensors& carried, std::int64_t step_count,
+                                  std::int64_t round_count) {
+  state_->resume(carried, step_count, round_count);
+}
+
 void DistributedOptimizer::refuse_step(std::string_view reason) { state_->refuse_step(reason); }
 void DistributedOptimizer::forget_lost_step() { state_->forget_lost_step(); }
 

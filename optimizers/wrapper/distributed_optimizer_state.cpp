@@ -13,6 +13,7 @@
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/registry/algorithm_choice.hpp"
 #include "optimizers/buckets/bucket_memory.hpp"
+#include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/round_calls.hpp"
 #include "optimizers/wrapper/closure_refusal.hpp"
 #include "optimizers/wrapper/model_agreement.hpp"
@@ -222,11 +223,25 @@ void DistributedOptimizer::State::check_saved(torch::serialize::InputArchive& ar
 void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) {
   SavedOptimizer saved(archive, context_->rank());
   saved.check_fits(name_of(options_.algorithm), optimizer_);
+  const NamedTensors carried = saved.algorithm_state(algorithm_->state());
+  check_state(carried, algorithm_->state());
+  saved.load_wrapped(optimizer_);
+  resume(carried, saved.step_count(), saved.round_count());
+}
+
+void DistributedOptimizer::State::resume(const NamedTensors& carried, std::int64_t step_count,
+                                         std::int64_t round_count) {
+  if (step_count < 0 || round_count < 0) {
+    throw InvalidArgument(
+        fmt::format("rank {}: expected saved counts of 0 or more, found {} steps and {} rounds",
+                    context_->rank(), step_count, round_count));
+  }
+  const NamedTensors state = algorithm_->state();
+  check_state(carried, state);
   parameters_->take_back(*algorithm_);
   algorithm_->discard();
-  saved.load_algorithm_state(algorithm_->state());
-  saved.load_wrapped(optimizer_);
-  saved.load_counts(counts_);
+  set_state(carried, state);
+  counts_.resume(step_count, round_count);
   parameters_->forget_values();
   plans_->forget();
   algorithm_->expect(counts_.communicates_next());

@@ -39,6 +39,8 @@ class DistributedOptimizer::State {
   void save(torch::serialize::OutputArchive& archive);
   void check_saved(torch::serialize::InputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
+  [[nodiscard]] NamedTensors carried() const { return algorithm_->state(); }
+  void resume(const NamedTensors& carried, std::int64_t step_count, std::int64_t round_count);
   void refuse_step(std::string_view reason);
   void forget_lost_step() { algorithm_->forget_lost_step(); }
 

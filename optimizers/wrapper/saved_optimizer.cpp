@@ -77,7 +77,9 @@ void SavedOptimizer::check_fits(std::string_view algorithm,
   }
 }
 
-void SavedOptimizer::load_algorithm_state(const NamedTensors& state) { load_state(state_, state); }
+NamedTensors SavedOptimizer::algorithm_state(const NamedTensors& state) {
+  return read_state(state_, state);
+}
 
 void SavedOptimizer::load_wrapped(torch::optim::Optimizer& wrapped) {
   try {

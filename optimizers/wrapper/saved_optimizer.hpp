@@ -38,11 +38,12 @@ class SavedOptimizer {
   ///   optimizer; archives of earlier versions do not name the class.
   void check_fits(std::string_view algorithm, const torch::optim::Optimizer& wrapped) const;
 
-  /// @throws InvalidArgument for other buckets; nothing has changed then.
-  void load_algorithm_state(const NamedTensors& state);
+  /// The saved tensors of the same names as `state`'s; those that are missing are left out.
+  [[nodiscard]] NamedTensors algorithm_state(const NamedTensors& state);
   /// @throws InvalidArgument for other parameters, which leave the optimizer half loaded.
   void load_wrapped(torch::optim::Optimizer& wrapped);
-  void load_counts(StepCounts& counts) const { counts.resume(step_count_, round_count_); }
+  [[nodiscard]] std::int64_t step_count() const noexcept { return step_count_; }
+  [[nodiscard]] std::int64_t round_count() const noexcept { return round_count_; }
 
  private:
   int rank_;

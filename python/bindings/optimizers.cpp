@@ -277,6 +277,25 @@ void bind_optimizers(py::module_& module) {
           py::arg("reason"), WithoutGil())
       .def(
           "restart", [](PythonOptimizer& o) { o.distributed->restart(); }, WithoutGil())
+      .def("carried",
+           [](const PythonOptimizer& o) {
+             std::vector<std::pair<std::string, at::Tensor>> carried;
+             for (const auto& [name, tensor] : o.distributed->carried()) {
+               carried.emplace_back(name, tensor);
+             }
+             return carried;
+           })
+      .def(
+          "resume",
+          [](PythonOptimizer& o, const std::map<std::string, at::Tensor>& carried,
+             std::int64_t step_count, std::int64_t round_count) {
+            opt::NamedTensors tensors;
+            for (const auto& [name, tensor] : carried) {
+              tensors.push_back({name, tensor});
+            }
+            o.distributed->resume(tensors, step_count, round_count);
+          },
+          py::arg("carried"), py::arg("step_count"), py::arg("round_count"), WithoutGil())
       .def(
           "set_next_plan",
           [](PythonOptimizer& o, const NeighborPlan& plan, bool checked) {

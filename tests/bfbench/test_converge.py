@@ -80,7 +80,7 @@ def test_words():
     ("--shards iid,0", "found '0'"), ("--shards some", "found 'some'"),
     ("--topologies star", "out of ring, exponential, one_peer, full"),
     ("--seeds -1", "found '-1'"),
-    ("--algorithms atc,exat_diffusion", "push_sum, gossip_pga, ceca, choco, local_sgd, slowmo, diloco"),
+    ("--algorithms atc,exat_diffusion", "gossip_pga, ceca, choco, local_sgd, slowmo, diloco"),
     ("--algorithms atc,exat_diffusion",
      "found 'exat_diffusion'; did you mean exact_diffusion?")))
 def test_refused_words(words, expected, capsys):

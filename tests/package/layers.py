@@ -121,6 +121,7 @@ FOLDERS = {
     "ops/window/device": (),
     "optimizers/algorithms/registry": (),
     "optimizers/algorithms/momentum": ("registry",),
+    "optimizers/algorithms/outer": ("registry",),
     "optimizers/algorithms/windows": ("registry",),
 }
 # Folders of a room that are as open to others as the room itself.

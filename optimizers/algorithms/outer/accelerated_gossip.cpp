@@ -1,12 +1,15 @@
 #include "optimizers/algorithms/outer/accelerated_gossip.hpp"
 
+#include <fmt/format.h>
+
 #include <memory>
+#include <string>
 
 #include "optimizers/algorithms/adapt_then_combine.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
-#include "optimizers/checks/mixing_requirements.hpp"
+#include "optimizers/checks/momentum_growth.hpp"
 
 namespace bluefog::optimizers {
 namespace {
@@ -58,12 +61,14 @@ AlgorithmRow accelerated_gossip_row() {
   row.memory = {.copies = 3, .carried = "θ and y₋"};
   row.options = {{.name = "outer_learning_rate",
                   .default_value = 1.0,
-                  .meaning = "η, at least 0",
-                  .least = 0.0},
+                  .meaning = "η, from 0 to below 10",
+                  .least = 0.0,
+                  .below = 10.0},
                  {.name = "consensus_step_size",
                   .default_value = 1.0,
-                  .meaning = "α, at least 0",
-                  .least = 0.0},
+                  .meaning = "α, from 0 to below 10",
+                  .least = 0.0,
+                  .below = 10.0},
                  {.name = "acceleration",
                   .default_value = 0.2,
                   .meaning = "γ, from 0 to below 1",
@@ -72,10 +77,19 @@ AlgorithmRow accelerated_gossip_row() {
   row.mixing = {.note = "rows sum to 1, and γ lets differences between ranks die out"};
   row.why_unfit_schedule = [](const DistributedOptimizerOptions& options,
                               const Schedule& schedule) {
+    if (options.row_sums == RowSums::Any) {
+      return std::string();  // models grow as the caller asks
+    }
     const AcceleratedGossip::Rule rule = rule_of(options);
-    return why_unfit_momentum(options.algorithm,
-                              {.momentum = rule.acceleration, .of_taken = rule.consensus_share},
-                              schedule);
+    const std::string found = why_differences_stay(
+        {.momentum = rule.acceleration, .of_taken = rule.consensus_share}, schedule);
+    return found.empty()
+               ? found
+               : fmt::format(
+                     "acceleration {}, consensus_step_size {}: {} expects "
+                     "differences between ranks to die out over the schedule where "
+                     "there are no gradients, found that they {}; use smaller ones",
+                     rule.acceleration, rule.consensus_share, options.algorithm.text(), found);
   };
   row.make = [](AlgorithmParts parts) {
     return std::make_unique<AcceleratedGossip>(parts.context, parts.buckets,

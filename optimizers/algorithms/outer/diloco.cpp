@@ -1,4 +1,6 @@
 // DiLoCo: over all ranks, and over the ranks of a round.
+#include <string>
+
 #include "optimizers/algorithms/outer/outer_steps.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "topology/one_to_one.hpp"
@@ -20,6 +22,14 @@ AlgorithmRow diloco_row() {
 
 AlgorithmRow gossip_diloco_row() {
   AlgorithmRow row = outer_row_of_neighbors(OuterMomentum::nesterov);
+  row.why_unfit_schedule = [of_rule = row.why_unfit_schedule](
+                               const DistributedOptimizerOptions& options,
+                               const Schedule& schedule) {
+    return options.compression || !options.numbers.contains("consensus_step_size")
+               ? of_rule(options, schedule)
+               : std::string(
+                     "consensus_step_size: expected a compression, whose it is, found none");
+  };
   row.name = "gossip_diloco";
   row.equation = "as diloco, with G = θ − W x";
   row.description = "DiLoCo whose outer steps average with neighbours, by default in random pairs.";

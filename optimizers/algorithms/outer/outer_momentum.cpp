@@ -21,8 +21,9 @@ MomentumRecursion OuterMomentum::without_gradients() const {
 AlgorithmOption outer_learning_rate(double default_value) {
   return {.name = "outer_learning_rate",
           .default_value = default_value,
-          .meaning = "α, at least 0",
-          .least = 0.0};
+          .meaning = "α, from 0 to below 10",
+          .least = 0.0,
+          .below = 10.0};
 }
 
 AlgorithmOption outer_momentum(double default_value) {

@@ -12,6 +12,7 @@
 #include "optimizers/algorithms/choco.hpp"
 #include "optimizers/algorithms/gossip_pga.hpp"
 #include "optimizers/algorithms/local_sgd.hpp"
+#include "optimizers/algorithms/outer/coded_rounds.hpp"
 #include "optimizers/bucket_averages.hpp"
 #include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
@@ -19,6 +20,50 @@
 #include "topology/static_graphs.hpp"
 
 namespace bluefog::optimizers {
+namespace {
+
+constexpr const char* kChocoStep = "consensus_step_size";
+
+std::string why_unfit_rule(const DistributedOptimizerOptions& options, const OuterMomentum& rule,
+                           const Schedule& schedule) {
+  const std::string found = why_differences_stay(rule.without_gradients(), schedule);
+  return found.empty()
+             ? found
+             : fmt::format(
+                   "outer_momentum {}, outer_learning_rate {}: {} expects differences between ranks "
+                   "to die out over what it averages with where there are no gradients, found that "
+                   "they {}; use smaller ones{}",
+                   rule.momentum, rule.learning_rate, options.algorithm.text(), found,
+                   rule.learning_rate == 0.0 ? ", but a rate above 0" : "");
+}
+
+/// CHOCO's demands, and the growth with the code itself.
+std::string why_unfit_code(const DistributedOptimizerOptions& options, const OuterMomentum& rule,
+                           const Schedule& schedule) {
+  if (std::string problem = why_no_copies(options, schedule); !problem.empty()) {
+    return problem;
+  }
+  AlgorithmRow row = row_of(options.algorithm);
+  row.name += " with a compression";
+  row.mixing.stochastic = Stochastic::RowsAndColumns;
+  if (std::string problem = why_unfit(row, schedule, options.row_sums); !problem.empty()) {
+    return problem;
+  }
+  const double step = number_of(options, kChocoStep);
+  const double growth = growth_per_coded_round(rule, schedule, *options.compression, step);
+  constexpr double kDiesOut = 0.9999;
+  return growth < kDiesOut || schedule.size() == 1
+             ? std::string()
+             : fmt::format(
+                   "compression {}, outer_momentum {}, outer_learning_rate {}, {} {}: {} expects "
+                   "differences between ranks to die out over the schedule where there are no "
+                   "gradients, found a factor of {:.4g} a round; use a code that keeps more, or "
+                   "smaller ones",
+                   options.compression->name(), rule.momentum, rule.learning_rate, kChocoStep, step,
+                   options.algorithm.text(), growth);
+}
+
+}  // namespace
 
 OuterSteps::OuterSteps(std::vector<Bucket>& buckets, std::unique_ptr<Algorithm> averages,
                        std::int64_t period_rounds, Sent sent)
@@ -121,20 +166,19 @@ AlgorithmRow outer_row() {
       .name = "", .overlap = "the local steps of the next buckets", .allows_reevaluation = true};
 }
 
-AlgorithmRow outer_row_of_all_ranks(MomentumOuterSteps::RuleOf rule) {
+AlgorithmRow outer_row_of_all_ranks(MomentumOuterSteps::RuleOf rule, Between between) {
   AlgorithmRow row = outer_row();
   row.why_unfit_schedule = [rule](const DistributedOptimizerOptions& options,
                                   const Schedule& schedule) {
     // However many ranks average, differences go as those of two.
     const int size = std::min(schedule.size(), 2);
-    return why_unfit_momentum(options.algorithm, rule(options).without_gradients(),
-                              topology::static_schedule(topology::fully_connected(size)));
+    return why_unfit_rule(options, rule(options),
+                          topology::static_schedule(topology::fully_connected(size)));
   };
-  row.make = [rule](AlgorithmParts parts) {
-    const bool has_period = row_of(parts.options.algorithm).reads("global_period_rounds");
-    const std::int64_t period = has_period ? parts.options.global_period_rounds : 1;
+  row.make = [rule, between](AlgorithmParts parts) {
+    const std::int64_t period = between == Between::Gossip ? parts.options.global_period_rounds : 1;
     std::unique_ptr<Algorithm> averages;
-    if (has_period) {
+    if (between == Between::Gossip) {
       averages = std::make_unique<GossipPga>(parts.context, parts.buckets, period);
     } else {
       averages = std::make_unique<LocalSgd>(parts.context, parts.buckets);
@@ -150,11 +194,12 @@ AlgorithmRow outer_row_of_neighbors(MomentumOuterSteps::RuleOf rule) {
   row.mixing = {.note = "rows sum to 1, and momentum lets differences between ranks die out"};
   row.why_unfit_schedule = [rule](const DistributedOptimizerOptions& options,
                                   const Schedule& schedule) {
-    const std::string problem =
-        options.compression ? why_no_copies(options, schedule) : std::string();
-    return problem.empty()
-               ? why_unfit_momentum(options.algorithm, rule(options).without_gradients(), schedule)
-               : problem;
+    if (options.compression) {
+      return why_unfit_code(options, rule(options), schedule);
+    }
+    // Who asks for other sums has models grow.
+    return options.row_sums == RowSums::One ? why_unfit_rule(options, rule(options), schedule)
+                                            : std::string();
   };
   row.why_unfit_plan = [](const DistributedOptimizerOptions& options, const NeighborPlan& /*plan*/,
                           const NeighborPlan* /*before*/) {
@@ -167,9 +212,9 @@ AlgorithmRow outer_row_of_neighbors(MomentumOuterSteps::RuleOf rule) {
         throw InvalidArgument(fmt::format("rank {}, DistributedOptimizer: {}", parts.context.rank(),
                                           why_no_copies_for_plans(parts.options)));
       }
-      averages = std::make_unique<Choco>(
-          parts.context, parts.buckets, mixing_of(parts.options, parts.context.size()),
-          parts.options.compression, parts.number("consensus_step_size"));
+      averages = std::make_unique<Choco>(parts.context, parts.buckets,
+                                         mixing_of(parts.options, parts.context.size()),
+                                         parts.options.compression, parts.number(kChocoStep));
     } else {
       averages = std::make_unique<AdaptThenCombine>(parts.context, parts.buckets);
     }

@@ -93,11 +93,18 @@ class MomentumOuterSteps final : public OuterSteps {
 /// What rows of algorithms with outer steps have in common.
 [[nodiscard]] AlgorithmRow outer_row();
 
-/// Rows of `MomentumOuterSteps` whose rule follows from the options: over all ranks (with rounds of
-/// Gossip-PGA between where the row lists `global_period_rounds`), and over the ranks of a round
-/// (by CHOCO with κ = `consensus_step_size` where the options have a `compression`). Rules under which differences between ranks
-/// would grow without gradients are refused.
-[[nodiscard]] AlgorithmRow outer_row_of_all_ranks(MomentumOuterSteps::RuleOf rule);
+/// What rounds between outer steps do.
+enum class Between : std::uint8_t {
+  Nothing,  ///< there are none
+  Gossip,   ///< averages with neighbours; every `global_period_rounds`-th is an outer step
+};
+
+/// The row of an algorithm that is `MomentumOuterSteps` over all ranks, whose rule follows from the
+/// options. Rules under which differences between ranks do not die out are refused.
+[[nodiscard]] AlgorithmRow outer_row_of_all_ranks(MomentumOuterSteps::RuleOf rule,
+                                                  Between between = Between::Nothing);
+/// The same over the ranks of a round; by CHOCO with κ = `consensus_step_size` where the options have
+/// a `compression`.
 [[nodiscard]] AlgorithmRow outer_row_of_neighbors(MomentumOuterSteps::RuleOf rule);
 
 }  // namespace bluefog::optimizers

@@ -5,12 +5,14 @@ namespace bluefog::optimizers {
 
 // The paper divides by the step size and multiplies by it again: the same while that stays.
 AlgorithmRow slowmo_row() {
-  AlgorithmRow row = outer_row_of_all_ranks([](const DistributedOptimizerOptions& options) {
-    const double learning_rate = number_of(options, "outer_learning_rate");
-    return OuterMomentum{.learning_rate = learning_rate,
-                         .momentum = number_of(options, "outer_momentum"),
-                         .consensus_share = learning_rate};
-  });
+  AlgorithmRow row = outer_row_of_all_ranks(
+      [](const DistributedOptimizerOptions& options) {
+        const double learning_rate = number_of(options, "outer_learning_rate");
+        return OuterMomentum{.learning_rate = learning_rate,
+                             .momentum = number_of(options, "outer_momentum"),
+                             .consensus_share = learning_rate};
+      },
+      Between::Gossip);
   row.name = "slowmo";
   row.equation = "x ← W (x − γ d), every H rounds G = θ − J (x − γ d); v ← β v + α G; x, θ ← θ − v";
   row.description = "Gossip-PGA with slow momentum over what H rounds have changed.";

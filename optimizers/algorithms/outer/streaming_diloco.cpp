@@ -1,9 +1,12 @@
 #include "optimizers/algorithms/outer/streaming_diloco.hpp"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "bluefog_cpp/error.hpp"
@@ -11,20 +14,41 @@
 #include "optimizers/algorithms/outer/outer_steps.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/bucket_averages.hpp"
+#include "optimizers/buckets/flat_arithmetic.hpp"
 #include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
 namespace {
 
-/// Fragments begin at whole cache lines of any dtype.
-constexpr std::int64_t kElementsTogether = 64;
+/// Fragments begin at whole cache lines of float32.
+constexpr std::int64_t kElementsTogether = 16;
 constexpr double kManyFragments = 1e6;
 
 std::int64_t cut(std::int64_t count, std::int64_t fragment, std::int64_t fragments) {
   return fragment == fragments
              ? count
              : count / kElementsTogether * fragment / fragments * kElementsTogether;
+}
+
+StreamingDiloco::Fragments fragments_of(const DistributedOptimizerOptions& options) {
+  return {.count = static_cast<std::int64_t>(number_of(options, "fragments")),
+          .delay_steps = static_cast<std::int64_t>(number_of(options, "delay_steps")),
+          .local_share = number_of(options, "local_share")};
+}
+
+/// An average of what was sent replaces the local steps that were made since.
+std::string why_no_progress(const DistributedOptimizerOptions& options) {
+  const StreamingDiloco::Fragments fragments = fragments_of(options);
+  const bool is_replaced_whole = fragments.count == 1 && fragments.local_share == 0.0 &&
+                                 fragments.delay_steps >= options.num_steps_per_communication;
+  return is_replaced_whole
+             ? fmt::format(
+                   "delay_steps: streaming_diloco with one fragment and a local_share of 0 "
+                   "expects fewer steps than num_steps_per_communication ({}), because "
+                   "averages replace the steps of their delay, found {}",
+                   options.num_steps_per_communication, fragments.delay_steps)
+             : std::string();
 }
 
 }  // namespace
@@ -37,20 +61,15 @@ StreamingDiloco::StreamingDiloco(Context& context, std::vector<Bucket>& buckets,
       fragments_(fragments),
       start_(buckets),
       moments_(make_states(buckets)),
-      works_(buckets.size()) {
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    std::int64_t longest = 0;
-    for (std::int64_t p = 0; p < fragments.count; ++p) {
-      longest = std::max(longest, part(b, p).count);
-    }
-    sent_.push_back(moments_[b].narrow(0, 0, longest).clone());
-  }
-}
+      sent_(buckets.size()),
+      works_(buckets.size()) {}
 
+// Bucket b begins with its b-th part, so that short buckets do not all have the same fragment.
 StreamingDiloco::Part StreamingDiloco::part(std::size_t b, std::int64_t fragment) const {
   const std::int64_t count = buckets_[b].flat().numel();
-  const std::int64_t first = cut(count, fragment, fragments_.count);
-  return {.first = first, .count = cut(count, fragment + 1, fragments_.count) - first};
+  const std::int64_t place = (fragment + static_cast<std::int64_t>(b)) % fragments_.count;
+  const std::int64_t first = cut(count, place, fragments_.count);
+  return {.first = first, .count = cut(count, place + 1, fragments_.count) - first};
 }
 
 void StreamingDiloco::step_locally(const StepBucket& step_bucket) {
@@ -72,32 +91,17 @@ void StreamingDiloco::step_alone(const StepBucket& step_bucket) {
 // one failure would go to and fro between the ranks for ever.
 void StreamingDiloco::step(const Round& round, const StepBucket& step_bucket) {
   std::exception_ptr failed;
-  const std::int64_t fragment = round.index % fragments_.count;
   run_round(context_, buckets_.size(), [&](std::size_t& issued) {
+    step_locally(step_bucket);
     try {
-      step_locally(step_bucket);
-      try {
-        take_effect();
-      } catch (const TimeoutError&) {
-        throw;  // or each step would wait as long
-      } catch (const Error&) {
-        failed = std::current_exception();
-      }
-      for (std::size_t b = 0; b < buckets_.size(); ++b) {
-        const Part part = this->part(b, fragment);
-        const at::Tensor sent = sent_[b].narrow(0, 0, part.count);
-        sent.copy_(buckets_[b].flat().narrow(0, part.first, part.count));
-        ++issued;
-        works_[b] = ops::allreduce_nonblocking(context_, on_current_stream(view_of(sent)),
-                                               {.name = buckets_[b].name()});
-      }
-    } catch (...) {
-      end_all(works_);
-      throw;
+      take_effect();
+    } catch (const TimeoutError&) {
+      throw;  // or each step would wait as long
+    } catch (const Error&) {
+      failed = std::current_exception();
     }
+    send(round.index % fragments_.count, issued);
   });
-  under_way_ = fragment;
-  steps_since_ = 0;
   if (failed) {
     std::rethrow_exception(failed);
   }
@@ -106,25 +110,45 @@ void StreamingDiloco::step(const Round& round, const StepBucket& step_bucket) {
   }
 }
 
+void StreamingDiloco::send(std::int64_t fragment, std::size_t& issued) {
+  try {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      const Part part = this->part(b, fragment);
+      if (!sent_[b].defined() || sent_[b].numel() < part.count) {
+        sent_[b] = moments_[b].narrow(0, 0, part.count).clone();
+      }
+      const at::Tensor sent = sent_[b].narrow(0, 0, part.count);
+      sent.copy_(buckets_[b].flat().narrow(0, part.first, part.count));
+      ++issued;
+      works_[b] = ops::allreduce_nonblocking(context_, on_current_stream(view_of(sent)),
+                                             {.name = buckets_[b].name()});
+    }
+  } catch (...) {
+    discard();
+    throw;
+  }
+  under_way_ = fragment;
+  steps_since_ = 0;
+}
+
 void StreamingDiloco::take_effect() {
-  if (under_way_ < 0) {
+  const std::int64_t fragment = std::exchange(under_way_, -1);
+  if (fragment < 0) {
     return;
   }
   try {
     wait_all(works_);
   } catch (...) {
-    under_way_ = -1;
+    discard();
     throw;
   }
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    take_effect(b);
+    take_effect(b, part(b, fragment));
   }
-  under_way_ = -1;
   note_changes(buckets_);
 }
 
-void StreamingDiloco::take_effect(std::size_t b) {
-  const Part part = this->part(b, under_way_);
+void StreamingDiloco::take_effect(std::size_t b, const Part& part) {
   if (part.count == 0) {
     return;
   }
@@ -145,6 +169,8 @@ void StreamingDiloco::drain() { take_effect(); }
 void StreamingDiloco::discard() {
   end_all(works_);
   under_way_ = -1;
+  // Calls that have timed out go on with theirs.
+  std::ranges::fill(sent_, at::Tensor());
 }
 
 NamedTensors StreamingDiloco::state() const {
@@ -169,7 +195,7 @@ AlgorithmRow streaming_diloco_row() {
       "DiLoCo in fragments, each averaged while local steps go on; H is P times "
       "`num_steps_per_communication`.";
   row.source = "arXiv 2501.18512";
-  row.overlap = "τ local steps";
+  row.overlap = "the local steps of its delay";
   row.memory = {.copies = 2, .note = "and 1/P of one", .carried = "θ and v"};
   row.options = {{.name = "fragments",
                   .default_value = std::int64_t{4},
@@ -189,13 +215,16 @@ AlgorithmRow streaming_diloco_row() {
                  outer_learning_rate(0.7),
                  outer_momentum(0.9)};
   row.mixing = {.stochastic = Stochastic::Any, .note = "none: averages over all ranks"};
+  row.why_unfit_schedule = [of_rule = row.why_unfit_schedule](
+                               const DistributedOptimizerOptions& options,
+                               const Schedule& schedule) {
+    const std::string problem = why_no_progress(options);
+    return problem.empty() ? of_rule(options, schedule) : problem;
+  };
   row.make = [](AlgorithmParts parts) {
-    return std::make_unique<StreamingDiloco>(
-        parts.context, parts.buckets, OuterMomentum::nesterov(parts.options),
-        StreamingDiloco::Fragments{
-            .count = static_cast<std::int64_t>(parts.number("fragments")),
-            .delay_steps = static_cast<std::int64_t>(parts.number("delay_steps")),
-            .local_share = parts.number("local_share")});
+    return std::make_unique<StreamingDiloco>(parts.context, parts.buckets,
+                                             OuterMomentum::nesterov(parts.options),
+                                             fragments_of(parts.options));
   };
   return row;
 }

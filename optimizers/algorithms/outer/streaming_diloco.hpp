@@ -18,11 +18,13 @@ namespace bluefog::optimizers {
 ///
 ///     G = α (θ − J x);   v ← β v + G;   θ ← θ − (G + β v);   τ steps later x ← a x + (1 − a) θ.
 ///
-/// A fragment is the same part of each bucket, its p-th of P. It is averaged once in P communicating
+/// A fragment is one part of each bucket, of P that are equal but for whole cache lines. It is averaged once in P communicating
 /// steps: H = P times `num_steps_per_communication`. It takes effect after τ steps, at the latest in
 /// the next communicating one. P = 1, τ = 0 and a = 0 is DiLoCo.
 ///
-/// An average that fails is an error of the step in which it would take effect, and lost.
+/// An average replaces what the τ steps since have made, but for the share a: of all local work,
+/// (1 − a) τ / H is lost. One that fails is an error of the step in which it would take effect, and
+/// has none.
 ///
 /// Cost per rank and communicating step: one allreduce of 1/P of each bucket, which takes its time
 /// while τ steps are made; two copies of the model, and 1/P of one for what is under way. A
@@ -56,15 +58,17 @@ class StreamingDiloco final : public Algorithm {
   };
   [[nodiscard]] Part part(std::size_t b, std::int64_t fragment) const;
   void step_locally(const StepBucket& step_bucket);
+  void send(std::int64_t fragment, std::size_t& issued);
   void take_effect();
-  void take_effect(std::size_t b);
+  void take_effect(std::size_t b, const Part& part);
 
   Context& context_;
   OuterMomentum rule_;
   Fragments fragments_;
   OuterStart start_;
   std::vector<at::Tensor> moments_;
-  /// The fragment under way: x of it, and its averages.
+  /// The fragment under way: x of it, and its averages. Undefined where calls that have timed out
+  /// may go on in earlier ones.
   std::vector<at::Tensor> sent_;
   std::vector<Work> works_;
   std::int64_t under_way_ = -1;

@@ -46,7 +46,7 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     DiGraph with weights; or several, by turns.
     graphs: the name of `schedule` in version 0.1.
     num_steps_per_communication: every k-th step communicates.
-    global_period_rounds: H of `gossip_pga`.
+    global_period_rounds: H of `gossip_pga` and `slowmo`.
     momentum: β of `decent_lam` and `quasi_global_momentum`; `optimizer` has none of its own then.
     bucket_bytes: parameters travel in pieces of up to this size; 0 is `BLUEFOG_FUSION_THRESHOLD`,
     and at most 4 MiB where pieces leave in the backward pass.
@@ -55,8 +55,9 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
     cannot be clipped or scaled before they are used, and each step has one backward pass.
     row_sums: "any" where rows of the graphs may sum to something else than 1: each round multiplies
     a rank's parameters by the sum of its row. Push-sum asks for columns that sum to 1 instead.
-    compression: of `choco`: the code of what ranks send, "bfloat16", "float16", "int8", "int4",
-    "sign", "topk" or "topk:K"; None for "int4". docs/optimizers.md says what each keeps and costs.
+    compression: of `choco` and `gossip_diloco`: the code of what ranks send, "bfloat16", "float16",
+    "int8", "int4", "sign", "topk" or "topk:K"; None for choco's "int4", and for none with
+    gossip_diloco ("none"). docs/optimizers.md says what each keeps and costs.
     numbers: options that the algorithm's row lists and that have no argument here, by name.
     The choices are attributes of the result, to be read.
 
@@ -71,7 +72,9 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 
 
 def _compression(value: Any) -> str | None:
-    return None if value is None else _named("compression", core.compression_named, value)
+    if value is None or value == "none":
+        return None if value is None else "none"
+    return _named("compression", core.compression_named, value)
 
 
 _CHECKS: dict[str, _arguments.Check] = {
@@ -95,6 +98,9 @@ def wrap_by_name(maker: str, optimizer: torch.optim.Optimizer, model: Models, al
     row = runtime.argument(maker, "algorithm", row_named, algorithm)
     chosen = {name: runtime.argument(maker, name, _CHECKS[name], value)
               for name, value in options.items()}
+    if chosen.get("compression") == "none":
+        runtime.or_refuse(lambda: _check_goes_without(maker, row))
+        chosen["compression"] = None
     if row.reads("momentum"):
         runtime.or_refuse(lambda: _check_without_momentum(maker, optimizer, row.name))
     name, given = runtime.or_refuse(lambda: _one_of_both(maker, schedule, graphs))
@@ -102,6 +108,12 @@ def wrap_by_name(maker: str, optimizer: torch.optim.Optimizer, model: Models, al
     return wrap(optimizer, AlgorithmOptimizer, maker, model, row.name, num_steps_per_communication,
                 {"algorithm": row.name, "schedule": given, "graphs": given, **chosen}, row_sums,
                 schedule=made, **chosen)
+
+
+def _check_goes_without(maker: str, row: core.AlgorithmRow) -> None:
+    if any(option.name == "compression" and option.default != "none" for option in row.options):
+        raise InvalidArgument(f"rank {current().rank}, {maker}: compression: expected a code, "
+                              f"which {row.name} always has, found 'none'")
 
 
 def row_named(name: Any) -> core.AlgorithmRow:

@@ -29,6 +29,9 @@ from bluefog_cpp.torch._windows import free_retired_windows
 
 Models = torch.nn.Module | Iterable[torch.nn.Module]
 
+CARRIED = "bluefog_cpp"
+"""The key in `state_dict` of what an algorithm carries from step to step."""
+
 
 def models_of(models: Any) -> Models:
     """The argument `model` of the functions that wrap: a module, or a list of modules."""
@@ -251,6 +254,33 @@ class DistributedStep:
         self.drain()
         self._check_models()
 
+    def carried(self) -> dict[str, Any] | None:
+        """What the algorithm carries from step to step, with the counts; None where it carries
+        nothing."""
+        tensors = dict(self._core.carried()) if self._core is not None else {}
+        return {"algorithm": self.algorithm, "step_count": self.core.step_count,
+                "round_count": self.core.round_count, "tensors": tensors} if tensors else None
+
+    def check_carried(self, carried: Any) -> None:
+        """Raises InvalidArgument for what `resume` cannot go on from."""
+        where = f"{self._optimizer()._label}, load_state_dict"
+        if not isinstance(carried, dict) or carried.keys() != {"algorithm", "step_count",
+                                                               "round_count", "tensors"}:
+            raise InvalidArgument(f"{where}: expected what state_dict() of a wrapped optimizer "
+                                  f"gave, found {_arguments.shown(carried)}")
+        if carried["algorithm"] != self.algorithm:
+            raise InvalidArgument(f"{where}: expected the state of {self.algorithm}, found that of "
+                                  f"{carried['algorithm']}")
+        for name, own in self.core.carried():
+            found = carried["tensors"].get(name)
+            if _form(found) != _form(own):
+                raise InvalidArgument(
+                    f"{where}: expected '{name}', {_form(own)}, found {_form(found)}; load it into "
+                    "the same model, wrapped with the same graph and bucket_bytes")
+
+    def resume(self, carried: dict[str, Any]) -> None:
+        self.core.resume(carried["tensors"], carried["step_count"], carried["round_count"])
+
     def close(self) -> None:
         self.context.close()
         self.release_windows()
@@ -335,6 +365,11 @@ class DistributedStep:
                 group["params"] = parameters
             optimizer.param_groups = groups
             optimizer.__dict__.update(hidden)
+
+
+def _form(value: Any) -> str:
+    return f"{value.dtype} of shape {list(value.shape)}" if isinstance(value, torch.Tensor) \
+        else _arguments.described(value)
 
 
 @ranged

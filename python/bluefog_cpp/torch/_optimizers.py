@@ -22,6 +22,7 @@ from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, UncopyableError
 from bluefog_cpp.torch import _plans, _steering
 from bluefog_cpp.torch._distributed_step import (
+    CARRIED,
     DistributedStep,
     Models,
     models_of,
@@ -95,6 +96,26 @@ class WrappedOptimizer:
         """Clears the gradients: to none, or to zeros, which costs gradient all-reduce more."""
         if not self._distributed.zero_grad(set_to_none):
             super().zero_grad(set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        """torch's, and under "bluefog_cpp" what the algorithm carries from step to step, where it
+        carries something: `load_state_dict` goes on from there. Differs between ranks, which each
+        save their own. Call `finish` before."""
+        state = super().state_dict()
+        carried = self._distributed.carried()
+        return state if carried is None else {**state, CARRIED: carried}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Local. Without what an algorithm carries (of a plain optimizer, or of an algorithm that
+        carries nothing), that stays as it is: call `restart` on all ranks where the parameters are
+        others. Raises InvalidArgument where it is another algorithm's or another model's; nothing
+        is changed then."""
+        carried = state_dict.get(CARRIED)
+        if carried is not None:
+            self._distributed.check_carried(carried)
+        super().load_state_dict(state_dict)
+        if carried is not None:
+            self._distributed.resume(carried)
 
     def add_param_group(self, param_group) -> None:
         """Raises StateError: wrap the optimizer after its groups are complete."""

@@ -9,6 +9,7 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, Error, InvalidArgument
 from bluefog_cpp.torch._devices import take_device_of
+from bluefog_cpp.torch._distributed_step import CARRIED
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._state import broadcast_state, check_agreed, root
@@ -61,11 +62,17 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     runtime.drain_optimizers()
     received = broadcast_state("broadcast_optimizer_state",
                                # Peers are told where there is no such method.
-                               lambda: optimizer.state_dict(),  # noqa: PLW0108
+                               lambda: _without_carried(optimizer.state_dict()),
                                lambda: _described(optimizer), root_rank)
     if runtime.rank != root_rank:
         optimizer.load_state_dict(received)
         _take_over_dtypes(optimizer, received)
+
+
+def _without_carried(state: Any) -> Any:
+    """What an algorithm carries is each rank's own."""
+    return {key: value for key, value in state.items() if key != CARRIED} \
+        if isinstance(state, dict) else state
 
 
 def _take_over_dtypes(optimizer: torch.optim.Optimizer, received: Mapping[str, Any]) -> None:

@@ -20,13 +20,27 @@ using ::testing::HasSubstr;
 
 TEST(Checkpoint, AResumedRunHasTheSameBits) {
   on_ranks({.at_least = 1, .at_most = 4, .layouts = {Layout::OneHost}}, [](Context& context) {
-    for (const AlgorithmName kind :
-         {AlgorithmName::GradientAllreduce, AlgorithmName::AdaptThenCombine,
-          AlgorithmName::AdaptWithCombine, AlgorithmName::None, AlgorithmName::Extra,
-          AlgorithmName::ExactDiffusion, AlgorithmName::D2, AlgorithmName::GradientTracking,
-          AlgorithmName::PushSum, AlgorithmName::GossipPga, AlgorithmName::Ceca,
-          AlgorithmName::Choco, AlgorithmName::LocalSgd, AlgorithmName::DecentLam,
-          AlgorithmName::QuasiGlobalMomentum}) {
+    for (const AlgorithmName kind : {AlgorithmName::GradientAllreduce,
+                                     AlgorithmName::AdaptThenCombine,
+                                     AlgorithmName::AdaptWithCombine,
+                                     AlgorithmName::None,
+                                     AlgorithmName::Extra,
+                                     AlgorithmName::ExactDiffusion,
+                                     AlgorithmName::D2,
+                                     AlgorithmName::GradientTracking,
+                                     AlgorithmName::PushSum,
+                                     AlgorithmName::GossipPga,
+                                     AlgorithmName::Ceca,
+                                     AlgorithmName::Choco,
+                                     AlgorithmName::LocalSgd,
+                                     AlgorithmName::DecentLam,
+                                     AlgorithmName::QuasiGlobalMomentum,
+                                     AlgorithmName::SlowMo,
+                                     AlgorithmName::DiLoCo,
+                                     AlgorithmName::StreamingDiLoCo,
+                                     AlgorithmName::GossipDiLoCo,
+                                     AlgorithmName::NoLoCo,
+                                     AlgorithmName::AcceleratedGossip}) {
       const Folder folder(context);
       Training first(context, kind, 0);
       first.steps(3);

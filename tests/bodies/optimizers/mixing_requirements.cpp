@@ -213,6 +213,11 @@ TEST(MixingRequirements, AveragesNeedRowsThatSumToOneUnlessOthersAreAskedFor) {
       }
       DistributedOptimizerOptions options = with(row->name, always(heavy_ring(n, 0.5)));
       options.momentum = 0.0;
+      for (const char* momentum : {"outer_momentum", "acceleration"}) {
+        if (row->reads(momentum)) {
+          options.numbers[momentum] = 0.0;
+        }
+      }
       EXPECT_THAT(refusal(context, options), HasSubstr(last)) << row->name;
       EXPECT_THAT(refusal(context, options), HasSubstr("row_sums = RowSums::Any")) << row->name;
       options.schedule = topology::cycle({heavy_ring(n, 0.0), heavy_ring(n, -0.25)});

@@ -80,7 +80,7 @@ void expect_follows(const std::vector<at::Tensor>& found, Context& context,
   }
 }
 
-/// What momentum makes of G.
+/// v, and the next θ by it.
 struct Momentum {
   double beta = 0.0;
   bool is_nesterov = false;
@@ -186,13 +186,14 @@ TEST(OuterSteps, OfSlowMoFollowTheirEquation) {
   });
 }
 
-/// Fragments of buckets of 32 bytes are whole buckets: the last one of P has them all.
+/// One bucket, of which the second fragment has all parameters: they are fewer than its cut.
 TEST(OuterSteps, OfStreamingDiLoCoFollowTheirEquation) {
   on_ranks(ranks_of_outer_steps(), [](Context& context) {
     const at::Tensor j = dense(topology::fully_connected(context.size()));
     for (const int delay : {0, 1, 2, 7}) {
       auto options = outer_options(
           "streaming_diloco", {{"fragments", 2}, {"delay_steps", delay}, {"local_share", 0.25}});
+      options.bucket_bytes = 1 << 20;
       const auto found = run_outer_steps(context, options);
       Momentum momentum{.beta = 0.9, .is_nesterov = true};
       at::Tensor theta = starting_points(context.size(), Start::Different);
@@ -265,7 +266,7 @@ TEST(OuterSteps, OfStreamingDiLoCoInOneFragmentAtOnceAreDiLoCos) {
   });
 }
 
-/// What is under way takes effect before it is saved, and is forgotten with a restart.
+/// A fragment under way takes effect before it is saved, and is forgotten with a restart.
 TEST(OuterSteps, UnderWayAreDrainedOrDiscarded) {
   on_ranks(some_ranks(2), [](Context& context) {
     Bag bag;
@@ -314,6 +315,52 @@ TEST(OuterSteps, OfCodesComeToAgreeOnTheMean) {
       const at::Tensor end = run_outer_steps(context, options, Start::Different, 300, 0.0).back();
       EXPECT_EQ(difference(end, mean, 1e-6), "");
     }
+  });
+}
+
+/// Momentum multiplies what a rough code gets wrong: rounds that do not converge are refused.
+TEST(OuterSteps, OfCodesThatAreTooRoughAreRefused) {
+  const Ranks ranks{
+      .at_least = 4, .at_most = 4, .thread_counts = {4}, .layouts = {Layout::OneHost}};
+  on_ranks(ranks, [](Context& context) {
+    const Schedule ring = topology::static_schedule(topology::ring(context.size()));
+    const auto refusal_with = [&](const std::string& code, Numbers numbers) {
+      auto options = outer_options("gossip_diloco", std::move(numbers), ring);
+      options.compression = ops::compression_named(code);
+      options.num_steps_per_communication = 1;
+      try {
+        const auto points = run_outer_steps(context, options, Start::Different, 200, 0.0);
+        const at::Tensor mean = starting_points(context.size(), Start::Different).mean(0);
+        EXPECT_EQ(difference(points.back(), mean, 0.1), "") << code;
+        return std::string();
+      } catch (const InvalidArgument& error) {
+        return std::string(error.what());
+      }
+    };
+    EXPECT_EQ(refusal_with("int4", {}), "");
+    EXPECT_EQ(refusal_with("int8", {}), "");
+    EXPECT_EQ(refusal_with("bfloat16", {}), "");
+    EXPECT_THAT(
+        refusal_with("sign", {{"consensus_step_size", 0.2}}),
+        HasSubstr("compression sign, outer_momentum 0.9, outer_learning_rate 0.7, "
+                  "consensus_step_size 0.2: gossip_diloco expects differences between ranks "
+                  "to die out"));
+    EXPECT_THAT(refusal_with("topk", {{"consensus_step_size", 0.2}}), HasSubstr("a factor of 1."));
+    EXPECT_THAT(refusal_with("float16", {{"consensus_step_size", 1.5}}), HasSubstr("a factor of"));
+    auto options = outer_options("gossip_diloco", {},
+                                 topology::static_schedule(unbalanced_graph(4).transposed()));
+    options.compression = ops::compression_named("int8");
+    EXPECT_THAT(error_of<InvalidArgument>([&] { run_outer_steps(context, options); }),
+                HasSubstr("gossip_diloco with a compression expects weights of at least 0, rows"));
+    Bag bag;
+    bag.add("x", at::ones({3}, at::kBFloat16));
+    torch::optim::SGD sgd(bag.parameters(), 0.1);
+    options.schedule = ring;
+    EXPECT_THAT(error_of<UnsupportedError>([&] {
+                  const DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
+                                                       options);
+                }),
+                HasSubstr("compression int8: expected parameters of float32 or float64"));
   });
 }
 
@@ -373,7 +420,7 @@ TEST(OuterSteps, AfterEachLocalStepAreParallelSgd) {
   });
 }
 
-/// Where every round averages over all ranks that began alike, W makes no difference.
+/// Rounds of W = J of ranks that began alike are averages over all.
 TEST(OuterSteps, OverAllRanksAreTheSameByAnyName) {
   on_ranks(some_ranks(), [](Context& context) {
     const Schedule all = topology::static_schedule(topology::fully_connected(context.size()));
@@ -419,7 +466,7 @@ TEST(OuterSteps, OfAcceleratedGossipAgreeSoonerOnAFixedGraph) {
   });
 }
 
-TEST(OuterSteps, UnderWhichDifferencesGrowAreRefused) {
+TEST(OuterSteps, UnderWhichDifferencesStayAreRefused) {
   on_ranks(some_ranks(2), [](Context& context) {
     const auto why = [&](const DistributedOptimizerOptions& options) {
       return error_of<InvalidArgument>([&] { run_outer_steps(context, options); });
@@ -427,23 +474,125 @@ TEST(OuterSteps, UnderWhichDifferencesGrowAreRefused) {
     // The schedules are the algorithms' own.
     if (context.size() >= 8) {
       EXPECT_THAT(why(outer_options("noloco", {{"outer_momentum", 0.95}})),
-                  HasSubstr("schedule: noloco with momentum 0.95 expects differences between ranks "
-                            "to die out where there are no gradients, found that they grow"));
-      EXPECT_THAT(why(outer_options("accelerated_gossip", {{"acceleration", 0.95}})),
-                  HasSubstr("accelerated_gossip with momentum 0.95"));
+                  HasSubstr("outer_momentum 0.95, outer_learning_rate 0.7: noloco expects "
+                            "differences between ranks to die out over what it averages with where "
+                            "there are no gradients, found that they grow by a factor of 1."));
+      EXPECT_THAT(
+          why(outer_options("accelerated_gossip", {{"acceleration", 0.95}})),
+          HasSubstr("acceleration 0.95, consensus_step_size 1: accelerated_gossip expects"));
     }
-    EXPECT_THAT(why(outer_options("gossip_diloco", {{"outer_learning_rate", 1.9}})),
-                HasSubstr("gossip_diloco with momentum 0.9"));
-    EXPECT_THAT(why(outer_options("diloco", {{"outer_learning_rate", 1.9}})),
-                HasSubstr("diloco with momentum 0.9"));
+    for (const char* name : {"diloco", "streaming_diloco", "gossip_diloco"}) {
+      EXPECT_THAT(why(outer_options(name, {{"outer_learning_rate", 1.9}})),
+                  HasSubstr("outer_learning_rate 1.9: "))
+          << name;
+      EXPECT_THAT(why(outer_options(name, {{"outer_learning_rate", 0.0}})),
+                  HasSubstr("stay as large as they are; use smaller ones, but a rate above 0"))
+          << name;
+    }
     EXPECT_THAT(why(outer_options("slowmo", {{"outer_learning_rate", 3.5}})),
-                HasSubstr("slowmo with momentum 0.5"));
+                HasSubstr("outer_momentum 0.5, outer_learning_rate 3.5: slowmo expects"));
+    if (context.size() == 3) {  // roots on the unit circle
+      EXPECT_THAT(why(outer_options(
+                      "noloco", {},
+                      topology::static_schedule(topology::ring(3, topology::RingStyle::Right)))),
+                  HasSubstr("stay as large as they are"));
+    }
+  });
+}
+
+TEST(OuterSteps, OutOfBoundsAreRefused) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const auto why = [&](const DistributedOptimizerOptions& options) {
+      return error_of<InvalidArgument>([&] { run_outer_steps(context, options); });
+    };
     EXPECT_THAT(why(outer_options("diloco", {{"outer_momentum", 1.0}})),
                 HasSubstr("outer_momentum: expected from 0 to below 1, found 1"));
+    EXPECT_THAT(why(outer_options("noloco", {{"outer_learning_rate", 1e300}})),
+                HasSubstr("outer_learning_rate: expected from 0 to below 10"));
     EXPECT_THAT(why(outer_options("streaming_diloco", {{"fragments", 2.5}})),
                 HasSubstr("fragments: expected a whole number, found 2.5"));
+    EXPECT_THAT(
+        why(outer_options("streaming_diloco",
+                          {{"fragments", 1}, {"local_share", 0.0}, {"delay_steps", kInner}})),
+        HasSubstr("expects fewer steps than num_steps_per_communication (3)"));
     EXPECT_THAT(why(outer_options("diloco", {{"consensus_step_size", 1.0}})),
                 HasSubstr("numbers: expected options that diloco lists"));
+    EXPECT_THAT(why(outer_options("gossip_diloco", {{"consensus_step_size", 0.5}})),
+                HasSubstr("consensus_step_size: expected a compression, whose it is, found none"));
+  });
+}
+
+/// An option left out is its default; another one on one rank alone is named.
+TEST(OuterSteps, WithOtherOptionsOnARankAreRefused) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    const bool is_first = context.rank() == 0;
+    run_outer_steps(
+        context, outer_options("diloco", is_first ? Numbers{{"outer_momentum", 0.9}} : Numbers{}));
+    EXPECT_THAT(error_of<MismatchError>([&] {
+                  run_outer_steps(
+                      context, outer_options("diloco", is_first ? Numbers{{"outer_momentum", 0.1}}
+                                                                : Numbers{}));
+                }),
+                AllOf(HasSubstr("outer_momentum 0.1"), HasSubstr("outer_momentum 0.9")));
+    auto options = outer_options("diloco");
+    options.num_steps_per_communication = is_first ? 3 : 4;
+    EXPECT_THAT(error_of<MismatchError>([&] { run_outer_steps(context, options); }),
+                HasSubstr("num_steps_per_communication 3"));
+  });
+}
+
+/// A rank that cannot take part while a fragment is under way, and one whose own step fails then.
+TEST(OuterSteps, UnderWayAreHeardOfWhenTheyFail) {
+  const Ranks two{.at_least = 2, .at_most = 2, .layouts = {Layout::OneHost}};
+  on_ranks(two, [](Context& context) {
+    Bag bag;
+    const at::Tensor x = bag.add("x", at::full({3}, context.rank(), at::kDouble));
+    torch::optim::SGD sgd(bag.parameters(), 0.0);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
+                                   {.algorithm = "streaming_diloco",
+                                    .num_steps_per_communication = 2,
+                                    .numbers = {{"fragments", 1},
+                                                {"local_share", 0.0},
+                                                {"outer_learning_rate", 1.0},
+                                                {"outer_momentum", 0.0}}});
+    const bool is_first = context.rank() == 0;
+    optimizer.step();
+    if (is_first) {
+      optimizer.refuse_step("as the test has it");
+      optimizer.step();
+    } else {
+      optimizer.step();
+      EXPECT_THAT(error_of<PeerFailure>([&] { optimizer.step(); }),
+                  HasSubstr("as the test has it"));
+    }
+    EXPECT_EQ(x[0].item<double>(), context.rank());
+    optimizer.step();
+    if (is_first) {
+      optimizer.refuse_step("as the test has it");  // of a local step: its fragment waits
+    } else {
+      optimizer.step();
+    }
+    optimizer.drain();
+    EXPECT_NEAR(x[0].item<double>(), 0.5, 1e-12);
+  });
+}
+
+/// One of three ranks rests in each outer step, and goes on from its own steps.
+TEST(OuterSteps, InPairsOfAnOddNumberLeaveOneAlone) {
+  const Ranks three{
+      .at_least = 3, .at_most = 3, .thread_counts = {3}, .layouts = {Layout::OneHost}};
+  on_ranks(three, [](Context& context) {
+    const Schedule pairs = topology::random_matching(3, 1);
+    auto options = outer_options("noloco", {{"outer_learning_rate", 1.0}, {"outer_momentum", 0.0}});
+    options.num_steps_per_communication = 1;
+    const auto found = run_outer_steps(context, options, Start::Different, 6, 0.0);
+    at::Tensor x = starting_points(3, Start::Different);
+    for (int step = 0; step < 6; ++step) {
+      const at::Tensor w = dense(pairs.mixing_matrix(step));
+      EXPECT_EQ(w.diagonal().eq(1.0).sum().item<std::int64_t>(), 1);
+      x = w.mm(x);
+      EXPECT_CLOSE(found[static_cast<std::size_t>(step)], x[context.rank()]);
+    }
   });
 }
 

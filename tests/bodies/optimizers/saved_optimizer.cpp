@@ -8,12 +8,14 @@
 #include <string>
 
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/buckets/flat_state.hpp"
 #include "tests/bodies/optimizers/support.hpp"
 #include "tests/support/error_of.hpp"
 
 namespace bluefog::testing {
 namespace {
 
+using optimizers::NamedTensors;
 using optimizers::save_optimizer;
 using optimizers::SavedOptimizer;
 using optimizers::StepCounts;
@@ -60,13 +62,13 @@ TEST(SavedOptimizer, GivesBackCountsAndStates) {
     second.x.set_data(first.x.detach().clone());
     saved.check_fits("extra", second.sgd);
 
-    StepCounts counts(2);
-    saved.load_counts(counts);
-    EXPECT_EQ(counts.steps(), 3);
-    EXPECT_EQ(counts.rounds(), 1);
-    const at::Tensor correction = filled({4}, 0);
-    saved.load_algorithm_state({{"correction", correction}});
-    EXPECT_SAME(correction, filled({4}, 7));
+    EXPECT_EQ(saved.step_count(), 3);
+    EXPECT_EQ(saved.round_count(), 1);
+    const NamedTensors state{{"correction", filled({4}, 0)}};
+    const NamedTensors read = saved.algorithm_state(state);
+    optimizers::check_state(read, state);
+    optimizers::set_state(read, state);
+    EXPECT_SAME(state[0].tensor, filled({4}, 7));
     saved.load_wrapped(second.sgd);
     first.step();
     second.step();
@@ -87,12 +89,12 @@ TEST(SavedOptimizer, OtherAlgorithmsClassesAndBucketsAreRefused) {
               rank +
                   "expected the saved state of a torch::optim::Adam, found that of a "
                   "torch::optim::SGD");
-    const at::Tensor larger = filled({5}, 1);
-    EXPECT_THAT(error_of<InvalidArgument>([&] {
-                  saved.load_algorithm_state({{"correction", larger}});
-                }),
-                HasSubstr("correction"));
-    EXPECT_SAME(larger, filled({5}, 1));
+    for (const NamedTensors& state : {NamedTensors{{"correction", filled({5}, 1)}},
+                                      NamedTensors{{"tracking", filled({4}, 1)}}}) {
+      EXPECT_THAT(error_of<InvalidArgument>(
+                      [&] { optimizers::check_state(saved.algorithm_state(state), state); }),
+                  HasSubstr("expected '" + state[0].name + "'"));
+    }
     torch::optim::SGD of_two({model.x, filled({2}, 0)}, torch::optim::SGDOptions(0.5));
     EXPECT_THAT(error_of<InvalidArgument>([&] { saved.load_wrapped(of_two); }),
                 HasSubstr(rank + "expected the saved state of a torch::optim::SGD with these "
