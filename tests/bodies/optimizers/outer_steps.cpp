@@ -254,6 +254,34 @@ TEST(OuterSteps, OfStreamingDiLoCoTakeTheFragmentsInTurn) {
   });
 }
 
+/// Buckets that cannot be cut have their turns one after the other.
+TEST(OuterSteps, OfStreamingDiLoCoSpreadShortBuckets) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    Bag bag;
+    for (const char* name : {"a", "b", "c"}) {
+      bag.add(name, at::full({5}, std::exp2(context.rank()), at::kDouble));
+    }
+    const double mean = (std::exp2(context.size()) - 1) / context.size();
+    torch::optim::SGD sgd(bag.parameters(), 0.0);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
+                                   {.algorithm = "streaming_diloco",
+                                    .numbers = {{"fragments", 3},
+                                                {"delay_steps", 0},
+                                                {"local_share", 0.0},
+                                                {"outer_learning_rate", 1.0},
+                                                {"outer_momentum", 0.0}},
+                                    .bucket_bytes = 1});
+    for (int round = 1; round <= 3; ++round) {
+      optimizer.step();
+      int averaged = 0;
+      for (const at::Tensor& parameter : bag.parameters()) {
+        averaged += difference(parameter.detach(), at::full_like(parameter, mean), 1e-12).empty();
+      }
+      EXPECT_EQ(averaged, round);
+    }
+  });
+}
+
 TEST(OuterSteps, OfStreamingDiLoCoInOneFragmentAtOnceAreDiLoCos) {
   on_ranks(some_ranks(), [](Context& context) {
     const auto streaming = run_outer_steps(
@@ -574,6 +602,57 @@ TEST(OuterSteps, UnderWayAreHeardOfWhenTheyFail) {
     }
     optimizer.drain();
     EXPECT_NEAR(x[0].item<double>(), 0.5, 1e-12);
+  });
+}
+
+/// With one step a round the error comes in the next one, which is made all the same.
+TEST(OuterSteps, UnderWayThatFailDoNotHoldUpTheNext) {
+  const Ranks two{.at_least = 2, .at_most = 2, .layouts = {Layout::OneHost}};
+  on_ranks(two, [](Context& context) {
+    Bag bag;
+    const at::Tensor x = bag.add("x", at::full({3}, context.rank(), at::kDouble));
+    torch::optim::SGD sgd(bag.parameters(), 0.0);
+    DistributedOptimizer optimizer(context.shared_from_this(), sgd, bag,
+                                   {.algorithm = "streaming_diloco",
+                                    .numbers = {{"fragments", 1},
+                                                {"local_share", 0.5},
+                                                {"outer_learning_rate", 1.0},
+                                                {"outer_momentum", 0.0}}});
+    if (context.rank() == 0) {
+      optimizer.refuse_step("as the test has it");
+      optimizer.step();
+    } else {
+      optimizer.step();
+      EXPECT_THAT(error_of<PeerFailure>([&] { optimizer.step(); }),
+                  HasSubstr("as the test has it"));
+    }
+    EXPECT_EQ(x[0].item<double>(), context.rank());
+    optimizer.step();
+    EXPECT_NEAR(x[0].item<double>(), 0.5 * (context.rank() + 0.5), 1e-12);
+  });
+}
+
+/// A round that fails leaves what the local steps have made, also where another value was sent.
+TEST(OuterSteps, ThatFailLeaveTheLocalSteps) {
+  on_ranks(some_ranks(2), [](Context& context) {
+    for (const char* name : {"noloco", "accelerated_gossip"}) {
+      const LeastSquares problem = LeastSquares::of_rank(context.rank());
+      const Point point(static_cast<std::uint64_t>(context.rank()));
+      torch::optim::SGD sgd(point.parameters(), kOuterRate);
+      auto options =
+          outer_options(name, {{"outer_learning_rate", 0.5}},
+                        topology::static_schedule(topology::fully_connected(context.size())));
+      options.num_steps_per_communication = 1;
+      DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+      const at::Tensor start = point.x().detach().clone();
+      if (context.rank() == 0) {
+        optimizer.refuse_step("as the test has it");
+        EXPECT_SAME(point.x(), start);
+      } else {
+        EXPECT_ANY_THROW(train(optimizer, point, problem));
+        EXPECT_CLOSE(point.x(), start - kOuterRate * problem.gradient(start));
+      }
+    }
   });
 }
 
