@@ -155,21 +155,21 @@ Choco::Choco(Context& context, std::vector<Bucket>& buckets, const Schedule& sch
       works_(buckets.size()),
       random_(seed()) {
   std::int64_t longest = 0;
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    const BufferView values = buckets[b].values();
+  for (const Bucket& bucket : buckets) {
+    const BufferView values = bucket.values();
     if (values.device.kind != DeviceKind::Cpu) {
       throw UnsupportedError(fmt::format(
           "rank {}, compression {}: expected parameters on the CPU, where codes are made, found {} "
           "on a device",
-          context.rank(), compression_->name(), buckets[b].name()));
+          context.rank(), compression_->name(), bucket.name()));
     }
     if (values.dtype != Dtype::Float32 && values.dtype != Dtype::Float64) {
       throw UnsupportedError(fmt::format(
           "rank {}, compression {}: expected parameters of float32 or float64, because small "
           "differences add up in copies, found {} of {}",
-          context.rank(), compression_->name(), buckets[b].name(), name_of(values.dtype)));
+          context.rank(), compression_->name(), bucket.name(), name_of(values.dtype)));
     }
-    names_.push_back(fmt::format("{} in {}", buckets[b].name(), compression_->name()));
+    names_.push_back(fmt::format("{} in {}", bucket.name(), compression_->name()));
     longest = std::max(longest, values.count);
   }
   difference_.resize(static_cast<std::size_t>(longest));

@@ -166,7 +166,7 @@ AlgorithmRow outer_row() {
       .name = "", .overlap = "the local steps of the next buckets", .allows_reevaluation = true};
 }
 
-AlgorithmRow outer_row_of_all_ranks(MomentumOuterSteps::RuleOf rule, Between between) {
+AlgorithmRow outer_row_of_all_ranks(const MomentumOuterSteps::RuleOf& rule, Between between) {
   AlgorithmRow row = outer_row();
   row.why_unfit_schedule = [rule](const DistributedOptimizerOptions& options,
                                   const Schedule& schedule) {
@@ -189,7 +189,7 @@ AlgorithmRow outer_row_of_all_ranks(MomentumOuterSteps::RuleOf rule, Between bet
   return row;
 }
 
-AlgorithmRow outer_row_of_neighbors(MomentumOuterSteps::RuleOf rule) {
+AlgorithmRow outer_row_of_neighbors(const MomentumOuterSteps::RuleOf& rule) {
   AlgorithmRow row = outer_row();
   row.mixing = {.note = "rows sum to 1, and momentum lets differences between ranks die out"};
   row.why_unfit_schedule = [rule](const DistributedOptimizerOptions& options,

@@ -101,10 +101,10 @@ enum class Between : std::uint8_t {
 
 /// The row of an algorithm that is `MomentumOuterSteps` over all ranks, whose rule follows from the
 /// options. Rules under which differences between ranks do not die out are refused.
-[[nodiscard]] AlgorithmRow outer_row_of_all_ranks(MomentumOuterSteps::RuleOf rule,
+[[nodiscard]] AlgorithmRow outer_row_of_all_ranks(const MomentumOuterSteps::RuleOf& rule,
                                                   Between between = Between::Nothing);
 /// The same over the ranks of a round; by CHOCO with κ = `consensus_step_size` where the options have
 /// a `compression`.
-[[nodiscard]] AlgorithmRow outer_row_of_neighbors(MomentumOuterSteps::RuleOf rule);
+[[nodiscard]] AlgorithmRow outer_row_of_neighbors(const MomentumOuterSteps::RuleOf& rule);
 
 }  // namespace bluefog::optimizers
