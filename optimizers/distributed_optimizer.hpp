@@ -149,10 +149,13 @@ class DistributedOptimizer {
   /// callers that save in a form of their own, after `drain`.
   [[nodiscard]] NamedTensors carried() const;
 
+  /// Whether `resume` can go on from these. Local.
+  /// @throws InvalidArgument naming the first tensor that is missing or has another shape or dtype.
+  void check_carried(const NamedTensors& carried) const;
+
   /// Goes on from what `carried` and the counts were on the same rank of as many ranks. The wrapped
   /// optimizer stays as it is; parameters must have been loaded.
-  /// @throws InvalidArgument naming the first tensor that is missing or has another shape or dtype,
-  ///   or a count below 0; nothing has changed then.
+  /// @throws InvalidArgument as `check_carried`, or for a count below 0; nothing has changed then.
   void resume(const NamedTensors& carried, std::int64_t step_count, std::int64_t round_count);
 
   /// Takes no part in the step that all ranks make next, for example without a batch for it: the

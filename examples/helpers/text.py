@@ -11,16 +11,17 @@ USUAL = pathlib.Path("/usr/share/common-licenses")
 HELD_BACK = 0.1
 
 
+def files_of(path):
+    """The file, or those in the folder, but for links: their files are there by another name."""
+    if not path.is_dir():
+        return [path]
+    return sorted(each for each in path.iterdir() if each.is_file() and not each.is_symlink())
+
+
 def read(paths):
     """All bytes of the files, and of those in the folders, one file after the other."""
-    files = []
-    for path in paths:
-        inside = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() \
-            else [path]
-        # Links to files that are there under another name count once.
-        files += [each for each in inside if not each.is_symlink() or not path.is_dir()]
     try:
-        data = b"".join(file.read_bytes() for file in files)
+        data = b"".join(file.read_bytes() for path in paths for file in files_of(path))
     except OSError as error:
         sys.exit(f"--data: expected files that can be read, found: {error}")
     return torch.from_numpy(numpy.frombuffer(data, numpy.uint8).copy())

@@ -3,11 +3,25 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "bluefog_cpp/error.hpp"
 
 namespace bluefog::optimizers {
+namespace {
+
+using TensorsByName = std::unordered_map<std::string_view, at::Tensor>;
+
+TensorsByName by_name(const NamedTensors& tensors) {
+  TensorsByName found;
+  for (const auto& [name, tensor] : tensors) {
+    found.emplace(name, tensor);
+  }
+  return found;
+}
+
+}  // namespace
 
 std::vector<at::Tensor> make_states(const std::vector<Bucket>& buckets, std::int64_t extra) {
   std::vector<at::Tensor> states;
@@ -65,16 +79,17 @@ NamedTensors read_state(torch::serialize::InputArchive& archive, const NamedTens
 }
 
 void check_state(const NamedTensors& saved, const NamedTensors& state) {
+  const TensorsByName tensors = by_name(saved);
   for (const auto& [name, tensor] : state) {
-    const auto found = std::ranges::find(saved, name, &NamedTensor::name);
-    if (found == saved.end()) {
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) {
       throw InvalidArgument(fmt::format("saved state: expected '{}', found none", name));
     }
-    const at::Tensor& value = found->tensor;
+    const at::Tensor& value = found->second;
     if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
       throw InvalidArgument(
-          fmt::format("saved state: expected '{}', {}, found {}; load with the bucket_bytes of the "
-                      "run that saved",
+          fmt::format("saved state: expected '{}', {}, found {}; load with the graph and the "
+                      "bucket_bytes of the run that saved",
                       name, describe(tensor), describe(value)));
     }
   }
@@ -82,8 +97,9 @@ void check_state(const NamedTensors& saved, const NamedTensors& state) {
 
 void set_state(const NamedTensors& saved, const NamedTensors& state) {
   const torch::NoGradGuard no_grad;
+  const TensorsByName tensors = by_name(saved);
   for (const auto& [name, tensor] : state) {
-    tensor.copy_(std::ranges::find(saved, name, &NamedTensor::name)->tensor);
+    tensor.copy_(tensors.at(name));
   }
 }
 

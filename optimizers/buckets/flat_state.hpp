@@ -37,7 +37,7 @@ void save_state(torch::serialize::OutputArchive& archive, const NamedTensors& st
                                       const NamedTensors& state);
 
 /// @throws InvalidArgument naming the first tensor of `state` that is missing among the saved ones,
-///   or has another size or dtype there (as with another `bucket_bytes`).
+///   or has another size or dtype there (as with another graph or `bucket_bytes`).
 void check_state(const NamedTensors& saved, const NamedTensors& state);
 
 /// Copies saved tensors, which `check_state` has passed, into those of the same names.

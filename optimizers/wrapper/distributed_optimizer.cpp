@@ -54,6 +54,10 @@ void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state
 
 NamedTensors DistributedOptimizer::carried() const { return state_->carried(); }
 
+void DistributedOptimizer::check_carried(const NamedTensors& carried) const {
+  state_->check_carried(carried);
+}
+
 void DistributedOptimizer::resume(const NamedTensors& carried, std::int64_t step_count,
                                   std::int64_t round_count) {
   state_->resume(carried, step_count, round_count);

@@ -13,7 +13,6 @@
 #include "bluefog_cpp/error.hpp"
 #include "optimizers/algorithms/registry/algorithm_choice.hpp"
 #include "optimizers/buckets/bucket_memory.hpp"
-#include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/round_calls.hpp"
 #include "optimizers/wrapper/closure_refusal.hpp"
 #include "optimizers/wrapper/model_agreement.hpp"
@@ -224,7 +223,7 @@ void DistributedOptimizer::State::load(torch::serialize::InputArchive& archive) 
   SavedOptimizer saved(archive, context_->rank());
   saved.check_fits(name_of(options_.algorithm), optimizer_);
   const NamedTensors carried = saved.algorithm_state(algorithm_->state());
-  check_state(carried, algorithm_->state());
+  check_carried(carried);  // before the wrapped optimizer has changed
   saved.load_wrapped(optimizer_);
   resume(carried, saved.step_count(), saved.round_count());
 }

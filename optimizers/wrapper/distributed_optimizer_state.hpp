@@ -9,6 +9,7 @@
 
 #include "optimizers/algorithm.hpp"
 #include "optimizers/algorithm_row.hpp"
+#include "optimizers/buckets/flat_state.hpp"
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/local_step.hpp"
 #include "optimizers/wrapper/buffer_sync.hpp"
@@ -40,6 +41,9 @@ class DistributedOptimizer::State {
   void check_saved(torch::serialize::InputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
   [[nodiscard]] NamedTensors carried() const { return algorithm_->state(); }
+  void check_carried(const NamedTensors& carried) const {
+    check_state(carried, algorithm_->state());
+  }
   void resume(const NamedTensors& carried, std::int64_t step_count, std::int64_t round_count);
   void refuse_step(std::string_view reason);
   void forget_lost_step() { algorithm_->forget_lost_step(); }

@@ -225,6 +225,16 @@ void bind_parameter_collectives(py::module_& module) {
       "Collective. What each rank passed, by rank; `call` is the user's call, for messages.");
 }
 
+using TensorsByName = std::map<std::string, at::Tensor>;
+
+opt::NamedTensors named(const TensorsByName& tensors) {
+  opt::NamedTensors named;
+  for (const auto& [name, tensor] : tensors) {
+    named.push_back({name, tensor});
+  }
+  return named;
+}
+
 }  // namespace
 
 void bind_optimizers(py::module_& module) {
@@ -277,6 +287,12 @@ void bind_optimizers(py::module_& module) {
           py::arg("reason"), WithoutGil())
       .def(
           "restart", [](PythonOptimizer& o) { o.distributed->restart(); }, WithoutGil())
+      .def(
+          "check_carried",
+          [](const PythonOptimizer& o, const TensorsByName& carried) {
+            o.distributed->check_carried(named(carried));
+          },
+          py::arg("carried"))
       .def("carried",
            [](const PythonOptimizer& o) {
              std::vector<std::pair<std::string, at::Tensor>> carried;
@@ -287,13 +303,9 @@ void bind_optimizers(py::module_& module) {
            })
       .def(
           "resume",
-          [](PythonOptimizer& o, const std::map<std::string, at::Tensor>& carried,
-             std::int64_t step_count, std::int64_t round_count) {
-            opt::NamedTensors tensors;
-            for (const auto& [name, tensor] : carried) {
-              tensors.push_back({name, tensor});
-            }
-            o.distributed->resume(tensors, step_count, round_count);
+          [](PythonOptimizer& o, const TensorsByName& carried, std::int64_t step_count,
+             std::int64_t round_count) {
+            o.distributed->resume(named(carried), step_count, round_count);
           },
           py::arg("carried"), py::arg("step_count"), py::arg("round_count"), WithoutGil())
       .def(

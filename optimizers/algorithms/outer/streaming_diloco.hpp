@@ -18,9 +18,10 @@ namespace bluefog::optimizers {
 ///
 ///     G = α (θ − J x);   v ← β v + G;   θ ← θ − (G + β v);   τ steps later x ← a x + (1 − a) θ.
 ///
-/// A fragment is one part of each bucket, of P that are equal but for whole cache lines. It is averaged once in P communicating
-/// steps: H = P times `num_steps_per_communication`. It takes effect after τ steps, at the latest in
-/// the next communicating one. P = 1, τ = 0 and a = 0 is DiLoCo.
+/// A fragment is one part of each bucket, of P that are equal but for whole cache lines. It is
+/// averaged once in P communicating steps: H = P times `num_steps_per_communication`. It takes
+/// effect after τ steps, at the latest in the next communicating one. P = 1, τ = 0 and a = 0 is
+/// DiLoCo.
 ///
 /// An average replaces what the τ steps since have made, but for the share a: of all local work,
 /// (1 − a) τ / H is lost. One that fails is an error of the step in which it would take effect, and

@@ -11,7 +11,7 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import matrix_of
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
-from bluefog_cpp.torch._distributed_step import Models
+from bluefog_cpp.torch._model_parts import Models
 from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
 from bluefog_cpp.torch._runtime import Runtime, current
 
@@ -72,9 +72,9 @@ def DecentralizedOptimizer(optimizer: torch.optim.Optimizer, model: Models,
 
 
 def _compression(value: Any) -> str | None:
-    if value is None or value == "none":
-        return None if value is None else "none"
-    return _named("compression", core.compression_named, value)
+    if value is None:
+        return None
+    return "none" if value == "none" else _named("compression", core.compression_named, value)
 
 
 _CHECKS: dict[str, _arguments.Check] = {

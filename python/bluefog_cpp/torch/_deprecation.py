@@ -1,4 +1,4 @@
-"""Argument names of older BlueFog scripts."""
+"""Names of arguments and attributes of older BlueFog scripts."""
 
 import functools
 import warnings
@@ -35,3 +35,21 @@ def _translated(function: str, new_names: dict[str, str],
                           DeprecationWarning, stacklevel=3)
         translated[new_name] = value
     return translated
+
+
+def old_attribute(old: str, new: str) -> property:
+    """The attribute `new`, by its old name, with a warning."""
+
+    def warn(stacklevel: int) -> None:
+        warnings.warn(f"the attribute {old!r} is now called {new!r}", DeprecationWarning,
+                      stacklevel)
+
+    def get(owner: Any) -> Any:
+        warn(3)
+        return getattr(owner, new)
+
+    def put(owner: Any, value: Any) -> None:
+        warn(4)
+        setattr(owner, new, value)
+
+    return property(get, put)

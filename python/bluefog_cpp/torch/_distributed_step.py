@@ -5,7 +5,7 @@ import inspect
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,50 +21,14 @@ from bluefog_cpp.errors import (
 )
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._devices import take_device_of
-from bluefog_cpp.torch._model_parts import ModelParts
+from bluefog_cpp.torch._model_parts import ModelParts, Models, buffers_of, parameters_of
 from bluefog_cpp.torch._moved_memory import check_unshared
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
 
-Models = torch.nn.Module | Iterable[torch.nn.Module]
-
 CARRIED = "bluefog_cpp"
 """The key in `state_dict` of what an algorithm carries from step to step."""
-
-
-def models_of(models: Any) -> Models:
-    """The argument `model` of the functions that wrap: a module, or a list of modules."""
-    if isinstance(models, torch.nn.Module):
-        return models
-    if isinstance(models, (str, bytes, torch.Tensor)) or not isinstance(models, Iterable):
-        raise ArgumentTypeError("expected a torch.nn.Module or several, found "
-                                f"{_arguments.described(models)}")
-    models = list(models)
-    wrong = [model for model in models if not isinstance(model, torch.nn.Module)]
-    if wrong:
-        raise ArgumentTypeError("expected a torch.nn.Module or several, found "
-                                f"{_arguments.described(wrong[0])} among them")
-    if not models:
-        raise InvalidArgument("expected a torch.nn.Module or several, found none")
-    return models
-
-
-def parameters_of(models: Models) -> list[tuple[str, torch.Tensor]]:
-    """The parameters with their names, which start with the model's place where there are
-    several."""
-    if isinstance(models, torch.nn.Module):
-        return [(_arguments.utf8(name), parameter) for name, parameter in models.named_parameters()]
-    return [(_arguments.utf8(f"{place}.{name}"), parameter) for place, model in enumerate(models)
-            for name, parameter in model.named_parameters()]
-
-
-def buffers_of(models: Models) -> list[tuple[str, torch.Tensor]]:
-    """The buffers with their names, as `parameters_of` has those of parameters."""
-    if isinstance(models, torch.nn.Module):
-        return [(_arguments.utf8(name), buffer) for name, buffer in models.named_buffers()]
-    return [(_arguments.utf8(f"{place}.{name}"), buffer) for place, model in enumerate(models)
-            for name, buffer in model.named_buffers()]
 
 
 def _asks_for_closure(optimizer: type) -> bool:
@@ -271,12 +235,12 @@ class DistributedStep:
         if carried["algorithm"] != self.algorithm:
             raise InvalidArgument(f"{where}: expected the state of {self.algorithm}, found that of "
                                   f"{carried['algorithm']}")
-        for name, own in self.core.carried():
-            found = carried["tensors"].get(name)
-            if _form(found) != _form(own):
-                raise InvalidArgument(
-                    f"{where}: expected '{name}', {_form(own)}, found {_form(found)}; load it into "
-                    "the same model, wrapped with the same graph and bucket_bytes")
+        if not all(isinstance(each, torch.Tensor) for each in carried["tensors"].values()):
+            raise InvalidArgument(f"{where}: expected tensors, found others among them")
+        try:
+            self.core.check_carried(carried["tensors"])
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{where}: {error}") from None
 
     def resume(self, carried: dict[str, Any]) -> None:
         self.core.resume(carried["tensors"], carried["step_count"], carried["round_count"])
@@ -365,11 +329,6 @@ class DistributedStep:
                 group["params"] = parameters
             optimizer.param_groups = groups
             optimizer.__dict__.update(hidden)
-
-
-def _form(value: Any) -> str:
-    return f"{value.dtype} of shape {list(value.shape)}" if isinstance(value, torch.Tensor) \
-        else _arguments.described(value)
 
 
 @ranged

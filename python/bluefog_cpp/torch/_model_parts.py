@@ -1,10 +1,58 @@
-"""The places of parameters in a model, and whether they lie there still."""
+"""The argument `model` of the functions that wrap, and whether it holds its parameters still."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import is_
 from typing import Any
 
 import torch
+
+from bluefog_cpp import _arguments
+from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument
+
+Models = torch.nn.Module | Iterable[torch.nn.Module]
+
+
+def models_of(models: Any) -> Models:
+    """The argument `model` of the functions that wrap: a module, or a list of modules."""
+    if isinstance(models, torch.nn.Module):
+        return models
+    if isinstance(models, (str, bytes, torch.Tensor)) or not isinstance(models, Iterable):
+        raise ArgumentTypeError("expected a torch.nn.Module or several, found "
+                                f"{_arguments.described(models)}")
+    several: list[torch.nn.Module] = list(models)
+    wrong = [model for model in several if not isinstance(model, torch.nn.Module)]
+    if wrong:
+        raise ArgumentTypeError("expected a torch.nn.Module or several, found "
+                                f"{_arguments.described(wrong[0])} among them")
+    if not several:
+        raise InvalidArgument("expected a torch.nn.Module or several, found none")
+    return several
+
+
+def parameters_of(models: Models) -> list[tuple[str, torch.Tensor]]:
+    """The parameters with their names, which start with the model's place where there are
+    several."""
+    if isinstance(models, torch.nn.Module):
+        return [(_arguments.utf8(name), parameter) for name, parameter in models.named_parameters()]
+    return [(_arguments.utf8(f"{place}.{name}"), parameter) for place, model in enumerate(models)
+            for name, parameter in model.named_parameters()]
+
+
+def buffers_of(models: Models) -> list[tuple[str, torch.Tensor]]:
+    """The buffers with their names, as `parameters_of` has those of parameters."""
+    if isinstance(models, torch.nn.Module):
+        return [(_arguments.utf8(name), buffer) for name, buffer in models.named_buffers()]
+    return [(_arguments.utf8(f"{place}.{name}"), buffer) for place, model in enumerate(models)
+            for name, buffer in model.named_buffers()]
+
+
+def check_values(models: Models) -> None:
+    """Parameters of lazy modules have no values, and no shape, before a forward pass."""
+    for name, parameter in parameters_of(models):
+        if torch.nn.parameter.is_lazy(parameter):
+            raise InvalidArgument(
+                f"parameter '{name}': expected values, found that of a lazy module without any; "
+                "make a forward pass before the optimizer is wrapped")
 
 
 class ModelParts:

@@ -10,7 +10,6 @@ All ranks wrap the same model, and step equally often.
 
 import contextlib
 import enum
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -21,13 +20,9 @@ from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, UncopyableError
 from bluefog_cpp.torch import _plans, _steering
-from bluefog_cpp.torch._distributed_step import (
-    CARRIED,
-    DistributedStep,
-    Models,
-    models_of,
-    parameters_of,
-)
+from bluefog_cpp.torch._deprecation import old_attribute
+from bluefog_cpp.torch._distributed_step import CARRIED, DistributedStep
+from bluefog_cpp.torch._model_parts import Models, check_values, models_of
 from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._shared_groups import SharedGroups
@@ -202,26 +197,10 @@ class NeighborOptimizer(WrappedOptimizer):
         return None
 
 
-def _old_attribute(old: str, new: str) -> property:
-    def warn(stacklevel):
-        warnings.warn(f"the attribute {old!r} is now called {new!r}", DeprecationWarning,
-                      stacklevel)
-
-    def get(self):
-        warn(3)
-        return getattr(self, new)
-
-    def put(self, value):
-        warn(4)
-        setattr(self, new, value)
-
-    return property(get, put)
-
-
 for _old, _new in (("neighbor_weights", "src_weights"), ("send_neighbors", "dst_weights"),
                    ("neighbor_machine_weights", "src_machine_weights"),
                    ("send_neighbor_machines", "dst_machine_weights")):
-    setattr(NeighborOptimizer, _old, _old_attribute(_old, _new))
+    setattr(NeighborOptimizer, _old, old_attribute(_old, _new))
     _steering.ATTRIBUTES.add(_old)
 
 
@@ -275,15 +254,6 @@ def _wrappable(optimizer: Any) -> torch.optim.Optimizer:
     return optimizer
 
 
-def _check_values(models: Models) -> None:
-    """Parameters of lazy modules have no values, and no shape, before a forward pass."""
-    for name, parameter in parameters_of(models):
-        if torch.nn.parameter.is_lazy(parameter):
-            raise InvalidArgument(
-                f"parameter '{name}': expected values, found that of a lazy module without any; "
-                "make a forward pass before the optimizer is wrapped")
-
-
 # Attributes of a wrapped optimizer that another one does not take over.
 _OWN = frozenset(("_label", "_choices", "_distributed", "_shared", "_own_windows",
                   "_communication_type"))
@@ -303,7 +273,7 @@ def wrap(optimizer: torch.optim.Optimizer, kind: type, maker: str, models: Model
     runtime = current()
     runtime.argument(maker, "optimizer", _wrappable, optimizer)
     models = runtime.argument(maker, "model", models_of, models)
-    runtime.argument(maker, "model", _check_values, models)
+    runtime.argument(maker, "model", check_values, models)
     num_steps_per_communication = runtime.argument(maker, "num_steps_per_communication",
                                                    _arguments.at_least(1),
                                                    num_steps_per_communication)

@@ -18,7 +18,7 @@ from bluefog_cpp import _arguments
 from bluefog_cpp.errors import InvalidArgument, WindowGoneError
 from bluefog_cpp.torch import _steering, _windows
 from bluefog_cpp.torch._collectives import barrier
-from bluefog_cpp.torch._distributed_step import Models
+from bluefog_cpp.torch._model_parts import Models
 from bluefog_cpp.torch._optimizers import WrappedOptimizer, wrap
 from bluefog_cpp.torch._plans import Step, check_average
 from bluefog_cpp.torch._process import in_neighbor_ranks, out_neighbor_ranks

@@ -8,25 +8,14 @@ namespace bluefog::testing {
 namespace {
 
 using optimizers::AlgorithmName;
-using optimizers::DistributedOptimizer;
 using optimizers::DistributedOptimizerOptions;
 
 constexpr double kPeriodicRate = 0.05;
 constexpr int kPeriodicSteps = 7;
 
-/// The points of this rank after each step.
 std::vector<at::Tensor> trajectory(Context& context, const DistributedOptimizerOptions& options,
                                    Start start = Start::Equal) {
-  const LeastSquares problem = LeastSquares::of_rank(context.rank());
-  const Point point(start == Start::Equal ? 0 : static_cast<std::uint64_t>(context.rank()));
-  torch::optim::SGD sgd(point.parameters(), torch::optim::SGDOptions(kPeriodicRate));
-  DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
-  std::vector<at::Tensor> points;
-  for (int step = 0; step < kPeriodicSteps; ++step) {
-    train(optimizer, point, problem);
-    points.push_back(point.x().detach().clone());
-  }
-  return points;
+  return points_of_run(context, options, start, kPeriodicSteps, kPeriodicRate);
 }
 
 DistributedOptimizerOptions gossip(std::int64_t period, std::optional<Schedule> schedule) {

@@ -105,6 +105,21 @@ void train(optimizers::DistributedOptimizer& optimizer, const Point& point,
   optimizer.step();
 }
 
+std::vector<at::Tensor> points_of_run(Context& context,
+                                      const optimizers::DistributedOptimizerOptions& options,
+                                      Start start, int steps, double rate) {
+  const LeastSquares problem = LeastSquares::of_rank(context.rank());
+  const Point point(start == Start::Equal ? 0 : static_cast<std::uint64_t>(context.rank()));
+  torch::optim::SGD sgd(point.parameters(), rate);
+  optimizers::DistributedOptimizer optimizer(context.shared_from_this(), sgd, point, options);
+  std::vector<at::Tensor> points;
+  for (int step = 0; step < steps; ++step) {
+    train(optimizer, point, problem);
+    points.push_back(point.x().detach().clone());
+  }
+  return points;
+}
+
 std::string difference(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
   if (found.sizes() != expected.sizes()) {
     return fmt::format("expected {}, found {}", optimizers::describe(expected),

@@ -73,6 +73,11 @@ at::Tensor dense(const MixingMatrix& matrix);
 void train(optimizers::DistributedOptimizer& optimizer, const Point& point,
            const LeastSquares& problem);
 
+/// This rank's point after each of `steps` steps of SGD at `rate`.
+std::vector<at::Tensor> points_of_run(Context& context,
+                                      const optimizers::DistributedOptimizerOptions& options,
+                                      Start start, int steps, double rate);
+
 /// The tolerance for products of at most 8 ranks' values that are rounded in another order.
 inline constexpr double kRounding = 1e-12;
 
