@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -59,6 +61,38 @@ class Bootstrap {
   /// Collective. An independent bootstrap over the same ranks, whose calls may
   /// run concurrently with this one's.
   [[nodiscard]] virtual std::shared_ptr<Bootstrap> duplicate(Deadline deadline) = 0;
+
+  /// A rank that does not go on.
+  struct Lost {
+    int rank = -1;      ///< its number before
+    std::string cause;  ///< a clause for messages, the same on all ranks
+  };
+  /// The ranks that go on without the others.
+  struct Regrouped {
+    std::shared_ptr<Bootstrap> bootstrap;  ///< of them alone, numbered anew in the same order
+    std::vector<int> ranks;                ///< their numbers before, rising
+    std::vector<Lost> lost;                ///< the others, rising
+    /// Whether one of them has given this group up and begun to form another one.
+    std::function<bool()> is_given_up;
+    /// Collective over them: says whether this one has set up what it needs. @return whether all
+    /// have, the same on all of them; else they call `regroup` again. @throws as `allgather`.
+    std::function<bool(bool is_ready, Deadline deadline)> settle;
+  };
+  /// Why a rank will not come any more, as far as this one knows; nothing while it lives. Any
+  /// thread.
+  using WhyGone = std::function<std::optional<std::string>(int rank)>;
+
+  /// Collective over the ranks that live: all of them find the same ones. Ranks that have not come
+  /// when `deadline` passes are left out, and so are ranks that `why_gone` tells of on one that
+  /// has come, unless they come all the same.
+  /// @throws UnsupportedError where ranks cannot go on without one of them (MPI, or a store that
+  ///   ended with a rank). @throws StateError on a rank that the others have left out.
+  /// @throws TransportError where what they meet in fails.
+  [[nodiscard]] virtual Regrouped regroup(WhyGone why_gone, Deadline deadline);
+  /// Why ranks cannot do so, a clause that is the same on all ranks; empty where they can.
+  [[nodiscard]] virtual std::string_view regroup_obstacle() const noexcept {
+    return "the way in which they have met cannot do without one of them";
+  }
 
   /// From now on `look` is called about every 50 ms while a call waits for other ranks; its
   /// exception ends that call. Empty: no longer. Ranks that never come are else seen by deadlines

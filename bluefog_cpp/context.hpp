@@ -8,6 +8,7 @@
 
 #include "bluefog_cpp/log.hpp"
 #include "bluefog_cpp/machine_layout.hpp"
+#include "bluefog_cpp/membership.hpp"
 #include "bluefog_cpp/settings.hpp"
 
 /// The runtime: ranks that find each other, the memory and calls by which they exchange values, and
@@ -113,6 +114,25 @@ class Context : public std::enable_shared_from_this<Context> {
   ///   not all ranks come to it within BLUEFOG_TIMEOUT and a minute at least. It cannot be called
   ///   again then.
   void resync();
+
+  /// Collective over the ranks that live, in no order with calls: a new context over them, numbered
+  /// anew in the same order, after one of them has been lost (`RankLostError`) or a link between
+  /// some. This context, and all copies of it, end here and on the others: their calls in flight
+  /// and to come are RankLostErrors, windows are gone, memory of `allocate_shared` stays as long as
+  /// its pointers but is no longer shared; make copies, windows and such memory anew. The new one
+  /// has no device.
+  ///
+  /// Ranks whose process has ended, whose host or link is lost, or who have left are not waited
+  /// for; the others for `BLUEFOG_TIMEOUT`, then they are left out. A rank that is lost meanwhile
+  /// is left out as well. What an interrupted call has made of its callers' buffers is theirs to
+  /// mend: other ranks may have seen it to its end.
+  /// Cost: a start without the launcher's part, some 10 ms on one host.
+  /// @throws UnsupportedError where ranks cannot go on without one of them: over MPI, and over a
+  ///   store that ends with a rank. @throws StateError on a rank that the others have left out
+  ///   (it was stopped, say), and after `close`. @throws TransportError where the store fails.
+  [[nodiscard]] std::shared_ptr<Context> shrink();
+  /// The numbers that this context's ranks had in the launch, and the ranks that were lost.
+  [[nodiscard]] const Membership& membership() const noexcept;
 
   /// Collective, a call in the order of this context's others. From now on calls of this context
   /// take buffers on that CUDA device, each rank's own, beside those on the CPU. Copies of a

@@ -67,6 +67,13 @@ class PeerFailure : public Error {
   int rank_;
 };
 
+/// The ranks of a context go on without one that is lost, so that this context's calls end:
+/// `Context::shrink` makes a smaller one. `rank()` is the lost one, by its number in this context.
+class RankLostError : public PeerFailure {
+ public:
+  using PeerFailure::PeerFailure;
+};
+
 /// A call to a window of a rank that has freed or destroyed its part: that rank has finished, and
 /// has not failed.
 class WindowGoneError : public StateError {

@@ -42,6 +42,12 @@ enum class SynchronisationChoice {
   Neighbors,  ///< the ranks it hears alone, by messages
 };
 
+/// The end of a rank, for the others (`BLUEFOG_ON_FAILURE`).
+enum class OnFailure {
+  Raise,   ///< calls that need it raise `PeerFailure`
+  Shrink,  ///< all calls raise `RankLostError`, and optimizers go on without it (`Context::shrink`)
+};
+
 /// The way in which payload is written to shared memory (`BLUEFOG_SHM_COPY`).
 enum class ShmCopy {
   Auto,    ///< whichever is measured to be faster
@@ -59,6 +65,7 @@ struct Settings {
   std::string_view timeout_name = "BLUEFOG_TIMEOUT";             ///< what sets it, for messages
   /// A longer wait is logged; zero: never.
   std::chrono::nanoseconds stall_warning = std::chrono::seconds(60);
+  OnFailure on_failure = OnFailure::Raise;         ///< when a rank is lost; equal on all ranks
   LogLevel log_level = LogLevel::Warning;          ///< lower ones are not shown
   bool log_hide_time = false;                      ///< leaves the time out of log lines
   std::string timeline;                            ///< file name prefix; empty: no timeline

@@ -163,6 +163,28 @@ class DistributedOptimizer {
   /// Does nothing after a backward pass that has failed in its communication.
   void refuse_step(std::string_view reason);
 
+  /// Collective over the ranks that live, as `Context::shrink`: goes on with them, which `step` does
+  /// by itself by `DistributedOptimizerOptions::on_failure`. The context is another one then
+  /// (`context`), and the one before has ended, with all of its copies.
+  ///
+  /// A schedule of the options goes on without the lost ranks (`Schedule::without`), the default one
+  /// is made for those that are left. All ranks go on from the same step: those that were behind
+  /// pass over the steps up to it. Parameters become their mean over the ranks, with gradient
+  /// all-reduce those of the rank that was furthest, and so does the wrapped optimizer's state
+  /// there; what else the algorithm carries begins anew, as by `restart`.
+  /// @throws UnsupportedError for options with `plans`, which name the ranks that were; and as
+  ///   `Context::shrink`. Other calls are StateErrors then.
+  void shrink();
+
+  /// The second half of `shrink`, collective over the ranks of `smaller`, which `Context::shrink` of
+  /// this optimizer's context has made, or of one that it is a copy of.
+  void move_to(std::shared_ptr<Context> smaller);
+
+  /// The next `count` steps do nothing here, and count already: the other ranks have made them
+  /// before. Local.
+  /// @throws InvalidArgument if `count` is negative.
+  void pass_over(std::int64_t count);
+
   /// Begins another step after a backward pass that has failed in its communication, as `zero_grad`
   /// does, for callers that clear gradients themselves.
   void forget_lost_step();
@@ -177,6 +199,8 @@ class DistributedOptimizer {
   [[nodiscard]] torch::optim::Optimizer& wrapped() const noexcept;
   /// The context of the ranks that train together.
   [[nodiscard]] Context& context() const noexcept;
+  /// The same, to be kept: `shrink` makes another one.
+  [[nodiscard]] const std::shared_ptr<Context>& shared_context() const noexcept;
   /// The buckets that hold the parameters; the last parameters of the model are in the first one.
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept;
 
@@ -185,7 +209,8 @@ class DistributedOptimizer {
 
  private:
   class State;
-  std::unique_ptr<State> state_;
+  class Training;
+  std::unique_ptr<Training> training_;
 };
 
 }  // namespace bluefog::optimizers

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/settings.hpp"
 #include "ops/compression.hpp"
 #include "ops/neighbor_allreduce.hpp"
 #include "optimizers/algorithm_name.hpp"
@@ -85,6 +87,17 @@ struct DistributedOptimizerOptions {
 
   /// The treatment of tensors that the model keeps beside its parameters.
   BufferPolicy buffers = BufferPolicy::Local;
+
+  /// What `step` does where a rank is lost; absent: as `Settings::on_failure`. Shrink: it goes on
+  /// with the ranks that are left (docs/membership.md), without an error.
+  std::optional<OnFailure> on_failure{};
+  /// Called when it has gone on so, with the new context: for what the program has besides (its own
+  /// calls and numbers of ranks). Its exceptions leave `step`.
+  std::function<void(const std::shared_ptr<Context>&)> when_shrunk{};
+
+  /// Collective: gives all ranks the wrapped optimizer's state of that one, where models are to be
+  /// equal and a rank is lost. Empty: `broadcast_optimizer_state`.
+  std::function<void(Context&, int of_rank)> share_state{};
 
   /// For callers whose backward passes lead errors through other layers, as Python's do.
   RethrowInBackward rethrow_in_backward{};

@@ -3,16 +3,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "bluefog_cpp/bootstrap/bootstrap_call.hpp"
+#include "bluefog_cpp/bootstrap/store/regrouping.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/store/memory_store.hpp"
 
 namespace bluefog {
 
@@ -33,6 +38,21 @@ class Group {
   };
 
   explicit Group(int size) : parts_(size), left_(size, false) {}
+
+  // What ranks write down when they go on without others.
+  [[nodiscard]] const std::shared_ptr<MemoryStore::Contents>& notes() const noexcept {
+    return notes_;
+  }
+  // The group that ranks of this one go on as.
+  std::shared_ptr<Group> smaller(std::int64_t number, int size) {
+    const std::lock_guard lock(mutex_);
+    std::weak_ptr<Group>& known = smaller_[number];
+    std::shared_ptr<Group> group = known.lock();
+    if (!group) {
+      known = group = std::make_shared<Group>(size);
+    }
+    return group;
+  }
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(left_.size()); }
 
@@ -149,11 +169,21 @@ class Group {
   int arrived_ = 0;
   std::uint64_t rounds_ = 0;
   std::shared_ptr<const Round> result_;
+  std::shared_ptr<MemoryStore::Contents> notes_ = std::make_shared<MemoryStore::Contents>();
+  std::map<std::int64_t, std::weak_ptr<Group>> smaller_;
 };
 
 class ThreadBootstrap final : public Bootstrap {
  public:
-  ThreadBootstrap(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  ThreadBootstrap(std::shared_ptr<Group> group, int rank)
+      : group_(std::move(group)),
+        rank_(rank),
+        regrouping_(std::make_shared<Regrouping>(
+            Regrouping::Place{.store = std::make_shared<MemoryStore>(group_->notes()),
+                              .rank = rank_,
+                              .size = group_->size(),
+                              .prefix = "threads",
+                              .root = "threads"})) {}
   ~ThreadBootstrap() override { group_->leave(rank_); }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -186,6 +216,25 @@ class ThreadBootstrap final : public Bootstrap {
     return std::make_shared<ThreadBootstrap>(round->child, rank_);
   }
 
+  [[nodiscard]] std::string_view regroup_obstacle() const noexcept override { return {}; }
+
+  [[nodiscard]] Regrouped regroup(WhyGone why_gone, Deadline deadline) override {
+    const std::atomic<bool> never{false};
+    const auto verdict = regrouping_->meet(why_gone, deadline, never);
+    const auto own =
+        static_cast<int>(std::ranges::find(verdict.ranks, rank_) - verdict.ranks.begin());
+    const auto settle = [held = regrouping_, verdict, why_gone](bool is_ready, Deadline until) {
+      const std::atomic<bool> is_over{false};
+      return held->settle(verdict, is_ready, why_gone, until, is_over);
+    };
+    return {.bootstrap = std::make_shared<ThreadBootstrap>(
+                group_->smaller(verdict.group, static_cast<int>(verdict.ranks.size())), own),
+            .ranks = verdict.ranks,
+            .lost = verdict.lost,
+            .is_given_up = [held = regrouping_] { return held->is_given_up(); },
+            .settle = settle};
+  }
+
  private:
   std::shared_ptr<const Group::Round> meet(Call call, Blob blob, Deadline deadline) {
     auto round = group_->meet(rank_, {call, std::move(blob)}, deadline, look());
@@ -201,6 +250,7 @@ class ThreadBootstrap final : public Bootstrap {
 
   std::shared_ptr<Group> group_;
   int rank_;
+  std::shared_ptr<Regrouping> regrouping_;
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,6 +25,47 @@ std::string size_problem(const Settings& settings, int size) {
                    settings.expect_size, size);
 }
 
+/// Why ranks cannot go on without one of them, in words; empty where they can.
+std::string shrink_problem(const Bootstrap& bootstrap) {
+  return bootstrap.regroup_obstacle().empty()
+             ? std::string()
+             : fmt::format(
+                   "BLUEFOG_ON_FAILURE=shrink: expected ranks that met in a store (bfrun on one "
+                   "host, torchrun, RANK and WORLD_SIZE), found a start by '{}': {}",
+                   bootstrap.name(), bootstrap.regroup_obstacle());
+}
+
+/// Ends the start of a smaller group where another of its ranks is lost or has given it up, or the
+/// user interrupts it.
+class WatchForLosses {
+ public:
+  WatchForLosses(const Bootstrap::Regrouped& left, Engine& engine) : bootstrap_(*left.bootstrap) {
+    bootstrap_.set_look([&left, &engine] {
+      engine.check_interrupt();
+      for (const int rank : left.ranks) {
+        if (const auto cause = cause_of_end(left, engine, rank)) {
+          throw PeerFailure(rank, *cause);
+        }
+      }
+      if (left.is_given_up()) {
+        throw PeerFailure(left.ranks.front(), "another rank has given this group up");
+      }
+    });
+  }
+  ~WatchForLosses() { bootstrap_.set_look({}); }
+  WatchForLosses(const WatchForLosses&) = delete;
+  WatchForLosses& operator=(const WatchForLosses&) = delete;
+
+ private:
+  static std::optional<std::string> cause_of_end(const Bootstrap::Regrouped& left, Engine& engine,
+                                                 int rank) {
+    const auto own = static_cast<std::size_t>(left.bootstrap->rank());
+    return rank == left.ranks[own] ? std::nullopt : engine.cause_of_death(rank);
+  }
+
+  Bootstrap& bootstrap_;
+};
+
 }  // namespace
 
 std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
@@ -30,6 +73,9 @@ std::shared_ptr<Context> Context::create(std::shared_ptr<Bootstrap> bootstrap,
   std::shared_ptr<Context> context(
       new Context(std::make_unique<ContextCore>(std::move(bootstrap), settings)));
   std::string problem = size_problem(settings, context->size());
+  if (settings.on_failure == OnFailure::Shrink && problem.empty()) {
+    problem = shrink_problem(context->core().bootstrap());
+  }
   try {
     context->core().open_files();
   } catch (const InvalidArgument& error) {  // which the other ranks have to hear of
@@ -84,6 +130,41 @@ std::shared_ptr<Context> Context::duplicate() {
   copy->connect({});
   return copy;
 }
+
+std::shared_ptr<Context> Context::shrink() {
+  if (core_->engine().is_closed()) {
+    throw StateError(fmt::format("rank {}, shrink: the context is closed", rank()));
+  }
+  if (!core_->bootstrap().regroup_obstacle().empty()) {
+    (void)core_->regroup();  // says why not, and all stays as it is
+  }
+  core_->depart();
+  while (true) {
+    const Bootstrap::Regrouped left = core_->regroup();
+    std::shared_ptr<Context> smaller(new Context(core_->among(left)));
+    std::exception_ptr problem;
+    bool is_ready = false;
+    try {
+      const WatchForLosses watch(left, core_->engine());
+      smaller->connect({});
+      is_ready = true;
+    } catch (const PeerFailure&) {  // the others find it too, and all try again
+    } catch (...) {
+      problem = std::current_exception();
+    }
+    const bool are_all_ready = left.settle(is_ready, Deadline::after(settings().timeout));
+    if (problem) {
+      std::rethrow_exception(problem);
+    }
+    if (are_all_ready) {
+      smaller->core().watch_for_losses();
+      close();
+      return smaller;
+    }
+  }
+}
+
+const Membership& Context::membership() const noexcept { return core_->membership(); }
 
 void Context::resync() { core_->resync(); }
 

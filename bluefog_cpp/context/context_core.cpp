@@ -65,7 +65,11 @@ ContextCore::ContextCore(std::shared_ptr<Bootstrap> bootstrap, const Settings& s
       log_({.level = settings.log_level, .hide_time = settings.log_hide_time, .rank = rank_}),
       hosts_(MachineLayout::single(1)),
       machines_(MachineLayout::single(1)),
-      family_(std::make_shared<ContextFamily>()) {}
+      family_(std::make_shared<ContextFamily>()) {
+  for (int rank = 0; rank < size_; ++rank) {
+    membership_.ranks.push_back(rank);
+  }
+}
 
 ContextCore::~ContextCore() {
   if (engine_ && engine_->is_forked()) {
@@ -101,6 +105,20 @@ void ContextCore::connect(const std::string& problem) {
   }
   parts.policy = choose_waits();
   start_engine(std::move(parts));
+  watch_for_losses();
+}
+
+void ContextCore::watch_for_losses() { watch_for_losses(*bootstrap_); }
+
+void ContextCore::watch_for_losses(Bootstrap& bootstrap) const {
+  if (settings_.on_failure == OnFailure::Shrink) {
+    bootstrap.set_look([held = std::weak_ptr(engine_)] {
+      if (const auto engine = held.lock()) {
+        engine->check_interrupt();
+        engine->check_departure("a call in which ranks meet");
+      }
+    });
+  }
 }
 
 void ContextCore::share_memory(std::vector<std::string>& host_ids, EngineParts& parts,
@@ -127,6 +145,14 @@ void ContextCore::share_memory(std::vector<std::string>& host_ids, EngineParts& 
 
 void ContextCore::lay_out_machines(const std::vector<std::string>& host_ids) {
   hosts_ = MachineLayout::from_host_ids(host_ids);
+  if (!former_machines_.empty()) {
+    std::vector<std::string> ids;
+    for (std::size_t rank = 0; rank < host_ids.size(); ++rank) {
+      ids.push_back(fmt::format("{}/{}", host_ids[rank], former_machines_[rank]));
+    }
+    machines_ = MachineLayout::from_host_ids(ids);
+    return;
+  }
   try {
     machines_ =
         settings_.nodes_per_machine > 0 ? hosts_.split(settings_.nodes_per_machine) : hosts_;
@@ -177,6 +203,7 @@ void ContextCore::start_engine(EngineParts parts) {
     parts.recorded_context = recorder_->add_context();
   }
   parts.family = family_;
+  parts.departs = settings_.on_failure == OnFailure::Shrink;
   engine_ = std::make_shared<Engine>(std::move(parts));
 }
 
@@ -203,7 +230,36 @@ std::unique_ptr<ContextCore> ContextCore::duplicate() {
   copy->recorder_ = recorder_;
   copy->family_ = family_;
   copy->arena_ = arena_;
+  copy->membership_ = membership_;
+  copy->former_machines_ = former_machines_;
+  watch_for_losses(*copy->bootstrap_);
   return copy;
+}
+
+void ContextCore::depart() { family_->depart(fmt::format("rank {} has called shrink()", rank())); }
+
+Bootstrap::Regrouped ContextCore::regroup() {
+  bootstrap_->set_look([engine = engine_.get()] { engine->check_interrupt(); });
+  return bootstrap_->regroup([engine = engine_](int peer) { return engine->cause_of_death(peer); },
+                             Deadline::after(settings_.timeout));
+}
+
+std::unique_ptr<ContextCore> ContextCore::among(const Bootstrap::Regrouped& left) {
+  auto core = std::make_unique<ContextCore>(left.bootstrap, settings_);
+  core->timeline_ = timeline_;
+  core->recorder_ = recorder_;
+  Membership& members = core->membership_;
+  members = {.epoch = membership_.epoch + 1, .ranks = {}, .lost = membership_.lost};
+  for (const int rank : left.ranks) {
+    members.ranks.push_back(membership_.ranks[static_cast<std::size_t>(rank)]);
+    core->former_machines_.push_back(machines_.machine_of(rank));
+  }
+  for (const auto& [rank, cause] : left.lost) {
+    members.lost.push_back({.rank = membership_.ranks[static_cast<std::size_t>(rank)],
+                            .epoch = members.epoch,
+                            .cause = cause});
+  }
+  return core;
 }
 
 void ContextCore::use_device(int device, const gpu::Libraries* libraries) {
@@ -261,6 +317,7 @@ void ContextCore::resync() {
   const auto longest =
       settings_.timeout.count() == 0 ? settings_.timeout : std::max(settings_.timeout, kLeast);
   bluefog::resync(*bootstrap_, *engine_, Deadline::after(longest));
+  watch_for_losses();
 }
 
 void ContextCore::close() noexcept {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bluefog_cpp/bootstrap.hpp"
 #include "bluefog_cpp/context.hpp"
@@ -43,6 +44,7 @@ class ContextCore {
   [[nodiscard]] const MachineLayout& hosts() const noexcept { return hosts_; }
   [[nodiscard]] const MachineLayout& machines() const noexcept { return machines_; }
   [[nodiscard]] bool uses_network() const noexcept;
+  [[nodiscard]] const Membership& membership() const noexcept { return membership_; }
 
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
   [[nodiscard]] Bootstrap& bootstrap() noexcept { return *bootstrap_; }
@@ -80,9 +82,18 @@ class ContextCore {
   [[nodiscard]] std::unique_ptr<ContextCore> duplicate();
   /// Does `Context::resync`.
   void resync();
+  /// From now on waits of the bootstrap end where a rank is lost, if that ends all calls.
+  void watch_for_losses();
+  /// Ends the calls of this context and its copies: this rank goes on in a smaller group.
+  void depart();
+  /// Collective over the ranks that live: `Bootstrap::regroup`.
+  [[nodiscard]] Bootstrap::Regrouped regroup();
+  /// The core of the context of those ranks, which is still to be connected.
+  [[nodiscard]] std::unique_ptr<ContextCore> among(const Bootstrap::Regrouped& left);
   void close() noexcept;
 
  private:
+  void watch_for_losses(Bootstrap& bootstrap) const;
   /// The phases of `connect`, in their order. Each is collective, and leaves its result in `parts`
   /// or in a member.
   void share_memory(std::vector<std::string>& host_ids, EngineParts& parts, Deadline deadline);
@@ -98,6 +109,9 @@ class ContextCore {
   Logger log_;
   MachineLayout hosts_;
   MachineLayout machines_;
+  Membership membership_;
+  /// The machine of each rank in the context before, which was larger; empty in the first one.
+  std::vector<int> former_machines_;
   std::shared_ptr<Timeline> timeline_;
   std::shared_ptr<FlightRecorder> recorder_;
   /// Shared with all copies.

@@ -48,6 +48,8 @@ Lines common_settings(const Settings& settings) {
   return {fmt::format("BLUEFOG_TRANSPORT {}",
                       settings.transport == TransportChoice::Mpi ? "mpi" : "auto"),
           fmt::format("BLUEFOG_NETWORK {}", word_of(settings.network)),
+          fmt::format("BLUEFOG_ON_FAILURE {}",
+                      settings.on_failure == OnFailure::Shrink ? "shrink" : "raise"),
           fmt::format("BLUEFOG_NODES_PER_MACHINE {}", settings.nodes_per_machine),
           fmt::format("BLUEFOG_SHM_CHUNK_BYTES {}", settings.shm_chunk_bytes),
           fmt::format("BLUEFOG_SHM_SLOTS {}", settings.shm_slots),

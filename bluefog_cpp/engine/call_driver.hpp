@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "bluefog_cpp/engine/call_key.hpp"
@@ -40,6 +41,8 @@ class CallDriver {
     Sleepers& sleepers;
     /// Woken when a call fails: its messages may come while this rank makes no call.
     ProgressThread& background;
+    /// The end of a rank ends all calls (`depart`).
+    bool departs = false;
   };
   explicit CallDriver(const Parts& parts) : parts_(parts) {}
   CallDriver(const CallDriver&) = delete;
@@ -60,6 +63,18 @@ class CallDriver {
   /// @param report the kind of the report to the peers.
   void fail(Operation& operation, std::exception_ptr error,
             ControlMessage::Kind report = ControlMessage::Kind::Refusal);
+  /// Ends all calls, for good, and reports it to the peers: the ranks go on without a lost one.
+  void depart(CallLedger::Departure departure);
+  /// The error of a call that ends so. @param call "call 5, barrier".
+  [[nodiscard]] std::exception_ptr departure_error(const std::string& call) const;
+  /// Departs where the process of a rank has ended, and that is what its end means.
+  void look_for_losses() {
+    if (parts_.departs) {
+      depart_from_the_dead();
+    }
+  }
+  /// Departs where a rank that does not come is as good as lost. @return whether it is.
+  bool depart_from_the_late(const Operation& operation, const std::string& why);
   /// Ends calls that wait for ranks which will not come any more.
   void fail_calls_on_dead_peers();
   /// Ends calls whose messages ranks that live will never send, found so at several looks.
@@ -107,6 +122,8 @@ class CallDriver {
   void receive_refusal(int source, ControlMessage report);
   void receive_rejection(int source, const ControlMessage& report);
   void receive_deadlock(int source, const ControlMessage& report);
+  void end_all_by_departure();
+  bool depart_from_the_dead();
   /// Reports to the progress hook which ranks have ended with an error a call that is complete
   /// here.
   void report_to_hook(const Operation& operation);

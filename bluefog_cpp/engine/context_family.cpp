@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "bluefog_cpp/engine/engine.hpp"
 
 namespace bluefog {
@@ -14,6 +16,21 @@ void ContextFamily::add(Engine& engine) {
 void ContextFamily::remove(const Engine& engine) {
   const std::lock_guard lock(mutex_);
   std::erase(engines_, &engine);
+}
+
+void ContextFamily::depart(const std::string& why) const {
+  std::vector<std::shared_ptr<Engine>> engines;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Engine* const engine : engines_) {
+      if (auto held = engine->weak_from_this().lock()) {
+        engines.push_back(std::move(held));
+      }
+    }
+  }
+  for (const auto& engine : engines) {  // each asks the family under its own mutex
+    engine->depart(why);
+  }
 }
 
 bool ContextFamily::is_first(const Engine& engine) const {

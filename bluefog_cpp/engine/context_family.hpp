@@ -33,6 +33,9 @@ class ContextFamily {
   [[nodiscard]] std::pair<Engine*, Transport::SeenCall> find_wait_elsewhere(
       int rank, const Engine& here) const;
 
+  /// Ends the calls of all of them: `Engine::depart`.
+  void depart(const std::string& why) const;
+
   /// Whether `engine` is that of the context of which the others are copies.
   [[nodiscard]] bool is_first(const Engine& engine) const;
 

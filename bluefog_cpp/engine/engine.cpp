@@ -39,7 +39,8 @@ Engine::Engine(EngineParts parts)
                .stalls = stalls_,
                .hopeless = hopeless_,
                .sleepers = sleepers_,
-               .background = background_}),
+               .background = background_,
+               .departs = parts.departs}),
       loop_(driver_, policy_, log_) {
   peers_.ring(&sleepers_.doorbell());
   if (family_) {
@@ -130,6 +131,9 @@ void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
     throw StateError(fmt::format("rank {}, {}: the context is closed", peers_.rank(),
                                  operation.envelope().describe()));
   }
+  if (ledger_.departure()) [[unlikely]] {
+    std::rethrow_exception(driver_.departure_error(operation.envelope().describe()));
+  }
   driver_.enqueue(operation, std::move(owner));
 }
 
@@ -147,7 +151,7 @@ void Engine::refuse(std::string_view reason, int partner) {
     return;
   }
   const Lock lock(mutex_);
-  if (!closed_) {
+  if (!closed_ && !ledger_.departure()) {
     driver_.refuse(reason, partner);
   }
 }

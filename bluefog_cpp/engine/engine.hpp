@@ -55,6 +55,8 @@ struct EngineParts {
   int recorded_context = 0;
   /// The engines of related contexts; null where there can be none.
   std::shared_ptr<ContextFamily> family{};
+  /// The end of a rank ends all calls (`Engine::depart`).
+  bool departs = false;
 };
 
 /// Orders the calls of one context and drives their exchanges.
@@ -164,6 +166,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   /// Whether the process of another rank is known to have ended without leaving the group.
   [[nodiscard]] bool has_dead_peer();
+
+  /// Looks, for callers that make no calls, whether calls have ended for good because a rank is
+  /// lost. @param where for the message. @throws RankLostError where they have.
+  void check_departure(std::string_view where);
+  /// Ends all calls, now and for good, with a RankLostError here and at the peers: this rank goes on
+  /// in a smaller group. Does nothing after `close`.
+  void depart(const std::string& why);
 
   /// The last call of all ranks that `peer`, another rank, is known to have begun, if this rank has
   /// not; else empty, as while another thread drives this engine.

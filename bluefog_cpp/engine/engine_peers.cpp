@@ -26,6 +26,40 @@ bool Engine::has_dead_peer() {
   return peers_.has_dead_peer();
 }
 
+void Engine::check_departure(std::string_view where) {
+  const Lock lock(mutex_);
+  if (closed_) {
+    return;
+  }
+  while (driver_.step_all()) {
+  }
+  driver_.look_for_losses();
+  if (ledger_.departure()) {
+    std::rethrow_exception(driver_.departure_error(std::string(where)));
+  }
+}
+
+void Engine::depart(const std::string& why) {
+  if (is_forked()) {
+    throw_forked("shrink");
+  }
+  const Lock lock(mutex_);
+  if (closed_) {
+    return;
+  }
+  int lost = 0;
+  while (lost < peers_.size() && !peers_.cause_of_death(lost)) {
+    ++lost;
+  }
+  driver_.depart(lost == peers_.size()
+                     ? CallLedger::Departure{.lost = peers_.rank(), .text = why}
+                     : CallLedger::Departure{.lost = lost,
+                                             .text = fmt::format("rank {} is gone: {}", lost,
+                                                                 *peers_.cause_of_death(lost))});
+  while (driver_.step_all()) {
+  }
+}
+
 std::string Engine::call_ahead(int peer) {
   const Lock lock(mutex_, std::try_to_lock);  // two engines may ask each other
   if (!lock) {
@@ -71,6 +105,9 @@ Engine::CallCounts Engine::begin_resync() {
   const Lock lock(mutex_);
   if (closed_) {
     throw StateError(fmt::format("rank {}, resync: the context is closed", peers_.rank()));
+  }
+  if (ledger_.departure()) {
+    std::rethrow_exception(driver_.departure_error("resync"));
   }
   driver_.fail_all([this](const Operation& operation) {
     return std::make_exception_ptr(StateError(

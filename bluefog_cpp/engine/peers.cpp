@@ -34,9 +34,14 @@ std::optional<std::string> Peers::cause_of_death(int peer) const {
   return route == nullptr ? std::nullopt : route->cause_of_death(peer);
 }
 
+bool Peers::has_died(int peer) const {
+  Transport* const route = route_to(peer);
+  return route != nullptr && route->has_died(peer);
+}
+
 bool Peers::has_dead_peer() const {
   for (int peer = 0; peer < size_; ++peer) {
-    if (Transport* const route = route_to(peer); route != nullptr && route->has_died(peer)) {
+    if (has_died(peer)) {
       return true;
     }
   }

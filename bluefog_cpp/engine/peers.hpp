@@ -100,6 +100,8 @@ class Peers {
 
   /// Why `peer` will not come any more, or nothing while it lives.
   [[nodiscard]] std::optional<std::string> cause_of_death(int peer) const;
+  /// Whether the process of that rank is known to have ended without leaving the group.
+  [[nodiscard]] bool has_died(int peer) const;
   /// Whether the process of another rank is known to have ended without leaving the group.
   [[nodiscard]] bool has_dead_peer() const;
   /// The last call that `peer` is known to have begun, after a look at what has come from it: call

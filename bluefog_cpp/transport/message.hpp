@@ -192,6 +192,9 @@ struct ControlMessage {
     Abandoned = 2,
     /// The sender cannot come to the receiver's call, because each waits for the other.
     Deadlock = 3,
+    /// The sender makes no call of this context any more: the ranks that live go on without `call`,
+    /// the number of one that is lost.
+    Departure = 4,
   };
 
   Kind kind = Kind::Refusal;

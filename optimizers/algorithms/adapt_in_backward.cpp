@@ -7,6 +7,7 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithms/left_to_the_step.hpp"
 #include "optimizers/round_calls.hpp"
 
 namespace bluefog::optimizers {
@@ -50,7 +51,9 @@ void AdaptInBackward::on_ready(const GradientArrival& arrival) {
   } catch (const std::exception& error) {
     has_failed_in_pass_ = true;
     fail_round(error.what());
-    throw;
+    if (!is_left_to_the_step(context_, error)) {
+      throw;
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "bluefog_cpp/context/context_core.hpp"
 #include "bluefog_cpp/error.hpp"
+#include "optimizers/algorithms/left_to_the_step.hpp"
 #include "optimizers/algorithms/registry/built_in_rows.hpp"
 #include "optimizers/buckets/gradient_placement.hpp"
 #include "optimizers/round_calls.hpp"
@@ -24,7 +25,7 @@ GradientAllreduce::GradientAllreduce(Context& context, std::vector<Bucket>& buck
       readiness_(buckets),
       hooks_(buckets,
              {.on_ready = [this](const GradientArrival& arrival) { on_ready(arrival); },
-              .on_end = [this] { finish_round(); },
+              .on_end = [this] { end_pass(); },
               .on_compiled = [this] { refuse_compiled(); }},
              rethrow) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -54,7 +55,19 @@ void GradientAllreduce::on_ready(const GradientArrival& arrival) {
     take_gradient(arrival);
   } catch (const std::exception& error) {
     fail_pass(error.what());
-    throw;
+    if (!is_left_to_the_step(context_, error)) {
+      throw;
+    }
+  }
+}
+
+void GradientAllreduce::end_pass() {
+  try {
+    finish_round();
+  } catch (const std::exception& error) {
+    if (!is_left_to_the_step(context_, error)) {
+      throw;
+    }
   }
 }
 

@@ -72,6 +72,7 @@ class GradientAllreduce final : public Algorithm {
   void launch(std::size_t bucket);
   void launch_ready();
   void finish_round();
+  void end_pass();
   void fail_round(std::string_view reason);
   void apply_flags();
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "optimizers/wrapper/distributed_optimizer_state.hpp"
+#include "optimizers/wrapper/training.hpp"
 
 namespace bluefog::optimizers {
 
@@ -20,68 +20,92 @@ DistributedOptimizer::DistributedOptimizer(std::shared_ptr<Context> context,
                                            NamedTensors parameters,
                                            const DistributedOptimizerOptions& options,
                                            NamedTensors buffers)
-    : state_(std::make_unique<State>(std::move(context), optimizer, std::move(parameters), options,
-                                     std::move(buffers))) {}
+    : training_(std::make_unique<Training>(std::move(context), optimizer, std::move(parameters),
+                                           options, std::move(buffers))) {}
 
 DistributedOptimizer::DistributedOptimizer(DistributedOptimizer&&) noexcept = default;
 DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) noexcept = default;
 DistributedOptimizer::~DistributedOptimizer() = default;
 
-void DistributedOptimizer::step() { state_->step(); }
-at::Tensor DistributedOptimizer::step(const Closure& closure) { return state_->step(closure); }
+void DistributedOptimizer::step() { training_->step(); }
+at::Tensor DistributedOptimizer::step(const Closure& closure) { return training_->step(closure); }
 
-void DistributedOptimizer::zero_grad(bool set_to_none) { state_->zero_grad(set_to_none); }
+void DistributedOptimizer::zero_grad(bool set_to_none) {
+  training_->state().zero_grad(set_to_none);
+}
 
-void DistributedOptimizer::drain() { state_->drain(); }
-void DistributedOptimizer::finish() { state_->finish(); }
+void DistributedOptimizer::drain() { training_->state().drain(); }
+void DistributedOptimizer::finish() { training_->state().finish(); }
 
 void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
-  state_->set_next_plan(std::move(plan), check);
+  training_->state().set_next_plan(std::move(plan), check);
 }
 
-void DistributedOptimizer::set_averaging(Averaging averaging) { state_->set_averaging(averaging); }
+void DistributedOptimizer::set_averaging(Averaging averaging) {
+  training_->state().set_averaging(averaging);
+}
 
-void DistributedOptimizer::skip_steps(std::int64_t count) { state_->skip_steps(count); }
-void DistributedOptimizer::restart() { state_->restart(); }
+void DistributedOptimizer::skip_steps(std::int64_t count) { training_->state().skip_steps(count); }
+void DistributedOptimizer::restart() { training_->state().restart(); }
 
-void DistributedOptimizer::save(torch::serialize::OutputArchive& archive) { state_->save(archive); }
+void DistributedOptimizer::save(torch::serialize::OutputArchive& archive) {
+  training_->state().save(archive);
+}
 
 void DistributedOptimizer::check_saved(torch::serialize::InputArchive& archive) const {
-  state_->check_saved(archive);
+  training_->state().check_saved(archive);
 }
 
-void DistributedOptimizer::load(torch::serialize::InputArchive& archive) { state_->load(archive); }
+void DistributedOptimizer::load(torch::serialize::InputArchive& archive) {
+  training_->state().load(archive);
+}
 
-NamedTensors DistributedOptimizer::carried() const { return state_->carried(); }
+NamedTensors DistributedOptimizer::carried() const { return training_->state().carried(); }
 
 void DistributedOptimizer::check_carried(const NamedTensors& carried) const {
-  state_->check_carried(carried);
+  training_->state().check_carried(carried);
 }
 
 void DistributedOptimizer::resume(const NamedTensors& carried, std::int64_t step_count,
                                   std::int64_t round_count) {
-  state_->resume(carried, step_count, round_count);
+  training_->state().resume(carried, step_count, round_count);
 }
 
-void DistributedOptimizer::refuse_step(std::string_view reason) { state_->refuse_step(reason); }
-void DistributedOptimizer::forget_lost_step() { state_->forget_lost_step(); }
+void DistributedOptimizer::shrink() { training_->shrink(); }
+void DistributedOptimizer::move_to(std::shared_ptr<Context> smaller) {
+  training_->move_to(std::move(smaller));
+}
+void DistributedOptimizer::pass_over(std::int64_t count) { training_->state().pass_over(count); }
 
-std::int64_t DistributedOptimizer::step_count() const noexcept { return state_->counts().steps(); }
+void DistributedOptimizer::refuse_step(std::string_view reason) {
+  training_->state().refuse_step(reason);
+}
+void DistributedOptimizer::forget_lost_step() { training_->state().forget_lost_step(); }
+
+std::int64_t DistributedOptimizer::step_count() const noexcept {
+  return training_->state().counts().steps();
+}
 
 std::int64_t DistributedOptimizer::round_count() const noexcept {
-  return state_->counts().rounds();
+  return training_->state().counts().rounds();
 }
 
 torch::optim::Optimizer& DistributedOptimizer::wrapped() const noexcept {
-  return state_->wrapped();
+  return training_->state().wrapped();
 }
 
-Context& DistributedOptimizer::context() const noexcept { return state_->context(); }
+Context& DistributedOptimizer::context() const noexcept { return training_->state().context(); }
+
+const std::shared_ptr<Context>& DistributedOptimizer::shared_context() const noexcept {
+  return training_->state().shared_context();
+}
 
 const std::vector<Bucket>& DistributedOptimizer::buckets() const noexcept {
-  return state_->buckets();
+  return training_->state().buckets();
 }
 
-NamedTensors DistributedOptimizer::algorithm_state() const { return state_->algorithm_state(); }
+NamedTensors DistributedOptimizer::algorithm_state() const {
+  return training_->state().algorithm_state();
+}
 
 }  // namespace bluefog::optimizers

@@ -62,7 +62,7 @@ DistributedOptimizer::State::State(std::shared_ptr<Context> context,
       end_step();
     }
   });
-  algorithm_->expect(counts_.communicates_next());
+  algorithm_->expect(communicates_next());
 }
 
 DistributedOptimizer::State::~State() {
@@ -101,8 +101,14 @@ const Round* DistributedOptimizer::State::begin_in_backward() {
 // A step counts on every rank whether or not it fails: some ranks may not hear of a failure, and
 // all go on with the same round.
 void DistributedOptimizer::State::step() {
+  if (passed_over_ > 0) {
+    --passed_over_;
+    algorithm_->expect(communicates_next());
+    return;
+  }
   if (algorithm_->has_lost_step()) {
     algorithm_->forget_lost_step();
+    context_->core().engine().check_departure(fmt::format("step {}", counts_.steps()));
     throw StateError(fmt::format(
         "rank {}, step: expected a backward pass since the one that failed, and this step with it on "
         "all ranks; found none",
@@ -123,11 +129,25 @@ void DistributedOptimizer::State::end_step() {
   is_stepping_ = false;
   begun_round_.reset();
   counts_.count_step();
-  algorithm_->expect(counts_.communicates_next());
+  algorithm_->expect(communicates_next());
   parameters_->note_values();
 }
 
+void DistributedOptimizer::State::pass_over(std::int64_t count) {
+  if (count < 0) {
+    throw InvalidArgument(
+        fmt::format("rank {}, pass_over: expected 0 or more, found {}", context_->rank(), count));
+  }
+  passed_over_ += count;
+  algorithm_->expect(communicates_next());
+}
+
 void DistributedOptimizer::State::refuse_step(std::string_view reason) {
+  if (passed_over_ > 0) {
+    --passed_over_;
+    algorithm_->expect(communicates_next());
+    return;
+  }
   if (algorithm_->has_lost_step()) {
     algorithm_->forget_lost_step();  // the others have been told
     return;
@@ -243,7 +263,7 @@ void DistributedOptimizer::State::resume(const NamedTensors& carried, std::int64
   counts_.resume(step_count, round_count);
   parameters_->forget_values();
   plans_->forget();
-  algorithm_->expect(counts_.communicates_next());
+  algorithm_->expect(communicates_next());
 }
 
 void DistributedOptimizer::State::skip_steps(std::int64_t count) {
@@ -252,7 +272,7 @@ void DistributedOptimizer::State::skip_steps(std::int64_t count) {
         fmt::format("rank {}, skip_steps: expected 0 or more, found {}", context_->rank(), count));
   }
   counts_.skip(count);
-  algorithm_->expect(counts_.communicates_next());
+  algorithm_->expect(communicates_next());
 }
 
 void DistributedOptimizer::State::restart() {

@@ -46,11 +46,13 @@ class DistributedOptimizer::State {
   }
   void resume(const NamedTensors& carried, std::int64_t step_count, std::int64_t round_count);
   void refuse_step(std::string_view reason);
+  void pass_over(std::int64_t count);
   void forget_lost_step() { algorithm_->forget_lost_step(); }
 
   [[nodiscard]] const StepCounts& counts() const noexcept { return counts_; }
   [[nodiscard]] torch::optim::Optimizer& wrapped() const noexcept { return optimizer_; }
   [[nodiscard]] Context& context() const noexcept { return *context_; }
+  [[nodiscard]] const std::shared_ptr<Context>& shared_context() const noexcept { return context_; }
   [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept {
     return parameters_->buckets();
   }
@@ -62,9 +64,14 @@ class DistributedOptimizer::State {
   void take_step();
   void end_step();
 
+  /// Whether the next step is a round, and not passed over.
+  [[nodiscard]] bool communicates_next() const noexcept {
+    return passed_over_ == 0 && counts_.communicates_next();
+  }
   /// Calls that the other ranks expect of this rank's next step.
   [[nodiscard]] std::size_t calls_due() const {
-    return counts_.communicates_next() && plans_->averaging() != Averaging::Nobody
+    return passed_over_ == 0 && counts_.communicates_next() &&
+                   plans_->averaging() != Averaging::Nobody
                ? algorithm_->calls_due()
                : 0;
   }
@@ -85,6 +92,8 @@ class DistributedOptimizer::State {
   /// Made once, after the algorithm.
   std::optional<RoundPlans> plans_;
   StepCounts counts_;
+  /// Steps to come that do nothing and count already.
+  std::int64_t passed_over_ = 0;
   bool is_stepping_ = false;
   /// The round of the step that comes, if its backward pass has begun it.
   std::optional<Round> begun_round_;

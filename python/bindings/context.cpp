@@ -84,6 +84,21 @@ void bind_context(py::module_& module) {
       .def(
           "duplicate", [](Context& c) { return prepared(c.duplicate()); }, WithoutGil(),
           "Collective. An independent context over the same ranks.")
+      .def(
+          "shrink", [](Context& c) { return prepared(c.shrink()); }, WithoutGil(),
+          "Collective over the ranks that live: a new context over them. This one ends.")
+      .def_property_readonly("membership",
+                             [](const Context& c) {
+                               const Membership& members = c.membership();
+                               py::list lost;
+                               for (const Membership::Loss& loss : members.lost) {
+                                 lost.append(py::make_tuple(loss.rank, loss.epoch, loss.cause));
+                               }
+                               return py::make_tuple(members.epoch, members.ranks, lost);
+                             })
+      .def_property_readonly(
+          "shrinks_on_failure",
+          [](const Context& c) { return c.settings().on_failure == OnFailure::Shrink; })
       .def("resync", &Context::resync, WithoutGil(),
            "Collective. Ranks that are calls apart go on with the same one.")
       .def(

@@ -43,6 +43,8 @@ void translate(std::exception_ptr thrown) {
     raise("UnsupportedError", e.what());
   } catch (const TimeoutError& e) {
     raise("TimeoutError", e.what());
+  } catch (const RankLostError& e) {
+    raise("RankLostError", e.what(), e.rank());
   } catch (const PeerFailure& e) {
     raise("PeerFailure", e.what(), e.rank());
   } catch (const MpiError& e) {

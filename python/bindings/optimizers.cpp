@@ -167,6 +167,8 @@ std::shared_ptr<PythonOptimizer> make_optimizer(
   options.num_steps_per_communication = num_steps_per_communication;
   options.reevaluates = reevaluates;
   options.rethrow_in_backward = rethrow_through_torch;
+  options.on_failure = OnFailure::Raise;       // Python moves all that it has to the smaller group
+  options.share_state = [](Context&, int) {};  // likewise
   options.stepping = by_bucket ? opt::Stepping::ByBucket : opt::Stepping::Whole;
   return owned_by_python(std::make_shared<PythonOptimizer>(std::move(context), groups,
                                                            std::move(step), parameters, options));
@@ -308,6 +310,13 @@ void bind_optimizers(py::module_& module) {
             o.distributed->resume(named(carried), step_count, round_count);
           },
           py::arg("carried"), py::arg("step_count"), py::arg("round_count"), WithoutGil())
+      .def(
+          "move_to",
+          [](PythonOptimizer& o, std::shared_ptr<Context> smaller) {
+            o.distributed->move_to(std::move(smaller));
+          },
+          py::arg("smaller"), WithoutGil(),
+          "Collective over the ranks of `smaller`, which a shrink has made.")
       .def(
           "set_next_plan",
           [](PythonOptimizer& o, const NeighborPlan& plan, bool checked) {

@@ -198,6 +198,22 @@ def path(value: Any) -> bytes:
     return found
 
 
+def length(value: Any) -> int:
+    """The length of something that has one, at least 1."""
+    if not hasattr(value, "__len__"):
+        raise ArgumentTypeError(f"expected something with a length, found {described(value)}")
+    if len(value) < 1:
+        raise InvalidArgument("expected a length of at least 1, found 0")
+    return len(value)
+
+
+def function(value: Any) -> Any:
+    """Something to call."""
+    if not callable(value):
+        raise ArgumentTypeError(f"expected a function, found {shown(value)}")
+    return value
+
+
 def function_or_none(value: Any) -> Any:
     """Something to call, or None."""
     if value is not None and not callable(value):

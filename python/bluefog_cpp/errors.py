@@ -73,6 +73,17 @@ class PeerFailure(Error, RuntimeError):
         """The rank that failed."""
 
 
+class RankLostError(PeerFailure):
+    """The ranks go on without `rank`, which is lost: `shrink` makes the smaller group.
+
+    Raised by every call from then on, with `BLUEFOG_ON_FAILURE=shrink`, or where another rank has
+    called `shrink`.
+    """
+
+    result: Any = None
+    """The loss that the closure of an optimizer's step had returned."""
+
+
 class TransportError(Error, RuntimeError):
     """A system call, shared memory or a transfer failed."""
 

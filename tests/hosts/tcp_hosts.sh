@@ -123,6 +123,19 @@ ipv6)
   run BLUEFOG_TCP_INTERFACE=eth9 -- "$rounds" 1
   expect_all "there are eth0 \(fd00::[12]\), lo \(127.0.0.1\), lo \(::1\)"
   ;;
+survivors)
+  # The others go on, in the store of rank 0, whose host is not the lost rank's.
+  run BLUEFOG_ON_FAILURE=shrink -- "$rounds" kill
+  expect_codes "0 0 137 0"
+  for rank in 0 1 3; do expect "$rank" "of 3 \(epoch 1\), sum 3, without 2,"; done
+  # With the store's own rank, and so the store, nobody does, and nobody hangs.
+  run BLUEFOG_ON_FAILURE=shrink BLUEFOG_TIMEOUT=20 -- "$rounds" first
+  expect_codes "137 1 1 1"
+  for rank in 1 2 3; do
+    grep -qE "shrink on rank $rank, over the store .*" "$work/err.$rank" ||
+      fail "expected rank $rank to name the store"
+  done
+  ;;
 silence_that_ends)
   # A link that is down for a while is no loss: for longer than from one sign of life to the next
   # (4 s), and so short that what is sent again finds it up in time.

@@ -34,8 +34,8 @@ def public(folder, names):
 
 ROOMS = {
     "base": ("bluefog_cpp/base",
-             public("bluefog_cpp", "buffer_view deadline dtype error log machine_layout settings "
-                                   "weighted_rank"), ()),
+             public("bluefog_cpp", "buffer_view deadline dtype error log machine_layout membership "
+                                   "settings weighted_rank"), ()),
     "store": ("bluefog_cpp/store", public("bluefog_cpp", "store"), BASE),
     "bootstrap": ("bluefog_cpp/bootstrap",
                   public("bluefog_cpp", "bootstrap store_bootstrap thread_bootstrap"), RUNTIME[:2]),

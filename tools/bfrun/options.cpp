@@ -20,6 +20,7 @@ struct RawValues {
   std::string num_proc;
   std::string ssh_port;
   std::string host_silence;
+  std::string min_np;
   std::string bind_to = "auto";
   std::string launcher = "auto";
   bool use_infiniband = false;
@@ -68,6 +69,10 @@ void declare_options(CLI::App& app, Options& options, RawValues& raw) {
   app.add_option("--mpirun", options.mpirun, "The mpirun to use")->option_text("PATH");
   app.add_flag("--fault-tolerant", options.fault_tolerant,
                "The other ranks go on when one dies (Open MPI 5 with ULFM)");
+  app.add_option("--min-np", raw.min_np,
+                 "So many ranks suffice: the others go on when some are lost (sets "
+                 "BLUEFOG_ON_FAILURE=shrink)")
+      ->option_text("N");
   app.add_option("--host-silence", raw.host_silence,
                  "Seconds after which a host that answers nothing is lost; 0: never")
       ->option_text("SECONDS");
@@ -191,6 +196,12 @@ void check_options(const RawValues& raw, Options& options) {
     throw UsageError("-np N is missing: how many ranks?");
   }
   options.num_proc = parse_in_range("-np", raw.num_proc, kMaxRanks);
+  if (!raw.min_np.empty()) {
+    options.min_np = parse_in_range("--min-np", raw.min_np, options.num_proc);
+    if (options.fault_tolerant) {
+      throw UsageError("--min-np and --fault-tolerant both say who goes on: give one of them");
+    }
+  }
   if (options.command.empty()) {
     throw UsageError("no command given: bfrun -np N COMMAND...");
   }

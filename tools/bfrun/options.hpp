@@ -39,6 +39,8 @@ struct Options {
   std::string hostfile;  ///< `--hostfile`: path, empty when absent
   /// `--host-silence`: seconds, 0 for ever
   int host_silence = 60;
+  /// `--min-np`: ranks that suffice, 0 when absent
+  int min_np = 0;
   int ssh_port = 0;               ///< `-p`: 1 to 65535, 0 when absent
   std::string network_interface;  ///< `--network-interface`, empty when absent
   std::string extra_mpi_flags;    ///< `--extra-mpi-flags`: one string, split like a shell does

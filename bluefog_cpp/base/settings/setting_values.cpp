@@ -97,6 +97,12 @@ SynchronisationChoice parse_synchronisation(std::string_view name, std::string_v
   return parse_word(name, value, kWords, "auto, component or neighbours");
 }
 
+OnFailure parse_on_failure(std::string_view name, std::string_view value) {
+  constexpr std::array<std::pair<std::string_view, OnFailure>, 2> kWords{
+      {{"raise", OnFailure::Raise}, {"shrink", OnFailure::Shrink}}};
+  return parse_word(name, value, kWords, "raise or shrink");
+}
+
 ShmCopy parse_shm_copy(std::string_view name, std::string_view value) {
   constexpr std::array<std::pair<std::string_view, ShmCopy>, 3> kWords{
       {{"auto", ShmCopy::Auto}, {"cache", ShmCopy::Cache}, {"stream", ShmCopy::Stream}}};

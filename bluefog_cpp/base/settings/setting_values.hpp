@@ -68,6 +68,7 @@ NetworkChoice parse_network(std::string_view name, std::string_view value);
 std::pair<int, int> parse_ports(std::string_view name, std::string_view value);
 DeviceWayChoice parse_device_way(std::string_view name, std::string_view value);
 SynchronisationChoice parse_synchronisation(std::string_view name, std::string_view value);
+OnFailure parse_on_failure(std::string_view name, std::string_view value);
 ShmCopy parse_shm_copy(std::string_view name, std::string_view value);
 std::int64_t parse_chunk(std::string_view name, std::string_view value);
 

@@ -47,6 +47,13 @@ constexpr std::array kRows{
         [](Settings& s, std::string_view name, std::string_view value) {
           s.stall_warning = parse_duration(name, value, kSecond, "seconds", 0.0);
         }},
+    Row{{"BLUEFOG_ON_FAILURE", "raise, shrink", "", "raise",
+         "What the end of a rank means for the others. raise: calls that need it end in a PeerFailure; "
+         "shrink: all calls end in a RankLostError, and distributed optimizers go on with the ranks that "
+         "are left, as programs do by `shrink()`. Equal on all ranks."},
+        [](Settings& s, std::string_view name, std::string_view value) {
+          s.on_failure = parse_on_failure(name, value);
+        }},
     Row{{"BLUEFOG_LOG_LEVEL", "trace, debug, info, warning, error, fatal", "", "warning",
          "Lowest level of message that goes to standard error."},
         [](Settings& s, std::string_view name, std::string_view value) {

@@ -15,6 +15,7 @@
 #include "bluefog_cpp/base/version.hpp"
 #include "bluefog_cpp/bootstrap/store/beside.hpp"
 #include "bluefog_cpp/bootstrap/store/exit_hooks.hpp"
+#include "bluefog_cpp/bootstrap/store/regrouping.hpp"
 #include "bluefog_cpp/bootstrap/store/store_exchange.hpp"
 #include "bluefog_cpp/error.hpp"
 
@@ -69,10 +70,23 @@ void await_receipts(const std::shared_ptr<StoreExchange>& exchange) noexcept {
   }
 }
 
+// Time for a meeting beside the caller: whoever is late there is left out by those who are not.
+Deadline for_latecomers(Deadline deadline) {
+  constexpr std::chrono::seconds kMore(10);
+  return deadline.is_set() ? Deadline::after(2 * (deadline.when() - Deadline::Clock::now()) + kMore)
+                           : deadline;
+}
+
 class StoreBootstrap final : public Bootstrap {
  public:
   explicit StoreBootstrap(std::shared_ptr<StoreExchange> exchange)
       : exchange_(std::move(exchange)),
+        regrouping_(
+            std::make_shared<Regrouping>(Regrouping::Place{.store = exchange_->place().store,
+                                                           .rank = exchange_->place().rank,
+                                                           .size = exchange_->place().size,
+                                                           .prefix = exchange_->place().prefix,
+                                                           .root = exchange_->place().root})),
         before_exit_(at_exit([held = exchange_] { await_receipts(held); })) {}
   StoreBootstrap(const StoreBootstrap&) = delete;
   StoreBootstrap& operator=(const StoreBootstrap&) = delete;
@@ -111,11 +125,53 @@ class StoreBootstrap final : public Bootstrap {
     return std::make_shared<StoreBootstrap>(std::make_shared<StoreExchange>(std::move(place)));
   }
 
+  [[nodiscard]] std::string_view regroup_obstacle() const noexcept override { return {}; }
+
+  [[nodiscard]] Regrouped regroup(WhyGone why_gone, Deadline deadline) override {
+    const std::string what =
+        fmt::format("shrink on rank {}, over {}", rank(), exchange_->place().store->description());
+    const auto verdict = std::make_shared<Regrouping::Verdict>();
+    const Deadline longest = for_latecomers(deadline);
+    in_the_store(
+        what, longest,
+        [held = regrouping_, verdict, why_gone, deadline](const std::atomic<bool>& is_over) {
+          *verdict = held->meet(why_gone, deadline, is_over);
+        });
+    StoreExchange::Place place = exchange_->place();
+    place.prefix = fmt::format("{}/g{}", place.root, verdict->group);
+    place.rank =
+        static_cast<int>(std::ranges::find(verdict->ranks, rank()) - verdict->ranks.begin());
+    place.size = static_cast<int>(verdict->ranks.size());
+    const auto settle = [this, held = regrouping_, verdict, why_gone, what](bool is_ready,
+                                                                            Deadline until) {
+      const auto have_settled = std::make_shared<bool>(false);
+      in_the_store(what, for_latecomers(until), [=](const std::atomic<bool>& is_over) {
+        *have_settled = held->settle(*verdict, is_ready, why_gone, until, is_over);
+      });
+      return *have_settled;
+    };
+    return {.bootstrap =
+                std::make_shared<StoreBootstrap>(std::make_shared<StoreExchange>(std::move(place))),
+            .ranks = verdict->ranks,
+            .lost = verdict->lost,
+            .is_given_up = [held = regrouping_] { return held->is_given_up(); },
+            .settle = settle};
+  }
+
   [[nodiscard]] std::shared_ptr<void> before_shutdown(std::function<void()> leave) override {
     return at_exit(std::move(leave));
   }
 
  private:
+  void in_the_store(const std::string& what, Deadline longest,
+                    std::function<void(const std::atomic<bool>&)> body) const {
+    try {
+      run_beside(std::move(body), look(), longest, what);
+    } catch (const TransportError& error) {
+      throw TransportError(fmt::format("{}: {}", what, error.what()));
+    }
+  }
+
   Records meet(BootstrapCall call, Blob blob, Deadline deadline) {
     if (!broken_.empty()) {
       throw StateError(
@@ -140,6 +196,7 @@ class StoreBootstrap final : public Bootstrap {
   }
 
   std::shared_ptr<StoreExchange> exchange_;
+  std::shared_ptr<Regrouping> regrouping_;
   std::shared_ptr<void> before_exit_;
   pid_t owner_ = ::getpid();
   int duplicates_ = 0;
@@ -244,6 +301,7 @@ std::shared_ptr<Bootstrap> make_store_bootstrap(std::shared_ptr<Store> store,
       .rank = place.rank,
       .size = place.size,
       .prefix = fmt::format("{}/m{}", place.prefix, meeting),
+      .root = fmt::format("{}/m{}", place.prefix, meeting),
       .stall_warning = settings.stall_warning,
       .timeout_name = settings.timeout_name,
       .log = Logger(

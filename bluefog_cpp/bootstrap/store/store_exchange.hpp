@@ -27,6 +27,7 @@ class StoreExchange {
     int rank = 0;
     int size = 1;
     std::string prefix;
+    std::string root;  ///< the prefix of the launch
     std::chrono::nanoseconds stall_warning{0};
     std::string_view timeout_name = Settings().timeout_name;
     Logger log;

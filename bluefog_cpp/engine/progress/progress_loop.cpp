@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "bluefog_cpp/base/message_of.hpp"
 #include "bluefog_cpp/engine/engine.hpp"
 #include "bluefog_cpp/error.hpp"
 
@@ -166,8 +167,11 @@ void ProgressLoop::check_wait(Lock& lock, Waiter& waiter, Operation& operation) 
   }
   if (waiter.timed_out()) {
     parts_.ledger.note_abandonment();
-    driver_.fail(operation, parts_.stalls.timeout_error(operation, waiter.policy()),
-                 ControlMessage::Kind::Abandoned);
+    const std::exception_ptr error = parts_.stalls.timeout_error(operation, waiter.policy());
+    const bool is_callers_own = waiter.policy().timeout_name != policy_.timeout_name;
+    if (is_callers_own || !driver_.depart_from_the_late(operation, message_of(error))) {
+      driver_.fail(operation, error, ControlMessage::Kind::Abandoned);
+    }
     return;
   }
   shows_wait_ = parts_.hopeless.show_wait(operation) || shows_wait_;

@@ -3,6 +3,7 @@ optimizer make each local step."""
 
 import inspect
 import itertools
+import re
 import sys
 import weakref
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from bluefog_cpp.errors import (
     ArgumentTypeError,
     InvalidArgument,
     LateMismatchError,
+    RankLostError,
     StateError,
     UnsupportedError,
 )
@@ -38,6 +40,7 @@ def _asks_for_closure(optimizer: type) -> bool:
 
 
 _numbers = itertools.count()
+_Context = core.Context
 
 
 class DistributedStep:
@@ -64,9 +67,13 @@ class DistributedStep:
         self._closure: Callable | None = None
         self._loss = None
         self._skips_local_step = False
+        self._passed_over = 0
+        """How many of the next steps do nothing here, as the other ranks have made them."""
         self._steps_in_backward = options.get("step_in_backward", False)
         self.release_windows: Callable[[], None] = lambda: None
         """Forgets the windows that the optimizer has made."""
+        self.stands_on_windows = False
+        """Whether it has made some."""
         parameters = parameters_of(models)
         this = weakref.ref(self)
         # Optimizers of others may keep state in a group, which belongs to all of its parameters.
@@ -116,6 +123,12 @@ class DistributedStep:
                 current().optimizers.discard(other)
 
     @property
+    def wrapped(self) -> torch.optim.Optimizer:
+        optimizer: torch.optim.Optimizer | None = self._optimizer()
+        assert optimizer is not None  # it holds this object
+        return optimizer
+
+    @property
     def has_ended(self) -> bool:
         return self._core is None
 
@@ -130,6 +143,10 @@ class DistributedStep:
              before: Callable[[], _plans.Step | None] = lambda: None):
         """`before` prepares a step that communicates, once gradients are there."""
         loss, plan, self._loss = None, None, None
+        if self._passed_over > 0:
+            self._passed_over -= 1
+            self.core.step()
+            return None if closure is None else self._evaluate(closure)
         self._or_refuse(lambda: self._check_closure(closure))
         if self._reevaluates:
             self._closure = closure
@@ -140,6 +157,11 @@ class DistributedStep:
             plan = self._prepare(before)
             self._is_stepping = True
             optimizer_step(self.core)
+        except RankLostError as error:
+            error.result = loss
+            if plan is not None:
+                plan.failed(error)
+            raise
         except LateMismatchError as error:  # the step itself is made
             error.result = self._loss if self._reevaluates else loss
             if plan is not None:
@@ -204,7 +226,7 @@ class DistributedStep:
     @property
     def counts_passes(self) -> bool:
         """Whether a backward pass now is one of those before a step: not an evaluation within."""
-        return not self.has_ended and not self._is_stepping
+        return not self.has_ended and not self._is_stepping and not self._passed_over
 
     def count_passes(self, passes: int) -> None:
         """A backward pass has begun; the k-th one before a step makes that step communicate."""
@@ -244,6 +266,30 @@ class DistributedStep:
 
     def resume(self, carried: dict[str, Any]) -> None:
         self.core.resume(carried["tensors"], carried["step_count"], carried["round_count"])
+
+    def move_to(self, context: _Context) -> int | None:
+        """Collective over the ranks of `context`, which are left: goes on over them.
+
+        The rank whose optimizer's state all are to take over; None where each keeps its own.
+        """
+        optimizer = self._optimizer()
+        take_device_of(context, (parameter for group in optimizer.param_groups
+                                 for parameter in group["params"]))
+        own = self.core.step_count
+        steps = [int(count) for count in core.gather_bytes(context, "shrink", str(own).encode())]
+        self.core.move_to(context)
+        self._passed_over = self.core.step_count - own
+        self.context = context
+        self._passes.clear()
+        optimizer.__dict__["_label"] = re.sub(r"^rank \d+", f"rank {context.rank}",
+                                              optimizer._label)
+        return steps.index(max(steps)) if self._sums_gradients else None
+
+    def end_with_windows(self) -> None:
+        """Where ranks are lost that its windows stand on."""
+        self.release_windows()
+        self._forget("ranks were lost, and its windows with them; wrap the optimizer again on all "
+                     "ranks that are left")
 
     def close(self) -> None:
         self.context.close()

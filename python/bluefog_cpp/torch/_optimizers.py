@@ -10,6 +10,7 @@ All ranks wrap the same model, and step equally often.
 
 import contextlib
 import enum
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -22,10 +23,10 @@ from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, U
 from bluefog_cpp.torch import _plans, _steering
 from bluefog_cpp.torch._deprecation import old_attribute
 from bluefog_cpp.torch._distributed_step import CARRIED, DistributedStep
+from bluefog_cpp.torch._membership import survived_step
 from bluefog_cpp.torch._model_parts import Models, check_values, models_of
 from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
-from bluefog_cpp.torch._shared_groups import SharedGroups
 from bluefog_cpp.torch._steering import Steering
 
 
@@ -44,6 +45,31 @@ _AVERAGING = {
     CommunicationType.allreduce: core.Averaging.everybody,
     CommunicationType.empty: core.Averaging.nobody,
 }
+
+
+class SharedGroups:
+    """Keeps `plain` and `wrapped` at the same groups and state, as long as both live, so that
+    schedulers that were made with the plain one go on."""
+
+    def __init__(self, plain: torch.optim.Optimizer, wrapped: torch.optim.Optimizer):
+        self._plain = weakref.ref(plain)
+        both = self._plain, weakref.ref(wrapped)
+
+        def share(loaded: torch.optim.Optimizer) -> None:
+            for each in (reference() for reference in both):
+                if each is not None and each is not loaded:
+                    each.param_groups, each.state = loaded.param_groups, loaded.state
+
+        # Both optimizers have their hooks in common, too.
+        hook = plain.register_load_state_dict_post_hook(share)
+        weakref.finalize(wrapped, hook.remove).atexit = False
+
+    def note_step(self) -> None:
+        """A step begins. Schedulers look for a mark of it at the optimizer that they were made
+        with."""
+        plain: torch.optim.Optimizer | None = self._plain()
+        if plain is not None:
+            plain._opt_called = True
 
 
 class WrappedOptimizer:
@@ -79,12 +105,13 @@ class WrappedOptimizer:
     @uncompiled
     def step(self, closure: Callable | None = None):
         """The local step and the average, as the algorithm has it. Returns the closure's loss.
+        Where a rank is lost, it goes on without it (`shrink`), with `BLUEFOG_ON_FAILURE=shrink`.
         Raises what went wrong between ranks, and InvalidArgument or StateError for parameters that
         have changed; the step counts all the same."""
         self._shared.note_step()
         if self._distributed.makes_state_only():
             return self._distributed.local_step()
-        return self._distributed.step(closure, self._before_round)
+        return survived_step(lambda: self._distributed.step(closure, self._before_round))
 
     @uncompiled
     def zero_grad(self, set_to_none: bool = True) -> None:

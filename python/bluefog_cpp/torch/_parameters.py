@@ -58,13 +58,17 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) 
     Raises MismatchError where the ranks' optimizers are of different classes, or have groups of
     other sizes; InvalidArgument for another argument, and for state of the root that is no tensor,
     number or text, by its key; PeerFailure on the other ranks. Nothing is changed then."""
-    runtime = current()
-    runtime.drain_optimizers()
-    received = broadcast_state("broadcast_optimizer_state",
+    current().drain_optimizers()
+    take_over_state("broadcast_optimizer_state", optimizer, root_rank)
+
+
+def take_over_state(call: str, optimizer: torch.optim.Optimizer, root_rank: int) -> None:
+    """`broadcast_optimizer_state`, as a part of `call`."""
+    received = broadcast_state(call,
                                # Peers are told where there is no such method.
                                lambda: _without_carried(optimizer.state_dict()),
                                lambda: _described(optimizer), root_rank)
-    if runtime.rank != root_rank:
+    if current().rank != root_rank:
         optimizer.load_state_dict(received)
         _take_over_dtypes(optimizer, received)
 

@@ -14,7 +14,7 @@ import torch
 from bluefog_cpp import _arguments, _exit_note
 from bluefog_cpp._arguments import checked, place
 from bluefog_cpp._extension import core
-from bluefog_cpp._matrices import are_equivalent, matrix_of
+from bluefog_cpp._matrices import are_equivalent, default_graph, graph_of, matrix_of
 from bluefog_cpp.errors import (
     ArgumentTypeError,
     Error,
@@ -59,6 +59,12 @@ class Topology:
         return self.is_weighted == is_weighted and are_equivalent(self.graph, graph)
 
 
+def _places(some: list[int], among: list[int]) -> list[int]:
+    """The places of `some` in the list `among`."""
+    places = {each: place_ for place_, each in enumerate(among)}
+    return [places[each] for each in some]
+
+
 def _digest(matrix: core.MixingMatrix) -> int:
     """Equal for equal graphs, whose weights may have been computed in another order."""
     edges = sorted((i, j, f"{weight:.6g}") for i, j, weight in matrix.edges)
@@ -86,6 +92,13 @@ class Runtime:
         self.skips_negotiation = False
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         """Distributed optimizers: `drain` ends what is in flight, `close` leaves."""
+        self.survived_calls = 0
+        """How many calls of `survive` have ended here."""
+        self.furthest_survived_call = 0
+        """The most that any rank had ended when ranks were lost last."""
+        self.when_shrunk: list[Callable[[], None]] = []
+        self.samplers: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Elastic samplers, which deal anew where ranks are lost."""
         self._comparison = Comparison()
         self._machine_comparison = Comparison()
         self._calls = Calls()
@@ -138,6 +151,35 @@ class Runtime:
         """Optimizers in the order they were made: ranks that drain or leave wait for each other,
         one after the other."""
         return sorted(self.optimizers, key=lambda optimizer: optimizer.number)
+
+    def move_to(self, context: core.Context) -> None:
+        """Goes on over the ranks of `context`, which a shrink has made; optimizers do not yet."""
+        left = _places(context.membership[1], self.context.membership[1])
+        lost = sorted(set(range(self.size)) - set(left))
+        former, self.context = self.context, context
+        self.rank, self.size = context.rank, context.size
+        self._comparison, self._machine_comparison = Comparison(), Comparison()
+        graph, is_weighted = default_graph(self.size), False
+        if not self.topology.is_default:
+            matrix = matrix_of("shrink", "topology", self.topology.graph,
+                               self.topology.is_weighted)
+            graph, is_weighted = graph_of(matrix.without(lost).among(left)), True
+        is_default = self.topology.is_default
+        self.topology = self.make_topology("shrink", graph, is_weighted)
+        self.topology.is_default = is_default
+        machines = self.machine_topology
+        self.machine_topology = None
+        if machines is not None and former.machine_count == context.machine_count:
+            self.machine_topology = self.make_machine_topology("shrink", machines.graph,
+                                                               machines.is_weighted)
+        for window in (*self.windows.values(), *self.retired_windows):
+            window.end()
+        self.windows.clear()
+        self.retired_windows.clear()
+        former.close()
+        _arguments.name_rank(self.rank)
+        if former.device is not None:
+            context.use_device(former.device)
 
     def drain_optimizers(self) -> None:
         """Ends averages that are in flight, so that parameters hold what they are due."""

@@ -54,6 +54,7 @@ class WindowOptimizer(WrappedOptimizer):
         end = weakref.finalize(self, _retire, runtime, self._own_windows)
         end.atexit = False
         self._distributed.release_windows = end
+        self._distributed.stands_on_windows = True
         for place, values in enumerate(self._distributed.core.bucket_values()):
             name = f"{prefix} bucket {place}"
             if not _windows.win_create(values, name):

@@ -93,6 +93,10 @@ TABLE = {
     "set_topology": names(topology=GRAPH, is_weighted=SWITCH),
     "set_machine_topology": names(topology=(None, *GRAPH), is_weighted=SWITCH),
     "set_skip_negotiate_stage": names(value=SWITCH),
+    "survive": names(function=(None, 3, "mean")),
+    "on_shrink": names(callback=(None, 3, "mean")),
+    "ElasticSampler": names(dataset=(None, 3, []), shuffle=SWITCH,
+                            seed=(-1, 1.5, "1", True, None, HUGE)),
     "shared_zeros": names(size=(-1, HUGE, 1.5, "3", True, None, [2, -1], [2.0], [True],
                                 [2**40, 2**40], ONE)),
     "use_device": names(device=(-1, HUGE, 1.5, True, "cpu", "gpu", [0], torch.device("cpu"), ONE)),
@@ -134,7 +138,7 @@ VALID = {
     "activity_name": lambda: "activity",
     "topology": lambda: topology_util.RingGraph(bf.size()), "value": lambda: True,
     "num_features": lambda: 2, "params": lambda: {"w": ONE.clone()}, "dst_ranks": list,
-    "src_ranks": list, "size": lambda: 3}
+    "src_ranks": list, "size": lambda: 3, "dataset": lambda: [1, 2]}
 # A weight without the others that it needs is refused, before a closer look at it or after.
 ALSO = {"src_weights": {"self_weight": 0.5}, "dst_weights": {"self_weight": 0.5, "src_weights": {}},
         "neighbor_weights": {"self_weight": 0.5}, "src_ranks": {"dst_ranks": []},
@@ -238,7 +242,7 @@ def test_wrong_arguments_of_graphs(name, argument):
 
 WITHOUT_ARGUMENTS = {
     "barrier", "check_build", "get_current_created_window_names", "get_skip_negotiate_stage",
-    "resync",
+    "membership", "resync", "shrink",
     "in_neighbor_machine_ranks", "in_neighbor_ranks", "is_homogeneous", "is_initialized",
     "is_machine_topo_weighted", "is_topo_weighted", "load_machine_topology", "load_topology",
     "local_rank",
@@ -254,7 +258,7 @@ def test_the_tables_are_whole():
     """Each public function stands in them, with each of its arguments."""
     functions = {name for name in bf.__all__ if callable(getattr(bf, name))}
     assert functions - WITHOUT_ARGUMENTS - HANDLES - set(GRAPH_ROWS) - {
-        "CommunicationType", "check_extension",
+        "CommunicationType", "Loss", "Membership", "check_extension",
         "decentralize"} == set(TABLE)  # test_decentralize.py
     graphs = set(topology_util.__all__)
     assert graphs - set(GRAPH_ROWS) == {"InferSourceFromDestinationRanks",

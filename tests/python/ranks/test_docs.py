@@ -1,16 +1,19 @@
-"""The snippets of docs/python.md run as they stand."""
+"""The snippets of pages of docs run as they stand."""
 
 import pathlib
 import re
 
 import pytest
 
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "python.md"
-SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+PAGES = pathlib.Path(__file__).resolve().parents[3] / "docs"
+SNIPPETS = [(page, place, text) for page in ("python.md", "membership.md")
+            for place, text in enumerate(re.findall(r"```python\n(.*?)```",
+                                                    (PAGES / page).read_text(), re.DOTALL))]
 
 
-@pytest.mark.parametrize("place", range(len(SNIPPETS)))
-def test_snippet(place):
+@pytest.mark.parametrize("page, place, text", SNIPPETS,
+                         ids=[f"{page}-{place}" for page, place, _ in SNIPPETS])
+def test_snippet(page, place, text):
     scope = {}
     exec("import torch\nimport bluefog_cpp.torch as bf\nx = torch.ones(3)", scope)
-    exec(compile(SNIPPETS[place], f"{PAGE.name}, snippet {place}", "exec"), scope)
+    exec(compile(text, f"{page}, snippet {place}", "exec"), scope)

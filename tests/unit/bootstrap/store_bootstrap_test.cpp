@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bluefog_cpp/error.hpp"
-#include "tests/unit/bootstrap/memory_store.hpp"
+#include "bluefog_cpp/store/memory_store.hpp"
 
 namespace bluefog {
 namespace {
@@ -65,7 +65,7 @@ Bootstrap::Blob blob_of(std::size_t bytes, int value) {
   return Bootstrap::Blob(bytes, static_cast<std::byte>(value));
 }
 
-class StoreBootstrapTest : public testing::TestWithParam<int> {};
+class StoreBootstrapTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(StoreBootstrapTest, GathersBlobsOfDifferentLengthsAgainAndAgain) {
   const auto contents = make_contents();
@@ -117,7 +117,7 @@ TEST_P(StoreBootstrapTest, DuplicatesAreIndependent) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, StoreBootstrapTest, testing::Values(1, 2, 3, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, StoreBootstrapTest, ::testing::Values(1, 2, 3, 8));
 
 TEST(StoreBootstrap, LargeBlobsTravelInPieces) {
   const auto contents = make_contents();

@@ -175,6 +175,15 @@ std::string asks_for_mpirun(const Options& options, const Environment& environme
 bool starts_ranks_itself(const Options& options, const Machines& machines,
                          const Environment& environment) {
   const std::string wish = asks_for_mpirun(options, environment);
+  if (options.min_np > 0 &&
+      (options.launcher == Launcher::Mpirun || machines.other_hosts || !wish.empty())) {
+    throw UsageError(fmt::format(
+        "--min-np is for ranks that bfrun starts itself, on this machine, found {}: mpirun's ranks "
+        "cannot go on without one of them",
+        !wish.empty()          ? wish
+        : machines.other_hosts ? "host '" + machines.hosts.front().name + "'"
+                               : "--launcher mpirun"));
+  }
   if (options.launcher != Launcher::Own) {
     return options.launcher == Launcher::Auto && !machines.other_hosts && wish.empty() &&
            !options.fault_tolerant;
@@ -241,6 +250,7 @@ int run_own_job(const Options& options, Plan plan) {
   ranks.words.insert(ranks.words.end(), options.command.begin(), options.command.end());
   ranks.environment = plan.environment;
   ranks.fault_tolerant = options.fault_tolerant;
+  ranks.enough = options.min_np;
   ranks.on_started = [&] {
     server->start(fmt::format("{} suffice for {} ranks", descriptors + RankLine::kOtherDescriptors,
                               options.num_proc));
@@ -328,6 +338,7 @@ int run_job(const Options& options) {
   }
   plan.job.ranks = options.num_proc;
   plan.job.fault_tolerant = options.fault_tolerant;
+  plan.job.enough = options.min_np;
   plan.job.has_other_hosts = plan.machines.other_hosts;
   plan.job.host_silence = std::chrono::seconds(options.host_silence);
   plan.job.start_patience = start_patience(plan.environment);

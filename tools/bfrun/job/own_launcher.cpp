@@ -76,13 +76,20 @@ pid_t start(const OwnRanks& ranks, int rank, const Streams& streams) {
 /// The processes that watch the ranks, and how they are ended.
 class Watchers {
  public:
-  explicit Watchers(bool fault_tolerant) : fault_tolerant_(fault_tolerant) {}
+  explicit Watchers(const OwnRanks& ranks)
+      : fault_tolerant_(ranks.fault_tolerant), spare_(ranks.count - ranks.enough) {
+    if (ranks.enough == 0) {
+      spare_ = -1;
+    }
+  }
 
   void add(pid_t process) { running_.push_back(process); }
   [[nodiscard]] bool are_gone() const { return running_.empty(); }
 
-  /// The first failure, or success.
-  [[nodiscard]] ExitStatus status() const { return first_failure_; }
+  /// The first failure, or success, also where enough have ended well.
+  [[nodiscard]] ExitStatus status() const {
+    return failures_ <= spare_ && !is_ending_ ? ExitStatus{} : first_failure_;
+  }
 
   void reap() {
     int status = 0;
@@ -97,7 +104,10 @@ class Watchers {
       if (first_failure_.code == 0) {
         first_failure_.code = end.shell_code();
       }
-      if (!fault_tolerant_ || end.killed_by == 0) {
+      ++failures_;
+      const bool goes_on =
+          spare_ >= 0 ? failures_ <= spare_ : fault_tolerant_ && end.killed_by != 0;
+      if (!goes_on) {
         end_others_by(Clock::now() + kSpareTime);
       }
     }
@@ -156,6 +166,8 @@ class Watchers {
   }
 
   bool fault_tolerant_;
+  int spare_;  ///< so many may fail; negative: that is not counted
+  int failures_ = 0;
   std::vector<pid_t> running_;
   ExitStatus first_failure_;
   bool is_ending_ = false;
@@ -252,7 +264,7 @@ ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events) {
   signals.refuse_start(ranks.words.front());
   signal(SIGPIPE, SIG_IGN);
   const Descendants descendants;
-  Watchers watchers(ranks.fault_tolerant);
+  Watchers watchers(ranks);
   try {
     follow(start_all(ranks, watchers), ranks, events, signals, watchers);
   } catch (const TransportError&) {

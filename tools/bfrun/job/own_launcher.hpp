@@ -15,6 +15,8 @@ struct OwnRanks {
   std::vector<std::string> words;  ///< of each rank's watcher
   Environment environment;         ///< of all; each gets RANK and its like
   bool fault_tolerant = false;     ///< the others go on when one is killed
+  /// The others go on, whatever has ended some, while so many are left; 0: never.
+  int enough = 0;
   /// Called once all have been started.
   std::function<void()> on_started = {};
 };
@@ -26,7 +28,8 @@ struct OwnRanks {
 /// others: SIGTERM, then SIGKILL `kEndGrace` later. After a failure SIGTERM waits, `kSpareTime` at
 /// most, as long as `ChildCare::spare_others` says so. SIGUSR1 and SIGUSR2 are passed on. The rest is
 /// as of `run_child`.
-/// @return how the job ended: with the code that a shell gives for the watcher that failed first.
+/// @return how the job ended: with the code that a shell gives for the watcher that failed first;
+///   with success where `enough` have ended well.
 [[nodiscard]] ExitStatus run_own_ranks(const OwnRanks& ranks, const ChildEvents& events);
 
 inline constexpr std::chrono::milliseconds kEndGrace{2000};

@@ -90,6 +90,9 @@ void add_job_variables(const Options& options, const MasterAddress& master, bool
   if (!options.timeline_filename.empty()) {
     environment["BLUEFOG_TIMELINE"] = options.timeline_filename;
   }
+  if (options.min_np > 0) {
+    environment.emplace("BLUEFOG_ON_FAILURE", "shrink");
+  }
   if (!options.network_interface.empty()) {
     environment.emplace("NCCL_SOCKET_IFNAME", options.network_interface);
     environment.emplace("GLOO_SOCKET_IFNAME", options.network_interface);

@@ -136,7 +136,16 @@ bool JobMonitor::ends_job(const RankReport& report) const {
   if (!report.failed() || job_.goes_on_after_failure) {
     return false;
   }
+  if (job_.enough > 0) {
+    return job_.ranks - std::ssize(failed_) < job_.enough;
+  }
   return !job_.fault_tolerant || report.killed_by == 0;
+}
+
+bool JobMonitor::have_enough_ended_well() const {
+  const auto ended_well =
+      std::ranges::count_if(ended_, [](const auto& end) { return !end.second.failed(); });
+  return job_.enough > 0 && ended_well >= job_.enough && ended_well < job_.ranks;
 }
 
 void JobMonitor::look_whether_all_are_gone(Clock::time_point now) {

@@ -19,6 +19,8 @@ namespace bluefog::bfrun {
 struct MonitoredJob {
   int ranks = 1;
   bool fault_tolerant = false;
+  /// So many ranks that end well make a job that has succeeded; 0: all.
+  int enough = 0;
   /// Ranks are on several hosts: say what they got, once all have started, and which ones do not
   /// come to `init`, after `start_patience` or when those that wait fail.
   bool has_other_hosts = false;
@@ -106,6 +108,8 @@ class JobMonitor {
 
   void take_failure(RankReport report, Clock::time_point now);
   [[nodiscard]] bool ends_job(const RankReport& report) const;
+  /// Whether as many ranks have ended well as suffice, and some have not.
+  [[nodiscard]] bool have_enough_ended_well() const;
   [[nodiscard]] std::optional<Clock::time_point> first_far_end() const;
   void look_whether_all_are_gone(Clock::time_point now);
   [[nodiscard]] std::optional<Deadline> deadline() const;

@@ -48,6 +48,12 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
   }
   const std::vector<std::string> lost = lost_lines(mpirun);
   lines.insert(lines.end(), lost.begin(), lost.end());
+  if (ending_signal_ == 0 && have_enough_ended_well()) {
+    const auto ended_well =
+        std::ranges::count_if(ended_, [](const auto& end) { return !end.second.failed(); });
+    lines.push_back(fmt::format("{} of {} ranks have ended well, {} suffice (--min-np)", ended_well,
+                                job_.ranks, job_.enough));
+  }
   return lines;
 }
 
@@ -101,6 +107,9 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   }
   if (refused_flags(mpirun)) {
     return kUsageCode;
+  }
+  if (ending_signal_ == 0 && have_enough_ended_well()) {
+    return 0;
   }
   if ((by_ranks || mpirun.killed_by == 0) && !failed_.empty()) {
     return shell_code_of(failed_.front());

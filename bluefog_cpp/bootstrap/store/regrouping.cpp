@@ -1,0 +1,284 @@
+#include "bluefog_cpp/bootstrap/store/regrouping.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <iterator>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "bluefog_cpp/base/files/take_line.hpp"
+#include "bluefog_cpp/error.hpp"
+
+namespace bluefog {
+namespace {
+
+using Lost = Bootstrap::Lost;
+using Clock = Deadline::Clock;
+
+/// A wait for one key, between looks at who has ended.
+constexpr std::chrono::milliseconds kLook(5);
+/// A rank that was to write something has ended: for so long it may still be under way.
+constexpr std::chrono::seconds kUnderWay(2);
+
+Deadline at_once() { return Deadline::after(std::chrono::nanoseconds(1)); }
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::string words_of(const Store::Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::int64_t take_number(std::string_view& line) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
+  if (error != std::errc()) {
+    throw TransportError(fmt::format("expected a number in a record of ranks, found '{}'", line));
+  }
+  line.remove_prefix(static_cast<std::size_t>(end - line.data()));
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  return number;
+}
+
+/// A line for each: its number, and why.
+std::string words_of(const std::vector<Lost>& lost) {
+  std::string text;
+  for (const auto& [rank, cause] : lost) {
+    text += fmt::format("{} {}\n", rank, cause);
+  }
+  return text;
+}
+
+std::vector<Lost> lost_from(std::string_view text) {
+  std::vector<Lost> lost;
+  while (!text.empty()) {
+    std::string line = take_line(text);
+    std::string_view rest = line;
+    const auto rank = static_cast<int>(take_number(rest));
+    lost.push_back({.rank = rank, .cause = std::string(rest)});
+  }
+  return lost;
+}
+
+std::string words_of(const Regrouping::Verdict& verdict) {
+  return fmt::format("{}\n{}\n{}", verdict.group, fmt::join(verdict.ranks, " "),
+                     words_of(verdict.lost));
+}
+
+Regrouping::Verdict verdict_from(std::string_view text) {
+  Regrouping::Verdict verdict;
+  const std::string group = take_line(text);
+  std::string_view number = group;
+  verdict.group = take_number(number);
+  const std::string ranks = take_line(text);
+  for (std::string_view rest = ranks; !rest.empty();) {
+    verdict.ranks.push_back(static_cast<int>(take_number(rest)));
+  }
+  verdict.lost = lost_from(text);
+  return verdict;
+}
+
+const Lost* find(const std::vector<Lost>& lost, int rank) {
+  const auto found = std::ranges::find(lost, rank, &Lost::rank);
+  return found == lost.end() ? nullptr : &*found;
+}
+
+/// Whether `is` holds for no rank below `rank`.
+template <typename Is>
+bool is_for_none_below(int rank, Is is) {
+  for (int lower = 0; lower < rank; ++lower) {
+    if (is(lower)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+struct Regrouping::Arrivals {
+  std::vector<bool> have_come{};
+  std::vector<Lost> said_gone{};
+
+  [[nodiscard]] bool has(int rank) const { return have_come[static_cast<std::size_t>(rank)]; }
+};
+
+std::string Regrouping::key(std::int64_t attempt, const std::string& of) const {
+  return fmt::format("{}/r{}/{}", place_.prefix, attempt, of);
+}
+
+bool Regrouping::has_begun(std::int64_t attempt) {
+  return place_.store->get(key(attempt, "begun"), at_once()).has_value();
+}
+
+void Regrouping::begin(std::int64_t attempt) {
+  place_.store->set(key(attempt, "begun"), bytes_of("1"), Deadline::never());
+}
+
+bool Regrouping::is_given_up() { return has_begun(attempt_ + 1); }
+
+std::vector<Lost> Regrouping::gone_now(const Bootstrap::WhyGone& why_gone) const {
+  std::vector<Lost> gone;
+  for (int rank = 0; rank < place_.size; ++rank) {
+    if (rank != place_.rank) {
+      if (auto cause = why_gone(rank)) {
+        std::ranges::replace(*cause, '\n', ' ');  // a record has a line for each
+        gone.push_back({.rank = rank, .cause = std::move(*cause)});
+      }
+    }
+  }
+  return gone;
+}
+
+Regrouping::Verdict Regrouping::meet(const Bootstrap::WhyGone& why_gone, Deadline deadline,
+                                     const std::atomic<bool>& is_over) {
+  while (true) {
+    ++attempt_;
+    while (has_begun(attempt_ + 1)) {
+      ++attempt_;
+    }
+    if (auto verdict = attempt(why_gone, deadline, is_over)) {
+      check_membership(*verdict);
+      return std::move(*verdict);
+    }
+  }
+}
+
+void Regrouping::announce(const std::vector<Lost>& gone) {
+  place_.store->set(key(attempt_, std::to_string(place_.rank)), bytes_of(words_of(gone)),
+                    Deadline::never());
+}
+
+void Regrouping::look_for_arrivals(Arrivals& arrivals) {
+  for (int rank = 0; rank < place_.size; ++rank) {
+    if (arrivals.has(rank)) {
+      continue;
+    }
+    if (const auto announced = place_.store->get(key(attempt_, std::to_string(rank)), at_once())) {
+      arrivals.have_come[static_cast<std::size_t>(rank)] = true;
+      std::ranges::move(lost_from(words_of(*announced)), std::back_inserter(arrivals.said_gone));
+    }
+  }
+}
+
+std::optional<Regrouping::Verdict> Regrouping::attempt(const Bootstrap::WhyGone& why_gone,
+                                                       Deadline deadline,
+                                                       const std::atomic<bool>& is_over) {
+  begin(attempt_);
+  std::vector<Lost> gone = gone_now(why_gone);
+  announce(gone);
+  Arrivals arrivals{.have_come = std::vector<bool>(static_cast<std::size_t>(place_.size), false)};
+  while (true) {
+    if (const auto record = place_.store->get(key(attempt_, "record"), Deadline::after(kLook))) {
+      return verdict_from(words_of(*record));
+    }
+    if (is_over) {
+      throw TimeoutError("nobody waits for the ranks that are left any more");
+    }
+    if (is_given_up()) {
+      return std::nullopt;
+    }
+    if (std::vector<Lost> now = gone_now(why_gone); now.size() != gone.size()) {
+      gone = std::move(now);
+      announce(gone);  // others may not see that end
+    }
+    const bool is_late = deadline.expired();
+    if (is_late) {
+      look_for_arrivals(arrivals);
+    }
+    const bool is_lowest = is_for_none_below(place_.rank, [&](int rank) {
+      return find(gone, rank) == nullptr && (!is_late || arrivals.has(rank));
+    });
+    if (!is_lowest) {
+      continue;
+    }
+    look_for_arrivals(arrivals);
+    const bool is_nobody_awaited = is_for_none_below(place_.size, [&](int rank) {
+      return !arrivals.has(rank) && find(gone, rank) == nullptr &&
+             find(arrivals.said_gone, rank) == nullptr;
+    });
+    if (is_nobody_awaited || is_late) {
+      return conclude(arrivals, gone);
+    }
+  }
+}
+
+std::optional<Regrouping::Verdict> Regrouping::conclude(const Arrivals& arrivals,
+                                                        const std::vector<Lost>& gone) {
+  Verdict verdict;
+  for (int rank = 0; rank < place_.size; ++rank) {
+    const Lost* const own = find(gone, rank);
+    const Lost* const said = find(arrivals.said_gone, rank);
+    if (arrivals.has(rank) && own == nullptr) {
+      verdict.ranks.push_back(rank);
+    } else if (own != nullptr || said != nullptr) {
+      verdict.lost.push_back(own != nullptr ? *own : *said);
+    } else {
+      verdict.lost.push_back(
+          {.rank = rank, .cause = "that rank has not come to the others in time"});
+    }
+  }
+  const Deadline never;
+  if (place_.store->add(key(attempt_, "writers"), 1, never) == 1) {
+    verdict.group = place_.store->add(place_.root + "/groups", 1, never);
+    place_.store->set(key(attempt_, "record"), bytes_of(words_of(verdict)), never);
+    return verdict;
+  }
+  // Another rank was first. It may have ended before it wrote.
+  if (const auto record = place_.store->get(key(attempt_, "record"), Deadline::after(kUnderWay))) {
+    return verdict_from(words_of(*record));
+  }
+  begin(attempt_ + 1);
+  return std::nullopt;
+}
+
+void Regrouping::check_membership(const Verdict& verdict) const {
+  if (std::ranges::find(verdict.ranks, place_.rank) == verdict.ranks.end()) {
+    const Lost* const own = find(verdict.lost, place_.rank);
+    throw StateError(fmt::format(
+        "rank {}, shrink: expected to be among the ranks that go on, found that ranks {} have gone "
+        "on without this one: {}",
+        place_.rank, fmt::join(verdict.ranks, ", "),
+        own == nullptr ? "it was not known to live" : own->cause));
+  }
+}
+
+bool Regrouping::settle(const Verdict& verdict, bool is_ready, const Bootstrap::WhyGone& why_gone,
+                        Deadline deadline, const std::atomic<bool>& is_over) {
+  Store& store = *place_.store;
+  const std::string decision = key(attempt_, "decision");
+  const auto decide = [&](std::string_view word) {
+    if (store.add(key(attempt_, "deciders"), 1, Deadline::never()) == 1) {
+      store.set(decision, bytes_of(word), Deadline::never());
+    }
+  };
+  if (!is_ready) {
+    decide("given up");
+  } else if (store.add(key(attempt_, "ready"), 1, Deadline::never()) ==
+             static_cast<std::int64_t>(verdict.ranks.size())) {
+    decide("ready");
+  }
+  std::optional<Clock::time_point> seen_gone;
+  while (true) {
+    if (const auto word = store.get(decision, Deadline::after(kLook))) {
+      return words_of(*word) == "ready";
+    }
+    const bool is_one_gone = std::ranges::any_of(
+        verdict.ranks, [&](int rank) { return rank != place_.rank && why_gone(rank).has_value(); });
+    if (is_one_gone && !seen_gone) {
+      seen_gone = Clock::now();
+      decide("given up");
+    }
+    if (is_over || deadline.expired() || (seen_gone && Clock::now() - *seen_gone > kUnderWay)) {
+      return false;  // who was first to decide has ended before it wrote
+    }
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,124 @@
+// lost_rank WAY [STEPS]: ranks average, one of them is lost on the way, and the others go on.
+//
+// WAY: kill (rank 2 is killed, with a child of its own alive), first (rank 0 is), two (rank 3 is
+// killed, then rank 0), stop (rank 1 is stopped), exit (rank 2 exits by itself with code 3).
+// Prints a line for each rank that comes to the end.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bluefog_cpp/context.hpp"
+#include "bluefog_cpp/error.hpp"
+#include "ops/collectives.hpp"
+#include "ops/neighbor_allreduce.hpp"
+#include "topology/schedule.hpp"
+
+namespace {
+
+using bluefog::BufferView;
+using bluefog::Context;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kCount = 1 << 20;
+
+void end_here(const std::string& way) {
+  if (way == "exit") {
+    std::_Exit(3);
+  }
+  if (fork() == 0) {  // a worker that outlives its parent
+    prctl(PR_SET_PDEATHSIG, 0);
+    sleep(3);
+    _exit(0);
+  }
+  kill(getpid(), way == "stop" ? SIGSTOP : SIGKILL);
+}
+
+/// Whether this rank of the launch is lost in that step.
+bool ends_in(const std::string& way, int rank, int step) {
+  constexpr int kStep = 20;
+  constexpr int kSecond = 40;
+  if (way == "first") {
+    return rank == 0 && step == kStep;
+  }
+  if (way == "two") {
+    return (rank == 3 && step == kStep) || (rank == 0 && step == kSecond);
+  }
+  return rank == (way == "stop" ? 1 : 2) && step == kStep;
+}
+
+/// The furthest rank's step: those that were behind go on with the others.
+int furthest(Context& context, int step) {
+  std::vector<int> steps(static_cast<std::size_t>(context.size()));
+  bluefog::ops::allgather(
+      context, BufferView{.data = &step, .count = 1, .dtype = bluefog::Dtype::Int32},
+      [&](const std::vector<std::int64_t>&) -> BufferView {
+        return {.data = steps.data(), .count = context.size(), .dtype = bluefog::Dtype::Int32};
+      });
+  return *std::ranges::max_element(steps);
+}
+
+bluefog::Schedule schedule_for(int size) { return bluefog::topology::one_peer_exponential(size); }
+
+int run(const std::string& way, int steps) {
+  std::shared_ptr<Context> context = Context::create();
+  const int launch_rank = context->rank();
+  const auto memory = context->allocate_shared(kCount * sizeof(float));
+  const BufferView buffer{.data = memory.get(), .count = kCount};
+  std::fill_n(reinterpret_cast<float*>(memory.get()), kCount, static_cast<float>(launch_rank));
+  bluefog::Schedule schedule = schedule_for(context->size());
+  double longest = 0;
+  for (int step = 0; step < steps; ++step) {
+    if (ends_in(way, launch_rank, step)) {
+      end_here(way);
+    }
+    const auto begin = Clock::now();
+    try {
+      bluefog::ops::neighbor_allreduce(*context, buffer, schedule.plan_for(context->rank(), step));
+    } catch (const bluefog::RankLostError&) {
+      context = context->shrink();
+      schedule = schedule_for(context->size());
+      step = furthest(*context, step);
+    }
+    longest = std::max(longest, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  float sum = 1;
+  bluefog::ops::allreduce(*context, BufferView{.data = &sum, .count = 1},
+                          {.reduction = bluefog::ops::Reduction::Sum});
+  std::string lost;
+  for (const auto& loss : context->membership().lost) {
+    lost += fmt::format(" {}", loss.rank);
+  }
+  fmt::print(
+      "rank {} of the launch is rank {} of {} (epoch {}), sum {}, without{}, longest {:.1f} ms\n",
+      launch_rank, context->rank(), context->size(), context->membership().epoch, sum, lost,
+      longest * 1000);
+  std::fflush(stdout);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr int kSteps = 60;
+  if (argc < 2) {
+    return 2;
+  }
+  try {
+    return run(argv[1], argc > 2 ? std::atoi(argv[2]) : kSteps);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,71 @@
+#!/bin/bash
+# survivors_test.sh CASE BFRUN AFFINITY PROGRAM: ranks that go on without those that are lost, under
+# bfrun --min-np.
+source "$(dirname "${BASH_SOURCE[0]}")/kit.sh"
+program=$4
+
+# expect_survivors LINES SIZE EPOCH LOST: so many ranks have come to the end, together.
+expect_survivors() {
+  local found
+  found=$(grep -c "of $2 (epoch $3), sum $2, without$4, " "$work/out")
+  [[ "$found" == "$1" ]] || fail "expected $1 survivors of epoch $3 without$4, found $found"
+}
+
+case "$case_name" in
+refused_min_np)
+  run "$bfrun" -np 2 --min-np 3 true
+  expect_code 2; expect_error "--min-np wants a number from 1 to 2, found '3'"
+  run "$bfrun" -np 2 --min-np 0 true
+  expect_code 2; expect_error "--min-np wants a number from 1 to 2, found '0'"
+  run "$bfrun" -np 2 --min-np 1 --launcher mpirun true
+  expect_code 2; expect_error "--min-np is for ranks that bfrun starts itself.* found --launcher mpirun"
+  run "$bfrun" -np 2 --min-np 1 --fault-tolerant true
+  expect_code 2; expect_error "give one of them"
+  ;;
+enough_are_left)
+  # Whatever ends a rank: so many suffice, and fewer do not.
+  for way in 'kill -9 $$' 'exit 3'; do
+    run "$bfrun" -np 3 --min-np 2 sh -c "[ \$RANK = 1 ] && $way; sleep 1; echo alive \$RANK"
+    expect_code 0; expect_output $'alive 0\nalive 2'
+    expect_error "bfrun: rank 1 "; expect_error "2 of 3 ranks have ended well, 2 suffice"
+  done
+  run "$bfrun" -np 3 --min-np 2 sh -c '[ $RANK != 1 ] && exit 3; sleep 30; echo alive'
+  expect_code 3; expect_no_error "suffice"
+  run "$bfrun" -np 2 --min-np 2 sh -c '[ $RANK = 1 ] && kill -9 $$; sleep 30'
+  expect_code 137
+  run "$bfrun" -np 2 --min-np 1 sh -c 'echo $BLUEFOG_ON_FAILURE'
+  expect_code 0; expect_output $'shrink\nshrink'; expect_no_error "suffice"
+  BLUEFOG_ON_FAILURE=raise run "$bfrun" -np 1 --min-np 1 sh -c 'echo $BLUEFOG_ON_FAILURE'
+  expect_output raise
+  ;;
+killed)
+  run "$bfrun" -np 4 --min-np 2 "$program" kill
+  expect_code 0; expect_survivors 3 3 1 " 2"; expect_error "bfrun: rank 2 .*killed by signal 9"
+  ;;
+first)
+  run "$bfrun" -np 4 --min-np 3 "$program" first
+  expect_code 0; expect_survivors 3 3 1 " 0"
+  ;;
+two)
+  run "$bfrun" -np 4 --min-np 1 "$program" two
+  expect_code 0; expect_survivors 2 2 2 " 3 0"
+  ;;
+stop)
+  # Who is stopped is left out after a while; when it wakes it finds the others gone.
+  BLUEFOG_TIMEOUT=3 run "$bfrun" -np 4 --min-np 2 bash -c '
+    if [ $RANK = 1 ]; then
+      "$0" stop & sleep 14; kill -CONT $!; wait $!
+    else
+      "$0" stop
+    fi' "$program"
+  expect_survivors 3 3 1 " 1"
+  expect_error "rank 1"
+  ;;
+exits)
+  run "$bfrun" -np 4 --min-np 2 "$program" exit
+  expect_code 0; expect_survivors 3 3 1 " 2"; expect_error "bfrun: rank 2 .*exited with code 3"
+  ;;
+*)
+  fail "no such case"
+  ;;
+esac

@@ -1,0 +1,197 @@
+// How ranks that are left find each other in a store. Ranks are threads.
+#include "bluefog_cpp/bootstrap/store/regrouping.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bluefog_cpp/error.hpp"
+#include "bluefog_cpp/store/memory_store.hpp"
+#include "tests/support/error_of.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kPatience(20);
+
+/// The ranks of a group, each with its own view of the store.
+class Group {
+ public:
+  explicit Group(int size) {
+    for (int rank = 0; rank < size; ++rank) {
+      ranks_.push_back(std::make_unique<Regrouping>(
+          Regrouping::Place{.store = std::make_shared<MemoryStore>(contents_),
+                            .rank = rank,
+                            .size = size,
+                            .prefix = "p",
+                            .root = "r"}));
+    }
+  }
+
+  [[nodiscard]] Regrouping& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] MemoryStore store() const { return MemoryStore(contents_); }
+
+  Regrouping::Verdict meet(int own, const std::vector<int>& gone,
+                           Deadline deadline = Deadline::after(kPatience)) {
+    const std::atomic<bool> is_over{false};
+    return rank(own).meet(why_gone(gone), deadline, is_over);
+  }
+  bool settle(int own, const Regrouping::Verdict& verdict, bool is_ready,
+              const std::vector<int>& gone = {}) {
+    const std::atomic<bool> is_over{false};
+    return rank(own).settle(verdict, is_ready, why_gone(gone), Deadline::after(kPatience), is_over);
+  }
+
+ private:
+  static Bootstrap::WhyGone why_gone(std::vector<int> gone) {
+    return [gone = std::move(gone)](int rank) {
+      return std::ranges::find(gone, rank) == gone.end()
+                 ? std::nullopt
+                 : std::optional(fmt::format("rank {} has\nended", rank));
+    };
+  }
+
+  std::shared_ptr<MemoryStore::Contents> contents_ = std::make_shared<MemoryStore::Contents>();
+  std::vector<std::unique_ptr<Regrouping>> ranks_;
+};
+
+/// `body(rank)` for each of these ranks, at once.
+void on(const std::vector<int>& ranks, const std::function<void(int)>& body) {
+  std::vector<std::jthread> threads;
+  for (const int rank : ranks) {
+    threads.emplace_back([&body, rank] { body(rank); });
+  }
+}
+
+TEST(Regrouping, AllThatLiveFindTheSameRanks) {
+  Group group(5);
+  on({0, 2, 4}, [&](int rank) {
+    const auto verdict = group.meet(rank, {1, 3});
+    EXPECT_THAT(verdict.ranks, ElementsAre(0, 2, 4));
+    EXPECT_EQ(verdict.group, 1);
+    ASSERT_EQ(verdict.lost.size(), 2U);
+    EXPECT_EQ(verdict.lost[0].rank, 1);
+    EXPECT_EQ(verdict.lost[0].cause, "rank 1 has ended");  // on one line
+    EXPECT_TRUE(group.settle(rank, verdict, true));
+    EXPECT_FALSE(group.rank(rank).is_given_up());
+  });
+}
+
+TEST(Regrouping, OneRankThatKnowsOfAnEndSuffices) {
+  Group group(4);
+  on({0, 1, 3}, [&](int rank) {
+    const auto verdict = group.meet(rank, rank == 3 ? std::vector{2} : std::vector<int>{});
+    EXPECT_THAT(verdict.ranks, ElementsAre(0, 1, 3));
+    EXPECT_EQ(verdict.lost[0].rank, 2);
+  });
+}
+
+TEST(Regrouping, ARankThatCameIsNotLeftOutByHearsay) {
+  Group group(3);
+  on({0, 1, 2}, [&](int rank) {
+    std::this_thread::sleep_for(milliseconds(rank == 2 ? 200 : 0));
+    EXPECT_THAT(group.meet(rank, rank == 2 ? std::vector{1} : std::vector<int>{}).ranks,
+                ElementsAre(0, 1, 2));
+  });
+}
+
+TEST(Regrouping, TriesAgainWhereOneIsNotReady) {
+  Group group(3);
+  std::atomic<int> rounds{0};
+  on({0, 1, 2}, [&](int rank) {
+    const auto first = group.meet(rank, {});
+    EXPECT_FALSE(group.settle(rank, first, rank != 1));
+    if (rank == 1) {
+      return;
+    }
+    const auto second = group.meet(rank, {1});
+    EXPECT_THAT(second.ranks, ElementsAre(0, 2));
+    EXPECT_NE(second.group, first.group);
+    EXPECT_TRUE(group.settle(rank, second, true));
+    ++rounds;
+  });
+  EXPECT_EQ(rounds, 2);
+}
+
+TEST(Regrouping, TriesAgainWhereOneEndsBeforeItIsReady) {
+  Group group(3);
+  on({0, 1, 2}, [&](int rank) {
+    const auto first = group.meet(rank, {});
+    EXPECT_THAT(first.ranks, ElementsAre(0, 1, 2));
+    if (rank == 2) {
+      return;
+    }
+    EXPECT_FALSE(group.settle(rank, first, true, {2}));
+    EXPECT_THAT(group.meet(rank, {2}).ranks, ElementsAre(0, 1));
+  });
+}
+
+TEST(Regrouping, WhoGivesAnAttemptUpIsFollowed) {
+  Group group(3);
+  on({0, 1}, [&](int rank) {
+    const std::atomic<bool> is_over{false};
+    if (rank == 1) {
+      std::this_thread::sleep_for(milliseconds(100));
+      const auto begun = std::as_bytes(std::span(std::string_view("1")));
+      group.store().set("p/r2/begun", begun, Deadline::never());
+    }
+    // Rank 0 has waited for rank 2 in the first attempt.
+    const auto verdict = group.meet(rank, rank == 1 ? std::vector{2} : std::vector<int>{});
+    EXPECT_THAT(verdict.ranks, ElementsAre(0, 1));
+  });
+  const std::atomic<bool> is_over{false};
+  EXPECT_TRUE(group.store().get("p/r2/record", Deadline::after(milliseconds(1))).has_value());
+}
+
+TEST(Regrouping, ALateRankHearsThatTheOthersHaveGoneOn) {
+  Group group(3);
+  on({0, 1, 2}, [&](int rank) {
+    if (rank == 0) {
+      std::this_thread::sleep_for(milliseconds(600));
+      EXPECT_THAT(error_of<StateError>([&] { (void)group.meet(0, {}); }),
+                  HasSubstr("ranks 1, 2 have gone on without this one: that rank has not come"));
+      return;
+    }
+    EXPECT_THAT(group.meet(rank, {}, Deadline::after(milliseconds(200))).ranks, ElementsAre(1, 2));
+  });
+}
+
+// Each takes the other for gone: one of the two writes.
+TEST(Regrouping, TwoThatWouldLeaveEachOtherOutDoNotBothGoOn) {
+  Group group(2);
+  std::atomic<int> going_on{0};
+  on({0, 1}, [&](int rank) {
+    try {
+      (void)group.meet(rank, {1 - rank});
+      ++going_on;
+    } catch (const StateError&) {
+    }
+  });
+  EXPECT_EQ(going_on, 1);
+}
+
+TEST(Regrouping, AWriterThatEndsBeforeItHasWrittenIsNotWaitedForForEver) {
+  Group group(3);
+  EXPECT_EQ(group.store().add("p/r1/writers", 1, Deadline::never()), 1);  // rank 0's, which is gone
+  on({1, 2}, [&](int rank) { EXPECT_THAT(group.meet(rank, {0}).ranks, ElementsAre(1, 2)); });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
