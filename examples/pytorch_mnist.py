@@ -1,6 +1,8 @@
 """Trains a small network on Fashion-MNIST (or MNIST), each rank on its share of the images.
 
     bfrun -np 4 python examples/pytorch_mnist.py --epochs 2 --dist-optimizer neighbor_allreduce --atc-style
+
+Under bfrun --min-np 2 it goes on where ranks are lost.
 """
 
 import argparse
@@ -107,9 +109,7 @@ def main():
     device = devices.choose(arguments)
     torch.manual_seed(arguments.seed)
     train_data, test_data = load(arguments.data, "train"), load(arguments.data, "t10k")
-    sampler = torch.utils.data.distributed.DistributedSampler(
-        train_data, bf.size(), bf.rank(), seed=arguments.seed
-    )
+    sampler = bf.ElasticSampler(train_data, seed=arguments.seed)
     loader = torch.utils.data.DataLoader(
         train_data, batch_size=arguments.batch_size, sampler=sampler
     )

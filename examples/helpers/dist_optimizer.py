@@ -90,6 +90,10 @@ class Turns:
 
     def __init__(self, arguments, optimizer):
         self._optimizer = optimizer
+        self._begin(arguments)
+        bf.on_shrink(lambda: self._begin(arguments))
+
+    def _begin(self, arguments):
         self._set, self._steps = None, None
         if arguments.disable_dynamic_topology:
             return
@@ -110,7 +114,7 @@ class Turns:
 
     def next(self):
         """Before each step."""
-        if self._set is not None:
+        if self._set is not None and not getattr(self._optimizer, "passes_over", False):
             self._set(*next(self._steps))
 
     def _set_neighbors(self, send, receive):

@@ -13,7 +13,12 @@ def add_argument(parser):
 
 @torch.no_grad()
 def evaluate(model, data, batch_size):
-    """Collective. Accuracy and loss over `data`; each rank judges its share by its own model."""
+    """Collective. Accuracy and loss over `data`; each rank judges its share by its own model. Where
+    a rank is lost, the others judge all of it."""
+    return bf.survive(lambda: _evaluated(model, data, batch_size))
+
+
+def _evaluated(model, data, batch_size):
     model.eval()
     totals = torch.zeros(3, dtype=torch.float64)
     device = next(model.parameters()).device

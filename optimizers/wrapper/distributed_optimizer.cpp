@@ -34,15 +34,15 @@ void DistributedOptimizer::zero_grad(bool set_to_none) {
   training_->state().zero_grad(set_to_none);
 }
 
-void DistributedOptimizer::drain() { training_->state().drain(); }
-void DistributedOptimizer::finish() { training_->state().finish(); }
+void DistributedOptimizer::drain() { training_->drain(); }
+void DistributedOptimizer::finish() { training_->finish(); }
 
 void DistributedOptimizer::set_next_plan(NeighborPlan plan, ops::PlanCheck check) {
   training_->state().set_next_plan(std::move(plan), check);
 }
 
 void DistributedOptimizer::set_averaging(Averaging averaging) {
-  training_->state().set_averaging(averaging);
+  training_->set_averaging(averaging);
 }
 
 void DistributedOptimizer::skip_steps(std::int64_t count) { training_->state().skip_steps(count); }
@@ -83,25 +83,25 @@ void DistributedOptimizer::refuse_step(std::string_view reason) {
 void DistributedOptimizer::forget_lost_step() { training_->state().forget_lost_step(); }
 
 std::int64_t DistributedOptimizer::step_count() const noexcept {
-  return training_->state().counts().steps();
+  return training_->counts().steps();
 }
 
 std::int64_t DistributedOptimizer::round_count() const noexcept {
-  return training_->state().counts().rounds();
+  return training_->counts().rounds();
 }
 
 torch::optim::Optimizer& DistributedOptimizer::wrapped() const noexcept {
-  return training_->state().wrapped();
+  return training_->wrapped();
 }
 
-Context& DistributedOptimizer::context() const noexcept { return training_->state().context(); }
+Context& DistributedOptimizer::context() const noexcept { return *training_->context(); }
 
 const std::shared_ptr<Context>& DistributedOptimizer::shared_context() const noexcept {
-  return training_->state().shared_context();
+  return training_->context();
 }
 
 const std::vector<Bucket>& DistributedOptimizer::buckets() const noexcept {
-  return training_->state().buckets();
+  return training_->buckets();
 }
 
 NamedTensors DistributedOptimizer::algorithm_state() const {

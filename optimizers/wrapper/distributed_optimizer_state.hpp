@@ -50,6 +50,7 @@ class DistributedOptimizer::State {
   void forget_lost_step() { algorithm_->forget_lost_step(); }
 
   [[nodiscard]] const StepCounts& counts() const noexcept { return counts_; }
+  [[nodiscard]] std::int64_t passed_over() const noexcept { return passed_over_; }
   [[nodiscard]] torch::optim::Optimizer& wrapped() const noexcept { return optimizer_; }
   [[nodiscard]] Context& context() const noexcept { return *context_; }
   [[nodiscard]] const std::shared_ptr<Context>& shared_context() const noexcept { return context_; }

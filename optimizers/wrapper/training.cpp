@@ -66,6 +66,7 @@ DistributedOptimizer::Training::Training(std::shared_ptr<Context> context,
       parameters_(std::move(parameters)),
       options_(options),
       buffers_(std::move(buffers)),
+      counts_(options.num_steps_per_communication),
       state_(std::make_unique<State>(context_, optimizer_, parameters_, options_, buffers_)) {}
 
 DistributedOptimizer::State& DistributedOptimizer::Training::state() const {
@@ -73,6 +74,16 @@ DistributedOptimizer::State& DistributedOptimizer::Training::state() const {
     throw StateError(fmt::format("this optimizer has ended: {}", end_));
   }
   return *state_;
+}
+
+const std::vector<Bucket>& DistributedOptimizer::Training::buckets() const noexcept {
+  static const std::vector<Bucket> kNone;
+  return state_ ? state_->buckets() : kNone;
+}
+
+void DistributedOptimizer::Training::set_averaging(Averaging averaging) {
+  state().set_averaging(averaging);
+  averaging_ = averaging;
 }
 
 bool DistributedOptimizer::Training::goes_on() const {
@@ -117,19 +128,27 @@ at::Tensor DistributedOptimizer::Training::step(const Closure& closure) {
   return loss;
 }
 
+void DistributedOptimizer::Training::drain() {
+  survive([this] { state().drain(); });
+}
+
+void DistributedOptimizer::Training::finish() {
+  survive([this] { state().finish(); });
+}
+
 void DistributedOptimizer::Training::shrink() {
   while (true) {
     try {
       move_to(context_->shrink());
-      break;
+      if (context_->rank() == 0) {
+        context_->log().warning(fmt::format("shrink: {}", description_of(context_->membership())));
+      }
+      if (options_.when_shrunk) {
+        options_.when_shrunk(context_);
+      }
+      return;
     } catch (const RankLostError&) {  // another one
     }
-  }
-  if (context_->rank() == 0) {
-    context_->log().warning(fmt::format("shrink: {}", description_of(context_->membership())));
-  }
-  if (options_.when_shrunk) {
-    options_.when_shrunk(context_);
   }
 }
 
@@ -147,8 +166,8 @@ void DistributedOptimizer::Training::move_to(std::shared_ptr<Context> smaller) {
   }
   context_ = std::move(smaller);
   if (state_) {
-    steps_ = state_->counts().steps();
-    rounds_ = state_->counts().rounds();
+    counts_ = state_->counts();
+    passed_over_ = state_->passed_over();
     state_.reset();
   }
   try {
@@ -160,16 +179,20 @@ void DistributedOptimizer::Training::move_to(std::shared_ptr<Context> smaller) {
 }
 
 void DistributedOptimizer::Training::make_state() {
-  CommonCounts counts = agree_on_counts(*context_, steps_, rounds_);
+  CommonCounts counts = agree_on_counts(*context_, counts_.steps(), counts_.rounds());
   if (row_of(options_.algorithm).uses_windows) {  // each rank steps as often as it likes
-    counts = {.steps = steps_, .rounds = rounds_, .behind = 0, .furthest = counts.furthest};
+    counts = {.steps = counts_.steps(),
+              .rounds = counts_.rounds(),
+              .behind = 0,
+              .furthest = counts.furthest};
   }
   take_common_values(counts.furthest);
   auto state = std::make_unique<State>(context_, optimizer_, parameters_, options_, buffers_);
   state->resume(state->carried(), counts.steps, counts.rounds);
-  state->pass_over(counts.behind);
-  steps_ = counts.steps;
-  rounds_ = counts.rounds;
+  if (averaging_) {
+    state->set_averaging(*averaging_);
+  }
+  state->pass_over(passed_over_ + counts.behind);
   state_ = std::move(state);
 }
 

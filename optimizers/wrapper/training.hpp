@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "optimizers/distributed_optimizer.hpp"
 #include "optimizers/wrapper/distributed_optimizer_state.hpp"
@@ -19,8 +21,18 @@ class DistributedOptimizer::Training {
 
   /// @throws StateError where it could not be made anew.
   [[nodiscard]] State& state() const;
+  /// What is there also without a state.
+  [[nodiscard]] const StepCounts& counts() const noexcept {
+    return state_ ? state_->counts() : counts_;
+  }
+  [[nodiscard]] torch::optim::Optimizer& wrapped() const noexcept { return optimizer_; }
+  [[nodiscard]] const std::shared_ptr<Context>& context() const noexcept { return context_; }
+  [[nodiscard]] const std::vector<Bucket>& buckets() const noexcept;
+  void set_averaging(Averaging averaging);
   void step();
   at::Tensor step(const Closure& closure);
+  void drain();
+  void finish();
   void shrink();
   void move_to(std::shared_ptr<Context> smaller);
 
@@ -43,10 +55,11 @@ class DistributedOptimizer::Training {
   NamedTensors parameters_;
   DistributedOptimizerOptions options_;
   NamedTensors buffers_;
+  std::optional<Averaging> averaging_;
+  /// Of a state that has ended.
+  StepCounts counts_;
+  std::int64_t passed_over_ = 0;
   std::unique_ptr<State> state_;
-  /// The counts of a state that has ended.
-  std::int64_t steps_ = 0;
-  std::int64_t rounds_ = 0;
   /// Why there is no state; empty while there is one.
   std::string end_;
 };

@@ -18,7 +18,7 @@ from bluefog_cpp.errors import (
                                 MpiError,
                                 NcclError,
                                 NotInitialized,
-                                PeerFailure,
+                                PeerFailure, RankLostError,
                                 StateError,
                                 TimeoutError,
                                 TransportError,
@@ -31,7 +31,7 @@ __version__: str
 
 __all__ = ["ArgumentTypeError", "CudaError", "Error", "InternalError", "InvalidArgument",
            "LateMismatchError", "MismatchError", "MpiError", "NcclError", "NotInitialized",
-           "PeerFailure", "StateError",
+           "PeerFailure", "RankLostError", "StateError",
            "TimeoutError", "TransportError", "UncopyableError", "UnsupportedError",
            "WindowGoneError",
            "__version__"]

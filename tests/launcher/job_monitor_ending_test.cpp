@@ -76,6 +76,8 @@ TEST(JobMonitor, AFailureEndsTheJobUnlessTheUserWantsItToGoOn) {
   EXPECT_TRUE(is_killed({.fault_tolerant = true}, ended(0, 3)));
   EXPECT_FALSE(is_killed({.fault_tolerant = true}, ended(0, 0, SIGKILL)));
   EXPECT_FALSE(is_killed({.goes_on_after_failure = true}, ended(0, 3)));
+  EXPECT_FALSE(is_killed({.enough = 1}, ended(0, 3)));
+  EXPECT_TRUE(is_killed({.enough = 2}, ended(0, 3)));
   RankReport exiting = ended(0, 3);  // its watcher will end it
   exiting.kind = RankReport::Kind::Exiting;
   EXPECT_FALSE(is_killed({}, exiting));

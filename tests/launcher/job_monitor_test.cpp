@@ -236,6 +236,26 @@ TEST(JobMonitor, FaultTolerantJobsFailWithTheFirstRankThatDid) {
               ElementsAre(HasSubstr("rank 1 on"), HasSubstr("rank 0 on")));
 }
 
+TEST(JobMonitor, AJobThatIsLeftWithEnoughRanksSucceeds) {
+  for (const int enough : {2, 3}) {
+    JobMonitor monitor({.ranks = 3, .enough = enough});
+    for (int rank = 0; rank < 3; ++rank) {
+      static_cast<void>(monitor.take(started(rank)));
+    }
+    static_cast<void>(monitor.take(ended(1, 0, SIGSEGV)));
+    static_cast<void>(monitor.take(ended(0, 0)));
+    static_cast<void>(monitor.take(ended(2, 0)));
+    EXPECT_EQ(monitor.exit_code({0, 0}), enough == 2 ? 0 : 128 + SIGSEGV);
+    if (enough == 2) {
+      EXPECT_THAT(monitor.closing_lines(kSuccess),
+                  ElementsAre(HasSubstr("rank 1 on"),
+                              "2 of 3 ranks have ended well, 2 suffice (--min-np)"));
+    }
+    monitor.take_signal(SIGTERM);
+    EXPECT_NE(monitor.exit_code({128 + SIGTERM, 0}), 0);
+  }
+}
+
 TEST(JobMonitor, ARankThatNeverSaidHowItEndedIsAFailure) {
   JobMonitor monitor({.ranks = 2, .fault_tolerant = true});
   for (int rank = 0; rank < 2; ++rank) {

@@ -92,6 +92,19 @@ TEST(Options, EnvironmentTakesOneValueEachAndNotTheCommand) {
   EXPECT_THAT(options.command, ElementsAre("program", "B"));
 }
 
+TEST(Options, MinNpIsANumberOfTheRanks) {
+  EXPECT_EQ(parse_options({"-np", "4", "program"}).min_np, 0);
+  EXPECT_EQ(parse_options({"-np", "4", "--min-np", "4", "program"}).min_np, 4);
+  EXPECT_EQ(parse_options({"--min-np=1", "-np", "4", "program"}).min_np, 1);
+  for (const char* bad : {"0", "5", "-1", "two", "2x"}) {
+    EXPECT_THAT(usage_error({"-np", "4", "--min-np", bad, "program"}),
+                HasSubstr("--min-np wants a number from 1 to 4"))
+        << bad;
+  }
+  EXPECT_THAT(usage_error({"-np", "4", "--min-np", "2", "--fault-tolerant", "program"}),
+              HasSubstr("give one of them"));
+}
+
 TEST(Options, RefusesBadNumbersByName) {
   for (const char* bad : {"0", "-1", "two", "2x", "", "99999999999"}) {
     EXPECT_THAT(usage_error({"-np", bad, "program"}), HasSubstr("-np")) << bad;

@@ -253,9 +253,11 @@ bool Regrouping::settle(const Verdict& verdict, bool is_ready, const Bootstrap::
                         Deadline deadline, const std::atomic<bool>& is_over) {
   Store& store = *place_.store;
   const std::string decision = key(attempt_, "decision");
+  bool has_decided = false;
   const auto decide = [&](std::string_view word) {
     if (store.add(key(attempt_, "deciders"), 1, Deadline::never()) == 1) {
       store.set(decision, bytes_of(word), Deadline::never());
+      has_decided = true;
     }
   };
   if (!is_ready) {
@@ -264,19 +266,21 @@ bool Regrouping::settle(const Verdict& verdict, bool is_ready, const Bootstrap::
              static_cast<std::int64_t>(verdict.ranks.size())) {
     decide("ready");
   }
-  std::optional<Clock::time_point> seen_gone;
+  std::optional<Clock::time_point> is_hopeless_since;
   while (true) {
     if (const auto word = store.get(decision, Deadline::after(kLook))) {
-      return words_of(*word) == "ready";
+      // Who has written it late finds that the others have not waited for that.
+      return words_of(*word) == "ready" && !(has_decided && is_given_up());
     }
     const bool is_one_gone = std::ranges::any_of(
         verdict.ranks, [&](int rank) { return rank != place_.rank && why_gone(rank).has_value(); });
-    if (is_one_gone && !seen_gone) {
-      seen_gone = Clock::now();
+    if (!is_hopeless_since && (is_one_gone || deadline.expired())) {
+      is_hopeless_since = Clock::now();
       decide("given up");
     }
-    if (is_over || deadline.expired() || (seen_gone && Clock::now() - *seen_gone > kUnderWay)) {
-      return false;  // who was first to decide has ended before it wrote
+    if (is_over || (is_hopeless_since && Clock::now() - *is_hopeless_since > kUnderWay)) {
+      begin(attempt_ + 1);  // who was first to decide has ended, or is stopped, before it wrote
+      return false;
     }
   }
 }

@@ -129,6 +129,10 @@ class DistributedStep:
         return optimizer
 
     @property
+    def passes_over(self) -> bool:
+        return self._passed_over > 0
+
+    @property
     def has_ended(self) -> bool:
         return self._core is None
 
@@ -144,9 +148,7 @@ class DistributedStep:
         """`before` prepares a step that communicates, once gradients are there."""
         loss, plan, self._loss = None, None, None
         if self._passed_over > 0:
-            self._passed_over -= 1
-            self.core.step()
-            return None if closure is None else self._evaluate(closure)
+            return self._pass_over(closure)
         self._or_refuse(lambda: self._check_closure(closure))
         if self._reevaluates:
             self._closure = closure
@@ -158,7 +160,7 @@ class DistributedStep:
             self._is_stepping = True
             optimizer_step(self.core)
         except RankLostError as error:
-            error.result = loss
+            error.result = self._loss if self._reevaluates else loss
             if plan is not None:
                 plan.failed(error)
             raise
@@ -177,7 +179,19 @@ class DistributedStep:
             self._passes.clear()
         return self._loss if self._reevaluates else loss
 
+    def _pass_over(self, closure: Callable | None) -> Any:
+        """A step that the other ranks have made already."""
+        self._passes.clear()
+        try:
+            with torch.enable_grad():
+                return None if closure is None else closure()
+        finally:
+            self._passed_over -= 1
+            self.core.step()
+
     def refuse_step(self, reason: str) -> None:
+        if self._passed_over > 0:
+            self._passed_over -= 1
         self._passes.clear()
         self.core.refuse_step(reason)
 
@@ -278,18 +292,19 @@ class DistributedStep:
         own = self.core.step_count
         steps = [int(count) for count in core.gather_bytes(context, "shrink", str(own).encode())]
         self.core.move_to(context)
-        self._passed_over = self.core.step_count - own
+        self._passed_over += self.core.step_count - own
         self.context = context
         self._passes.clear()
         optimizer.__dict__["_label"] = re.sub(r"^rank \d+", f"rank {context.rank}",
                                               optimizer._label)
         return steps.index(max(steps)) if self._sums_gradients else None
 
-    def end_with_windows(self) -> None:
-        """Where ranks are lost that its windows stand on."""
+    def end_where_lost(self, reason: str) -> None:
+        """Where ranks are lost, and it cannot go on over the others."""
         self.release_windows()
-        self._forget("ranks were lost, and its windows with them; wrap the optimizer again on all "
-                     "ranks that are left")
+        self._forget(f"ranks were lost, and {reason}; wrap the optimizer again on all ranks that "
+                     "are left")
+        self.context.close()
 
     def close(self) -> None:
         self.context.close()

@@ -52,7 +52,8 @@ def membership() -> Membership:
 
 def on_shrink(callback: Callable[[], None]) -> Callable[[], None]:
     """Has `callback()` called on every rank that is left, each time that ranks have gone on without
-    others: once `rank()` and `size()` are new and wrapped optimizers have moved. Local.
+    others: once `rank()` and `size()` are new and wrapped optimizers have moved. It may
+    communicate; where another rank is lost meanwhile, it is called again after that. Local.
 
     Returns the callback, so that it may decorate one. Raises ArgumentTypeError for something else
     than a function.
@@ -82,12 +83,11 @@ def shrink() -> Membership:
         try:
             runtime.move_to(runtime.context.shrink())
             _take_along(runtime)
-            break
+            for callback in list(runtime.when_shrunk):
+                callback()
+            return membership()
         except RankLostError:  # another one
             continue
-    for callback in list(runtime.when_shrunk):
-        callback()
-    return membership()
 
 
 def survive(function: Callable[[], T]) -> T:
@@ -101,20 +101,31 @@ def survive(function: Callable[[], T]) -> T:
     """
     checked("survive", "function", _arguments.function, function)
     runtime = current()
+    if runtime.is_surviving:
+        return function()  # the outer call repeats it
+    runtime.is_surviving = True
+    try:
+        return _survived(runtime, function)
+    finally:
+        runtime.is_surviving = False
+
+
+def _survived(runtime: Runtime, function: Callable[[], T]) -> T:
     number = runtime.survived_calls
     while True:
+        results: list[T] = []
         try:
-            result = function()
+            results.append(function())
             core.barrier(runtime.context)
             break
         except RankLostError:
             if not runtime.context.shrinks_on_failure:
                 raise
         shrink()
-        if runtime.furthest_survived_call > number:
+        if runtime.furthest_survived_call > number and results:
             break  # nobody ends it before all have a result
     runtime.survived_calls = number + 1
-    return result
+    return results[0]
 
 
 class ElasticSampler(torch.utils.data.Sampler[int]):
@@ -129,7 +140,9 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
 
     Collective where ranks are lost: all ranks make theirs alike, in the same order. A sample counts
     as drawn when the loader has asked for it: what its workers have fetched ahead goes on to be
-    trained on. Some samples are drawn twice where their number is no multiple of that of the ranks.
+    trained on. A loader that has drawn all of its own asks no more: once one has, what lost ranks
+    had not drawn is missed in this epoch, and a line in the log says how many these may be. Some
+    samples are drawn twice where their number is no multiple of that of the ranks.
     """
 
     _numbers = itertools.count()
@@ -143,43 +156,56 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self._seed: int = checked(call, "seed", _arguments.at_least(0), seed)
         self.number = next(self._numbers)
         self._epoch = 0
-        self._deals: dict[int, _Deal] = {}
+        self._repeats = 0
+        """How often the epoch had been begun before."""
+        self._deals: dict[tuple[int, int], _Deal] = {}
         current().samplers.add(self)
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch that comes, whose order it has; those before it are over. Raises
         InvalidArgument for anything but a number of 0 or more."""
-        self._epoch = checked("ElasticSampler.set_epoch", "epoch", _arguments.at_least(0), epoch)
-        self._deals = {each: deal for each, deal in self._deals.items() if each >= self._epoch}
+        epoch = checked("ElasticSampler.set_epoch", "epoch", _arguments.at_least(0), epoch)
+        if epoch != self._epoch:
+            self._epoch, self._repeats = epoch, 0
+        self._forget_old()
 
     def __len__(self) -> int:
         """The samples that this rank draws in the epoch."""
         return len(self._deal().own)
 
     def __iter__(self) -> Iterator[int]:
+        if self._deal().drawn > 0:
+            self._repeats += 1
+            self._forget_old()
         deal = self._deal()
-        if deal.drawn == len(deal.own):  # the same epoch once more
-            deal = self._first_deal(self._epoch, membership().ranks)
-            self._deals[self._epoch] = deal
-        while deal.drawn < len(deal.own):
-            index = int(deal.own[deal.drawn])
+        own = deal.own.tolist()
+        while deal.drawn < len(own):
+            index = own[deal.drawn]
             deal.drawn += 1
             yield index
-            deal = self._deals.get(deal.epoch, deal)
+            if self._deals.get(deal.key, deal) is not deal:  # ranks have been lost
+                deal = self._deals[deal.key]
+                own = deal.own.tolist()
+        deal.has_ended = True
+
+    def _forget_old(self) -> None:
+        now = self._epoch, self._repeats
+        self._deals = {key: deal for key, deal in self._deals.items() if key >= now}
 
     def _deal(self) -> "_Deal":
-        if self._epoch not in self._deals:
-            self._deals[self._epoch] = self._first_deal(self._epoch, membership().ranks)
-        return self._deals[self._epoch]
+        key = self._epoch, self._repeats
+        if key not in self._deals:
+            self._deals[key] = self._first_deal(key, membership().ranks)
+        return self._deals[key]
 
-    def _first_deal(self, epoch: int, members: list[int]) -> "_Deal":
+    def _first_deal(self, key: tuple[int, int], members: list[int]) -> "_Deal":
         size = len(members)
         order = torch.arange(self._count)
         if self._shuffles:
-            order = order[self._order(epoch, self._count)]
+            order = order[self._order(key[0], self._count)]
         each = -(-self._count // size)
         padded = order.repeat(-(-each * size // self._count))[:each * size]
-        return _Deal(epoch, members, [padded[rank::size] for rank in range(size)])
+        return _Deal(key, members, [padded[rank::size] for rank in range(size)])
 
     def _order(self, epoch: int, count: int) -> torch.Tensor:
         return torch.randperm(count,
@@ -188,25 +214,38 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
     def deal_anew(self) -> None:
         """Collective over the ranks that are left: deals what no one of them has drawn of the epoch
         that the furthest is in."""
-        own = {"epoch": self._epoch,
-               "deals": {epoch: (deal.drawn, deal.members)
-                         for epoch, deal in self._deals.items()}}
+        own = {"now": (self._epoch, self._repeats),
+               "deals": [(deal.key, deal.drawn, deal.has_ended, deal.members)
+                         for deal in self._deals.values()]}
         states = [json.loads(each) for each in core.gather_bytes(
             current().context, "shrink", json.dumps(own).encode())]
-        epoch = max(each["epoch"] for each in states)
-        dealt = [each["deals"].get(str(epoch), (0, [])) for each in states]
-        members = max((members for _, members in dealt), key=len)
+        key = max(tuple(each["now"]) for each in states)
+        nothing: tuple[Any, ...] = (key, 0, False, [])
+        dealt = [next((deal for deal in each["deals"] if tuple(deal[0]) == key), nothing)
+                 for each in states]
+        members = max((deal[3] for deal in dealt), key=len)
         if not members:
             return  # nobody has begun it
-        before = self._deals.get(epoch)
+        before = self._deals.get(key)
         while before is not None and before.members != members:
             before = before.before  # ranks were lost while it was dealt anew
         if before is None:
-            before = self._first_deal(epoch, members)
+            before = self._first_deal(key, members)
+        self._deals[key] = before
         left = membership().ranks
+        drawn = [int(deal[1]) for deal in dealt]
         shares = [before.shares[members.index(rank)] for rank in left]
-        drawn = [int(count) for count, _ in dealt]
-        self._deals[epoch] = self._deal_rest(before, left, shares, drawn)
+        if any(deal[2] for deal in dealt):
+            self._say_what_is_missed(before, shares)
+        else:
+            self._deals[key] = self._deal_rest(before, left, shares, drawn)
+
+    def _say_what_is_missed(self, deal: "_Deal", shares: list[torch.Tensor]) -> None:
+        missed = self._count - len(torch.cat(shares).unique())
+        if missed and current().rank == 0:
+            current().context.log_warning(
+                f"ElasticSampler: up to {missed} samples of epoch {deal.key[0]} are missed: those "
+                "of ranks that were lost when others had drawn all of their own")
 
     def _deal_rest(self, before: "_Deal", left: list[int], shares: list[torch.Tensor],
                    drawn: list[int]) -> "_Deal":
@@ -215,13 +254,13 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
             taken[share[:count]] = True
         rest = (~taken).nonzero().flatten()
         if self._shuffles:
-            rest = rest[self._order(before.epoch, len(rest))]
+            rest = rest[self._order(before.key[0], len(rest))]
         total = -(-(sum(drawn) + len(rest)) // len(left))
         wanted = [max(total - count, 0) for count in drawn]
         source = rest if len(rest) else shares[0]
         padded = source.repeat(-(-max(sum(wanted), 1) // len(source)))
         ends = list(itertools.accumulate(wanted))
-        return _Deal(before.epoch, left,
+        return _Deal(before.key, left,
                      [torch.cat([share[:count], padded[end - more:end]])
                       for share, count, end, more in zip(shares, drawn, ends, wanted)],
                      drawn[current().rank], before)
@@ -230,14 +269,17 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
 class _Deal:
     """The samples of an epoch, by rank."""
 
-    def __init__(self, epoch: int, members: list[int], shares: list[torch.Tensor], drawn: int = 0,
-                 before: "_Deal | None" = None):
-        self.epoch = epoch
+    def __init__(self, key: tuple[int, int], members: list[int], shares: list[torch.Tensor],
+                 drawn: int = 0, before: "_Deal | None" = None):
+        self.key = key
+        """The epoch, and how often it had been begun before."""
         self.members = members
         """The numbers in the launch of the ranks for which it is."""
         self.shares = shares
         self.drawn = drawn
         """How many of its own this rank has drawn."""
+        self.has_ended = False
+        """Whether whoever draws knows that there are no more."""
         self.before = before
 
     @property
@@ -260,22 +302,39 @@ def survived_step(step: Callable[[], Any]) -> Any:
 def _take_along(runtime: Runtime) -> None:
     """Moves all that stands on the ranks to those that are left."""
     context = runtime.context
-    ended = core.gather_bytes(context, "shrink", str(runtime.survived_calls).encode())
-    runtime.furthest_survived_call = max(int(count) for count in ended)
-    for optimizer in runtime.optimizers_in_order():
-        if optimizer.has_ended:
-            continue
-        if optimizer.stands_on_windows:
-            optimizer.end_with_windows()
-            continue
-        furthest = optimizer.move_to(context.duplicate())
-        if furthest is not None:
-            take_over_state("shrink", optimizer.wrapped, furthest)
-    for sampler in sorted(runtime.samplers, key=lambda each: each.number):
-        sampler.deal_anew()
+    optimizers = {each.number: each for each in runtime.optimizers_in_order()
+                  if not each.has_ended}
+    samplers = {each.number: each for each in runtime.samplers}
+    states = [json.loads(each) for each in core.gather_bytes(context, "shrink", json.dumps({
+        "survived": runtime.survived_calls, "optimizers": list(optimizers),
+        "samplers": list(samplers)}).encode())]
+    runtime.furthest_survived_call = max(each["survived"] for each in states)
+    # One that a rank had not made yet, or has let go, is not everybody's.
+    common = [set.intersection(*(set(each[what]) for each in states))
+              for what in ("optimizers", "samplers")]
+    for number, optimizer in optimizers.items():
+        if number not in common[0]:
+            optimizer.end_where_lost("not all of the others have it")
+        elif optimizer.stands_on_windows:
+            optimizer.end_where_lost("its windows with them")
+        else:
+            _move(runtime, optimizer)
+    for number in sorted(common[1]):
+        samplers[number].deal_anew()
     if context.rank == 0:
         epoch, ranks, lost = context.membership
         without = ", ".join(f"rank {rank} ({cause})" for rank, since, cause in lost
                             if since == epoch)
-        context.log_warning(f"shrink: {len(ranks)} rank{'s' if len(ranks) > 1 else ''} go on "
+        context.log_warning(f"shrink: {len(ranks)} rank{'s go' if len(ranks) > 1 else ' goes'} on "
                             f"without {without or 'any other one'}")
+
+
+def _move(runtime: Runtime, optimizer: Any) -> None:
+    context = runtime.context
+    forgotten = optimizer.wrapped._forget_ranks()
+    if forgotten and context.rank == 0:
+        context.log_warning(f"shrink: {', '.join(forgotten)} of an optimizer named the ranks that "
+                            "were, and are not set any more")
+    furthest = optimizer.move_to(context.duplicate())
+    if furthest is not None:
+        take_over_state("shrink", optimizer.wrapped, furthest)

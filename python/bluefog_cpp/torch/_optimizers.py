@@ -157,7 +157,22 @@ class WrappedOptimizer:
         """Ends averages that are in flight, so that the parameters hold all that they are due:
         before evaluation and checkpoints, with adapt-with-combine. Local. Raises StateError where
         the model holds other parameters than those that were averaged."""
-        self._distributed.finish()
+        survived_step(self._distributed.finish)
+
+    @property
+    def passes_over(self) -> bool:
+        """Whether the next step does nothing here, because the other ranks had made it when a rank
+        was lost: generators of dynamic graphs stand still then."""
+        return self._distributed.passes_over
+
+    def _forget_ranks(self) -> list[str]:
+        """Resets what names ranks that were. Returns the names of what was set."""
+        named = [name for name in ("self_weight", "src_weights", "dst_weights",
+                                   "src_machine_weights", "dst_machine_weights")
+                 if getattr(self, name, None) is not None]
+        for name in named:
+            setattr(self, name, None)
+        return named
 
     def synchronize(self) -> None:
         """Accepted for BlueFog's scripts: nothing is left to wait for. `backward` of gradient

@@ -94,6 +94,8 @@ class Runtime:
         """Distributed optimizers: `drain` ends what is in flight, `close` leaves."""
         self.survived_calls = 0
         """How many calls of `survive` have ended here."""
+        self.is_surviving = False
+        """Whether a call of `survive` is under way."""
         self.furthest_survived_call = 0
         """The most that any rank had ended when ranks were lost last."""
         self.when_shrunk: list[Callable[[], None]] = []

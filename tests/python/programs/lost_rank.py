@@ -9,6 +9,79 @@ import time
 
 KILL_STEP = 12
 STEPS = 40
+VICTIMS = {"many": {2: KILL_STEP}, "amid": {2: KILL_STEP}, "two": {3: KILL_STEP, 0: KILL_STEP + 9},
+           "moving": {3: KILL_STEP}, "callback": {3: KILL_STEP}, "late": {3: 9}}
+"""The ranks that are killed by themselves, and in which step."""
+EQUAL = {"gradients", "everybody", "closure", "amid", "callback", "late"}
+"""The optimizers whose models are equal in the end."""
+
+
+def end_here() -> None:
+    """Kills this process, which has a child that outlives it: a data-loader worker, say."""
+    if os.fork() == 0:
+        time.sleep(3)
+        os._exit(0)
+    print(f"killed at {time.monotonic():.6f}", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Run:
+    """A model and its optimizer."""
+
+    def __init__(self, bf, torch, name: str):
+        self.bf, self.torch, self.name = bf, torch, name
+        self.model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(),
+                                         torch.nn.Linear(64, 3))
+        bf.broadcast_parameters(self.model.state_dict(), 0)
+        adam = name in ("gradients", "callback")
+        plain = (torch.optim.Adam(self.model.parameters(), lr=0.01) if adam else
+                 torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.5))
+        self.optimizer = self.wrap(plain)
+        self.losses: list[float] = []
+        self.truth = torch.randn(20, 3, generator=torch.Generator().manual_seed(7))
+
+    def wrap(self, plain):
+        bf, model = self.bf, self.model
+        if self.name in ("gradients", "amid", "callback", "closure"):
+            return bf.DistributedGradientAllreduceOptimizer(plain, model)
+        if self.name == "awc":
+            return bf.DistributedAdaptWithCombineOptimizer(plain, model)
+        if self.name == "in_backward":
+            return bf.DecentralizedOptimizer(plain, model, "adapt_then_combine",
+                                             schedule="one-peer-exponential",
+                                             step_in_backward=True)
+        if self.name == "tracking":
+            return bf.DecentralizedOptimizer(plain, model, "gradient_tracking")
+        if self.name == "late":
+            return bf.DecentralizedOptimizer(plain, model, "local_sgd",
+                                             num_steps_per_communication=10)
+        kind = (bf.CommunicationType.allreduce if self.name == "everybody" else
+                bf.CommunicationType.neighbor_allreduce)
+        return bf.DistributedAdaptThenCombineOptimizer(plain, model, communication_type=kind)
+
+    def loss(self, data):
+        return self.torch.nn.functional.mse_loss(self.model(data), data @ self.truth)
+
+    def evaluate(self, data):
+        self.optimizer.zero_grad()
+        loss = self.loss(data)
+        loss.backward()
+        return loss
+
+    def step(self, data) -> None:
+        if self.name == "closure":
+            loss = self.optimizer.step(lambda: self.evaluate(data))
+        else:
+            loss = self.evaluate(data)
+            self.optimizer.step()
+        self.losses.append(loss.item())
+
+    def finish(self) -> None:
+        self.optimizer.finish()
+        flat = self.torch.cat([each.detach().reshape(-1) for each in self.model.parameters()])
+        spread = (self.bf.allreduce(flat) - flat).abs().max().item()
+        assert self.losses[-1] < 0.7 * self.losses[0], (self.name, self.losses)
+        assert spread <= (0 if self.name in EQUAL else 0.5), (self.name, spread)
 
 
 def training(case: str) -> None:
@@ -20,86 +93,87 @@ def training(case: str) -> None:
     bf.init()
     launch_rank, size = bf.rank(), bf.size()
     torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(), torch.nn.Linear(64, 3))
-    bf.broadcast_parameters(model.state_dict(), 0)
-    kinds = {
-        "atc": lambda o: bf.DistributedAdaptThenCombineOptimizer(o, model),
-        "awc": lambda o: bf.DistributedAdaptWithCombineOptimizer(o, model),
-        "in_backward": lambda o: bf.DecentralizedOptimizer(
-            o, model, "adapt_then_combine", schedule="one-peer-exponential", step_in_backward=True),
-        "gradients": lambda o: bf.DistributedGradientAllreduceOptimizer(o, model),
-        "tracking": lambda o: bf.DecentralizedOptimizer(o, model, "gradient_tracking"),
-        "rank_zero": lambda o: bf.DistributedAdaptThenCombineOptimizer(o, model),
-        "two": lambda o: bf.DistributedAdaptThenCombineOptimizer(o, model),
-        "metrics": lambda o: bf.DistributedAdaptThenCombineOptimizer(o, model),
-        "sampler": lambda o: bf.DistributedAdaptThenCombineOptimizer(o, model),
-        "amid": lambda o: bf.DistributedGradientAllreduceOptimizer(o, model),
-    }
-    if case == "tracking":
+    if case == "many":
         bf.set_topology(bf.RingGraph(size), is_weighted=True)
-    optimizer = kinds[case](torch.optim.Adam(model.parameters(), lr=0.01) if case == "gradients"
-                            else torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5))
-    victims = {"rank_zero": {0: KILL_STEP}, "two": {3: KILL_STEP, 0: KILL_STEP + 9}}
-    dies_in = victims.get(case, {2: KILL_STEP}).get(launch_rank)
-
-    def end_here() -> None:
-        if os.fork() == 0:  # a data-loader worker, say, that outlives its parent
-            time.sleep(3)
-            os._exit(0)
-        print(f"killed at {time.monotonic():.6f}", flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-
+    names = (("atc", "awc", "in_backward", "gradients", "tracking", "everybody", "closure")
+             if case == "many" else (case,))
+    runs = [Run(bf, torch, name) for name in names]
+    dies_in = VICTIMS[case].get(launch_rank)
     shrunk = []
-    bf.on_shrink(lambda: shrunk.append(bf.membership()))
+
+    def on_shrink() -> None:
+        if case == "callback":  # a second rank is lost while the first one's loss is mended
+            if launch_rank == 1:
+                end_here()
+            bf.allreduce(torch.ones(1))
+        if case == "late" and launch_rank == 1:
+            end_here()
+        shrunk.append(bf.membership())
+
+    bf.on_shrink(on_shrink)
+    if case == "moving" and launch_rank == 1:
+        runs[0].optimizer._distributed.move_to = lambda _: end_here()
     generator = torch.Generator().manual_seed(launch_rank)
-    truth = torch.randn(20, 3, generator=torch.Generator().manual_seed(7))
-    if case == "sampler":
-        return sample(bf, torch, model, optimizer, end_here if launch_rank == 2 else lambda: None)
-    first_loss = loss = None
     longest, ended = 0.0, 0.0
     for step in range(STEPS):
         data = torch.randn(32, 20, generator=generator)
-        before = time.monotonic()
-        optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(model(data), data @ truth)
         if step == dies_in and case == "amid":
             # In the middle of the calls of one step.
-            next(model.parameters()).register_hook(lambda _: end_here())
+            next(runs[0].model.parameters()).register_hook(lambda _: end_here())
         elif step == dies_in:
             end_here()
-        loss.backward()
-        optimizer.step()
-        now = time.monotonic()
-        if shrunk and not ended:
-            ended = now
-        longest = max(longest, now - before)
-        first_loss = loss.item() if first_loss is None else first_loss
-        if case == "metrics" and step % 3 == 0:
+        if case == "late" and step == (5 if launch_rank == 2 else 9):
+            # Rank 2 waits here for the others, which are four steps ahead.
+            bf.survive(lambda: bf.allreduce(torch.ones(1)))
+        for run in runs:
+            before = time.monotonic()
+            run.step(data)
+            now = time.monotonic()
+            if shrunk and not ended:
+                ended = now
+            longest = max(longest, now - before)
+        if case == "many" and step % 3 == 0:
             mean = bf.survive(lambda: bf.allreduce(torch.tensor([1.0, float(bf.size())])))
             assert mean[0] == 1.0 and mean[1] == bf.size(), mean
-    optimizer.finish()
-    flat = torch.cat([each.detach().reshape(-1) for each in model.parameters()])
-    spread = (bf.allreduce(flat) - flat).abs().max().item()
-    assert loss.item() < 0.7 * first_loss, (loss, first_loss)
-    assert bf.size() == len(bf.membership().ranks) and bf.membership().ranks[bf.rank()] == \
-        launch_rank, bf.membership()
-    assert len(shrunk) == bf.membership().epoch, shrunk
-    lost = sorted(each.rank for each in bf.membership().lost)
-    print(f"rank {launch_rank}: size {bf.size()}, lost {lost}, spread {spread:.3g}, "
-          f"next step at {ended:.6f}, longest {longest * 1000:.1f} ms", flush=True)
+    for run in runs:
+        run.finish()
+    counts = bf.allgather(torch.tensor([float(run.optimizer._distributed.core.step_count)
+                                        for run in runs]))
+    assert (counts == STEPS).all(), counts
+    if case in ("many", "amid", "two"):
+        assert len(shrunk) == bf.membership().epoch, shrunk
+    report(bf, ended, longest)
 
 
-def sample(bf, torch, model, optimizer, end_here) -> None:
-    """All samples of each epoch, and as many of them on each rank, whoever is lost."""
+def report(bf, ended: float, longest: float) -> None:
+    members = bf.membership()
+    assert bf.size() == len(members.ranks), members
+    lost = sorted(each.rank for each in members.lost)
+    print(f"rank {members.ranks[bf.rank()]}: size {bf.size()}, lost {lost}, next step at "
+          f"{ended:.6f}, longest {longest * 1000:.1f} ms", flush=True)
+
+
+def sampling() -> None:
+    """All samples of each epoch, and as many of them on each rank, whoever is lost. At the end of
+    an epoch loaders ask no more, and what the lost rank had not drawn is missed."""
+    import torch
+
+    import bluefog_cpp.torch as bf
+
+    bf.init()
+    launch_rank = bf.rank()
+    model = torch.nn.Linear(20, 1)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model)
     data = [(torch.full((20,), float(i)), i) for i in range(203)]
     sampler = bf.ElasticSampler(data, seed=3)
-    loader = torch.utils.data.DataLoader(data, batch_size=5, sampler=sampler, num_workers=2)
+    loader = torch.utils.data.DataLoader(data, batch_size=5, sampler=sampler, num_workers=1)
     for epoch in range(3):
         sampler.set_epoch(epoch)
         seen = torch.zeros(len(data))
         batches = 0
         for inputs, numbers in loader:
-            if epoch == 1 and batches == 4:
+            if (epoch, batches, launch_rank) in ((0, 4, 2), (1, 12, 3)):
                 end_here()
             seen[numbers] += 1
             batches += 1
@@ -109,47 +183,40 @@ def sample(bf, torch, model, optimizer, end_here) -> None:
         counts = bf.survive(lambda own=float(batches): bf.allgather(torch.tensor([own])))
         assert (counts == batches).all(), counts
         everybody = bf.survive(lambda own=seen: bf.allreduce(own, average=False))
-        assert everybody.min() >= 1, (epoch, everybody)
-        assert everybody.sum() <= 203 + 5 * bf.size() + 5, everybody.sum()
-    print(f"rank {bf.membership().ranks[bf.rank()]}: size {bf.size()}, lost [2], spread 0, "
-          f"next step at {time.monotonic():.6f}, longest 0 ms", flush=True)
+        missed = int((everybody == 0).sum())
+        share = -(-203 // 3)  # of rank 3, which may have drawn most of it
+        assert missed == 0 or (epoch == 1 and missed <= share), (epoch, everybody)
+    report(bf, time.monotonic(), 0)
 
 
-def check(bfrun: str, case: str, lost: list[int], most_spread: float) -> None:
+def check(bfrun: str, case: str, lost: list[int]) -> None:
     """Runs a job, and looks at what its survivors say."""
     words = [bfrun, "-np", "4", "--min-np", "2", sys.executable, __file__, "--rank", case]
     job = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    said = re.findall(r"rank (\d): size (\d), lost (\[.*?\]), spread (\S+), "
-                      r"next step at (\S+), longest (\S+) ms", job.stdout)
+    said = re.findall(r"rank (\d): size (\d), lost (\[.*?\]), next step at (\S+), longest (\S+) ms",
+                      job.stdout)
     expected = [rank for rank in range(4) if rank not in lost]
     problem = None
     if job.returncode != 0:
         problem = f"exit code {job.returncode}"
     elif sorted(int(rank) for rank, *_ in said) != expected:
         problem = f"expected ranks {expected} at the end"
-    elif any(int(size) != len(expected) or eval(gone) != sorted(lost)
-             for _, size, gone, *_ in said):
+    elif any(int(size) != len(expected) or gone != str(lost) for _, size, gone, *_ in said):
         problem = "expected the same group on all ranks"
-    elif any(float(spread) > most_spread for _, _, _, spread, *_ in said):
-        problem = f"expected models that differ by at most {most_spread}"
     if problem:
         sys.exit(f"{case}: {problem}\n{job.stdout}\n{job.stderr}")
     killed = [float(at) for at in re.findall(r"killed at (\S+)", job.stdout)]
-    after = max(float(each[4]) for each in said) - min(killed)
-    print(f"{case}: passed; the next step of all had ended {after * 1000:.0f} ms after the kill")
+    after = max(float(each[3]) for each in said) - min(killed)
+    print(f"{case}: passed; the step that was interrupted had ended {after * 1000:.0f} ms after "
+          "the kill", flush=True)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--rank":
-        training(sys.argv[2])
+    if sys.argv[1] != "--rank":
+        for name, gone in (("many", [2]), ("amid", [2]), ("two", [0, 3]), ("moving", [1, 3]),
+                           ("callback", [1, 3]), ("late", [1, 3]), ("sampling", [2, 3])):
+            check(sys.argv[1], name, gone)
+    elif sys.argv[2] == "sampling":
+        sampling()
     else:
-        check(sys.argv[1], "atc", [2], 0.5)
-        check(sys.argv[1], "awc", [2], 0.5)
-        check(sys.argv[1], "in_backward", [2], 0.5)
-        check(sys.argv[1], "gradients", [2], 0.0)
-        check(sys.argv[1], "amid", [2], 0.0)
-        check(sys.argv[1], "tracking", [2], 0.5)
-        check(sys.argv[1], "rank_zero", [0], 0.5)
-        check(sys.argv[1], "two", [0, 3], 0.5)
-        check(sys.argv[1], "metrics", [2], 0.5)
-        check(sys.argv[1], "sampler", [2], 0.5)
+        training(sys.argv[2])

@@ -54,9 +54,9 @@ class Group {
     return rank(own).meet(why_gone(gone), deadline, is_over);
   }
   bool settle(int own, const Regrouping::Verdict& verdict, bool is_ready,
-              const std::vector<int>& gone = {}) {
+              const std::vector<int>& gone = {}, Deadline deadline = Deadline::after(kPatience)) {
     const std::atomic<bool> is_over{false};
-    return rank(own).settle(verdict, is_ready, why_gone(gone), Deadline::after(kPatience), is_over);
+    return rank(own).settle(verdict, is_ready, why_gone(gone), deadline, is_over);
   }
 
  private:
@@ -140,6 +140,18 @@ TEST(Regrouping, TriesAgainWhereOneEndsBeforeItIsReady) {
     }
     EXPECT_FALSE(group.settle(rank, first, true, {2}));
     EXPECT_THAT(group.meet(rank, {2}).ranks, ElementsAre(0, 1));
+  });
+}
+
+// One that was stopped says that it is ready when the others have given it up.
+TEST(Regrouping, NobodyGoesOnInAGroupThatTheOthersHaveGivenUp) {
+  Group group(3);
+  on({0, 1, 2}, [&](int rank) {
+    const auto verdict = group.meet(rank, {});
+    if (rank == 1) {
+      std::this_thread::sleep_for(milliseconds(500));
+    }
+    EXPECT_FALSE(group.settle(rank, verdict, true, {}, Deadline::after(milliseconds(100))));
   });
 }
 
