@@ -24,11 +24,11 @@ def train() -> None:
 
     import bluefog_cpp.torch as bf
 
-    class Images(torch.utils.data.Dataset):
-        def __len__(self):
+    class Images(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+        def __len__(self) -> int:
             return 100 * RANKS * STEPS
 
-        def __getitem__(self, place):
+        def __getitem__(self, place: int) -> tuple[torch.Tensor, int]:
             return torch.full((1, 28, 28), float(place % 10)), place % 10
 
     bf.init()

@@ -53,15 +53,20 @@ LaunchEnvironment launch_by(const Naming& naming, const Variables& variables) {
   return launch;
 }
 
-// The first host of "n[03-05,9],m1" or "n1,n2".
+// The first host of "n[03-05,9],m1", "rack[1-2]n[1-4].cluster" or "n1,n2".
 std::string first_slurm_host(const std::string& nodes) {
-  const std::size_t bracket = nodes.find('[');
-  const std::size_t end = nodes.find(',');
-  if (bracket == std::string::npos || end < bracket) {
-    return nodes.substr(0, end);
+  std::string host;
+  std::size_t at = 0;
+  while (at < nodes.size() && nodes[at] != ',') {
+    if (nodes[at] != '[') {
+      host += nodes[at++];
+      continue;
+    }
+    const std::size_t stop = std::min(nodes.find_first_of(",-]", at), nodes.size());
+    host += nodes.substr(at + 1, stop - at - 1);
+    at = std::min(nodes.find(']', at), nodes.size() - 1) + 1;
   }
-  const std::size_t stop = nodes.find_first_of(",-]", bracket);
-  return nodes.substr(0, bracket) + nodes.substr(bracket + 1, stop - bracket - 1);
+  return host;
 }
 
 // Whether a variable says where the PMIx server is: "job.0;tcp4://127.0.0.1:5234", or a path.

@@ -149,7 +149,7 @@ TEST(Shrink, LeavesOutARankThatDoesNotComeWhichHearsOfIt) {
   ranks.settings = [](Settings& settings, int) {
     settings.on_failure = OnFailure::Shrink;
     settings.log_level = LogLevel::Error;
-    settings.timeout = std::chrono::seconds(1);
+    settings.timeout = std::chrono::seconds(2);
   };
   ranks.thread_counts = {3};
   ranks.layouts = {Layout::OneHost, Layout::TwoHosts};
@@ -160,7 +160,7 @@ TEST(Shrink, LeavesOutARankThatDoesNotComeWhichHearsOfIt) {
     }
     (void)lost_in(context);
     if (context.rank() == 0) {  // the one that the others look to
-      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      std::this_thread::sleep_for(std::chrono::milliseconds(4500));
       EXPECT_THAT(error_of<StateError>([&] { (void)context.shrink(); }),
                   HasSubstr("have gone on without this one"));
       return;
@@ -169,7 +169,7 @@ TEST(Shrink, LeavesOutARankThatDoesNotComeWhichHearsOfIt) {
     EXPECT_EQ(smaller->size(), context.size() - 2);
     EXPECT_THAT(smaller->membership().lost[0].cause, HasSubstr("has not come to the others"));
     expect_usable(*smaller);
-    std::this_thread::sleep_for(std::chrono::seconds(2));  // keeps what the late one meets in
+    std::this_thread::sleep_for(std::chrono::seconds(4));  // keeps what the late one meets in
   });
 }
 

@@ -9,15 +9,21 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(Environment, ExportsWhatMeansTheSameElsewhere) {
-  for (const char* name : {"PATH", "HOME", "LD_LIBRARY_PATH", "BLUEFOG_TIMEOUT", "A_1",
-                           "OMPI_MCA_btl", "MASTER_ADDR", "BFRUN_REPORT_KEY"}) {
+TEST(Environment, ExportsWhatProgramsAndLibrariesLookFor) {
+  for (const char* name :
+       {"PATH", "HOME", "LD_LIBRARY_PATH", "BLUEFOG_TIMEOUT", "PYTHONPATH", "OMP_NUM_THREADS",
+        "OMPI_MCA_btl", "MASTER_ADDR", "BFRUN_REPORT_KEY", "NCCL_DEBUG", "TORCH_HOME"}) {
     EXPECT_TRUE(is_exportable(name)) << name;
   }
-  for (const char* name : {"PWD", "_", "HOSTNAME", "SSH_CLIENT", "BASH_FUNC_x%%", "A.B", "1A",
-                           "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "RANK", "DISPLAY", ""}) {
+  for (const char* name :
+       {"HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "GITHUB_TOKEN", "PWD", "_",
+        "HOSTNAME", "SSH_CLIENT", "BASH_FUNC_x%%", "LD_A.B", "1A", "PMIX_RANK",
+        "OMPI_COMM_WORLD_RANK", "RANK", "TORCHELASTIC_RUN_ID", "DISPLAY", "A_1", ""}) {
     EXPECT_FALSE(is_exportable(name)) << name;
   }
+  EXPECT_THAT(exportable_names({{"PATH", "/bin"}, {"A", "1"}, {"B", "2"}, {"HF_TOKEN", "3"}},
+                               {"A", "B=2", "MISSING"}),
+              ElementsAre("A", "B", "PATH"));
 }
 
 Environment job_variables(const Options& options, Environment environment,

@@ -182,6 +182,14 @@ leftover_session_folder)
   expect_code 0; grep -q "^$work/base/" "$work/out" || fail "not in $work/base"
   ;;
 two_hosts)
+  # Keys stay on their host, unless they are named.
+  export BF_TEST_TOKEN=secret BF_TEST_NAMED=known
+  run "$here/../hosts/netns.sh" -n 2 -- "$bfrun" --verbose -np 2 -H bfhost1,bfhost2 \
+    -x BF_TEST_NAMED sh -c 'echo "$RANK $BF_TEST_NAMED"'
+  if [[ "$code" != 77 ]]; then
+    expect_output $'0 known\n1 known'
+    expect_error "-x BF_TEST_NAMED"; expect_error "-x PATH"; expect_no_error "BF_TEST_TOKEN"
+  fi
   run "$here/../hosts/netns.sh" -n 2 -- "$bfrun" -np 4 -H bfhost2:2,bfhost1:2 \
     -x BF_TEST_A="a b" --network-interface eth0 \
     sh -c 'echo "$RANK/$WORLD_SIZE $(hostname) $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR $BF_TEST_A"'

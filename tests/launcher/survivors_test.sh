@@ -52,9 +52,9 @@ two)
   ;;
 stop)
   # Who is stopped is left out after a while; when it wakes it finds the others gone.
-  BLUEFOG_TIMEOUT=3 run "$bfrun" -np 4 --min-np 2 bash -c '
+  BLUEFOG_TIMEOUT=5 run "$bfrun" -np 4 --min-np 2 bash -c '
     if [ $RANK = 1 ]; then
-      "$0" stop & sleep 14; kill -CONT $!; wait $!
+      "$0" stop & sleep 18; kill -CONT $!; wait $!
     else
       "$0" stop
     fi' "$program"

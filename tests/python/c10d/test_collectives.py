@@ -150,6 +150,16 @@ def test_coalesced(both, rank, size):
         assert part.equal(whole[rank * n:(rank + 1) * n])
 
 
+@pytest.mark.filterwarnings("ignore:.*all_gather_coalesced")
+def test_gathers_of_many(both, rank, size):
+    def run(group):
+        mine = [values(rank, (n,), seed=n) for n in (1, 3, 5000)]
+        out = [[torch.empty_like(each) for each in mine] for _ in range(size)]
+        dist.all_gather_coalesced(out, mine, group=group)
+        return [each for of_rank in out for each in of_rank]
+    expect_equal(both(run))
+
+
 def test_objects(both, rank, size):
     def run(group):
         gathered = [None] * size

@@ -1,12 +1,13 @@
 """starting.py [WAY …]: joins the ranks, trains a little, and prints "rank R of N: mean".
 
 group_first, group_after: torch's default group is made before, or after, `init`, and used.
+backend: that group is of this project's backend, in place of gloo.
 ddp: the model is torch's DistributedDataParallel, decentralized; asks for one of the two.
 own_group: it is made before, with a store, rank and size that the program chooses.
 store PATH: the ranks meet in a file, by `init(store=…)`.
 twice: joins, leaves and joins again.
 fail_once: rank 1 fails in torchrun's first attempt.
-spawn, fork: the rank has a child, which is refused.
+spawn, fork, forkserver: the rank has a child, which is refused.
 hosts: each rank is on a host of its own.
 """
 
@@ -20,6 +21,7 @@ import torch.distributed as dist
 import bluefog_cpp.torch as bf
 
 WAYS = sys.argv[1:]
+GROUP = "bluefog" if "backend" in WAYS else "gloo"
 
 
 def train():
@@ -58,10 +60,10 @@ def main():
     if "hosts" in WAYS:
         os.environ["BLUEFOG_HOST_ID"] = os.environ["RANK"]
     if "group_first" in WAYS:
-        dist.init_process_group("gloo")
+        dist.init_process_group(GROUP)
     if "own_group" in WAYS:
         rank, size = int(os.environ["PLACE"]), int(os.environ["PLACES"])
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=rank, world_size=size)
+        dist.init_process_group(GROUP, store=dist.HashStore(), rank=rank, world_size=size)
     if "store" in WAYS:
         rank, size = int(os.environ.pop("PLACE")), int(os.environ.pop("PLACES"))
         bf.init(store=dist.FileStore(WAYS[1], size), rank=rank, size=size)
@@ -72,10 +74,10 @@ def main():
         bf.shutdown()
         bf.init()
     if "group_after" in WAYS:
-        dist.init_process_group("gloo")
+        dist.init_process_group(GROUP)
     if "fail_once" in WAYS and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and bf.rank() == 1:
         sys.exit(3)
-    for way in ("spawn", "fork"):
+    for way in ("spawn", "fork", "forkserver"):
         assert way not in WAYS or has_refused_child(way), "expected the child to be refused"
     train()
     mean = bf.allreduce(torch.tensor([float(bf.rank())])).item()

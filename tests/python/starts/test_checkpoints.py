@@ -29,6 +29,18 @@ def weights_in(folder, ranks):
     return torch.cat([state[f"rank {rank}"]["model"]["weight"] for rank in range(ranks)])
 
 
+@pytest.mark.long
+def test_more_ranks_begin_from_the_mean_and_as_many_from_their_own(tmp_path):
+    folder = tmp_path / "state"
+    starts_of(2, folder)
+    saved = weights_in(folder, 2)
+    for own, start in zip(saved.tolist(), starts_of(2, folder)):
+        assert start == pytest.approx(own, rel=1e-7)
+    saved = weights_in(folder, 2)
+    for start in starts_of(3, folder):
+        assert start == pytest.approx(saved.mean(0).tolist(), rel=1e-6)
+
+
 def test_another_number_of_ranks_begins_from_the_mean(tmp_path):
     folder = tmp_path / "state"
     starts_of(2, folder)

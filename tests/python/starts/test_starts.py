@@ -12,6 +12,7 @@ from torch.distributed import HashStore
 import bluefog_cpp.torch as bf
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, TransportError
 
+BFRUN = str(pathlib.Path(os.environ["PYTHONPATH"]).parent / "tools/bfrun/bfrun")
 PROGRAM = str(pathlib.Path(__file__).resolve().parents[1] / "programs/starting.py")
 OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
                 "MASTER_PORT")
@@ -92,9 +93,34 @@ def test_torchrun(ranks):
 
 
 @pytest.mark.parametrize("ways", [
-    ["group_first", "ddp"], pytest.param(["group_after", "twice"], marks=pytest.mark.long)])
+    ["group_first", "ddp"], ["group_first", "backend"],
+    pytest.param(["group_after", "twice"], marks=pytest.mark.long)])
 def test_torchrun_beside_torchs_group(ways):
     expect_success(torchrun(2, *ways), 2)
+
+
+@pytest.mark.long
+def test_a_rendezvous_of_torchrun():
+    expect_success(torchrun(2, options=["--rdzv-backend=c10d", "--rdzv-id=job",
+                                        f"--rdzv-endpoint=localhost:{free_port()}"]), 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("launcher", "ways"), [
+    ("own", ["group_first", "backend"]), ("own", ["group_after"]), ("mpirun", ["group_first"])])
+def test_bfrun_beside_torchs_group(launcher, ways):
+    job = started([BFRUN, "-np", "2", "--launcher", launcher, sys.executable, PROGRAM, *ways], {})
+    output, errors = words_of(job)
+    expect_success((job.returncode, sorted(output.splitlines()), errors), 2)
+
+
+@pytest.mark.long
+def test_two_jobs_at_once():
+    jobs = [started([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+                     f"--master-port={free_port()}", PROGRAM], {}) for _ in range(2)]
+    for job in jobs:
+        output, errors = words_of(job)
+        expect_success((job.returncode, sorted(output.splitlines()), errors), 2)
 
 
 def test_torchrun_starts_ranks_again():
@@ -104,9 +130,9 @@ def test_torchrun_starts_ranks_again():
 
 
 def test_children_under_torchrun_are_refused():
-    found = torchrun(2, "spawn", "fork")
+    found = torchrun(2, "spawn", "fork", "forkserver")
     expect_success(found, 2)
-    assert found[2].count("is process") >= 2
+    assert found[2].count("is process") >= 4
     assert found[2].count("was forked from process") >= 2
 
 
@@ -152,6 +178,26 @@ def test_a_port_that_is_taken():
         code, _, errors = by_variables([place], BLUEFOG_TIMEOUT="5")
     assert code == 1
     assert f"rank 0, init: cannot keep the store of rank 0 at 127.0.0.1:{port}" in errors
+
+
+def test_a_stranger_at_the_port():
+    """Who listens there and says nothing holds nobody up."""
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        port = str(stranger.getsockname()[1])
+        place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        code, _, errors = by_variables([place], BLUEFOG_TIMEOUT="5")
+    assert code == 1
+    assert f"the store of rank 0 at 127.0.0.1:{port}" in errors
+
+
+@pytest.mark.parametrize("address", ["nowhere.invalid", "127.0.0.1"])
+def test_nobody_at_the_address(address):
+    place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": free_port()}
+    code, _, errors = by_variables([place], BLUEFOG_TIMEOUT="4")
+    assert code == 1
+    assert f"the store of rank 0 at {address}:{place['MASTER_PORT']}" in errors
 
 
 def test_another_number_of_ranks_than_expected():

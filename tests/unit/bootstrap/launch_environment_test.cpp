@@ -95,6 +95,8 @@ TEST(LaunchEnvironment, SlurmTasksWithoutPmixMeetOnTheirFirstHost) {
   EXPECT_THAT(launch_on("n1").store, StartsWith("127.0.0.1:2"));
   EXPECT_THAT(launch_on("n[03-05,9],m1").store, StartsWith("n03:2"));
   EXPECT_THAT(launch_on("m7,n[03-05]").store, StartsWith("m7:2"));
+  EXPECT_THAT(launch_on("rack[1-2]n[07-9].cluster,m1").store, StartsWith("rack1n07.cluster:2"));
+  EXPECT_THAT(launch_on("n[3]").store, StartsWith("n3:2"));
   EXPECT_EQ(launch_on("n[1,2]").store, launch_on("n[1,2]").store);
 }
 

@@ -113,16 +113,6 @@ std::chrono::milliseconds start_patience(const Environment& environment) {
       std::chrono::duration<double>(is_sensible ? seconds : kDefault));
 }
 
-std::vector<std::string> exportable_names(const Environment& environment) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : environment) {
-    if (is_exportable(name)) {
-      names.push_back(name);
-    }
-  }
-  return names;
-}
-
 bool names_session_base(const std::vector<std::string>& flags) {
   return std::any_of(flags.begin(), flags.end(), [](const std::string& flag) {
     return flag.find("tmpdir_base") != std::string::npos;
@@ -283,7 +273,7 @@ int run_job_of_mpirun(const Options& options, Plan plan) {
                     store::draw_secret(), plan.job.host_silence);
     environment[kHostLineVariable] = ears.host_place();
   }
-  call.exported = exportable_names(environment);
+  call.exported = exportable_names(environment, options.environment);
   environment[kRankLineVariable] = ears.rank_place();  // for this machine alone
   std::optional<SessionFolder> session;
   if (names_session_base(call.extra_flags) || SessionFolder::is_chosen(environment)) {

@@ -13,12 +13,19 @@
 namespace bluefog::bfrun {
 namespace {
 
-constexpr std::array<std::string_view, 19> kOwnNames{
-    "_",        "PWD",       "OLDPWD",  "SHLVL",      "HOSTNAME",        "HOST",       "HOSTTYPE",
-    "MACHTYPE", "OSTYPE",    "TERMCAP", "WINDOWID",   "DISPLAY",         "XAUTHORITY", "STY",
-    "TMUX",     "TMUX_PANE", "RANK",    "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-constexpr std::array<std::string_view, 8> kOwnPrefixes{
-    "SSH_", "XDG_", "DBUS_", "PMIX_", "PRTE_", "OMPI_COMM_", "PMI_", "BASH_FUNC_"};
+/// What programs, libraries and MPI look for, and what bfrun itself sets. Keys and tokens of users
+/// are in variables of other names.
+constexpr std::array<std::string_view, 15> kExported{
+    "PATH",        "HOME",        "USER",       "LOGNAME", "SHELL",
+    "LANG",        "LANGUAGE",    "TZ",         "TMPDIR",  "VIRTUAL_ENV",
+    "MASTER_ADDR", "MASTER_PORT", "MODULEPATH", "HF_HOME", "GLIBC_TUNABLES"};
+constexpr std::array<std::string_view, 29> kExportedPrefixes{
+    "BLUEFOG_",  "BFRUN_",  "LD_",       "LC_",     "PYTHON",  "CONDA_", "OMP_",     "MKL_",
+    "KMP_",      "GOMP_",   "OPENBLAS_", "BLIS_",   "MALLOC_", "TORCH",  "PYTORCH_", "ATEN_",
+    "CUDA_",     "CUBLAS_", "CUDNN_",    "NVIDIA_", "NCCL_",   "GLOO_",  "UCX_",     "FI_",
+    "OMPI_MCA_", "OPAL_",   "HWLOC_",    "IBV_",    "MLX5_"};
+/// Of one process of another launcher, although a prefix above fits.
+constexpr std::string_view kOfOneTorchrun = "TORCHELASTIC_";
 
 }  // namespace
 
@@ -65,14 +72,27 @@ std::vector<std::string> to_strings(const Environment& environment) {
 }
 
 bool is_exportable(const std::string& name) {
-  if (!is_identifier(name)) {
+  if (!is_identifier(name) || name.starts_with(kOfOneTorchrun)) {
     return false;
   }
-  if (std::find(kOwnNames.begin(), kOwnNames.end(), name) != kOwnNames.end()) {
-    return false;
+  return std::ranges::find(kExported, name) != kExported.end() ||
+         std::ranges::any_of(kExportedPrefixes,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::vector<std::string> exportable_names(const Environment& environment,
+                                          const std::vector<std::string>& named) {
+  const auto is_named = [&](const std::string& name) {
+    return std::ranges::any_of(
+        named, [&](const std::string& entry) { return entry.substr(0, entry.find('=')) == name; });
+  };
+  std::vector<std::string> names;
+  for (const auto& [name, value] : environment) {
+    if (is_exportable(name) || is_named(name)) {
+      names.push_back(name);
+    }
   }
-  return std::none_of(kOwnPrefixes.begin(), kOwnPrefixes.end(),
-                      [&](std::string_view prefix) { return name.starts_with(prefix); });
+  return names;
 }
 
 void add_job_variables(const Options& options, const MasterAddress& master, bool bind_in_ranks,

@@ -39,9 +39,14 @@ void forget_other_launchers(bool also_those_of_mpi, Environment& environment);
 /// `NAME=VALUE` strings, as exec wants them.
 [[nodiscard]] std::vector<std::string> to_strings(const Environment& environment);
 
-/// Whether a variable means the same on another host. Names that a shell could not set, and those
-/// of one host, one login or one MPI process, do not.
+/// Whether a variable goes to other hosts by itself: what programs and libraries look for there
+/// (docs/bfrun.md lists them), so that keys and tokens stay.
 [[nodiscard]] bool is_exportable(const std::string& name);
+
+/// The names of all variables that go to other hosts: these, and those that -x has `named`, each
+/// `VAR` or `VAR=VALUE`.
+[[nodiscard]] std::vector<std::string> exportable_names(const Environment& environment,
+                                                        const std::vector<std::string>& named);
 
 /// The meeting point of the ranks of torch.distributed.
 struct MasterAddress {

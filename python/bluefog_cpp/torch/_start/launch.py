@@ -3,6 +3,9 @@
 import datetime
 import functools
 import os
+import threading
+import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
@@ -10,7 +13,13 @@ import torch.distributed as dist
 from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
-from bluefog_cpp.errors import InvalidArgument, StateError, TransportError, UnsupportedError
+from bluefog_cpp.errors import (
+    InvalidArgument,
+    StateError,
+    TimeoutError,
+    TransportError,
+    UnsupportedError,
+)
 from bluefog_cpp.torch._start.stores import StoreView, checked_store
 
 
@@ -126,13 +135,40 @@ def _name_of_store(launch: core.Launch) -> str:
 def _store_at(launch: core.Launch) -> Any:
     host, _, port = launch.store.rpartition(":")
     keeps_it = launch.rank == 0 and not launch.is_store_served
+    what = (f"rank {launch.rank}, init: cannot keep the store of rank 0 at {launch.store}"
+            if keeps_it else f"rank {launch.rank}, init: cannot reach {_name_of_store(launch)}")
     try:
-        return _tcp_store(host.strip("[]"), int(port), keeps_it)
+        return _within_timeout(lambda: _tcp_store(host.strip("[]"), int(port), keeps_it), what)
     except dist.DistError as error:
-        what = (f"cannot keep the store of rank 0 at {launch.store}" if keeps_it
-                else f"cannot reach {_name_of_store(launch)}")
         words = str(error).partition("\n")[0]
-        raise TransportError(f"rank {launch.rank}, init: {what}: {words}") from None
+        raise TransportError(f"{what}: {words}") from None
+
+
+def _within_timeout(call: Callable[[], Any], what: str) -> Any:
+    """`call()`, in a thread beside this one, which a server that says nothing would hold up for
+    ever: torch's store waits for its first answer without a deadline."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    grace, look = 2.0, 0.05
+    seconds = core.settings_timeout()
+    end = time.monotonic() + seconds + grace if seconds > 0 else float("inf")
+    thread = threading.Thread(target=run, name="bluefog_cpp store", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: who listens there has not answered within {seconds:g} s "
+                               "(BLUEFOG_TIMEOUT)")
+        thread.join(look)
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 @functools.cache
