@@ -178,7 +178,8 @@ class DistributedOptimizer {
 
   /// The second half of `shrink`, collective over the ranks of `smaller`, which `Context::shrink` of
   /// this optimizer's context has made, or of one that it is a copy of.
-  void move_to(std::shared_ptr<Context> smaller);
+  /// @return the lowest of the ranks that were furthest.
+  int move_to(std::shared_ptr<Context> smaller);
 
   /// The next `count` steps do nothing here, and count already: the other ranks have made them
   /// before. Local.

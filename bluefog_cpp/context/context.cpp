@@ -138,7 +138,7 @@ std::shared_ptr<Context> Context::shrink() {
   if (!core_->bootstrap().regroup_obstacle().empty()) {
     (void)core_->regroup();  // says why not, and all stays as it is
   }
-  core_->depart();
+  core_->revoke();
   while (true) {
     const Bootstrap::Regrouped left = core_->regroup();
     std::shared_ptr<Context> smaller(new Context(core_->among(left)));

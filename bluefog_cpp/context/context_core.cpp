@@ -115,7 +115,7 @@ void ContextCore::watch_for_losses(Bootstrap& bootstrap) const {
     bootstrap.set_look([held = std::weak_ptr(engine_)] {
       if (const auto engine = held.lock()) {
         engine->check_interrupt();
-        engine->check_departure("a call in which ranks meet");
+        engine->check_revoked("a call in which ranks meet");
       }
     });
   }
@@ -203,7 +203,7 @@ void ContextCore::start_engine(EngineParts parts) {
     parts.recorded_context = recorder_->add_context();
   }
   parts.family = family_;
-  parts.departs = settings_.on_failure == OnFailure::Shrink;
+  parts.losses_revoke = settings_.on_failure == OnFailure::Shrink;
   engine_ = std::make_shared<Engine>(std::move(parts));
 }
 
@@ -236,7 +236,7 @@ std::unique_ptr<ContextCore> ContextCore::duplicate() {
   return copy;
 }
 
-void ContextCore::depart() { family_->depart(fmt::format("rank {} has called shrink()", rank())); }
+void ContextCore::revoke() { family_->revoke(fmt::format("rank {} has called shrink()", rank())); }
 
 Bootstrap::Regrouped ContextCore::regroup() {
   bootstrap_->set_look([engine = engine_.get()] { engine->check_interrupt(); });

@@ -85,7 +85,7 @@ class ContextCore {
   /// From now on waits of the bootstrap end where a rank is lost, if that ends all calls.
   void watch_for_losses();
   /// Ends the calls of this context and its copies: this rank goes on in a smaller group.
-  void depart();
+  void revoke();
   /// Collective over the ranks that live: `Bootstrap::regroup`.
   [[nodiscard]] Bootstrap::Regrouped regroup();
   /// The core of the context of those ranks, which is still to be connected.

@@ -206,111 +206,6 @@ void CallDriver::note_failed(CallKey key) {
   parts_.background.wake();
 }
 
-bool CallDriver::receive_reports() {
-  return parts_.peers.receive_reports(
-      [this](int source, ControlMessage report) { receive(source, std::move(report)); });
-}
-
-void CallDriver::receive(int source, ControlMessage report) {
-  if (report.kind == ControlMessage::Kind::Rejection) {
-    receive_rejection(source, report);
-  } else if (report.kind == ControlMessage::Kind::Deadlock) {
-    receive_deadlock(source, report);
-  } else if (report.kind == ControlMessage::Kind::Departure) {
-    parts_.ledger.note_departure(
-        {.lost = static_cast<int>(report.call), .text = std::move(report.text)});
-    end_all_by_departure();
-  } else {
-    receive_refusal(source, std::move(report));
-  }
-}
-
-void CallDriver::receive_refusal(int source, ControlMessage report) {
-  if (progress_hook_) {
-    progress_hook_->note_failure(source, report.call, report.text,
-                                 parts_.ledger.is_over(CallKey::of(source, report.call)));
-  }
-  parts_.ledger.note_refusal(source, std::move(report));
-}
-
-void CallDriver::receive_rejection(int source, const ControlMessage& report) {
-  const CallKey key = CallKey::of(source, report.call);
-  if (parts_.ledger.has_failed(key)) {
-    return;  // both sides saw it
-  }
-  std::string text = fmt::format("rank {}, {}: rank {} did not accept this rank's message: {}",
-                                 parts_.peers.rank(), call_text(report.call), source, report.text);
-  if (Operation* const operation = parts_.queue.find(key)) {
-    fail(*operation, std::make_exception_ptr(MismatchError(text)));
-  } else {
-    parts_.ledger.note_late_mismatch(key, std::move(text));
-  }
-}
-
-void CallDriver::receive_deadlock(int source, const ControlMessage& report) {
-  if (Operation* const operation = parts_.queue.find(CallKey::of(source, report.call))) {
-    fail(*operation,
-         std::make_exception_ptr(MismatchError(
-             fmt::format("rank {}, {}: rank {} cannot come to it: {}", parts_.peers.rank(),
-                         call_text(report.call), source, report.text))),
-         ControlMessage::Kind::Abandoned);
-  }
-}
-
-std::exception_ptr CallDriver::departure_error(const std::string& call) const {
-  const CallLedger::Departure& departure = *parts_.ledger.departure();
-  return std::make_exception_ptr(RankLostError(
-      departure.lost, fmt::format("rank {}, {}: {}; shrink() goes on with the ranks that are left",
-                                  parts_.peers.rank(), call, departure.text)));
-}
-
-void CallDriver::end_all_by_departure() {
-  for (const QueuedCall& queued : parts_.queue) {
-    if (CallState& call = queued.state(); !call.is_done()) {
-      call.peers_know = true;
-      fail(*queued.operation,
-           departure_error(fmt::format("{}, {}", call_text(call.index),
-                                       queued.operation->envelope().describe())));
-    }
-  }
-}
-
-void CallDriver::depart(CallLedger::Departure departure) {
-  if (!parts_.ledger.departure()) {
-    parts_.peers.report({.call = static_cast<std::uint64_t>(departure.lost)}, departure.text,
-                        ControlMessage::Kind::Departure);
-    parts_.ledger.note_departure(std::move(departure));
-  }
-  end_all_by_departure();
-}
-
-// Other ranks may have heard of it before, and not wait for it.
-bool CallDriver::depart_from_the_dead() {
-  for (int rank = 0; rank < parts_.peers.size(); ++rank) {
-    if (parts_.peers.has_died(rank)) {
-      depart({.lost = rank,
-              .text = fmt::format("rank {} is lost: {}", rank,
-                                  parts_.peers.cause_of_death(rank).value_or(""))});
-      return true;
-    }
-  }
-  return false;
-}
-
-bool CallDriver::depart_from_the_late(const Operation& operation, const std::string& why) {
-  if (!parts_.departs) {
-    return false;
-  }
-  const Exchange& exchange = CallState::of(operation).exchange;
-  for (const auto& ranks : {exchange.awaited_sources(), exchange.awaited_readers()}) {
-    for (const int rank : ranks) {
-      depart({.lost = rank, .text = fmt::format("rank {} does not come: {}", rank, why)});
-      return true;
-    }
-  }
-  return false;
-}
-
 bool CallDriver::drop_messages_of_failed_calls() {
   if (!parts_.ledger.has_failed_calls()) {
     return false;
@@ -336,7 +231,7 @@ void CallDriver::fail_calls_on_dead_peers() {
   if (progress_hook_) {
     report_dead_peers_to_hook();
   }
-  if (parts_.departs && !parts_.queue.empty() && depart_from_the_dead()) {
+  if (!parts_.queue.empty() && look_for_losses()) {
     return;
   }
   struct Death {
@@ -369,9 +264,8 @@ void CallDriver::fail_calls_on_dead_peers() {
   }
   for (const QueuedCall& queued : parts_.queue) {
     if (const auto death = find_death(queued)) {
-      if (parts_.departs) {
-        depart({.lost = death->rank,
-                .text = fmt::format("rank {} is gone: {}", death->rank, death->cause)});
+      if (auto reason = parts_.revocation.by_the_gone(death->rank, death->cause)) {
+        revoke(std::move(*reason));
         return;
       }
       Operation& operation = *queued.operation;

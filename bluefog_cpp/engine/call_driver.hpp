@@ -19,6 +19,7 @@
 #include "bluefog_cpp/engine/records/call_records.hpp"
 #include "bluefog_cpp/engine/records/hopeless_calls.hpp"
 #include "bluefog_cpp/engine/records/stall_report.hpp"
+#include "bluefog_cpp/engine/revocation.hpp"
 #include "bluefog_cpp/transport/message.hpp"
 
 namespace bluefog {
@@ -34,6 +35,7 @@ class CallDriver {
     Peers& peers;
     CallQueue& queue;
     CallLedger& ledger;
+    Revocation& revocation;
     const CallRecords& records;
     const StallReport& stalls;
     HopelessCalls& hopeless;
@@ -41,8 +43,6 @@ class CallDriver {
     Sleepers& sleepers;
     /// Woken when a call fails: its messages may come while this rank makes no call.
     ProgressThread& background;
-    /// The end of a rank ends all calls (`depart`).
-    bool departs = false;
   };
   explicit CallDriver(const Parts& parts) : parts_(parts) {}
   CallDriver(const CallDriver&) = delete;
@@ -63,18 +63,13 @@ class CallDriver {
   /// @param report the kind of the report to the peers.
   void fail(Operation& operation, std::exception_ptr error,
             ControlMessage::Kind report = ControlMessage::Kind::Refusal);
-  /// Ends all calls, for good, and reports it to the peers: the ranks go on without a lost one.
-  void depart(CallLedger::Departure departure);
-  /// The error of a call that ends so. @param call "call 5, barrier".
-  [[nodiscard]] std::exception_ptr departure_error(const std::string& call) const;
-  /// Departs where the process of a rank has ended, and that is what its end means.
-  void look_for_losses() {
-    if (parts_.departs) {
-      depart_from_the_dead();
-    }
-  }
-  /// Departs where a rank that does not come is as good as lost. @return whether it is.
-  bool depart_from_the_late(const Operation& operation, const std::string& why);
+  /// Ends all calls, for good, and reports it to the peers where none has.
+  void revoke(Revocation::Reason reason);
+  /// Revokes all calls where the process of a rank has ended, and that is a reason. @return whether
+  /// they are revoked.
+  bool look_for_losses();
+  /// Revokes all calls where a rank that does not come is as good as lost. @return whether it is.
+  bool give_up_the_late(const Operation& operation, const std::string& why);
   /// Ends calls that wait for ranks which will not come any more.
   void fail_calls_on_dead_peers();
   /// Ends calls whose messages ranks that live will never send, found so at several looks.
@@ -122,8 +117,7 @@ class CallDriver {
   void receive_refusal(int source, ControlMessage report);
   void receive_rejection(int source, const ControlMessage& report);
   void receive_deadlock(int source, const ControlMessage& report);
-  void end_all_by_departure();
-  bool depart_from_the_dead();
+  void end_revoked_calls();
   /// Reports to the progress hook which ranks have ended with an error a call that is complete
   /// here.
   void report_to_hook(const Operation& operation);

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,20 +95,6 @@ class CallLedger final : public PeerReports {
   [[nodiscard]] std::string take_late_mismatch() { return std::exchange(late_mismatch_, {}); }
   void count_larger_calls(int change) noexcept { larger_calls_ += change; }
 
-  /// The end of all calls here: the ranks go on without one that is lost.
-  struct Departure {
-    int lost = -1;
-    std::string text;
-  };
-  /// The first one counts.
-  void note_departure(Departure departure) {
-    if (!departure_) {
-      departure_ = std::move(departure);
-    }
-  }
-  /// Nothing while calls are made.
-  [[nodiscard]] const std::optional<Departure>& departure() const noexcept { return departure_; }
-
   /// Whether a wait has timed out, here or at another rank.
   [[nodiscard]] bool has_abandoned() const noexcept { return has_abandoned_; }
   void note_abandonment() noexcept { has_abandoned_ = true; }
@@ -156,8 +141,6 @@ class CallLedger final : public PeerReports {
   /// Some of them have given up a call.
   bool knows_of_abandonment_ = false;
   bool has_abandoned_ = false;
-
-  std::optional<Departure> departure_{};
 
   std::string late_mismatch_;
   CallKey last_late_call_{};

@@ -18,7 +18,7 @@ void ContextFamily::remove(const Engine& engine) {
   std::erase(engines_, &engine);
 }
 
-void ContextFamily::depart(const std::string& why) const {
+void ContextFamily::revoke(std::string_view why) const {
   std::vector<std::shared_ptr<Engine>> engines;
   {
     const std::lock_guard lock(mutex_);
@@ -29,7 +29,7 @@ void ContextFamily::depart(const std::string& why) const {
     }
   }
   for (const auto& engine : engines) {  // each asks the family under its own mutex
-    engine->depart(why);
+    engine->revoke(why);
   }
 }
 

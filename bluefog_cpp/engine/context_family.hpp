@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,8 +34,8 @@ class ContextFamily {
   [[nodiscard]] std::pair<Engine*, Transport::SeenCall> find_wait_elsewhere(
       int rank, const Engine& here) const;
 
-  /// Ends the calls of all of them: `Engine::depart`.
-  void depart(const std::string& why) const;
+  /// Ends the calls of all of them: `Engine::revoke`.
+  void revoke(std::string_view why) const;
 
   /// Whether `engine` is that of the context of which the others are copies.
   [[nodiscard]] bool is_first(const Engine& engine) const;

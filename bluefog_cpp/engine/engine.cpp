@@ -24,6 +24,7 @@ Engine::Engine(EngineParts parts)
           .max_blocks_per_chunk = 0, .largest_required_pool_block = kLargestOperation})),
       peers_(parts.rank, parts.size, std::move(parts.transports), std::move(parts.routes)),
       ledger_(peers_, queue_),
+      revocation_(peers_, parts.losses_revoke),
       records_(std::move(parts.timeline), std::move(parts.recorder), parts.recorded_context),
       stalls_(peers_, queue_, *this, family_),
       hopeless_(peers_, queue_, *this, family_),
@@ -35,12 +36,12 @@ Engine::Engine(EngineParts parts)
       driver_({.peers = peers_,
                .queue = queue_,
                .ledger = ledger_,
+               .revocation = revocation_,
                .records = records_,
                .stalls = stalls_,
                .hopeless = hopeless_,
                .sleepers = sleepers_,
-               .background = background_,
-               .departs = parts.departs}),
+               .background = background_}),
       loop_(driver_, policy_, log_) {
   peers_.ring(&sleepers_.doorbell());
   if (family_) {
@@ -131,8 +132,8 @@ void Engine::enqueue(Operation& operation, std::shared_ptr<Operation> owner) {
     throw StateError(fmt::format("rank {}, {}: the context is closed", peers_.rank(),
                                  operation.envelope().describe()));
   }
-  if (ledger_.departure()) [[unlikely]] {
-    std::rethrow_exception(driver_.departure_error(operation.envelope().describe()));
+  if (revocation_.is_known()) [[unlikely]] {
+    std::rethrow_exception(revocation_.error(operation.envelope().describe()));
   }
   driver_.enqueue(operation, std::move(owner));
 }
@@ -151,7 +152,7 @@ void Engine::refuse(std::string_view reason, int partner) {
     return;
   }
   const Lock lock(mutex_);
-  if (!closed_ && !ledger_.departure()) {
+  if (!closed_ && !revocation_.is_known()) {
     driver_.refuse(reason, partner);
   }
 }

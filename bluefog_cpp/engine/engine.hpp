@@ -55,8 +55,8 @@ struct EngineParts {
   int recorded_context = 0;
   /// The engines of related contexts; null where there can be none.
   std::shared_ptr<ContextFamily> family{};
-  /// The end of a rank ends all calls (`Engine::depart`).
-  bool departs = false;
+  /// The loss of a rank ends all calls (`Revocation`).
+  bool losses_revoke = false;
 };
 
 /// Orders the calls of one context and drives their exchanges.
@@ -167,12 +167,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Whether the process of another rank is known to have ended without leaving the group.
   [[nodiscard]] bool has_dead_peer();
 
-  /// Looks, for callers that make no calls, whether calls have ended for good because a rank is
-  /// lost. @param where for the message. @throws RankLostError where they have.
-  void check_departure(std::string_view where);
-  /// Ends all calls, now and for good, with a RankLostError here and at the peers: this rank goes on
-  /// in a smaller group. Does nothing after `close`.
-  void depart(const std::string& why);
+  /// Looks, for callers that make no calls, whether all calls have been revoked. @param where for
+  /// the message. @throws RankLostError where they have.
+  void check_revoked(std::string_view where);
+  /// Revokes all calls, here and at the peers: this rank goes on in a smaller group. Does nothing
+  /// after `close`.
+  void revoke(std::string_view why);
 
   /// The last call of all ranks that `peer`, another rank, is known to have begun, if this rank has
   /// not; else empty, as while another thread drives this engine.
@@ -241,6 +241,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Peers peers_;
   CallQueue queue_;
   CallLedger ledger_;
+  Revocation revocation_;
   CallRecords records_;
   StallReport stalls_;
   HopelessCalls hopeless_;

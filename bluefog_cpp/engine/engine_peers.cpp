@@ -26,37 +26,24 @@ bool Engine::has_dead_peer() {
   return peers_.has_dead_peer();
 }
 
-void Engine::check_departure(std::string_view where) {
+void Engine::check_revoked(std::string_view where) {
   const Lock lock(mutex_);
-  if (closed_) {
-    return;
+  while (!closed_ && driver_.step_all()) {
   }
-  while (driver_.step_all()) {
-  }
-  driver_.look_for_losses();
-  if (ledger_.departure()) {
-    std::rethrow_exception(driver_.departure_error(std::string(where)));
+  if (!closed_ && driver_.look_for_losses()) {
+    std::rethrow_exception(revocation_.error(where));
   }
 }
 
-void Engine::depart(const std::string& why) {
+void Engine::revoke(std::string_view why) {
   if (is_forked()) {
     throw_forked("shrink");
   }
   const Lock lock(mutex_);
-  if (closed_) {
-    return;
-  }
-  int lost = 0;
-  while (lost < peers_.size() && !peers_.cause_of_death(lost)) {
-    ++lost;
-  }
-  driver_.depart(lost == peers_.size()
-                     ? CallLedger::Departure{.lost = peers_.rank(), .text = why}
-                     : CallLedger::Departure{.lost = lost,
-                                             .text = fmt::format("rank {} is gone: {}", lost,
-                                                                 *peers_.cause_of_death(lost))});
-  while (driver_.step_all()) {
+  if (!closed_) {
+    driver_.revoke(revocation_.by_this_rank(why));
+    while (driver_.step_all()) {
+    }
   }
 }
 
@@ -106,8 +93,8 @@ Engine::CallCounts Engine::begin_resync() {
   if (closed_) {
     throw StateError(fmt::format("rank {}, resync: the context is closed", peers_.rank()));
   }
-  if (ledger_.departure()) {
-    std::rethrow_exception(driver_.departure_error("resync"));
+  if (revocation_.is_known()) {
+    std::rethrow_exception(revocation_.error("resync"));
   }
   driver_.fail_all([this](const Operation& operation) {
     return std::make_exception_ptr(StateError(

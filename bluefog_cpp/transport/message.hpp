@@ -194,7 +194,7 @@ struct ControlMessage {
     Deadlock = 3,
     /// The sender makes no call of this context any more: the ranks that live go on without `call`,
     /// the number of one that is lost.
-    Departure = 4,
+    Revocation = 4,
   };
 
   Kind kind = Kind::Refusal;

@@ -72,8 +72,8 @@ void DistributedOptimizer::resume(const NamedTensors& carried, std::int64_t step
 }
 
 void DistributedOptimizer::shrink() { training_->shrink(); }
-void DistributedOptimizer::move_to(std::shared_ptr<Context> smaller) {
-  training_->move_to(std::move(smaller));
+int DistributedOptimizer::move_to(std::shared_ptr<Context> smaller) {
+  return training_->move_to(std::move(smaller));
 }
 void DistributedOptimizer::pass_over(std::int64_t count) { training_->state().pass_over(count); }
 

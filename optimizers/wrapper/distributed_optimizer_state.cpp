@@ -108,7 +108,7 @@ void DistributedOptimizer::State::step() {
   }
   if (algorithm_->has_lost_step()) {
     algorithm_->forget_lost_step();
-    context_->core().engine().check_departure(fmt::format("step {}", counts_.steps()));
+    context_->core().engine().check_revoked(fmt::format("step {}", counts_.steps()));
     throw StateError(fmt::format(
         "rank {}, step: expected a backward pass since the one that failed, and this step with it on "
         "all ranks; found none",

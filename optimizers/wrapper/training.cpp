@@ -92,7 +92,7 @@ bool DistributedOptimizer::Training::goes_on() const {
 
 void DistributedOptimizer::Training::look_for_losses() const {
   if (goes_on() && row_of(options_.algorithm).uses_windows) {
-    context_->core().engine().check_departure("step");
+    context_->core().engine().check_revoked("step");
   }
 }
 
@@ -152,7 +152,7 @@ void DistributedOptimizer::Training::shrink() {
   }
 }
 
-void DistributedOptimizer::Training::move_to(std::shared_ptr<Context> smaller) {
+int DistributedOptimizer::Training::move_to(std::shared_ptr<Context> smaller) {
   if (options_.plans) {
     throw UnsupportedError(fmt::format(
         "rank {}, shrink: expected a schedule, which goes on without the lost ranks, found plans "
@@ -171,14 +171,14 @@ void DistributedOptimizer::Training::move_to(std::shared_ptr<Context> smaller) {
     state_.reset();
   }
   try {
-    make_state();
+    return make_state();
   } catch (const std::exception& error) {
     end_ = error.what();
     throw;
   }
 }
 
-void DistributedOptimizer::Training::make_state() {
+int DistributedOptimizer::Training::make_state() {
   CommonCounts counts = agree_on_counts(*context_, counts_.steps(), counts_.rounds());
   if (row_of(options_.algorithm).uses_windows) {  // each rank steps as often as it likes
     counts = {.steps = counts_.steps(),
@@ -194,6 +194,7 @@ void DistributedOptimizer::Training::make_state() {
   }
   state->pass_over(passed_over_ + counts.behind);
   state_ = std::move(state);
+  return counts.furthest;
 }
 
 void DistributedOptimizer::Training::take_common_values(int furthest) {

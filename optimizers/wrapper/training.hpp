@@ -34,7 +34,7 @@ class DistributedOptimizer::Training {
   void drain();
   void finish();
   void shrink();
-  void move_to(std::shared_ptr<Context> smaller);
+  int move_to(std::shared_ptr<Context> smaller);
 
  private:
   /// Whether a lost rank is no error.
@@ -44,8 +44,8 @@ class DistributedOptimizer::Training {
   void survive(Work work);
   /// Has a step without calls of the engine notice that a rank is lost.
   void look_for_losses() const;
-  /// Collective. The state anew, from where the ranks go on together.
-  void make_state();
+  /// Collective. The state anew, from where the ranks go on together. @return the furthest rank.
+  int make_state();
   /// Collective: parameters, and what else has to be equal, as they were on the furthest rank, or
   /// their mean.
   void take_common_values(int furthest);

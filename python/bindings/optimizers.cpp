@@ -313,10 +313,11 @@ void bind_optimizers(py::module_& module) {
       .def(
           "move_to",
           [](PythonOptimizer& o, std::shared_ptr<Context> smaller) {
-            o.distributed->move_to(std::move(smaller));
+            return o.distributed->move_to(std::move(smaller));
           },
           py::arg("smaller"), WithoutGil(),
-          "Collective over the ranks of `smaller`, which a shrink has made.")
+          "Collective over the ranks of `smaller`, which a shrink has made. Returns the furthest of "
+          "them.")
       .def(
           "set_next_plan",
           [](PythonOptimizer& o, const NeighborPlan& plan, bool checked) {

@@ -3,14 +3,13 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bluefog_cpp/bootstrap.hpp"
+#include "bluefog_cpp/bootstrap/store/store_exchange.hpp"
 #include "bluefog_cpp/deadline.hpp"
-#include "bluefog_cpp/store.hpp"
 
 namespace bluefog {
 
@@ -22,19 +21,14 @@ namespace bluefog {
 /// decide between two that would write: the first one does.
 class Regrouping {
  public:
-  struct Place {
-    std::shared_ptr<Store> store;
-    int rank = 0;
-    int size = 1;
-    std::string prefix;  ///< of the group that is left
-    std::string root;    ///< of the launch, whose groups are counted together
-  };
+  using Place = StoreExchange::Place;
   struct Verdict {
     std::int64_t group = 0;  ///< a number of this group alone
     std::vector<int> ranks;  ///< rising
     std::vector<Bootstrap::Lost> lost;
   };
 
+  /// @param place that of the group which is left.
   explicit Regrouping(Place place) : place_(std::move(place)) {}
 
   /// Takes part in the next attempt. @param why_gone, deadline as `Bootstrap::regroup`.

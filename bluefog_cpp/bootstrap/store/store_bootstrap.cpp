@@ -81,12 +81,7 @@ class StoreBootstrap final : public Bootstrap {
  public:
   explicit StoreBootstrap(std::shared_ptr<StoreExchange> exchange)
       : exchange_(std::move(exchange)),
-        regrouping_(
-            std::make_shared<Regrouping>(Regrouping::Place{.store = exchange_->place().store,
-                                                           .rank = exchange_->place().rank,
-                                                           .size = exchange_->place().size,
-                                                           .prefix = exchange_->place().prefix,
-                                                           .root = exchange_->place().root})),
+        regrouping_(std::make_shared<Regrouping>(exchange_->place())),
         before_exit_(at_exit([held = exchange_] { await_receipts(held); })) {}
   StoreBootstrap(const StoreBootstrap&) = delete;
   StoreBootstrap& operator=(const StoreBootstrap&) = delete;

@@ -27,10 +27,10 @@ class StoreExchange {
     int rank = 0;
     int size = 1;
     std::string prefix;
-    std::string root;  ///< the prefix of the launch
+    std::string root;  ///< the prefix of the launch, whose groups are counted together
     std::chrono::nanoseconds stall_warning{0};
     std::string_view timeout_name = Settings().timeout_name;
-    Logger log;
+    Logger log{LogOptions{}};
   };
   /// The fault of a rank's record, in words for all ranks; empty: none.
   using Judge = std::function<std::string(int rank, const StoreRecord&)>;

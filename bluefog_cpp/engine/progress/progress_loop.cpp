@@ -169,7 +169,7 @@ void ProgressLoop::check_wait(Lock& lock, Waiter& waiter, Operation& operation) 
     parts_.ledger.note_abandonment();
     const std::exception_ptr error = parts_.stalls.timeout_error(operation, waiter.policy());
     const bool is_callers_own = waiter.policy().timeout_name != policy_.timeout_name;
-    if (is_callers_own || !driver_.depart_from_the_late(operation, message_of(error))) {
+    if (is_callers_own || !driver_.give_up_the_late(operation, message_of(error))) {
       driver_.fail(operation, error, ControlMessage::Kind::Abandoned);
     }
     return;

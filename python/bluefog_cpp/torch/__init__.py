@@ -39,12 +39,12 @@ from bluefog_cpp.torch._collectives import (
 )
 from bluefog_cpp.torch._ddp import decentralize
 from bluefog_cpp.torch._devices import use_device
+from bluefog_cpp.torch._elastic_sampler import ElasticSampler
 from bluefog_cpp.torch._inference import (
     InferDestinationFromSourceRanks,
     InferSourceFromDestinationRanks,
 )
 from bluefog_cpp.torch._membership import (
-    ElasticSampler,
     Loss,
     Membership,
     membership,

@@ -11,9 +11,9 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._extension import core
 from bluefog_cpp._matrices import matrix_of
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, UnsupportedError
-from bluefog_cpp.torch._model_parts import Models
 from bluefog_cpp.torch._optimizers import GradientOptimizer, wrap
 from bluefog_cpp.torch._runtime import Runtime, current
+from bluefog_cpp.torch._wrapped.model_parts import Models
 
 _Found = TypeVar("_Found")
 Graphs: TypeAlias = str | nx.DiGraph | Sequence[nx.DiGraph]

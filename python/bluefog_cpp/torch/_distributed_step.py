@@ -23,11 +23,12 @@ from bluefog_cpp.errors import (
 )
 from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._devices import take_device_of
-from bluefog_cpp.torch._model_parts import ModelParts, Models, buffers_of, parameters_of
 from bluefog_cpp.torch._moved_memory import check_unshared
 from bluefog_cpp.torch._ranges import ranged
 from bluefog_cpp.torch._runtime import current
 from bluefog_cpp.torch._windows import free_retired_windows
+from bluefog_cpp.torch._wrapped.backward_passes import BackwardPasses
+from bluefog_cpp.torch._wrapped.model_parts import ModelParts, Models, buffers_of, parameters_of
 
 CARRIED = "bluefog_cpp"
 """The key in `state_dict` of what an algorithm carries from step to step."""
@@ -94,7 +95,7 @@ class DistributedStep:
         self._group_count = len(optimizer.param_groups)
         self._parameters = {id(parameter) for _, parameter in parameters}
         self._parts = ModelParts(models)
-        self._passes = _BackwardPasses(self, [parameter for _, parameter in parameters])
+        self._passes = BackwardPasses(self, [parameter for _, parameter in parameters])
         self.number = next(_numbers)
         """The number of this one among those that this process has made."""
         runtime.optimizers.add(self)
@@ -290,14 +291,13 @@ class DistributedStep:
         take_device_of(context, (parameter for group in optimizer.param_groups
                                  for parameter in group["params"]))
         own = self.core.step_count
-        steps = [int(count) for count in core.gather_bytes(context, "shrink", str(own).encode())]
-        self.core.move_to(context)
+        furthest = self.core.move_to(context)
         self._passed_over += self.core.step_count - own
         self.context = context
         self._passes.clear()
         optimizer.__dict__["_label"] = re.sub(r"^rank \d+", f"rank {context.rank}",
                                               optimizer._label)
-        return steps.index(max(steps)) if self._sums_gradients else None
+        return furthest if self._sums_gradients else None
 
     def end_where_lost(self, reason: str) -> None:
         """Where ranks are lost, and it cannot go on over the others."""
@@ -396,36 +396,3 @@ class DistributedStep:
 def optimizer_step(algorithm: core.DistributedOptimizer) -> None:
     """A step of the core's."""
     algorithm.step()
-
-
-class _BackwardPasses:
-    """Counts backward passes since the last step, where several may come before one. Passes that
-    run inside of another one count with it; those that only hand gradients out, or that fail, do
-    not count."""
-
-    def __init__(self, step: DistributedStep, parameters: list[torch.Tensor]):
-        self._passes = 0
-        self._step = weakref.ref(step)
-        if step.period > 1:
-            for parameter in parameters:
-                if parameter.requires_grad:
-                    parameter.register_hook(_counter(weakref.ref(self), weakref.ref(parameter)))
-
-    def note(self, parameter: torch.Tensor) -> None:
-        step = self._step()
-        if step is not None and step.counts_passes and step.core.begins_pass(parameter):
-            if self._passes == 0 or not step.core.repeats_pass:
-                self._passes += 1
-            step.count_passes(self._passes)
-
-    def clear(self) -> None:
-        self._passes = 0
-
-
-def _counter(passes: weakref.ref, of: weakref.ref) -> Callable[[torch.Tensor], None]:
-    def count(_gradient: torch.Tensor) -> None:
-        counted, parameter = passes(), of()
-        if counted is not None and parameter is not None:
-            counted.note(parameter)
-
-    return count

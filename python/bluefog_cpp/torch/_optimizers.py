@@ -10,7 +10,6 @@ All ranks wrap the same model, and step equally often.
 
 import contextlib
 import enum
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -20,14 +19,16 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import ArgumentTypeError, InvalidArgument, StateError, UncopyableError
-from bluefog_cpp.torch import _plans, _steering
+from bluefog_cpp.torch import _plans
 from bluefog_cpp.torch._deprecation import old_attribute
 from bluefog_cpp.torch._distributed_step import CARRIED, DistributedStep
 from bluefog_cpp.torch._membership import survived_step
-from bluefog_cpp.torch._model_parts import Models, check_values, models_of
 from bluefog_cpp.torch._ranges import uncompiled
 from bluefog_cpp.torch._runtime import current
-from bluefog_cpp.torch._steering import Steering
+from bluefog_cpp.torch._wrapped import steering
+from bluefog_cpp.torch._wrapped.model_parts import Models, check_values, models_of
+from bluefog_cpp.torch._wrapped.shared_groups import SharedGroups
+from bluefog_cpp.torch._wrapped.steering import Steering
 
 
 class CommunicationType(enum.Enum):
@@ -47,31 +48,6 @@ _AVERAGING = {
 }
 
 
-class SharedGroups:
-    """Keeps `plain` and `wrapped` at the same groups and state, as long as both live, so that
-    schedulers that were made with the plain one go on."""
-
-    def __init__(self, plain: torch.optim.Optimizer, wrapped: torch.optim.Optimizer):
-        self._plain = weakref.ref(plain)
-        both = self._plain, weakref.ref(wrapped)
-
-        def share(loaded: torch.optim.Optimizer) -> None:
-            for each in (reference() for reference in both):
-                if each is not None and each is not loaded:
-                    each.param_groups, each.state = loaded.param_groups, loaded.state
-
-        # Both optimizers have their hooks in common, too.
-        hook = plain.register_load_state_dict_post_hook(share)
-        weakref.finalize(wrapped, hook.remove).atexit = False
-
-    def note_step(self) -> None:
-        """A step begins. Schedulers look for a mark of it at the optimizer that they were made
-        with."""
-        plain: torch.optim.Optimizer | None = self._plain()
-        if plain is not None:
-            plain._opt_called = True
-
-
 class WrappedOptimizer:
     """The part that wrapped classes have in common; comes before the user's class."""
 
@@ -87,7 +63,7 @@ class WrappedOptimizer:
     _shared: SharedGroups
 
     def __setattr__(self, name: str, value: Any) -> None:
-        _steering.check_name(self, name)
+        steering.check_name(self, name)
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -165,15 +141,6 @@ class WrappedOptimizer:
         was lost: generators of dynamic graphs stand still then."""
         return self._distributed.passes_over
 
-    def _forget_ranks(self) -> list[str]:
-        """Resets what names ranks that were. Returns the names of what was set."""
-        named = [name for name in ("self_weight", "src_weights", "dst_weights",
-                                   "src_machine_weights", "dst_machine_weights")
-                 if getattr(self, name, None) is not None]
-        for name in named:
-            setattr(self, name, None)
-        return named
-
     def synchronize(self) -> None:
         """Accepted for BlueFog's scripts: nothing is left to wait for. `backward` of gradient
         all-reduce returns with the means, and `step` waits for what it needs."""
@@ -205,12 +172,12 @@ class NeighborOptimizer(WrappedOptimizer):
     """Averages of parameters. Attributes that are set between steps make them dynamic, as the
     arguments of `neighbor_allreduce` and `hierarchical_neighbor_allreduce` of the same names."""
 
-    self_weight = Steering(None, _steering.weight)
-    src_weights = Steering(None, _steering.sources_of_average)
-    dst_weights = Steering(None, _steering.receivers_of_average)
-    src_machine_weights = Steering(None, _steering.machine_weights)
-    dst_machine_weights = Steering(None, _steering.receiving_machines)
-    enable_topo_check = Steering(False, _steering.switch)
+    self_weight = Steering(None, steering.weight)
+    src_weights = Steering(None, steering.sources_of_average)
+    dst_weights = Steering(None, steering.receivers_of_average)
+    src_machine_weights = Steering(None, steering.machine_weights)
+    dst_machine_weights = Steering(None, steering.receiving_machines)
+    enable_topo_check = Steering(False, steering.switch)
     _communication_type = CommunicationType.neighbor_allreduce
 
     @property
@@ -243,18 +210,18 @@ for _old, _new in (("neighbor_weights", "src_weights"), ("send_neighbors", "dst_
                    ("neighbor_machine_weights", "src_machine_weights"),
                    ("send_neighbor_machines", "dst_machine_weights")):
     setattr(NeighborOptimizer, _old, old_attribute(_old, _new))
-    _steering.ATTRIBUTES.add(_old)
+    steering.ATTRIBUTES.add(_old)
 
 
 class PushSumOptimizer(WrappedOptimizer):
     """Push-sum over the topology's out-edges: each rank hands out its value and its scalar in equal
     shares, and takes gradients at their quotient. Needs no balanced graph."""
 
-    dst_weights = Steering(None, _steering.shares)
+    dst_weights = Steering(None, steering.shares)
     """Shares for the out-neighbours, of which the rank keeps what is left of 1."""
-    self_weight = Steering(None, _steering.weight)
+    self_weight = Steering(None, steering.weight)
     """The share that the rank keeps: None, or what the others leave of 1."""
-    force_barrier = Steering(False, _steering.switch)
+    force_barrier = Steering(False, steering.switch)
 
     def unregister_window(self) -> None:
         """Accepted for BlueFog's scripts: there is no window."""
@@ -265,7 +232,7 @@ class PushSumOptimizer(WrappedOptimizer):
         share = 1.0 / (len(plan.dst_ranks) + 1)
         shares = dict.fromkeys(plan.dst_ranks, share)
         if self.dst_weights is not None:
-            given = _steering.shares(self.dst_weights)
+            given = steering.shares(self.dst_weights)
             strangers = sorted(set(given) - set(plan.dst_ranks))
             if strangers:
                 raise InvalidArgument(

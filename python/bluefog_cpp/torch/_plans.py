@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from bluefog_cpp._arguments import checked, place
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, LateMismatchError, StateError
-from bluefog_cpp.torch import _steering
 from bluefog_cpp.torch._runtime import Runtime, Topology
+from bluefog_cpp.torch._wrapped import steering
 
 DstWeights = Sequence[int] | Mapping[int, float]
 
@@ -76,12 +76,12 @@ def neighbor_plan(runtime: Runtime, self_weight: float | None,
     is_of_call: else it is to be looked at alone, and nothing counts as compared.
     """
     call = "neighbor_allreduce"
-    enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
+    enable_topo_check = checked(call, "enable_topo_check", steering.switch, enable_topo_check)
     if self_weight is None and src_weights is None and dst_weights is None:
         return static_plan(runtime.topology, is_of_call)
-    self_weight = checked(call, "self_weight", _steering.weight, self_weight)
-    src = checked(call, "src_weights", _steering.sources_of_average, src_weights)
-    dst = checked(call, "dst_weights", _steering.receivers_of_average, dst_weights)
+    self_weight = checked(call, "self_weight", steering.weight, self_weight)
+    src = checked(call, "src_weights", steering.sources_of_average, src_weights)
+    dst = checked(call, "dst_weights", steering.receivers_of_average, dst_weights)
     if self_weight is None or src is None:
         raise InvalidArgument(
             f"rank {runtime.rank}, {call}: expected self_weight and src_weights together"
@@ -110,10 +110,10 @@ def machine_plan(runtime: Runtime, self_weight: float | None,
                  dst_machine_weights: DstWeights | None, enable_topo_check: bool) -> Step:
     """For `hierarchical_neighbor_allreduce`."""
     call = "hierarchical_neighbor_allreduce"
-    enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
-    self_weight = checked(call, "self_weight", _steering.weight, self_weight)
-    src = checked(call, "src_machine_weights", _steering.machine_weights, src_machine_weights)
-    dst = checked(call, "dst_machine_weights", _steering.receiving_machines, dst_machine_weights)
+    enable_topo_check = checked(call, "enable_topo_check", steering.switch, enable_topo_check)
+    self_weight = checked(call, "self_weight", steering.weight, self_weight)
+    src = checked(call, "src_machine_weights", steering.machine_weights, src_machine_weights)
+    dst = checked(call, "dst_machine_weights", steering.receiving_machines, dst_machine_weights)
     if self_weight is None and src is None and dst is None:
         if runtime.machine_topology is None:
             raise StateError(
@@ -135,11 +135,11 @@ def gather_plan(runtime: Runtime, src_ranks: Sequence[int] | None,
                 enable_topo_check: bool) -> tuple[Step, list[int]]:
     """For `neighbor_allgather`, with the ranks in the order of the result; none: by rising rank."""
     call = "neighbor_allgather"
-    enable_topo_check = checked(call, "enable_topo_check", _steering.switch, enable_topo_check)
+    enable_topo_check = checked(call, "enable_topo_check", steering.switch, enable_topo_check)
     if src_ranks is None and dst_ranks is None:
         return static_plan(runtime.topology), []
-    src = checked(call, "src_ranks", _steering.receivers_of_average, src_ranks)
-    dst = checked(call, "dst_ranks", _steering.receivers_of_average, dst_ranks)
+    src = checked(call, "src_ranks", steering.receivers_of_average, src_ranks)
+    dst = checked(call, "dst_ranks", steering.receivers_of_average, dst_ranks)
     if src is None or dst is None:
         raise InvalidArgument(
             f"rank {runtime.rank}, {call}: expected src_ranks and dst_ranks together, or "

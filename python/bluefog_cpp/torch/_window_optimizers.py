@@ -16,20 +16,21 @@ import torch
 
 from bluefog_cpp import _arguments
 from bluefog_cpp.errors import InvalidArgument, WindowGoneError
-from bluefog_cpp.torch import _steering, _windows
+from bluefog_cpp.torch import _windows
 from bluefog_cpp.torch._collectives import barrier
-from bluefog_cpp.torch._model_parts import Models
 from bluefog_cpp.torch._optimizers import WrappedOptimizer, wrap
 from bluefog_cpp.torch._plans import Step, check_average
 from bluefog_cpp.torch._process import in_neighbor_ranks, out_neighbor_ranks
 from bluefog_cpp.torch._runtime import Runtime, current
-from bluefog_cpp.torch._steering import Steering
+from bluefog_cpp.torch._wrapped import steering
+from bluefog_cpp.torch._wrapped.model_parts import Models
+from bluefog_cpp.torch._wrapped.steering import Steering
 
 
 class WindowOptimizer(WrappedOptimizer):
     """The part that both kinds have in common."""
 
-    force_barrier = Steering(False, _steering.switch)
+    force_barrier = Steering(False, steering.switch)
     """Whether all ranks wait for each other before they combine."""
 
     _transfer_weights: str
@@ -118,7 +119,7 @@ def _retire(runtime: Runtime, windows: dict[str, _windows.Window]) -> None:
 class WinPutOptimizer(WindowOptimizer):
     """Writes its parameters into its out-neighbours' buffers."""
 
-    dst_weights = Steering(None, _steering.receivers)
+    dst_weights = Steering(None, steering.receivers)
     _transfer_weights = "dst_weights"
 
     def _transfer(self, name: str) -> None:
@@ -131,7 +132,7 @@ class WinPutOptimizer(WindowOptimizer):
 class PullGetOptimizer(WindowOptimizer):
     """Fetches its in-neighbours' parameters."""
 
-    src_weights = Steering(None, _steering.rank_weights)
+    src_weights = Steering(None, steering.rank_weights)
     _transfer_weights = "src_weights"
 
     def _transfer(self, name: str) -> None:

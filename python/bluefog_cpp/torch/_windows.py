@@ -16,7 +16,6 @@ from bluefog_cpp import _arguments
 from bluefog_cpp._arguments import checked
 from bluefog_cpp._extension import core
 from bluefog_cpp.errors import InvalidArgument, StateError
-from bluefog_cpp.torch import _steering
 from bluefog_cpp.torch._devices import take_device_of
 from bluefog_cpp.torch._plans import DstWeights
 from bluefog_cpp.torch._ranges import ranged
@@ -29,6 +28,7 @@ from bluefog_cpp.torch._tensors import (
     range_of,
     written_back,
 )
+from bluefog_cpp.torch._wrapped import steering
 
 
 class Window:
@@ -191,7 +191,7 @@ def neighbor_win_get_nonblocking(name: str, src_weights: Mapping[int, float] | N
     """Starts `neighbor_win_get`."""
     runtime, call = current(), "win_get"
     window = _window(runtime, call, name)
-    weights = checked(call, "src_weights", _steering.rank_weights, src_weights)
+    weights = checked(call, "src_weights", steering.rank_weights, src_weights)
     work = window.core.start_get(weights,
                                  checked(call, "require_mutex", _arguments.switch, require_mutex))
     return runtime.add_without_result(work)
@@ -260,7 +260,7 @@ def win_update(name: str, self_weight: float | None = None,
 def _update(runtime: Runtime, call: str, window: Window, self_weight: Any,
             neighbor_weights: Any, reset: Any, clone: Any, require_mutex: Any) -> torch.Tensor:
     self_weight = checked(call, "self_weight", _arguments.weight, self_weight)
-    weights = checked(call, "neighbor_weights", _steering.rank_weights, neighbor_weights)
+    weights = checked(call, "neighbor_weights", steering.rank_weights, neighbor_weights)
     reset = checked(call, "reset", _arguments.switch, reset)
     clone = checked(call, "clone", _arguments.switch, clone)
     require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
@@ -380,7 +380,7 @@ def _start_store(kind: str, tensor: torch.Tensor, name: str, self_weight: Any, d
     runtime, call = current(), f"win_{kind}"
     window = _window(runtime, call, name)
     self_weight = checked(call, "self_weight", _arguments.weight, self_weight)
-    weights = checked(call, "dst_weights", _steering.receivers, dst_weights)
+    weights = checked(call, "dst_weights", steering.receivers, dst_weights)
     require_mutex = checked(call, "require_mutex", _arguments.switch, require_mutex)
     start: Callable[..., core.Work] = (
         window.core.start_put if kind == "put" else window.core.start_accumulate)

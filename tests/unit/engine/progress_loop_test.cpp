@@ -40,6 +40,7 @@ class ProgressLoopTest : public ::testing::Test {
     Peers peers;
     CallQueue queue{};
     CallLedger ledger{peers, queue};
+    Revocation revocation{peers, false};
     CallRecords records{nullptr, nullptr, 0};
     StallReport stalls{peers, queue, unused, nullptr};
     HopelessCalls hopeless{peers, queue, unused, nullptr};
@@ -48,6 +49,7 @@ class ProgressLoopTest : public ::testing::Test {
     CallDriver driver{{.peers = peers,
                        .queue = queue,
                        .ledger = ledger,
+                       .revocation = revocation,
                        .records = records,
                        .stalls = stalls,
                        .hopeless = hopeless,

@@ -22,7 +22,7 @@ class ScriptedEngine : public ::testing::Test {
   void SetUp() override { connect({}); }
   void TearDown() override { engine_->close(); }
 
-  void connect(WaitPolicy policy) {
+  void connect(WaitPolicy policy, bool losses_revoke = false) {
     if (engine_) {
       engine_->close();
     }
@@ -34,6 +34,7 @@ class ScriptedEngine : public ::testing::Test {
     parts.routes = {nullptr, transport_, transport_};
     parts.transports.push_back(std::move(transport));
     parts.policy = policy;
+    parts.losses_revoke = losses_revoke;
     engine_ = std::make_shared<Engine>(std::move(parts));
   }
 

@@ -142,12 +142,6 @@ bool JobMonitor::ends_job(const RankReport& report) const {
   return !job_.fault_tolerant || report.killed_by == 0;
 }
 
-bool JobMonitor::have_enough_ended_well() const {
-  const auto ended_well =
-      std::ranges::count_if(ended_, [](const auto& end) { return !end.second.failed(); });
-  return job_.enough > 0 && ended_well >= job_.enough && ended_well < job_.ranks;
-}
-
 void JobMonitor::look_whether_all_are_gone(Clock::time_point now) {
   // mpirun starts no more ranks of a job that has failed.
   const std::int64_t expected = failed_since_ ? std::ssize(started_) : job_.ranks;

@@ -108,8 +108,8 @@ class JobMonitor {
 
   void take_failure(RankReport report, Clock::time_point now);
   [[nodiscard]] bool ends_job(const RankReport& report) const;
-  /// Whether as many ranks have ended well as suffice, and some have not.
-  [[nodiscard]] bool have_enough_ended_well() const;
+  /// The ranks that have ended well where as many suffice, and some have not; else 0.
+  [[nodiscard]] std::int64_t enough_that_ended_well() const;
   [[nodiscard]] std::optional<Clock::time_point> first_far_end() const;
   void look_whether_all_are_gone(Clock::time_point now);
   [[nodiscard]] std::optional<Deadline> deadline() const;

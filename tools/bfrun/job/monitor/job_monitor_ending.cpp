@@ -48,9 +48,7 @@ std::vector<std::string> JobMonitor::closing_lines(const ExitStatus& mpirun) {
   }
   const std::vector<std::string> lost = lost_lines(mpirun);
   lines.insert(lines.end(), lost.begin(), lost.end());
-  if (ending_signal_ == 0 && have_enough_ended_well()) {
-    const auto ended_well =
-        std::ranges::count_if(ended_, [](const auto& end) { return !end.second.failed(); });
+  if (const auto ended_well = enough_that_ended_well(); ended_well > 0) {
     lines.push_back(fmt::format("{} of {} ranks have ended well, {} suffice (--min-np)", ended_well,
                                 job_.ranks, job_.enough));
   }
@@ -108,7 +106,7 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   if (refused_flags(mpirun)) {
     return kUsageCode;
   }
-  if (ending_signal_ == 0 && have_enough_ended_well()) {
+  if (enough_that_ended_well() > 0) {
     return 0;
   }
   if ((by_ranks || mpirun.killed_by == 0) && !failed_.empty()) {
@@ -120,12 +118,16 @@ int JobMonitor::exit_code(const ExitStatus& mpirun) const {
   if (!is_lossless) {
     return 1;
   }
-  for (const auto& [rank, report] : ended_) {
-    if (report.failed()) {
-      return shell_code_of(report);
-    }
-  }
-  return 0;
+  const auto failed =
+      std::ranges::find_if(ended_, [](const auto& end) { return end.second.failed(); });
+  return failed == ended_.end() ? 0 : shell_code_of(failed->second);
+}
+
+std::int64_t JobMonitor::enough_that_ended_well() const {
+  const std::int64_t ended_well =
+      std::ranges::count_if(ended_, [](const auto& end) { return !end.second.failed(); });
+  const bool do_suffice = job_.enough > 0 && ended_well >= job_.enough && ended_well < job_.ranks;
+  return do_suffice && ending_signal_ == 0 ? ended_well : 0;
 }
 
 bool JobMonitor::never_started(const ExitStatus& mpirun) const {

@@ -1,0 +1,173 @@
+"""A sampler for data sets whose epochs outlast ranks."""
+
+import itertools
+import json
+from collections.abc import Iterator, Sized
+from typing import Any
+
+import torch
+
+from bluefog_cpp import _arguments
+from bluefog_cpp._arguments import checked
+from bluefog_cpp._extension import core
+from bluefog_cpp.torch._membership import membership
+from bluefog_cpp.torch._runtime import current
+
+
+class ElasticSampler(torch.utils.data.Sampler[int]):
+    """Deals the samples of a data set to the ranks, and deals anew what is left where ranks are
+    lost in the middle of an epoch: all samples of an epoch are drawn by ranks that live, each of
+    which draws as many as the others.
+
+        loader = DataLoader(data, batch_size=64, sampler=bf.ElasticSampler(data))
+        for epoch in range(epochs):
+            loader.sampler.set_epoch(epoch)
+            for batch in loader: ...
+
+    Collective where ranks are lost: all ranks make theirs alike, in the same order. A sample counts
+    as drawn when the loader has asked for it: what its workers have fetched ahead goes on to be
+    trained on. A loader that has drawn all of its own asks no more: once one has, what lost ranks
+    had not drawn is missed in this epoch, and a line in the log says how many these may be. Some
+    samples are drawn twice where their number is no multiple of that of the ranks.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0):
+        """dataset: something with a length, at least 1. shuffle: whether each epoch has an order of
+        its own. seed: of these orders, the same on all ranks. Raises InvalidArgument for others."""
+        call = "ElasticSampler"
+        self._count: int = checked(call, "dataset", _arguments.length, dataset)
+        self._shuffles: bool = checked(call, "shuffle", _arguments.switch, shuffle)
+        self._seed: int = checked(call, "seed", _arguments.at_least(0), seed)
+        self.number = next(self._numbers)
+        self._epoch = 0
+        self._repeats = 0
+        """How often the epoch had been begun before."""
+        self._deals: dict[tuple[int, int], _Deal] = {}
+        current().samplers.add(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The epoch that comes, whose order it has; those before it are over. Raises
+        InvalidArgument for anything but a number of 0 or more."""
+        epoch = checked("ElasticSampler.set_epoch", "epoch", _arguments.at_least(0), epoch)
+        if epoch != self._epoch:
+            self._epoch, self._repeats = epoch, 0
+        self._forget_old()
+
+    def __len__(self) -> int:
+        """The samples that this rank draws in the epoch."""
+        return len(self._deal().own)
+
+    def __iter__(self) -> Iterator[int]:
+        if self._deal().drawn > 0:
+            self._repeats += 1
+            self._forget_old()
+        deal = self._deal()
+        own = deal.own.tolist()
+        while deal.drawn < len(own):
+            index = own[deal.drawn]
+            deal.drawn += 1
+            yield index
+            if self._deals.get(deal.key, deal) is not deal:  # ranks have been lost
+                deal = self._deals[deal.key]
+                own = deal.own.tolist()
+        deal.has_ended = True
+
+    def _forget_old(self) -> None:
+        now = self._epoch, self._repeats
+        self._deals = {key: deal for key, deal in self._deals.items() if key >= now}
+
+    def _deal(self) -> "_Deal":
+        key = self._epoch, self._repeats
+        if key not in self._deals:
+            self._deals[key] = self._first_deal(key, membership().ranks)
+        return self._deals[key]
+
+    def _first_deal(self, key: tuple[int, int], members: list[int]) -> "_Deal":
+        size = len(members)
+        order = torch.arange(self._count)
+        if self._shuffles:
+            order = order[self._order(key[0], self._count)]
+        each = -(-self._count // size)
+        padded = order.repeat(-(-each * size // self._count))[:each * size]
+        return _Deal(key, members, [padded[rank::size] for rank in range(size)])
+
+    def _order(self, epoch: int, count: int) -> torch.Tensor:
+        return torch.randperm(count,
+                              generator=torch.Generator().manual_seed(self._seed + epoch))
+
+    def deal_anew(self) -> None:
+        """Collective over the ranks that are left: deals what no one of them has drawn of the epoch
+        that the furthest is in."""
+        own = {"now": (self._epoch, self._repeats),
+               "deals": [(deal.key, deal.drawn, deal.has_ended, deal.members)
+                         for deal in self._deals.values()]}
+        states = [json.loads(each) for each in core.gather_bytes(
+            current().context, "shrink", json.dumps(own).encode())]
+        key = max(tuple(each["now"]) for each in states)
+        nothing: tuple[Any, ...] = (key, 0, False, [])
+        dealt = [next((deal for deal in each["deals"] if tuple(deal[0]) == key), nothing)
+                 for each in states]
+        members = max((deal[3] for deal in dealt), key=len)
+        if not members:
+            return  # nobody has begun it
+        before = self._deals.get(key)
+        while before is not None and before.members != members:
+            before = before.before  # ranks were lost while it was dealt anew
+        if before is None:
+            before = self._first_deal(key, members)
+        self._deals[key] = before
+        left = membership().ranks
+        drawn = [int(deal[1]) for deal in dealt]
+        shares = [before.shares[members.index(rank)] for rank in left]
+        if any(deal[2] for deal in dealt):
+            self._say_what_is_missed(before, shares)
+        else:
+            self._deals[key] = self._deal_rest(before, left, shares, drawn)
+
+    def _say_what_is_missed(self, deal: "_Deal", shares: list[torch.Tensor]) -> None:
+        missed = self._count - len(torch.cat(shares).unique())
+        if missed and current().rank == 0:
+            current().context.log_warning(
+                f"ElasticSampler: up to {missed} samples of epoch {deal.key[0]} are missed: those "
+                "of ranks that were lost when others had drawn all of their own")
+
+    def _deal_rest(self, before: "_Deal", left: list[int], shares: list[torch.Tensor],
+                   drawn: list[int]) -> "_Deal":
+        taken = torch.zeros(self._count, dtype=torch.bool)
+        for share, count in zip(shares, drawn):
+            taken[share[:count]] = True
+        rest = (~taken).nonzero().flatten()
+        if self._shuffles:
+            rest = rest[self._order(before.key[0], len(rest))]
+        total = -(-(sum(drawn) + len(rest)) // len(left))
+        wanted = [max(total - count, 0) for count in drawn]
+        source = rest if len(rest) else shares[0]
+        padded = source.repeat(-(-max(sum(wanted), 1) // len(source)))
+        ends = list(itertools.accumulate(wanted))
+        return _Deal(before.key, left,
+                     [torch.cat([share[:count], padded[end - more:end]])
+                      for share, count, end, more in zip(shares, drawn, ends, wanted)],
+                     drawn[current().rank], before)
+
+
+class _Deal:
+    """The samples of an epoch, by rank."""
+
+    def __init__(self, key: tuple[int, int], members: list[int], shares: list[torch.Tensor],
+                 drawn: int = 0, before: "_Deal | None" = None):
+        self.key = key
+        """The epoch, and how often it had been begun before."""
+        self.members = members
+        """The numbers in the launch of the ranks for which it is."""
+        self.shares = shares
+        self.drawn = drawn
+        """How many of its own this rank has drawn."""
+        self.has_ended = False
+        """Whether whoever draws knows that there are no more."""
+        self.before = before
+
+    @property
+    def own(self) -> torch.Tensor:
+        return self.shares[self.members.index(current().context.membership[1][current().rank])]
